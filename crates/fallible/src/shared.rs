@@ -1,0 +1,203 @@
+//! A shared pointer whose allocation can fail and whose last release is visible.
+
+use alloc::alloc::{alloc, dealloc};
+use core::{
+    alloc::Layout,
+    fmt,
+    marker::PhantomData,
+    mem::{ManuallyDrop, offset_of},
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
+#[cfg(not(loom))]
+use core::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+#[cfg(loom)]
+use loom::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+
+use crate::AllocError;
+
+/// More references than this are a leak in a loop, not a use.
+const MAX_REFERENCES: usize = isize::MAX as usize;
+
+#[repr(C)]
+struct Inner<T> {
+    references: AtomicUsize,
+    value: T,
+}
+
+/// A counted reference to a value on the heap, like `alloc::sync::Arc` without weak references.
+///
+/// # Invariants
+///
+/// `inner` points to a live `Inner<T>` that was allocated by the global allocator with its own layout, and this reference
+/// is counted in `references`.
+///
+/// # Guarantees
+///
+/// The value does not move until the last reference is gone.
+pub struct Shared<T> {
+    inner: NonNull<Inner<T>>,
+    owns: PhantomData<Inner<T>>,
+}
+
+// SAFETY: a `Shared` gives `&T` to any thread that has it (`T: Sync`) and the last one drops the `T` there (`T: Send`).
+unsafe impl<T: Send + Sync> Send for Shared<T> {}
+// SAFETY: as for `Send`: `&Shared<T>` can be cloned, so it gives no less and no more than `Shared<T>` itself.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Moves `value` to the heap and counts one reference.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory; `value` is dropped.
+    pub fn try_new(value: T) -> Result<Self, AllocError> {
+        // SAFETY: an `Inner` holds a counter, so its size is not zero.
+        let raw = unsafe { alloc(Layout::new::<Inner<T>>()) };
+        let inner = NonNull::new(raw.cast::<Inner<T>>()).ok_or(AllocError)?;
+        // SAFETY: `inner` is fresh memory of the layout of `Inner<T>`.
+        unsafe { inner.write(Inner { references: AtomicUsize::new(1), value }) };
+        Ok(Self { inner, owns: PhantomData })
+    }
+
+    /// Whether both refer to the same value.
+    #[must_use]
+    pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+        this.inner == other.inner
+    }
+
+    /// The value's address, for [`Shared::from_raw`]. The reference stays counted.
+    #[must_use]
+    pub fn into_raw(this: Self) -> *const T {
+        let this = ManuallyDrop::new(this);
+        Self::as_ptr(&this)
+    }
+
+    /// The value's address. It stays the same, and valid as long as a reference is counted.
+    #[must_use]
+    pub const fn as_ptr(this: &Self) -> *const T {
+        // SAFETY: `inner` is live (invariant), so the address of its field lies inside the same allocation.
+        unsafe { &raw const (*this.inner.as_ptr()).value }
+    }
+
+    /// Takes back the reference that [`Shared::into_raw`] left counted.
+    ///
+    /// # Safety
+    ///
+    /// `value` came from `into_raw` of a `Shared` of this very type, and that reference is taken back only once.
+    #[must_use]
+    pub const unsafe fn from_raw(value: *const T) -> Self {
+        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins that many bytes before it.
+        let inner = unsafe { value.byte_sub(offset_of!(Inner<T>, value)) };
+        // SAFETY: a field of a live allocation is not at address zero, nor is the allocation.
+        let inner = unsafe { NonNull::new_unchecked(inner.cast_mut().cast::<Inner<T>>()) };
+        Self { inner, owns: PhantomData }
+    }
+
+    /// Gives this reference back; the value itself if it was the last.
+    ///
+    /// Of all references to one value exactly one release returns the value.
+    #[must_use = "the value is dropped with the result"]
+    pub fn release(self) -> Option<Unique<T>> {
+        let this = ManuallyDrop::new(self);
+        if this.references().fetch_sub(1, Release) != 1 {
+            return None;
+        }
+        // What the others did before they gave up their references happens before what the last one does.
+        fence(Acquire);
+        Some(Unique { inner: this.inner, owns: PhantomData })
+    }
+
+    /// How many references there are. Another processor may change it at any time; for tests and diagnosis.
+    #[must_use]
+    pub fn references_now(this: &Self) -> usize {
+        this.references().load(Relaxed)
+    }
+
+    const fn references(&self) -> &AtomicUsize {
+        // SAFETY: `inner` is live (invariant) and its counter is only ever used through shared references.
+        let inner = unsafe { self.inner.as_ref() };
+        &inner.references
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        let before = self.references().fetch_add(1, Relaxed);
+        assert!(before <= MAX_REFERENCES, "references leak");
+        Self { inner: self.inner, owns: PhantomData }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        let this = Self { inner: self.inner, owns: PhantomData };
+        drop(this.release());
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `inner` is live (invariant) and gives out shared references to the value only.
+        let inner = unsafe { self.inner.as_ref() };
+        &inner.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// The only reference to a value that was [`Shared`]. Dropping it drops the value and frees its memory.
+///
+/// # Invariants
+///
+/// `inner` points to a live `Inner<T>` to which no other reference exists.
+pub struct Unique<T> {
+    inner: NonNull<Inner<T>>,
+    owns: PhantomData<Inner<T>>,
+}
+
+// SAFETY: a `Unique` owns its `T` as a box would.
+unsafe impl<T: Send> Send for Unique<T> {}
+// SAFETY: a `&Unique` gives nothing but `&T`.
+unsafe impl<T: Sync> Sync for Unique<T> {}
+
+impl<T> Deref for Unique<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `inner` is live (invariant), and the borrow of `self` keeps mutable references away.
+        let inner = unsafe { self.inner.as_ref() };
+        &inner.value
+    }
+}
+
+impl<T> DerefMut for Unique<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: `inner` is live and no other reference to it exists (invariant).
+        let inner = unsafe { self.inner.as_mut() };
+        &mut inner.value
+    }
+}
+
+impl<T> Drop for Unique<T> {
+    fn drop(&mut self) {
+        // SAFETY: `inner` is live, nobody else refers to it (invariant), and it is not used again after this.
+        unsafe { self.inner.drop_in_place() };
+        // SAFETY: the memory was allocated with this layout by the same allocator (invariant of `Shared`).
+        unsafe { dealloc(self.inner.as_ptr().cast::<u8>(), Layout::new::<Inner<T>>()) };
+    }
+}
