@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Builds softndk.sys and ndktest.sys on Linux (Debian), without the Windows Driver Kit, and test-signs them.
+#
+#   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--check-reproducible] [--no-install] [--no-sign]
+#
+# Results: target/drivers/<arch>/{softndk,ndktest}.sys, with the driver packages beside them. What the stand-ins for the
+# kit's crates are and why they can be trusted is in docs/cross-build.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ARCHES=(x86_64 aarch64)
+PROFILE=release
+CHECK_REPRODUCIBLE=0
+INSTALL=1
+SIGN=1
+while (($#)); do
+    case $1 in
+        --arch)
+            case ${2:-} in
+                x86_64 | aarch64) ARCHES=("$2") ;;
+                all) ;;
+                *) echo "--arch: x86_64, aarch64 or all" >&2; exit 2 ;;
+            esac
+            shift ;;
+        --debug) PROFILE=dev ;;
+        --check-reproducible) CHECK_REPRODUCIBLE=1 ;;
+        --no-install) INSTALL=0 ;;
+        --no-sign) SIGN=0 ;;
+        -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        *) echo "unknown option: $1 (see --help)" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+TOP=$PWD
+OUT=$TOP/target/drivers
+CACHE=${DRIVERS_TARGET_DIR:-$TOP/target/drivers-build}
+# rustup brings no core library for Windows targets. Debian ships a compiler with the matching library source.
+COMPILER=/usr/bin/rustc
+LINKER=lld-link-19
+
+say() { printf '== %s\n' "$*"; }
+
+has_compiler() {
+    [[ -x $COMPILER ]] && [[ -f $("$COMPILER" --print sysroot)/lib/rustlib/src/rust/library/core/Cargo.toml ]] &&
+        (($("$COMPILER" --version | sed -E 's/^rustc 1\.([0-9]+).*/\1/') >= 91))
+}
+
+install_what_is_missing() {
+    local packages=()
+    has_compiler || packages+=(rustc-web rust-web-src)
+    command -v "$LINKER" >/dev/null || packages+=(lld-19)
+    ((SIGN)) && { command -v osslsigncode >/dev/null || packages+=(osslsigncode); }
+    ((SIGN)) && { command -v openssl >/dev/null || packages+=(openssl); }
+    ((${#packages[@]})) || return 0
+    if ((!INSTALL)) || [[ $(id -u) != 0 ]]; then
+        echo "missing: ${packages[*]} (install these Debian packages, or run as root)" >&2
+        exit 1
+    fi
+    say "installing ${packages[*]}"
+    # An archive directory of its own: another apt process may clean the common one.
+    local archives
+    archives=$(mktemp -d)
+    mkdir "$archives/partial"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq --no-install-recommends \
+        "${packages[@]}" >/dev/null
+    rm -rf "$archives"
+    has_compiler || { echo "the compiler package is older than Rust 1.91" >&2; exit 1; }
+}
+
+# What the kit's build support gives the linker for a KMDF driver, and what makes images of equal sources equal.
+LINK_ARGUMENTS=(
+    /DRIVER /NODEFAULTLIB /SUBSYSTEM:NATIVE,10.00 /OSVERSION:10.00 /ENTRY:FxDriverEntry /MANIFEST:NO
+    /NXCOMPAT /DYNAMICBASE /INTEGRITYCHECK /OPT:REF,ICF
+    /RELEASE /Brepro /DEBUG:NONE
+)
+
+# build ARCH TARGET_DIRECTORY: both drivers
+build() {
+    local triple=$1-pc-windows-msvc directory=$2
+    local variable=${triple^^}
+    variable=CARGO_TARGET_${variable//-/_}
+    local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard -Cpanic=abort "${LINK_ARGUMENTS[@]/#/-Clink-arg=}")
+    # No path of this machine in the image.
+    flags+=("--remap-path-prefix=$TOP=softndk" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
+    flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
+    # wdk-macros keeps what it has read in types.rs and never looks again.
+    find "$directory" -name cached_function_info_map.json ! -newer xbuild/bindings/src/types.rs -delete 2>/dev/null || true
+    env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" \
+        "${variable}_LINKER=$LINKER" "${variable}_RUSTFLAGS=${flags[*]}" \
+        cargo build --quiet --profile "$PROFILE" --target "$triple" --package softndk --package ndktest \
+        -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
+        -Zlockfile-path --config "resolver.lockfile-path='$TOP/xbuild/Cargo.lock'" \
+        --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \
+        --config "patch.crates-io.wdk-sys.path='$TOP/xbuild/wdk-sys'"
+}
+
+# products ARCH TARGET_DIRECTORY: where cargo put them
+products() { printf '%s\n' "$2/$1-pc-windows-msvc/${PROFILE/#dev/debug}/"{softndk,ndktest}.dll; }
+
+certificate() {
+    # A certificate for tests: its key is made here and protects nothing.
+    local directory=$CACHE/certificate
+    [[ -f $directory/test.pem ]] && return
+    say "making a test certificate"
+    mkdir -p "$directory"
+    openssl req -x509 -newkey rsa:2048 -nodes -sha256 -days 3650 -subj "/CN=SoftNDK test certificate" \
+        -addext "extendedKeyUsage=codeSigning" -addext "basicConstraints=critical,CA:FALSE" \
+        -keyout "$directory/test.key" -out "$directory/test.pem" 2>/dev/null
+}
+
+# sign FILE: in place, verified
+sign() {
+    local directory=$CACHE/certificate signed=$1.signed
+    rm -f "$signed"
+    osslsigncode sign -h sha256 -certs "$directory/test.pem" -key "$directory/test.key" -n SoftNDK -in "$1" \
+        -out "$signed" >/dev/null
+    osslsigncode verify -CAfile "$directory/test.pem" -in "$signed" >"$CACHE/verify.log" 2>&1 ||
+        { cat "$CACHE/verify.log" >&2; exit 1; }
+    mv "$signed" "$1"
+}
+
+install_what_is_missing
+say "$("$COMPILER" --version | cut -d' ' -f1-2), $($LINKER --version | head -1)"
+mkdir -p "$CACHE"
+((SIGN)) && certificate
+for arch in "${ARCHES[@]}"; do
+    say "building for $arch"
+    build "$arch" "$CACHE/first"
+    if ((CHECK_REPRODUCIBLE)); then
+        say "building for $arch again, elsewhere"
+        rm -rf "$CACHE/second"
+        build "$arch" "$CACHE/second"
+        while read -r one && read -r other <&3; do
+            cmp "$one" "$other" || { echo "not reproducible: $one" >&2; exit 1; }
+        done < <(products "$arch" "$CACHE/first") 3< <(products "$arch" "$CACHE/second")
+        rm -rf "$CACHE/second"
+        say "both builds for $arch gave the same bytes"
+    fi
+    mkdir -p "$OUT/$arch"
+    while read -r product; do
+        sys=$OUT/$arch/$(basename "$product" .dll).sys
+        cp "$product" "$sys"
+        if ((SIGN)); then sign "$sys"; fi
+    done < <(products "$arch" "$CACHE/first")
+done
+
+printf '\n%-10s %-14s %10s %-7s %s\n' arch driver bytes signed sha256
+for arch in "${ARCHES[@]}"; do
+    for sys in "$OUT/$arch"/*.sys; do
+        printf '%-10s %-14s %10s %-7s %s\n' "$arch" "$(basename "$sys")" "$(stat -c %s "$sys")" \
+            "$( ((SIGN)) && echo yes || echo no)" "$(sha256sum "$sys" | cut -d' ' -f1)"
+    done
+done
