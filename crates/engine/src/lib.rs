@@ -1,2 +1,36 @@
-//! Placeholder.
+//! The SoftNDK engine: everything that an RDMA adapter does, and nothing of how it is called.
+//!
+//! The engine knows no NDKPI structure and no operating system. What it needs of one it asks for through [`os::Os`]; what
+//! its objects are called and when they may be closed is the business of the layers above (`crates/provider`,
+//! `crates/nd2`).
+//!
+//! ```text
+//! post -> initiator queue of the QP -> doorbell -> NIC engine (a deferred call on a processor)
+//!      -> the receive is matched, tokens are checked, bytes move
+//!      -> completion queue -> the decision to notify -> notification call -> the consumer polls and arms again
+//! ```
+//!
+//! Locks, in the order they are taken: a QP's transmit state, the receive state of its peer, a completion queue. The locks of
+//! links, memory tables and ready lists are leaves. No lock is held while a client is called.
+
 #![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+pub mod cq;
+pub mod memory;
+pub mod nic;
+pub mod os;
+pub mod qp;
+pub mod ring;
+pub mod slab;
+mod sync;
+
+use fallible::AllocError;
+use ndkpi::NtStatus;
+
+/// The status for memory that could not be had.
+pub(crate) const fn memory_status(_: AllocError) -> NtStatus {
+    NtStatus::INSUFFICIENT_RESOURCES
+}

@@ -1,6 +1,12 @@
 //! A shared pointer whose allocation can fail and whose last release is visible.
 
 use alloc::alloc::{alloc, dealloc};
+#[cfg(not(loom))]
+use core::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
 use core::{
     alloc::Layout,
     fmt,
@@ -8,12 +14,6 @@ use core::{
     mem::{ManuallyDrop, offset_of},
     ops::{Deref, DerefMut},
     ptr::NonNull,
-};
-#[cfg(not(loom))]
-use core::sync::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    fence,
 };
 #[cfg(loom)]
 use loom::sync::atomic::{

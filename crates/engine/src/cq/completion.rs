@@ -1,0 +1,63 @@
+//! What a completion queue holds.
+
+use ndkpi::NtStatus;
+
+use super::notify::Class;
+
+/// The kind of request a completion is for (`NDKPI 2.2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// A receive.
+    Receive,
+    /// A receive whose sender invalidated a token of the receiver.
+    ReceiveAndInvalidate,
+    /// A send, with or without invalidation at the other side.
+    Send,
+    /// A fast registration of memory.
+    FastRegister,
+    /// A bind of a memory window.
+    Bind,
+    /// An invalidation of a fast-registered region or a window.
+    Invalidate,
+    /// An RDMA read.
+    Read,
+    /// An RDMA write.
+    Write,
+}
+
+/// The outcome of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// What the consumer gave when it created the queue pair.
+    pub qp_context: usize,
+    /// What the consumer gave when it posted the request.
+    pub request_context: usize,
+    /// Success, or why the request failed.
+    pub status: NtStatus,
+    /// Bytes received. Zero for other requests.
+    pub bytes: u32,
+    /// The token that the sender invalidated, for [`Operation::ReceiveAndInvalidate`]. Zero for other requests.
+    pub invalidated_token: u32,
+    /// The provider's own diagnosis; zero for success (`NDKPI 3.6`).
+    pub provider_error: u32,
+    /// The kind of request.
+    pub operation: Operation,
+    /// The sender asked for an event.
+    pub solicited: bool,
+}
+
+impl Completion {
+    /// What an arm sees in this completion.
+    #[inline]
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        if !self.status.is_success() {
+            Class::Failed
+        } else if self.solicited {
+            Class::Solicited
+        } else {
+            Class::Plain
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Completion queues (`NDKPI 7.1`).
+//!
+//! Any number of NIC engines put completions in, one after the other under the queue's lock. The consumer takes them out
+//! through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive
+//! reference says so. Whether to call the consumer back is decided in [`notify`], by producers and by arms alike; the
+//! callback itself always comes from the queue's own deferred call, with no lock held.
+
+mod completion;
+pub mod moderation;
+pub mod notify;
+
+use alloc::boxed::Box;
+
+pub use completion::{Completion, Operation};
+use fallible::{Shared, try_box};
+use moderation::Moderation;
+use ndkpi::NtStatus;
+use notify::{Action, ArmType, CqFailure, Notify};
+
+use crate::{
+    memory_status,
+    os::{Dpc, Os, Routine, SpinLock, Timer},
+    qp::Qp,
+    ring::{self, Plan, ResizeError, Spare},
+    slab::Slab,
+};
+
+/// Callbacks that one run of the deferred call makes before it queues itself again.
+const CALLBACKS_PER_RUN: usize = 4;
+/// Queue pairs that one run of the deferred call fails before it queues itself again.
+const FAILURES_PER_RUN: usize = 16;
+
+/// Who is told about a completion queue.
+///
+/// The queue drops its client when its own last reference is gone: no callback of it can come after that, nor run.
+pub trait CqClient: Send + Sync + 'static {
+    /// The arm is satisfied (`NDK_FN_CQ_NOTIFICATION_CALLBACK`). Called at `IRQL <= DISPATCH_LEVEL` with no lock held, never
+    /// while another call for the same queue runs. It may call everything on the queue, also close it.
+    fn notify(&self, status: NtStatus);
+
+    /// The queue has failed. Called once, whether armed or not, under the same conditions as `notify`.
+    fn failed(&self, failure: CqFailure);
+}
+
+/// What a completion queue is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqParameters {
+    /// The most completions it holds.
+    pub depth: u32,
+    /// The largest depth of the adapter (`MaxCqDepth`).
+    pub max_depth: u32,
+    /// The processor on which callbacks should run.
+    pub processor: u32,
+}
+
+struct State<O: Os> {
+    entries: ring::Producer<Completion>,
+    notify: Notify,
+    depth: u32,
+    /// Every queue pair that completes here, once for each of its queues that does.
+    attached: Slab<Shared<Qp<O>>>,
+    /// The queue has failed, the client was not told, and attached queue pairs from this place on were not failed.
+    failing: Option<usize>,
+    told: bool,
+}
+
+/// A completion queue, as producers and the engine see it.
+pub struct Cq<O: Os> {
+    os: O,
+    state: O::Lock<State<O>>,
+    dpc: O::Dpc<Notification<O>>,
+    timer: O::Timer<HoldExpiry<O>>,
+    client: Box<dyn CqClient>,
+    max_depth: u32,
+}
+
+/// The consumer's end of a completion queue: exactly one exists.
+pub struct CqConsumer<O: Os> {
+    cq: Shared<Cq<O>>,
+    entries: ring::Consumer<Completion>,
+}
+
+impl<O: Os> Cq<O> {
+    /// Makes an empty, unarmed completion queue.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the depth is 0 or above the adapter's limit; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        os: &O,
+        parameters: CqParameters,
+        client: impl CqClient,
+    ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
+        Self::try_new_at(os, parameters, client, 0)
+    }
+
+    /// [`Cq::try_new`] with the running number of the first completion, so that tests can let it wrap around.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cq::try_new`].
+    pub fn try_new_at(
+        os: &O,
+        parameters: CqParameters,
+        client: impl CqClient,
+        first: u64,
+    ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
+        let CqParameters { depth, max_depth, processor } = parameters;
+        check_depth(depth, max_depth)?;
+        let (producer, consumer) = ring::try_new(depth, first).map_err(memory_status)?;
+        let state = State {
+            entries: producer,
+            notify: Notify::new(first),
+            depth,
+            attached: Slab::new(),
+            failing: None,
+            told: false,
+        };
+        let cq = Shared::try_new(Self {
+            os: os.clone(),
+            state: os.lock(state)?,
+            dpc: os.dpc(processor)?,
+            timer: os.timer()?,
+            client: try_box(client).map_err(memory_status)?,
+            max_depth,
+        })
+        .map_err(memory_status)?;
+        Ok((cq.clone(), CqConsumer { cq, entries: consumer }))
+    }
+
+    /// Puts `completions` in, in their order, and notifies if that satisfies the arm.
+    ///
+    /// A completion that does not fit fails the queue (`NDKPI 7.1.10`): what is queued stays, that one and all later ones
+    /// are gone, and the attached queue pairs fail.
+    #[inline]
+    pub fn push(this: &Shared<Self>, completions: &[Completion]) {
+        let queue = this.state.with(|state| {
+            if state.notify.failure().is_some() {
+                return false;
+            }
+            let mut queue = false;
+            for completion in completions {
+                if !state.entries.push(*completion) {
+                    state.entries.publish();
+                    return Self::fail_locked(this, state, CqFailure::Overrun) || queue;
+                }
+                let full = !state.entries.has_room(1);
+                let action = state.notify.queued(completion.class(), full);
+                queue |= Self::follow(this, state, action);
+            }
+            state.entries.publish();
+            queue
+        });
+        this.queue_if(queue, this);
+    }
+
+    /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
+    pub fn fail(this: &Shared<Self>, failure: CqFailure) {
+        let queue = this.state.with(|state| Self::fail_locked(this, state, failure));
+        this.queue_if(queue, this);
+    }
+
+    fn fail_locked(this: &Shared<Self>, state: &mut State<O>, failure: CqFailure) -> bool {
+        if state.notify.failure().is_some() {
+            return false;
+        }
+        state.failing = Some(0);
+        let action = state.notify.fail(failure);
+        // The deferred call has queue pairs to fail, also when nothing is armed.
+        Self::follow(this, state, action) || !state.notify.is_closed()
+    }
+
+    /// How the queue has failed, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<CqFailure> {
+        self.state.with(|state| state.notify.failure())
+    }
+
+    /// Sets the number of completions the queue can hold (`NDKPI 7.1.11`), while producers and the consumer go on.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the depth is 0 or above the adapter's limit, `STATUS_BUFFER_OVERFLOW` if more completions
+    /// are queued than that, `STATUS_INSUFFICIENT_RESOURCES`. The queue is unchanged then.
+    pub fn resize(this: &Shared<Self>, depth: u32) -> Result<(), NtStatus> {
+        check_depth(depth, this.max_depth)?;
+        let mut spare = match this.state.with(|state| state.entries.plan(depth)) {
+            Plan::InPlace => None,
+            Plan::NewSegment => Some(Spare::try_new(depth).map_err(memory_status)?),
+        };
+        loop {
+            let given = spare.take();
+            let (result, queue) = this.state.with(|state| match state.entries.resize(depth, given) {
+                Ok(()) => {
+                    state.depth = depth;
+                    let full = !state.entries.has_room(1);
+                    let action = state.notify.resized(full);
+                    (Ok(()), Self::follow(this, state, action))
+                }
+                Err(error) => (Err(error), false),
+            });
+            this.queue_if(queue, this);
+            match result {
+                Ok(()) => return Ok(()),
+                Err(ResizeError::Occupied) => return Err(NtStatus::BUFFER_OVERFLOW),
+                // Another resize came between the plan and the lock.
+                Err(ResizeError::NeedsSpare) => spare = Some(Spare::try_new(depth).map_err(memory_status)?),
+            }
+        }
+    }
+
+    /// Sets the interrupt moderation (`NDKPI 7.1.6`), `interval` in microseconds.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
+    pub fn moderate(this: &Shared<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
+        let resolution = this.os.timer_resolution();
+        let queue = this.state.with(|state| {
+            let moderation = Moderation::new(interval, count, state.depth, resolution)?;
+            let full = !state.entries.has_room(1);
+            let action = state.notify.moderate(moderation, full);
+            Ok::<_, NtStatus>(Self::follow(this, state, action))
+        })?;
+        this.queue_if(queue, this);
+        Ok(())
+    }
+
+    /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
+    ///
+    /// Callable from inside the callback.
+    pub fn close(&self) {
+        self.state.with(|state| {
+            state.notify.close();
+            let _ = self.timer.cancel();
+        });
+    }
+
+    /// Notes that `qp` completes here, for [`Cq::detach`].
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub(crate) fn attach(&self, qp: Shared<Qp<O>>) -> Result<usize, NtStatus> {
+        self.state.with(|state| state.attached.try_insert(qp)).map_err(memory_status)
+    }
+
+    /// Forgets the queue pair that [`Cq::attach`] gave this number.
+    pub(crate) fn detach(&self, number: usize) {
+        // The reference is dropped after the lock is released.
+        drop(self.state.with(|state| state.attached.remove(number)));
+    }
+
+    /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
+    fn follow(this: &Shared<Self>, state: &mut State<O>, action: Action) -> bool {
+        if let Some(micros) = action.timer {
+            state.notify.hold_until(this.os.now() + u64::from(micros));
+            this.timer.set(u64::from(micros), this);
+        }
+        action.queue
+    }
+
+    #[inline]
+    fn queue_if(&self, queue: bool, this: &Shared<Self>) {
+        if queue {
+            self.dpc.queue(this);
+        }
+    }
+
+    /// Calls the consumer back for what is due, a bounded number of times.
+    fn notify(this: &Shared<Self>) {
+        for _ in 0..CALLBACKS_PER_RUN {
+            let Some(status) = this.state.with(|state| state.notify.begin()) else { return };
+            this.client.notify(status);
+            if !this.state.with(|state| state.notify.end()) {
+                return;
+            }
+        }
+        this.dpc.queue(this);
+    }
+
+    /// Tells the client of a failure and fails attached queue pairs, a bounded number of them.
+    fn spread_failure(this: &Shared<Self>) {
+        let Some((first, failure, tell)) = this.state.with(|state| {
+            let (first, failure) = (state.failing?, state.notify.failure()?);
+            Some((first, failure, !core::mem::replace(&mut state.told, true)))
+        }) else {
+            return;
+        };
+        if tell {
+            this.client.failed(failure);
+        }
+        for number in first..first + FAILURES_PER_RUN {
+            let (qp, done) = this.state.with(|state| (state.attached.get(number).cloned(), number >= state.attached.bound()));
+            if done {
+                this.state.with(|state| state.failing = None);
+                return;
+            }
+            if let Some(qp) = qp {
+                Qp::fail(&qp);
+            }
+        }
+        this.state.with(|state| state.failing = Some(first + FAILURES_PER_RUN));
+        this.dpc.queue(this);
+    }
+}
+
+impl<O: Os> CqConsumer<O> {
+    /// The queue.
+    #[must_use]
+    pub const fn cq(&self) -> &Shared<Cq<O>> {
+        &self.cq
+    }
+
+    /// Takes up to `most` completions out, oldest first, and gives them to `each`. Returns how many.
+    ///
+    /// Takes no lock and allocates nothing; the producers learn of the free places once, at the end.
+    #[inline]
+    pub fn poll(&mut self, most: usize, each: impl FnMut(&Completion)) -> usize {
+        self.entries.take(most, each)
+    }
+
+    /// Arms the queue (`NDKPI 7.1.3` to `7.1.5`): one callback, once something of the kind is there that is newer than the
+    /// last callback and not yet taken. Two arms merge into the stronger one.
+    #[inline]
+    pub fn arm(&mut self, kind: ArmType) {
+        let (cq, taken) = (&self.cq, self.entries.head());
+        let queue = cq.state.with(|state| {
+            let action = state.notify.arm(kind, taken);
+            Cq::follow(cq, state, action)
+        });
+        cq.queue_if(queue, cq);
+    }
+}
+
+fn check_depth(depth: u32, max_depth: u32) -> Result<(), NtStatus> {
+    if (1..=max_depth).contains(&depth) { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
+}
+
+/// The deferred call that calls the consumer back.
+pub struct Notification<O>(core::marker::PhantomData<O>);
+
+impl<O: Os> Routine for Notification<O> {
+    type Target = Cq<O>;
+
+    fn run(cq: &Shared<Cq<O>>) {
+        Cq::spread_failure(cq);
+        Cq::notify(cq);
+    }
+}
+
+/// The end of the time for which moderation holds a callback back.
+pub struct HoldExpiry<O>(core::marker::PhantomData<O>);
+
+impl<O: Os> Routine for HoldExpiry<O> {
+    type Target = Cq<O>;
+
+    fn run(cq: &Shared<Cq<O>>) {
+        let queue = cq.state.with(|state| {
+            let action = state.notify.timer_ran(cq.os.now());
+            Cq::follow(cq, state, action)
+        });
+        cq.queue_if(queue, cq);
+    }
+}

@@ -1,0 +1,366 @@
+//! When a completion queue calls its consumer back: the arm, the decision, the hold of interrupt moderation, and the turn
+//! of the callbacks.
+//!
+//! Plain data without locks, clocks or callbacks. [`super::Cq`] keeps it under its lock and does what it answers; the
+//! model checks and the property tests drive it directly.
+//!
+//! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
+//! wrap around; [`newer`] compares them.
+
+use ndkpi::NtStatus;
+
+use super::moderation::{Delay, Moderation};
+
+/// What an arm waits for, weakest first (`NDKPI 7.1.4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ArmType {
+    /// A failure of the queue itself.
+    Errors,
+    /// A receive whose sender asked for an event, or a failed request.
+    Solicited,
+    /// Any entry.
+    Any,
+}
+
+impl ArmType {
+    /// The type that a consumer names with `value` (`NDKPI 2.3`); `None` if there is no such type.
+    #[must_use]
+    pub const fn from_value(value: u32) -> Option<Self> {
+        match value {
+            0 => Some(Self::Errors),
+            1 => Some(Self::Any),
+            2 => Some(Self::Solicited),
+            _ => None,
+        }
+    }
+
+    /// The arm that stands after arming `first` and then `second`, neither satisfied (`NDKPI 7.1.4`): the stronger one.
+    #[must_use]
+    pub fn merge(first: Option<Self>, second: Self) -> Self {
+        first.map_or(second, |first| first.max(second))
+    }
+}
+
+/// What makes an entry of interest to an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing special: satisfies ANY.
+    Plain,
+    /// A receive completed by a send with the solicited-event flag: satisfies SOLICITED too.
+    Solicited,
+    /// A failed request: satisfies SOLICITED too, and is not held back by moderation.
+    Failed,
+}
+
+/// How a completion queue has come to its end (`NDKPI 7.1.10`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CqFailure {
+    /// More completions than the queue holds.
+    Overrun,
+    /// The adapter cannot go on.
+    Fatal,
+}
+
+impl CqFailure {
+    /// The status the consumer's callback gets.
+    pub const fn status(self) -> NtStatus {
+        match self {
+            Self::Overrun => NtStatus::BUFFER_OVERFLOW,
+            Self::Fatal => NtStatus::INTERNAL_ERROR,
+        }
+    }
+}
+
+/// Whether ordinal `this` is after `that`.
+#[inline]
+#[must_use]
+pub const fn newer(this: u64, that: u64) -> bool {
+    this.wrapping_sub(that).cast_signed() > 0
+}
+
+/// All that the decision to notify depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The arm that stands.
+    pub arm: Option<ArmType>,
+    /// Ordinal of the newest entry.
+    pub newest: u64,
+    /// Ordinal of the newest entry that satisfies SOLICITED.
+    pub newest_solicited: u64,
+    /// Ordinal of the newest entry that the consumer had taken when it armed.
+    pub taken: u64,
+    /// Ordinal of the newest entry that existed when the last callback began.
+    pub last_callback: u64,
+    /// The queue has failed and the consumer has not been told.
+    pub failure_to_report: bool,
+}
+
+/// The decision: whether the arm is satisfied (`NDKPI 7.1.3` to `7.1.7`, `7.1.10`).
+///
+/// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed,
+/// or if the queue has failed and no callback has said so. Entries that were all there at the last callback satisfy
+/// nothing: the *may* case of `NDKPI 7.1.5` stays silent.
+#[inline]
+#[must_use]
+pub const fn satisfied(view: &View) -> bool {
+    let Some(arm) = view.arm else { return false };
+    let newest = match arm {
+        ArmType::Any => view.newest,
+        ArmType::Solicited => view.newest_solicited,
+        ArmType::Errors => return view.failure_to_report,
+    };
+    view.failure_to_report || (newer(newest, view.taken) && newer(newest, view.last_callback))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    None,
+    ToReport(CqFailure),
+    Reported(CqFailure),
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// No callback runs and the deferred call is not queued.
+    Idle,
+    /// The deferred call is queued, or about to be, by who was told to queue it.
+    Queued,
+    /// A callback runs.
+    Running,
+}
+
+/// A satisfied arm that moderation holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    /// Completions since the arm was satisfied, the first included.
+    completions: u64,
+    /// When the time is up, once the timer was set.
+    deadline: Option<u64>,
+}
+
+/// What the owner of a [`Notify`] has to do next, while it still holds its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Action {
+    /// Queue the deferred call that begins callbacks.
+    pub queue: bool,
+    /// Set the timer to this many microseconds from now, and say so with [`Notify::hold_until`].
+    pub timer: Option<u32>,
+}
+
+/// The notification state of one completion queue.
+#[derive(Clone, Debug)]
+pub struct Notify {
+    arm: Option<ArmType>,
+    newest: u64,
+    newest_solicited: u64,
+    taken: u64,
+    last_callback: u64,
+    failure: Failure,
+    /// A callback has to begin as soon as none runs.
+    due: bool,
+    turn: Turn,
+    hold: Option<Hold>,
+    moderation: Moderation,
+    closed: bool,
+}
+
+impl Notify {
+    /// A queue that is not armed (`NDKPI 7.1.1`), is not moderated, and whose entries have the ordinals after `first`.
+    #[must_use]
+    pub const fn new(first: u64) -> Self {
+        Self {
+            arm: None,
+            newest: first,
+            newest_solicited: first,
+            taken: first,
+            last_callback: first,
+            failure: Failure::None,
+            due: false,
+            turn: Turn::Idle,
+            hold: None,
+            moderation: Moderation::OFF,
+            closed: false,
+        }
+    }
+
+    /// What the decision is made from.
+    #[must_use]
+    pub const fn view(&self) -> View {
+        View {
+            arm: self.arm,
+            newest: self.newest,
+            newest_solicited: self.newest_solicited,
+            taken: self.taken,
+            last_callback: self.last_callback,
+            failure_to_report: matches!(self.failure, Failure::ToReport(_)),
+        }
+    }
+
+    /// How the queue has failed, if it has.
+    #[must_use]
+    pub const fn failure(&self) -> Option<CqFailure> {
+        match self.failure {
+            Failure::None => None,
+            Failure::ToReport(failure) | Failure::Reported(failure) => Some(failure),
+        }
+    }
+
+    /// An entry of `class` was queued; the queue is `full` now. For every entry, in their order.
+    #[inline]
+    pub fn queued(&mut self, class: Class, full: bool) -> Action {
+        self.newest = self.newest.wrapping_add(1);
+        if class != Class::Plain {
+            self.newest_solicited = self.newest;
+        }
+        if self.arm.is_none() && self.hold.is_none() {
+            return Action::default();
+        }
+        self.decide_on_entry(class, full)
+    }
+
+    fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
+        let urgent = class == Class::Failed || full;
+        if let Some(hold) = &mut self.hold {
+            hold.completions += 1;
+            if urgent || self.moderation.counted(hold.completions) {
+                return self.make_due();
+            }
+        }
+        if !satisfied(&self.view()) {
+            return Action::default();
+        }
+        self.arm = None;
+        if self.due || self.hold.is_some() {
+            // One callback will answer for both arms.
+            return Action::default();
+        }
+        match self.moderation.delay() {
+            Delay::None => self.make_due(),
+            _ if urgent => self.make_due(),
+            delay => {
+                self.hold = Some(Hold { completions: 1, deadline: None });
+                Action { queue: false, timer: delay.micros() }
+            }
+        }
+    }
+
+    /// The consumer arms the queue, having taken all entries up to the ordinal `taken`.
+    #[inline]
+    pub fn arm(&mut self, kind: ArmType, taken: u64) -> Action {
+        self.arm = Some(ArmType::merge(self.arm, kind));
+        self.taken = taken;
+        self.decide()
+    }
+
+    /// Makes a callback due if the arm is satisfied, without the delay of moderation.
+    fn decide(&mut self) -> Action {
+        if !satisfied(&self.view()) {
+            return Action::default();
+        }
+        self.arm = None;
+        self.make_due()
+    }
+
+    /// The queue fails. The first failure stays.
+    pub fn fail(&mut self, failure: CqFailure) -> Action {
+        if self.failure != Failure::None {
+            return Action::default();
+        }
+        self.failure = Failure::ToReport(failure);
+        if self.hold.is_some() { self.make_due() } else { self.decide() }
+    }
+
+    /// Sets the moderation; a callback that is held back follows the new one. The queue is `full` or not.
+    pub fn moderate(&mut self, moderation: Moderation, full: bool) -> Action {
+        self.moderation = moderation;
+        let Some(hold) = &mut self.hold else { return Action::default() };
+        match moderation.delay() {
+            Delay::None => self.make_due(),
+            _ if full || moderation.counted(hold.completions) => self.make_due(),
+            delay => {
+                hold.deadline = None;
+                Action { queue: false, timer: delay.micros() }
+            }
+        }
+    }
+
+    /// The queue has a new size and is `full` or not. A full queue gets no entry that could end a hold.
+    pub fn resized(&mut self, full: bool) -> Action {
+        if full && self.hold.is_some() { self.make_due() } else { Action::default() }
+    }
+
+    /// The timer was set and will have run at `deadline`.
+    pub const fn hold_until(&mut self, deadline: u64) {
+        if let Some(hold) = &mut self.hold {
+            hold.deadline = Some(deadline);
+        }
+    }
+
+    /// The timer has run; it is `now`. Does nothing if that timer was meant for a hold that is over.
+    pub fn timer_ran(&mut self, now: u64) -> Action {
+        match self.hold {
+            Some(Hold { deadline: Some(deadline), .. }) if now >= deadline => self.make_due(),
+            _ => Action::default(),
+        }
+    }
+
+    fn make_due(&mut self) -> Action {
+        self.hold = None;
+        if self.closed {
+            return Action::default();
+        }
+        self.due = true;
+        let queue = self.turn == Turn::Idle;
+        if queue {
+            self.turn = Turn::Queued;
+        }
+        Action { queue, timer: None }
+    }
+
+    /// Begins a callback and says which status it carries; `None` if none may begin now.
+    ///
+    /// At most one callback runs: who gets a status calls the consumer and then [`Notify::end`].
+    pub const fn begin(&mut self) -> Option<NtStatus> {
+        if matches!(self.turn, Turn::Running) {
+            // The one that runs will find what is due.
+            return None;
+        }
+        if !self.due {
+            self.turn = Turn::Idle;
+            return None;
+        }
+        self.due = false;
+        self.hold = None;
+        self.turn = Turn::Running;
+        self.last_callback = self.newest;
+        match self.failure {
+            Failure::ToReport(failure) => {
+                self.failure = Failure::Reported(failure);
+                Some(failure.status())
+            }
+            Failure::None | Failure::Reported(_) => Some(NtStatus::SUCCESS),
+        }
+    }
+
+    /// The callback has returned. `true` if another is due: its turn is the caller's.
+    pub const fn end(&mut self) -> bool {
+        self.turn = if self.due { Turn::Queued } else { Turn::Idle };
+        self.due
+    }
+
+    /// No callback begins from now on.
+    pub const fn close(&mut self) {
+        self.closed = true;
+        self.arm = None;
+        self.due = false;
+        self.hold = None;
+    }
+
+    /// Whether the queue was closed.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+}

@@ -1,0 +1,199 @@
+//! The loopback NIC: engines that carry out what queue pairs have to do.
+//!
+//! There is one engine to a processor, and each queue pair belongs to one engine. An engine runs as a deferred call. It
+//! gives its queue pairs turns of bounded work, one after the other, so that a long transfer of one does not keep the
+//! others waiting; and it queues itself again after a bounded amount of work, so that it does not keep the processor.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::marker::PhantomData;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use crate::{
+    memory_status,
+    os::{Dpc, Os, Routine, SpinLock},
+    qp::Qp,
+    sync::{AtomicU32, AtomicU64, CachePadded, Ordering},
+};
+
+/// What a queue pair may do in one turn.
+const TURN: Budget = Budget { bytes: 64 << 10, requests: 32 };
+/// Turns in one run of an engine's deferred call.
+const TURNS_PER_RUN: usize = 16;
+
+/// An amount of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Bytes that may still be moved.
+    pub bytes: usize,
+    /// Requests that may still be finished.
+    pub requests: usize,
+}
+
+impl Budget {
+    /// Whether there is nothing left of it.
+    pub const fn is_spent(&self) -> bool {
+        self.bytes == 0 || self.requests == 0
+    }
+}
+
+/// Traffic of an adapter, as `NDIS_NDK_PERFORMANCE_COUNTERS` counts it (`NDIS-NDK 3`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that came in.
+    pub in_octets: u64,
+    /// Bytes that went out.
+    pub out_octets: u64,
+    /// Messages that came in.
+    pub in_frames: u64,
+    /// Messages that went out.
+    pub out_frames: u64,
+}
+
+#[derive(Default)]
+struct TrafficCounters {
+    in_octets: AtomicU64,
+    out_octets: AtomicU64,
+    in_frames: AtomicU64,
+    out_frames: AtomicU64,
+}
+
+/// Queue pairs with something to do.
+///
+/// # Invariants
+///
+/// `list` has room for `members` queue pairs, and each member is in it at most once.
+struct Ready<O: Os> {
+    list: VecDeque<Shared<Qp<O>>>,
+    /// Queue pairs that belong to the engine.
+    members: usize,
+}
+
+/// One engine of a NIC.
+pub struct Engine<O: Os> {
+    ready: O::Lock<Ready<O>>,
+    dpc: O::Dpc<EngineRun<O>>,
+    traffic: CachePadded<TrafficCounters>,
+}
+
+impl<O: Os> Engine<O> {
+    fn try_new(os: &O, processor: u32) -> Result<Shared<Self>, NtStatus> {
+        Shared::try_new(Self {
+            ready: os.lock(Ready { list: VecDeque::new(), members: 0 })?,
+            dpc: os.dpc(processor)?,
+            traffic: CachePadded(TrafficCounters::default()),
+        })
+        .map_err(memory_status)
+    }
+
+    /// Makes room for one more queue pair.
+    fn join(&self) -> Result<(), NtStatus> {
+        self.ready.with(|ready| {
+            let missing = (ready.members + 1).saturating_sub(ready.list.len());
+            ready.list.try_reserve(missing).map_err(|error| memory_status(error.into()))?;
+            ready.members += 1;
+            Ok(())
+        })
+    }
+
+    /// A queue pair that joined is gone.
+    pub(crate) fn leave(&self) {
+        self.ready.with(|ready| ready.members -= 1);
+    }
+
+    /// Gives `qp` a turn later. The caller has just taken the queue pair's right to be in the list.
+    pub(crate) fn enqueue(this: &Shared<Self>, qp: Shared<Qp<O>>) {
+        this.ready.with(|ready| ready.list.push_back(qp));
+        this.dpc.queue(this);
+    }
+
+    /// Counts what a turn moved.
+    pub(crate) fn count(&self, traffic: &Traffic) {
+        let add = |counter: &AtomicU64, amount| {
+            if amount > 0 {
+                counter.fetch_add(amount, Ordering::Relaxed);
+            }
+        };
+        add(&self.traffic.in_octets, traffic.in_octets);
+        add(&self.traffic.out_octets, traffic.out_octets);
+        add(&self.traffic.in_frames, traffic.in_frames);
+        add(&self.traffic.out_frames, traffic.out_frames);
+    }
+
+    fn run(this: &Shared<Self>) {
+        for _ in 0..TURNS_PER_RUN {
+            let Some(qp) = this.ready.with(|ready| ready.list.pop_front()) else { return };
+            if Qp::turn(&qp, TURN) {
+                this.ready.with(|ready| ready.list.push_back(qp));
+            }
+        }
+        if this.ready.with(|ready| !ready.list.is_empty()) {
+            this.dpc.queue(this);
+        }
+    }
+}
+
+/// The deferred call of an engine.
+pub struct EngineRun<O>(PhantomData<O>);
+
+impl<O: Os> Routine for EngineRun<O> {
+    type Target = Engine<O>;
+
+    fn run(engine: &Shared<Engine<O>>) {
+        Engine::run(engine);
+    }
+}
+
+/// A loopback NIC.
+pub struct Nic<O: Os> {
+    os: O,
+    engines: Box<[Shared<Engine<O>>]>,
+    /// Counts queue pairs, to spread them over the engines.
+    dealt: AtomicU32,
+}
+
+impl<O: Os> Nic<O> {
+    /// A NIC with an engine on every processor.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+        let mut engines = Vec::new();
+        engines.try_reserve_exact(os.processors() as usize).map_err(|error| memory_status(error.into()))?;
+        for processor in 0..os.processors() {
+            engines.push(Engine::try_new(os, processor)?);
+        }
+        let nic = Self { os: os.clone(), engines: engines.into_boxed_slice(), dealt: AtomicU32::new(0) };
+        Shared::try_new(nic).map_err(memory_status)
+    }
+
+    /// The operating system this NIC lives in.
+    #[must_use]
+    pub const fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// The engine that a new queue pair belongs to, with room made for it.
+    pub(crate) fn deal(&self) -> Result<Shared<Engine<O>>, NtStatus> {
+        let number = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
+        let engine = &self.engines[number % self.engines.len()];
+        engine.join()?;
+        Ok(engine.clone())
+    }
+
+    /// What went through all engines so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        for engine in &self.engines {
+            let counters = &*engine.traffic;
+            sum.in_octets += counters.in_octets.load(Ordering::Relaxed);
+            sum.out_octets += counters.out_octets.load(Ordering::Relaxed);
+            sum.in_frames += counters.in_frames.load(Ordering::Relaxed);
+            sum.out_frames += counters.out_frames.load(Ordering::Relaxed);
+        }
+        sum
+    }
+}

@@ -1,0 +1,364 @@
+//! Queue pairs (`NDKPI 7.2`, `7.3`).
+//!
+//! The consumer posts through an [`Initiator`] and a [`Receiver`], one for each of the two queues; their exclusive
+//! references say what NDKPI says: no two posts to the same queue at the same time. What was posted is carried out in
+//! [turns](Qp::turn) that a NIC engine gives the queue pair, never two at once.
+//!
+//! A turn owns the initiator queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: a
+//! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
+
+mod post;
+mod receive;
+mod request;
+mod transmit;
+
+use alloc::boxed::Box;
+use core::any::Any;
+
+use fallible::{Shared, try_box};
+use ndkpi::NtStatus;
+pub use post::{Initiator, Receiver};
+use receive::Receive;
+pub use request::{Flags, Sge, Work};
+use transmit::{Transmit, Turn};
+
+use crate::{
+    cq::{Completion, Cq, Operation},
+    memory::Domain,
+    memory_status,
+    nic::{Budget, Engine, Nic},
+    os::{Os, SpinLock},
+    ring::Watch,
+    sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// What a queue pair is made with. All limits were checked against the adapter's by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpParameters {
+    /// Receives outstanding at most.
+    pub receive_depth: u32,
+    /// Initiator requests outstanding at most.
+    pub initiator_depth: u32,
+    /// Elements of one receive at most.
+    pub max_receive_sge: u32,
+    /// Elements of one initiator request at most.
+    pub max_initiator_sge: u32,
+    /// Elements that a receive of a peer may have at most.
+    pub max_peer_sge: u32,
+    /// Inline bytes of one request at most.
+    pub inline_size: u32,
+    /// Bytes of one request at most.
+    pub max_transfer: u32,
+    /// What completions carry as the queue pair's context.
+    pub context: usize,
+}
+
+/// What has to be done besides the queues' requests. Bits of [`Qp::orders`].
+mod order {
+    /// Look at the link again.
+    pub const RELINK: u32 = 1 << 0;
+    /// Cancel initiator requests up to [`super::Qp::flush_initiator_to`].
+    pub const FLUSH_INITIATOR: u32 = 1 << 1;
+    /// Cancel receives up to [`super::Qp::flush_receive_to`].
+    pub const FLUSH_RECEIVE: u32 = 1 << 2;
+}
+
+/// Who has to give the queue pair a turn. Bits of [`Qp::schedule`].
+mod schedule {
+    /// There is something to do.
+    pub const READY: u32 = 1 << 0;
+    /// The queue pair is in its engine's list, or has its turn.
+    pub const OWNED: u32 = 1 << 1;
+}
+
+/// A queue pair.
+pub struct Qp<O: Os> {
+    engine: Shared<Engine<O>>,
+    domain: Shared<Domain<O>>,
+    receive_cq: Shared<Cq<O>>,
+    initiator_cq: Shared<Cq<O>>,
+    context: usize,
+    schedule: AtomicU32,
+    orders: AtomicU32,
+    /// The queue pair can never be used again: whatever is posted is cancelled.
+    dead: AtomicBool,
+    /// The queue pair has a peer.
+    linked: AtomicBool,
+    /// The peer waits for a receive to be posted.
+    awaited: AtomicBool,
+    flush_initiator_to: AtomicU64,
+    flush_receive_to: AtomicU64,
+    posted: Watch,
+    accepted: Watch,
+    link: O::Lock<Link<O>>,
+    attachments: O::Lock<Option<Attachments>>,
+    transmit: O::Lock<Transmit<O>>,
+    receive: O::Lock<Receive>,
+    /// Dropped when nothing of the queue pair is left.
+    client: Box<dyn Any + Send + Sync>,
+}
+
+/// Who is told that a queue pair has lost its peer.
+pub trait LinkClient: Send + Sync + 'static {
+    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once.
+    ///
+    /// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
+    /// call, nothing else.
+    fn unlinked(&self);
+}
+
+/// The connection of a queue pair.
+struct Link<O: Os> {
+    peer: Option<Shared<Qp<O>>>,
+    client: Option<Box<dyn LinkClient>>,
+    /// The queue pair has had a peer: it gets no other.
+    used: bool,
+}
+
+/// The queue pair's numbers in its completion queues.
+#[derive(Clone, Copy)]
+struct Attachments {
+    receive: usize,
+    initiator: usize,
+}
+
+/// A new queue pair with the two ends that its consumer posts through.
+pub struct NewQp<O: Os> {
+    /// The queue pair.
+    pub qp: Shared<Qp<O>>,
+    /// The end of the initiator queue.
+    pub initiator: Initiator<O>,
+    /// The end of the receive queue.
+    pub receiver: Receiver<O>,
+}
+
+impl<O: Os> Qp<O> {
+    /// Makes a queue pair without a peer. `client` is dropped when the last of it is gone, also from turns in progress.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        nic: &Shared<Nic<O>>,
+        domain: &Shared<Domain<O>>,
+        receive_cq: &Shared<Cq<O>>,
+        initiator_cq: &Shared<Cq<O>>,
+        parameters: &QpParameters,
+        client: impl Any + Send + Sync,
+    ) -> Result<NewQp<O>, NtStatus> {
+        let os = nic.os();
+        let (initiator, transmit) = post::initiator_queue(parameters)?;
+        let (receiver, receive) = post::receive_queue(parameters)?;
+        let (posted, accepted) = (initiator.watch(), receiver.watch());
+        let link = os.lock(Link { peer: None, client: None, used: false })?;
+        let attachments = os.lock(None)?;
+        let (transmit, receive) = (os.lock(transmit)?, os.lock(receive)?);
+        let client = try_box(client).map_err(memory_status)?;
+        // From here on a failure has to leave the engine, which dropping the queue pair does.
+        let qp = Shared::try_new(Self {
+            engine: nic.deal()?,
+            domain: domain.clone(),
+            receive_cq: receive_cq.clone(),
+            initiator_cq: initiator_cq.clone(),
+            context: parameters.context,
+            schedule: AtomicU32::new(0),
+            orders: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            linked: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
+            flush_initiator_to: AtomicU64::new(0),
+            flush_receive_to: AtomicU64::new(0),
+            posted,
+            accepted,
+            link,
+            attachments,
+            transmit,
+            receive,
+            client,
+        })
+        .map_err(memory_status)?;
+        Self::attach(&qp)?;
+        Ok(NewQp { initiator: initiator.of(&qp), receiver: receiver.of(&qp), qp })
+    }
+
+    fn attach(this: &Shared<Self>) -> Result<(), NtStatus> {
+        let receive = this.receive_cq.attach(this.clone())?;
+        let initiator = match this.initiator_cq.attach(this.clone()) {
+            Ok(number) => number,
+            Err(error) => {
+                this.receive_cq.detach(receive);
+                return Err(error);
+            }
+        };
+        this.attachments.with(|attachments| *attachments = Some(Attachments { receive, initiator }));
+        if this.receive_cq.failure().or_else(|| this.initiator_cq.failure()).is_some() {
+            Self::fail(this);
+        }
+        Ok(())
+    }
+
+    /// Joins two queue pairs that have had no peer. What one sends goes to the receives of the other.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_ACTIVE` if one of them has or had a peer or is closed; `STATUS_INVALID_PARAMETER` if they are the
+    /// same.
+    pub fn link(a: &Shared<Self>, b: &Shared<Self>) -> Result<(), NtStatus> {
+        if Shared::ptr_eq(a, b) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        a.take_link()?;
+        if let Err(error) = b.take_link() {
+            a.link.with(|link| link.used = false);
+            return Err(error);
+        }
+        a.join(b);
+        b.join(a);
+        // One of them may have failed or been closed in between.
+        if a.is_dead() || b.is_dead() {
+            Self::unlink(a);
+            Self::unlink(b);
+        }
+        Ok(())
+    }
+
+    fn take_link(&self) -> Result<(), NtStatus> {
+        self.link.with(|link| {
+            if link.used || self.is_dead() {
+                return Err(NtStatus::CONNECTION_ACTIVE);
+            }
+            link.used = true;
+            Ok(())
+        })
+    }
+
+    fn join(&self, peer: &Shared<Self>) {
+        self.link.with(|link| link.peer = Some(peer.clone()));
+        self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
+        self.linked.store(true, Ordering::Release);
+    }
+
+    /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
+    pub fn unlink(this: &Shared<Self>) {
+        let Some(peer) = this.part() else { return };
+        Self::ring(this);
+        if peer.part().is_some() {
+            Self::ring(&peer);
+        }
+    }
+
+    fn part(&self) -> Option<Shared<Self>> {
+        self.linked.store(false, Ordering::Release);
+        let (peer, client) = self.link.with(|link| (link.peer.take(), link.client.take_if(|_| link.used)));
+        self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
+        if let Some(client) = client {
+            client.unlinked();
+        }
+        peer
+    }
+
+    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. For a queue pair that has had no
+    /// peer.
+    pub fn set_link_client(&self, client: Box<dyn LinkClient>) {
+        // An earlier client is dropped after the lock is released.
+        drop(self.link.with(|link| link.client.replace(client)));
+    }
+
+    /// Takes back what [`Qp::set_link_client`] set, if it was not told.
+    #[must_use]
+    pub fn take_link_client(&self) -> Option<Box<dyn LinkClient>> {
+        self.link.with(|link| link.client.take())
+    }
+
+    /// The queue pair at the other end.
+    #[must_use]
+    pub fn peer(&self) -> Option<Shared<Self>> {
+        self.link.with(|link| link.peer.clone())
+    }
+
+    /// Whether there is a queue pair at the other end.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.linked.load(Ordering::Acquire)
+    }
+
+    /// Cancels what is posted in both queues, in order (`NDKPI 7.2`). What is posted later is carried out, if the queue pair is
+    /// still connected.
+    ///
+    /// Only begins it; may run while the consumer posts.
+    pub fn flush(this: &Shared<Self>) {
+        this.flush_initiator_to.store(this.posted.tail(), Ordering::Release);
+        this.flush_receive_to.store(this.accepted.tail(), Ordering::Release);
+        this.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
+        Self::ring(this);
+    }
+
+    /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
+    pub fn fail(this: &Shared<Self>) {
+        this.dead.store(true, Ordering::Release);
+        // Pairs with the fence of a post: either the post sees that the queue pair is dead, or the turn sees what it posted.
+        fence(Ordering::SeqCst);
+        Self::unlink(this);
+        Self::ring(this);
+    }
+
+    /// [`Qp::fail`], and lets the completion queues forget the queue pair. What keeps it from going away after that are the
+    /// caller's own references and a turn in progress.
+    pub fn close(this: &Shared<Self>) {
+        Self::fail(this);
+        if let Some(attachments) = this.attachments.with(Option::take) {
+            this.receive_cq.detach(attachments.receive);
+            this.initiator_cq.detach(attachments.initiator);
+        }
+    }
+
+    /// Whether [`Qp::fail`] or [`Qp::close`] was called, or a request failed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// What the queue pair was made with.
+    #[must_use]
+    pub fn client(&self) -> &(dyn Any + Send + Sync) {
+        &*self.client
+    }
+
+    /// The doorbell: there is something to do.
+    pub(crate) fn ring(this: &Shared<Self>) {
+        let before = this.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
+        if before & schedule::OWNED == 0 {
+            Engine::enqueue(&this.engine, this.clone());
+        }
+    }
+
+    /// Gives the queue pair a turn. Whether it wants another.
+    pub(crate) fn turn(this: &Shared<Self>, mut budget: Budget) -> bool {
+        this.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
+        let receives = Self::turn_receives(this, &mut budget);
+        let requests = this.transmit.with(|transmit| transmit.turn(this, &mut budget));
+        if receives == Turn::Unfinished || requests == Turn::Unfinished {
+            return true;
+        }
+        this.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
+    }
+
+    const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Completion {
+        Completion {
+            qp_context: self.context,
+            request_context,
+            status,
+            bytes: 0,
+            invalidated_token: 0,
+            provider_error: 0,
+            operation,
+            solicited: false,
+        }
+    }
+}
+
+impl<O: Os> Drop for Qp<O> {
+    fn drop(&mut self) {
+        self.engine.leave();
+    }
+}

@@ -1,0 +1,322 @@
+//! The consumer's ends of a queue pair.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Flags, Qp, QpParameters, Sge, Work,
+    receive::Receive,
+    request::{CHUNK, Chunk, ReceiveRequest, Request, Source},
+    transmit::Transmit,
+};
+use crate::{
+    memory_status,
+    os::Os,
+    ring::{self, Producer, Watch},
+    sync::{Ordering, fence},
+};
+
+/// The largest queue of elements or inline pieces.
+const MAX_RING: u64 = 1 << 28;
+
+/// Makes a queue of `depth` requests with up to `each` entries to a request.
+fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, ring::Consumer<T>), NtStatus> {
+    let entries = (u64::from(depth) * u64::from(each)).clamp(1, MAX_RING);
+    // The clamp keeps it in range.
+    let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+    ring::try_new(entries, 0).map_err(memory_status)
+}
+
+pub(super) struct InitiatorQueue {
+    requests: Producer<Request>,
+    elements: Producer<Sge>,
+    chunks: Producer<Chunk>,
+    limits: Limits,
+}
+
+struct Limits {
+    depth: u32,
+    elements: u32,
+    inline: u32,
+    transfer: u32,
+}
+
+/// The initiator queue that `parameters` ask for: the end to post to and the end of the engine.
+pub(super) fn initiator_queue<O: Os>(parameters: &QpParameters) -> Result<(InitiatorQueue, Transmit<O>), NtStatus> {
+    let depth = parameters.initiator_depth;
+    let (requests, taken_requests) = ring_for(depth, 1)?;
+    let (elements, taken_elements) = ring_for(depth, parameters.max_initiator_sge)?;
+    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+    let (chunks, taken_chunks) = ring_for(depth, parameters.inline_size.div_ceil(CHUNK as u32))?;
+    let limits = Limits {
+        depth,
+        elements: parameters.max_initiator_sge,
+        inline: parameters.inline_size,
+        transfer: parameters.max_transfer,
+    };
+    let transmit = Transmit::try_new(taken_requests, taken_elements, taken_chunks, parameters)?;
+    Ok((InitiatorQueue { requests, elements, chunks, limits }, transmit))
+}
+
+impl InitiatorQueue {
+    pub(super) fn watch(&self) -> Watch {
+        self.requests.watch()
+    }
+
+    pub(super) fn of<O: Os>(self, qp: &Shared<Qp<O>>) -> Initiator<O> {
+        Initiator { qp: qp.clone(), queue: self, deferred: false }
+    }
+
+    fn check_room(&mut self) -> Result<(), NtStatus> {
+        if self.limits.depth > 0 && self.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
+    }
+
+    fn push(&mut self, request: Request) -> Result<(), NtStatus> {
+        if !self.requests.push(request) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        self.requests.publish();
+        Ok(())
+    }
+
+    fn push_elements(&mut self, elements: impl Iterator<Item = Sge>) -> Result<u32, NtStatus> {
+        let mut length = 0_u32;
+        for element in elements {
+            length = length.checked_add(element.length).ok_or(NtStatus::BUFFER_OVERFLOW)?;
+            if length > self.limits.transfer {
+                return Err(NtStatus::BUFFER_OVERFLOW);
+            }
+            if !self.elements.push(element) {
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+        }
+        Ok(length)
+    }
+
+    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<u32, NtStatus> {
+        let limit = self.limits.inline.min(self.limits.transfer) as usize;
+        let mut length = 0_usize;
+        let mut chunk: Chunk = [0; CHUNK];
+        for part in parts {
+            if part.len() > limit - length {
+                return Err(NtStatus::INVALID_BUFFER_SIZE);
+            }
+            let mut rest = part;
+            while !rest.is_empty() {
+                let filled = length % CHUNK;
+                let fits = rest.len().min(CHUNK - filled);
+                let (now, later) = rest.split_at(fits);
+                chunk[filled..filled + fits].copy_from_slice(now);
+                length += fits;
+                rest = later;
+                if length.is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
+                    return Err(NtStatus::NO_MORE_ENTRIES);
+                }
+            }
+        }
+        if !length.is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        // At most `inline`, a u32.
+        Ok(u32::try_from(length).unwrap_or(u32::MAX))
+    }
+}
+
+/// The consumer's end of an initiator queue: exactly one exists.
+pub struct Initiator<O: Os> {
+    qp: Shared<Qp<O>>,
+    queue: InitiatorQueue,
+    /// Requests were posted without ringing the doorbell.
+    deferred: bool,
+}
+
+impl<O: Os> Initiator<O> {
+    /// The queue pair.
+    #[must_use]
+    pub const fn qp(&self) -> &Shared<Qp<O>> {
+        &self.qp
+    }
+
+    /// Posts a request whose local bytes are named by `elements` (`NDKPI 7.3`). Its outcome is a completion.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is posted then, and everything deferred before is on its way.
+    ///
+    /// - `STATUS_CONNECTION_INVALID`: the queue pair is not connected.
+    /// - `STATUS_NO_MORE_ENTRIES`: the queue is full.
+    /// - `STATUS_DATA_OVERRUN`: too many elements.
+    /// - `STATUS_BUFFER_OVERFLOW`: more bytes than one request may have.
+    pub fn post(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        elements: impl ExactSizeIterator<Item = Sge>,
+    ) -> Result<(), NtStatus> {
+        let result = self.try_post(context, work, flags, elements);
+        self.settle(result, flags)
+    }
+
+    fn try_post(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        elements: impl ExactSizeIterator<Item = Sge>,
+    ) -> Result<(), NtStatus> {
+        self.check_connected()?;
+        let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+        if count > self.queue.limits.elements {
+            return Err(NtStatus::DATA_OVERRUN);
+        }
+        self.queue.check_room()?;
+        let length = match self.queue.push_elements(elements) {
+            Ok(length) => length,
+            Err(error) => {
+                self.queue.elements.retract();
+                return Err(error);
+            }
+        };
+        self.queue.elements.publish();
+        self.queue.push(Request { context, work, flags, length, source: Source::Elements(count) })
+    }
+
+    /// Posts a request that carries the bytes of `parts` itself: they are taken before the call returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Initiator::post`], and `STATUS_INVALID_BUFFER_SIZE` if there are more bytes than the queue pair's inline size.
+    pub fn post_inline<'a>(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), NtStatus> {
+        let result = self.try_post_inline(context, work, flags, parts);
+        self.settle(result, flags)
+    }
+
+    fn try_post_inline<'a>(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), NtStatus> {
+        self.check_connected()?;
+        self.queue.check_room()?;
+        let length = match self.queue.push_inline(parts) {
+            Ok(length) => length,
+            Err(error) => {
+                self.queue.chunks.retract();
+                return Err(error);
+            }
+        };
+        self.queue.chunks.publish();
+        self.queue.push(Request { context, work, flags, length, source: Source::Inline })
+    }
+
+    fn check_connected(&self) -> Result<(), NtStatus> {
+        if self.qp.is_linked() && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
+    }
+
+    /// Rings the doorbell unless more requests are announced. A failed post rings for what was deferred before it
+    /// (`NDKPI 7.3`): the consumer will not post the request that would have.
+    fn settle(&mut self, result: Result<(), NtStatus>, flags: Flags) -> Result<(), NtStatus> {
+        if result.is_ok() && flags.defer {
+            self.deferred = true;
+        } else if result.is_ok() || self.deferred {
+            self.deferred = false;
+            Qp::ring(&self.qp);
+        }
+        result
+    }
+}
+
+pub(super) struct ReceiveQueue {
+    requests: Producer<ReceiveRequest>,
+    elements: Producer<Sge>,
+    limits: Limits,
+}
+
+/// The receive queue that `parameters` ask for: the end to post to and the end of the engine.
+pub(super) fn receive_queue(parameters: &QpParameters) -> Result<(ReceiveQueue, Receive), NtStatus> {
+    let depth = parameters.receive_depth;
+    let (requests, taken_requests) = ring_for(depth, 1)?;
+    let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge)?;
+    let limits =
+        Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
+    Ok((ReceiveQueue { requests, elements, limits }, Receive::new(taken_requests, taken_elements)))
+}
+
+impl ReceiveQueue {
+    pub(super) fn watch(&self) -> Watch {
+        self.requests.watch()
+    }
+
+    pub(super) fn of<O: Os>(self, qp: &Shared<Qp<O>>) -> Receiver<O> {
+        Receiver { qp: qp.clone(), queue: self }
+    }
+
+    fn push(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
+        let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+        if count > self.limits.elements {
+            return Err(NtStatus::DATA_OVERRUN);
+        }
+        if self.limits.depth == 0 || !self.requests.has_room(1) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        let mut length = 0_u32;
+        for element in elements {
+            let longer = length.checked_add(element.length).filter(|longer| *longer <= self.limits.transfer);
+            let Some(longer) = longer else {
+                self.elements.retract();
+                return Err(NtStatus::BUFFER_OVERFLOW);
+            };
+            length = longer;
+            if !self.elements.push(element) {
+                self.elements.retract();
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+        }
+        self.elements.publish();
+        if !self.requests.push(ReceiveRequest { context, length, elements: count }) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        self.requests.publish();
+        Ok(())
+    }
+}
+
+/// The consumer's end of a receive queue: exactly one exists.
+pub struct Receiver<O: Os> {
+    qp: Shared<Qp<O>>,
+    queue: ReceiveQueue,
+}
+
+impl<O: Os> Receiver<O> {
+    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). Its outcome is a completion.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is posted then: `STATUS_NO_MORE_ENTRIES` if the queue is full, `STATUS_DATA_OVERRUN` for too many elements,
+    /// `STATUS_BUFFER_OVERFLOW` for more bytes than one request may have.
+    pub fn post(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
+        self.queue.push(context, elements)?;
+        // Pairs with the fences of `Qp::fail` and `Qp::claim`: either they see the receive, or it is seen here that somebody
+        // has to be told of it.
+        fence(Ordering::SeqCst);
+        if self.qp.awaited.load(Ordering::Relaxed)
+            && self.qp.awaited.swap(false, Ordering::AcqRel)
+            && let Some(peer) = self.qp.peer()
+        {
+            Qp::ring(&peer);
+        }
+        if self.qp.is_dead() {
+            Qp::ring(&self.qp);
+        }
+        Ok(())
+    }
+}

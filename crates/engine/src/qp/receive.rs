@@ -1,0 +1,149 @@
+//! The receive queue of a queue pair, as the engine sees it.
+
+use alloc::vec::Vec;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Qp, order,
+    request::{ReceiveRequest, Sge},
+    transmit::Turn,
+};
+use crate::{
+    cq::{Completion, Cq, Operation, notify::newer},
+    memory::{Access, Piece},
+    nic::Budget,
+    os::{Os, SpinLock},
+    ring::Consumer,
+    sync::{Ordering, fence},
+};
+
+/// The engine's end of a receive queue.
+pub(super) struct Receive {
+    requests: Consumer<ReceiveRequest>,
+    elements: Consumer<Sge>,
+    /// A turn of the peer fills the first receive.
+    claimed: bool,
+    /// Receives before this number are cancelled.
+    flush_to: Option<u64>,
+}
+
+/// A receive that a turn of the peer fills. It stays the first of its queue until it is finished or given back.
+pub(super) struct Claim<O: Os> {
+    pub qp: Shared<Qp<O>>,
+    pub request: ReceiveRequest,
+}
+
+/// What [`Qp::claim`] found.
+pub(super) enum Claimed<O: Os> {
+    /// A receive.
+    Receive(Claim<O>),
+    /// Nothing. The doorbell of the peer will be rung when there is something.
+    Nothing,
+    /// A receive whose memory may not be written. It is claimed all the same.
+    Unusable(Claim<O>, NtStatus),
+}
+
+impl Receive {
+    pub(super) const fn new(requests: Consumer<ReceiveRequest>, elements: Consumer<Sge>) -> Self {
+        Self { requests, elements, claimed: false, flush_to: None }
+    }
+
+    /// Whether the first receive is to be cancelled.
+    fn is_flushed(&self) -> bool {
+        self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
+    }
+
+    fn remove_first(&mut self, request: &ReceiveRequest) {
+        self.elements.advance(request.elements as usize);
+        self.requests.advance(1);
+    }
+}
+
+impl<O: Os> Qp<O> {
+    /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
+    pub(super) fn claim(this: &Shared<Self>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+        this.receive.with(|receive| {
+            if receive.claimed || receive.is_flushed() || this.is_dead() {
+                this.awaited.store(true, Ordering::Release);
+                return Claimed::Nothing;
+            }
+            let mut request = receive.requests.front();
+            if request.is_none() {
+                this.awaited.store(true, Ordering::Release);
+                // Pairs with the fence of a post: either the post sees that it is awaited, or it is seen here.
+                fence(Ordering::SeqCst);
+                request = receive.requests.front();
+            }
+            let Some(request) = request else { return Claimed::Nothing };
+            receive.claimed = true;
+            let claim = Claim { qp: this.clone(), request };
+            for index in 0..request.elements as usize {
+                let Some(element) = receive.elements.peek(index) else { break };
+                if element.length == 0 {
+                    continue;
+                }
+                match this.domain.resolve(element.token, element.address, element.length, Access::LocalWrite) {
+                    Ok(piece) => sink.push(piece),
+                    Err(status) => return Claimed::Unusable(claim, status),
+                }
+            }
+            Claimed::Receive(claim)
+        })
+    }
+
+    /// Cancels receives that were flushed, or all if the queue pair is dead.
+    pub(super) fn turn_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
+        this.receive.with(|receive| {
+            if this.orders.fetch_and(!order::FLUSH_RECEIVE, Ordering::AcqRel) & order::FLUSH_RECEIVE != 0 {
+                receive.flush_to = Some(this.flush_receive_to.load(Ordering::Acquire));
+            }
+            // The turn that has the claim rings the doorbell when it gives it up.
+            while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
+                let Some(request) = receive.requests.front() else { break };
+                if budget.requests == 0 {
+                    return Turn::Unfinished;
+                }
+                budget.requests -= 1;
+                receive.remove_first(&request);
+                let completion = this.completion(request.context, Operation::Receive, NtStatus::CANCELLED);
+                Cq::push(&this.receive_cq, &[completion]);
+            }
+            Turn::Idle
+        })
+    }
+}
+
+impl<O: Os> Claim<O> {
+    /// Completes the receive. `describe` fills in what is special about the completion.
+    pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Completion)) {
+        let Self { qp, request } = self;
+        let mut completion = qp.completion(request.context, Operation::Receive, status);
+        describe(&mut completion);
+        let flushed = qp.receive.with(|receive| {
+            // The place is free before the consumer can see the completion.
+            receive.remove_first(&request);
+            receive.claimed = false;
+            Cq::push(&qp.receive_cq, &[completion]);
+            receive.is_flushed()
+        });
+        Self::wake(&qp, flushed);
+    }
+
+    /// Gives the receive back as if it had not been touched.
+    pub(super) fn give_back(self) {
+        let flushed = self.qp.receive.with(|receive| {
+            receive.claimed = false;
+            receive.is_flushed()
+        });
+        Self::wake(&self.qp, flushed);
+    }
+
+    /// Lets the queue pair cancel what it could not while the first receive was claimed.
+    fn wake(qp: &Shared<Qp<O>>, flushed: bool) {
+        if flushed || qp.is_dead() {
+            Qp::ring(qp);
+        }
+    }
+}

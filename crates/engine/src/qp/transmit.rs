@@ -1,0 +1,384 @@
+//! The initiator queue of a queue pair, as the engine sees it: what a turn does.
+
+use alloc::vec::Vec;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Qp, QpParameters, Work, order,
+    receive::{Claim, Claimed},
+    request::{CHUNK, Chunk, Request, Sge, Source},
+};
+use crate::{
+    cq::{Cq, Operation, notify::newer},
+    memory::{Access, Piece, transfer},
+    memory_status,
+    nic::{Budget, Traffic},
+    os::Os,
+    ring::Consumer,
+    sync::Ordering,
+};
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// There is nothing to do until the doorbell rings.
+    Idle,
+    /// The budget is spent.
+    Unfinished,
+}
+
+/// The engine's end of an initiator queue.
+pub(super) struct Transmit<O: Os> {
+    requests: Consumer<Request>,
+    elements: Consumer<Sge>,
+    chunks: Consumer<Chunk>,
+    /// The other end of the connection, as of the last look at the link.
+    peer: Option<Shared<Qp<O>>>,
+    /// A request has met the end of the connection: those behind it are cancelled.
+    broken: bool,
+    /// Requests before this number are cancelled.
+    flush_to: Option<u64>,
+    current: Option<Current<O>>,
+    /// The inline bytes of the current request have left their queue.
+    inline_moved: bool,
+    /// Local bytes of the current request. Has room for all that a request may name.
+    local: Vec<Piece<O>>,
+    /// The peer's bytes of the current request. Has room for all that a receive may name.
+    remote: Vec<Piece<O>>,
+    /// What this turn moved, as this side and as the peer counts it.
+    traffic: (Traffic, Traffic),
+}
+
+/// The request in progress: the first of the queue.
+struct Current<O: Os> {
+    claim: Option<Claim<O>>,
+    /// Bytes moved so far.
+    moved: usize,
+    /// The token of the first element.
+    first_token: u32,
+}
+
+/// Why a request cannot go on.
+#[derive(Clone, Copy)]
+struct Failure {
+    status: NtStatus,
+    /// The connection is at an end already, and not because of this request.
+    peer_gone: bool,
+}
+
+impl Failure {
+    const fn of(status: NtStatus) -> Self {
+        Self { status, peer_gone: false }
+    }
+}
+
+/// What became of the first request.
+enum Step {
+    /// It is finished.
+    Finished,
+    /// It needs more of the budget.
+    Moving,
+    /// It waits for a receive of the peer.
+    Waiting,
+    /// There is none.
+    Empty,
+}
+
+impl<O: Os> Transmit<O> {
+    pub(super) fn try_new(
+        requests: Consumer<Request>,
+        elements: Consumer<Sge>,
+        chunks: Consumer<Chunk>,
+        parameters: &QpParameters,
+    ) -> Result<Self, NtStatus> {
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        let room = parameters.max_initiator_sge as usize;
+        local.try_reserve_exact(room).map_err(|error| memory_status(error.into()))?;
+        let room = parameters.max_peer_sge.max(1) as usize;
+        remote.try_reserve_exact(room).map_err(|error| memory_status(error.into()))?;
+        Ok(Self {
+            requests,
+            elements,
+            chunks,
+            peer: None,
+            broken: false,
+            flush_to: None,
+            current: None,
+            inline_moved: false,
+            local,
+            remote,
+            traffic: Default::default(),
+        })
+    }
+
+    /// Carries requests out until there are none, the first has to wait, or the budget is spent.
+    pub(super) fn turn(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Turn {
+        self.follow_orders(qp);
+        let turn = loop {
+            if budget.is_spent() {
+                break Turn::Unfinished;
+            }
+            match self.step(qp, budget) {
+                Step::Finished => budget.requests -= 1,
+                Step::Moving => {}
+                Step::Waiting | Step::Empty => break Turn::Idle,
+            }
+        };
+        self.count(qp);
+        turn
+    }
+
+    fn follow_orders(&mut self, qp: &Qp<O>) {
+        let mine = order::RELINK | order::FLUSH_INITIATOR;
+        if qp.orders.load(Ordering::Relaxed) & mine == 0 {
+            return;
+        }
+        let orders = qp.orders.fetch_and(!mine, Ordering::AcqRel);
+        if orders & order::RELINK != 0 {
+            self.count(qp);
+            self.peer = qp.peer();
+        }
+        if orders & order::FLUSH_INITIATOR != 0 {
+            self.flush_to = Some(qp.flush_initiator_to.load(Ordering::Acquire));
+        }
+    }
+
+    fn count(&mut self, qp: &Qp<O>) {
+        let (ours, theirs) = core::mem::take(&mut self.traffic);
+        if ours == Traffic::default() {
+            // Whatever moves is counted on both sides.
+            return;
+        }
+        qp.engine.count(&ours);
+        if let Some(peer) = &self.peer {
+            peer.engine.count(&theirs);
+        }
+    }
+
+    fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
+        let Some(request) = self.requests.front() else { return Step::Empty };
+        if let Some(failure) = self.cancelled(qp, &request) {
+            return self.fail(qp, &request, failure);
+        }
+        if self.current.is_none() {
+            match self.start(qp, &request) {
+                Ok(true) => {}
+                Ok(false) => return Step::Waiting,
+                Err(failure) => return self.fail(qp, &request, failure),
+            }
+        }
+        if !self.advance(&request, budget) {
+            return Step::Moving;
+        }
+        match self.succeed(qp, &request) {
+            Ok(()) => Step::Finished,
+            Err(failure) => self.fail(qp, &request, failure),
+        }
+    }
+
+    /// Whether the first request must not be carried out, or not any further.
+    fn cancelled(&mut self, qp: &Qp<O>, request: &Request) -> Option<Failure> {
+        let flushed = self.flush_to.is_some_and(|end| newer(end, self.requests.head()));
+        if flushed || qp.is_dead() {
+            return Some(Failure { status: NtStatus::CANCELLED, peer_gone: true });
+        }
+        if self.peer.is_some() {
+            return None;
+        }
+        let first = !core::mem::replace(&mut self.broken, true);
+        let local = matches!(request.work.operation(), Operation::Bind | Operation::FastRegister | Operation::Invalidate);
+        let status = if first && !local { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
+        Some(Failure { status, peer_gone: true })
+    }
+
+    /// Finds the bytes of the first request on both sides. `false` if the peer has no receive for it.
+    fn start(&mut self, qp: &Shared<Qp<O>>, request: &Request) -> Result<bool, Failure> {
+        let Some(peer) = &self.peer else { return Ok(false) };
+        let mut claim = None;
+        match request.work {
+            Work::Send { .. } => match Qp::claim(peer, &mut self.remote) {
+                Claimed::Nothing => return Ok(false),
+                Claimed::Receive(found) => claim = Some(found),
+                Claimed::Unusable(found, status) => {
+                    Self::break_peer(found, status);
+                    return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+                }
+            },
+            Work::Read { address, token } => self.find_remote(address, token, request.length, Access::RemoteRead)?,
+            Work::Write { address, token } => self.find_remote(address, token, request.length, Access::RemoteWrite)?,
+            Work::Invalidate { .. } => {}
+        }
+        self.current = Some(Current { claim, moved: 0, first_token: 0 });
+        if let Some(claim) = self.current.as_mut().and_then(|current| current.claim.take_if(|claim| claim.request.length < request.length)) {
+            Self::break_peer(claim, NtStatus::BUFFER_OVERFLOW);
+            return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+        }
+        self.find_local(qp, request)?;
+        Ok(true)
+    }
+
+    fn find_remote(&mut self, address: u64, token: u32, length: u32, access: Access) -> Result<(), Failure> {
+        if length == 0 {
+            return Ok(());
+        }
+        let Some(peer) = &self.peer else { return Ok(()) };
+        // The peer's refusal is an error of the remote side for this one.
+        let piece = peer
+            .domain
+            .resolve(token, address, length, access)
+            .map_err(|_| Failure::of(NtStatus::REMOTE_RESOURCES))?;
+        self.remote.push(piece);
+        Ok(())
+    }
+
+    fn find_local(&mut self, qp: &Qp<O>, request: &Request) -> Result<(), Failure> {
+        let Source::Elements(count) = request.source else { return Ok(()) };
+        let access = if matches!(request.work, Work::Read { .. }) { Access::ReadSink } else { Access::LocalRead };
+        for index in 0..count as usize {
+            let Some(element) = self.elements.peek(index) else { break };
+            if index == 0
+                && let Some(current) = &mut self.current
+            {
+                current.first_token = element.token;
+            }
+            if element.length == 0 {
+                continue;
+            }
+            let piece =
+                qp.domain.resolve(element.token, element.address, element.length, access).map_err(Failure::of)?;
+            self.local.push(piece);
+        }
+        Ok(())
+    }
+
+    /// A receive of the peer cannot be filled: it fails, and the peer's queue pair with it.
+    fn break_peer(claim: Claim<O>, status: NtStatus) {
+        let peer = claim.qp.clone();
+        claim.finish(status, |_| {});
+        Qp::fail(&peer);
+    }
+
+    /// Moves bytes of the first request. `true` if none are left.
+    fn advance(&mut self, request: &Request, budget: &mut Budget) -> bool {
+        let Some(current) = &mut self.current else { return true };
+        let left = request.length as usize - current.moved;
+        let now = left.min(budget.bytes);
+        match (request.source, request.work) {
+            (_, Work::Invalidate { .. }) => {}
+            (Source::Inline, _) => {
+                // Inline bytes are few, and lie in the queue until they are moved at once.
+                Self::move_inline(&mut self.chunks, &self.remote, request.length as usize);
+                self.inline_moved = true;
+                budget.bytes = budget.bytes.saturating_sub(left);
+                current.moved += left;
+                return true;
+            }
+            (Source::Elements(_), Work::Read { .. }) => {
+                transfer(&self.local, current.moved, &self.remote, current.moved, now);
+            }
+            (Source::Elements(_), _) => {
+                transfer(&self.remote, current.moved, &self.local, current.moved, now);
+            }
+        }
+        budget.bytes -= now;
+        current.moved += now;
+        now == left
+    }
+
+    fn move_inline(chunks: &mut Consumer<Chunk>, to: &[Piece<O>], length: usize) {
+        let (mut pieces, mut place) = (to.iter(), 0);
+        let mut piece = pieces.next();
+        let mut left = length;
+        chunks.take(length.div_ceil(CHUNK), |chunk| {
+            let mut bytes = &chunk[..left.min(CHUNK)];
+            left -= bytes.len();
+            while let (Some(target), false) = (piece, bytes.is_empty()) {
+                let (now, later) = bytes.split_at(bytes.len().min(target.len() - place));
+                target.write(place, now);
+                place += now.len();
+                bytes = later;
+                if place == target.len() {
+                    piece = pieces.next();
+                    place = 0;
+                }
+            }
+        });
+    }
+
+    /// All bytes of the first request have moved: what else belongs to it happens, and it completes.
+    fn succeed(&mut self, qp: &Qp<O>, request: &Request) -> Result<(), Failure> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        match request.work {
+            Work::Send { invalidate } => {
+                if let Some(claim) = current.claim.take() {
+                    if let Some(token) = invalidate
+                        && claim.qp.domain.invalidate(token).is_err()
+                    {
+                        // The peer's adapter refuses the message (`NDKPI 7.6`).
+                        claim.give_back();
+                        return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+                    }
+                    claim.finish(NtStatus::SUCCESS, |completion| {
+                        completion.bytes = request.length;
+                        completion.solicited = request.flags.solicit;
+                        if let Some(token) = invalidate {
+                            completion.operation = Operation::ReceiveAndInvalidate;
+                            completion.invalidated_token = token;
+                        }
+                    });
+                }
+            }
+            Work::Read { .. } if request.flags.local_invalidate => {
+                qp.domain.invalidate(current.first_token).map_err(Failure::of)?;
+            }
+            Work::Invalidate { token } => qp.domain.invalidate(token).map_err(Failure::of)?,
+            Work::Read { .. } | Work::Write { .. } => {}
+        }
+        self.note_traffic(request);
+        self.complete(qp, request, NtStatus::SUCCESS);
+        Ok(())
+    }
+
+    fn note_traffic(&mut self, request: &Request) {
+        let (ours, theirs) = &mut self.traffic;
+        let (from, to) = match request.work {
+            Work::Send { .. } | Work::Write { .. } => (ours, theirs),
+            Work::Read { .. } => (theirs, ours),
+            Work::Invalidate { .. } => return,
+        };
+        from.out_octets += u64::from(request.length);
+        from.out_frames += 1;
+        to.in_octets += u64::from(request.length);
+        to.in_frames += 1;
+    }
+
+    /// The first request fails. Unless its peer was gone before, that ends the connection (`NDKPI 7.2`).
+    fn fail(&mut self, qp: &Shared<Qp<O>>, request: &Request, failure: Failure) -> Step {
+        if let Some(claim) = self.current.take().and_then(|current| current.claim) {
+            claim.give_back();
+        }
+        if !failure.peer_gone {
+            Qp::fail(qp);
+        }
+        self.complete(qp, request, failure.status);
+        Step::Finished
+    }
+
+    /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
+    fn complete(&mut self, qp: &Qp<O>, request: &Request, status: NtStatus) {
+        self.local.clear();
+        self.remote.clear();
+        match request.source {
+            Source::Elements(count) => self.elements.advance(count as usize),
+            Source::Inline if self.inline_moved => self.inline_moved = false,
+            Source::Inline => self.chunks.advance((request.length as usize).div_ceil(CHUNK)),
+        }
+        // The place is free before the consumer can see the completion.
+        self.requests.advance(1);
+        if !(status.is_success() && request.flags.silent_success) {
+            Cq::push(&qp.initiator_cq, &[qp.completion(request.context, request.work.operation(), status)]);
+        }
+    }
+}

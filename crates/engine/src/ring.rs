@@ -1,0 +1,404 @@
+//! A queue between one producer and one consumer that can change its size while both run.
+//!
+//! This is the one module of the engine with unsafe code. It holds completion queues (producers take turns under a lock)
+//! and the request queues of queue pairs.
+//!
+//! Entries have running numbers that never start again: the producer publishes the number of the next entry it will write
+//! (`tail`), the consumer the number of the next it will take (`head`). Comparisons are made on differences, so the
+//! numbers may wrap around.
+//!
+//! Entries live in *segments*, each a power of two in size. To change the size the producer *seals* its segment: it notes
+//! the number at which the segment ends, links a new one and goes on there. The consumer takes what the old segment still
+//! holds and follows the link, which frees the old one. Nothing is copied, so nothing can be lost or change places, and
+//! neither side ever waits for the other.
+//!
+//! Memory stays in bounds without the consumer's help: a larger segment is at least twice as large as the one before, and a
+//! smaller one is only made when the consumer has followed every link.
+
+#![allow(unsafe_code, reason = "slots are shared between two processors; every use is proved at its place")]
+
+use alloc::boxed::Box;
+use core::mem::MaybeUninit;
+
+use fallible::{AllocError, Shared, try_slice};
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
+
+/// What both sides see.
+struct Indices {
+    /// Number of the next entry to be published. Written by the producer.
+    tail: CachePadded<AtomicU64>,
+    /// Number of the next entry to be taken. Written by the consumer.
+    head: CachePadded<AtomicU64>,
+    /// How many links the consumer has followed. Written by the consumer.
+    followed: AtomicU32,
+}
+
+/// A power of two of slots. Entry `n` lies in slot `n % slots`.
+///
+/// # Invariants
+///
+/// `next` is written by the producer before `sealed` is set, and belongs to the consumer afterwards.
+struct Segment<T> {
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    sealed: AtomicBool,
+    next: UnsafeCell<Option<Link<T>>>,
+}
+
+struct Link<T> {
+    /// Number of the first entry that is not in the segment before.
+    end: u64,
+    segment: Shared<Segment<T>>,
+}
+
+// SAFETY: the cells of a segment are used by one side at a time: a slot by the producer until its entry is published and
+// by the consumer from then until `head` passes it, `next` as its invariant says. `T` moves between the two.
+unsafe impl<T: Send> Send for Segment<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send> Sync for Segment<T> {}
+
+impl<T> Segment<T> {
+    fn try_new(capacity: u32) -> Result<Shared<Self>, AllocError> {
+        let slots = try_slice(capacity as usize, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
+        Shared::try_new(Self { slots, sealed: AtomicBool::new(false), next: UnsafeCell::new(None) })
+    }
+
+    const fn capacity(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &UnsafeCell<MaybeUninit<T>> {
+        // The length is a power of two, so the mask keeps the index inside. It fits a `usize`: lengths do.
+        #[expect(clippy::cast_possible_truncation, reason = "the mask is below the length of a slice")]
+        let index = (number & (self.capacity() - 1)) as usize;
+        &self.slots[index]
+    }
+}
+
+/// The number of slots for `entries` entries.
+const fn capacity_for(entries: u32) -> u32 {
+    // The largest queue of the engine is far below `1 << 31`.
+    entries.next_power_of_two()
+}
+
+/// Makes a queue for at most `limit` entries, the first of which gets the number `first`.
+///
+/// `limit` lies between 1 and `1 << 31`.
+///
+/// # Errors
+///
+/// [`AllocError`] when there is no memory.
+pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
+    let segment = Segment::try_new(capacity_for(limit))?;
+    let indices = Shared::try_new(Indices {
+        tail: CachePadded(AtomicU64::new(first)),
+        head: CachePadded(AtomicU64::new(first)),
+        followed: AtomicU32::new(0),
+    })?;
+    let producer = Producer {
+        indices: indices.clone(),
+        segment: segment.clone(),
+        limit: u64::from(limit),
+        tail: first,
+        seen_head: first,
+        links: 0,
+    };
+    Ok((producer, Consumer { indices, segment, head: first, seen_tail: first }))
+}
+
+/// The side that puts entries in.
+///
+/// # Invariants
+///
+/// - `limit` is at most the capacity of `segment`.
+/// - `tail - head` is at most `limit`, and the entries from the last seal on lie in `segment`.
+pub struct Producer<T> {
+    indices: Shared<Indices>,
+    segment: Shared<Segment<T>>,
+    limit: u64,
+    /// Number of the next entry to be written: the published tail plus what is written and not yet published.
+    tail: u64,
+    /// The consumer's head when it was last looked at.
+    seen_head: u64,
+    links: u32,
+}
+
+impl<T: Copy + Send> Producer<T> {
+    /// Number of the next entry to be written.
+    #[inline]
+    #[must_use]
+    pub const fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// The most entries the queue may hold.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many entries the consumer has not taken. The consumer may take some at any time.
+    #[must_use]
+    pub fn occupied(&mut self) -> u64 {
+        self.seen_head = self.indices.head.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.seen_head)
+    }
+
+    /// Whether `count` more entries fit. Reads the consumer's index only if the last look at it does not settle it.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&mut self, count: u64) -> bool {
+        self.tail.wrapping_sub(self.seen_head).saturating_add(count) <= self.limit
+            || self.occupied().saturating_add(count) <= self.limit
+    }
+
+    /// Writes an entry that the consumer sees after [`Producer::publish`]. `false` if the queue is full.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, entry: T) -> bool {
+        if !self.has_room(1) {
+            return false;
+        }
+        self.segment.slot(self.tail).with_mut(|slot| {
+            // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
+            // there is room, so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with acquire,
+            // so the consumer has done with the slot.
+            unsafe { slot.write(MaybeUninit::new(entry)) };
+        });
+        self.tail = self.tail.wrapping_add(1);
+        true
+    }
+
+    /// Lets the consumer see what was pushed.
+    #[inline]
+    pub fn publish(&self) {
+        self.indices.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// A view of the published tail for others.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch(self.indices.clone())
+    }
+
+    /// Forgets what was pushed since the last [`Producer::publish`].
+    pub fn retract(&mut self) {
+        self.tail = self.indices.tail.load(Ordering::Relaxed);
+    }
+
+    /// How a queue for `limit` entries would be made out of this one.
+    #[must_use]
+    pub fn plan(&self, limit: u32) -> Plan {
+        let (wanted, capacity) = (u64::from(capacity_for(limit)), self.segment.capacity());
+        let alone = self.indices.followed.load(Ordering::Relaxed) == self.links;
+        if wanted > capacity || (wanted < capacity && alone) { Plan::NewSegment } else { Plan::InPlace }
+    }
+
+    /// Sets the most entries the queue may hold, in `spare` if the present segment is too small or much too large.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::Occupied`] if the queue holds more entries than that, [`ResizeError::NeedsSpare`] if a spare segment is
+    /// needed and `spare` is none or too small. The queue is as it was then.
+    pub fn resize(&mut self, limit: u32, spare: Option<Spare<T>>) -> Result<(), ResizeError> {
+        if self.occupied() > u64::from(limit) {
+            return Err(ResizeError::Occupied);
+        }
+        if self.plan(limit) == Plan::NewSegment {
+            match spare.filter(|spare| spare.0.capacity() >= u64::from(limit)) {
+                Some(spare) => self.continue_in(spare.0),
+                None if u64::from(limit) > self.segment.capacity() => return Err(ResizeError::NeedsSpare),
+                // A smaller segment only saves memory.
+                None => {}
+            }
+        }
+        self.limit = u64::from(limit);
+        Ok(())
+    }
+
+    /// Seals the segment and goes on in `segment`.
+    fn continue_in(&mut self, segment: Shared<Segment<T>>) {
+        self.publish();
+        let link = Link { end: self.tail, segment: segment.clone() };
+        self.segment.next.with_mut(|next| {
+            // SAFETY: the segment is not sealed: the producer seals a segment only here, and leaves it then. So `next` is
+            // still the producer's, and is `None`.
+            unsafe { next.write(Some(link)) };
+        });
+        self.segment.sealed.store(true, Ordering::Release);
+        self.segment = segment;
+        self.links = self.links.wrapping_add(1);
+    }
+}
+
+/// Sees how far a queue has been filled.
+pub struct Watch(Shared<Indices>);
+
+impl Watch {
+    /// Number of the next entry to be published.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        self.0.tail.load(Ordering::Acquire)
+    }
+}
+
+/// Memory for a queue that changes its size.
+pub struct Spare<T>(Shared<Segment<T>>);
+
+impl<T: Copy + Send> Spare<T> {
+    /// Room for `limit` entries.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory.
+    pub fn try_new(limit: u32) -> Result<Self, AllocError> {
+        Segment::try_new(capacity_for(limit)).map(Self)
+    }
+}
+
+/// What [`Producer::resize`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Nothing: the segment in use will do.
+    InPlace,
+    /// A [`Spare`].
+    NewSegment,
+}
+
+/// Why a queue kept its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// It holds more entries than it should be able to hold.
+    Occupied,
+    /// It needs more memory than it was given.
+    NeedsSpare,
+}
+
+/// The side that takes entries out, in the order they were put in.
+pub struct Consumer<T> {
+    indices: Shared<Indices>,
+    segment: Shared<Segment<T>>,
+    /// Number of the next entry to be taken.
+    head: u64,
+    /// The published tail when it was last looked at.
+    seen_tail: u64,
+}
+
+impl<T: Copy + Send> Consumer<T> {
+    /// Number of the next entry to be taken.
+    #[inline]
+    #[must_use]
+    pub const fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
+    #[inline]
+    pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
+        let mut taken = 0;
+        while taken < most {
+            let here = self.available(most - taken).min(most - taken);
+            if here == 0 {
+                break;
+            }
+            for _ in 0..here {
+                self.read(self.head, &mut each);
+                self.head = self.head.wrapping_add(1);
+            }
+            taken += here;
+        }
+        if taken > 0 {
+            self.publish();
+        }
+        taken
+    }
+
+    /// The next entry, which stays in the queue.
+    #[inline]
+    pub fn front(&mut self) -> Option<T> {
+        self.peek(0)
+    }
+
+    /// The entry `ahead` places behind the next one, if it is published. All of them lie in one segment or are not seen.
+    #[inline]
+    pub fn peek(&mut self, ahead: usize) -> Option<T> {
+        if self.available(ahead + 1) <= ahead {
+            return None;
+        }
+        let mut entry = None;
+        self.read(self.head.wrapping_add(ahead as u64), |found| entry = Some(*found));
+        entry
+    }
+
+    /// Frees the slots of `count` entries that were seen with [`Consumer::peek`].
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        debug_assert!(self.seen_tail.wrapping_sub(self.head) >= count as u64);
+        self.head = self.head.wrapping_add(count as u64);
+        self.publish();
+    }
+
+    #[inline]
+    fn publish(&self) {
+        self.indices.head.store(self.head, Ordering::Release);
+    }
+
+    /// Gives `each` the entry `number`, which [`Consumer::available`] has counted.
+    #[inline]
+    fn read(&self, number: u64, each: impl FnOnce(&T)) {
+        self.segment.slot(number).with(|slot| {
+            // SAFETY: the entry was published (`seen_tail`, read with acquire, is past it) and lies in this segment, and the
+            // producer writes to the slot again only when `head` has been published past the entry.
+            let slot = unsafe { &*slot };
+            // SAFETY: a published entry has been written.
+            each(unsafe { slot.assume_init_ref() });
+        });
+    }
+
+    /// How many entries can be read from the segment at hand. Looks at the producer's index if fewer than `wanted` are known.
+    #[inline]
+    fn available(&mut self, wanted: usize) -> usize {
+        loop {
+            if self.seen_tail.wrapping_sub(self.head) < wanted as u64 {
+                self.seen_tail = self.indices.tail.load(Ordering::Acquire);
+            }
+            let known = self.seen_tail.wrapping_sub(self.head);
+            // A tail past the end of the segment was published after the seal, so the seal is seen here.
+            let here = if self.segment.sealed.load(Ordering::Acquire) {
+                let left = self.end().wrapping_sub(self.head);
+                if left == 0 {
+                    self.follow();
+                    continue;
+                }
+                known.min(left)
+            } else {
+                known
+            };
+            return usize::try_from(here).unwrap_or(usize::MAX);
+        }
+    }
+
+    /// Number of the first entry that is not in the segment, which is sealed.
+    fn end(&self) -> u64 {
+        self.segment.next.with(|next| {
+            // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed.
+            let next = unsafe { &*next };
+            next.as_ref().map_or(self.head, |link| link.end)
+        })
+    }
+
+    /// Goes on in the next segment. The one at hand is sealed and empty.
+    fn follow(&mut self) {
+        let link = self.segment.next.with_mut(|next| {
+            // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed mutably.
+            let next = unsafe { &mut *next };
+            next.take()
+        });
+        if let Some(link) = link {
+            self.segment = link.segment;
+            let followed = self.indices.followed.load(Ordering::Relaxed);
+            self.indices.followed.store(followed.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+}
