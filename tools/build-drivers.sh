@@ -87,11 +87,14 @@ build() {
     flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
     # wdk-macros keeps what it has read in types.rs and never looks again.
     find "$directory" -name cached_function_info_map.json ! -newer xbuild/bindings/src/types.rs -delete 2>/dev/null || true
+    mkdir -p "$directory.lock"
+    # The patches change what is locked: begin from the committed lock file, and leave that alone.
+    cp Cargo.lock "$directory.lock/Cargo.lock"
     env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" \
         "${variable}_LINKER=$LINKER" "${variable}_RUSTFLAGS=${flags[*]}" \
         cargo build --quiet --profile "$PROFILE" --target "$triple" --package softndk --package ndktest \
         -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
-        -Zlockfile-path --config "resolver.lockfile-path='$TOP/xbuild/Cargo.lock'" \
+        -Zlockfile-path --config "resolver.lockfile-path='$directory.lock/Cargo.lock'" \
         --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \
         --config "patch.crates-io.wdk-sys.path='$TOP/xbuild/wdk-sys'"
 }

@@ -1,2 +1,37 @@
-//! P.
+//! What both `SoftNDK` drivers need of the Windows kernel, in small safe wrappers.
+//!
+//! The bindings come from `wdk-sys` on Windows targets. Elsewhere they come from `wdk-bindings`, which has the same items,
+//! and whoever links a test supplies the routines.
+//!
+//! Unless a function says otherwise it is for `PASSIVE_LEVEL`.
+
 #![no_std]
+
+extern crate alloc;
+#[cfg(not(windows))]
+extern crate wdk_bindings as wdk_sys;
+
+mod event;
+mod pool;
+mod rundown;
+mod status;
+mod string;
+mod thread;
+pub mod wdf;
+
+pub use event::Event;
+pub use pool::Aligned;
+pub use rundown::{Permit, Rundown};
+pub use status::check;
+pub use string::{unicode, wide};
+pub use thread::Thread;
+
+use wdk_sys::{_MODE, KPROCESSOR_MODE};
+
+/// Who waits or maps: the kernel for itself.
+#[expect(clippy::cast_possible_truncation, reason = "zero; the constants have C's widest enumeration type")]
+pub const KERNEL_MODE: KPROCESSOR_MODE = _MODE::KernelMode as KPROCESSOR_MODE;
+
+/// The allocator beneath the drivers' `alloc`: non-paged, no-execute pool.
+#[cfg(windows)]
+pub use wdk_alloc::WdkAllocator;

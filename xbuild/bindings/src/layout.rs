@@ -204,6 +204,17 @@ const _: () = {
     assert!(offset_of!(_DRIVER_OBJECT, MajorFunction) == 112);
 };
 const _: () = {
+    assert!(size_of::<_EX_RUNDOWN_REF>() == 8);
+    assert!(align_of::<_EX_RUNDOWN_REF>() == 8);
+    assert!(offset_of!(_EX_RUNDOWN_REF, __bindgen_anon_1) == 0);
+};
+const _: () = {
+    assert!(size_of::<_EX_RUNDOWN_REF__bindgen_ty_1>() == 8);
+    assert!(align_of::<_EX_RUNDOWN_REF__bindgen_ty_1>() == 8);
+    assert!(offset_of!(_EX_RUNDOWN_REF__bindgen_ty_1, Count) == 0);
+    assert!(offset_of!(_EX_RUNDOWN_REF__bindgen_ty_1, Ptr) == 0);
+};
+const _: () = {
     assert!(size_of::<_FILE_OBJECT>() == 216);
     assert!(align_of::<_FILE_OBJECT>() == 8);
     assert!(offset_of!(_FILE_OBJECT, Type) == 0);

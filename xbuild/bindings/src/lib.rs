@@ -46,6 +46,7 @@ mod types {
 }
 
 // A compiler for another 64-bit target lays the types out in the same way; the facts are those of x86-64.
+#[allow(clippy::wildcard_imports, reason = "every type of the bindings")]
 #[cfg(target_arch = "x86_64")]
 mod layout;
 
@@ -55,6 +56,7 @@ mod constants;
 
 /// Routines of the kernel.
 #[allow(missing_docs, non_snake_case, reason = "names of the C headers")]
+#[allow(clippy::all, clippy::pedantic, clippy::nursery, reason = "generated")]
 pub mod ntddk;
 
 mod statics;

@@ -220,6 +220,7 @@ unsafe extern "C" {
     pub fn RtlInitUnicodeString(DestinationString: PUNICODE_STRING, SourceString: PCWSTR);
     pub fn RtlRandomEx(Seed: PULONG) -> ULONG;
     pub fn ZwClose(Handle: HANDLE) -> NTSTATUS;
+    pub fn ZwWaitForSingleObject(Handle: HANDLE, Alertable: BOOLEAN, Timeout: PLARGE_INTEGER) -> NTSTATUS;
     pub static mut PsThreadType: *mut POBJECT_TYPE;
 }
 #[cfg_attr(windows, link(name = "hal.dll", kind = "raw-dylib", modifiers = "+verbatim"))]

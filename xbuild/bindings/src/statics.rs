@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, non_upper_case_globals, reason = "names of the C headers")]
 
-use crate::types::*;
+use crate::types::{PWDF_DRIVER_GLOBALS, WDFFUNC};
 
 #[cfg(windows)]
 #[unsafe(no_mangle)]

@@ -123,6 +123,7 @@ pub type EVT_WDF_REQUEST_CANCEL = Option<unsafe extern "C" fn(Request: WDFREQUES
 pub type EVT_WDF_TIMER = Option<unsafe extern "C" fn(Timer: WDFTIMER)>;
 pub type EVT_WDF_WORKITEM = Option<unsafe extern "C" fn(WorkItem: WDFWORKITEM)>;
 pub type EXT_CALLBACK = Option<unsafe extern "C" fn(Timer: PEX_TIMER, Context: PVOID)>;
+pub type EX_RUNDOWN_REF = _EX_RUNDOWN_REF;
 pub type FILE_OBJECT = _FILE_OBJECT;
 pub type GROUP_AFFINITY = _GROUP_AFFINITY;
 pub type GUID = _GUID;
@@ -615,6 +616,19 @@ pub struct _DRIVER_OBJECT {
     pub MajorFunction: [PDRIVER_DISPATCH; 28usize],
 }
 zeroed_default!(_DRIVER_OBJECT);
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct _EX_RUNDOWN_REF {
+    pub __bindgen_anon_1: _EX_RUNDOWN_REF__bindgen_ty_1,
+}
+zeroed_default!(_EX_RUNDOWN_REF);
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union _EX_RUNDOWN_REF__bindgen_ty_1 {
+    pub Count: ULONG_PTR,
+    pub Ptr: PVOID,
+}
+zeroed_default!(_EX_RUNDOWN_REF__bindgen_ty_1);
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct _FILE_OBJECT {
@@ -1435,11 +1449,6 @@ pub struct _EXT_DELETE_PARAMETERS {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct _EXT_SET_PARAMETERS_V0 {
-    _unused: [u8; 0],
-}
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct _EX_RUNDOWN_REF {
     _unused: [u8; 0],
 }
 #[repr(C)]

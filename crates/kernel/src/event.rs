@@ -1,0 +1,76 @@
+//! Something to wait for.
+
+use alloc::boxed::Box;
+use core::{cell::UnsafeCell, ptr};
+
+use fallible::try_box;
+use ndkpi::NtStatus;
+use wdk_sys::{
+    _EVENT_TYPE, _KWAIT_REASON, IO_NO_INCREMENT, KEVENT, LARGE_INTEGER, PVOID, STATUS_TIMEOUT,
+    ntddk::{KeClearEvent, KeInitializeEvent, KeSetEvent, KeWaitForSingleObject},
+};
+
+use crate::KERNEL_MODE;
+
+/// A notification event: once set it lets everybody go until it is cleared.
+///
+/// # Invariants
+///
+/// `event` was initialised and does not move: the kernel links waiting threads to it.
+pub struct Event {
+    event: Box<UnsafeCell<KEVENT>>,
+}
+
+// SAFETY: the kernel's routines may be called for one event by any number of threads at a time.
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it are the kernel's")]
+unsafe impl Send for Event {}
+// SAFETY: as for `Send`; nothing else touches the cell.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event that is not set.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        let zeroed = UnsafeCell::new(KEVENT::default());
+        let event = try_box(zeroed).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        // SAFETY: the box is memory for an event that stays where it is, and nobody else knows it yet.
+        unsafe { KeInitializeEvent(event.get(), _EVENT_TYPE::NotificationEvent, 0) };
+        Ok(Self { event })
+    }
+
+    /// Lets everybody go who waits, now or later. `IRQL <= DISPATCH_LEVEL`.
+    pub fn set(&self) {
+        // SAFETY: the event is initialised (invariant), and without `Wait` the routine may be called at `DISPATCH_LEVEL`.
+        let _ = unsafe { KeSetEvent(self.event.get(), IO_NO_INCREMENT.cast_signed(), 0) };
+    }
+
+    /// Makes those wait who come from now on. `IRQL <= DISPATCH_LEVEL`.
+    pub fn clear(&self) {
+        // SAFETY: the event is initialised (invariant).
+        unsafe { KeClearEvent(self.event.get()) };
+    }
+
+    /// Waits until the event is set.
+    pub fn wait(&self) {
+        self.wait_until(ptr::null_mut());
+    }
+
+    /// Waits until the event is set, but no longer than that many milliseconds. `false` if the time ran out.
+    #[must_use]
+    pub fn wait_for(&self, milliseconds: u32) -> bool {
+        // Negative: counted from now, in units of 100 nanoseconds.
+        let mut timeout = LARGE_INTEGER { QuadPart: -i64::from(milliseconds) * 10_000 };
+        self.wait_until(&raw mut timeout)
+    }
+
+    fn wait_until(&self, timeout: *mut LARGE_INTEGER) -> bool {
+        let object: PVOID = self.event.get().cast();
+        // SAFETY: the event is initialised (invariant) and lives as long as the borrow of `self`; the caller is at
+        // `PASSIVE_LEVEL`, where waiting is allowed; the timeout is null or lives until the call returns.
+        let status = unsafe { KeWaitForSingleObject(object, _KWAIT_REASON::Executive, KERNEL_MODE, 0, timeout) };
+        status != STATUS_TIMEOUT
+    }
+}

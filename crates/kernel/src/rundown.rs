@@ -1,0 +1,89 @@
+//! Run-down protection: users come and go, until somebody lets nobody in any more and waits for the last to leave.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+
+use fallible::try_box;
+use ndkpi::NtStatus;
+use wdk_sys::{
+    EX_RUNDOWN_REF,
+    ntddk::{
+        ExAcquireRundownProtection, ExInitializeRundownProtection, ExReInitializeRundownProtection,
+        ExReleaseRundownProtection, ExWaitForRundownProtectionRelease,
+    },
+};
+
+/// A gate that can be shut for good.
+///
+/// # Invariants
+///
+/// `reference` was initialised and does not move.
+pub struct Rundown {
+    reference: Box<UnsafeCell<EX_RUNDOWN_REF>>,
+}
+
+// SAFETY: the kernel's routines may be called for one reference by any number of threads at a time.
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the pointer in it is the kernel's")]
+unsafe impl Send for Rundown {}
+// SAFETY: as for `Send`; nothing else touches the cell.
+unsafe impl Sync for Rundown {}
+
+impl Rundown {
+    /// An open gate.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        let zeroed = UnsafeCell::new(EX_RUNDOWN_REF::default());
+        let reference = try_box(zeroed).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        // SAFETY: the box is memory for a reference that stays where it is, and nobody else knows it yet.
+        unsafe { ExInitializeRundownProtection(reference.get()) };
+        Ok(Self { reference })
+    }
+
+    /// Comes in; `None` if the gate is shut. `IRQL <= DISPATCH_LEVEL`.
+    #[must_use]
+    pub fn enter(&self) -> Option<Permit<'_>> {
+        // SAFETY: the reference is initialised (invariant).
+        let inside = unsafe { ExAcquireRundownProtection(self.reference.get()) };
+        (inside != 0).then_some(Permit { rundown: self })
+    }
+
+    /// Lets nobody in any more and waits until everybody has left. Calling it again is harmless.
+    pub fn shut(&self) {
+        // SAFETY: the reference is initialised (invariant) and the caller is at `PASSIVE_LEVEL`.
+        unsafe { ExWaitForRundownProtectionRelease(self.reference.get()) };
+    }
+
+    /// Opens the gate again after [`Rundown::shut`] has returned.
+    pub fn reopen(&self) {
+        // SAFETY: the reference is initialised (invariant); the owner calls this after `shut`, so nobody is inside.
+        unsafe { ExReInitializeRundownProtection(self.reference.get()) };
+    }
+
+    /// Leaves on behalf of a [`Permit`] that was [kept](Permit::keep). `IRQL <= DISPATCH_LEVEL`.
+    pub fn leave(&self) {
+        // SAFETY: the reference is initialised (invariant); the caller came in and gives up that permit here.
+        unsafe { ExReleaseRundownProtection(self.reference.get()) };
+    }
+}
+
+/// Being inside. Leaves when dropped.
+#[must_use = "dropped at once, it protects nothing"]
+pub struct Permit<'rundown> {
+    rundown: &'rundown Rundown,
+}
+
+impl Permit<'_> {
+    /// Stays inside until somebody calls [`Rundown::leave`].
+    pub const fn keep(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.rundown.leave();
+    }
+}

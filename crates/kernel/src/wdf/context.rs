@@ -1,0 +1,131 @@
+//! What a framework object carries for the driver.
+
+use core::{
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire},
+};
+
+use fallible::Shared;
+use wdk_sys::{
+    PCWDF_OBJECT_CONTEXT_TYPE_INFO, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
+    call_unsafe_wdf_function_binding,
+};
+
+/// The framework's memory for one object: a counted reference, or null.
+///
+/// The framework gives it zeroed, and frees it without asking what is in it.
+#[repr(transparent)]
+struct Slot<T>(AtomicPtr<T>);
+
+/// Names a kind of framework objects that carry a reference to a `T`. One static for each kind.
+///
+/// ```ignore
+/// static DEVICE: ContextType<Device> = unsafe { ContextType::new(c"softndk device", &raw const DEVICE) };
+/// ```
+///
+/// # Invariants
+///
+/// `info` describes memory of the size of a [`Slot`] and names itself as the unique type.
+#[repr(transparent)]
+pub struct ContextType<T> {
+    info: WDF_OBJECT_CONTEXT_TYPE_INFO,
+    holds: PhantomData<fn() -> Shared<T>>,
+}
+
+// SAFETY: the description is never changed.
+unsafe impl<T> Sync for ContextType<T> {}
+
+impl<T: Send + Sync + 'static> ContextType<T> {
+    /// The description of the static at `address`.
+    ///
+    /// # Safety
+    ///
+    /// `address` is that of the static which the result initialises.
+    #[must_use]
+    pub const unsafe fn new(name: &'static core::ffi::CStr, address: *const Self) -> Self {
+        let info = WDF_OBJECT_CONTEXT_TYPE_INFO {
+            Size: super::size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(),
+            // Later versions declare the field as a constant string, so the pointer is left to be inferred.
+            ContextName: name.as_ptr().cast_mut().cast(),
+            ContextSize: size_of::<Slot<T>>(),
+            UniqueType: address.cast(),
+            EvtDriverGetUniqueContextType: None,
+        };
+        Self { info, holds: PhantomData }
+    }
+
+    /// Has objects that are created with `attributes` carry a context of this kind.
+    ///
+    /// The reference is given back when the framework destroys the object, after its last use.
+    pub fn describe(&'static self, attributes: &mut WDF_OBJECT_ATTRIBUTES, destroy: Destroy) {
+        attributes.ContextTypeInfo = self.info();
+        attributes.EvtDestroyCallback = Some(destroy);
+    }
+
+    /// Gives `object` its reference. One that it had is given back.
+    ///
+    /// # Safety
+    ///
+    /// `object` is a live object that was created with attributes from [`ContextType::describe`] of this kind.
+    pub unsafe fn put(&'static self, object: WDFOBJECT, value: Shared<T>) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(object) };
+        release(slot.0.swap(Shared::into_raw(value).cast_mut(), AcqRel));
+    }
+
+    /// Takes the reference away from `object`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ContextType::put`], or the object is just being destroyed.
+    pub unsafe fn take(&'static self, object: WDFOBJECT) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(object) };
+        release(slot.0.swap(ptr::null_mut(), AcqRel));
+    }
+
+    /// What `object` carries; `None` if it was never given a reference.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ContextType::put`]. The reference is not taken away while this runs: it is, after the object was created,
+    /// only when it is destroyed.
+    #[must_use]
+    pub unsafe fn get(&'static self, object: WDFOBJECT) -> Option<Shared<T>> {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(object) };
+        let raw = slot.0.load(Acquire).cast_const();
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer came from `into_raw` in `put`, whose reference is counted until `take`.
+        let counted = core::mem::ManuallyDrop::new(unsafe { Shared::from_raw(raw) });
+        Some((*counted).clone())
+    }
+
+    const fn info(&'static self) -> PCWDF_OBJECT_CONTEXT_TYPE_INFO {
+        &raw const self.info
+    }
+
+    /// # Safety
+    ///
+    /// As for [`ContextType::put`].
+    unsafe fn slot(&'static self, object: WDFOBJECT) -> &'static Slot<T> {
+        // SAFETY: the object is live and has a context of this kind (the caller's promise).
+        let memory = unsafe { call_unsafe_wdf_function_binding!(WdfObjectGetTypedContextWorker, object, self.info()) };
+        // SAFETY: the framework gave zeroed memory of this size (invariant), aligned as its pool is, and zero is a slot.
+        // It lives as long as the object, which is longer than any use in this module.
+        unsafe { &*memory.cast::<Slot<T>>() }
+    }
+}
+
+/// A routine that the framework calls when it destroys an object; it calls [`ContextType::take`].
+pub type Destroy = unsafe extern "C" fn(WDFOBJECT);
+
+fn release<T>(raw: *mut T) {
+    if !raw.is_null() {
+        // SAFETY: a slot holds null or a pointer from `into_raw`, and the caller has just taken it out of the slot.
+        drop(unsafe { Shared::from_raw(raw.cast_const()) });
+    }
+}
