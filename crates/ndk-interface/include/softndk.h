@@ -1,0 +1,34 @@
+/*
+ * How an NDK consumer written in C finds the SoftNDK provider. The same in Rust: the crate ndk-interface, whose
+ * documentation has the sequence of steps. Include ndkpi.h, ndis.h and initguid.h (in one file) before this one.
+ */
+#ifndef SOFTNDK_H
+#define SOFTNDK_H
+
+/* The device interface class of every SoftNDK adapter. */
+DEFINE_GUID(GUID_DEVINTERFACE_SOFTNDK,
+    0x0f3a9a70, 0x5d7c, 0x4b52, 0x9b, 0x1e, 0x6d, 0x6f, 0x8f, 0x0c, 0x2a, 0x11);
+
+/* The interface type of IRP_MN_QUERY_INTERFACE. */
+DEFINE_GUID(GUID_SOFTNDK_INTERFACE,
+    0x5a1f6c02, 0x93be, 0x4d0f, 0x8a, 0x57, 0xc1, 0xd2, 0x44, 0xe9, 0x7b, 0x30);
+
+#define SOFTNDK_INTERFACE_VERSION 1
+
+/*
+ * Everything is for PASSIVE_LEVEL. Keep the device open as long as you have the interface, close every NDK_ADAPTER before
+ * you dereference it, and do both when the device is to be removed.
+ */
+typedef struct _SOFTNDK_INTERFACE {
+    INTERFACE InterfaceHeader;                 /* Size, Version, Context, InterfaceReference, InterfaceDereference */
+    NDIS_HANDLE AdapterContext;                /* first argument of the two handlers */
+    OPEN_NDK_ADAPTER_HANDLER OpenNdkAdapter;   /* of the parameters only Version is read */
+    CLOSE_NDK_ADAPTER_HANDLER CloseNdkAdapter; /* blocks until everything created from the adapter is closed */
+} SOFTNDK_INTERFACE, *PSOFTNDK_INTERFACE;
+
+C_ASSERT(sizeof(SOFTNDK_INTERFACE) == 56);
+C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, AdapterContext) == 32);
+C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, OpenNdkAdapter) == 40);
+C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, CloseNdkAdapter) == 48);
+
+#endif

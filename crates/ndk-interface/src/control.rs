@@ -1,0 +1,117 @@
+//! The provider's control device.
+//!
+//! Only administrators and the system can open it ([`SDDL`]). Every control code is `METHOD_BUFFERED`. An input shorter than
+//! its structure is `STATUS_INVALID_PARAMETER`, an output without room is `STATUS_BUFFER_TOO_SMALL`, an unknown code is
+//! `STATUS_INVALID_DEVICE_REQUEST`, and a value out of range changes nothing and is `STATUS_INVALID_PARAMETER`.
+
+use crate::wire::{READ, WRITE, control_code, wire};
+
+/// The device's name in the kernel.
+pub const DEVICE_NAME: &str = r"\Device\SoftNdkControl";
+/// Its name for programs, in the kernel's spelling.
+pub const LINK_NAME: &str = r"\DosDevices\Global\SoftNdkControl";
+/// Its name for `CreateFile`.
+pub const WIN32_NAME: &str = r"\\.\Global\SoftNdkControl";
+/// Who may open it: the system and administrators, everything; nobody else, nothing.
+pub const SDDL: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
+
+/// Answers with an [`Info`].
+pub const QUERY_INFO: u32 = control_code(0, READ);
+/// Answers with an `NDIS_NDK_PERFORMANCE_COUNTERS` (NDIS-NDK 3), the sum over all adapters.
+pub const QUERY_COUNTERS: u32 = control_code(1, READ);
+/// Answers with an `NDIS_NDK_CONNECTIONS` (NDIS-NDK 3). Too little room for all of them is `STATUS_BUFFER_OVERFLOW`, with as
+/// many as there is room for and the true number in `Count`.
+pub const QUERY_CONNECTIONS: u32 = control_code(2, READ);
+/// Answers with the [`Settings`] in force.
+pub const QUERY_SETTINGS: u32 = control_code(3, READ);
+/// Takes [`Settings`], for what is opened from now on.
+pub const SET_SETTINGS: u32 = control_code(4, WRITE);
+/// Takes [`Faults`]. Only in test builds of the driver; others say `STATUS_NOT_SUPPORTED`.
+pub const SET_FAULTS: u32 = control_code(5, WRITE);
+
+wire! {
+    /// What the driver is and how busy.
+    Info {
+        /// [`crate::SOFTNDK_INTERFACE_VERSION`].
+        interface_version: u32,
+        /// The driver's version: three numbers of ten bits, the first one highest.
+        driver_version: u32,
+        /// The highest version of NDKPI that is offered: major number in the upper half.
+        ndk_version: u32,
+        /// Bit 0: a test build, with [`SET_FAULTS`].
+        flags: u32,
+        /// Adapters that are started.
+        adapters: u32,
+        /// `NDK_ADAPTER`s that consumers have open.
+        open_adapters: u32,
+        /// Processors that deferred calls run on.
+        processors: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+/// The flag of [`Info`] for a test build.
+pub const INFO_TEST_BUILD: u32 = 1;
+
+wire! {
+    /// What can be changed while the driver runs. The registry has the values it starts with.
+    Settings {
+        /// How requests that could complete at once do: a [`CompletionMode`].
+        completion_mode: u32,
+        /// Moderated notifications are not timed finer than this, in microseconds: 1 to 100000.
+        moderation_granularity: u32,
+    }
+}
+
+/// The range of [`Settings::moderation_granularity`].
+pub const MODERATION_GRANULARITY: core::ops::RangeInclusive<u32> = 1..=100_000;
+
+/// How requests complete that could complete inline (NDKPI 5.0).
+///
+/// A consumer must get along with both, and most providers only ever do one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum CompletionMode {
+    /// Whatever is natural for the request.
+    Natural = 0,
+    /// `STATUS_PENDING` and a callback, always.
+    Pending = 1,
+    /// Before the function returns, whenever possible.
+    Inline = 2,
+    /// One or the other, changing from call to call.
+    Mixed = 3,
+}
+
+impl CompletionMode {
+    /// The mode with that number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Natural),
+            1 => Some(Self::Pending),
+            2 => Some(Self::Inline),
+            3 => Some(Self::Mixed),
+            _ => None,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether every value is in its range.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        CompletionMode::from_number(self.completion_mode).is_some()
+            && MODERATION_GRANULARITY.contains(&self.moderation_granularity)
+    }
+}
+
+wire! {
+    /// Faults to be injected, for tests of consumers.
+    Faults {
+        /// Every allocation fails whose number, counted from this call on, is a multiple of this; zero: none.
+        fail_every_allocation: u32,
+        /// Every connection is lost after that many requests; zero: never.
+        lose_connection_after: u32,
+    }
+}
