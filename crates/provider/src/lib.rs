@@ -1,2 +1,44 @@
-//! Placeholder.
+//! NDKPI over the engine: objects, dispatch tables, callbacks and lifetime.
+//!
+//! This layer turns the engine into what an NDK consumer sees: structures with dispatch tables, statuses that may be
+//! `STATUS_PENDING`, callbacks, and closes that wait for everything that still runs (`NDKPI 7.9`). It knows nothing of
+//! KMDF or of Windows; what it needs besides [`engine::os::Os`] is in [`NdkOs`].
+//!
+//! A [`Device`] is one adapter. [`Device::open`] makes an `NDK_ADAPTER` on it, as NDIS's open handler does, and
+//! [`Device::close`] closes it again. Everything else goes through the dispatch tables.
+//!
+//! # Lifetime
+//!
+//! Every object is an [`object::Ndk`] behind counted references. The consumer's pointer is one of them, which close takes
+//! back. Successors, requests in flight and engine objects (through their clients, and so callbacks in progress and turns
+//! of the NIC) hold others. Who drops the last one completes the close.
+
 #![no_std]
+#![allow(
+    clippy::significant_drop_in_scrutinee,
+    reason = "clippy 1.95 follows types without end here: an object holds the callback to be made, which holds the object"
+)]
+
+extern crate alloc;
+
+mod adapter;
+mod cell;
+pub mod completion;
+mod cq;
+pub mod device;
+mod fifo;
+pub mod object;
+mod os;
+mod pd;
+mod post;
+mod qp;
+mod unsupported;
+
+pub use completion::CompletionMode;
+pub use device::{Config, Device};
+pub use os::NdkOs;
+
+/// `STATUS_INSUFFICIENT_RESOURCES` for memory that could not be had.
+pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
+    ndkpi::NtStatus::INSUFFICIENT_RESOURCES
+}

@@ -222,6 +222,13 @@ impl<O: Os> Initiator<O> {
         if self.qp.is_linked() && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
     }
 
+    /// Sends on its way what was deferred, for a post that was refused before it came here (`NDKPI 7.3`).
+    pub fn push_deferred(&mut self) {
+        if core::mem::take(&mut self.deferred) {
+            Qp::ring(&self.qp);
+        }
+    }
+
     /// Rings the doorbell unless more requests are announced. A failed post rings for what was deferred before it
     /// (`NDKPI 7.3`): the consumer will not post the request that would have.
     fn settle(&mut self, result: Result<(), NtStatus>, flags: Flags) -> Result<(), NtStatus> {
@@ -246,8 +253,7 @@ pub(super) fn receive_queue(parameters: &QpParameters) -> Result<(ReceiveQueue, 
     let depth = parameters.receive_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
     let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge)?;
-    let limits =
-        Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
+    let limits = Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
     Ok((ReceiveQueue { requests, elements, limits }, Receive::new(taken_requests, taken_elements)))
 }
 

@@ -188,7 +188,8 @@ impl<O: Os> Transmit<O> {
             return None;
         }
         let first = !core::mem::replace(&mut self.broken, true);
-        let local = matches!(request.work.operation(), Operation::Bind | Operation::FastRegister | Operation::Invalidate);
+        let local =
+            matches!(request.work.operation(), Operation::Bind | Operation::FastRegister | Operation::Invalidate);
         let status = if first && !local { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
         Some(Failure { status, peer_gone: true })
     }
@@ -211,7 +212,11 @@ impl<O: Os> Transmit<O> {
             Work::Invalidate { .. } => {}
         }
         self.current = Some(Current { claim, moved: 0, first_token: 0 });
-        if let Some(claim) = self.current.as_mut().and_then(|current| current.claim.take_if(|claim| claim.request.length < request.length)) {
+        if let Some(claim) = self
+            .current
+            .as_mut()
+            .and_then(|current| current.claim.take_if(|claim| claim.request.length < request.length))
+        {
             Self::break_peer(claim, NtStatus::BUFFER_OVERFLOW);
             return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
         }
@@ -225,10 +230,8 @@ impl<O: Os> Transmit<O> {
         }
         let Some(peer) = &self.peer else { return Ok(()) };
         // The peer's refusal is an error of the remote side for this one.
-        let piece = peer
-            .domain
-            .resolve(token, address, length, access)
-            .map_err(|_| Failure::of(NtStatus::REMOTE_RESOURCES))?;
+        let piece =
+            peer.domain.resolve(token, address, length, access).map_err(|_| Failure::of(NtStatus::REMOTE_RESOURCES))?;
         self.remote.push(piece);
         Ok(())
     }

@@ -1,0 +1,167 @@
+//! `NDK_ADAPTER` (`NDKPI 5.2`).
+
+use core::{ffi::c_void, mem::size_of};
+
+use fallible::{Shared, Unique};
+use ndkpi::{
+    GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    NDK_FN_CREATE_COMPLETION, NDK_PD, NDK_VERSION, NtStatus,
+};
+
+use crate::{
+    NdkOs,
+    completion::CreateRequest,
+    cq::CompletionQueue,
+    device::Device,
+    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, query_extension},
+    pd::ProtectionDomain,
+    unsupported,
+};
+
+/// An open adapter.
+pub struct Adapter<O: NdkOs> {
+    device: Shared<Device<O>>,
+    version: NDK_VERSION,
+    closed: Shared<O::Event>,
+}
+
+impl<O: NdkOs> Adapter<O> {
+    /// An adapter that sets `closed` when it is gone.
+    pub const fn new(device: Shared<Device<O>>, version: NDK_VERSION, closed: Shared<O::Event>) -> Self {
+        Self { device, version, closed }
+    }
+
+    /// What close waits for.
+    pub const fn closed(&self) -> &Shared<O::Event> {
+        &self.closed
+    }
+
+    /// The version in force for this consumer.
+    pub const fn version(&self) -> NDK_VERSION {
+        self.version
+    }
+
+    const TABLE: &'static NDK_ADAPTER_DISPATCH = &NDK_ADAPTER_DISPATCH {
+        NdkQueryExtension: Some(query_extension),
+        NdkQueryAdapterInfo: Some(query_adapter_info::<O>),
+        NdkCreateCq: Some(create_cq::<O>),
+        NdkCreatePd: Some(create_pd::<O>),
+        NdkCreateSharedEndpoint: Some(unsupported::create_shared_endpoint),
+        NdkCreateConnector: Some(unsupported::create_connector),
+        NdkCreateListener: Some(unsupported::create_listener),
+        NdkBuildLAM: Some(unsupported::build_lam),
+        NdkReleaseLAM: Some(unsupported::release_lam),
+    };
+}
+
+impl<O: NdkOs> Body for Adapter<O> {
+    type Os = O;
+    type Public = NDK_ADAPTER;
+
+    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkA");
+
+    fn public(version: NDK_VERSION) -> NDK_ADAPTER {
+        NDK_ADAPTER::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        &self.device
+    }
+
+    unsafe fn begin_close(&self) {}
+
+    fn gone(&self) -> Option<Shared<O::Event>> {
+        Some(self.closed.clone())
+    }
+
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
+        AnyObject::Adapter(object)
+    }
+
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
+        AnyRef::Adapter(object)
+    }
+}
+
+/// `NDK_FN_QUERY_ADAPTER_INFO` (`NDKPI 5.2`, `NDKPI 3.11`). `PASSIVE_LEVEL`.
+///
+/// # Safety
+///
+/// `adapter` is open; `size` is valid for reading and writing, and `info` for writing the bytes it says.
+unsafe extern "system" fn query_adapter_info<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    info: *mut NDK_ADAPTER_INFO,
+    size: *mut u32,
+) -> NtStatus {
+    #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
+    const NEEDED: u32 = size_of::<NDK_ADAPTER_INFO>() as u32;
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    if size.is_null() {
+        return NtStatus::INVALID_PARAMETER;
+    }
+    // SAFETY: `size` is valid for reading.
+    let given = unsafe { size.read() };
+    // SAFETY: `size` is valid for writing.
+    unsafe { size.write(NEEDED) };
+    if given < NEEDED || info.is_null() {
+        return NtStatus::BUFFER_TOO_SMALL;
+    }
+    let answer = NDK_ADAPTER_INFO { Version: adapter.version(), ..adapter.device().config().info };
+    // SAFETY: `info` is valid for writing `given` bytes, which is enough.
+    unsafe { info.write(answer) };
+    NtStatus::SUCCESS
+}
+
+/// `NDK_FN_CREATE_CQ` (`NDKPI 5.2`).
+///
+/// # Safety
+///
+/// `adapter` is open, `affinity` is null or valid for reading, `out` is valid for writing.
+#[expect(clippy::too_many_arguments, reason = "NDKPI's signature")]
+unsafe extern "system" fn create_cq<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    depth: u32,
+    notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+    notification_context: *mut c_void,
+    affinity: *const GROUP_AFFINITY,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_CQ,
+) -> NtStatus {
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: `affinity` is null or valid for reading. It is copied: it need not outlive the call.
+    let affinity = unsafe { affinity.as_ref() }.copied();
+    let result = notification
+        .ok_or(NtStatus::INVALID_PARAMETER)
+        .and_then(|callback| CompletionQueue::create(&adapter, depth, callback, notification_context, affinity));
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&adapter, result) }
+}
+
+/// `NDK_FN_CREATE_PD` (`NDKPI 5.2`).
+///
+/// # Safety
+///
+/// `adapter` is open, `out` is valid for writing.
+unsafe extern "system" fn create_pd<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_PD,
+) -> NtStatus {
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let result = ProtectionDomain::create(&adapter);
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&adapter, result) }
+}

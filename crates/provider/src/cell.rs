@@ -1,0 +1,94 @@
+//! Cells for what NDKPI's rules, instead of locks, keep from being used twice at a time.
+
+use core::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// A value that calls use one at a time because the consumer promises so (`NDKPI 7.1.2`, `NDKPI 7.3`).
+///
+/// A consumer that breaks the promise is told apart where that costs nothing: from inside a call, always; from another
+/// thread, nearly always. The flag is not a lock, and two calls that begin in the same instant are not seen.
+pub struct Exclusive<T> {
+    busy: AtomicBool,
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: the value is used by one thread at a time, as every user of `with` and `take` promises; it moves between them.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// A cell without a value.
+    pub const fn empty() -> Self {
+        Self { busy: AtomicBool::new(false), value: UnsafeCell::new(None) }
+    }
+
+    /// Lets `work` use the value. `None` if there is none, or if somebody uses it.
+    ///
+    /// # Safety
+    ///
+    /// No other call on this cell runs, or the one that does is further up on the stack of this thread.
+    #[inline]
+    pub unsafe fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> Option<U> {
+        if self.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        // SAFETY: no other call runs (the caller's promise), and none is further up on the stack, or it were busy.
+        let value = unsafe { &mut *self.value.get() };
+        let result = value.as_mut().map(work);
+        self.busy.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// Puts `value` in, or takes out what there is. `None` also if somebody uses it.
+    ///
+    /// # Safety
+    ///
+    /// As [`Exclusive::with`].
+    pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
+        if self.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: as in `with`.
+        let place = unsafe { &mut *self.value.get() };
+        core::mem::replace(place, value)
+    }
+}
+
+/// A value that is put in while its object is made, used while the object is open, and taken out by its close.
+pub struct Slot<T>(UnsafeCell<Option<T>>);
+
+// SAFETY: the value is only shared (`T: Sync`) except when the object is made or closed, when its user is alone with it and
+// may move it (`T: Send`), as every user promises.
+unsafe impl<T: Send + Sync> Sync for Slot<T> {}
+
+impl<T> Slot<T> {
+    /// A slot without a value.
+    pub const fn empty() -> Self {
+        Self(UnsafeCell::new(None))
+    }
+
+    /// Puts `value` in, or takes out what there is.
+    ///
+    /// # Safety
+    ///
+    /// The object is being made or closed: no other call on this slot runs.
+    pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
+        // SAFETY: no other call runs (the caller's promise).
+        let place = unsafe { &mut *self.0.get() };
+        core::mem::replace(place, value)
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    ///
+    /// The object is open, and is not closed while the result is in use: NDKPI has the consumer call close only when its
+    /// other calls on the object have returned (`NDKPI 7.9`, consumer rule 1).
+    #[inline]
+    pub unsafe fn get(&self) -> Option<&T> {
+        // SAFETY: nobody replaces the value (the caller's promise).
+        unsafe { &*self.0.get() }.as_ref()
+    }
+}

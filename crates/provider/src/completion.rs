@@ -1,0 +1,340 @@
+//! How requests complete: in the call, by a callback before the call returns, or by a callback later.
+//!
+//! NDKPI lets the provider choose (`NDKPI 5.0`), and consumers have to cope with all of it. A device can be told to do one
+//! of them always, or all of them mixed, so that a consumer is tested on each.
+
+use alloc::boxed::Box;
+use core::{
+    ffi::c_void,
+    marker::PhantomData,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use engine::os::{Dpc, Routine, SpinLock};
+use fallible::{Shared, try_box};
+use ndkpi::{
+    NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus,
+};
+
+use crate::{
+    NdkOs,
+    fifo::{Fifo, Node},
+    no_memory,
+    object::{AnyObject, AnyRef, Body, ObjectRef},
+};
+
+/// Callbacks that one run of the deferred call makes before it queues itself again.
+const CALLBACKS_PER_RUN: usize = 16;
+
+/// How the requests of a device complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompletionMode {
+    /// In the call, where that is possible: the status is the result.
+    #[default]
+    Inline,
+    /// By a callback from a deferred call; the call returns `STATUS_PENDING`.
+    Pending,
+    /// By a callback before the call returns `STATUS_PENDING`.
+    Early,
+    /// Any of these, chosen by a sequence that the seed of the device determines.
+    Mixed,
+}
+
+impl CompletionMode {
+    const ALL: [Self; 4] = [Self::Inline, Self::Pending, Self::Early, Self::Mixed];
+
+    const fn to_bits(self) -> u32 {
+        match self {
+            Self::Inline => 0,
+            Self::Pending => 1,
+            Self::Early => 2,
+            Self::Mixed => 3,
+        }
+    }
+}
+
+/// How one request completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In the call.
+    Inline,
+    /// By a callback before the call returns.
+    Early,
+    /// By a callback from a deferred call.
+    Later,
+}
+
+/// What a consumer's callback has to be told, and what must live until it has returned.
+pub enum Outcome<O: NdkOs> {
+    /// A create request is finished.
+    Created {
+        /// The consumer's callback.
+        completion: NDK_FN_CREATE_COMPLETION,
+        /// Its context.
+        context: *mut c_void,
+        /// Success, or why there is no object.
+        status: NtStatus,
+        /// The object, or null.
+        object: *mut NDK_OBJECT_HEADER,
+        /// The object on which it was created.
+        held: AnyRef<O>,
+    },
+    /// A request is finished.
+    Requested {
+        /// The consumer's callback.
+        completion: NDK_FN_REQUEST_COMPLETION,
+        /// Its context.
+        context: *mut c_void,
+        /// How it went.
+        status: NtStatus,
+        /// The object of the request.
+        held: AnyRef<O>,
+    },
+    /// An object is closed.
+    Closed {
+        /// The consumer's callback; none if the consumer gave none.
+        completion: Option<NDK_FN_CLOSE_COMPLETION>,
+        /// Its context.
+        context: *mut c_void,
+        /// What is left of the object: the references to its antecedents, which go after the callback.
+        object: AnyObject<O>,
+    },
+}
+
+// SAFETY: the pointers are handed back to the consumer and not used here; a consumer's callback may come on any thread
+// (`NDKPI 6`).
+unsafe impl<O: NdkOs> Send for Outcome<O> {}
+
+impl<O: NdkOs> Outcome<O> {
+    /// Calls the consumer back, and lets go of what had to live until then.
+    fn deliver(self) {
+        match self {
+            Self::Created { completion, context, status, object, held } => {
+                // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                unsafe { completion(context, status, object) };
+                drop(held);
+            }
+            Self::Requested { completion, context, status, held } => {
+                // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                unsafe { completion(context, status) };
+                drop(held);
+            }
+            Self::Closed { completion, context, object } => {
+                if let Some(completion) = completion {
+                    // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                    unsafe { completion(context) };
+                }
+                drop(object);
+            }
+        }
+    }
+}
+
+/// The callbacks of a device that are still to be made, in order.
+pub struct Completions<O: NdkOs> {
+    waiting: O::Lock<Fifo<Outcome<O>>>,
+    dpc: O::Dpc<Deliver<O>>,
+    mode: AtomicU32,
+    sequence: AtomicU64,
+}
+
+impl<O: NdkOs> Completions<O> {
+    /// No callbacks, and the mode for those to come.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O, mode: CompletionMode, seed: u64) -> Result<Shared<Self>, NtStatus> {
+        Shared::try_new(Self {
+            waiting: os.lock(Fifo::new())?,
+            dpc: os.dpc(0)?,
+            mode: AtomicU32::new(mode.to_bits()),
+            sequence: AtomicU64::new(seed),
+        })
+        .map_err(no_memory)
+    }
+
+    /// Sets how requests complete that are made from now on.
+    pub fn set_mode(&self, mode: CompletionMode) {
+        self.mode.store(mode.to_bits(), Ordering::Relaxed);
+    }
+
+    /// How the next request completes.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        let mode = CompletionMode::ALL[self.mode.load(Ordering::Relaxed) as usize % CompletionMode::ALL.len()];
+        match mode {
+            CompletionMode::Inline => Way::Inline,
+            CompletionMode::Pending => Way::Later,
+            CompletionMode::Early => Way::Early,
+            CompletionMode::Mixed => match self.draw() % 3 {
+                0 => Way::Inline,
+                1 => Way::Early,
+                _ => Way::Later,
+            },
+        }
+    }
+
+    /// The next number of the sequence: `SplitMix64`.
+    fn draw(&self) -> u64 {
+        let state = self.sequence.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl<O: NdkOs> Completions<O> {
+    /// Makes the callback of `outcome` in a deferred call, in the place that `node` has kept for it.
+    pub fn push(this: &Shared<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
+        node.work = Some(outcome);
+        this.waiting.with(|waiting| waiting.push(node));
+        this.dpc.queue(this);
+    }
+
+    /// Makes the callback of `outcome` in a deferred call.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; the callback is not made then.
+    pub fn try_push(this: &Shared<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
+        let node = try_box(Node::new()).map_err(no_memory)?;
+        Self::push(this, node, outcome);
+        Ok(())
+    }
+
+    fn deliver(this: &Shared<Self>) {
+        for _ in 0..CALLBACKS_PER_RUN {
+            let Some(node) = this.waiting.with(Fifo::pop) else { return };
+            if let Some(outcome) = node.work {
+                outcome.deliver();
+            }
+        }
+        if this.waiting.with(|waiting| !waiting.is_empty()) {
+            this.dpc.queue(this);
+        }
+    }
+}
+
+/// The deferred call that makes callbacks.
+pub struct Deliver<O>(PhantomData<O>);
+
+impl<O: NdkOs> Routine for Deliver<O> {
+    type Target = Completions<O>;
+
+    fn run(completions: &Shared<Completions<O>>) {
+        Completions::deliver(completions);
+    }
+}
+
+/// What a consumer gave to hear of a create request.
+pub struct CreateRequest<P> {
+    completion: NDK_FN_CREATE_COMPLETION,
+    context: *mut c_void,
+    out: *mut *mut P,
+}
+
+impl<P> CreateRequest<P> {
+    /// The request, if the consumer gave what it has to.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there is no callback or no place for the object.
+    pub fn new(
+        completion: Option<NDK_FN_CREATE_COMPLETION>,
+        context: *mut c_void,
+        out: *mut *mut P,
+    ) -> Result<Self, NtStatus> {
+        match completion {
+            Some(completion) if !out.is_null() => Ok(Self { completion, context, out }),
+            _ => Err(NtStatus::INVALID_PARAMETER),
+        }
+    }
+
+    /// Finishes the request on `parent` with the object or the reason that there is none. The result is for the consumer.
+    ///
+    /// # Safety
+    ///
+    /// `out` is valid for a write until the consumer's call returns.
+    pub unsafe fn finish<B: Body<Public = P>, Q: Body<Os = B::Os>>(
+        self,
+        parent: &ObjectRef<Q>,
+        result: Result<ObjectRef<B>, NtStatus>,
+    ) -> NtStatus {
+        let completions = parent.device().completions();
+        let way = completions.way();
+        let (status, object) = match result {
+            Ok(object) if way == Way::Inline => {
+                // SAFETY: `out` is valid for a write (the caller's promise).
+                unsafe { self.out.write(object.into_public()) };
+                return NtStatus::SUCCESS;
+            }
+            Ok(object) => (NtStatus::SUCCESS, Some(object)),
+            Err(status) if way == Way::Inline => return status,
+            Err(status) => (status, None),
+        };
+        // The reference goes to the consumer only when nothing can fail any more.
+        let public = object.as_ref().map_or(core::ptr::null_mut(), |object| object.as_public().cast());
+        let held = Q::into_any_ref(parent.clone());
+        let outcome =
+            Outcome::Created { completion: self.completion, context: self.context, status, object: public, held };
+        match way {
+            Way::Later => match try_box(Node::new()) {
+                Ok(node) => {
+                    let _handed_out = object.map(ObjectRef::into_public);
+                    Completions::push(completions, node, outcome);
+                }
+                Err(error) => return no_memory(error),
+            },
+            Way::Early | Way::Inline => {
+                let _handed_out = object.map(ObjectRef::into_public);
+                outcome.deliver();
+            }
+        }
+        NtStatus::PENDING
+    }
+}
+
+/// What a consumer gave to hear of a request.
+pub struct Request {
+    completion: NDK_FN_REQUEST_COMPLETION,
+    context: *mut c_void,
+}
+
+// SAFETY: the context is handed back to the consumer and not used here.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// The request, if the consumer gave what it has to.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there is no callback.
+    pub fn new(completion: Option<NDK_FN_REQUEST_COMPLETION>, context: *mut c_void) -> Result<Self, NtStatus> {
+        completion.map(|completion| Self { completion, context }).ok_or(NtStatus::INVALID_PARAMETER)
+    }
+
+    /// Finishes, from within the consumer's call, a request on `object`. The result is for the consumer.
+    pub fn finish<B: Body>(self, object: &ObjectRef<B>, status: NtStatus) -> NtStatus {
+        let completions = object.device().completions();
+        match completions.way() {
+            Way::Inline => status,
+            Way::Early => {
+                self.outcome(object.clone(), status).deliver();
+                NtStatus::PENDING
+            }
+            Way::Later => match Completions::try_push(completions, self.outcome(object.clone(), status)) {
+                Ok(()) => NtStatus::PENDING,
+                // What was done is done: its status can still be returned.
+                Err(_) => status,
+            },
+        }
+    }
+
+    /// What the callback has to be told.
+    #[must_use]
+    pub fn outcome<B: Body>(self, object: ObjectRef<B>, status: NtStatus) -> Outcome<B::Os> {
+        let held = B::into_any_ref(object);
+        Outcome::Requested { completion: self.completion, context: self.context, status, held }
+    }
+}

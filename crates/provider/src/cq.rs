@@ -1,0 +1,298 @@
+//! `NDK_CQ` (`NDKPI 5.4`, `NDKPI 7.1`).
+
+use core::{ffi::c_void, ptr, sync::atomic::Ordering};
+
+use engine::{
+    cq::{
+        Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
+        notify::{ArmType, CqFailure},
+    },
+    os::Affinity,
+};
+use fallible::{Shared, Unique};
+use ndkpi::{
+    GROUP_AFFINITY, NDK_CQ, NDK_CQ_DISPATCH, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION,
+    NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NDK_VERSION, NtStatus,
+};
+
+use crate::{
+    NdkOs,
+    adapter::Adapter,
+    cell::{Exclusive, Slot},
+    completion::Request,
+    device::Device,
+    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+};
+
+/// A completion queue.
+pub struct CompletionQueue<O: NdkOs> {
+    consumer: Exclusive<CqConsumer<O>>,
+    cq: Slot<Shared<Cq<O>>>,
+    adapter: ObjectRef<Adapter<O>>,
+}
+
+/// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
+struct Client<O: NdkOs> {
+    callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    context: *mut c_void,
+    object: ObjectRef<CompletionQueue<O>>,
+}
+
+// SAFETY: the context is handed back to the consumer and not used here; callbacks may come on any thread (`NDKPI 6`).
+unsafe impl<O: NdkOs> Send for Client<O> {}
+// SAFETY: as for `Send`.
+unsafe impl<O: NdkOs> Sync for Client<O> {}
+
+impl<O: NdkOs> CqClient for Client<O> {
+    fn notify(&self, status: NtStatus) {
+        // SAFETY: the consumer's callback, with its context (`NDKPI 6`). The engine calls with no lock held and one at a
+        // time.
+        unsafe { (self.callback)(self.context, status) };
+    }
+
+    fn failed(&self, _failure: CqFailure) {
+        self.object.device().events.cq_errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<O: NdkOs> CompletionQueue<O> {
+    /// Makes a completion queue on `adapter`.
+    pub fn create(
+        adapter: &ObjectRef<Adapter<O>>,
+        depth: u32,
+        callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+        context: *mut c_void,
+        affinity: Option<GROUP_AFFINITY>,
+    ) -> Result<ObjectRef<Self>, NtStatus> {
+        let device = adapter.device();
+        device.cqs.take()?;
+        // From here on dropping the object gives the place back.
+        let body = Self { consumer: Exclusive::empty(), cq: Slot::empty(), adapter: adapter.clone() };
+        let object = ObjectRef::try_new(adapter.version(), body)?;
+        // Affinity is advice (`NDKPI 5.2`): what the machine does not have is no reason to fail.
+        let processor = affinity
+            .and_then(|wanted| device.os().processor_for(Affinity { group: wanted.Group, mask: wanted.Mask as u64 }))
+            .unwrap_or_else(|| device.os().current_processor());
+        let parameters = CqParameters { depth, max_depth: device.config().info.MaxCqDepth, processor };
+        let client = Client { callback, context, object: object.clone() };
+        let (cq, consumer) = Cq::try_new(device.os(), parameters, client)?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.cq.replace(Some(cq)) };
+        // SAFETY: as before.
+        unsafe { object.consumer.replace(Some(consumer)) };
+        Ok(object)
+    }
+
+    /// The engine's queue.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    pub unsafe fn engine(&self) -> Option<&Shared<Cq<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.cq.get() }
+    }
+
+    /// The adapter the queue was made on.
+    pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
+        &self.adapter
+    }
+
+    fn overlapped(&self) {
+        self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    const TABLE: &'static NDK_CQ_DISPATCH = &NDK_CQ_DISPATCH {
+        NdkCloseCq: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkResizeCq: Some(resize_cq::<O>),
+        NdkArmCq: Some(arm_cq::<O>),
+        NdkGetCqResults: Some(get_cq_results::<O>),
+        NdkControlCqInterruptModeration: Some(control_cq_interrupt_moderation::<O>),
+        NdkGetCqResultsEx: Some(get_cq_results_ex::<O>),
+    };
+}
+
+impl<O: NdkOs> Drop for CompletionQueue<O> {
+    fn drop(&mut self) {
+        self.adapter.device().cqs.give_back();
+    }
+}
+
+impl<O: NdkOs> Body for CompletionQueue<O> {
+    type Os = O;
+    type Public = NDK_CQ;
+
+    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkC");
+
+    fn public(version: NDK_VERSION) -> NDK_CQ {
+        NDK_CQ::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.adapter.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let cq = unsafe { self.cq.replace(None) };
+        // SAFETY: as before.
+        let consumer = unsafe { self.consumer.replace(None) };
+        if let Some(cq) = cq {
+            cq.close();
+        }
+        drop(consumer);
+    }
+
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
+        AnyObject::Cq(object)
+    }
+
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
+        AnyRef::Cq(object)
+    }
+}
+
+/// `NDK_FN_RESIZE_CQ` (`NDKPI 5.4`, `NDKPI 7.1.11`).
+///
+/// # Safety
+///
+/// `cq` is open.
+unsafe extern "system" fn resize_cq<O: NdkOs>(
+    cq: *mut NDK_CQ,
+    depth: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open queue.
+    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the queue is open until the consumer's call returns.
+    let cq = unsafe { object.engine() };
+    let status = cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::resize(cq, depth).into());
+    request.finish(&object, status)
+}
+
+/// `NDK_FN_ARM_CQ` (`NDKPI 5.4`, `NDKPI 7.1.3` to `7.1.5`). An unknown type is counted and not obeyed.
+///
+/// # Safety
+///
+/// `cq` is open; no other call of this function or of the two that get results runs on it (`NDKPI 7.1.2`).
+unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
+    // SAFETY: the caller passes an open queue.
+    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return };
+    let Some(kind) = ArmType::from_value(kind) else {
+        object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
+    if unsafe { object.consumer.with(|consumer| consumer.arm(kind)) }.is_none() {
+        object.overlapped();
+    }
+}
+
+/// `NDK_FN_GET_CQ_RESULTS` (`NDKPI 5.4`, `NDKPI 7.1.8`, `NDKPI 7.1.9`).
+///
+/// # Safety
+///
+/// As [`arm_cq`], and `results` is valid for writing `count` entries.
+unsafe extern "system" fn get_cq_results<O: NdkOs>(cq: *mut NDK_CQ, results: *mut NDK_RESULT, count: u32) -> u32 {
+    // SAFETY: the caller's promises are the same.
+    unsafe { poll::<O, NDK_RESULT>(cq, results, count, plain_result) }
+}
+
+/// `NDK_FN_GET_CQ_RESULTS_EX` (`NDKPI 5.4`, `NDKPI 7.1.9`).
+///
+/// # Safety
+///
+/// As [`get_cq_results`].
+unsafe extern "system" fn get_cq_results_ex<O: NdkOs>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, count: u32) -> u32 {
+    // SAFETY: the caller's promises are the same.
+    unsafe { poll::<O, NDK_RESULT_EX>(cq, results, count, extended_result) }
+}
+
+/// Takes up to `count` completions and writes them as `result` makes them.
+///
+/// # Safety
+///
+/// As [`get_cq_results`].
+#[inline]
+unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result: impl Fn(&Completion) -> R) -> u32 {
+    if results.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller passes an open queue.
+    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return 0 };
+    let mut place = results;
+    let write = |completion: &Completion| {
+        // SAFETY: at most `count` entries are taken, and the array has that many places.
+        unsafe { place.write(result(completion)) };
+        // SAFETY: the entry is in the array, so the place behind it is in it or right at its end.
+        place = unsafe { place.add(1) };
+    };
+    // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
+    let Some(taken) = (unsafe { object.consumer.with(|consumer| consumer.poll(count as usize, write)) }) else {
+        object.overlapped();
+        return 0;
+    };
+    // At most `count`.
+    #[expect(clippy::cast_possible_truncation, reason = "at most `count`, a u32")]
+    let taken = taken as u32;
+    taken
+}
+
+#[inline]
+const fn plain_result(completion: &Completion) -> NDK_RESULT {
+    NDK_RESULT {
+        Status: completion.status,
+        BytesTransferred: completion.bytes,
+        QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
+        RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
+    }
+}
+
+#[inline]
+const fn extended_result(completion: &Completion) -> NDK_RESULT_EX {
+    NDK_RESULT_EX {
+        Status: completion.status,
+        BytesTransferred: completion.bytes,
+        QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
+        RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
+        Type: operation_type(completion.operation),
+        ProviderErrorCode: completion.provider_error,
+        TypeSpecificCompletionOutput: completion.invalidated_token as usize,
+    }
+}
+
+const fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {
+    match operation {
+        Operation::Receive => NDK_OPERATION_TYPE::RECEIVE,
+        Operation::ReceiveAndInvalidate => NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE,
+        Operation::Send => NDK_OPERATION_TYPE::SEND,
+        Operation::FastRegister => NDK_OPERATION_TYPE::FAST_REGISTER,
+        Operation::Bind => NDK_OPERATION_TYPE::BIND,
+        Operation::Invalidate => NDK_OPERATION_TYPE::INVALIDATE,
+        Operation::Read => NDK_OPERATION_TYPE::READ,
+        Operation::Write => NDK_OPERATION_TYPE::WRITE,
+    }
+}
+
+/// `NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION` (`NDKPI 5.4`, `NDKPI 7.1.6`).
+///
+/// # Safety
+///
+/// `cq` is open.
+unsafe extern "system" fn control_cq_interrupt_moderation<O: NdkOs>(
+    cq: *mut NDK_CQ,
+    interval: u32,
+    count: u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open queue.
+    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the queue is open until the consumer's call returns.
+    let cq = unsafe { object.engine() };
+    cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::moderate(cq, interval, count).into())
+}

@@ -1,0 +1,239 @@
+//! One adapter: its limits, its NIC, and the `NDK_ADAPTER`s that are open on it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use engine::{
+    memory::{MemoryLimits, MemoryTable},
+    nic::Nic,
+    os::Event,
+};
+use fallible::Shared;
+use ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus, adapter_flags};
+
+use crate::{
+    CompletionMode, NdkOs,
+    adapter::Adapter,
+    completion::Completions,
+    no_memory,
+    object::{ObjectRef, borrow},
+};
+
+/// The versions a consumer can have (`NDKPI 1`): of each major the highest minor.
+pub const VERSIONS: [NDK_VERSION; 2] = [NDK_VERSION::V1_2, NDK_VERSION::V2_1];
+
+/// How a device is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What the adapter says of itself and enforces; `Version` is filled in for each consumer.
+    pub info: NDK_ADAPTER_INFO,
+    /// Queue pairs of the device at most.
+    pub max_qps: u32,
+    /// Completion queues of the device at most.
+    pub max_cqs: u32,
+    /// Protection domains of the device at most.
+    pub max_pds: u32,
+    /// Memory regions, windows and protection domains of the device at most, together.
+    pub max_tokens: u32,
+    /// Logical address mappings of the device at most.
+    pub max_mappings: u32,
+    /// How requests complete at first.
+    pub mode: CompletionMode,
+    /// Determines the sequence of [`CompletionMode::Mixed`].
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            info: NDK_ADAPTER_INFO {
+                Version: NDK_VERSION::V2_1,
+                // No vendor has this identifier: bit 25 marks one that is administered locally.
+                VendorId: 0x0200_0000,
+                DeviceId: 1,
+                MaxRegistrationSize: 1 << 40,
+                MaxWindowSize: 1 << 40,
+                FRMRPageCount: 512,
+                MaxInitiatorRequestSge: 16,
+                MaxReceiveRequestSge: 16,
+                MaxReadRequestSge: 16,
+                MaxTransferLength: 1 << 30,
+                MaxInlineDataSize: 1024,
+                MaxInboundReadLimit: 128,
+                MaxOutboundReadLimit: 128,
+                MaxReceiveQueueDepth: 16 << 10,
+                MaxInitiatorQueueDepth: 16 << 10,
+                MaxSrqDepth: 16 << 10,
+                MaxCqDepth: 1 << 20,
+                LargeRequestThreshold: 64 << 10,
+                MaxCallerData: 512,
+                MaxCalleeData: 512,
+                AdapterFlags: adapter_flags::NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+                    | adapter_flags::NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED
+                    | adapter_flags::NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED
+                    | adapter_flags::NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+                    | adapter_flags::NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED
+                    | adapter_flags::NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+                    | adapter_flags::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+                RdmaTechnology: NDK_RDMA_TECHNOLOGY::UNDEFINED,
+            },
+            max_qps: 16 << 10,
+            max_cqs: 64 << 10,
+            max_pds: 16 << 10,
+            max_tokens: 1 << 20,
+            max_mappings: 64 << 10,
+            mode: CompletionMode::Inline,
+            seed: 0,
+        }
+    }
+}
+
+const fn memory_limits(config: &Config) -> MemoryLimits {
+    MemoryLimits {
+        tokens: config.max_tokens,
+        mappings: config.max_mappings,
+        registration: config.info.MaxRegistrationSize as u64,
+        fast_register_pages: config.info.FRMRPageCount,
+    }
+}
+
+/// A number of objects that must not be exceeded.
+pub struct Quota {
+    used: AtomicU32,
+    limit: u32,
+}
+
+impl Quota {
+    const fn new(limit: u32) -> Self {
+        Self { used: AtomicU32::new(0), limit }
+    }
+
+    /// Counts one more object.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES` if there are as many as there may be.
+    pub fn take(&self) -> Result<(), NtStatus> {
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < self.limit).then(|| used + 1))
+            .map(drop)
+            .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// Counts one object less.
+    pub fn give_back(&self) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// What has happened on a device and is not traffic.
+#[derive(Default)]
+pub struct Events {
+    /// Completion queues that have failed (`CQError`, `NDIS-NDK 3`).
+    pub cq_errors: AtomicU32,
+    /// Arms of a type that does not exist. Such an arm is not obeyed, and cannot be refused: `NdkArmCq` returns nothing.
+    pub unknown_arms: AtomicU32,
+    /// Calls on a queue while another call on it was running, against `NDKPI 7.1.2` or `NDKPI 7.3`.
+    pub overlapping_calls: AtomicU32,
+}
+
+/// One adapter.
+pub struct Device<O: NdkOs> {
+    os: O,
+    config: Config,
+    nic: Shared<Nic<O>>,
+    memory: Shared<MemoryTable<O>>,
+    completions: Shared<Completions<O>>,
+    /// Queue pairs.
+    pub(crate) qps: Quota,
+    /// Completion queues.
+    pub(crate) cqs: Quota,
+    /// Protection domains.
+    pub(crate) pds: Quota,
+    /// What has happened.
+    pub events: Events,
+}
+
+impl<O: NdkOs> Device<O> {
+    /// Makes an adapter.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O, config: Config) -> Result<Shared<Self>, NtStatus> {
+        Shared::try_new(Self {
+            os: os.clone(),
+            config,
+            nic: Nic::try_new(os)?,
+            memory: MemoryTable::try_new(os, memory_limits(&config))?,
+            completions: Completions::try_new(os, config.mode, config.seed)?,
+            qps: Quota::new(config.max_qps),
+            cqs: Quota::new(config.max_cqs),
+            pds: Quota::new(config.max_pds),
+            events: Events::default(),
+        })
+        .map_err(no_memory)
+    }
+
+    /// Opens an `NDK_ADAPTER`, as `OPEN_NDK_ADAPTER_HANDLER` does (`NDIS-NDK 4`). `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn open(this: &Shared<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let version = version.negotiate(&VERSIONS)?;
+        let closed = Shared::try_new(this.os.event()?).map_err(no_memory)?;
+        let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
+        Ok(adapter.into_public())
+    }
+
+    /// Closes an `NDK_ADAPTER`, as `CLOSE_NDK_ADAPTER_HANDLER` does (`NDIS-NDK 4`): waits until every object that descends from
+    /// it is closed and every callback has returned. `PASSIVE_LEVEL`, and never from a callback.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` came from [`Device::open`] and is not used after this call.
+    pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
+        // SAFETY: the adapter is open.
+        let Some(object) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return };
+        let closed = object.closed().clone();
+        // SAFETY: the pointer was made by `into_public` and is not used after this: its reference is taken back once.
+        drop(unsafe { object.take_back() });
+        closed.wait();
+    }
+
+    /// The operating system.
+    #[must_use]
+    pub const fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// What the device was made with.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The NIC.
+    #[must_use]
+    pub const fn nic(&self) -> &Shared<Nic<O>> {
+        &self.nic
+    }
+
+    /// The tokens of the adapter.
+    #[must_use]
+    pub const fn memory(&self) -> &Shared<MemoryTable<O>> {
+        &self.memory
+    }
+
+    /// The callbacks to be made.
+    #[must_use]
+    pub const fn completions(&self) -> &Shared<Completions<O>> {
+        &self.completions
+    }
+}

@@ -1,0 +1,325 @@
+//! What all NDKPI objects have in common: how they begin, how they are counted and how they are closed.
+
+use alloc::boxed::Box;
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    mem::ManuallyDrop,
+    ops::Deref,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use engine::os::{Event, Os};
+use fallible::{Shared, Unique, try_box};
+use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
+
+use crate::{
+    NdkOs,
+    adapter::Adapter,
+    completion::{Completions, Outcome, Way},
+    cq::CompletionQueue,
+    device::Device,
+    fifo::Node,
+    no_memory,
+    pd::ProtectionDomain,
+    qp::QueuePair,
+};
+
+/// The part of an object that is its own, by its type.
+pub trait Body: Send + Sync + Sized + 'static {
+    /// The operating system.
+    type Os: NdkOs;
+    /// The structure the consumer knows.
+    type Public: Object;
+
+    /// Tells live objects of this type from anything else that a consumer may pass.
+    const SIGNATURE: u32;
+
+    /// The structure for the consumer, with the dispatch table of this type.
+    fn public(version: NDK_VERSION) -> Self::Public;
+
+    /// The device on which the object lives.
+    fn device(&self) -> &Shared<Device<Self::Os>>;
+
+    /// Begins the close: cancels what is in progress and lets go of engine objects. Infallible (`NDKPI 7.9`, rule 2).
+    ///
+    /// # Safety
+    ///
+    /// Called once, by close, when no other call of the consumer on this object runs.
+    unsafe fn begin_close(&self);
+
+    /// What is set when the object is gone; the adapter's close waits for it.
+    fn gone(&self) -> Option<Shared<<Self::Os as Os>::Event>> {
+        None
+    }
+
+    /// The object, when nobody refers to it any more.
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<Self::Os>;
+
+    /// A reference to the object.
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
+}
+
+/// The close that the consumer has asked for.
+#[derive(Clone, Copy)]
+struct CloseRequest {
+    completion: Option<NDK_FN_CLOSE_COMPLETION>,
+    context: *mut c_void,
+}
+
+/// An object: the structure that the consumer knows, and behind it what it does not.
+///
+/// # Invariants
+///
+/// - It lives in a [`Shared`].
+/// - `public` is the consumer's once the object was handed out: it is not read again (`NDKPI 7.10`).
+/// - `close` and `node` are written by close, before it gives its reference back, and read by who has the last reference.
+#[repr(C)]
+pub struct Ndk<B: Body> {
+    public: UnsafeCell<B::Public>,
+    signature: AtomicU32,
+    close: UnsafeCell<Option<CloseRequest>>,
+    /// Room in the queue of completions for the close, which must not fail.
+    node: UnsafeCell<Option<Box<Node<Outcome<B::Os>>>>>,
+    body: B,
+}
+
+// SAFETY: `public` is never used here after it was made; `close` and `node` are used as the invariant says, first by one
+// thread and then, after the reference count has passed it on, by another. `B` is `Send` and `Sync`.
+unsafe impl<B: Body> Send for Ndk<B> {}
+// SAFETY: as for `Send`.
+unsafe impl<B: Body> Sync for Ndk<B> {}
+
+impl<B: Body> Deref for Ndk<B> {
+    type Target = B;
+
+    #[inline]
+    fn deref(&self) -> &B {
+        &self.body
+    }
+}
+
+impl<B: Body> Drop for Ndk<B> {
+    fn drop(&mut self) {
+        // A consumer that uses the object now has a chance to be told.
+        self.signature.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A counted reference to an object. The last one completes the close.
+pub struct ObjectRef<B: Body>(ManuallyDrop<Shared<Ndk<B>>>);
+
+impl<B: Body> ObjectRef<B> {
+    /// Makes an object.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(version: NDK_VERSION, body: B) -> Result<Self, NtStatus> {
+        let node = try_box(Node::new()).map_err(no_memory)?;
+        Shared::try_new(Ndk {
+            public: UnsafeCell::new(B::public(version)),
+            signature: AtomicU32::new(B::SIGNATURE),
+            close: UnsafeCell::new(None),
+            node: UnsafeCell::new(Some(node)),
+            body,
+        })
+        .map(|object| Self(ManuallyDrop::new(object)))
+        .map_err(no_memory)
+    }
+
+    /// Hands the object out: the pointer is this reference.
+    #[must_use]
+    pub fn into_public(self) -> *mut B::Public {
+        let this = ManuallyDrop::new(self);
+        Shared::as_ptr(&this.0).cast_mut().cast()
+    }
+
+    /// The pointer that the consumer has, without giving a reference away.
+    #[must_use]
+    pub fn as_public(&self) -> *mut B::Public {
+        Shared::as_ptr(&self.0).cast_mut().cast()
+    }
+}
+
+impl<B: Body> ObjectRef<B> {
+    /// Gives the reference back without completing a close; the object if it was the last.
+    fn release(self) -> Option<Unique<Ndk<B>>> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the reference is taken once.
+        let object = unsafe { ManuallyDrop::take(&mut this.0) };
+        object.release()
+    }
+}
+
+impl<B: Body> Deref for ObjectRef<B> {
+    type Target = Ndk<B>;
+
+    #[inline]
+    fn deref(&self) -> &Ndk<B> {
+        &self.0
+    }
+}
+
+impl<B: Body> Clone for ObjectRef<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Body> Drop for ObjectRef<B> {
+    fn drop(&mut self) {
+        // SAFETY: `self` is being dropped, so the reference is taken once.
+        let object = unsafe { ManuallyDrop::take(&mut self.0) };
+        if let Some(object) = object.release() {
+            complete_close(object);
+        }
+    }
+}
+
+impl<B: Body> Borrowed<B> {
+    /// The reference that the consumer's pointer is.
+    ///
+    /// # Safety
+    ///
+    /// The consumer does not use its pointer any more, and the reference is taken back once.
+    #[must_use]
+    pub unsafe fn take_back(self) -> ObjectRef<B> {
+        ManuallyDrop::into_inner(self.0)
+    }
+}
+
+/// The last reference is gone: the close completes, by its callback, in a deferred call.
+fn complete_close<B: Body>(mut object: Unique<Ndk<B>>) {
+    let (request, node) = (object.close.get_mut().take(), object.node.get_mut().take());
+    let (Some(request), Some(node)) = (request, node) else {
+        // An adapter, or an object that was never handed out.
+        let gone = object.gone();
+        drop(object);
+        if let Some(gone) = gone {
+            gone.set();
+        }
+        return;
+    };
+    let device = object.device().clone();
+    let outcome =
+        Outcome::Closed { completion: request.completion, context: request.context, object: B::into_any(object) };
+    Completions::push(device.completions(), node, outcome);
+}
+
+/// An object that a consumer has named, borrowed for the length of a call.
+pub struct Borrowed<B: Body>(ManuallyDrop<ObjectRef<B>>);
+
+impl<B: Body> Deref for Borrowed<B> {
+    type Target = ObjectRef<B>;
+
+    #[inline]
+    fn deref(&self) -> &ObjectRef<B> {
+        &self.0
+    }
+}
+
+/// The object behind a consumer's pointer; `None` if it is none of this type.
+///
+/// # Safety
+///
+/// `public` is null, or points to an object of this provider that is open and stays open as long as the result is used.
+/// (Objects of other types are recognised; the consumer promises not to use closed ones, `NDKPI 7.9`.)
+#[inline]
+pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Option<Borrowed<B>> {
+    let object = public.cast_const().cast::<Ndk<B>>();
+    if object.is_null() || !object.is_aligned() {
+        return None;
+    }
+    // SAFETY: the pointer is to an object of this provider; all of them have their signature at the same offset.
+    let signature = unsafe { &(*object).signature };
+    if signature.load(Ordering::Relaxed) != B::SIGNATURE {
+        return None;
+    }
+    // SAFETY: the signature says that it is an object of this type. Its pointer was made by `into_public`; the reference is not
+    // dropped.
+    let shared = unsafe { Shared::from_raw(object) };
+    Some(Borrowed(ManuallyDrop::new(ObjectRef(ManuallyDrop::new(shared)))))
+}
+
+/// `NDK_FN_CLOSE_OBJECT` (`NDKPI 5.1`, `NDKPI 7.9`).
+///
+/// # Safety
+///
+/// As `NDKPI 7.9` has it: `header` is an open object, no other call of the consumer on it runs, and none is made after this
+/// one.
+pub unsafe extern "system" fn close<B: Body>(
+    header: *mut NDK_OBJECT_HEADER,
+    completion: Option<NDK_FN_CLOSE_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open object.
+    let Some(object) = (unsafe { borrow::<B>(header.cast()) }) else {
+        // Not an object: a close cannot fail, and there is nothing to close.
+        return NtStatus::SUCCESS;
+    };
+    let way = object.device().completions().way();
+    // SAFETY: nobody reads the cell before the last reference is gone, and the consumer's is not given back yet.
+    unsafe { *object.close.get() = Some(CloseRequest { completion, context }) };
+    // SAFETY: the consumer makes no other call on the object, and closes it once.
+    unsafe { object.begin_close() };
+    // SAFETY: the consumer does not use the pointer after close, and closes once.
+    let handed_out = unsafe { object.take_back() };
+    let Some(mut last) = handed_out.release() else { return NtStatus::PENDING };
+    match way {
+        Way::Inline => {
+            *last.close.get_mut() = None;
+            drop(last);
+            NtStatus::SUCCESS
+        }
+        Way::Early => {
+            *last.close.get_mut() = None;
+            if let Some(completion) = completion {
+                // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                unsafe { completion(context) };
+            }
+            // The antecedents go after the callback has returned (`NDKPI 7.9`, rule 5).
+            drop(last);
+            NtStatus::PENDING
+        }
+        Way::Later => {
+            complete_close(last);
+            NtStatus::PENDING
+        }
+    }
+}
+
+/// `NDK_FN_QUERY_EXTENSION_INTERFACE` (`NDKPI 5.1`): this provider has no extension.
+///
+/// # Safety
+///
+/// The pointers are not used.
+pub unsafe extern "system" fn query_extension(
+    _object: *mut NDK_OBJECT_HEADER,
+    _id: *const GUID,
+    _version: NDK_VERSION,
+    _interface: *mut NDK_EXTENSION_INTERFACE,
+) -> NtStatus {
+    NtStatus::NOT_SUPPORTED
+}
+
+macro_rules! kinds {
+    ($($kind:ident($body:ident)),+ $(,)?) => {
+        /// An object without references, of any type.
+        pub enum AnyObject<O: NdkOs> {
+            $(#[doc = concat!("See [`", stringify!($body), "`].")] $kind(Unique<Ndk<$body<O>>>),)+
+        }
+
+        /// A reference to an object of any type.
+        pub enum AnyRef<O: NdkOs> {
+            $(#[doc = concat!("See [`", stringify!($body), "`].")] $kind(ObjectRef<$body<O>>),)+
+        }
+    };
+}
+
+kinds! {
+    Adapter(Adapter),
+    Pd(ProtectionDomain),
+    Cq(CompletionQueue),
+    Qp(QueuePair),
+}

@@ -1,0 +1,143 @@
+//! `NDK_PD` (`NDKPI 5.3`).
+
+use core::ffi::c_void;
+
+use engine::memory::Domain;
+use fallible::{Shared, Unique};
+use ndkpi::{NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_VERSION, NtStatus};
+
+use crate::{
+    NdkOs,
+    adapter::Adapter,
+    completion::CreateRequest,
+    cq::CompletionQueue,
+    device::Device,
+    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+    qp::{QueuePair, Sizes},
+    unsupported,
+};
+
+/// A protection domain.
+pub struct ProtectionDomain<O: NdkOs> {
+    domain: Shared<Domain<O>>,
+    adapter: ObjectRef<Adapter<O>>,
+}
+
+impl<O: NdkOs> ProtectionDomain<O> {
+    /// Makes a protection domain on `adapter`.
+    pub fn create(adapter: &ObjectRef<Adapter<O>>) -> Result<ObjectRef<Self>, NtStatus> {
+        let device = adapter.device();
+        let domain = Domain::try_new(device.memory())?;
+        device.pds.take()?;
+        // From here on dropping the object gives the place back.
+        ObjectRef::try_new(adapter.version(), Self { domain, adapter: adapter.clone() })
+    }
+
+    /// The engine's domain.
+    pub const fn domain(&self) -> &Shared<Domain<O>> {
+        &self.domain
+    }
+
+    /// The adapter the domain was made on.
+    pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
+        &self.adapter
+    }
+
+    const TABLE: &'static NDK_PD_DISPATCH = &NDK_PD_DISPATCH {
+        NdkClosePd: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkCreateMr: Some(unsupported::create_mr),
+        NdkCreateMw: Some(unsupported::create_mw),
+        NdkCreateSrq: Some(unsupported::create_srq),
+        NdkCreateQp: Some(create_qp::<O>),
+        NdkCreateQpWithSrq: Some(unsupported::create_qp_with_srq),
+        NdkGetPrivilegedMemoryRegionToken: Some(get_privileged_memory_region_token::<O>),
+    };
+}
+
+impl<O: NdkOs> Drop for ProtectionDomain<O> {
+    fn drop(&mut self) {
+        self.adapter.device().pds.give_back();
+    }
+}
+
+impl<O: NdkOs> Body for ProtectionDomain<O> {
+    type Os = O;
+    type Public = NDK_PD;
+
+    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkP");
+
+    fn public(version: NDK_VERSION) -> NDK_PD {
+        NDK_PD::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.adapter.device()
+    }
+
+    unsafe fn begin_close(&self) {}
+
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
+        AnyObject::Pd(object)
+    }
+
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
+        AnyRef::Pd(object)
+    }
+}
+
+/// `NDK_FN_CREATE_QP` (`NDKPI 5.3`).
+///
+/// # Safety
+///
+/// `pd` and the queues are open, `out` is valid for writing.
+#[expect(clippy::too_many_arguments, reason = "NDKPI's signature")]
+unsafe extern "system" fn create_qp<O: NdkOs>(
+    pd: *mut NDK_PD,
+    receive_cq: *mut NDK_CQ,
+    initiator_cq: *mut NDK_CQ,
+    qp_context: *mut c_void,
+    receive_depth: u32,
+    initiator_depth: u32,
+    max_receive_sge: u32,
+    max_initiator_sge: u32,
+    inline_size: u32,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_QP,
+) -> NtStatus {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the caller passes an open queue.
+    let receive_cq = unsafe { borrow::<CompletionQueue<O>>(receive_cq) };
+    // SAFETY: the caller passes an open queue.
+    let initiator_cq = unsafe { borrow::<CompletionQueue<O>>(initiator_cq) };
+    let sizes = Sizes { receive_depth, initiator_depth, max_receive_sge, max_initiator_sge, inline_size };
+    let result = match (receive_cq, initiator_cq) {
+        // SAFETY: both queues are open until the consumer's call returns.
+        (Some(receive_cq), Some(initiator_cq)) => unsafe {
+            QueuePair::create(&pd, &receive_cq, &initiator_cq, qp_context, sizes)
+        },
+        _ => Err(NtStatus::INVALID_PARAMETER),
+    };
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&*pd, result) }
+}
+
+/// `NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN` (`NDKPI 5.3`, `NDKPI 7.5`).
+///
+/// # Safety
+///
+/// `pd` is open, `token` is null or valid for writing.
+unsafe extern "system" fn get_privileged_memory_region_token<O: NdkOs>(pd: *mut NDK_PD, token: *mut u32) {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return };
+    if !token.is_null() {
+        // SAFETY: `token` is valid for writing.
+        unsafe { token.write(pd.domain.privileged_token()) };
+    }
+}

@@ -1,0 +1,222 @@
+//! `NDK_QP`: its life (`NDKPI 5.3`, `NDKPI 7.2`). What is posted to it is in [`crate::post`].
+
+use core::{ffi::c_void, sync::atomic::Ordering};
+
+use engine::qp::{Initiator, NewQp, Qp, QpParameters, Receiver};
+use fallible::{Shared, Unique};
+use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
+
+use crate::{
+    NdkOs,
+    cell::{Exclusive, Slot},
+    cq::CompletionQueue,
+    device::Device,
+    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+    pd::ProtectionDomain,
+    post, unsupported,
+};
+
+/// What a consumer asks of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Receives outstanding at most.
+    pub receive_depth: u32,
+    /// Initiator requests outstanding at most.
+    pub initiator_depth: u32,
+    /// Elements of a receive at most.
+    pub max_receive_sge: u32,
+    /// Elements of an initiator request at most.
+    pub max_initiator_sge: u32,
+    /// Inline bytes of a request at most.
+    pub inline_size: u32,
+}
+
+/// A queue pair.
+pub struct QueuePair<O: NdkOs> {
+    initiator: Exclusive<Initiator<O>>,
+    receiver: Exclusive<Receiver<O>>,
+    qp: Slot<Shared<Qp<O>>>,
+    pd: ObjectRef<ProtectionDomain<O>>,
+    /// The queues it completes to close after it (`NDKPI 7.9`).
+    _cqs: [ObjectRef<CompletionQueue<O>>; 2],
+}
+
+impl<O: NdkOs> QueuePair<O> {
+    /// Makes a queue pair in `pd`.
+    ///
+    /// # Safety
+    ///
+    /// The completion queues are open until this returns.
+    pub unsafe fn create(
+        pd: &ObjectRef<ProtectionDomain<O>>,
+        receive_cq: &ObjectRef<CompletionQueue<O>>,
+        initiator_cq: &ObjectRef<CompletionQueue<O>>,
+        context: *mut c_void,
+        sizes: Sizes,
+    ) -> Result<ObjectRef<Self>, NtStatus> {
+        let device = pd.device();
+        let info = &device.config().info;
+        let same_adapter = |cq: &ObjectRef<CompletionQueue<O>>| Shared::ptr_eq(cq.device(), device);
+        let within_limits = [
+            (sizes.receive_depth, info.MaxReceiveQueueDepth),
+            (sizes.initiator_depth, info.MaxInitiatorQueueDepth),
+            (sizes.max_receive_sge, info.MaxReceiveRequestSge),
+            (sizes.max_initiator_sge, info.MaxInitiatorRequestSge),
+            (sizes.inline_size, info.MaxInlineDataSize),
+        ]
+        .iter()
+        .all(|(wanted, limit)| wanted <= limit);
+        if !within_limits || !same_adapter(receive_cq) || !same_adapter(initiator_cq) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: the queue is open (the caller's promise).
+        let receive_engine = unsafe { receive_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the queue is open (the caller's promise).
+        let initiator_engine = unsafe { initiator_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        device.qps.take()?;
+        // From here on dropping the object gives the place back.
+        let body = Self {
+            initiator: Exclusive::empty(),
+            receiver: Exclusive::empty(),
+            qp: Slot::empty(),
+            pd: pd.clone(),
+            _cqs: [receive_cq.clone(), initiator_cq.clone()],
+        };
+        let object = ObjectRef::try_new(pd.adapter().version(), body)?;
+        let parameters = QpParameters {
+            receive_depth: sizes.receive_depth,
+            initiator_depth: sizes.initiator_depth,
+            max_receive_sge: sizes.max_receive_sge,
+            max_initiator_sge: sizes.max_initiator_sge,
+            max_peer_sge: info.MaxReceiveRequestSge,
+            inline_size: sizes.inline_size,
+            max_transfer: info.MaxTransferLength,
+            context: context.expose_provenance(),
+        };
+        let NewQp { qp, initiator, receiver } =
+            Qp::try_new(device.nic(), pd.domain(), receive_engine, initiator_engine, &parameters, object.clone())?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.qp.replace(Some(qp)) };
+        // SAFETY: as before.
+        unsafe { object.initiator.replace(Some(initiator)) };
+        // SAFETY: as before.
+        unsafe { object.receiver.replace(Some(receiver)) };
+        Ok(object)
+    }
+
+    /// The engine's queue pair.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    pub unsafe fn engine(&self) -> Option<&Shared<Qp<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.qp.get() }
+    }
+
+    /// Lets `work` post to the initiator queue.
+    ///
+    /// # Safety
+    ///
+    /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
+    #[inline]
+    pub unsafe fn initiate(&self, work: impl FnOnce(&mut Initiator<O>) -> Result<(), NtStatus>) -> NtStatus {
+        // SAFETY: no other post to the queue runs (the caller's promise).
+        let result = unsafe { self.initiator.with(work) };
+        self.posted(result)
+    }
+
+    /// Lets `work` post to the receive queue.
+    ///
+    /// # Safety
+    ///
+    /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
+    #[inline]
+    pub unsafe fn receive(&self, work: impl FnOnce(&mut Receiver<O>) -> Result<(), NtStatus>) -> NtStatus {
+        // SAFETY: no other post to the queue runs (the caller's promise).
+        let result = unsafe { self.receiver.with(work) };
+        self.posted(result)
+    }
+
+    #[inline]
+    fn posted(&self, result: Option<Result<(), NtStatus>>) -> NtStatus {
+        match result {
+            Some(Ok(())) => NtStatus::SUCCESS,
+            Some(Err(status)) => status,
+            None => {
+                self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+                NtStatus::INVALID_DEVICE_STATE
+            }
+        }
+    }
+
+    const TABLE: &'static NDK_QP_DISPATCH = &NDK_QP_DISPATCH {
+        NdkCloseQp: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkFlush: Some(flush::<O>),
+        NdkSend: Some(post::send::<O>),
+        NdkReceive: Some(post::receive::<O>),
+        NdkBind: Some(unsupported::bind),
+        NdkFastRegister: Some(unsupported::fast_register),
+        NdkInvalidate: Some(unsupported::invalidate),
+        NdkRead: Some(post::read::<O>),
+        NdkWrite: Some(post::write::<O>),
+        NdkSendAndInvalidate: Some(post::send_and_invalidate::<O>),
+    };
+}
+
+impl<O: NdkOs> Drop for QueuePair<O> {
+    fn drop(&mut self) {
+        self.pd.device().qps.give_back();
+    }
+}
+
+impl<O: NdkOs> Body for QueuePair<O> {
+    type Os = O;
+    type Public = NDK_QP;
+
+    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkQ");
+
+    fn public(version: NDK_VERSION) -> NDK_QP {
+        NDK_QP::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.pd.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let qp = unsafe { self.qp.replace(None) };
+        // SAFETY: as before.
+        let initiator = unsafe { self.initiator.replace(None) };
+        // SAFETY: as before.
+        let receiver = unsafe { self.receiver.replace(None) };
+        if let Some(qp) = qp {
+            Qp::close(&qp);
+        }
+        drop((initiator, receiver));
+    }
+
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
+        AnyObject::Qp(object)
+    }
+
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
+        AnyRef::Qp(object)
+    }
+}
+
+/// `NDK_FN_FLUSH` (`NDKPI 5.7`, `NDKPI 7.2`). May run while the consumer posts.
+///
+/// # Safety
+///
+/// `qp` is open.
+unsafe extern "system" fn flush<O: NdkOs>(qp: *mut NDK_QP) {
+    // SAFETY: the caller passes an open queue pair.
+    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return };
+    // SAFETY: it is open until the consumer's call returns.
+    if let Some(qp) = unsafe { object.engine() } {
+        Qp::flush(qp);
+    }
+}
