@@ -118,7 +118,6 @@ unsafe extern "system" fn query_adapter_info<O: NdkOs>(
 /// # Safety
 ///
 /// `adapter` is open, `affinity` is null or valid for reading, `out` is valid for writing.
-#[expect(clippy::too_many_arguments, reason = "NDKPI's signature")]
 unsafe extern "system" fn create_cq<O: NdkOs>(
     adapter: *mut NDK_ADAPTER,
     depth: u32,

@@ -60,6 +60,9 @@ pub trait Body: Send + Sync + Sized + 'static {
     fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
 }
 
+/// A place in the queue of completions.
+type Reserved<O> = Box<Node<Outcome<O>>>;
+
 /// The close that the consumer has asked for.
 #[derive(Clone, Copy)]
 struct CloseRequest {
@@ -80,10 +83,11 @@ pub struct Ndk<B: Body> {
     signature: AtomicU32,
     close: UnsafeCell<Option<CloseRequest>>,
     /// Room in the queue of completions for the close, which must not fail.
-    node: UnsafeCell<Option<Box<Node<Outcome<B::Os>>>>>,
+    node: UnsafeCell<Option<Reserved<B::Os>>>,
     body: B,
 }
 
+#[allow(clippy::non_send_fields_in_send_ty, reason = "`public` holds pointers that are the consumer's")]
 // SAFETY: `public` is never used here after it was made; `close` and `node` are used as the invariant says, first by one
 // thread and then, after the reference count has passed it on, by another. `B` is `Send` and `Sync`.
 unsafe impl<B: Body> Send for Ndk<B> {}
@@ -184,7 +188,7 @@ impl<B: Body> Borrowed<B> {
     ///
     /// The consumer does not use its pointer any more, and the reference is taken back once.
     #[must_use]
-    pub unsafe fn take_back(self) -> ObjectRef<B> {
+    pub const unsafe fn take_back(self) -> ObjectRef<B> {
         ManuallyDrop::into_inner(self.0)
     }
 }
@@ -294,7 +298,7 @@ pub unsafe extern "system" fn close<B: Body>(
 /// # Safety
 ///
 /// The pointers are not used.
-pub unsafe extern "system" fn query_extension(
+pub const unsafe extern "system" fn query_extension(
     _object: *mut NDK_OBJECT_HEADER,
     _id: *const GUID,
     _version: NDK_VERSION,

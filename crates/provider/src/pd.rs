@@ -91,7 +91,6 @@ impl<O: NdkOs> Body for ProtectionDomain<O> {
 /// # Safety
 ///
 /// `pd` and the queues are open, `out` is valid for writing.
-#[expect(clippy::too_many_arguments, reason = "NDKPI's signature")]
 unsafe extern "system" fn create_qp<O: NdkOs>(
     pd: *mut NDK_PD,
     receive_cq: *mut NDK_CQ,

@@ -42,7 +42,7 @@ const fn element(entry: &NDK_SGE) -> Sge {
 /// # Safety
 ///
 /// The entry's address is valid for reading its length until the consumer's call returns.
-unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
+const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     let address = entry.virtual_address();
     if address.is_null() || entry.Length == 0 {
         return &[];

@@ -1,6 +1,11 @@
 //! Slots whose functions are still to come. They must not be null (`NDKPI 4`), so they say that they are not supported.
 
-#![allow(missing_docs, reason = "goes away with the functions that replace it")]
+#![allow(
+    clippy::wildcard_imports,
+    clippy::too_many_arguments,
+    clippy::missing_const_for_fn,
+    reason = "goes away with the functions that replace it"
+)]
 
 use core::ffi::c_void;
 
