@@ -1,406 +1,254 @@
-//! Registered memory: regions, windows, logical addresses and the tokens that name them (`NDKPI 7.4` to `7.6`).
+//! Registered memory: regions, windows, logical addresses, and the tokens that name them (`NDKPI 7.4` to `7.6`).
 //!
-//! The interface only, so far: what is not written yet panics.
+//! ```text
+//! MemoryTable   all tokens and all logical addresses of an adapter
+//!   Domain      protection domain: what a queue pair asks to find bytes
+//!     Region    registered bytes, normally or by fast registration
+//!     Window    a part of a region, for peers
+//!   Mapping     logical addresses of bytes
+//! Piece         bytes that a request has found: they stay mapped as long as it lives
+//! ```
+//!
+//! A request names bytes by token, address and length; [`Domain::resolve`] turns that into a [`Piece`] or refuses, and
+//! [`transfer`] copies between pieces. Nothing is read or written that was not found so.
+//!
+//! Fast registrations and binds have two halves. The first belongs to the post, which checks everything that can be checked
+//! and makes the new remote token; the second to the moment when the request is carried out, in the order of its queue.
+//! Between them [`Posted`] stands for the request, a plain value that its place in the queue can hold.
+//!
+//! # What NDKPI leaves open
+//!
+//! | question | here |
+//! |---|---|
+//! | local and remote token of a region | differ; each is good for its own kind of access only |
+//! | local token of a fast-registered region | stays the same; the remote token changes with each post |
+//! | tokens without bytes (length zero) | not checked |
+//! | register when registered, initialise twice | `STATUS_INVALID_DEVICE_STATE` |
+//! | deregister when not registered | `STATUS_INVALID_DEVICE_STATE` |
+//! | the call of the other kind of region | `STATUS_INVALID_DEVICE_REQUEST` |
+//! | more pages than initialised for | `STATUS_INVALID_PARAMETER` inline |
+//! | fast-registering bytes that no mapping covers | `STATUS_ACCESS_VIOLATION` inline |
+//! | fast register or bind again without invalidation | completes with `STATUS_INVALID_DEVICE_REQUEST` |
+//! | more fast registrations or binds posted than there is room for | `STATUS_NO_MORE_ENTRIES` inline |
+//! | a window outside of its region | `STATUS_ACCESS_VIOLATION` inline |
+//! | region and window of different domains | `STATUS_INVALID_PARAMETER` inline |
+//! | deregister with windows bound or binds posted | `STATUS_DEVICE_BUSY` |
+//! | invalidate a region with windows bound | completes with `STATUS_DEVICE_BUSY` |
+//! | second invalidation | completes with `STATUS_INVALID_DEVICE_REQUEST` |
+//! | a mapping released under a registration | its bytes are refused from then on |
+//!
+//! # Locks
+//!
+//! Tokens and mappings lie in two tables with one lock to 64 places, and one for the free places. No look-up takes two locks at
+//! a time, and none is held while anything is dropped that was handed in from outside.
 
-use alloc::boxed::Box;
-use core::marker::PhantomData;
+mod access;
+mod domain;
+mod entry;
+mod fast;
+mod grant;
+mod mapping;
+mod pages;
+mod piece;
+mod pinned;
+mod places;
+mod region;
+mod token;
+mod transfer;
+mod window;
 
+pub use access::{Access, Rights};
+pub use domain::Domain;
+use entry::Entry;
 use fallible::Shared;
+pub use fast::{FastRegister, SHEETS};
+use mapping::Mappings;
+pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 use ndkpi::NtStatus;
+pub use piece::Piece;
+pub use pinned::{Release, Released};
+use places::Places;
+pub use region::{Region, RegionKind};
+pub use transfer::transfer;
+pub use window::{Bind, POSTED_BINDS, Window};
 
-use crate::os::Os;
+use crate::{
+    memory_status,
+    os::{Memory, Os},
+    sync::{AtomicU32, Ordering},
+};
+
+/// A place of the table of tokens is used again when so many others have been given back after it.
+const REST: u32 = 1024;
 
 /// How much of everything an adapter has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Tokens at one time: one for each region, window and protection domain.
+    /// Regions, windows and protection domains at one time, taken together.
     pub tokens: u32,
-    /// Logical address mappings at one time.
+    /// Mappings at one time.
     pub mappings: u32,
-    /// Bytes of one region, window or mapping (`MaxRegistrationSize`).
+    /// Bytes of one region, window or mapping (`MaxRegistrationSize`, `MaxWindowSize`).
     pub registration: u64,
     /// Pages of one fast registration.
     pub fast_register_pages: u32,
 }
 
-/// What is in use of a [`MemoryTable`].
+impl MemoryLimits {
+    /// The largest limits that tokens and logical addresses have room for.
+    pub const MAX: Self = Self {
+        tokens: token::NUMBERS - 1,
+        mappings: mapping::NUMBERS - 1,
+        registration: MAX_LENGTH,
+        fast_register_pages: 4096,
+    };
+
+    const fn are_possible(&self) -> bool {
+        self.tokens <= Self::MAX.tokens
+            && self.mappings <= Self::MAX.mappings
+            && self.registration <= Self::MAX.registration
+            && self.fast_register_pages <= Self::MAX.fast_register_pages
+    }
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self::MAX
+    }
+}
+
+/// What a [`MemoryTable`] holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounts {
     /// Protection domains.
     pub domains: u32,
-    /// Memory regions.
+    /// Memory regions, registered or not.
     pub regions: u32,
-    /// Memory windows.
+    /// Memory windows, bound or not.
     pub windows: u32,
-    /// Logical address mappings.
+    /// Mappings.
     pub mappings: u32,
+    /// Bytes of the tables. What one object has for itself is not among them.
+    pub bytes: usize,
+}
+
+/// Objects of one kind that exist.
+pub(crate) struct Count(AtomicU32);
+
+impl Count {
+    fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Population {
+    domains: Count,
+    regions: Count,
+    windows: Count,
 }
 
 /// All tokens and all logical addresses of an adapter.
-pub struct MemoryTable<O: Os>(PhantomData<O>);
+///
+/// The tables grow while objects are made, and a look-up costs the same however many there are.
+pub struct MemoryTable<O: Os> {
+    os: O,
+    limits: MemoryLimits,
+    tokens: Places<O, Entry<O>>,
+    mappings: Mappings<O>,
+    population: Population,
+}
 
 impl<O: Os> MemoryTable<O> {
-    /// An empty table.
+    /// An empty table. At `PASSIVE_LEVEL`: it makes a lock for every 64 places that there may be.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(_os: &O, _limits: MemoryLimits) -> Result<Shared<Self>, NtStatus> {
-        todo!()
+    /// `STATUS_INVALID_PARAMETER` if a limit is above its [maximum](MemoryLimits::MAX); `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O, limits: MemoryLimits) -> Result<Shared<Self>, NtStatus> {
+        if !limits.are_possible() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let none = || Count(AtomicU32::new(0));
+        Shared::try_new(Self {
+            os: os.clone(),
+            limits,
+            tokens: Places::try_new(os, limits.tokens, REST)?,
+            mappings: Mappings::try_new(os, limits.mappings)?,
+            population: Population { domains: none(), regions: none(), windows: none() },
+        })
+        .map_err(memory_status)
     }
 
-    /// What is in use.
+    /// What the table holds now.
     #[must_use]
     pub fn counts(&self) -> MemoryCounts {
-        todo!()
+        MemoryCounts {
+            domains: self.population.domains.now(),
+            regions: self.population.regions.now(),
+            windows: self.population.windows.now(),
+            mappings: self.mappings.count(),
+            bytes: self.tokens.bytes() + self.mappings.bytes(),
+        }
+    }
+
+    /// The limits it was made with.
+    #[must_use]
+    pub const fn limits(&self) -> &MemoryLimits {
+        &self.limits
     }
 
     /// Gives the pages of `memory` logical addresses (`NDK_FN_BUILD_LAM`).
     ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn map(&self, _memory: O::Memory, _client: impl Released) -> Result<Mapping, NtStatus> {
-        todo!()
-    }
-
-    /// Takes logical addresses back (`NDK_FN_RELEASE_LAM`).
+    /// How many pages there will be [can be known](pages_touched) before.
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_DEVICE_REQUEST` if there is no such mapping.
-    pub fn unmap(&self, _key: u64) -> Result<Release, NtStatus> {
-        todo!()
-    }
-}
-
-/// The logical addresses of a pinned range: a plain value. [`MemoryTable::unmap`] ends the mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    base: u64,
-    pages: u32,
-    first_byte: u32,
-}
-
-impl Mapping {
-    /// What names the mapping in [`MemoryTable::unmap`]. Never zero.
-    #[must_use]
-    pub const fn key(&self) -> u64 {
-        self.base
+    /// `STATUS_INVALID_PARAMETER` for more bytes than the adapter registers at once; `STATUS_INSUFFICIENT_RESOURCES`. `memory` and
+    /// `client` are dropped then, the latter without a call.
+    pub fn map(&self, memory: O::Memory, client: impl Released) -> Result<Mapping, NtStatus> {
+        if memory.len() as u64 > self.limits.registration {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        self.mappings.map(memory, client)
     }
 
-    /// The number of pages.
-    #[must_use]
-    pub const fn pages(&self) -> u32 {
-        self.pages
-    }
-
-    /// Where in the first page the range begins.
-    #[must_use]
-    pub const fn first_byte(&self) -> u32 {
-        self.first_byte
-    }
-}
-
-/// Who is told that registered bytes are not used any more.
-pub trait Released: Send + Sync + 'static {
-    /// Nothing of the engine refers to the bytes any more, and their [`Memory`](crate::os::Memory) is dropped.
+    /// Takes the addresses of a mapping back (`NDK_FN_RELEASE_LAM`): they name nothing from now on, also in regions that were
+    /// fast-registered with them. Transfers in progress may still use bytes, which is against `NDKPI 7.5`; the result says so.
     ///
-    /// Called once, at `IRQL <= DISPATCH_LEVEL`, possibly with engine locks held: it may queue work, nothing else.
-    fn released(&self);
-}
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_REQUEST` if no mapping has this [key](Mapping::key), for example because it was released.
+    pub fn unmap(&self, key: u64) -> Result<Release, NtStatus> {
+        self.mappings.unmap(key)
+    }
 
-/// Whether bytes are still used after their registration ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
-    /// No. Their [`Released`] was dropped and is not called.
-    Done,
-    /// Yes, by transfers in progress. [`Released::released`] is called when the last of them lets go.
-    Pending,
-}
+    const fn tokens(&self) -> &Places<O, Entry<O>> {
+        &self.tokens
+    }
 
-/// Rights on a region or window (`NDKPI 2.4`, `2.5`). Local read is always granted on a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights(u8);
+    const fn mappings(&self) -> &Mappings<O> {
+        &self.mappings
+    }
 
-impl Rights {
-    /// Local read only.
-    pub const LOCAL_READ: Self = Self(0);
-    /// The consumer's own requests may write.
-    pub const LOCAL_WRITE: Self = Self(1);
-    /// Peers may read.
-    pub const REMOTE_READ: Self = Self(2);
-    /// Peers may write. Implies local write.
-    pub const REMOTE_WRITE: Self = Self(4 | 1);
-    /// The consumer's own reads may put their data here.
-    pub const READ_SINK: Self = Self(8);
+    const fn population(&self) -> &Population {
+        &self.population
+    }
 
-    /// The rights of both.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+    fn random(&self) -> u32 {
+        self.os.random()
     }
 }
 
-/// What a request does with the bytes it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Sends or writes them to the peer.
-    LocalRead,
-    /// Receives into them.
-    LocalWrite,
-    /// Reads from the peer into them.
-    ReadSink,
-    /// Is a peer's read.
-    RemoteRead,
-    /// Is a peer's write.
-    RemoteWrite,
-}
-
-/// A protection domain.
-pub struct Domain<O: Os>(PhantomData<O>);
-
-/// What names a posted fast registration or bind until it is carried out: small enough for a request queue.
+/// A fast registration or bind that is posted and not yet carried out: what its request keeps.
+///
+/// It is the new remote token, so it says which object is meant, and nothing becomes of one that is no longer good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted(u32);
-
-/// The parameters of a fast registration (`NDK_FN_FAST_REGISTER`).
-#[derive(Clone, Copy, Debug)]
-pub struct FastRegister<'a> {
-    /// Logical page addresses.
-    pub pages: &'a [u64],
-    /// Where in the first page the region begins (FBO).
-    pub first_byte: u32,
-    /// Bytes.
-    pub length: u64,
-    /// The address by which requests name the first byte.
-    pub base: u64,
-    /// What may be done with the bytes.
-    pub rights: Rights,
-}
-
-/// The parameters of a bind (`NDK_FN_BIND`).
-#[derive(Clone, Copy, Debug)]
-pub struct Bind {
-    /// The first byte of the window, in the addresses of the region.
-    pub address: u64,
-    /// Bytes.
-    pub length: u64,
-    /// What peers may do with the bytes.
-    pub rights: Rights,
-}
-
-impl<O: Os> Domain<O> {
-    /// A protection domain without regions.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(_table: &Shared<MemoryTable<O>>) -> Result<Shared<Self>, NtStatus> {
-        todo!()
-    }
-
-    /// The token of logical addresses.
-    #[must_use]
-    pub fn privileged_token(&self) -> u32 {
-        todo!()
-    }
-
-    /// Finds the bytes that a request names.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_ACCESS_VIOLATION` if it may not use them so.
-    pub fn resolve(&self, _token: u32, _address: u64, _length: u32, _access: Access) -> Result<Piece<O>, NtStatus> {
-        todo!()
-    }
-
-    /// Prepares a fast registration when it is posted. The region's remote token is the new one from now on.
-    ///
-    /// # Errors
-    ///
-    /// Various.
-    pub fn prepare_fast_register(&self, _region: &Region<O>, _what: &FastRegister<'_>) -> Result<Posted, NtStatus> {
-        todo!()
-    }
-
-    /// Prepares a bind when it is posted. The window's remote token is the new one from now on.
-    ///
-    /// # Errors
-    ///
-    /// Various.
-    pub fn prepare_bind(&self, _window: &Window<O>, _region: &Shared<Region<O>>, _what: &Bind) -> Result<Posted, NtStatus> {
-        todo!()
-    }
-
-    /// Carries out what was prepared.
-    ///
-    /// # Errors
-    ///
-    /// The status with which the request completes.
-    pub fn commit(&self, _posted: Posted) -> Result<(), NtStatus> {
-        todo!()
-    }
-
-    /// Forgets what was prepared: the request was flushed.
-    pub fn cancel(&self, _posted: Posted) {
-        todo!()
-    }
-
-    /// Ends the use of a fast-registered region or window of this domain, named by its key or a current token.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_DEVICE_REQUEST` if there is none, or its use has ended already.
-    pub fn invalidate(&self, _token: u32) -> Result<(), NtStatus> {
-        todo!()
-    }
-
-    /// [`Domain::invalidate`] on behalf of a peer, who may name a current remote token only.
-    ///
-    /// # Errors
-    ///
-    /// As [`Domain::invalidate`].
-    pub fn invalidate_remote(&self, _token: u32) -> Result<(), NtStatus> {
-        todo!()
-    }
-
-    /// Whether no transfer uses bytes of an ended registration of the object that `token` names. Until then the completion of
-    /// its invalidation has to wait.
-    #[must_use]
-    pub fn is_quiet(&self, _token: u32) -> bool {
-        todo!()
-    }
-}
-
-/// What a region is for, all its life (`NDK_FN_CREATE_MR`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegionKind {
-    /// Register and deregister.
-    Normal,
-    /// Fast register and invalidate.
-    Fast,
-}
-
-/// A memory region.
-pub struct Region<O: Os>(PhantomData<O>);
-
-impl<O: Os> Region<O> {
-    /// A region of `domain` without memory.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(_domain: &Shared<Domain<O>>, _kind: RegionKind) -> Result<Shared<Self>, NtStatus> {
-        todo!()
-    }
-
-    /// Registers `memory` (`NDK_FN_REGISTER_MR`).
-    ///
-    /// # Errors
-    ///
-    /// Various.
-    pub fn register(&self, _memory: O::Memory, _rights: Rights, _client: Box<dyn Released>) -> Result<(), NtStatus> {
-        todo!()
-    }
-
-    /// Ends the registration (`NDK_FN_DEREGISTER_MR`).
-    ///
-    /// # Errors
-    ///
-    /// Various.
-    pub fn deregister(&self) -> Result<Release, NtStatus> {
-        todo!()
-    }
-
-    /// Prepares for fast registrations (`NDK_FN_INITIALIZE_FAST_REGISTER_MR`).
-    ///
-    /// # Errors
-    ///
-    /// Various.
-    pub fn initialize_fast_register(&self, _max_pages: u32, _remote_access: bool) -> Result<(), NtStatus> {
-        todo!()
-    }
-
-    /// The token for scatter/gather elements; zero before there is one.
-    #[must_use]
-    pub fn local_token(&self) -> u32 {
-        todo!()
-    }
-
-    /// The token for peers; zero before there is one.
-    #[must_use]
-    pub fn remote_token(&self) -> u32 {
-        todo!()
-    }
-}
-
-/// A memory window.
-pub struct Window<O: Os>(PhantomData<O>);
-
-impl<O: Os> Window<O> {
-    /// A window of `domain` that is not bound.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(_domain: &Shared<Domain<O>>) -> Result<Shared<Self>, NtStatus> {
-        todo!()
-    }
-
-    /// The token for peers; zero before there is one.
-    #[must_use]
-    pub fn remote_token(&self) -> u32 {
-        todo!()
-    }
-}
-
-/// Bytes that a request may use. Keeps them mapped.
-pub struct Piece<O: Os>(PhantomData<O>);
-
-impl<O: Os> Clone for Piece<O> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<O: Os> Piece<O> {
-    /// No bytes.
-    #[must_use]
-    pub const fn empty() -> Self {
-        Self(PhantomData)
-    }
-
-    /// The number of bytes.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        0
-    }
-
-    /// Whether there are no bytes.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies bytes out.
-    pub fn read(&self, _offset: usize, _into: &mut [u8]) {
-        todo!()
-    }
-
-    /// Copies bytes in.
-    pub fn write(&self, _offset: usize, _from: &[u8]) {
-        todo!()
-    }
-}
-
-/// Copies `length` bytes from one list of pieces to another, beginning at an offset into each list as a whole.
-pub fn transfer<O: Os>(
-    _to: &[Piece<O>],
-    _to_offset: usize,
-    _from: &[Piece<O>],
-    _from_offset: usize,
-    _length: usize,
-) {
-    todo!()
-}

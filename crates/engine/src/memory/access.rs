@@ -1,0 +1,91 @@
+//! Rights on registered bytes, and what requests want to do with them.
+
+/// Rights on a region or a window (`NDKPI 2.4`, `2.5`). Local read is always granted on a region.
+///
+/// The rights of NDKPI's region flags and request flags, under bits of their own: the layer above converts from either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Nothing but local read.
+    pub const LOCAL_READ: Self = Self(0);
+    /// The consumer's own requests may write.
+    pub const LOCAL_WRITE: Self = Self(1);
+    /// Peers may read.
+    pub const REMOTE_READ: Self = Self(2);
+    /// Peers may write. As in NDKPI, this is two rights: local write is one of them.
+    pub const REMOTE_WRITE: Self = Self(4 | Self::LOCAL_WRITE.0);
+    /// The consumer's own reads may put their data here.
+    pub const READ_SINK: Self = Self(8);
+
+    /// The rights of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are among these.
+    #[must_use]
+    pub const fn contain(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether a peer may do anything.
+    #[must_use]
+    pub const fn are_remote(self) -> bool {
+        self.contain(Self::REMOTE_READ) || self.contain(Self::REMOTE_WRITE)
+    }
+
+    /// Whether a region with these rights lets `access` happen.
+    ///
+    /// A read may put its data where local write is granted, because the adapter asks for no special right
+    /// (`RDMA_READ_SINK_NOT_REQUIRED`), and where the special right is granted all the same (`NDKPI 7.4`).
+    #[must_use]
+    pub const fn allow(self, access: Access) -> bool {
+        match access {
+            Access::LocalRead => true,
+            Access::LocalWrite => self.contain(Self::LOCAL_WRITE),
+            Access::ReadSink => self.contain(Self::LOCAL_WRITE) || self.contain(Self::READ_SINK),
+            Access::RemoteRead => self.contain(Self::REMOTE_READ),
+            Access::RemoteWrite => self.contain(Self::REMOTE_WRITE),
+        }
+    }
+
+    /// Whether a window with the rights `window` may be bound to a region with these (`NDKPI 7.6`): a peer may write through
+    /// it only where the region's owner may.
+    #[must_use]
+    pub const fn allow_window(self, window: Self) -> bool {
+        !window.contain(Self::REMOTE_WRITE) || self.contain(Self::LOCAL_WRITE)
+    }
+}
+
+impl core::ops::BitOr for Rights {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+/// What a request does with the bytes it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Sends them, or writes them to a peer.
+    LocalRead,
+    /// Receives into them.
+    LocalWrite,
+    /// Reads from a peer into them.
+    ReadSink,
+    /// Is a peer's read.
+    RemoteRead,
+    /// Is a peer's write.
+    RemoteWrite,
+}
+
+impl Access {
+    /// Whether a peer asks for it, with a remote token.
+    #[must_use]
+    pub const fn is_remote(self) -> bool {
+        matches!(self, Self::RemoteRead | Self::RemoteWrite)
+    }
+}

@@ -1,0 +1,207 @@
+//! Protection domains (`NDKPI 5.3`): whose tokens a queue pair takes.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    MemoryTable, Posted,
+    access::Access,
+    entry::{Entry, Object},
+    grant::Source,
+    piece::{Piece, is_sole},
+    token::{Tag, number_of},
+};
+use crate::{memory_status, os::Os};
+
+/// A protection domain.
+pub struct Domain<O: Os> {
+    table: Shared<MemoryTable<O>>,
+    number: u32,
+    privileged: u32,
+}
+
+impl<O: Os> Domain<O> {
+    /// A protection domain without regions.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(table: &Shared<MemoryTable<O>>) -> Result<Shared<Self>, NtStatus> {
+        let (random, mut tag) = (table.random(), Tag::of(0));
+        // The privileged token has a place like any other, so that no other token equals it.
+        let number = table.tokens().insert(|stamp| {
+            tag = Tag::next(stamp, random, |_| false);
+            Entry { domain: 0, object: Object::Domain }
+        });
+        let number = number.map_err(memory_status)?;
+        table.population().domains.enter();
+        // From here on a failure drops the domain, which gives its place back.
+        let domain = Self { table: table.clone(), number, privileged: tag.token(number) };
+        Shared::try_new(domain).map_err(memory_status)
+    }
+
+    /// The adapter's memory.
+    #[must_use]
+    pub const fn table(&self) -> &Shared<MemoryTable<O>> {
+        &self.table
+    }
+
+    pub(super) const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether this is the domain `other`.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        core::ptr::eq(self, other)
+    }
+
+    /// The token that makes the addresses of scatter/gather elements logical ones (`NDKPI 7.5`).
+    #[must_use]
+    pub const fn privileged_token(&self) -> u32 {
+        self.privileged
+    }
+
+    /// Finds the bytes that a request of this domain's queue pairs names, or that a peer's request names to them.
+    ///
+    /// With the privileged token, `address` is a logical address, and peers have no access. Without bytes there is nothing
+    /// to protect, and nothing is checked.
+    ///
+    /// Costs one look-up by index, under a lock that 64 places share and for a constant time, and one reference for what is
+    /// found; logical addresses cost a second look-up of the same kind. Fast-registered pages that do not follow each other
+    /// cost one for each run of those that do, among the bytes asked for. Nothing allocates, whatever there is registered.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ACCESS_VIOLATION`: no token of this domain, or no more; a remote token in a local request, or the other way
+    /// round; a right that was not granted; a byte outside of what is registered, bound or mapped.
+    #[inline]
+    pub fn resolve(&self, token: u32, address: u64, length: u32, access: Access) -> Result<Piece<O>, NtStatus> {
+        if length == 0 {
+            return Ok(Piece::empty());
+        }
+        if token == self.privileged {
+            if access.is_remote() {
+                return Err(NtStatus::ACCESS_VIOLATION);
+            }
+            return Source::Logical(address).piece(&self.table, length, None);
+        }
+        let found = self.table.tokens().with(number_of(token), |_, entry| {
+            if entry.domain != self.number {
+                return None;
+            }
+            entry.object.find(Tag::of(token), access, address, u64::from(length))
+        });
+        let (source, uses) = found.flatten().ok_or(NtStatus::ACCESS_VIOLATION)?;
+        source.piece(&self.table, length, uses)
+    }
+
+    /// Works on an object of this domain, under the rules of [`Places::with`](super::places::Places::with).
+    pub(super) fn with_own<U>(
+        &self,
+        number: u32,
+        work: impl FnOnce(&mut Object<O>) -> Result<U, NtStatus>,
+    ) -> Result<U, NtStatus> {
+        let done = self.table.tokens().with(number, |_, entry| {
+            if entry.domain == self.number { work(&mut entry.object) } else { Err(NtStatus::INVALID_DEVICE_REQUEST) }
+        });
+        done.unwrap_or(Err(NtStatus::INVALID_DEVICE_REQUEST))
+    }
+
+    /// The second half of a fast registration or a bind, when its request is carried out.
+    ///
+    /// # Errors
+    ///
+    /// With this status the request completes; what was posted is forgotten.
+    ///
+    /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is registered or the window bound, and was not invalidated before; it, or
+    ///   the registration to bind to, is gone.
+    /// - `STATUS_ACCESS_VIOLATION`: the registration to bind to is not the one of the post any more, and lacks a right or the
+    ///   addresses.
+    pub fn commit(&self, posted: Posted) -> Result<(), NtStatus> {
+        let (number, tag) = (number_of(posted.0), Tag::of(posted.0));
+        let bind = self.with_own(number, |object| match object {
+            Object::Fast(Some(fast)) => fast.commit(tag).map(|()| None),
+            Object::Window(window) => window.take_posted(tag).map(Some),
+            Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        })?;
+        bind.map_or(Ok(()), |bind| self.carry_out(number, bind))
+    }
+
+    /// Forgets a fast registration or a bind whose request is not carried out: it was flushed, or could not be posted.
+    pub fn cancel(&self, posted: Posted) {
+        let (number, tag) = (number_of(posted.0), Tag::of(posted.0));
+        let bind = self.with_own(number, |object| match object {
+            Object::Fast(Some(fast)) => {
+                fast.cancel(tag);
+                Ok(None)
+            }
+            Object::Window(window) => window.take_posted(tag).map(Some),
+            Object::Domain | Object::Normal(_) | Object::Fast(None) => Ok(None),
+        });
+        if let Ok(Some(bind)) = bind {
+            bind.forget();
+        }
+    }
+
+    /// Ends the registration of a fast-registered region, or the binding of a window, for a request of this side
+    /// (`NDKPI 7.6`). `token` is the invalidation token of the object, or a token of what is in force: the local token of a
+    /// read's first element, the remote token.
+    ///
+    /// No request finds the bytes from now on. Requests of peers that have found them may be using them: the completion of the
+    /// invalidation has to wait until [`Domain::is_quiet`].
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_INVALID_DEVICE_REQUEST`: the token names no such object of this domain, or nothing that is in force.
+    /// - `STATUS_DEVICE_BUSY`: windows are bound to the region.
+    pub fn invalidate(&self, token: u32) -> Result<(), NtStatus> {
+        self.end(token, false)
+    }
+
+    /// [`Domain::invalidate`] for a peer's send, which may name a remote token that is in force and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::invalidate`].
+    pub fn invalidate_remote(&self, token: u32) -> Result<(), NtStatus> {
+        self.end(token, true)
+    }
+
+    fn end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
+        let tag = Tag::of(token);
+        let binding = self.with_own(number_of(token), |object| match object {
+            Object::Fast(Some(fast)) => fast.end(tag, by_peer).map(|()| None),
+            Object::Window(window) => window.end(tag, by_peer).map(Some),
+            Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        })?;
+        // With no lock held: the region may go away here.
+        if let Some(binding) = binding {
+            binding.unbind();
+        }
+        Ok(())
+    }
+
+    /// Whether no [`Piece`] is left of the fast-registered region or the window that `token` names. `token` is any that the
+    /// object has or had.
+    ///
+    /// To be asked after an invalidation: the consumer takes its completion as leave to use the bytes for something else. If
+    /// it is not quiet, other queue pairs are in the middle of requests that will come to an end.
+    #[must_use]
+    pub fn is_quiet(&self, token: u32) -> bool {
+        let quiet = self.with_own(number_of(token), |object| {
+            Ok(match object {
+                Object::Fast(Some(fast)) => is_sole(&fast.uses),
+                Object::Window(window) => is_sole(&window.uses),
+                Object::Domain | Object::Normal(_) | Object::Fast(None) => true,
+            })
+        });
+        quiet.unwrap_or(true)
+    }
+}
+
+impl<O: Os> Drop for Domain<O> {
+    fn drop(&mut self) {
+        drop(self.table.tokens().remove_if(self.number, |_| true));
+        self.table.population().domains.leave();
+    }
+}

@@ -1,0 +1,133 @@
+//! What lies under a token's number.
+
+use alloc::boxed::Box;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    access::{Access, Rights},
+    fast::Fast,
+    grant::{Grant, Source, Span},
+    piece::Uses,
+    token::Tag,
+    window::Bindings,
+};
+use crate::os::Os;
+
+/// The object of a token, in the table of all tokens.
+pub struct Entry<O: Os> {
+    /// The number of the protection domain; zero for a domain itself.
+    pub domain: u32,
+    pub object: Object<O>,
+}
+
+/// The state of an object that has tokens. It lies under the lock of its place in the table.
+pub enum Object<O: Os> {
+    /// A protection domain: its privileged token is not looked up here.
+    Domain,
+    /// A region for registration.
+    Normal(Normal<O>),
+    /// A region for fast registration, once it is initialised.
+    Fast(Option<Box<Fast<O>>>),
+    /// A window.
+    Window(Box<Bindings<O>>),
+}
+
+/// A region for registration.
+pub struct Normal<O: Os> {
+    pub grant: Option<Grant<O>>,
+    pub windows: Windows,
+}
+
+/// How many windows depend on a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Binds that are posted.
+    pub posted: u32,
+    /// Windows that are bound.
+    pub bound: u32,
+}
+
+impl Windows {
+    /// Whether the region's registration has to stay, for a consumer that ends it outside of any queue.
+    pub const fn exist(self) -> bool {
+        self.posted != 0 || self.bound != 0
+    }
+}
+
+impl<O: Os> Object<O> {
+    /// Where the bytes are that a request names, if it may use them so, and what to hold while it does.
+    #[inline]
+    pub fn find(
+        &self,
+        tag: Tag,
+        access: Access,
+        address: u64,
+        length: u64,
+    ) -> Option<(Source<O>, Option<Shared<Uses>>)> {
+        let (grant, uses) = match self {
+            Self::Normal(normal) => (normal.grant.as_ref()?, None),
+            Self::Fast(fast) => {
+                let fast = fast.as_ref()?;
+                (fast.current()?, Some(&fast.uses))
+            }
+            Self::Window(window) => (window.current()?, Some(&window.uses)),
+            Self::Domain => return None,
+        };
+        let offset = grant.admit(tag, access, address, length)?;
+        Some((grant.source.at(offset), uses.cloned()))
+    }
+
+    /// The registration that windows are bound to, as far as it has been carried out or, if `posted`, as far as it has been
+    /// posted; and the count of windows.
+    fn as_region(&mut self, posted: bool) -> Option<(Option<&Grant<O>>, &mut Windows)> {
+        match self {
+            Self::Normal(normal) => Some((normal.grant.as_ref(), &mut normal.windows)),
+            Self::Fast(Some(fast)) => Some(fast.for_windows(posted)),
+            Self::Fast(None) | Self::Domain | Self::Window(_) => None,
+        }
+    }
+
+    /// A bind to this region is posted.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_STATE` if the region is not registered, `STATUS_ACCESS_VIOLATION` if it does not have the
+    /// addresses or the rights.
+    pub fn post_window(&mut self, span: Span, rights: Rights) -> Result<(), NtStatus> {
+        let (grant, windows) = self.as_region(true).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        grant.ok_or(NtStatus::INVALID_DEVICE_STATE)?.admit_window(span, rights)?;
+        windows.posted += 1;
+        Ok(())
+    }
+
+    /// A posted bind is carried out: where the window's bytes are.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_REQUEST` if the region is not registered, `STATUS_ACCESS_VIOLATION` as when it was posted. The bind
+    /// counts no more.
+    pub fn bind_window(&mut self, span: Span, rights: Rights) -> Result<Source<O>, NtStatus> {
+        let (grant, windows) = self.as_region(false).ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
+        windows.posted -= 1;
+        let grant = grant.ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
+        let offset = grant.admit_window(span, rights)?;
+        windows.bound += 1;
+        Ok(grant.source.at(offset))
+    }
+
+    /// A posted bind is forgotten.
+    pub fn forget_window(&mut self) {
+        if let Some((_, windows)) = self.as_region(false) {
+            windows.posted -= 1;
+        }
+    }
+
+    /// A window is bound no more.
+    pub fn unbind_window(&mut self) {
+        if let Some((_, windows)) = self.as_region(false) {
+            windows.bound -= 1;
+        }
+    }
+}

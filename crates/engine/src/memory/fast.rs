@@ -1,0 +1,274 @@
+//! Fast registration (`NDKPI 7.4`): regions that are registered and invalidated by requests of a queue.
+//!
+//! A region has a few *sheets*, made when it is initialised. A post fills one; when its request is carried out the sheet
+//! becomes the current registration, and an invalidation frees it. So the registrations that a consumer has posted, one
+//! after another with invalidations between them, can wait for their turn without an allocation.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Domain, MemoryTable, Posted,
+    access::Rights,
+    entry::{Object, Windows},
+    grant::{Grant, Source, Span},
+    mapping::PAGE_SIZE,
+    pages::PageList,
+    piece::{Uses, is_sole},
+    region::Region,
+    token::Tag,
+};
+use crate::{memory_status, os::Os};
+
+/// Registrations of one region that may be posted at the same time, the current one and those that transfers still use
+/// included.
+pub const SHEETS: usize = 4;
+
+/// What a consumer posts (`NDK_FN_FAST_REGISTER`).
+#[derive(Clone, Copy, Debug)]
+pub struct FastRegister<'a> {
+    /// Logical addresses of pages, in any order.
+    pub pages: &'a [u64],
+    /// Where in the first page the region begins (FBO).
+    pub first_byte: u32,
+    /// The number of bytes.
+    pub length: u64,
+    /// The address by which requests will name the first byte: the consumer's choice.
+    pub base: u64,
+    /// What may be done with the bytes.
+    pub rights: Rights,
+}
+
+impl FastRegister<'_> {
+    /// The arithmetic of `NDKPI 7.4`.
+    fn check(&self, room: u32) -> Result<Span, NtStatus> {
+        let first_byte = u64::from(self.first_byte);
+        let bytes = self.pages.len() as u64 * PAGE_SIZE;
+        let sound = self.pages.len() <= room as usize
+            && first_byte < PAGE_SIZE
+            && self.base % PAGE_SIZE == first_byte
+            && bytes.checked_sub(first_byte).is_some_and(|most| self.length <= most)
+            && self.pages.iter().all(|page| page % PAGE_SIZE == 0);
+        Span::new(self.base, self.length).filter(|_| sound).ok_or(NtStatus::INVALID_PARAMETER)
+    }
+
+    /// Where the bytes are, in `list` if they are scattered.
+    fn source<O: Os>(&self, table: &MemoryTable<O>, list: Shared<PageList<O>>) -> Result<Source<O>, NtStatus> {
+        let first_byte = u64::from(self.first_byte);
+        let page = |index| self.pages.get(index).copied();
+        let runs = table.mappings().cover_runs(page, first_byte, first_byte + self.length);
+        let Some(runs) = runs else { return Err(NtStatus::ACCESS_VIOLATION) };
+        if runs > 1 {
+            list.set(self.pages);
+            return Ok(Source::Pages(list, first_byte));
+        }
+        // Without bytes there may be no pages. Nothing will look for the address then.
+        Ok(Source::Logical(self.pages.first().map_or(0, |page| page + first_byte)))
+    }
+}
+
+struct Sheet<O: Os> {
+    pages: Shared<PageList<O>>,
+    state: State<O>,
+}
+
+enum State<O: Os> {
+    /// Of use for a new registration, when no transfer uses its pages any more.
+    Free,
+    /// A post fills it.
+    Reserved,
+    /// A posted registration.
+    Posted(Grant<O>),
+    /// The region's registration: one at most.
+    Current(Grant<O>),
+}
+
+impl<O: Os> State<O> {
+    const fn grant(&self) -> Option<&Grant<O>> {
+        match self {
+            Self::Free | Self::Reserved => None,
+            Self::Posted(grant) | Self::Current(grant) => Some(grant),
+        }
+    }
+}
+
+/// A region for fast registration that is initialised.
+pub struct Fast<O: Os> {
+    /// The tag of the local token. It stays the same, so that the consumer needs to ask for it only once.
+    pub local: Tag,
+    /// The tag of the remote token, as of the last post.
+    pub latest: Tag,
+    pub uses: Shared<Uses>,
+    remote_access: bool,
+    /// Pages of one registration at most.
+    room: u32,
+    windows: Windows,
+    sheets: [Sheet<O>; SHEETS],
+}
+
+impl<O: Os> Fast<O> {
+    pub fn try_new(
+        table: &Shared<MemoryTable<O>>,
+        room: u32,
+        remote_access: bool,
+        local: Tag,
+        latest: Tag,
+    ) -> Result<Self, NtStatus> {
+        let sheet = || PageList::try_new(table, room).map(|pages| Sheet { pages, state: State::Free });
+        Ok(Self {
+            local,
+            latest,
+            uses: Shared::try_new(Uses).map_err(memory_status)?,
+            remote_access,
+            room,
+            windows: Windows::default(),
+            sheets: [sheet()?, sheet()?, sheet()?, sheet()?],
+        })
+    }
+
+    /// The registration that is in force.
+    #[inline]
+    pub fn current(&self) -> Option<&Grant<O>> {
+        self.sheets.iter().find_map(|sheet| match &sheet.state {
+            State::Current(grant) => Some(grant),
+            _ => None,
+        })
+    }
+
+    /// What a window would be bound to, and the count of windows.
+    pub fn for_windows(&mut self, posted: bool) -> (Option<&Grant<O>>, &mut Windows) {
+        let is_latest = |sheet: &&Sheet<O>| matches!(&sheet.state, State::Posted(grant) if grant.remote == self.latest);
+        let latest = self.sheets.iter().find(is_latest).filter(|_| posted);
+        let grant = latest.and_then(|sheet| sheet.state.grant());
+        let current = self.sheets.iter().find_map(|sheet| match &sheet.state {
+            State::Current(grant) => Some(grant),
+            _ => None,
+        });
+        (grant.or(current), &mut self.windows)
+    }
+
+    fn reserve(&mut self, rights: Rights) -> Result<(usize, Shared<PageList<O>>), NtStatus> {
+        if rights.are_remote() && !self.remote_access {
+            return Err(NtStatus::ACCESS_VIOLATION);
+        }
+        for (index, sheet) in self.sheets.iter_mut().enumerate() {
+            if matches!(sheet.state, State::Free) && is_sole(&sheet.pages) {
+                sheet.state = State::Reserved;
+                return Ok((index, sheet.pages.clone()));
+            }
+        }
+        Err(NtStatus::NO_MORE_ENTRIES)
+    }
+
+    /// Fills a reserved sheet. Returns the tag of the new remote token.
+    fn post(&mut self, sheet: usize, stamp: &mut u32, random: u32, what: (Span, Rights, Source<O>)) -> Tag {
+        let (span, rights, source) = what;
+        let local = self.local;
+        let used = |tag| {
+            tag == local || self.sheets.iter().any(|sheet| sheet.state.grant().is_some_and(|grant| grant.remote == tag))
+        };
+        let remote = Tag::next(stamp, random, used);
+        self.latest = remote;
+        self.sheets[sheet].state = State::Posted(Grant { local: Some(local), remote, rights, span, source });
+        remote
+    }
+
+    fn posted(&mut self, tag: Tag) -> Result<&mut State<O>, NtStatus> {
+        let found = self.sheets.iter_mut().map(|sheet| &mut sheet.state);
+        let mut found = found.filter(|state| matches!(state, State::Posted(grant) if grant.remote == tag));
+        found.next().ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+
+    /// Puts the posted registration `tag` in force.
+    pub fn commit(&mut self, tag: Tag) -> Result<(), NtStatus> {
+        let registered = self.current().is_some();
+        let state = self.posted(tag)?;
+        match core::mem::replace(state, State::Free) {
+            State::Posted(grant) if !registered => {
+                *state = State::Current(grant);
+                Ok(())
+            }
+            _ => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    /// Forgets the posted registration `tag`.
+    pub fn cancel(&mut self, tag: Tag) {
+        if let Ok(state) = self.posted(tag) {
+            *state = State::Free;
+        }
+    }
+
+    /// Ends the registration in force, if `tag` is one of its tags: for a peer, the remote one.
+    pub fn end(&mut self, tag: Tag, by_peer: bool) -> Result<(), NtStatus> {
+        let (local, bound) = (self.local, self.windows.bound);
+        for sheet in &mut self.sheets {
+            if let State::Current(grant) = &sheet.state
+                && (grant.remote == tag || (local == tag && !by_peer))
+            {
+                if bound != 0 {
+                    return Err(NtStatus::DEVICE_BUSY);
+                }
+                sheet.state = State::Free;
+                return Ok(());
+            }
+        }
+        Err(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+}
+
+impl<O: Os> Domain<O> {
+    /// The first half of a fast registration, when its request is posted (`NDKPI 7.4`). The region's remote token is the new
+    /// one when this returns; what it names can be used after [`Domain::commit`].
+    ///
+    /// The request that is posted then keeps the returned value, and gives it to [`Domain::commit`] when it is carried out or
+    /// to [`Domain::cancel`] if it is not. Costs a look-up for each run of pages that follow each other.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed then.
+    ///
+    /// - `STATUS_INVALID_PARAMETER`: the region is of another domain; more pages than it was initialised for; a page that is not
+    ///   page-aligned; the first byte not in the first page, more bytes than the pages have, a base that differs from the
+    ///   first byte within its page or so high that addresses would wrap.
+    /// - `STATUS_ACCESS_VIOLATION`: remote rights for a region that was initialised without remote access; bytes that no live
+    ///   mapping covers.
+    /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is for registration only. `STATUS_INVALID_DEVICE_STATE`: it is not
+    ///   initialised.
+    /// - `STATUS_NO_MORE_ENTRIES`: [`SHEETS`] registrations of the region are posted, in force, or used by transfers in progress.
+    pub fn prepare_fast_register(&self, region: &Region<O>, what: &FastRegister<'_>) -> Result<Posted, NtStatus> {
+        if !self.is(region.domain()) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let room = region.with_fast(|_, fast| Ok(fast.room))?;
+        let span = what.check(room)?;
+        let (sheet, list) = region.with_fast(|_, fast| fast.reserve(what.rights))?;
+        let source = match what.source(self.table(), list) {
+            Ok(source) => source,
+            Err(status) => {
+                region.with_fast(|_, fast| {
+                    fast.sheets[sheet].state = State::Free;
+                    Ok(())
+                })?;
+                return Err(status);
+            }
+        };
+        let random = self.table().random();
+        let tag = region.with_fast(|stamp, fast| Ok(fast.post(sheet, stamp, random, (span, what.rights, source))))?;
+        Ok(Posted(tag.token(region.number())))
+    }
+}
+
+impl<O: Os> Region<O> {
+    /// Works on the state of a region for fast registration.
+    pub(super) fn with_fast<U>(
+        &self,
+        work: impl FnOnce(&mut u32, &mut Fast<O>) -> Result<U, NtStatus>,
+    ) -> Result<U, NtStatus> {
+        self.with(|stamp, object| match object {
+            Object::Fast(Some(fast)) => work(stamp, fast),
+            Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_STATE),
+            Object::Domain | Object::Normal(_) | Object::Window(_) => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        })
+    }
+}

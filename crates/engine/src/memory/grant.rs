@@ -1,0 +1,126 @@
+//! What a token stands for: which bytes, under which addresses, for whom.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    MemoryTable,
+    access::{Access, Rights},
+    pages::PageList,
+    piece::{Piece, Uses},
+    pinned::Pinned,
+    token::Tag,
+};
+use crate::os::Os;
+
+/// The addresses of a region or window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    base: u64,
+    length: u64,
+}
+
+impl Span {
+    /// `length` bytes from the address `base` on; `None` if they would go on behind the last address there is.
+    pub fn new(base: u64, length: u64) -> Option<Self> {
+        base.checked_add(length.saturating_sub(1)).map(|_| Self { base, length })
+    }
+
+    /// Where in this span `other` lies; `None` if it does not lie in it with all its bytes.
+    ///
+    /// Nothing wraps: lengths are compared with what is left, not added to addresses.
+    #[inline]
+    pub fn locate(self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.base)?;
+        let left = self.length.checked_sub(offset)?;
+        (length <= left).then_some(offset)
+    }
+
+    /// The address of the first byte.
+    pub const fn base(self) -> u64 {
+        self.base
+    }
+
+    /// The number of bytes.
+    pub const fn length(self) -> u64 {
+        self.length
+    }
+}
+
+/// Where the bytes of a registration are.
+pub enum Source<O: Os> {
+    /// In memory that was registered itself, from an offset on.
+    Range(Shared<Pinned<O::Memory>>, u64),
+    /// Behind logical addresses that follow each other, from this one on.
+    Logical(u64),
+    /// In logical pages, from an offset on.
+    Pages(Shared<PageList<O>>, u64),
+}
+
+impl<O: Os> Source<O> {
+    /// The source of the bytes from `offset` on.
+    #[inline]
+    pub fn at(&self, offset: u64) -> Self {
+        match self {
+            Self::Range(pinned, start) => Self::Range(pinned.clone(), start + offset),
+            Self::Logical(address) => Self::Logical(address + offset),
+            Self::Pages(pages, start) => Self::Pages(pages.clone(), start + offset),
+        }
+    }
+
+    /// The first `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ACCESS_VIOLATION` if they have logical addresses that no live mapping covers.
+    #[inline]
+    pub fn piece(self, table: &MemoryTable<O>, length: u32, uses: Option<Shared<Uses>>) -> Result<Piece<O>, NtStatus> {
+        let bytes = u64::from(length);
+        let piece = match self {
+            Self::Range(pinned, start) => {
+                usize::try_from(start).ok().map(|start| Piece::of_range(pinned, start, length as usize, uses))
+            }
+            Self::Logical(address) => {
+                let found = table.mappings().find(address, bytes);
+                found.map(|(pinned, start)| Piece::of_range(pinned, start, length as usize, uses))
+            }
+            Self::Pages(pages, start) => {
+                let covered = pages.are_mapped(start, bytes);
+                covered.then(|| Piece::of_pages(pages, start, length as usize, uses))
+            }
+        };
+        piece.ok_or(NtStatus::ACCESS_VIOLATION)
+    }
+}
+
+/// What the tokens of a registered region or bound window stand for.
+pub struct Grant<O: Os> {
+    /// The tag of the token for the consumer's own requests. Windows have none.
+    pub local: Option<Tag>,
+    /// The tag of the token for peers.
+    pub remote: Tag,
+    pub rights: Rights,
+    pub span: Span,
+    pub source: Source<O>,
+}
+
+impl<O: Os> Grant<O> {
+    /// Where the bytes lie that a request names, if it may use them so.
+    ///
+    /// Local and remote tokens are not the same, so that a token that was handed to a peer by mistake is found out.
+    #[inline]
+    pub fn admit(&self, tag: Tag, access: Access, address: u64, length: u64) -> Option<u64> {
+        let named = if access.is_remote() { self.remote == tag } else { self.local == Some(tag) };
+        if named && self.rights.allow(access) { self.span.locate(address, length) } else { None }
+    }
+
+    /// Where a window with these rights over these addresses would lie (`NDKPI 7.6`).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ACCESS_VIOLATION` if the region lacks a right or does not have the addresses.
+    pub fn admit_window(&self, span: Span, rights: Rights) -> Result<u64, NtStatus> {
+        let offset = self.span.locate(span.base(), span.length());
+        offset.filter(|_| self.rights.allow_window(rights)).ok_or(NtStatus::ACCESS_VIOLATION)
+    }
+}

@@ -1,0 +1,74 @@
+//! Copies between lists of pieces.
+
+use super::piece::{Piece, Run};
+use crate::os::{Memory, Os};
+
+/// A place in a list of pieces.
+struct Cursor<'a, O: Os> {
+    pieces: &'a [Piece<O>],
+    /// Where in the first of `pieces`.
+    offset: usize,
+    /// Bytes that lie there and are copied next.
+    run: Option<Run<'a, O>>,
+}
+
+impl<'a, O: Os> Cursor<'a, O> {
+    const fn at(mut pieces: &'a [Piece<O>], mut offset: usize) -> Self {
+        while let Some((first, rest)) = pieces.split_first()
+            && offset >= first.len()
+        {
+            offset -= first.len();
+            pieces = rest;
+        }
+        Self { pieces, offset, run: None }
+    }
+
+    /// The next bytes, `most` at most; `None` at the end of the list.
+    fn run(&mut self, most: usize) -> Option<&mut Run<'a, O>> {
+        if self.run.as_ref().is_none_or(|run| run.length == 0) {
+            let (first, rest) = loop {
+                let (first, rest) = self.pieces.split_first()?;
+                if self.offset < first.len() {
+                    break (first, rest);
+                }
+                self.offset = 0;
+                self.pieces = rest;
+            };
+            let run = first.run(self.offset, most.min(first.len() - self.offset));
+            self.offset += run.length;
+            if self.offset == first.len() {
+                self.offset = 0;
+                self.pieces = rest;
+            }
+            self.run = Some(run);
+        }
+        self.run.as_mut()
+    }
+}
+
+/// Copies `length` bytes from one list of pieces to another.
+///
+/// Each list counts as one row of bytes, of which the first `to_offset` and `from_offset` are left out: a long transfer goes
+/// on where the last call stopped.
+///
+/// Costs a step for each piece and, in pieces of scattered pages, for each run of pages; it allocates nothing and takes no
+/// lock but, for the latter, that of a look-up. If the lists overlap in memory, bytes may be copied before or after they are
+/// overwritten, as with hardware. What a list does not have is not copied: to ask for it is a fault of the engine.
+pub fn transfer<O: Os>(to: &[Piece<O>], to_offset: usize, from: &[Piece<O>], from_offset: usize, length: usize) {
+    let (mut to, mut from) = (Cursor::at(to, to_offset), Cursor::at(from, from_offset));
+    let mut left = length;
+    while left > 0 {
+        let (Some(target), Some(source)) = (to.run(left), from.run(left)) else {
+            debug_assert!(false, "a transfer beyond its pieces");
+            return;
+        };
+        let now = target.length.min(source.length);
+        // Bytes that are gone are neither read nor written.
+        if let (Some((target, to)), Some((source, from))) = (target.memory(), source.memory()) {
+            target.copy_from(to, source, from, now);
+        }
+        target.skip(now);
+        source.skip(now);
+        left -= now;
+    }
+}

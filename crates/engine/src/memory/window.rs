@@ -1,0 +1,243 @@
+//! Memory windows (`NDKPI 5.3`, `7.6`).
+
+use fallible::{Shared, try_box};
+use ndkpi::NtStatus;
+
+use super::{
+    Domain, Posted,
+    access::Rights,
+    entry::{Entry, Object},
+    grant::{Grant, Span},
+    piece::Uses,
+    region::Region,
+    token::Tag,
+};
+use crate::{memory_status, os::Os};
+
+/// Binds of one window that may be posted at the same time.
+pub const POSTED_BINDS: usize = 4;
+
+/// What a consumer posts (`NDK_FN_BIND`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The address of the window's first byte, among the addresses of its region.
+    pub address: u64,
+    /// The number of bytes.
+    pub length: u64,
+    /// What peers may do with the bytes.
+    pub rights: Rights,
+}
+
+/// A bind that is posted.
+pub struct PostedBind<O: Os> {
+    remote: Tag,
+    region: Shared<Region<O>>,
+    span: Span,
+    rights: Rights,
+}
+
+/// A bind that was carried out.
+pub struct Binding<O: Os> {
+    region: Shared<Region<O>>,
+    grant: Grant<O>,
+}
+
+impl<O: Os> PostedBind<O> {
+    /// Lets the region know. For every value once, with no lock held.
+    pub fn forget(self) {
+        let _ = self.region.with(|_, object| {
+            object.forget_window();
+            Ok(())
+        });
+    }
+}
+
+impl<O: Os> Binding<O> {
+    /// Lets the region know. For every value once, with no lock held.
+    pub fn unbind(self) {
+        let _ = self.region.with(|_, object| {
+            object.unbind_window();
+            Ok(())
+        });
+    }
+}
+
+/// The state of a window.
+pub struct Bindings<O: Os> {
+    /// The tag of the token that names the window itself. It gives nobody access.
+    own: Tag,
+    /// The tag of the remote token, as of the last post.
+    latest: Option<Tag>,
+    posted: [Option<PostedBind<O>>; POSTED_BINDS],
+    bound: Option<Binding<O>>,
+    pub uses: Shared<Uses>,
+}
+
+impl<O: Os> Bindings<O> {
+    /// What the window gives access to.
+    #[inline]
+    pub const fn current(&self) -> Option<&Grant<O>> {
+        match &self.bound {
+            Some(bound) => Some(&bound.grant),
+            None => None,
+        }
+    }
+
+    /// Puts a bind among those posted and makes its tag. `bind` is left alone if there is no room.
+    fn post(&mut self, stamp: &mut u32, random: u32, bind: &mut Option<PostedBind<O>>) -> Result<Tag, NtStatus> {
+        let free = self.posted.iter().position(Option::is_none).ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        let used = |tag| {
+            let mut posted = self.posted.iter().flatten();
+            tag == self.own
+                || self.current().is_some_and(|grant| grant.remote == tag)
+                || posted.any(|bind| bind.remote == tag)
+        };
+        let tag = Tag::next(stamp, random, used);
+        self.latest = Some(tag);
+        self.posted[free] = bind.take().map(|bind| PostedBind { remote: tag, ..bind });
+        Ok(tag)
+    }
+
+    /// Takes out the posted bind `tag`.
+    pub fn take_posted(&mut self, tag: Tag) -> Result<PostedBind<O>, NtStatus> {
+        let mut posted = self.posted.iter_mut();
+        let found = posted.find(|bind| bind.as_ref().is_some_and(|bind| bind.remote == tag));
+        found.and_then(Option::take).ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+
+    /// Takes out the binding in force, if `tag` names it: for a peer, by its token.
+    pub fn end(&mut self, tag: Tag, by_peer: bool) -> Result<Binding<O>, NtStatus> {
+        let own = self.own == tag && !by_peer;
+        let ended = self.bound.take_if(|bound| own || bound.grant.remote == tag);
+        ended.ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+}
+
+/// A memory window.
+///
+/// Dropping it ends its binding.
+pub struct Window<O: Os> {
+    domain: Shared<Domain<O>>,
+    number: u32,
+}
+
+impl<O: Os> Window<O> {
+    /// A window of `domain` that is not bound.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(domain: &Shared<Domain<O>>) -> Result<Shared<Self>, NtStatus> {
+        let table = domain.table();
+        let random = table.random();
+        let uses = Shared::try_new(Uses).map_err(memory_status)?;
+        // The place's own tag is made when its number is known.
+        let own = Tag::of(0);
+        let window = Bindings { own, latest: None, posted: [const { None }; POSTED_BINDS], bound: None, uses };
+        let mut window = try_box(window).map_err(memory_status)?;
+        let number = table.tokens().insert(|stamp| {
+            window.own = Tag::next(stamp, random, |_| false);
+            Entry { domain: domain.number(), object: Object::Window(window) }
+        });
+        let number = number.map_err(memory_status)?;
+        table.population().windows.enter();
+        // From here on a failure drops the window, which gives its place back.
+        Shared::try_new(Self { domain: domain.clone(), number }).map_err(memory_status)
+    }
+
+    /// The window's protection domain.
+    #[must_use]
+    pub const fn domain(&self) -> &Shared<Domain<O>> {
+        &self.domain
+    }
+
+    fn with<U>(&self, work: impl FnOnce(&mut u32, &mut Bindings<O>) -> Result<U, NtStatus>) -> Result<U, NtStatus> {
+        let done = self.domain.table().tokens().with(self.number, |stamp, entry| match &mut entry.object {
+            Object::Window(window) => work(stamp, window),
+            Object::Domain | Object::Normal(_) | Object::Fast(_) => Err(NtStatus::INVALID_DEVICE_STATE),
+        });
+        // The window has its place as long as it lives.
+        done.unwrap_or(Err(NtStatus::INVALID_DEVICE_STATE))
+    }
+
+    /// The token for peers: that of the bind posted last. Zero, which is no token, before the first.
+    #[must_use]
+    pub fn remote_token(&self) -> u32 {
+        let latest = self.with(|_, window| Ok(window.latest));
+        latest.ok().flatten().map_or(0, |tag| tag.token(self.number))
+    }
+
+    /// What names the window in [`Domain::invalidate`], whichever of its bindings is in force then.
+    #[must_use]
+    pub fn invalidation_token(&self) -> u32 {
+        self.with(|_, window| Ok(window.own)).map_or(0, |tag| tag.token(self.number))
+    }
+}
+
+impl<O: Os> Drop for Window<O> {
+    fn drop(&mut self) {
+        let entry = self.domain.table().tokens().remove_if(self.number, |_| true);
+        if let Some(Entry { object: Object::Window(mut window), .. }) = entry {
+            window.posted.iter_mut().filter_map(Option::take).for_each(PostedBind::forget);
+            if let Some(bound) = window.bound.take() {
+                bound.unbind();
+            }
+        }
+        self.domain.table().population().windows.leave();
+    }
+}
+
+impl<O: Os> Domain<O> {
+    /// The first half of a bind, when its request is posted (`NDKPI 7.6`). The window's remote token is the new one when this
+    /// returns; what it names can be used after [`Domain::commit`].
+    ///
+    /// Rights and range are those of the region's registration that was posted last. The region stays, and cannot be
+    /// deregistered, until the bind is cancelled or the window invalidated. For the returned value see
+    /// [`Domain::prepare_fast_register`].
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed then.
+    ///
+    /// - `STATUS_ACCESS_VIOLATION`: bytes outside of the region; remote write, and the region lacks local write.
+    /// - `STATUS_INVALID_PARAMETER`: region or window of another domain; more bytes than the adapter registers at once.
+    /// - `STATUS_INVALID_DEVICE_STATE`: the region is not registered.
+    /// - `STATUS_NO_MORE_ENTRIES`: [`POSTED_BINDS`] binds of the window are posted.
+    pub fn prepare_bind(
+        &self,
+        window: &Window<O>,
+        region: &Shared<Region<O>>,
+        what: &Bind,
+    ) -> Result<Posted, NtStatus> {
+        let known = self.is(window.domain()) && self.is(region.domain());
+        if !known || what.length > self.table().limits().registration {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let span = Span::new(what.address, what.length).ok_or(NtStatus::ACCESS_VIOLATION)?;
+        region.with(|_, object| object.post_window(span, what.rights))?;
+        let (rights, region, random) = (what.rights, region.clone(), self.table().random());
+        let mut bind = Some(PostedBind { remote: Tag::of(0), region, span, rights });
+        let tag = window.with(|stamp, window| window.post(stamp, random, &mut bind));
+        // What was not posted is forgotten with no lock held.
+        bind.into_iter().for_each(PostedBind::forget);
+        Ok(Posted(tag?.token(window.number)))
+    }
+
+    /// The second half of a bind of the window `number`.
+    pub(super) fn carry_out(&self, number: u32, bind: PostedBind<O>) -> Result<(), NtStatus> {
+        let PostedBind { remote, region, span, rights } = bind;
+        let source = region.with(|_, object| object.bind_window(span, rights))?;
+        let mut binding = Some(Binding { region, grant: Grant { local: None, remote, rights, span, source } });
+        let bound = self.with_own(number, |object| {
+            if let Object::Window(window) = object
+                && window.bound.is_none()
+            {
+                window.bound = binding.take();
+                return Ok(());
+            }
+            Err(NtStatus::INVALID_DEVICE_REQUEST)
+        });
+        binding.into_iter().for_each(Binding::unbind);
+        bound
+    }
+}
