@@ -94,7 +94,7 @@ impl<O: NdkOs> QueuePair<O> {
             context: context.expose_provenance(),
         };
         let NewQp { qp, initiator, receiver } =
-            Qp::try_new(device.nic(), pd.domain(), receive_engine, initiator_engine, &parameters, object.clone())?;
+            Qp::try_new(device.nic(), pd.domain(), receive_engine, initiator_engine, None, &parameters, object.clone())?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.qp.replace(Some(qp)) };
         // SAFETY: as before.

@@ -20,9 +20,8 @@ use notify::{Action, ArmType, CqFailure, Notify};
 use crate::{
     memory_status,
     os::{Dpc, Os, Routine, SpinLock, Timer},
-    qp::Qp,
+    qp::{Attached, Qp, ToFail},
     ring::{self, Plan, ResizeError, Spare},
-    slab::Slab,
 };
 
 /// Callbacks that one run of the deferred call makes before it queues itself again.
@@ -58,9 +57,8 @@ struct State<O: Os> {
     notify: Notify,
     depth: u32,
     /// Every queue pair that completes here, once for each of its queues that does.
-    attached: Slab<Shared<Qp<O>>>,
-    /// The queue has failed, the client was not told, and attached queue pairs from this place on were not failed.
-    failing: Option<usize>,
+    attached: Attached<O>,
+    /// The client was told that the queue has failed.
     told: bool,
 }
 
@@ -108,14 +106,8 @@ impl<O: Os> Cq<O> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
         let (producer, consumer) = ring::try_new(depth, first).map_err(memory_status)?;
-        let state = State {
-            entries: producer,
-            notify: Notify::new(first),
-            depth,
-            attached: Slab::new(),
-            failing: None,
-            told: false,
-        };
+        let state =
+            State { entries: producer, notify: Notify::new(first), depth, attached: Attached::new(), told: false };
         let cq = Shared::try_new(Self {
             os: os.clone(),
             state: os.lock(state)?,
@@ -164,7 +156,7 @@ impl<O: Os> Cq<O> {
         if state.notify.failure().is_some() {
             return false;
         }
-        state.failing = Some(0);
+        state.attached.begin_failure();
         let action = state.notify.fail(failure);
         // The deferred call has queue pairs to fail, also when nothing is armed.
         Self::follow(this, state, action) || !state.notify.is_closed()
@@ -242,7 +234,7 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub(crate) fn attach(&self, qp: Shared<Qp<O>>) -> Result<usize, NtStatus> {
-        self.state.with(|state| state.attached.try_insert(qp)).map_err(memory_status)
+        self.state.with(|state| state.attached.insert(qp))
     }
 
     /// Forgets the queue pair that [`Cq::attach`] gave this number.
@@ -281,26 +273,20 @@ impl<O: Os> Cq<O> {
 
     /// Tells the client of a failure and fails attached queue pairs, a bounded number of them.
     fn spread_failure(this: &Shared<Self>) {
-        let Some((first, failure, tell)) = this.state.with(|state| {
-            let (first, failure) = (state.failing?, state.notify.failure()?);
-            Some((first, failure, !core::mem::replace(&mut state.told, true)))
-        }) else {
-            return;
-        };
-        if tell {
+        let untold = this.state.with(|state| {
+            let failure = state.notify.failure()?;
+            (!core::mem::replace(&mut state.told, true)).then_some(failure)
+        });
+        if let Some(failure) = untold {
             this.client.failed(failure);
         }
-        for number in first..first + FAILURES_PER_RUN {
-            let (qp, done) = this.state.with(|state| (state.attached.get(number).cloned(), number >= state.attached.bound()));
-            if done {
-                this.state.with(|state| state.failing = None);
-                return;
-            }
-            if let Some(qp) = qp {
-                Qp::fail(&qp);
+        for _ in 0..FAILURES_PER_RUN {
+            match this.state.with(|state| state.attached.next_to_fail()) {
+                ToFail::Qp(qp) => Qp::fail(&qp),
+                ToFail::Nobody => {}
+                ToFail::Done => return,
             }
         }
-        this.state.with(|state| state.failing = Some(first + FAILURES_PER_RUN));
         this.dpc.queue(this);
     }
 }

@@ -7,19 +7,23 @@
 //! A turn owns the initiator queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: a
 //! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
 
+mod attached;
 mod post;
 mod receive;
 mod request;
+mod srq;
 mod transmit;
 
 use alloc::boxed::Box;
 use core::any::Any;
 
+pub(crate) use attached::{Attached, ToFail};
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
 pub use post::{Initiator, Receiver};
 use receive::Receive;
 pub use request::{Flags, Sge, Work};
+pub use srq::{Srq, SrqClient, SrqParameters};
 use transmit::{Transmit, Turn};
 
 use crate::{
@@ -77,6 +81,8 @@ pub struct Qp<O: Os> {
     domain: Shared<Domain<O>>,
     receive_cq: Shared<Cq<O>>,
     initiator_cq: Shared<Cq<O>>,
+    /// Where receives are taken from, instead of the queue pair's own queue.
+    srq: Option<Shared<Srq<O>>>,
     context: usize,
     schedule: AtomicU32,
     orders: AtomicU32,
@@ -115,11 +121,12 @@ struct Link<O: Os> {
     used: bool,
 }
 
-/// The queue pair's numbers in its completion queues.
+/// The queue pair's numbers in its completion queues and its shared receive queue.
 #[derive(Clone, Copy)]
 struct Attachments {
     receive: usize,
     initiator: usize,
+    shared: Option<usize>,
 }
 
 /// A new queue pair with the two ends that its consumer posts through.
@@ -133,7 +140,7 @@ pub struct NewQp<O: Os> {
 }
 
 impl<O: Os> Qp<O> {
-    /// Makes a queue pair without a peer. `client` is dropped when the last of it is gone, also from turns in progress.
+    /// Makes a queue pair without a peer. With a shared receive queue the receiver of the result is of no use. `client` is dropped when the last of it is gone, also from turns in progress.
     ///
     /// # Errors
     ///
@@ -143,6 +150,7 @@ impl<O: Os> Qp<O> {
         domain: &Shared<Domain<O>>,
         receive_cq: &Shared<Cq<O>>,
         initiator_cq: &Shared<Cq<O>>,
+        srq: Option<&Shared<Srq<O>>>,
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
@@ -160,6 +168,7 @@ impl<O: Os> Qp<O> {
             domain: domain.clone(),
             receive_cq: receive_cq.clone(),
             initiator_cq: initiator_cq.clone(),
+            srq: srq.cloned(),
             context: parameters.context,
             schedule: AtomicU32::new(0),
             orders: AtomicU32::new(0),
@@ -183,15 +192,14 @@ impl<O: Os> Qp<O> {
 
     fn attach(this: &Shared<Self>) -> Result<(), NtStatus> {
         let receive = this.receive_cq.attach(this.clone())?;
-        let initiator = match this.initiator_cq.attach(this.clone()) {
-            Ok(number) => number,
-            Err(error) => {
-                this.receive_cq.detach(receive);
-                return Err(error);
-            }
-        };
-        this.attachments.with(|attachments| *attachments = Some(Attachments { receive, initiator }));
-        if this.receive_cq.failure().or_else(|| this.initiator_cq.failure()).is_some() {
+        let initiator = this.initiator_cq.attach(this.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
+        let shared = this.srq.as_ref().map(|srq| srq.attach(this.clone())).transpose().inspect_err(|_| {
+            this.receive_cq.detach(receive);
+            this.initiator_cq.detach(initiator);
+        })?;
+        this.attachments.with(|attachments| *attachments = Some(Attachments { receive, initiator, shared }));
+        let failed = this.receive_cq.failure().or_else(|| this.initiator_cq.failure()).is_some();
+        if failed || this.srq.as_ref().is_some_and(|srq| srq.has_failed()) {
             Self::fail(this);
         }
         Ok(())
@@ -309,6 +317,9 @@ impl<O: Os> Qp<O> {
         if let Some(attachments) = this.attachments.with(Option::take) {
             this.receive_cq.detach(attachments.receive);
             this.initiator_cq.detach(attachments.initiator);
+            if let (Some(srq), Some(number)) = (&this.srq, attachments.shared) {
+                srq.detach(this, number);
+            }
         }
     }
 

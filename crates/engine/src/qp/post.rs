@@ -20,7 +20,7 @@ use crate::{
 const MAX_RING: u64 = 1 << 28;
 
 /// Makes a queue of `depth` requests with up to `each` entries to a request.
-fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, ring::Consumer<T>), NtStatus> {
+pub(super) fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, ring::Consumer<T>), NtStatus> {
     let entries = (u64::from(depth) * u64::from(each)).clamp(1, MAX_RING);
     // The clamp keeps it in range.
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);

@@ -8,6 +8,7 @@ use ndkpi::NtStatus;
 use super::{
     Qp, order,
     request::{ReceiveRequest, Sge},
+    srq::Srq,
     transmit::Turn,
 };
 use crate::{
@@ -33,6 +34,8 @@ pub(super) struct Receive {
 pub(super) struct Claim<O: Os> {
     pub qp: Shared<Qp<O>>,
     pub request: ReceiveRequest,
+    /// The receive was taken out of a shared queue.
+    pub shared: bool,
 }
 
 /// What [`Qp::claim`] found.
@@ -64,6 +67,9 @@ impl Receive {
 impl<O: Os> Qp<O> {
     /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
     pub(super) fn claim(this: &Shared<Self>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+        if let Some(srq) = &this.srq {
+            return Srq::claim(srq, this, sink);
+        }
         this.receive.with(|receive| {
             if receive.claimed || receive.is_flushed() || this.is_dead() {
                 this.awaited.store(true, Ordering::Release);
@@ -78,7 +84,7 @@ impl<O: Os> Qp<O> {
             }
             let Some(request) = request else { return Claimed::Nothing };
             receive.claimed = true;
-            let claim = Claim { qp: this.clone(), request };
+            let claim = Claim { qp: this.clone(), request, shared: false };
             for index in 0..request.elements as usize {
                 let Some(element) = receive.elements.peek(index) else { break };
                 if element.length == 0 {
@@ -118,9 +124,12 @@ impl<O: Os> Qp<O> {
 impl<O: Os> Claim<O> {
     /// Completes the receive. `describe` fills in what is special about the completion.
     pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Completion)) {
-        let Self { qp, request } = self;
+        let Self { qp, request, shared } = self;
         let mut completion = qp.completion(request.context, Operation::Receive, status);
         describe(&mut completion);
+        if shared {
+            return Cq::push(&qp.receive_cq, &[completion]);
+        }
         let flushed = qp.receive.with(|receive| {
             // The place is free before the consumer can see the completion.
             receive.remove_first(&request);
@@ -131,8 +140,11 @@ impl<O: Os> Claim<O> {
         Self::wake(&qp, flushed);
     }
 
-    /// Gives the receive back as if it had not been touched.
+    /// Gives the receive back as if it had not been touched. One of a shared queue stays with the queue pair, and is cancelled.
     pub(super) fn give_back(self) {
+        if self.shared {
+            return self.finish(NtStatus::CANCELLED, |_| {});
+        }
         let flushed = self.qp.receive.with(|receive| {
             receive.claimed = false;
             receive.is_flushed()

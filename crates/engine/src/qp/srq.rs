@@ -1,0 +1,393 @@
+//! Shared receive queues (`NDKPI 7.12`).
+//!
+//! Queue pairs take receives from it when a message arrives for them. A receive that was taken belongs to the queue pair
+//! that took it, and completes there.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::marker::PhantomData;
+
+use fallible::{Shared, try_box};
+use ndkpi::NtStatus;
+
+use super::{
+    Qp, Sge,
+    attached::{Attached, ToFail},
+    post::ring_for,
+    receive::{Claim, Claimed},
+    request::ReceiveRequest,
+};
+use crate::{
+    memory::{Access, Domain, Piece},
+    memory_status,
+    os::{Dpc, Os, Routine, SpinLock},
+    ring::{Consumer, Plan, Producer, ResizeError, Spare},
+    sync::Ordering,
+};
+
+/// Queue pairs that one run of the deferred call fails before it queues itself again.
+const FAILURES_PER_RUN: usize = 16;
+
+/// Who is told about a shared receive queue. Dropped when nothing of the queue is left.
+pub trait SrqClient: Send + Sync + 'static {
+    /// Fewer receives than the threshold are left, or the queue has failed (`NDK_FN_SRQ_NOTIFICATION_CALLBACK`). Called at
+    /// `IRQL <= DISPATCH_LEVEL` with no lock held, never while another call for the same queue runs.
+    fn notify(&self, status: NtStatus);
+}
+
+/// What a shared receive queue is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqParameters {
+    /// Receives it holds at most.
+    pub depth: u32,
+    /// The largest depth of the adapter (`MaxSrqDepth`).
+    pub max_depth: u32,
+    /// Elements of one receive at most.
+    pub max_sge: u32,
+    /// Bytes of one receive at most.
+    pub max_transfer: u32,
+    /// The notification is due when fewer receives than this are left. Zero: not armed.
+    pub threshold: u32,
+    /// The processor on which notifications should run.
+    pub processor: u32,
+}
+
+/// One queue, both ends.
+struct Both<T> {
+    producer: Producer<T>,
+    consumer: Consumer<T>,
+}
+
+impl<T: Copy + Send> Both<T> {
+    fn try_new(depth: u32, each: u32) -> Result<Self, NtStatus> {
+        let (producer, consumer) = ring_for(depth, each)?;
+        Ok(Self { producer, consumer })
+    }
+
+    fn resize(&mut self, limit: u32, spare: &mut Option<Spare<T>>) -> Result<(), ResizeError> {
+        // Both ends are here: the old segment goes as soon as it is empty.
+        self.producer.resize(limit, spare.take())
+    }
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the notification")]
+struct State<O: Os> {
+    requests: Both<ReceiveRequest>,
+    elements: Both<Sge>,
+    threshold: u32,
+    armed: bool,
+    due: bool,
+    running: bool,
+    closed: bool,
+    /// The queue has failed; the client has been told so, or not.
+    failed: Option<bool>,
+    attached: Attached<O>,
+    /// Queue pairs whose peers wait for a receive, each once. Has room for all that are attached.
+    waiting: VecDeque<Shared<Qp<O>>>,
+    members: usize,
+}
+
+impl<O: Os> State<O> {
+    /// Makes the notification due if it is armed and too few receives are left. Whether the deferred call is needed.
+    fn check_low_water(&mut self) -> bool {
+        let low = self.requests.producer.occupied() < u64::from(self.threshold);
+        if !self.armed || !low || self.closed {
+            return false;
+        }
+        self.armed = false;
+        self.due = true;
+        true
+    }
+}
+
+/// A shared receive queue.
+pub struct Srq<O: Os> {
+    domain: Shared<Domain<O>>,
+    state: O::Lock<State<O>>,
+    dpc: O::Dpc<Notification<O>>,
+    client: Box<dyn SrqClient>,
+    limits: SrqParameters,
+}
+
+impl<O: Os> Srq<O> {
+    /// Makes an empty queue whose receives are in `domain`.
+    ///
+    /// A threshold other than zero arms the notification, which is not due before a queue pair has taken a receive: a new
+    /// queue is empty and would be below any threshold.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the depth is 0 or above the adapter's limit; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        os: &O,
+        domain: &Shared<Domain<O>>,
+        parameters: SrqParameters,
+        client: impl SrqClient,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let SrqParameters { depth, max_depth, max_sge, threshold, processor, .. } = parameters;
+        if !(1..=max_depth).contains(&depth) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let state = State {
+            requests: Both::try_new(depth, 1)?,
+            elements: Both::try_new(depth, max_sge)?,
+            threshold,
+            armed: threshold > 0,
+            due: false,
+            running: false,
+            closed: false,
+            failed: None,
+            attached: Attached::new(),
+            waiting: VecDeque::new(),
+            members: 0,
+        };
+        Shared::try_new(Self {
+            domain: domain.clone(),
+            state: os.lock(state)?,
+            dpc: os.dpc(processor)?,
+            client: try_box(client).map_err(memory_status)?,
+            limits: parameters,
+        })
+        .map_err(memory_status)
+    }
+
+    /// Posts a receive into `elements`. Its completion comes from the queue pair that takes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::Receiver::post`], and `STATUS_INTERNAL_ERROR` if the queue has failed.
+    pub fn post(&self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
+        let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+        if count > self.limits.max_sge {
+            return Err(NtStatus::DATA_OVERRUN);
+        }
+        let waiter = self.state.with(|state| {
+            if state.failed.is_some() {
+                return Err(NtStatus::INTERNAL_ERROR);
+            }
+            if !state.requests.producer.has_room(1) {
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+            let mut length = 0_u32;
+            let push_all = || {
+                for element in elements {
+                    length = length
+                        .checked_add(element.length)
+                        .filter(|length| *length <= self.limits.max_transfer)
+                        .ok_or(NtStatus::BUFFER_OVERFLOW)?;
+                    if !state.elements.producer.push(element) {
+                        return Err(NtStatus::NO_MORE_ENTRIES);
+                    }
+                }
+                Ok(())
+            };
+            if let Err(status) = push_all() {
+                state.elements.producer.retract();
+                return Err(status);
+            }
+            if !state.requests.producer.push(ReceiveRequest { context, length, elements: count }) {
+                state.elements.producer.retract();
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+            state.elements.producer.publish();
+            state.requests.producer.publish();
+            Ok(Self::next_waiter(state))
+        })?;
+        // The waiting queue pair's own reference is dropped here, without the lock.
+        if let Some([_waiting, peer]) = waiter {
+            Qp::ring(&peer);
+        }
+        Ok(())
+    }
+
+    /// The first queue pair in the list that still has a peer, with that peer.
+    fn next_waiter(state: &mut State<O>) -> Option<[Shared<Qp<O>>; 2]> {
+        loop {
+            let qp = state.waiting.pop_front()?;
+            qp.awaited.store(false, Ordering::Relaxed);
+            if let Some(peer) = qp.peer() {
+                return Some([qp, peer]);
+            }
+        }
+    }
+
+    /// Sets the depth, unless 0, and the threshold, unless 0, which arms the notification (`NDKPI 7.12`).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` for a depth above the adapter's limit, `STATUS_BUFFER_OVERFLOW` for one below the number of
+    /// receives in the queue, `STATUS_INSUFFICIENT_RESOURCES`. Nothing is changed then.
+    pub fn modify(this: &Shared<Self>, depth: u32, threshold: u32) -> Result<(), NtStatus> {
+        if depth > this.limits.max_depth {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        if depth > 0 {
+            this.resize(depth)?;
+        }
+        if threshold > 0 {
+            let queue = this.state.with(|state| {
+                state.threshold = threshold;
+                state.armed = true;
+                state.check_low_water()
+            });
+            if queue {
+                this.dpc.queue(this);
+            }
+        }
+        Ok(())
+    }
+
+    fn resize(&self, depth: u32) -> Result<(), NtStatus> {
+        // As large as the queue of elements was made for a new one of this depth.
+        let element_limit = (depth.saturating_mul(self.limits.max_sge)).max(1);
+        let plans =
+            self.state.with(|state| (state.requests.producer.plan(depth), state.elements.producer.plan(element_limit)));
+        let mut requests =
+            (plans.0 == Plan::NewSegment).then(|| Spare::try_new(depth)).transpose().map_err(memory_status)?;
+        let mut elements =
+            (plans.1 == Plan::NewSegment).then(|| Spare::try_new(element_limit)).transpose().map_err(memory_status)?;
+        let result = self.state.with(|state| {
+            if state.requests.producer.occupied() > u64::from(depth) {
+                return Err(ResizeError::Occupied);
+            }
+            // The elements first: more room for them than receives need does no harm.
+            state.elements.resize(element_limit, &mut elements)?;
+            state.requests.resize(depth, &mut requests)
+        });
+        result.map_err(|error| match error {
+            ResizeError::Occupied => NtStatus::BUFFER_OVERFLOW,
+            // Two resizes at the same time: the other one has used what this one had planned with.
+            ResizeError::NeedsSpare => NtStatus::INSUFFICIENT_RESOURCES,
+        })
+    }
+
+    /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
+    pub(super) fn claim(this: &Shared<Self>, qp: &Shared<Qp<O>>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+        let (claimed, queue) = this.state.with(|state| {
+            let mut request = None;
+            state.requests.consumer.take(1, |found| request = Some(*found));
+            let Some(request) = request else {
+                if !qp.awaited.swap(true, Ordering::Relaxed) {
+                    state.waiting.push_back(qp.clone());
+                }
+                return (Claimed::Nothing, false);
+            };
+            let mut failure = None;
+            state.elements.consumer.take(request.elements as usize, |element| {
+                if element.length == 0 || failure.is_some() {
+                    return;
+                }
+                match this.domain.resolve(element.token, element.address, element.length, Access::LocalWrite) {
+                    Ok(piece) => sink.push(piece),
+                    Err(status) => failure = Some(status),
+                }
+            });
+            let claim = Claim { qp: qp.clone(), request, shared: true };
+            let claimed = match failure {
+                Some(status) => Claimed::Unusable(claim, status),
+                None => Claimed::Receive(claim),
+            };
+            (claimed, state.check_low_water())
+        });
+        if queue {
+            this.dpc.queue(this);
+        }
+        claimed
+    }
+
+    /// Notes that `qp` takes its receives here.
+    pub(super) fn attach(&self, qp: Shared<Qp<O>>) -> Result<usize, NtStatus> {
+        self.state.with(|state| {
+            let missing = (state.members + 1).saturating_sub(state.waiting.len());
+            state.waiting.try_reserve(missing).map_err(|error| memory_status(error.into()))?;
+            let number = state.attached.insert(qp)?;
+            state.members += 1;
+            Ok(number)
+        })
+    }
+
+    /// Forgets the queue pair that [`Srq::attach`] gave this number.
+    pub(super) fn detach(&self, qp: &Shared<Qp<O>>, number: usize) {
+        let references = self.state.with(|state| {
+            state.members -= 1;
+            let place = state.waiting.iter().position(|waiting| Shared::ptr_eq(waiting, qp));
+            let waiting = place.and_then(|place| state.waiting.remove(place));
+            (waiting, state.attached.remove(number))
+        });
+        drop(references);
+    }
+
+    /// Whether the queue has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state.with(|state| state.failed.is_some())
+    }
+
+    /// Fails the queue as a broken adapter would: its queue pairs fail, the client gets `STATUS_INTERNAL_ERROR`.
+    pub fn fail(this: &Shared<Self>) {
+        this.state.with(|state| {
+            if state.failed.is_none() {
+                state.failed = Some(false);
+                state.attached.begin_failure();
+                state.due |= !state.closed;
+            }
+        });
+        this.dpc.queue(this);
+    }
+
+    /// Lets no notification begin from now on. Receives in the queue are forgotten with it.
+    pub fn close(&self) {
+        self.state.with(|state| {
+            state.closed = true;
+            state.armed = false;
+            state.due = false;
+        });
+    }
+
+    fn notify(this: &Shared<Self>) {
+        for _ in 0..FAILURES_PER_RUN {
+            match this.state.with(|state| state.attached.next_to_fail()) {
+                ToFail::Qp(qp) => Qp::fail(&qp),
+                ToFail::Nobody => {}
+                ToFail::Done => return Self::notify_client(this),
+            }
+        }
+        this.dpc.queue(this);
+    }
+
+    fn notify_client(this: &Shared<Self>) {
+        let status = this.state.with(|state| {
+            if state.running || !state.due {
+                return None;
+            }
+            state.due = false;
+            state.running = true;
+            match &mut state.failed {
+                Some(told) if !*told => {
+                    *told = true;
+                    Some(NtStatus::INTERNAL_ERROR)
+                }
+                _ => Some(NtStatus::SUCCESS),
+            }
+        });
+        let Some(status) = status else { return };
+        this.client.notify(status);
+        let again = this.state.with(|state| {
+            state.running = false;
+            state.due
+        });
+        if again {
+            this.dpc.queue(this);
+        }
+    }
+}
+
+/// The deferred call that notifies the client.
+pub struct Notification<O>(PhantomData<O>);
+
+impl<O: Os> Routine for Notification<O> {
+    type Target = Srq<O>;
+
+    fn run(srq: &Shared<Srq<O>>) {
+        Srq::notify(srq);
+    }
+}
