@@ -1,7 +1,7 @@
 //! What NDIS and a provider tell each other (NDIS-NDK, `docs/reference/ndis-ndk.md`): the registration of the provider,
 //! the opening of an adapter, the information requests and the network events.
 //!
-//! Only the structures that speak of NDK are here; the general ones of NDIS belong to the bindings of the kit.
+//! Only the structures that speak of NDK are here, not the general ones of NDIS.
 
 use crate::{BOOLEAN, NDIS_HANDLE, NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION, NtStatus};
 
