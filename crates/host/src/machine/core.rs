@@ -1,0 +1,419 @@
+//! The machine itself: what its processors, timers and callers share, and how it begins and ends.
+
+use std::{
+    fmt::{self, Write as _},
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use fallible::AllocError;
+
+use super::{
+    config::{Builder, Scheduler, Settings},
+    dpc::{DpcInner, Importance},
+    failure::{Failure, Failures},
+    irql::{Irql, assert_irql_at_most, assert_no_locks_held},
+    queue::{Entry, Life, Processor},
+    random::RandomSource,
+    rules::{Rule, broken, broken_at_drop},
+    seeded::Seeded,
+    statistics::{ProcessorStatistics, Statistics},
+    thread, threads,
+    timer_queue::TimerQueue,
+};
+
+/// What all of a machine shares.
+pub struct Core {
+    /// Tells machines apart. Not zero.
+    number: u64,
+    settings: Settings,
+    pub processors: Box<[Processor]>,
+    pub timers: TimerQueue,
+    pub seeded: Option<Seeded>,
+    pub failures: Failures,
+    random: RandomSource,
+    started: Instant,
+    /// All threads have ended.
+    stopped: AtomicBool,
+    /// The number of DPC objects alive.
+    dpcs: AtomicUsize,
+    next_number: AtomicU64,
+    /// Creations so far, and the one that fails.
+    creations: AtomicU64,
+    failing_creation: AtomicU64,
+}
+
+/// A machine, as its objects and callers refer to it.
+#[derive(Clone)]
+pub struct MachineRef {
+    pub(super) core: Arc<Core>,
+}
+
+/// A machine. Dropping it shuts it down, as [`Machine::shutdown`] does.
+pub struct Machine {
+    machine: MachineRef,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Deref for Machine {
+    type Target = MachineRef;
+
+    fn deref(&self) -> &MachineRef {
+        &self.machine
+    }
+}
+
+impl fmt::Debug for MachineRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.machine.fmt(f)
+    }
+}
+
+impl Machine {
+    /// A machine whose processors are threads and whose time is real.
+    pub fn threads() -> Builder {
+        Builder::new(Scheduler::Threads)
+    }
+
+    /// A machine without threads, on which `seed` decides what happens next, and time is a counter.
+    ///
+    /// Things happen in [`MachineRef::step`] and whatever calls it: waiting, flushing, [`MachineRef::run_until_idle`]. One
+    /// thread should use the machine: what several do at the same time, no seed decides.
+    pub fn seeded(seed: u64) -> Builder {
+        Builder::new(Scheduler::Seeded(seed))
+    }
+
+    pub(super) fn start(settings: Settings) -> Self {
+        static MACHINES: AtomicU64 = AtomicU64::new(1);
+        let (seeded, random) = match settings.scheduler {
+            Scheduler::Threads => (None, RandomSource::system()),
+            Scheduler::Seeded(seed) => (Some(Seeded::new(seed)), RandomSource::seeded(seed)),
+        };
+        let core = Core {
+            number: MACHINES.fetch_add(1, Relaxed),
+            processors: (0..settings.processors).map(|_| Processor::new()).collect(),
+            timers: TimerQueue::new(),
+            seeded,
+            failures: Failures::default(),
+            random,
+            started: Instant::now(),
+            stopped: AtomicBool::new(false),
+            dpcs: AtomicUsize::new(0),
+            next_number: AtomicU64::new(1),
+            creations: AtomicU64::new(0),
+            failing_creation: AtomicU64::new(0),
+            settings,
+        };
+        let machine = MachineRef { core: Arc::new(core) };
+        let threads = if machine.core.seeded.is_none() { threads::start(&machine) } else { Vec::new() };
+        Self { machine, threads }
+    }
+
+    /// Runs what is queued, as `KeFlushQueuedDpcs` in a driver's unload routine does, ends the threads, and checks that
+    /// nothing is left.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::RoutinePanicked`] if a routine panicked on a processor, [`Rule::Leak`] if a DPC is queued or a timer set,
+    /// [`Rule::IrqlTooHigh`] above `PASSIVE_LEVEL`.
+    #[track_caller]
+    pub fn shutdown(mut self) {
+        self.finish();
+    }
+
+    #[track_caller]
+    fn finish(&mut self) {
+        if self.core.stopped.load(Acquire) {
+            return;
+        }
+        let panicking = std::thread::panicking();
+        if !panicking {
+            assert_irql_at_most(Irql::PASSIVE_LEVEL);
+            self.flush_quietly();
+        }
+        self.set_life(Life::Stops);
+        // A machine with a short limit, for a test of hangs, still gives its threads time to end.
+        let limit = self.settings().hang_limit.max(Duration::from_secs(1));
+        let hangs = !threads::join(&mut self.threads, limit);
+        self.set_life(Life::Closed);
+        self.core.stopped.store(true, Release);
+        if panicking && let Scheduler::Seeded(seed) = self.settings().scheduler {
+            eprintln!("machine: the seed was {seed}");
+        }
+        if hangs {
+            broken_at_drop(Rule::Hang, format_args!("a routine does not end: {}", self.describe()));
+        } else if let Some(summary) = self.core.failures.summary() {
+            broken_at_drop(Rule::RoutinePanicked, format_args!("{summary}{}", self.seed_in_words()));
+        } else if let Some(leaks) = self.leaks()
+            && !panicking
+        {
+            broken(Rule::Leak, format_args!("{leaks}{}", self.seed_in_words()));
+        }
+    }
+
+    fn set_life(&self, life: Life) {
+        self.core.timers.set_life(life);
+        self.core.processors.iter().for_each(|processor| processor.set_life(life));
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl MachineRef {
+    /// The number of processors.
+    #[must_use]
+    pub fn processors(&self) -> u32 {
+        self.settings().processors
+    }
+
+    /// The processor on which the current thread stands. A thread that is no processor and was not put on one stands on
+    /// some processor, always the same one.
+    #[must_use]
+    pub fn current_processor(&self) -> u32 {
+        thread::with(|state| state.processor_of(self.core.number)).unwrap_or_else(|| match self.core.seeded {
+            None => thread::number() % self.processors(),
+            Some(_) => 0,
+        })
+    }
+
+    /// Puts the current thread on `processor`. A thread stands on a processor of one machine at a time.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no such processor.
+    pub fn bind_current_thread(&self, processor: u32) {
+        let count = self.processors();
+        assert!(processor < count, "no processor {processor} among {count}");
+        thread::with(|state| state.bind(self.core.number, processor));
+    }
+
+    /// Microseconds since the machine was started.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.core
+            .seeded
+            .as_ref()
+            .map_or_else(|| u64::try_from(self.core.started.elapsed().as_micros()).unwrap_or(u64::MAX), Seeded::now)
+    }
+
+    /// The shortest delay that a timer can tell from none, in microseconds.
+    #[must_use]
+    pub fn timer_resolution(&self) -> u32 {
+        self.settings().timer_resolution
+    }
+
+    /// Random bits: from the operating system, or from the seed.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.core.random.draw()
+    }
+
+    /// Waits until every call has run that is queued now, on any processor: `KeFlushQueuedDpcs`.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::IrqlTooHigh`] above `PASSIVE_LEVEL`; [`Rule::RoutinePanicked`]; [`Rule::Hang`].
+    #[track_caller]
+    pub fn flush(&self) {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.flush_quietly();
+        self.check_failures();
+    }
+
+    #[track_caller]
+    fn flush_quietly(&self) {
+        let watch = self.watch();
+        // A timer that has expired is as good as queued: the kernel lets timers expire at DISPATCH_LEVEL.
+        while !self.core.timers.is_flushed(threads::LOOK_AGAIN) {
+            watch.check("a flush");
+        }
+        let mut epochs = [0; 64];
+        for (processor, epoch) in self.core.processors.iter().zip(&mut epochs) {
+            *epoch = processor.begin_flush();
+        }
+        for (processor, &epoch) in self.core.processors.iter().zip(&epochs) {
+            if self.core.seeded.is_some() {
+                self.run_while(self.now(), || !processor.is_flushed(epoch, Duration::ZERO));
+            }
+            while !processor.is_flushed(epoch, threads::LOOK_AGAIN) {
+                watch.check("a flush");
+            }
+        }
+    }
+
+    /// The names of what is queued or set now, if anything is: what a driver may not leave behind.
+    #[must_use]
+    pub fn leaks(&self) -> Option<String> {
+        let mut words = String::new();
+        for (index, processor) in self.core.processors.iter().enumerate() {
+            for name in processor.queued() {
+                let _ = write!(words, "DPC `{name}` queued on processor {index}; ");
+            }
+        }
+        for (name, due) in self.core.timers.set_timers() {
+            let _ = write!(words, "timer `{name}` set for {due} us; ");
+        }
+        (!words.is_empty()).then(|| words.trim_end_matches("; ").to_owned())
+    }
+
+    /// Takes the failures of routines on processors out of the machine. For tests that expect them; otherwise they panic
+    /// in the next wait or at the shutdown.
+    #[must_use]
+    pub fn take_failures(&self) -> Vec<Failure> {
+        self.core.failures.take()
+    }
+
+    /// What the machine has done so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let processors = self.core.processors.iter().map(|processor| {
+            let (dpcs_run, longest_queue) = processor.statistics();
+            ProcessorStatistics { dpcs_run, longest_queue }
+        });
+        Statistics {
+            processors: processors.collect(),
+            timers_fired: self.core.timers.fired(),
+            steps: self.core.seeded.as_ref().map_or(0, Seeded::steps),
+        }
+    }
+
+    /// Lets the `nth` creation of an object from now on fail (1 is the next one); 0 lets none fail.
+    ///
+    /// Creations are counted by those who create for others, such as [`HostOs`](crate::HostOs).
+    pub fn fail_creation(&self, nth: u64) {
+        let at = if nth == 0 { 0 } else { self.core.creations.load(Relaxed) + nth };
+        self.core.failing_creation.store(at, Relaxed);
+    }
+
+    /// How many objects were created, or should have been.
+    #[must_use]
+    pub fn creations(&self) -> u64 {
+        self.core.creations.load(Relaxed)
+    }
+
+    /// Counts a creation.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] if it is the one to fail.
+    pub fn count_creation(&self) -> Result<(), AllocError> {
+        let number = self.core.creations.fetch_add(1, Relaxed) + 1;
+        if number == self.core.failing_creation.load(Relaxed) { Err(AllocError) } else { Ok(()) }
+    }
+
+    /// Tells machines apart.
+    pub(super) fn number(&self) -> u64 {
+        self.core.number
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.core.stopped.load(Acquire)
+    }
+
+    /// A number for a new object, in the order of creation.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.core.next_number.fetch_add(1, Relaxed)
+    }
+
+    /// Makes room in every queue for one more DPC.
+    pub(super) fn expect_dpc(&self) -> Result<(), AllocError> {
+        let count = self.core.dpcs.fetch_add(1, AcqRel) + 1;
+        let reserved = self.core.processors.iter().try_for_each(|processor| processor.reserve(count));
+        if reserved.is_err() {
+            self.forget_dpc();
+        }
+        reserved
+    }
+
+    /// Takes back [`MachineRef::expect_dpc`]. The room stays.
+    pub(super) fn forget_dpc(&self) {
+        self.core.dpcs.fetch_sub(1, AcqRel);
+    }
+
+    /// Queues a call on `processor`.
+    pub(super) fn insert(&self, processor: u32, entry: Entry, importance: Importance) {
+        let from_here = self.current_processor() == processor;
+        if self.core.processors[processor as usize].insert(processor, entry, importance, from_here) {
+            self.core.timers.request_tick(self.now());
+        }
+    }
+
+    /// Takes a call out of the queue of `processor`.
+    pub(super) fn take_out(&self, processor: u32, dpc: &DpcInner) -> Option<Entry> {
+        self.core.processors[processor as usize].take_out(dpc)
+    }
+
+    /// Panics if a routine has panicked: for those who would wait for it.
+    #[track_caller]
+    pub(super) fn check_failures(&self) {
+        if self.core.failures.any()
+            && let Some(summary) = self.core.failures.summary()
+        {
+            broken(Rule::RoutinePanicked, format_args!("{summary}"));
+        }
+    }
+
+    /// What is queued, set and running, for a message.
+    pub(super) fn describe(&self) -> String {
+        let mut words = format!("machine at {} us", self.now());
+        for (index, processor) in self.core.processors.iter().enumerate() {
+            let _ =
+                write!(words, "; processor {index} runs {:?}, queued {:?}", processor.running(), processor.queued());
+        }
+        let _ = write!(words, "; timers set {:?}", self.core.timers.set_timers());
+        words + &self.seed_in_words()
+    }
+
+    fn seed_in_words(&self) -> String {
+        match self.settings().scheduler {
+            Scheduler::Threads => String::new(),
+            Scheduler::Seeded(seed) => format!("; the seed is {seed}"),
+        }
+    }
+
+    /// A watch over a wait that begins now.
+    pub(super) fn watch(&self) -> Watch<'_> {
+        Watch { machine: self, since: Instant::now() }
+    }
+}
+
+/// Ends waits that would not end.
+pub struct Watch<'machine> {
+    machine: &'machine MachineRef,
+    since: Instant,
+}
+
+impl Watch<'_> {
+    /// Panics if a routine has panicked or the wait has lasted too long.
+    #[track_caller]
+    pub fn check(&self, what: &str) {
+        self.machine.check_failures();
+        let limit = self.machine.settings().hang_limit;
+        if self.since.elapsed() > limit {
+            broken(Rule::Hang, format_args!("{what} has lasted {limit:?}: {}", self.machine.describe()));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Events: what a thread at `PASSIVE_LEVEL` waits for.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    core::MachineRef,
+    irql::{Irql, assert_irql_at_most, assert_no_locks_held},
+    rules::{Rule, broken},
+    threads::LOOK_AGAIN,
+};
+
+/// What happens to an event when somebody has waited for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventKind {
+    /// It stays set until it is reset.
+    #[default]
+    Notification,
+    /// It is reset: of several who wait, one goes on.
+    Synchronization,
+}
+
+/// An event object: `KEVENT`.
+pub struct Event {
+    machine: MachineRef,
+    kind: EventKind,
+    set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Event {
+    /// An event that is not set: `KeInitializeEvent`.
+    #[must_use]
+    pub fn new(machine: &MachineRef, kind: EventKind) -> Self {
+        Self { machine: machine.clone(), kind, set: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the event: `KeSetEvent`. Whether it was set before.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::IrqlTooHigh`] above `DISPATCH_LEVEL`.
+    #[track_caller]
+    pub fn set(&self) -> bool {
+        assert_irql_at_most(Irql::DISPATCH_LEVEL);
+        let before = std::mem::replace(&mut *self.lock(), true);
+        self.changed.notify_all();
+        self.machine.preempt();
+        before
+    }
+
+    /// Resets the event: `KeResetEvent`. Whether it was set before.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::IrqlTooHigh`] above `DISPATCH_LEVEL`.
+    #[track_caller]
+    pub fn reset(&self) -> bool {
+        assert_irql_at_most(Irql::DISPATCH_LEVEL);
+        std::mem::replace(&mut *self.lock(), false)
+    }
+
+    /// Whether the event is set: `KeReadStateEvent`.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        *self.lock()
+    }
+
+    /// Waits without waiting, as a timeout of zero does. Callable at `DISPATCH_LEVEL`.
+    #[must_use]
+    pub fn try_wait(&self) -> bool {
+        self.take(&mut self.lock())
+    }
+
+    fn take(&self, set: &mut bool) -> bool {
+        let was_set = *set;
+        if self.kind == EventKind::Synchronization {
+            *set = false;
+        }
+        was_set
+    }
+
+    /// Waits until the event is set: `KeWaitForSingleObject`.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::IrqlTooHigh`] above `APC_LEVEL`, [`Rule::LockHeld`], [`Rule::RoutinePanicked`], [`Rule::Hang`]; seeded,
+    /// [`Rule::Deadlock`] when nothing is left that could set the event, and [`Rule::Livelock`].
+    #[track_caller]
+    pub fn wait(&self) {
+        assert_irql_at_most(Irql::APC_LEVEL);
+        assert_no_locks_held();
+        if self.machine.core.seeded.is_some() {
+            loop {
+                self.machine.run_while(u64::MAX, || !self.is_set());
+                if self.try_wait() {
+                    return;
+                }
+                if !self.machine.is_busy() {
+                    broken(Rule::Deadlock, format_args!("nothing left to run: {:?}", self.machine));
+                }
+                std::thread::yield_now();
+            }
+        }
+        let watch = self.machine.watch();
+        while !self.wait_in_real_time(LOOK_AGAIN) {
+            watch.check("a wait for an event");
+        }
+    }
+
+    /// Waits until the event is set, but not longer than this. Whether it was set.
+    ///
+    /// # Panics
+    ///
+    /// As [`Event::wait`], but it is no deadlock when nothing is left to run.
+    #[track_caller]
+    pub fn wait_for(&self, microseconds: u64) -> bool {
+        assert_irql_at_most(Irql::APC_LEVEL);
+        assert_no_locks_held();
+        if self.machine.core.seeded.is_some() {
+            let end = self.machine.now().saturating_add(microseconds);
+            self.machine.run_while(end, || !self.is_set() && self.machine.now() < end);
+            if !self.is_set() {
+                self.machine.let_pass(end.saturating_sub(self.machine.now()));
+            }
+            return self.try_wait();
+        }
+        let set = self.wait_in_real_time(Duration::from_micros(microseconds));
+        if !set {
+            self.machine.check_failures();
+        }
+        set
+    }
+
+    fn wait_in_real_time(&self, longest: Duration) -> bool {
+        let started = Instant::now();
+        let mut set = self.lock();
+        loop {
+            if self.take(&mut set) {
+                return true;
+            }
+            let Some(left) = longest.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
+                return false;
+            };
+            set = self.changed.wait_timeout(set, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The order of spin locks, learnt while they are used, as Linux' lockdep and Driver Verifier do.
+//!
+//! Whoever acquires a lock while holding others states an order. Locks of different classes are ordered by class: a circle
+//! of orders is a deadlock that some timing will find, even if every thread so far was lucky. Locks of one class are ordered
+//! one by one, as far as the table of recent pairs remembers.
+
+use std::{
+    panic::Location,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{
+    rules::{Rule, broken},
+    spin_lock::LockName,
+    thread::{Held, ThreadState},
+};
+
+/// Someone acquired `second` while holding `first`.
+#[derive(Clone, Copy)]
+struct Order {
+    first: &'static str,
+    second: &'static str,
+    first_place: &'static Location<'static>,
+    second_place: &'static Location<'static>,
+}
+
+/// Two locks of one class, in the order in which they were acquired.
+#[derive(Clone, Copy)]
+struct Pair {
+    class: &'static str,
+    first: u64,
+    second: u64,
+    place: &'static Location<'static>,
+}
+
+/// How many pairs are remembered.
+const PAIRS: usize = 1024;
+
+struct Known {
+    /// Every order between classes that was seen. There are as many as the program has nested critical sections: few.
+    classes: Vec<Order>,
+    /// The last pairs that were seen. A pair has one place, so that an older one is forgotten for it.
+    pairs: [Option<Pair>; PAIRS],
+}
+
+/// Which locks exist is a matter of the program, not of one machine.
+static KNOWN: Mutex<Known> = Mutex::new(Known { classes: Vec::new(), pairs: [None; PAIRS] });
+
+/// Checks that the current thread may acquire `name`, given what it holds.
+pub fn check(state: &ThreadState, name: LockName, place: &'static Location<'static>) {
+    for held in state.held() {
+        let conflict = {
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            if held.name.class == name.class { known.pair(held, name, place) } else { known.class(held, name, place) }
+        };
+        if let Some((first, second)) = conflict {
+            broken(
+                Rule::LockOrder,
+                format_args!(
+                    "{name} acquired at {place} while holding {} from {}; the other order was seen: {first}, then {second}",
+                    held.name, held.place
+                ),
+            );
+        }
+    }
+}
+
+/// The two places that prove the other order.
+type Conflict = (&'static Location<'static>, &'static Location<'static>);
+
+impl Known {
+    fn class(&mut self, held: Held, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
+        let (first, second) = (held.name.class, name.class);
+        if self.classes.iter().any(|order| order.first == first && order.second == second) {
+            return None;
+        }
+        if let Some(order) = self.path(second, first) {
+            return Some((order.first_place, order.second_place));
+        }
+        // Without memory the order stays unknown: better than to end the program inside a test of failing allocations.
+        if self.classes.try_reserve(1).is_ok() {
+            self.classes.push(Order { first, second, first_place: held.place, second_place: place });
+        }
+        None
+    }
+
+    /// The first step of a way from `from` to `to`, if there is one.
+    fn path(&self, from: &str, to: &str) -> Option<Order> {
+        // The orders known so far contain no circle, so this comes to an end.
+        let steps = self.classes.iter().filter(|order| order.first == from);
+        steps.copied().find(|order| order.second == to || self.path(order.second, to).is_some())
+    }
+
+    fn pair(&mut self, held: Held, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
+        let (first, second) = (held.name.instance, name.instance);
+        let mixed = first.min(second).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ first.max(second);
+        let slot = &mut self.pairs[usize::try_from(mixed % PAIRS as u64).unwrap_or(0)];
+        if let Some(pair) = *slot
+            && pair.class == name.class
+            && pair.first == second
+            && pair.second == first
+        {
+            return Some((pair.place, pair.place));
+        }
+        *slot = Some(Pair { class: name.class, first, second, place });
+        None
+    }
+}

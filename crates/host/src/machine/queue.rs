@@ -1,0 +1,309 @@
+//! One processor: its queue of deferred calls, and how it sleeps while there are none.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    thread::Thread,
+    time::Duration,
+};
+
+use fallible::{AllocError, Shared};
+
+use super::{
+    dpc::{Arguments, DpcInner, Importance},
+    rules::{Rule, broken},
+};
+
+/// A queue longer than this is begun with whatever the importance of its calls (the kernel's `MaximumDpcQueueDepth`).
+const LONG_QUEUE: usize = 4;
+
+/// How far the shutdown of the machine has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It has not begun.
+    Runs,
+    /// Threads end, but what still runs may queue more: it is left behind, and that will be told.
+    Stops,
+    /// All threads have ended, and nobody may queue anything.
+    Closed,
+}
+
+/// A queued call.
+pub struct Entry {
+    pub dpc: Shared<DpcInner>,
+    pub arguments: Arguments,
+    /// The number of flushes that had begun when it was queued.
+    epoch: u64,
+}
+
+impl Entry {
+    pub const fn new(dpc: Shared<DpcInner>, arguments: Arguments) -> Self {
+        Self { dpc, arguments, epoch: 0 }
+    }
+}
+
+/// What is queued on a processor and what it does.
+///
+/// # Invariants
+///
+/// `entries` has room for every DPC of the machine, so that queueing does not allocate. A DPC is in one queue at most.
+pub struct Queue {
+    entries: VecDeque<Entry>,
+    /// The processor shall begin with its queue (or has begun).
+    begun: bool,
+    /// The processor's thread is about to park and must be woken.
+    sleeping: bool,
+    life: Life,
+    /// The number of flushes that have begun.
+    epoch: u64,
+    /// The call that runs: its epoch, its name.
+    running: Option<(u64, &'static str)>,
+    /// The number of threads that wait for a flush.
+    flushing: usize,
+    longest: usize,
+    ran: u64,
+}
+
+/// A processor.
+pub struct Processor {
+    queue: Mutex<Queue>,
+    flushed: Condvar,
+    /// The queue was begun; for the processor's spin before it parks.
+    pending: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+/// What a processor's thread does next.
+pub enum Next {
+    /// Run this call.
+    Run(Entry),
+    /// Sleep until woken.
+    Sleep,
+    /// End.
+    Stop,
+}
+
+impl Processor {
+    pub const fn new() -> Self {
+        let queue = Queue {
+            entries: VecDeque::new(),
+            begun: false,
+            sleeping: false,
+            life: Life::Runs,
+            epoch: 0,
+            running: None,
+            flushing: 0,
+            longest: 0,
+            ran: 0,
+        };
+        Self {
+            queue: Mutex::new(queue),
+            flushed: Condvar::new(),
+            pending: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for `count` calls in all.
+    pub fn reserve(&self, count: usize) -> Result<(), AllocError> {
+        let mut queue = self.lock();
+        let more = count.saturating_sub(queue.entries.len());
+        Ok(queue.entries.try_reserve(more)?)
+    }
+
+    /// Queues a call. `true` if the processor will not look at it by itself: then it is for the clock's tick to begin.
+    pub fn insert(&self, index: u32, mut entry: Entry, importance: Importance, from_here: bool) -> bool {
+        let mut queue = self.lock();
+        if queue.life == Life::Closed {
+            entry.dpc.clear_place();
+            drop(queue);
+            broken(Rule::MachineStopped, format_args!("DPC `{}` queued after the shutdown", entry.dpc.name));
+        }
+        entry.epoch = queue.epoch;
+        entry.dpc.set_place(index);
+        debug_assert!(queue.entries.len() < queue.entries.capacity(), "no room (invariant)");
+        if importance == Importance::High {
+            queue.entries.push_front(entry);
+        } else {
+            queue.entries.push_back(entry);
+        }
+        queue.longest = queue.longest.max(queue.entries.len());
+        let begin = match importance {
+            Importance::High | Importance::MediumHigh => true,
+            Importance::Medium => from_here,
+            Importance::Low => false,
+        };
+        if begin || queue.entries.len() > LONG_QUEUE {
+            self.begin_locked(queue);
+            return false;
+        }
+        !queue.begun
+    }
+
+    /// Begins with the queue if there is something in it.
+    pub fn begin(&self) {
+        let queue = self.lock();
+        if !queue.entries.is_empty() {
+            self.begin_locked(queue);
+        }
+    }
+
+    fn begin_locked(&self, mut queue: MutexGuard<'_, Queue>) {
+        queue.begun = true;
+        self.pending.store(true, Release);
+        let wake = std::mem::take(&mut queue.sleeping);
+        drop(queue);
+        if wake {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Takes a certain call out of the queue.
+    pub fn take_out(&self, dpc: &DpcInner) -> Option<Entry> {
+        let mut queue = self.lock();
+        let index = queue.entries.iter().position(|entry| std::ptr::eq(Shared::as_ptr(&entry.dpc), dpc))?;
+        let entry = queue.entries.remove(index)?;
+        entry.dpc.clear_place();
+        if queue.flushing > 0 {
+            self.flushed.notify_all();
+        }
+        drop(queue);
+        Some(entry)
+    }
+
+    /// Ends the call that ran before and takes the next one from the queue. With `unbegun`, even if nobody wanted it begun.
+    pub fn next(&self, unbegun: bool) -> Next {
+        let mut queue = self.lock();
+        self.end(&mut queue);
+        queue.sleeping = false;
+        if queue.life != Life::Runs {
+            return Next::Stop;
+        }
+        if !queue.begun && !unbegun {
+            queue.sleeping = true;
+            return Next::Sleep;
+        }
+        let Some(entry) = queue.entries.pop_front() else {
+            queue.begun = false;
+            queue.sleeping = true;
+            self.pending.store(false, Relaxed);
+            return Next::Sleep;
+        };
+        queue.begun = true;
+        entry.dpc.clear_place();
+        queue.running = Some((entry.epoch, entry.dpc.name));
+        queue.ran += 1;
+        drop(queue);
+        Next::Run(entry)
+    }
+
+    /// Says that the call taken by [`Processor::next`] has run. So does the next `next`.
+    pub fn end_run(&self) {
+        self.end(&mut self.lock());
+    }
+
+    fn end(&self, queue: &mut Queue) {
+        queue.running = None;
+        if queue.flushing > 0 {
+            self.flushed.notify_all();
+        }
+    }
+
+    /// Whether a call is queued, and whether the processor is to begin with it.
+    pub fn waiting(&self) -> (bool, bool) {
+        let queue = self.lock();
+        (!queue.entries.is_empty(), queue.begun)
+    }
+
+    /// Begins a flush: everything queued so far is to run. The flush's epoch.
+    pub fn begin_flush(&self) -> u64 {
+        let mut queue = self.lock();
+        let epoch = queue.epoch;
+        queue.epoch += 1;
+        if !queue.entries.is_empty() {
+            self.begin_locked(queue);
+        }
+        epoch
+    }
+
+    /// Whether everything has run that was queued when the flush `epoch` began. Waits for that, but not longer than `wait`.
+    pub fn is_flushed(&self, epoch: u64, wait: Duration) -> bool {
+        let mut queue = self.lock();
+        let mut timed_out = wait.is_zero();
+        loop {
+            let old = |of: u64| of <= epoch;
+            let running = queue.running.is_some_and(|(of, _)| old(of));
+            if !running && !queue.entries.iter().any(|entry| old(entry.epoch)) {
+                return true;
+            }
+            if timed_out {
+                return false;
+            }
+            queue.flushing += 1;
+            let result = self.flushed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner);
+            (queue, timed_out) = (result.0, result.1.timed_out());
+            queue.flushing -= 1;
+        }
+    }
+
+    /// Remembers the thread that is this processor.
+    pub fn set_thread(&self, thread: Thread) {
+        // A processor is given one thread, when the machine starts.
+        let _ = self.thread.set(thread);
+    }
+
+    /// Whether the queue has been begun since the processor last found it empty.
+    pub fn pending(&self) -> bool {
+        self.pending.load(Acquire)
+    }
+
+    /// Parks the processor's thread, unless something came meanwhile.
+    pub fn sleep(&self) {
+        loop {
+            let queue = self.lock();
+            if !queue.sleeping || queue.begun || queue.life != Life::Runs {
+                return;
+            }
+            drop(queue);
+            std::thread::park();
+        }
+    }
+
+    /// Lets the processor run nothing more, or refuses what is queued from now on.
+    pub fn set_life(&self, life: Life) {
+        self.lock().life = life;
+        self.unpark();
+    }
+
+    /// The names of what is queued, in order.
+    pub fn queued(&self) -> Vec<&'static str> {
+        self.lock().entries.iter().map(|entry| entry.dpc.name).collect()
+    }
+
+    /// The name of what runs.
+    pub fn running(&self) -> Option<&'static str> {
+        self.lock().running.map(|(_, name)| name)
+    }
+
+    /// The number of calls begun and the length of the longest queue so far.
+    pub fn statistics(&self) -> (u64, usize) {
+        let queue = self.lock();
+        (queue.ran, queue.longest)
+    }
+}

@@ -1,0 +1,319 @@
+//! The seeded scheduler: one step at a time, and a random number chooses which.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{
+    core::MachineRef,
+    dpc::run_entry,
+    irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, no_locks_held},
+    queue::Next,
+    random::{Random, mix},
+    rules::{Rule, broken},
+    threads::{expire, report},
+};
+
+/// A step in this many lets time pass to the next timer although calls are queued: processors can be slow.
+const RARELY: usize = 16;
+
+/// The scheduler's state.
+pub struct Seeded {
+    choices: Mutex<Choices>,
+    /// Microseconds.
+    clock: AtomicU64,
+    /// One bit for each processor that runs something, or on which a thread stands at `DISPATCH_LEVEL`.
+    busy: AtomicU64,
+}
+
+struct Choices {
+    random: Random,
+    steps: u64,
+    trace: u64,
+}
+
+/// What a step does.
+enum Step {
+    /// The processor runs its next call.
+    Run(u32),
+    /// One of the timers that are due expires.
+    Expire(usize),
+    /// Time passes.
+    Advance(u64),
+}
+
+impl Seeded {
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            choices: Mutex::new(Choices { random: Random::new(seed), steps: 0, trace: 0 }),
+            clock: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.clock.load(Relaxed)
+    }
+
+    pub fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Choices> {
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chooses a step, but none that lets time pass beyond `limit`.
+    fn choose(&self, machine: &MachineRef, limit: u64) -> Option<Step> {
+        let mut choices = self.lock();
+        let busy = self.busy.load(Relaxed);
+        let mut ready = [0_u32; 64];
+        let mut count = 0;
+        let mut wanted = 0;
+        for (index, processor) in (0_u32..).zip(&machine.core.processors) {
+            let (waiting, begun) = processor.waiting();
+            if waiting && busy & (1 << index) == 0 {
+                ready[count] = index;
+                count += 1;
+                wanted += usize::from(begun);
+            }
+        }
+        let now = self.now();
+        let due = machine.core.timers.due(now);
+        let later = machine.core.timers.next_due().filter(|&next| next > now && next <= limit);
+        if let Some(next) = later
+            && wanted + due == 0
+            && (count == 0 || choices.random.below(2) == 0)
+        {
+            return Some(Step::Advance(next));
+        }
+        if count + due == 0 {
+            return None;
+        }
+        if let Some(next) = later
+            && choices.random.below(RARELY) == 0
+        {
+            return Some(Step::Advance(next));
+        }
+        let pick = choices.random.below(count + due);
+        drop(choices);
+        Some(if pick < count { Step::Run(ready[pick]) } else { Step::Expire(pick - count) })
+    }
+
+    /// Notes a step in the trace.
+    fn note(&self, kind: u64, processor: u32, number: u64) {
+        let mut choices = self.lock();
+        choices.steps += 1;
+        let step = mix(number) ^ (kind << 32) ^ u64::from(processor) ^ self.now().rotate_left(40);
+        choices.trace = mix(choices.trace ^ step);
+    }
+
+    /// Takes one step. `false` if there is none to take.
+    fn step(&self, machine: &MachineRef, limit: u64) -> bool {
+        let Some(step) = self.choose(machine, limit) else { return false };
+        match step {
+            Step::Run(index) => {
+                let processor = &machine.core.processors[index as usize];
+                let _busy = Busy::new(self, index);
+                if let Next::Run(entry) = processor.next(true) {
+                    self.note(1, index, entry.dpc.number);
+                    self.clock.fetch_add(1, Relaxed);
+                    let name = entry.dpc.name;
+                    let outcome = catch_unwind(AssertUnwindSafe(|| run_entry(entry, index)));
+                    processor.end_run();
+                    report_and_resume(machine, index, name, outcome);
+                }
+            }
+            Step::Expire(skip) => {
+                if let Some(expired) = machine.core.timers.expire(self.now(), skip) {
+                    let (index, name) = (expired.processor, expired.timer.name);
+                    self.note(2, index, expired.timer.number);
+                    let outcome = catch_unwind(AssertUnwindSafe(|| expire(machine, &expired)));
+                    report_and_resume(machine, index, name, outcome);
+                }
+            }
+            Step::Advance(to) => {
+                self.clock.fetch_max(to, Relaxed);
+                self.note(3, 0, 0);
+            }
+        }
+        true
+    }
+}
+
+/// With a seed, a panic ends the test where it happens. It is written down too, in case somebody catches it.
+fn report_and_resume(machine: &MachineRef, processor: u32, routine: &'static str, outcome: thread::Result<()>) {
+    if let Err(panic) = outcome {
+        report(machine, processor, routine, Err(Box::new(super::failure::message_of(&*panic))));
+        resume_unwind(panic);
+    }
+}
+
+/// A processor that is taken as long as this lives.
+struct Busy<'seeded> {
+    seeded: &'seeded Seeded,
+    bit: u64,
+}
+
+impl<'seeded> Busy<'seeded> {
+    fn new(seeded: &'seeded Seeded, processor: u32) -> Self {
+        let bit = 1 << processor;
+        let before = seeded.busy.fetch_or(bit, AcqRel);
+        Self { seeded, bit: bit & !before }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.seeded.busy.fetch_and(!self.bit, AcqRel);
+    }
+}
+
+impl MachineRef {
+    /// Takes one step of a seeded machine, whatever it is: a call runs, a timer expires, time passes to the next timer.
+    /// `false` if there is nothing left to do.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has threads; [`Rule::IrqlTooHigh`] above `PASSIVE_LEVEL`; whatever a routine panics with.
+    #[track_caller]
+    #[expect(clippy::must_use_candidate, reason = "a caller who polls something else does not ask")]
+    pub fn step(&self) -> bool {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.seeded().step(self, u64::MAX)
+    }
+
+    /// Runs a seeded machine until no call is queued and no timer is due. It does not wait for timers that are due later.
+    ///
+    /// # Panics
+    ///
+    /// As [`MachineRef::step`]; [`Rule::Livelock`] if it does not come to an end.
+    #[track_caller]
+    pub fn run_until_idle(&self) {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.run_while(0, || true);
+    }
+
+    /// Runs a seeded machine for a time, timers included.
+    ///
+    /// # Panics
+    ///
+    /// As [`MachineRef::run_until_idle`].
+    #[track_caller]
+    pub fn run_for(&self, microseconds: u64) {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.let_pass(microseconds);
+    }
+
+    #[track_caller]
+    pub(super) fn let_pass(&self, microseconds: u64) {
+        let end = self.now().saturating_add(microseconds);
+        self.run_while(end, || self.now() < end);
+        self.seeded().clock.fetch_max(end, Relaxed);
+        self.run_while(end, || true);
+    }
+
+    /// Runs a seeded machine as long as `condition` holds and there is something to do without waiting beyond `limit`.
+    #[track_caller]
+    pub(super) fn run_while(&self, limit: u64, condition: impl Fn() -> bool) {
+        let seeded = self.seeded();
+        let mut steps = 0;
+        while condition() && seeded.step(self, limit.max(self.now())) {
+            steps += 1;
+            if steps > self.settings().step_limit {
+                broken(Rule::Livelock, format_args!("{steps} steps did not come to an end: {}", self.describe()));
+            }
+        }
+    }
+
+    /// Whether another thread runs something on a seeded machine at this moment.
+    pub(super) fn is_busy(&self) -> bool {
+        self.seeded().busy.load(Relaxed) != 0
+    }
+
+    /// A number that depends on every choice so far: equal for two runs with the same seed.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has threads.
+    #[must_use]
+    #[track_caller]
+    pub fn trace_hash(&self) -> u64 {
+        self.seeded().lock().trace
+    }
+
+    /// Gives others the chance to run: `YieldProcessor` in a loop that polls. Takes one step of a seeded machine.
+    ///
+    /// # Panics
+    ///
+    /// As [`MachineRef::step`].
+    #[track_caller]
+    pub fn yield_now(&self) {
+        if self.core.seeded.is_some() {
+            self.step();
+        } else {
+            thread::yield_now();
+        }
+    }
+
+    /// Waits for a time: `KeDelayExecutionThread`.
+    ///
+    /// # Panics
+    ///
+    /// [`Rule::IrqlTooHigh`] above `APC_LEVEL`.
+    #[track_caller]
+    pub fn sleep(&self, microseconds: u64) {
+        assert_irql_at_most(Irql::APC_LEVEL);
+        assert_no_locks_held();
+        if self.core.seeded.is_some() {
+            self.let_pass(microseconds);
+        } else {
+            thread::sleep(Duration::from_micros(microseconds));
+        }
+    }
+
+    /// A point at which other processors of a seeded machine may get in between, if the machine was built for it.
+    #[inline]
+    pub fn preempt(&self) {
+        if let Some(seeded) = &self.core.seeded
+            && self.settings().preemption > 0
+            && no_locks_held()
+            && current_irql() <= Irql::DISPATCH_LEVEL
+        {
+            self.preempt_slowly(seeded);
+        }
+    }
+
+    /// Whether [`MachineRef::preempt`] can do anything.
+    pub(crate) fn preempts(&self) -> bool {
+        self.core.seeded.is_some() && self.settings().preemption > 0
+    }
+
+    #[cold]
+    fn preempt_slowly(&self, seeded: &Seeded) {
+        // Nothing runs on the processor on which this thread holds everything off.
+        let _busy = (current_irql() == Irql::DISPATCH_LEVEL).then(|| Busy::new(seeded, self.current_processor()));
+        while seeded.lock().random.below(100) < usize::from(self.settings().preemption) {
+            if !seeded.step(self, seeded.now()) {
+                break;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn seeded(&self) -> &Seeded {
+        self.core.seeded.as_ref().expect("only a seeded machine is run step by step")
+    }
+}

@@ -1,0 +1,29 @@
+//! What a machine has done so far.
+
+/// Counters of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// One for each processor.
+    pub processors: Vec<ProcessorStatistics>,
+    /// How many timers have expired.
+    pub timers_fired: u64,
+    /// How many choices a seeded machine has made; zero with threads.
+    pub steps: u64,
+}
+
+impl Statistics {
+    /// The number of deferred calls on all processors.
+    #[must_use]
+    pub fn dpcs_run(&self) -> u64 {
+        self.processors.iter().map(|processor| processor.dpcs_run).sum()
+    }
+}
+
+/// Counters of a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorStatistics {
+    /// How many deferred calls it has run.
+    pub dpcs_run: u64,
+    /// The length of its longest queue.
+    pub longest_queue: usize,
+}

@@ -1,0 +1,148 @@
+//! What every operating-system thread carries: its IRQL, the locks it holds, the processor it stands on.
+
+use std::{cell::Cell, panic::Location};
+
+use super::{irql::Irql, spin_lock::LockName};
+
+/// More spin locks than this at once are a mistake.
+pub const MOST_LOCKS: usize = 16;
+
+/// Whether locks are remembered with their place and their order: with the feature `checked` or debug assertions.
+pub const CHECKED: bool = cfg!(any(feature = "checked", debug_assertions));
+
+/// A spin lock that the thread holds.
+#[derive(Clone, Copy)]
+pub struct Held {
+    /// The address of the lock.
+    pub address: usize,
+    /// What it is called.
+    pub name: LockName,
+    /// Where it was acquired.
+    pub place: &'static Location<'static>,
+}
+
+/// The state of one thread. All of it is plain cells without a destructor, so that reaching it costs next to nothing.
+pub struct ThreadState {
+    /// The current IRQL.
+    pub irql: Cell<Irql>,
+    /// The number of spin locks held.
+    pub locks: Cell<usize>,
+    /// Which ones, in the order of acquisition; only kept up when [`CHECKED`].
+    pub held: [Cell<Option<Held>>; MOST_LOCKS],
+    /// The machine (its number) and the processor on which the thread stands, if that was said.
+    processor: Cell<(u64, u32)>,
+}
+
+/// No machine has this number.
+const NOWHERE: (u64, u32) = (0, 0);
+
+thread_local! {
+    static STATE: ThreadState = const {
+        ThreadState {
+            irql: Cell::new(Irql::PASSIVE_LEVEL),
+            locks: Cell::new(0),
+            held: [const { Cell::new(None) }; MOST_LOCKS],
+            processor: Cell::new(NOWHERE),
+        }
+    };
+    /// A small number for the thread, in the order in which threads first asked.
+    static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Runs `work` on the state of the current thread.
+#[inline]
+pub fn with<U>(work: impl FnOnce(&ThreadState) -> U) -> U {
+    STATE.with(work)
+}
+
+impl ThreadState {
+    /// A word that names the thread among those alive. Never zero.
+    #[inline]
+    pub fn token(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Notes a lock as held.
+    #[inline]
+    pub fn push(&self, address: usize, name: LockName, place: &'static Location<'static>) {
+        let count = self.locks.get();
+        self.locks.set(count + 1);
+        if CHECKED {
+            assert!(count < MOST_LOCKS, "more than {MOST_LOCKS} spin locks held by one thread");
+            self.held[count].set(Some(Held { address, name, place }));
+        }
+    }
+
+    /// Forgets a lock. Locks may be released in any order.
+    #[inline]
+    pub fn pop(&self, address: usize) {
+        let count = self.locks.get();
+        self.locks.set(count.saturating_sub(1));
+        if CHECKED {
+            let held = &self.held[..count.min(MOST_LOCKS)];
+            if let Some(index) = held.iter().rposition(|lock| lock.get().is_some_and(|lock| lock.address == address)) {
+                for next in index + 1..held.len() {
+                    held[next - 1].set(held[next].get());
+                }
+            }
+        }
+    }
+
+    /// The locks held, the first acquired first. Empty unless [`CHECKED`].
+    pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
+        let count = if CHECKED { self.locks.get().min(MOST_LOCKS) } else { 0 };
+        self.held[..count].iter().filter_map(Cell::get)
+    }
+
+    /// The processor of machine `machine` on which the thread was put.
+    pub fn processor_of(&self, machine: u64) -> Option<u32> {
+        let (bound, processor) = self.processor.get();
+        (bound == machine).then_some(processor)
+    }
+
+    /// Puts the thread on a processor of machine `machine`.
+    pub fn bind(&self, machine: u64, processor: u32) {
+        self.processor.set((machine, processor));
+    }
+}
+
+/// A small number that stays the same as long as the thread lives.
+pub fn number() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NUMBER.with(|number| {
+        number.get().unwrap_or_else(|| {
+            let new = NEXT.fetch_add(1, Relaxed);
+            number.set(Some(new));
+            new
+        })
+    })
+}
+
+/// The thread as it was before it began to run something on a processor. Dropping this restores it.
+pub struct Entered {
+    irql: Irql,
+    locks: usize,
+    processor: (u64, u32),
+}
+
+impl Entered {
+    /// Puts the current thread on a processor, at `DISPATCH_LEVEL`.
+    pub fn new(machine: u64, processor: u32) -> Self {
+        with(|state| Self {
+            irql: state.irql.replace(Irql::DISPATCH_LEVEL),
+            locks: state.locks.get(),
+            processor: state.processor.replace((machine, processor)),
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        with(|state| {
+            state.irql.set(self.irql);
+            state.locks.set(self.locks);
+            state.processor.set(self.processor);
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! The engine's view of registered bytes.
+
+use engine::os::Memory;
+use ndkpi::NtStatus;
+
+use super::mdl::{HostMdl, Piece, walk};
+
+/// A piece of a range that has several.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// The offset of its first byte in the range.
+    begin: usize,
+    piece: Piece,
+}
+
+enum Segments {
+    One(Piece),
+    /// Sorted by offset, without gaps, the first at zero; no segment is empty.
+    Many(Box<[Segment]>),
+}
+
+/// Registered bytes: a pinned, virtually contiguous range, perhaps of several pieces.
+///
+/// # Invariants
+///
+/// The segments cover `length` bytes, which is not zero. They stay valid for reads and writes on any thread as long as this
+/// value lives; that they change meanwhile is the bargain of registered memory (see [`Memory`]).
+pub struct HostMemory {
+    base: u64,
+    length: usize,
+    segments: Segments,
+}
+
+impl HostMemory {
+    /// The first `length` bytes that a chain of descriptors describes. The descriptors are not used after the call.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the chain is not virtually contiguous, is shorter than `length`, does not end or is
+    /// null, or if `length` is zero; `STATUS_INSUFFICIENT_RESOURCES`.
+    ///
+    /// # Safety
+    ///
+    /// `mdl` is null or points to a chain of valid descriptors that nobody changes during the call. The bytes that they
+    /// describe are valid for reads and writes as long as the value lives, by any number of threads at the same time.
+    pub unsafe fn from_mdl(mdl: *const HostMdl, length: usize) -> Result<Self, NtStatus> {
+        // SAFETY: the caller's promise about the chain.
+        let found = unsafe { walk(mdl, length, |_| ()) }?;
+        let base = u64::try_from(found.base.addr()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        if found.pieces == 1 {
+            return Ok(Self { base, length, segments: Segments::One(Piece { pointer: found.base, length }) });
+        }
+        let mut segments = Vec::new();
+        segments.try_reserve_exact(found.pieces).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let mut begin = 0;
+        let add = |piece: Piece| {
+            segments.push(Segment { begin, piece });
+            begin += piece.length;
+        };
+        // SAFETY: the caller's promise about the chain.
+        unsafe { walk(mdl, length, add) }?;
+        Ok(Self { base, length, segments: Segments::Many(segments.into_boxed_slice()) })
+    }
+
+    /// Panics if the bytes are not in the range.
+    #[track_caller]
+    fn check(&self, offset: usize, length: usize) {
+        let end = offset.checked_add(length);
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "bytes {offset}+{length} of a memory range of {} bytes",
+            self.length
+        );
+    }
+
+    /// The longest piece that begins at `offset`, which is in the range.
+    fn forward(&self, offset: usize) -> Piece {
+        match &self.segments {
+            Segments::One(piece) => {
+                // SAFETY: `offset` is in the range (the caller has checked it), which is one piece (invariant).
+                let pointer = unsafe { piece.pointer.add(offset) };
+                Piece { pointer, length: piece.length - offset }
+            }
+            Segments::Many(segments) => {
+                let Segment { begin, piece } =
+                    segments[segments.partition_point(|segment| segment.begin <= offset) - 1];
+                let inside = offset - begin;
+                // SAFETY: `offset` lies in this segment: it begins at or before it, and the next one begins after it.
+                let pointer = unsafe { piece.pointer.add(inside) };
+                Piece { pointer, length: piece.length - inside }
+            }
+        }
+    }
+
+    /// The longest piece that ends at `end`, which is not zero and in the range or at its end.
+    fn backward(&self, end: usize) -> Piece {
+        match &self.segments {
+            Segments::One(piece) => Piece { pointer: piece.pointer, length: end },
+            Segments::Many(segments) => {
+                let Segment { begin, piece } = segments[segments.partition_point(|segment| segment.begin < end) - 1];
+                Piece { pointer: piece.pointer, length: end - begin }
+            }
+        }
+    }
+}
+
+/// Copies `length` bytes, which may overlap.
+///
+/// # Safety
+///
+/// Both are valid for that many bytes, one for reads and one for writes.
+const unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise. Bytes need no alignment, and `copy` lets them overlap.
+    unsafe { from.copy_to(to, length) }
+}
+
+impl Memory for HostMemory {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        self.check(offset, into.len());
+        let mut offset = offset;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let piece = self.forward(offset);
+            let length = piece.length.min(rest.len());
+            let (now, later) = rest.split_at_mut(length);
+            // SAFETY: the piece has at least `length` readable bytes (invariant), and so has `now` writable ones.
+            unsafe { copy(piece.pointer, now.as_mut_ptr(), length) };
+            offset += length;
+            rest = later;
+        }
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) {
+        self.check(offset, from.len());
+        let mut offset = offset;
+        let mut rest = from;
+        while !rest.is_empty() {
+            let piece = self.forward(offset);
+            let length = piece.length.min(rest.len());
+            let (now, later) = rest.split_at(length);
+            // SAFETY: the piece has at least `length` writable bytes (invariant), and so has `now` readable ones.
+            unsafe { copy(now.as_ptr(), piece.pointer, length) };
+            offset += length;
+            rest = later;
+        }
+    }
+
+    fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
+        self.check(offset, len);
+        from.check(from_offset, len);
+        // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
+        let to_address = self.base.wrapping_add(offset as u64);
+        let from_address = from.base.wrapping_add(from_offset as u64);
+        let forward = to_address <= from_address;
+        let mut left = len;
+        while left > 0 {
+            let done = len - left;
+            let length = if forward {
+                let (source, sink) = (from.forward(from_offset + done), self.forward(offset + done));
+                let length = left.min(source.length).min(sink.length);
+                // SAFETY: both pieces have at least `length` bytes (invariant of both).
+                unsafe { copy(source.pointer, sink.pointer, length) };
+                length
+            } else {
+                let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
+                let length = left.min(source.length).min(sink.length);
+                // SAFETY: the piece has at least `length` bytes, so these are the last of it.
+                let begin = unsafe { source.pointer.add(source.length - length) };
+                // SAFETY: as for the source.
+                let to = unsafe { sink.pointer.add(sink.length - length) };
+                // SAFETY: both have `length` bytes from there on (invariant of both).
+                unsafe { copy(begin, to, length) };
+                length
+            };
+            left -= length;
+        }
+    }
+}

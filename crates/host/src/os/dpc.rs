@@ -1,0 +1,36 @@
+//! [`Dpc`] of the engine.
+
+use std::marker::PhantomData;
+
+use engine::os::{Dpc, Routine};
+use fallible::{AllocError, Shared};
+
+use super::target;
+use crate::machine::{self, Importance, Irql, MachineRef, assert_irql_at_most};
+
+/// A deferred call of the routine `R` on a chosen processor.
+///
+/// # Invariants
+///
+/// `dpc` is private, so that its arguments always hold a reference to an `R::Target`.
+pub struct HostDpc<R> {
+    dpc: machine::Dpc,
+    routine: PhantomData<fn() -> R>,
+}
+
+impl<R: Routine> HostDpc<R> {
+    pub(super) fn try_new(machine: &MachineRef, processor: u32) -> Result<Self, AllocError> {
+        let dpc = target::dpc::<R>(machine)?;
+        dpc.set_target(Some(processor));
+        dpc.set_importance(Importance::MediumHigh);
+        Ok(Self { dpc, routine: PhantomData })
+    }
+}
+
+impl<R: Routine> Dpc<R> for HostDpc<R> {
+    #[track_caller]
+    fn queue(&self, target: &Shared<R::Target>) -> bool {
+        assert_irql_at_most(Irql::DISPATCH_LEVEL);
+        self.dpc.queue_with(|| target::into_arguments(target.clone()))
+    }
+}
