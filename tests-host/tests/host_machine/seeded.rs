@@ -1,0 +1,190 @@
+//! The seeded machine.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use host::machine::{Arguments, Dpc, Event, EventKind, Machine, Rule, Timer};
+
+use super::{Log, breaks};
+
+/// Two calls on each of three processors and two timers; what happened, and the trace.
+fn history(seed: u64, preemption: u8) -> (Vec<usize>, u64, Vec<u64>) {
+    let machine = Machine::seeded(seed).processors(3).preemption(preemption).start();
+    let log = Log::default();
+    let dpcs: Vec<Dpc> = (0..6)
+        .map(|number| {
+            let log = log.clone();
+            let dpc = Dpc::try_new(&machine, "one of six", move |_| log.add(number)).expect("memory");
+            dpc.set_target(Some(u32::try_from(number % 3).expect("small")));
+            dpc
+        })
+        .collect();
+    let timers: Vec<Timer> = (10..12)
+        .map(|number| {
+            let log = log.clone();
+            Timer::try_new(&machine, "one of two", move |_| log.add(number)).expect("memory")
+        })
+        .collect();
+    for _ in 0..3 {
+        for timer in &timers {
+            let _ = timer.set(5, 0, Arguments::NONE);
+        }
+        for dpc in &dpcs {
+            dpc.queue(Arguments::NONE);
+        }
+        machine.run_for(100);
+    }
+    let random = (0..4).map(|_| machine.random()).collect();
+    let trace = machine.trace_hash();
+    machine.shutdown();
+    (log.taken(), trace, random)
+}
+
+#[test]
+fn seed_replays() {
+    for preemption in [0, 40] {
+        let mut traces = HashSet::new();
+        for seed in 0..50 {
+            let (first, again) = (history(seed, preemption), history(seed, preemption));
+            assert_eq!(first, again, "seed {seed} does not replay");
+            assert_eq!(first.0.len(), 24, "everything runs");
+            traces.insert(first.1);
+        }
+        assert!(traces.len() > 45, "other seeds are other runs: {}", traces.len());
+    }
+}
+
+#[test]
+fn seeds_reach_every_order_of_two_processors() {
+    let mut orders = HashSet::new();
+    for seed in 0..64 {
+        let machine = Machine::seeded(seed).processors(2).start();
+        let log = Log::default();
+        let dpcs = [0_u32, 0, 1, 1].map(|target| {
+            let dpc = super::logging(&machine, &log);
+            dpc.set_target(Some(target));
+            dpc
+        });
+        for (number, dpc) in dpcs.iter().enumerate() {
+            dpc.queue(Arguments::numbers(number, 0));
+        }
+        machine.run_until_idle();
+        orders.insert(log.taken());
+    }
+    assert_eq!(orders.len(), 6, "two calls after two calls can be mixed in six ways: {orders:?}");
+}
+
+#[test]
+fn a_wait_runs_the_machine() {
+    let machine = Machine::seeded(9).start();
+    let event = Arc::new(Event::new(&machine, EventKind::Notification));
+    let of_dpc = event.clone();
+    let dpc = Dpc::try_new(&machine, "setting", move |_| {
+        of_dpc.set();
+    })
+    .expect("memory");
+    let timer = Timer::queueing(&machine, "setting", &dpc).expect("memory");
+    let _ = timer.set(1_000_000, 0, Arguments::NONE);
+    event.wait();
+    assert!(machine.now() >= 1_000_000, "time has passed, if only on the machine's clock");
+}
+
+#[test]
+fn a_wait_for_nothing_is_a_deadlock() {
+    let machine = Machine::seeded(9).start();
+    let event = Event::new(&machine, EventKind::Notification);
+    let message = breaks(Rule::Deadlock, || event.wait());
+    assert!(message.contains("nothing left to run") && message.contains("the seed is 9"), "{message}");
+}
+
+#[test]
+fn work_without_end_is_a_livelock() {
+    let machine = Machine::seeded(4).step_limit(1_000).start();
+    let timer = Timer::try_new(&machine, "endless", |_| ()).expect("memory");
+    let event = Event::new(&machine, EventKind::Notification);
+    let _ = timer.set(1, 1, Arguments::NONE);
+    let message = breaks(Rule::Livelock, || event.wait());
+    assert!(message.contains("endless"), "{message}");
+    assert!(timer.cancel().is_some());
+}
+
+#[test]
+fn idle_does_not_wait_for_later_timers() {
+    let machine = Machine::seeded(2).start();
+    let log = Log::default();
+    let of_timer = log.clone();
+    let timer = Timer::try_new(&machine, "later", move |_| of_timer.add(0)).expect("memory");
+    let _ = timer.set(1_000, 0, Arguments::NONE);
+    machine.run_until_idle();
+    assert_eq!((log.len(), machine.now()), (0, 0));
+    machine.run_for(999);
+    assert_eq!((log.len(), machine.now()), (0, 999));
+    machine.run_for(1);
+    assert_eq!((log.len(), machine.now()), (1, 1_000));
+    assert!(!machine.step(), "nothing is left");
+}
+
+/// With preemption, a call on another processor runs in the middle of a routine of this one; without, never.
+#[test]
+fn preemption_lets_other_processors_in_between() {
+    let got_between = |preemption| {
+        let mut count = 0;
+        for seed in 0..50 {
+            let machine = Machine::seeded(seed).processors(2).preemption(preemption).start();
+            let (ran, between) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let of_other = ran.clone();
+            let add = move |_| {
+                of_other.fetch_add(1, SeqCst);
+            };
+            let other = Dpc::try_new(&machine, "other", add).expect("memory");
+            other.set_target(Some(1));
+            let (of_one, seen, clock) = (ran.clone(), between.clone(), (*machine).clone());
+            let event = Event::new(&machine, EventKind::Notification);
+            let one = Dpc::try_new(&machine, "one", move |_| {
+                let before = of_one.load(SeqCst);
+                event.set();
+                assert_eq!(clock.current_processor(), 0, "this routine stands where it stood");
+                seen.fetch_add(of_one.load(SeqCst) - before, SeqCst);
+            })
+            .expect("memory");
+            one.set_target(Some(0));
+            one.queue(Arguments::NONE);
+            other.queue(Arguments::NONE);
+            machine.run_until_idle();
+            assert_eq!(ran.load(SeqCst), 1);
+            count += between.load(SeqCst);
+        }
+        count
+    };
+    assert_eq!(got_between(0), 0);
+    assert!(got_between(50) > 0);
+}
+
+/// No call runs on a processor on which another one runs, or on which a thread holds a lock.
+#[test]
+fn preemption_respects_the_processor() {
+    for seed in 0..200 {
+        let machine = Machine::seeded(seed).processors(1).preemption(80).start();
+        let inside = Arc::new(AtomicUsize::new(0));
+        let dpcs: Vec<Dpc> = (0..3)
+            .map(|_| {
+                let (inside, event) = (inside.clone(), Event::new(&machine, EventKind::Notification));
+                Dpc::try_new(&machine, "alone", move |_| {
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                    event.set();
+                    inside.fetch_sub(1, SeqCst);
+                })
+                .expect("memory")
+            })
+            .collect();
+        for dpc in &dpcs {
+            dpc.queue(Arguments::NONE);
+        }
+        machine.run_until_idle();
+    }
+}
