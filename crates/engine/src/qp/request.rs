@@ -1,6 +1,6 @@
 //! What a consumer posts.
 
-use crate::cq::Operation;
+use crate::{cq::Operation, memory::Posted};
 
 /// A piece of registered memory: an element of a scatter/gather list (`NDKPI 3.9`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,9 +52,13 @@ pub enum Work {
         /// The remote token of that region or window.
         token: u32,
     },
+    /// Carries out a fast registration of memory of this side.
+    FastRegister(Posted),
+    /// Carries out a bind of a window of this side.
+    Bind(Posted),
     /// Ends the use of a fast-registered region or of a window of this side.
     Invalidate {
-        /// Its remote token.
+        /// Its invalidation token.
         token: u32,
     },
 }
@@ -67,8 +71,18 @@ impl Work {
             Self::Send { .. } => Operation::Send,
             Self::Read { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
+            Self::FastRegister(_) => Operation::FastRegister,
+            Self::Bind(_) => Operation::Bind,
             Self::Invalidate { .. } => Operation::Invalidate,
         }
+    }
+}
+
+impl Work {
+    /// Whether the request moves bytes between the two sides.
+    #[must_use]
+    pub const fn moves_bytes(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Read { .. } | Self::Write { .. })
     }
 }
 

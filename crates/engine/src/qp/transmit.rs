@@ -58,6 +58,8 @@ struct Current<O: Os> {
     moved: usize,
     /// The token of the first element.
     first_token: u32,
+    /// The token that the request invalidates is invalid.
+    invalidated: bool,
 }
 
 /// Why a request cannot go on.
@@ -172,6 +174,15 @@ impl<O: Os> Transmit<O> {
         if !self.advance(&request, budget) {
             return Step::Moving;
         }
+        match self.invalidate(qp, &request) {
+            Ok(true) => {}
+            Ok(false) => {
+                // Whoever uses the memory has its turn meanwhile.
+                budget.bytes = 0;
+                return Step::Moving;
+            }
+            Err(failure) => return self.fail(qp, &request, failure),
+        }
         match self.succeed(qp, &request) {
             Ok(()) => Step::Finished,
             Err(failure) => self.fail(qp, &request, failure),
@@ -180,7 +191,8 @@ impl<O: Os> Transmit<O> {
 
     /// Whether the first request must not be carried out, or not any further.
     fn cancelled(&mut self, qp: &Qp<O>, request: &Request) -> Option<Failure> {
-        let flushed = self.flush_to.is_some_and(|end| newer(end, self.requests.head()));
+        // What has begun is carried out: it would leave half a message at the peer.
+        let flushed = self.current.is_none() && self.flush_to.is_some_and(|end| newer(end, self.requests.head()));
         if flushed || qp.is_dead() {
             return Some(Failure { status: NtStatus::CANCELLED, peer_gone: true });
         }
@@ -188,9 +200,7 @@ impl<O: Os> Transmit<O> {
             return None;
         }
         let first = !core::mem::replace(&mut self.broken, true);
-        let local =
-            matches!(request.work.operation(), Operation::Bind | Operation::FastRegister | Operation::Invalidate);
-        let status = if first && !local { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
+        let status = if first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
         Some(Failure { status, peer_gone: true })
     }
 
@@ -209,9 +219,9 @@ impl<O: Os> Transmit<O> {
             },
             Work::Read { address, token } => self.find_remote(address, token, request.length, Access::RemoteRead)?,
             Work::Write { address, token } => self.find_remote(address, token, request.length, Access::RemoteWrite)?,
-            Work::Invalidate { .. } => {}
+            Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
-        self.current = Some(Current { claim, moved: 0, first_token: 0 });
+        self.current = Some(Current { claim, moved: 0, first_token: 0, invalidated: false });
         if let Some(claim) = self
             .current
             .as_mut()
@@ -269,7 +279,7 @@ impl<O: Os> Transmit<O> {
         let left = request.length as usize - current.moved;
         let now = left.min(budget.bytes);
         match (request.source, request.work) {
-            (_, Work::Invalidate { .. }) => {}
+            (_, Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. }) => return true,
             (Source::Inline, _) => {
                 // Inline bytes are few, and lie in the queue until they are moved at once.
                 Self::move_inline(&mut self.chunks, &self.remote, request.length as usize);
@@ -310,19 +320,38 @@ impl<O: Os> Transmit<O> {
         });
     }
 
+    /// Makes the token invalid that the first request names, if it names one. `false` while transfers still use the memory
+    /// behind it: the consumer must not hear of the invalidation before they have let go (`NDKPI 7.6`).
+    fn invalidate(&mut self, qp: &Qp<O>, request: &Request) -> Result<bool, Failure> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        let (domain, token) = match (request.work, &current.claim) {
+            (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
+            (Work::Read { .. }, _) if request.flags.local_invalidate => (&qp.domain, current.first_token),
+            (Work::Invalidate { token }, _) => (&qp.domain, token),
+            _ => return Ok(true),
+        };
+        if !current.invalidated {
+            // The bytes have moved: this request's own use of the memory is over.
+            self.local.clear();
+            self.remote.clear();
+            let result = if matches!(request.work, Work::Send { .. }) {
+                // The peer's adapter refuses the message (`NDKPI 7.6`).
+                domain.invalidate_remote(token).map_err(|_| NtStatus::REMOTE_RESOURCES)
+            } else {
+                domain.invalidate(token)
+            };
+            result.map_err(Failure::of)?;
+            current.invalidated = true;
+        }
+        Ok(domain.is_quiet(token))
+    }
+
     /// All bytes of the first request have moved: what else belongs to it happens, and it completes.
     fn succeed(&mut self, qp: &Qp<O>, request: &Request) -> Result<(), Failure> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         match request.work {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
-                    if let Some(token) = invalidate
-                        && claim.qp.domain.invalidate(token).is_err()
-                    {
-                        // The peer's adapter refuses the message (`NDKPI 7.6`).
-                        claim.give_back();
-                        return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
-                    }
                     claim.finish(NtStatus::SUCCESS, |completion| {
                         completion.bytes = request.length;
                         completion.solicited = request.flags.solicit;
@@ -333,11 +362,8 @@ impl<O: Os> Transmit<O> {
                     });
                 }
             }
-            Work::Read { .. } if request.flags.local_invalidate => {
-                qp.domain.invalidate(current.first_token).map_err(Failure::of)?;
-            }
-            Work::Invalidate { token } => qp.domain.invalidate(token).map_err(Failure::of)?,
-            Work::Read { .. } | Work::Write { .. } => {}
+            Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
+            Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
         self.note_traffic(request);
         self.complete(qp, request, NtStatus::SUCCESS);
@@ -349,7 +375,7 @@ impl<O: Os> Transmit<O> {
         let (from, to) = match request.work {
             Work::Send { .. } | Work::Write { .. } => (ours, theirs),
             Work::Read { .. } => (theirs, ours),
-            Work::Invalidate { .. } => return,
+            Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => return,
         };
         from.out_octets += u64::from(request.length);
         from.out_frames += 1;
@@ -361,6 +387,11 @@ impl<O: Os> Transmit<O> {
     fn fail(&mut self, qp: &Shared<Qp<O>>, request: &Request, failure: Failure) -> Step {
         if let Some(claim) = self.current.take().and_then(|current| current.claim) {
             claim.give_back();
+        }
+        if let Work::FastRegister(posted) | Work::Bind(posted) = request.work
+            && failure.peer_gone
+        {
+            qp.domain.cancel(posted);
         }
         if !failure.peer_gone {
             Qp::fail(qp);
