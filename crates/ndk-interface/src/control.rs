@@ -67,19 +67,19 @@ wire! {
 /// The range of [`Settings::moderation_granularity`].
 pub const MODERATION_GRANULARITY: core::ops::RangeInclusive<u32> = 1..=100_000;
 
-/// How requests complete that could complete inline (NDKPI 5.0).
+/// How requests complete that could complete in the call (NDKPI 5.0).
 ///
-/// A consumer must get along with both, and most providers only ever do one of them.
+/// A consumer must get along with all of them, and most providers only ever do one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CompletionMode {
-    /// Whatever is natural for the request.
-    Natural = 0,
-    /// `STATUS_PENDING` and a callback, always.
+    /// In the call: its status is the result.
+    Inline = 0,
+    /// `STATUS_PENDING`, and a callback later.
     Pending = 1,
-    /// Before the function returns, whenever possible.
-    Inline = 2,
-    /// One or the other, changing from call to call.
+    /// A callback before the call returns `STATUS_PENDING`.
+    Early = 2,
+    /// Any of these, changing from call to call.
     Mixed = 3,
 }
 
@@ -88,9 +88,9 @@ impl CompletionMode {
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
-            0 => Some(Self::Natural),
+            0 => Some(Self::Inline),
             1 => Some(Self::Pending),
-            2 => Some(Self::Inline),
+            2 => Some(Self::Early),
             3 => Some(Self::Mixed),
             _ => None,
         }

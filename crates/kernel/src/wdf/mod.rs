@@ -3,10 +3,12 @@
 mod context;
 mod registry;
 mod request;
+mod wait_lock;
 
 pub use context::ContextType;
 pub use registry::{Key, REGISTRY_LIST_BYTES};
 pub use request::Request;
+pub use wait_lock::WaitLock;
 use wdk_sys::{_WDF_EXECUTION_LEVEL, _WDF_SYNCHRONIZATION_SCOPE, ULONG, WDF_OBJECT_ATTRIBUTES};
 
 /// The size of a structure, for the field that says it.

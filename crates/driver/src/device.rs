@@ -1,0 +1,242 @@
+//! One adapter: a root-enumerated device without hardware.
+//!
+//! | plug and play | the adapter |
+//! |---|---|
+//! | device add | made; its interface is registered; the control device is made with the first one |
+//! | started | consumers can open it |
+//! | query remove | refused while a consumer has it open |
+//! | surprise removal | no new opens; consumers have heard of it from plug and play, and close |
+//! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
+//! | device deleted | nothing is left; the control device goes with the last one |
+
+use core::{
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{AcqRel, Acquire, Release},
+    },
+};
+
+use fallible::Shared;
+use kernel::{
+    Rundown, check,
+    wdf::{ContextType, attributes, size},
+};
+use ndk_interface::control::CompletionMode;
+use ndkpi::{GUID as NdkGuid, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use wdk_sys::{
+    FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
+};
+
+use crate::{
+    control,
+    driver::{self, Driver},
+    interface,
+    os::Kernel,
+    settings::Settings,
+};
+
+/// An adapter.
+pub struct Adapter {
+    driver: Shared<Driver>,
+    provider: Shared<provider::Device<Kernel>>,
+    /// Everybody who has the adapter open is inside.
+    users: Rundown,
+    started: AtomicBool,
+    open: AtomicU32,
+}
+
+// SAFETY: the address is that of this static.
+static CONTEXT: ContextType<Adapter> = unsafe { ContextType::new(c"softndk adapter", &raw const CONTEXT) };
+
+/// Plug and play has found one more adapter.
+///
+/// # Safety
+///
+/// Only the framework calls this.
+pub unsafe extern "C" fn add(driver: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
+    // SAFETY: the framework's own arguments.
+    match unsafe { try_add(driver, init) } {
+        Ok(()) => STATUS_SUCCESS,
+        Err(status) => status.0,
+    }
+}
+
+/// # Safety
+///
+/// As for [`add`].
+unsafe fn try_add(driver: WDFDRIVER, mut init: PWDFDEVICE_INIT) -> Result<(), NtStatus> {
+    // SAFETY: the framework's own argument.
+    let driver = unsafe { driver::of(driver) }.ok_or(NtStatus::INTERNAL_ERROR)?;
+    let adapter = Adapter::try_new(driver)?;
+
+    let mut callbacks = WDF_PNPPOWER_EVENT_CALLBACKS {
+        Size: size::<WDF_PNPPOWER_EVENT_CALLBACKS>(),
+        EvtDeviceSelfManagedIoInit: Some(started),
+        EvtDeviceSelfManagedIoFlush: Some(removed),
+        EvtDeviceSurpriseRemoval: Some(surprise_removed),
+        EvtDeviceQueryRemove: Some(query_remove),
+        ..WDF_PNPPOWER_EVENT_CALLBACKS::default()
+    };
+    // SAFETY: the framework's structure, before the device is made of it; the callbacks live until the call returns.
+    unsafe {
+        call_unsafe_wdf_function_binding!(WdfDeviceInitSetPnpPowerEventCallbacks, init, &raw mut callbacks);
+    }
+    // SAFETY: the framework's structure, before the device is made of it.
+    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, init, FILE_DEVICE_NETWORK) };
+    // SAFETY: as above. The system checks access also when a name below the device's is opened.
+    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, init, FILE_DEVICE_SECURE_OPEN, 1) };
+
+    let mut attributes = attributes();
+    CONTEXT.describe(&mut attributes, destroy);
+    attributes.EvtCleanupCallback = Some(cleanup);
+    let mut device = ptr::null_mut();
+    // SAFETY: the framework's structure, and structures that live until the call returns.
+    check(unsafe {
+        call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init, &raw mut attributes, &raw mut device)
+    })?;
+    // From here on the framework deletes the device if this routine fails, and `cleanup` undoes the rest.
+    // SAFETY: the device is live and was created with a context of this kind.
+    unsafe { CONTEXT.put(device.cast(), adapter.clone()) };
+
+    // SAFETY: the device is live and carries the adapter.
+    unsafe { interface::register(device, &adapter) }?;
+    let class: GUID = guid(ndk_interface::DEVICE_INTERFACE);
+    // SAFETY: the device is live, the identifier lives until the call returns, and there is no reference string.
+    check(unsafe {
+        call_unsafe_wdf_function_binding!(WdfDeviceCreateDeviceInterface, device, &raw const class, ptr::null())
+    })?;
+    adapter.driver.add(&adapter)?;
+    control::acquire(&adapter.driver).inspect_err(|_| {
+        adapter.driver.remove(&adapter);
+    })
+}
+
+/// The system's structure for an identifier.
+pub(crate) const fn guid(guid: NdkGuid) -> GUID {
+    GUID { Data1: guid.Data1, Data2: guid.Data2, Data3: guid.Data3, Data4: guid.Data4 }
+}
+
+/// The adapter of a device.
+///
+/// # Safety
+///
+/// `device` is a live device that [`add`] made.
+unsafe fn of(device: WDFDEVICE) -> Option<Shared<Adapter>> {
+    // SAFETY: the caller's promise; such a device is created with a context of this kind.
+    unsafe { CONTEXT.get(device.cast()) }
+}
+
+unsafe extern "C" fn started(device: WDFDEVICE) -> NTSTATUS {
+    // SAFETY: the framework's own argument.
+    if let Some(adapter) = unsafe { of(device) } {
+        adapter.started.store(true, Release);
+    }
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn query_remove(device: WDFDEVICE) -> NTSTATUS {
+    // SAFETY: the framework's own argument.
+    let busy = unsafe { of(device) }.is_some_and(|adapter| adapter.open_count() != 0);
+    // Consumers that want to let go have been asked before the driver is.
+    if busy { STATUS_DEVICE_BUSY } else { STATUS_SUCCESS }
+}
+
+unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
+    // SAFETY: the framework's own argument.
+    if let Some(adapter) = unsafe { of(device) } {
+        adapter.started.store(false, Release);
+    }
+}
+
+unsafe extern "C" fn removed(device: WDFDEVICE) {
+    // SAFETY: the framework's own argument.
+    if let Some(adapter) = unsafe { of(device) } {
+        adapter.shut();
+    }
+}
+
+unsafe extern "C" fn cleanup(object: WDFOBJECT) {
+    // SAFETY: the framework calls this for a device that was created with a context of this kind.
+    let Some(adapter) = (unsafe { of(object.cast()) }) else { return };
+    adapter.shut();
+    if adapter.driver.remove(&adapter) {
+        control::release(&adapter.driver);
+    }
+}
+
+unsafe extern "C" fn destroy(object: WDFOBJECT) {
+    // SAFETY: the framework calls this for a device that was created with a context of this kind.
+    unsafe { CONTEXT.take(object) };
+}
+
+impl Adapter {
+    fn try_new(driver: Shared<Driver>) -> Result<Shared<Self>, NtStatus> {
+        let provider = provider::Device::try_new(&Kernel, driver.settings().provider_config())?;
+        let adapter = Self {
+            driver,
+            provider,
+            users: Rundown::try_new()?,
+            started: AtomicBool::new(false),
+            open: AtomicU32::new(0),
+        };
+        Shared::try_new(adapter).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// Opens an `NDK_ADAPTER`. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `NDIS_STATUS_ADAPTER_NOT_READY` before the device is started and when it is going away;
+    /// `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        if !self.started.load(Acquire) {
+            return Err(NtStatus::NDIS_ADAPTER_NOT_READY);
+        }
+        let permit = self.users.enter().ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
+        let adapter = provider::Device::open(&self.provider, version)?;
+        self.open.fetch_add(1, AcqRel);
+        // Given back by `close`.
+        permit.keep();
+        Ok(adapter)
+    }
+
+    /// Closes an `NDK_ADAPTER`; waits until everything that was created from it is closed. `PASSIVE_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` came from [`Adapter::open`] of this adapter and is not used after this call.
+    pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
+        // SAFETY: the caller's promise.
+        unsafe { provider::Device::<Kernel>::close(adapter) };
+        self.open.fetch_sub(1, AcqRel);
+        self.users.leave();
+    }
+
+    /// How many `NDK_ADAPTER`s are open.
+    pub fn open_count(&self) -> u32 {
+        self.open.load(Acquire)
+    }
+
+    /// Whether consumers can open it.
+    pub fn is_started(&self) -> bool {
+        self.started.load(Acquire)
+    }
+
+    /// The adapter behind it.
+    pub const fn provider(&self) -> &Shared<provider::Device<Kernel>> {
+        &self.provider
+    }
+
+    /// Changes how requests complete.
+    pub fn set_mode(&self, mode: CompletionMode) {
+        self.provider.completions().set_mode(Settings::provider_mode(mode));
+    }
+
+    /// Lets nobody open it any more and waits until everybody has closed it.
+    fn shut(&self) {
+        self.started.store(false, Release);
+        self.users.shut();
+    }
+}

@@ -1,0 +1,174 @@
+//! The driver as a whole: what all its adapters share, from load to unload.
+
+use core::ptr;
+
+use engine::os::{Os, SpinLock};
+use fallible::Shared;
+use kernel::{
+    check,
+    wdf::{ContextType, Key, WaitLock, attributes, size},
+};
+use ndkpi::NtStatus;
+use wdk_sys::{
+    PCUNICODE_STRING, PDRIVER_OBJECT, ULONG, WDF_DRIVER_CONFIG, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
+};
+
+use crate::{
+    control::Control,
+    device::{self, Adapter},
+    os::{Kernel, KernelLock},
+    settings::Settings,
+};
+
+/// Adapters at most: devices in the device manager.
+pub const MAX_ADAPTERS: usize = 8;
+
+/// The tag of what the framework allocates for the driver; the driver's own allocations have that of `wdk-alloc`.
+const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
+
+/// What all adapters share.
+pub struct Driver {
+    handle: WDFDRIVER,
+    settings: KernelLock<Settings>,
+    adapters: KernelLock<[Option<Shared<Adapter>>; MAX_ADAPTERS]>,
+    /// The control device, which exists as long as there is an adapter.
+    pub(crate) control: WaitLock<Control>,
+}
+
+// SAFETY: the framework's handle may be used on any thread.
+unsafe impl Send for Driver {}
+// SAFETY: as for `Send`; everything else in it is behind locks.
+unsafe impl Sync for Driver {}
+
+// SAFETY: the address is that of this static.
+static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver", &raw const CONTEXT) };
+
+/// Registers the driver with the framework.
+///
+/// # Errors
+///
+/// What the framework says; then nothing is left behind.
+///
+/// # Safety
+///
+/// The arguments are those of `DriverEntry`, which calls this once.
+pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
+    Kernel::start();
+    // SAFETY: the caller's promise.
+    unsafe { register(driver, registry_path) }.inspect_err(|_| Kernel::stop())
+}
+
+/// # Safety
+///
+/// As for [`create`].
+unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
+    let mut config = WDF_DRIVER_CONFIG {
+        Size: size::<WDF_DRIVER_CONFIG>(),
+        EvtDriverDeviceAdd: Some(device::add),
+        EvtDriverUnload: Some(unload),
+        DriverPoolTag: POOL_TAG,
+        ..WDF_DRIVER_CONFIG::default()
+    };
+    let mut attributes = attributes();
+    CONTEXT.describe(&mut attributes, destroy);
+    let mut handle = ptr::null_mut();
+    // SAFETY: the arguments of `DriverEntry` (the caller's promise), and structures that live until the call returns.
+    check(unsafe {
+        call_unsafe_wdf_function_binding!(
+            WdfDriverCreate,
+            driver,
+            registry_path,
+            &raw mut attributes,
+            &raw mut config,
+            &raw mut handle
+        )
+    })?;
+
+    // SAFETY: the framework has just made the driver object. If this fails it deletes the object after `DriverEntry`.
+    let settings = unsafe { Key::parameters(handle) }.map_or_else(|_| Settings::default(), |key| Settings::read(&key));
+    Kernel::set_granularity(settings.moderation_granularity);
+    let shared = Shared::try_new(Driver {
+        handle,
+        settings: Kernel.lock(settings)?,
+        adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
+        // SAFETY: the driver object lives until unload, when nothing uses the driver any more.
+        control: unsafe { WaitLock::try_new(handle.cast(), Control::default()) }?,
+    });
+    let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+    // SAFETY: the object is live and was created with attributes of this kind.
+    unsafe { CONTEXT.put(handle.cast(), shared) };
+    Ok(())
+}
+
+/// The driver behind a framework's driver object.
+///
+/// # Safety
+///
+/// `handle` is this driver's live object.
+#[must_use]
+pub unsafe fn of(handle: WDFDRIVER) -> Option<Shared<Driver>> {
+    // SAFETY: the caller's promise; the driver object is created with a context of this kind.
+    unsafe { CONTEXT.get(handle.cast()) }
+}
+
+unsafe extern "C" fn destroy(object: WDFOBJECT) {
+    // SAFETY: the framework calls this for an object that was created with a context of this kind.
+    unsafe { CONTEXT.take(object) };
+}
+
+unsafe extern "C" fn unload(_driver: WDFDRIVER) {
+    Kernel::stop();
+}
+
+impl Driver {
+    /// The framework's driver object.
+    #[must_use]
+    pub const fn handle(&self) -> WDFDRIVER {
+        self.handle
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        self.settings.with(|settings| *settings)
+    }
+
+    /// Changes the settings that can be changed while the driver runs, for every adapter.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
+    pub fn set(&self, new: &ndk_interface::control::Settings) -> Result<(), NtStatus> {
+        let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
+        Kernel::set_granularity(changed.moderation_granularity);
+        for adapter in self.adapters().into_iter().flatten() {
+            adapter.set_mode(changed.completion_mode);
+        }
+        Ok(())
+    }
+
+    /// The adapters that there are now.
+    pub fn adapters(&self) -> [Option<Shared<Adapter>>; MAX_ADAPTERS] {
+        self.adapters.with(|adapters| adapters.clone())
+    }
+
+    /// Takes an adapter into the list.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES` if there are [`MAX_ADAPTERS`] already.
+    pub fn add(&self, adapter: &Shared<Adapter>) -> Result<(), NtStatus> {
+        self.adapters.with(|adapters| {
+            let free = adapters.iter_mut().find(|place| place.is_none()).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+            *free = Some(adapter.clone());
+            Ok(())
+        })
+    }
+
+    /// Takes an adapter out of the list; `false` if it was not in it.
+    pub fn remove(&self, adapter: &Shared<Adapter>) -> bool {
+        let is_it =
+            |place: &&mut Option<Shared<Adapter>>| place.as_ref().is_some_and(|one| Shared::ptr_eq(one, adapter));
+        let found = self.adapters.with(|adapters| adapters.iter_mut().find(is_it).and_then(Option::take));
+        found.is_some()
+    }
+}

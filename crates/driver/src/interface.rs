@@ -1,0 +1,96 @@
+//! What a consumer gets from `IRP_MN_QUERY_INTERFACE` (the crate `ndk-interface` says how it is used).
+
+use core::ffi::c_void;
+
+use fallible::Shared;
+use kernel::{check, wdf::size};
+use ndk_interface::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
+use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsafe_wdf_function_binding};
+
+use crate::device::{Adapter, guid};
+
+/// Has the framework answer queries for the interface.
+///
+/// The interface points to the adapter without counting it: the framework asks only while the device exists, and counts
+/// before it hands the interface out.
+///
+/// # Errors
+///
+/// What the framework says.
+///
+/// # Safety
+///
+/// `device` is a live device, and carries a reference to `adapter` as long as it exists.
+pub unsafe fn register(device: WDFDEVICE, adapter: &Shared<Adapter>) -> Result<(), NtStatus> {
+    let context: *mut c_void = Shared::as_ptr(adapter).cast_mut().cast();
+    let mut interface = SOFTNDK_INTERFACE {
+        Size: SOFTNDK_INTERFACE_SIZE,
+        Context: context,
+        InterfaceReference: Some(reference),
+        InterfaceDereference: Some(dereference),
+        AdapterContext: context,
+        OpenNdkAdapter: Some(open),
+        CloseNdkAdapter: Some(close),
+        ..SOFTNDK_INTERFACE::EMPTY
+    };
+    let kind: GUID = guid(ndk_interface::GUID_SOFTNDK);
+    let mut config = WDF_QUERY_INTERFACE_CONFIG {
+        Size: size::<WDF_QUERY_INTERFACE_CONFIG>(),
+        // It begins with the system's structure, and says its own size.
+        Interface: (&raw mut interface).cast::<INTERFACE>(),
+        InterfaceType: &raw const kind,
+        ..WDF_QUERY_INTERFACE_CONFIG::default()
+    };
+    // SAFETY: the device is being added; the framework copies the interface and the identifier.
+    check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceAddQueryInterface, device, &raw mut config) })
+}
+
+/// # Safety
+///
+/// `context` is the adapter of an interface that is counted, or of a device that exists.
+unsafe fn adapter(context: *mut c_void) -> Shared<Adapter> {
+    // SAFETY: the caller's promise: the pointer came from a `Shared` of which there is a reference now.
+    let counted = core::mem::ManuallyDrop::new(unsafe { Shared::from_raw(context.cast_const().cast::<Adapter>()) });
+    (*counted).clone()
+}
+
+unsafe extern "C" fn reference(context: *mut c_void) {
+    // SAFETY: the caller has the interface, or is the framework just handing it out.
+    core::mem::forget(unsafe { adapter(context) });
+}
+
+unsafe extern "C" fn dereference(context: *mut c_void) {
+    // SAFETY: the caller gives up a count that `reference` made.
+    drop(unsafe { Shared::from_raw(context.cast_const().cast::<Adapter>()) });
+}
+
+unsafe extern "system" fn open(
+    context: NDIS_HANDLE,
+    parameters: *const NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
+    opened: *mut *mut NDK_ADAPTER,
+) -> NtStatus {
+    if parameters.is_null() || opened.is_null() {
+        return NtStatus::INVALID_PARAMETER;
+    }
+    // SAFETY: the caller has the interface.
+    let adapter = unsafe { adapter(context) };
+    // A structure of NDIS 6.30 ends after the version, so there must be no reference to all of it.
+    // SAFETY: not null, so it is the caller's structure, which begins with the version.
+    let version = unsafe { parameters.cast::<NDK_VERSION>().read() };
+    match adapter.open(version) {
+        Ok(new) => {
+            // SAFETY: not null, so it is the caller's place for the adapter.
+            unsafe { opened.write(new) };
+            NtStatus::SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+unsafe extern "system" fn close(context: NDIS_HANDLE, opened: *mut NDK_ADAPTER) {
+    // SAFETY: the caller has the interface.
+    let adapter = unsafe { adapter(context) };
+    // SAFETY: the caller got it from `open` with this context and does not use it any more.
+    unsafe { adapter.close(opened) };
+}

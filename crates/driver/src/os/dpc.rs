@@ -1,0 +1,93 @@
+//! Deferred procedure calls on a chosen processor.
+
+use alloc::boxed::Box;
+use core::{cell::UnsafeCell, marker::PhantomData, ptr};
+
+use engine::os::{Dpc, Routine};
+use fallible::{Shared, try_box};
+use kernel::check;
+use ndkpi::NtStatus;
+use wdk_sys::{
+    _KDPC_IMPORTANCE, KDPC, PVOID,
+    ntddk::{
+        KeFlushQueuedDpcs, KeInitializeDpc, KeInsertQueueDpc, KeRemoveQueueDpc, KeSetImportanceDpc,
+        KeSetTargetProcessorDpcEx,
+    },
+};
+
+use super::processor;
+
+/// A deferred call of `R`.
+///
+/// # Invariants
+///
+/// `dpc` was initialised with `run::<R>` and does not move. While it is queued its first argument is a counted reference to
+/// an `R::Target`.
+pub struct KernelDpc<R: Routine> {
+    dpc: Box<UnsafeCell<KDPC>>,
+    runs: PhantomData<fn(R)>,
+}
+
+// SAFETY: the kernel's routines may be called for one DPC by any number of threads at a time.
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it are the kernel's")]
+unsafe impl<R: Routine> Send for KernelDpc<R> {}
+// SAFETY: as for `Send`; nothing else touches the cell.
+unsafe impl<R: Routine> Sync for KernelDpc<R> {}
+
+impl<R: Routine> KernelDpc<R> {
+    /// A deferred call that runs on the processor with that index.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no such processor.
+    pub fn try_new(index: u32) -> Result<Self, NtStatus> {
+        let mut number = processor::number(index)?;
+        let dpc = try_box(UnsafeCell::new(KDPC::default())).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        // SAFETY: the box is memory for a DPC that stays where it is, and nobody else knows it yet.
+        unsafe { KeInitializeDpc(dpc.get(), Some(run::<R>), ptr::null_mut()) };
+        // SAFETY: the DPC is initialised and not queued, and the number lives until the call returns.
+        check(unsafe { KeSetTargetProcessorDpcEx(dpc.get(), &raw mut number) })?;
+        // A DPC of medium importance for another processor waits until that one looks for itself; this one is sent.
+        // SAFETY: the DPC is initialised and not queued.
+        unsafe { KeSetImportanceDpc(dpc.get(), _KDPC_IMPORTANCE::MediumHighImportance) };
+        Ok(Self { dpc, runs: PhantomData })
+    }
+}
+
+impl<R: Routine> Dpc<R> for KernelDpc<R> {
+    fn queue(&self, target: &Shared<R::Target>) -> bool {
+        let counted = Shared::into_raw(target.clone());
+        // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
+        let queued = unsafe { KeInsertQueueDpc(self.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
+        if queued == 0 {
+            // SAFETY: the DPC was queued before, with a reference of its own, so it did not take this one.
+            drop(unsafe { Shared::from_raw(counted) });
+        }
+        queued != 0
+    }
+}
+
+impl<R: Routine> Drop for KernelDpc<R> {
+    fn drop(&mut self) {
+        // A call that is running does not need the DPC any more: the kernel has taken out of it what it needs.
+        // SAFETY: the DPC is initialised (invariant).
+        let removed = unsafe { KeRemoveQueueDpc(self.dpc.get()) };
+        if removed != 0 {
+            let argument = self.dpc.get_mut().SystemArgument1;
+            // SAFETY: the call was queued with this reference (invariant) and will not be made.
+            drop(unsafe { Shared::<R::Target>::from_raw(argument.cast_const().cast()) });
+        }
+    }
+}
+
+unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, _context: PVOID, target: PVOID, _unused: PVOID) {
+    // SAFETY: `queue` gave this call a counted reference (invariant).
+    let target = unsafe { Shared::<R::Target>::from_raw(target.cast_const().cast()) };
+    R::run(&target);
+}
+
+/// Waits until no deferred call that was queued before is still running. `PASSIVE_LEVEL`.
+pub fn flush() {
+    // SAFETY: the caller is at `PASSIVE_LEVEL`.
+    unsafe { KeFlushQueuedDpcs() };
+}

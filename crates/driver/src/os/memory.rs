@@ -1,0 +1,196 @@
+//! Bytes that a consumer registered, through the kernel's own mapping of their pages.
+
+use alloc::boxed::Box;
+use core::ptr;
+
+use engine::os::Memory;
+use fallible::try_slice;
+use kernel::KERNEL_MODE;
+use ndkpi::NtStatus;
+use wdk_sys::{
+    _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL,
+    MdlMappingNoExecute, ntddk::MmMapLockedPagesSpecifyCache,
+};
+
+/// A part of a range that is contiguous in the kernel's mapping.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where it begins, counted from the beginning of the range.
+    offset: usize,
+    len: usize,
+    bytes: *mut u8,
+}
+
+/// A range that an MDL describes.
+///
+/// # Invariants
+///
+/// The pieces cover the range without gaps, in order, and their bytes stay mapped as long as this value lives: the pages
+/// are locked by the consumer, whose MDL keeps the mapping until it unlocks them.
+pub struct KernelMemory {
+    base: u64,
+    len: usize,
+    pieces: Box<[Piece]>,
+}
+
+// SAFETY: the bytes are the kernel's mapping, the same on every processor; they may change at any time, which is the nature
+// of registered memory, and nobody makes references to them.
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the addresses are the same on every processor")]
+unsafe impl Send for KernelMemory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for KernelMemory {}
+
+impl KernelMemory {
+    /// The first `len` bytes that a chain of MDLs describes.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the chain is shorter or its ranges do not follow one another;
+    /// `STATUS_INSUFFICIENT_RESOURCES` if there is no memory or no room to map the pages.
+    ///
+    /// # Safety
+    ///
+    /// `mdl` is null or a chain of MDLs whose pages are locked, and stay so as long as the result lives.
+    pub unsafe fn from_mdl(mdl: *mut MDL, len: usize) -> Result<Self, NtStatus> {
+        // SAFETY: the caller's promise.
+        let Some(first) = (unsafe { Described::of(mdl) }) else {
+            return Err(NtStatus::INVALID_PARAMETER);
+        };
+        let (mut count, mut end, mut next) = (0, 0, Some(first));
+        while let Some(described) = next.filter(|_| end < len) {
+            if described.address != first.address + end as u64 {
+                return Err(NtStatus::INVALID_PARAMETER);
+            }
+            end += described.len;
+            count += 1;
+            // SAFETY: the caller's promise holds for the rest of the chain.
+            next = unsafe { Described::of(described.next) };
+        }
+        if end < len {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+
+        let empty = Piece { offset: 0, len: 0, bytes: ptr::null_mut() };
+        let mut pieces = try_slice(count, |_| empty).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let (mut offset, mut mdl) = (0, mdl);
+        for piece in &mut pieces {
+            // SAFETY: the chain has as many elements that are not null: they were counted.
+            let bytes = unsafe { map(mdl) }.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+            // SAFETY: as above.
+            let Some(described) = (unsafe { Described::of(mdl) }) else { break };
+            *piece = Piece { offset, len: described.len.min(len - offset), bytes };
+            offset += piece.len;
+            mdl = described.next;
+        }
+        Ok(Self { base: first.address, len, pieces })
+    }
+
+    /// Calls `each` with the address and length of every stretch of `len` bytes from `offset` on.
+    fn stretches(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
+        assert!(offset <= self.len && len <= self.len - offset, "an access outside of registered memory");
+        let (mut at, end) = (offset, offset + len);
+        // The first piece that does not end before the access begins.
+        let first = self.pieces.partition_point(|piece| piece.offset + piece.len <= at);
+        for piece in &self.pieces[first..] {
+            if at == end {
+                break;
+            }
+            let skipped = at - piece.offset;
+            let count = (piece.len - skipped).min(end - at);
+            // SAFETY: `skipped` is less than the piece's length, and the piece is mapped (invariant).
+            each(unsafe { piece.bytes.add(skipped) }, count);
+            at += count;
+        }
+    }
+}
+
+impl Memory for KernelMemory {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        let mut place = into.as_mut_ptr();
+        self.stretches(offset, into.len(), |bytes, count| {
+            // SAFETY: the stretch is mapped (invariant) and `into` has room for all stretches together; registered memory is
+            // not Rust's, so they do not overlap.
+            unsafe { ptr::copy_nonoverlapping(bytes, place, count) };
+            // SAFETY: `into` has room for all stretches together.
+            place = unsafe { place.add(count) };
+        });
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) {
+        let mut source = from.as_ptr();
+        self.stretches(offset, from.len(), |bytes, count| {
+            // SAFETY: as in `read`, the other way round.
+            unsafe { ptr::copy_nonoverlapping(source, bytes, count) };
+            // SAFETY: `from` has as many bytes as all stretches together.
+            source = unsafe { source.add(count) };
+        });
+    }
+
+    fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
+        let mut at = offset;
+        from.stretches(from_offset, len, |source, count| {
+            let mut source = source.cast_const();
+            self.stretches(at, count, |place, part| {
+                // SAFETY: both stretches are mapped (invariant of each), and may overlap.
+                unsafe { ptr::copy(source, place, part) };
+                // SAFETY: the parts are together as long as the source's stretch.
+                source = unsafe { source.add(part) };
+            });
+            at += count;
+        });
+    }
+}
+
+/// What one MDL says.
+#[derive(Clone, Copy)]
+struct Described {
+    address: u64,
+    len: usize,
+    next: *mut MDL,
+}
+
+impl Described {
+    /// `None` for the end of a chain.
+    ///
+    /// # Safety
+    ///
+    /// `mdl` is null or points to an MDL.
+    unsafe fn of(mdl: *const MDL) -> Option<Self> {
+        // SAFETY: the caller's promise. The fields that are read do not change while the pages are locked.
+        let mdl = unsafe { mdl.as_ref() }?;
+        Some(Self {
+            address: mdl.StartVa.addr() as u64 + u64::from(mdl.ByteOffset),
+            len: mdl.ByteCount as usize,
+            next: mdl.Next,
+        })
+    }
+}
+
+/// `MmGetSystemAddressForMdlSafe`: the kernel's mapping of the pages, made if there is none; `None` if it cannot be.
+///
+/// # Safety
+///
+/// `mdl` points to an MDL whose pages are locked.
+unsafe fn map(mdl: *mut MDL) -> Option<*mut u8> {
+    const MAPPED: u32 = MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL;
+    const PRIORITY: u32 = _MM_PAGE_PRIORITY::NormalPagePriority as u32 | MdlMappingNoExecute;
+    // SAFETY: the caller's promise.
+    let flags = unsafe { (*mdl).MdlFlags };
+    let address = if u32::from(flags.cast_unsigned()) & MAPPED == 0 {
+        let cached = _MEMORY_CACHING_TYPE::MmCached;
+        // SAFETY: the pages are locked (the caller's promise); the MDL's owner unmaps them when it unlocks them.
+        unsafe { MmMapLockedPagesSpecifyCache(mdl, KERNEL_MODE, cached, ptr::null_mut(), 0, PRIORITY) }
+    } else {
+        // SAFETY: the caller's promise; the flags say that the field holds the mapping.
+        unsafe { (*mdl).MappedSystemVa }
+    };
+    (!address.is_null()).then_some(address.cast())
+}
