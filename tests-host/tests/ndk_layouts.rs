@@ -18,6 +18,8 @@ use crate::items::Field;
 mod items;
 #[path = "ndk_layouts/spelling.rs"]
 mod spelling;
+#[path = "ndk_layouts/statuses.rs"]
+mod statuses;
 
 /// Items with the reason why they are only on one side.
 type Listed = [(&'static str, &'static [&'static str])];
