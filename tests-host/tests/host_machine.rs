@@ -1,5 +1,7 @@
 //! The machine of the host keeps the kernel's contracts, and catches those who do not: one test for each.
 
+#[path = "host_machine/allocation.rs"]
+mod allocation;
 #[path = "host_machine/dpc.rs"]
 mod dpc;
 #[path = "host_machine/lifetime.rs"]

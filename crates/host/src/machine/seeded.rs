@@ -258,9 +258,10 @@ impl MachineRef {
     ///
     /// # Panics
     ///
-    /// As [`MachineRef::step`].
+    /// As [`MachineRef::step`]; [`Rule::RoutinePanicked`], for what is polled for may never come then.
     #[track_caller]
     pub fn yield_now(&self) {
+        self.check_failures();
         if self.core.seeded.is_some() {
             self.step();
         } else {

@@ -36,7 +36,7 @@ unsafe impl Sync for Piece {}
 
 /// What a chain describes, as far as it is asked for.
 pub struct Walk {
-    /// The address of the first byte.
+    /// The address of the first descriptor, which is that of the first byte.
     pub base: *mut u8,
     /// The number of pieces with bytes.
     pub pieces: usize,

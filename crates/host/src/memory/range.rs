@@ -44,11 +44,12 @@ impl HostMemory {
     /// `mdl` is null or points to a chain of valid descriptors that nobody changes during the call. The bytes that they
     /// describe are valid for reads and writes as long as the value lives, by any number of threads at the same time.
     pub unsafe fn from_mdl(mdl: *const HostMdl, length: usize) -> Result<Self, NtStatus> {
+        let mut last = None;
         // SAFETY: the caller's promise about the chain.
-        let found = unsafe { walk(mdl, length, |_| ()) }?;
+        let found = unsafe { walk(mdl, length, |piece| last = Some(piece)) }?;
         let base = u64::try_from(found.base.addr()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
-        if found.pieces == 1 {
-            return Ok(Self { base, length, segments: Segments::One(Piece { pointer: found.base, length }) });
+        if let Some(only) = last.filter(|_| found.pieces == 1) {
+            return Ok(Self { base, length, segments: Segments::One(only) });
         }
         let mut segments = Vec::new();
         segments.try_reserve_exact(found.pieces).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
