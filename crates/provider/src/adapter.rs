@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, mem::size_of};
 
-use fallible::{Shared, Unique};
+use fallible::Shared;
 use ndkpi::{
     GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK,
     NDK_FN_CREATE_COMPLETION, NDK_PD, NDK_VERSION, NtStatus,
@@ -13,7 +13,8 @@ use crate::{
     completion::CreateRequest,
     cq::CompletionQueue,
     device::Device,
-    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, query_extension},
+    lam::{build_lam, release_lam},
+    object::{Body, borrow, kind, query_extension},
     pd::ProtectionDomain,
     unsupported,
 };
@@ -49,16 +50,15 @@ impl<O: NdkOs> Adapter<O> {
         NdkCreateSharedEndpoint: Some(unsupported::create_shared_endpoint),
         NdkCreateConnector: Some(unsupported::create_connector),
         NdkCreateListener: Some(unsupported::create_listener),
-        NdkBuildLAM: Some(unsupported::build_lam),
-        NdkReleaseLAM: Some(unsupported::release_lam),
+        NdkBuildLAM: Some(build_lam::<O>),
+        NdkReleaseLAM: Some(release_lam::<O>),
     };
 }
 
 impl<O: NdkOs> Body for Adapter<O> {
-    type Os = O;
-    type Public = NDK_ADAPTER;
+    kind!(Adapter, b"NdkA");
 
-    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkA");
+    type Public = NDK_ADAPTER;
 
     fn public(version: NDK_VERSION) -> NDK_ADAPTER {
         NDK_ADAPTER::new(version, Self::TABLE)
@@ -72,14 +72,6 @@ impl<O: NdkOs> Body for Adapter<O> {
 
     fn gone(&self) -> Option<Shared<O::Event>> {
         Some(self.closed.clone())
-    }
-
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
-        AnyObject::Adapter(object)
-    }
-
-    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
-        AnyRef::Adapter(object)
     }
 }
 

@@ -9,7 +9,7 @@ use engine::{
     },
     os::Affinity,
 };
-use fallible::{Shared, Unique};
+use fallible::Shared;
 use ndkpi::{
     GROUP_AFFINITY, NDK_CQ, NDK_CQ_DISPATCH, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION,
     NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NDK_VERSION, NtStatus,
@@ -21,7 +21,7 @@ use crate::{
     cell::{Exclusive, Slot},
     completion::Request,
     device::Device,
-    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
 };
 
 /// A completion queue.
@@ -120,10 +120,9 @@ impl<O: NdkOs> Drop for CompletionQueue<O> {
 }
 
 impl<O: NdkOs> Body for CompletionQueue<O> {
-    type Os = O;
-    type Public = NDK_CQ;
+    kind!(Cq, b"NdkC");
 
-    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkC");
+    type Public = NDK_CQ;
 
     fn public(version: NDK_VERSION) -> NDK_CQ {
         NDK_CQ::new(version, Self::TABLE)
@@ -142,14 +141,6 @@ impl<O: NdkOs> Body for CompletionQueue<O> {
             cq.close();
         }
         drop(consumer);
-    }
-
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
-        AnyObject::Cq(object)
-    }
-
-    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
-        AnyRef::Cq(object)
     }
 }
 

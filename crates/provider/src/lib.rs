@@ -27,11 +27,15 @@ pub mod completion;
 mod cq;
 pub mod device;
 mod fifo;
+mod lam;
+mod mr;
+mod mw;
 pub mod object;
 mod os;
 mod pd;
 mod post;
 mod qp;
+mod srq;
 mod unsupported;
 
 pub use completion::CompletionMode;

@@ -20,20 +20,30 @@ use crate::{
     cq::CompletionQueue,
     device::Device,
     fifo::Node,
+    mr::MemoryRegion,
+    mw::MemoryWindow,
     no_memory,
     pd::ProtectionDomain,
     qp::QueuePair,
+    srq::SharedReceiveQueue,
 };
 
-/// The part of an object that is its own, by its type.
+/// The part of an object that is its own, by its type. [`kind!`] writes what says which type it is among the others.
 pub trait Body: Send + Sync + Sized + 'static {
     /// The operating system.
     type Os: NdkOs;
-    /// The structure the consumer knows.
-    type Public: Object;
 
     /// Tells live objects of this type from anything else that a consumer may pass.
     const SIGNATURE: u32;
+
+    /// The object, when nobody refers to it any more.
+    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<Self::Os>;
+
+    /// A reference to the object.
+    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
+
+    /// The structure the consumer knows.
+    type Public: Object;
 
     /// The structure for the consumer, with the dispatch table of this type.
     fn public(version: NDK_VERSION) -> Self::Public;
@@ -52,12 +62,6 @@ pub trait Body: Send + Sync + Sized + 'static {
     fn gone(&self) -> Option<Shared<<Self::Os as Os>::Event>> {
         None
     }
-
-    /// The object, when nobody refers to it any more.
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<Self::Os>;
-
-    /// A reference to the object.
-    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
 }
 
 /// A place in the queue of completions.
@@ -307,7 +311,25 @@ pub const unsafe extern "system" fn query_extension(
     NtStatus::NOT_SUPPORTED
 }
 
-macro_rules! kinds {
+/// In an implementation of [`Body`] for the operating system `O`: its variant of [`AnyObject`], and its signature.
+macro_rules! kind {
+    ($kind:ident, $signature:literal) => {
+        type Os = O;
+
+        const SIGNATURE: u32 = u32::from_le_bytes(*$signature);
+
+        fn into_any(object: fallible::Unique<crate::object::Ndk<Self>>) -> crate::object::AnyObject<O> {
+            crate::object::AnyObject::$kind(object)
+        }
+
+        fn into_any_ref(object: crate::object::ObjectRef<Self>) -> crate::object::AnyRef<O> {
+            crate::object::AnyRef::$kind(object)
+        }
+    };
+}
+pub(crate) use kind;
+
+macro_rules! any {
     ($($kind:ident($body:ident)),+ $(,)?) => {
         /// An object without references, of any type.
         pub enum AnyObject<O: NdkOs> {
@@ -321,9 +343,12 @@ macro_rules! kinds {
     };
 }
 
-kinds! {
+any! {
     Adapter(Adapter),
     Pd(ProtectionDomain),
     Cq(CompletionQueue),
     Qp(QueuePair),
+    Srq(SharedReceiveQueue),
+    Mr(MemoryRegion),
+    Mw(MemoryWindow),
 }

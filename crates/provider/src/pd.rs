@@ -3,8 +3,11 @@
 use core::ffi::c_void;
 
 use engine::memory::Domain;
-use fallible::{Shared, Unique};
-use ndkpi::{NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_VERSION, NtStatus};
+use fallible::Shared;
+use ndkpi::{
+    BOOLEAN, GROUP_AFFINITY, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW,
+    NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_SRQ, NDK_VERSION, NtStatus,
+};
 
 use crate::{
     NdkOs,
@@ -12,9 +15,11 @@ use crate::{
     completion::CreateRequest,
     cq::CompletionQueue,
     device::Device,
-    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+    mr::MemoryRegion,
+    mw::MemoryWindow,
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
     qp::{QueuePair, Sizes},
-    unsupported,
+    srq::{SharedReceiveQueue, Wanted},
 };
 
 /// A protection domain.
@@ -46,11 +51,11 @@ impl<O: NdkOs> ProtectionDomain<O> {
     const TABLE: &'static NDK_PD_DISPATCH = &NDK_PD_DISPATCH {
         NdkClosePd: Some(close::<Self>),
         NdkQueryExtension: Some(query_extension),
-        NdkCreateMr: Some(unsupported::create_mr),
-        NdkCreateMw: Some(unsupported::create_mw),
-        NdkCreateSrq: Some(unsupported::create_srq),
+        NdkCreateMr: Some(create_mr::<O>),
+        NdkCreateMw: Some(create_mw::<O>),
+        NdkCreateSrq: Some(create_srq::<O>),
         NdkCreateQp: Some(create_qp::<O>),
-        NdkCreateQpWithSrq: Some(unsupported::create_qp_with_srq),
+        NdkCreateQpWithSrq: Some(create_qp_with_srq::<O>),
         NdkGetPrivilegedMemoryRegionToken: Some(get_privileged_memory_region_token::<O>),
     };
 }
@@ -62,10 +67,9 @@ impl<O: NdkOs> Drop for ProtectionDomain<O> {
 }
 
 impl<O: NdkOs> Body for ProtectionDomain<O> {
-    type Os = O;
-    type Public = NDK_PD;
+    kind!(Pd, b"NdkP");
 
-    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkP");
+    type Public = NDK_PD;
 
     fn public(version: NDK_VERSION) -> NDK_PD {
         NDK_PD::new(version, Self::TABLE)
@@ -76,14 +80,6 @@ impl<O: NdkOs> Body for ProtectionDomain<O> {
     }
 
     unsafe fn begin_close(&self) {}
-
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
-        AnyObject::Pd(object)
-    }
-
-    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
-        AnyRef::Pd(object)
-    }
 }
 
 /// `NDK_FN_CREATE_QP` (`NDKPI 5.3`).
@@ -119,10 +115,128 @@ unsafe extern "system" fn create_qp<O: NdkOs>(
     let result = match (receive_cq, initiator_cq) {
         // SAFETY: both queues are open until the consumer's call returns.
         (Some(receive_cq), Some(initiator_cq)) => unsafe {
-            QueuePair::create(&pd, &receive_cq, &initiator_cq, qp_context, sizes)
+            QueuePair::create(&pd, &receive_cq, &initiator_cq, None, qp_context, sizes)
         },
         _ => Err(NtStatus::INVALID_PARAMETER),
     };
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&*pd, result) }
+}
+
+/// `NDK_FN_CREATE_QP_WITH_SRQ` (`NDKPI 5.3`).
+///
+/// # Safety
+///
+/// `pd` and the queues are open, `out` is valid for writing.
+unsafe extern "system" fn create_qp_with_srq<O: NdkOs>(
+    pd: *mut NDK_PD,
+    receive_cq: *mut NDK_CQ,
+    initiator_cq: *mut NDK_CQ,
+    srq: *mut NDK_SRQ,
+    qp_context: *mut c_void,
+    initiator_depth: u32,
+    max_initiator_sge: u32,
+    inline_size: u32,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_QP,
+) -> NtStatus {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the caller passes an open queue.
+    let receive_cq = unsafe { borrow::<CompletionQueue<O>>(receive_cq) };
+    // SAFETY: the caller passes an open queue.
+    let initiator_cq = unsafe { borrow::<CompletionQueue<O>>(initiator_cq) };
+    // SAFETY: the caller passes an open queue.
+    let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) };
+    let sizes = Sizes { receive_depth: 0, initiator_depth, max_receive_sge: 0, max_initiator_sge, inline_size };
+    let result = match (receive_cq, initiator_cq, srq) {
+        // SAFETY: the queues are open until the consumer's call returns.
+        (Some(receive_cq), Some(initiator_cq), Some(srq)) => unsafe {
+            QueuePair::create(&pd, &receive_cq, &initiator_cq, Some(&srq), qp_context, sizes)
+        },
+        _ => Err(NtStatus::INVALID_PARAMETER),
+    };
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&*pd, result) }
+}
+
+/// `NDK_FN_CREATE_SRQ` (`NDKPI 5.3`).
+///
+/// # Safety
+///
+/// `pd` is open, `affinity` is null or valid for reading, `out` is valid for writing.
+unsafe extern "system" fn create_srq<O: NdkOs>(
+    pd: *mut NDK_PD,
+    depth: u32,
+    max_sge: u32,
+    threshold: u32,
+    notification: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
+    notification_context: *mut c_void,
+    affinity: *const GROUP_AFFINITY,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_SRQ,
+) -> NtStatus {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: `affinity` is null or valid for reading. It is copied: it need not outlive the call.
+    let affinity = unsafe { affinity.as_ref() }.copied();
+    let wanted = Wanted { depth, max_sge, threshold, notification, context: notification_context, affinity };
+    let result = SharedReceiveQueue::create(&pd, &wanted);
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&*pd, result) }
+}
+
+/// `NDK_FN_CREATE_MR` (`NDKPI 5.3`).
+///
+/// # Safety
+///
+/// `pd` is open, `out` is valid for writing.
+unsafe extern "system" fn create_mr<O: NdkOs>(
+    pd: *mut NDK_PD,
+    fast_register: BOOLEAN,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_MR,
+) -> NtStatus {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let result = MemoryRegion::create(&pd, fast_register != 0);
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&*pd, result) }
+}
+
+/// `NDK_FN_CREATE_MW` (`NDKPI 5.3`).
+///
+/// # Safety
+///
+/// `pd` is open, `out` is valid for writing.
+unsafe extern "system" fn create_mw<O: NdkOs>(
+    pd: *mut NDK_PD,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_MW,
+) -> NtStatus {
+    // SAFETY: the caller passes an open domain.
+    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let result = MemoryWindow::create(&pd);
     // SAFETY: `out` is valid for writing.
     unsafe { request.finish(&*pd, result) }
 }

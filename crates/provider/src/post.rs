@@ -3,13 +3,18 @@
 //! A flag that the function does not accept is refused with `STATUS_INVALID_PARAMETER`, except those of `NDKPI 7.3` that an
 //! adapter may ignore. Elements are copied before the call returns.
 
-use core::{ffi::c_void, slice};
+use core::{ffi::c_void, iter, slice};
 
-use engine::qp::{Flags, Sge, Work};
-use ndkpi::{NDK_QP, NDK_SGE, NtStatus, op_flags};
+use engine::{
+    memory::{Bind, FastRegister, Rights},
+    qp::{Flags, Sge, Work},
+};
+use ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_QP, NDK_SGE, NtStatus, op_flags};
 
 use crate::{
     NdkOs,
+    mr::MemoryRegion,
+    mw::MemoryWindow,
     object::{Borrowed, borrow},
     qp::QueuePair,
 };
@@ -20,7 +25,7 @@ use crate::{
 ///
 /// `list` is null or valid for reading `count` entries until the consumer's call returns.
 #[inline]
-unsafe fn elements<'a>(list: *const NDK_SGE, count: u32) -> Option<&'a [NDK_SGE]> {
+pub unsafe fn elements<'a>(list: *const NDK_SGE, count: u32) -> Option<&'a [NDK_SGE]> {
     if count == 0 {
         return Some(&[]);
     }
@@ -32,7 +37,7 @@ unsafe fn elements<'a>(list: *const NDK_SGE, count: u32) -> Option<&'a [NDK_SGE]
 }
 
 #[inline]
-const fn element(entry: &NDK_SGE) -> Sge {
+pub const fn element(entry: &NDK_SGE) -> Sge {
     // A virtual and a logical address fill the same eight bytes; the token tells which it is (`NDKPI 3.9`).
     Sge { address: entry.logical_address().to_bits(), length: entry.Length, token: entry.MemoryRegionToken }
 }
@@ -200,7 +205,171 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
     // SAFETY: the list is valid for reading (the caller's promise).
     let Some(list) = (unsafe { elements(list, count) }) else { return NtStatus::INVALID_PARAMETER };
+    if object.has_srq() {
+        return NtStatus::INVALID_DEVICE_REQUEST;
+    }
     let context = context.expose_provenance();
     // SAFETY: no other receive is being posted (the caller's promise).
     unsafe { object.receive(|receiver| receiver.post(context, list.iter().map(element))) }
+}
+
+/// Posts a request that moves no bytes.
+///
+/// # Safety
+///
+/// `object` is open and no other post to its initiator queue runs.
+unsafe fn initiate_local<O: NdkOs>(
+    object: &Borrowed<QueuePair<O>>,
+    context: *mut c_void,
+    flags: u32,
+    accepted: u32,
+    prepare: impl FnOnce() -> Result<Work, NtStatus>,
+) -> NtStatus {
+    let context = context.expose_provenance();
+    let domain = object.pd().domain();
+    let post = |initiator: &mut engine::qp::Initiator<O>| {
+        // The state of the connection comes first: what is prepared changes tokens.
+        let prepared = initiator.check(op_flags::not_accepted(flags, accepted) == 0).and_then(|()| prepare());
+        let work = prepared.inspect_err(|_| initiator.push_deferred())?;
+        initiator.post(context, work, flags_of(flags), iter::empty()).inspect_err(|_| {
+            if let Work::FastRegister(posted) | Work::Bind(posted) = work {
+                domain.cancel(posted);
+            }
+        })
+    };
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    unsafe { object.initiate(post) }
+}
+
+fn rights_of(flags: u32) -> Rights {
+    let rights = [
+        (op_flags::allows_local_write(flags), Rights::LOCAL_WRITE),
+        (op_flags::allows_remote_read(flags), Rights::REMOTE_READ),
+        (op_flags::allows_remote_write(flags), Rights::REMOTE_WRITE),
+        (op_flags::is_read_sink(flags), Rights::READ_SINK),
+    ];
+    let granted = rights.iter().filter(|(is_granted, _)| *is_granted);
+    granted.fold(Rights::LOCAL_READ, |sum, (_, right)| sum.and(*right))
+}
+
+/// `NDK_FN_BIND` (`NDKPI 7.6`). The window's remote token is the new one when this returns.
+///
+/// # Safety
+///
+/// `NDKPI 7.3`: the objects are open, no other initiator request is being posted.
+pub unsafe extern "system" fn bind<O: NdkOs>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    mr: *mut NDK_MR,
+    mw: *mut NDK_MW,
+    address: *mut c_void,
+    length: usize,
+    flags: u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open queue pair.
+    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the caller passes an open region.
+    let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
+    // SAFETY: the caller passes an open window.
+    let mw = unsafe { borrow::<MemoryWindow<O>>(mw) };
+    let prepare = || {
+        let (mr, mw) = (mr.ok_or(NtStatus::INVALID_PARAMETER)?, mw.ok_or(NtStatus::INVALID_PARAMETER)?);
+        // SAFETY: the region is open until the consumer's call returns.
+        let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the window is open until the consumer's call returns.
+        let window = unsafe { mw.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let what = Bind { address: address.addr() as u64, length: length as u64, rights: rights_of(flags) };
+        object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
+    };
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    unsafe { initiate_local(&object, context, flags, op_flags::BIND, prepare) }
+}
+
+/// `NDK_FN_FAST_REGISTER` (`NDKPI 7.4`). The region's remote token is the new one when this returns.
+///
+/// # Safety
+///
+/// `NDKPI 7.3`: the objects are open, no other initiator request is being posted, the pages are valid for reading.
+pub unsafe extern "system" fn fast_register<O: NdkOs>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    mr: *mut NDK_MR,
+    page_count: u32,
+    pages: *const NDK_LOGICAL_ADDRESS,
+    first_byte: u32,
+    length: usize,
+    base: *mut c_void,
+    flags: u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open queue pair.
+    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the caller passes an open region.
+    let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
+    let prepare = || {
+        let mr = mr.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the region is open until the consumer's call returns.
+        let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the pages are valid for reading until the consumer's call returns.
+        let pages = unsafe { page_list(pages, page_count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let what = FastRegister {
+            pages,
+            first_byte,
+            length: length as u64,
+            base: base.addr() as u64,
+            rights: rights_of(flags),
+        };
+        object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
+    };
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    unsafe { initiate_local(&object, context, flags, op_flags::FAST_REGISTER, prepare) }
+}
+
+/// The consumer's page addresses; `None` if there are some and no address.
+///
+/// # Safety
+///
+/// `pages` is null or valid for reading `count` entries until the consumer's call returns.
+const unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: u32) -> Option<&'a [u64]> {
+    const { assert!(size_of::<NDK_LOGICAL_ADDRESS>() == size_of::<u64>()) };
+    const { assert!(align_of::<NDK_LOGICAL_ADDRESS>() == align_of::<u64>()) };
+    if count == 0 {
+        return Some(&[]);
+    }
+    if pages.is_null() {
+        return None;
+    }
+    // SAFETY: the pages are not null and valid for reading (the caller's promise); a logical address is 64 bits.
+    Some(unsafe { slice::from_raw_parts(pages.cast::<u64>(), count as usize) })
+}
+
+/// `NDK_FN_INVALIDATE` (`NDKPI 7.6`): of a region for fast registration or a window, never of a registered region.
+///
+/// # Safety
+///
+/// `NDKPI 7.3`: the objects are open, no other initiator request is being posted.
+pub unsafe extern "system" fn invalidate<O: NdkOs>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    target: *mut NDK_OBJECT_HEADER,
+    flags: u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open queue pair.
+    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the caller passes an open region, or something that is none.
+    let mr = unsafe { borrow::<MemoryRegion<O>>(target.cast()) };
+    // SAFETY: the caller passes an open window, or something that is none.
+    let mw = unsafe { borrow::<MemoryWindow<O>>(target.cast()) };
+    let prepare = || {
+        let token = if let Some(mr) = mr {
+            // SAFETY: the region is open until the consumer's call returns.
+            unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?.invalidation_token()?
+        } else {
+            let mw = mw.ok_or(NtStatus::INVALID_PARAMETER)?;
+            // SAFETY: the window is open until the consumer's call returns.
+            unsafe { mw.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?.invalidation_token()
+        };
+        Ok(Work::Invalidate { token })
+    };
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    unsafe { initiate_local(&object, context, flags, op_flags::INVALIDATE, prepare) }
 }

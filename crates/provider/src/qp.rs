@@ -3,7 +3,7 @@
 use core::{ffi::c_void, sync::atomic::Ordering};
 
 use engine::qp::{Initiator, NewQp, Qp, QpParameters, Receiver};
-use fallible::{Shared, Unique};
+use fallible::Shared;
 use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
@@ -11,9 +11,10 @@ use crate::{
     cell::{Exclusive, Slot},
     cq::CompletionQueue,
     device::Device,
-    object::{AnyObject, AnyRef, Body, Ndk, ObjectRef, borrow, close, query_extension},
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
     pd::ProtectionDomain,
-    post, unsupported,
+    post,
+    srq::SharedReceiveQueue,
 };
 
 /// What a consumer asks of a queue pair.
@@ -37,8 +38,9 @@ pub struct QueuePair<O: NdkOs> {
     receiver: Exclusive<Receiver<O>>,
     qp: Slot<Shared<Qp<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
-    /// The queues it completes to close after it (`NDKPI 7.9`).
+    /// The queues it uses close after it (`NDKPI 7.9`).
     _cqs: [ObjectRef<CompletionQueue<O>>; 2],
+    shared_receives: Option<ObjectRef<SharedReceiveQueue<O>>>,
 }
 
 impl<O: NdkOs> QueuePair<O> {
@@ -46,11 +48,12 @@ impl<O: NdkOs> QueuePair<O> {
     ///
     /// # Safety
     ///
-    /// The completion queues are open until this returns.
+    /// The queues are open until this returns.
     pub unsafe fn create(
         pd: &ObjectRef<ProtectionDomain<O>>,
         receive_cq: &ObjectRef<CompletionQueue<O>>,
         initiator_cq: &ObjectRef<CompletionQueue<O>>,
+        srq: Option<&ObjectRef<SharedReceiveQueue<O>>>,
         context: *mut c_void,
         sizes: Sizes,
     ) -> Result<ObjectRef<Self>, NtStatus> {
@@ -66,13 +69,16 @@ impl<O: NdkOs> QueuePair<O> {
         ]
         .iter()
         .all(|(wanted, limit)| wanted <= limit);
-        if !within_limits || !same_adapter(receive_cq) || !same_adapter(initiator_cq) {
+        let foreign_srq = srq.is_some_and(|srq| !Shared::ptr_eq(srq.device(), device));
+        if !within_limits || foreign_srq || !same_adapter(receive_cq) || !same_adapter(initiator_cq) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         // SAFETY: the queue is open (the caller's promise).
         let receive_engine = unsafe { receive_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the queue is open (the caller's promise).
         let initiator_engine = unsafe { initiator_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the queue is open (the caller's promise).
+        let srq_engine = srq.map(|srq| unsafe { srq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)).transpose()?;
         device.qps.take()?;
         // From here on dropping the object gives the place back.
         let body = Self {
@@ -81,6 +87,7 @@ impl<O: NdkOs> QueuePair<O> {
             qp: Slot::empty(),
             pd: pd.clone(),
             _cqs: [receive_cq.clone(), initiator_cq.clone()],
+            shared_receives: srq.cloned(),
         };
         let object = ObjectRef::try_new(pd.adapter().version(), body)?;
         let parameters = QpParameters {
@@ -93,14 +100,23 @@ impl<O: NdkOs> QueuePair<O> {
             max_transfer: info.MaxTransferLength,
             context: context.expose_provenance(),
         };
-        let NewQp { qp, initiator, receiver } =
-            Qp::try_new(device.nic(), pd.domain(), receive_engine, initiator_engine, None, &parameters, object.clone())?;
+        let NewQp { qp, initiator, receiver } = Qp::try_new(
+            device.nic(),
+            pd.domain(),
+            receive_engine,
+            initiator_engine,
+            srq_engine,
+            &parameters,
+            object.clone(),
+        )?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.qp.replace(Some(qp)) };
         // SAFETY: as before.
         unsafe { object.initiator.replace(Some(initiator)) };
-        // SAFETY: as before.
-        unsafe { object.receiver.replace(Some(receiver)) };
+        if srq.is_none() {
+            // SAFETY: as before.
+            unsafe { object.receiver.replace(Some(receiver)) };
+        }
         Ok(object)
     }
 
@@ -150,15 +166,25 @@ impl<O: NdkOs> QueuePair<O> {
         }
     }
 
+    /// The protection domain of the queue pair.
+    pub const fn pd(&self) -> &ObjectRef<ProtectionDomain<O>> {
+        &self.pd
+    }
+
+    /// Whether receives come from a shared receive queue.
+    pub const fn has_srq(&self) -> bool {
+        self.shared_receives.is_some()
+    }
+
     const TABLE: &'static NDK_QP_DISPATCH = &NDK_QP_DISPATCH {
         NdkCloseQp: Some(close::<Self>),
         NdkQueryExtension: Some(query_extension),
         NdkFlush: Some(flush::<O>),
         NdkSend: Some(post::send::<O>),
         NdkReceive: Some(post::receive::<O>),
-        NdkBind: Some(unsupported::bind),
-        NdkFastRegister: Some(unsupported::fast_register),
-        NdkInvalidate: Some(unsupported::invalidate),
+        NdkBind: Some(post::bind::<O>),
+        NdkFastRegister: Some(post::fast_register::<O>),
+        NdkInvalidate: Some(post::invalidate::<O>),
         NdkRead: Some(post::read::<O>),
         NdkWrite: Some(post::write::<O>),
         NdkSendAndInvalidate: Some(post::send_and_invalidate::<O>),
@@ -172,10 +198,9 @@ impl<O: NdkOs> Drop for QueuePair<O> {
 }
 
 impl<O: NdkOs> Body for QueuePair<O> {
-    type Os = O;
-    type Public = NDK_QP;
+    kind!(Qp, b"NdkQ");
 
-    const SIGNATURE: u32 = u32::from_le_bytes(*b"NdkQ");
+    type Public = NDK_QP;
 
     fn public(version: NDK_VERSION) -> NDK_QP {
         NDK_QP::new(version, Self::TABLE)
@@ -196,14 +221,6 @@ impl<O: NdkOs> Body for QueuePair<O> {
             Qp::close(&qp);
         }
         drop((initiator, receiver));
-    }
-
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<O> {
-        AnyObject::Qp(object)
-    }
-
-    fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<O> {
-        AnyRef::Qp(object)
     }
 }
 

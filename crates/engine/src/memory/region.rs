@@ -1,6 +1,7 @@
 //! Memory regions (`NDKPI 5.5`, `7.4`).
 
 use alloc::boxed::Box;
+use core::any::Any;
 
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
@@ -35,6 +36,8 @@ pub enum RegionKind {
 pub struct Region<O: Os> {
     domain: Shared<Domain<O>>,
     number: u32,
+    /// Dropped with the region, which windows keep longer than its owner does.
+    _client: Box<dyn Any + Send + Sync>,
 }
 
 impl<O: Os> Region<O> {
@@ -44,6 +47,20 @@ impl<O: Os> Region<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(domain: &Shared<Domain<O>>, kind: RegionKind) -> Result<Shared<Self>, NtStatus> {
+        Self::try_new_for(domain, kind, ())
+    }
+
+    /// [`Region::try_new`] with a client, which is dropped when the last of the region is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::try_new`].
+    pub fn try_new_for(
+        domain: &Shared<Domain<O>>,
+        kind: RegionKind,
+        client: impl Any + Send + Sync,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let client = try_box(client).map_err(memory_status)?;
         let object = match kind {
             RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default() }),
             RegionKind::Fast => Object::Fast(None),
@@ -52,7 +69,7 @@ impl<O: Os> Region<O> {
         let number = domain.table().tokens().insert(|_| entry).map_err(memory_status)?;
         domain.table().population().regions.enter();
         // From here on a failure drops the region, which gives its place back.
-        Shared::try_new(Self { domain: domain.clone(), number }).map_err(memory_status)
+        Shared::try_new(Self { domain: domain.clone(), number, _client: client }).map_err(memory_status)
     }
 
     /// The region's protection domain.

@@ -218,6 +218,20 @@ impl<O: Os> Initiator<O> {
         self.queue.push(Request { context, work, flags, length, source: Source::Inline })
     }
 
+    /// Whether a post can succeed, for requests that have to be prepared first; `is_valid` is what the caller knows.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if it is not valid; `STATUS_CONNECTION_INVALID` and `STATUS_NO_MORE_ENTRIES` as
+    /// [`Initiator::post`].
+    pub fn check(&mut self, is_valid: bool) -> Result<(), NtStatus> {
+        if !is_valid {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        self.check_connected()?;
+        self.queue.check_room()
+    }
+
     fn check_connected(&self) -> Result<(), NtStatus> {
         if self.qp.is_linked() && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
     }

@@ -1,0 +1,252 @@
+//! `NDK_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
+
+use alloc::boxed::Box;
+use core::ffi::c_void;
+
+use engine::{
+    memory::{Region, RegionKind, Release, Released, Rights},
+    os::SpinLock,
+};
+use fallible::{Shared, try_box};
+use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_VERSION, NtStatus, mr_flags};
+
+use crate::{
+    NdkOs,
+    cell::Slot,
+    completion::{Completions, Outcome, Request},
+    device::Device,
+    fifo::Node,
+    no_memory,
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    pd::ProtectionDomain,
+};
+
+/// A deregistration that waits for transfers in progress, with the place for its callback.
+struct Waiting<O: NdkOs> {
+    node: Box<Node<Outcome<O>>>,
+    request: Request,
+    object: ObjectRef<MemoryRegion<O>>,
+}
+
+/// A memory region.
+pub struct MemoryRegion<O: NdkOs> {
+    region: Slot<Shared<Region<O>>>,
+    waiting: O::Lock<Option<Waiting<O>>>,
+    pd: ObjectRef<ProtectionDomain<O>>,
+}
+
+/// Is told when the bytes of a registration are not used any more.
+struct Client<O: NdkOs>(ObjectRef<MemoryRegion<O>>);
+
+impl<O: NdkOs> Released for Client<O> {
+    fn released(&self) {
+        // Nobody waits when the region was closed without a deregistration.
+        if let Some(Waiting { node, request, object }) = self.0.waiting.with(Option::take) {
+            let outcome = request.outcome(object, NtStatus::SUCCESS);
+            Completions::push(self.0.device().completions(), node, outcome);
+        }
+    }
+}
+
+impl<O: NdkOs> MemoryRegion<O> {
+    /// Makes a region in `pd`, for fast registration or for normal.
+    pub fn create(pd: &ObjectRef<ProtectionDomain<O>>, fast: bool) -> Result<ObjectRef<Self>, NtStatus> {
+        let waiting = pd.device().os().lock(None)?;
+        let object =
+            ObjectRef::try_new(pd.adapter().version(), Self { region: Slot::empty(), waiting, pd: pd.clone() })?;
+        let kind = if fast { RegionKind::Fast } else { RegionKind::Normal };
+        // Windows keep the engine's region, and with it the object (`NDKPI 7.9`: the MR is an antecedent of the MW).
+        let region = Region::try_new_for(pd.domain(), kind, object.clone())?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.region.replace(Some(region)) };
+        Ok(object)
+    }
+
+    /// The engine's region.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    pub unsafe fn engine(&self) -> Option<&Shared<Region<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.region.get() }
+    }
+
+    /// The protection domain of the region.
+    pub const fn pd(&self) -> &ObjectRef<ProtectionDomain<O>> {
+        &self.pd
+    }
+
+    const TABLE: &'static NDK_MR_DISPATCH = &NDK_MR_DISPATCH {
+        NdkCloseMr: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkRegisterMr: Some(register_mr::<O>),
+        NdkDeregisterMr: Some(deregister_mr::<O>),
+        NdkInitializeFastRegisterMr: Some(initialize_fast_register_mr::<O>),
+        NdkGetRemoteTokenFromMr: Some(get_remote_token_from_mr::<O>),
+        NdkGetLocalTokenFromMr: Some(get_local_token_from_mr::<O>),
+    };
+}
+
+impl<O: NdkOs> Body for MemoryRegion<O> {
+    kind!(Mr, b"NdkM");
+
+    type Public = NDK_MR;
+
+    fn public(version: NDK_VERSION) -> NDK_MR {
+        NDK_MR::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.pd.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let region = unsafe { self.region.replace(None) };
+        // Ends the registration, unless windows are bound to it: then it ends with the last of them.
+        drop(region);
+    }
+}
+
+/// The rights that region flags name; `None` for unknown flags.
+fn rights_of(flags: u32) -> Option<Rights> {
+    if flags & !mr_flags::ALL != 0 {
+        return None;
+    }
+    let rights = [
+        (mr_flags::allows_local_write(flags), Rights::LOCAL_WRITE),
+        (mr_flags::allows_remote_read(flags), Rights::REMOTE_READ),
+        (mr_flags::allows_remote_write(flags), Rights::REMOTE_WRITE),
+        (mr_flags::is_read_sink(flags), Rights::READ_SINK),
+    ];
+    let granted = rights.iter().filter(|(is_granted, _)| *is_granted);
+    Some(granted.fold(Rights::LOCAL_READ, |sum, (_, right)| sum.and(*right)))
+}
+
+/// `NDK_FN_REGISTER_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
+///
+/// # Safety
+///
+/// `mr` is open; `mdl` is null or a chain of MDLs whose pages stay locked until the region is deregistered.
+unsafe extern "system" fn register_mr<O: NdkOs>(
+    mr: *mut NDK_MR,
+    mdl: *mut MDL,
+    length: usize,
+    flags: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open region.
+    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let register = || {
+        let rights = rights_of(flags).ok_or(NtStatus::INVALID_PARAMETER)?;
+        if length > object.device().config().info.MaxRegistrationSize {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: the region is open until the consumer's call returns.
+        let region = unsafe { object.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the pages of the chain stay locked while the bytes are registered (the caller's promise).
+        let memory = unsafe { object.device().os().memory_from_mdl(mdl, length) }?;
+        region.register(memory, rights, Client(ObjectRef::clone(&object)))
+    };
+    let status = register().into();
+    request.finish(&object, status)
+}
+
+/// `NDK_FN_DEREGISTER_MR` (`NDKPI 5.5`, `NDKPI 7.4`). Pends while transfers use the bytes.
+///
+/// # Safety
+///
+/// `mr` is open.
+unsafe extern "system" fn deregister_mr<O: NdkOs>(
+    mr: *mut NDK_MR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open region.
+    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the region is open until the consumer's call returns.
+    let Some(region) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    let node = match try_box(Node::new()) {
+        Ok(node) => node,
+        Err(error) => return no_memory(error),
+    };
+    // The transfers may let go before this call knows that it has to wait for them.
+    let waiting = Waiting { node, request, object: ObjectRef::clone(&object) };
+    let taken = object.waiting.with(|place| match place {
+        None => {
+            *place = Some(waiting);
+            None
+        }
+        Some(_) => Some(waiting),
+    });
+    if let Some(Waiting { request, .. }) = taken {
+        // A deregistration is in progress.
+        return request.finish(&object, NtStatus::INVALID_DEVICE_STATE);
+    }
+    let status = match region.deregister() {
+        Ok(Release::Pending) => return NtStatus::PENDING,
+        Ok(Release::Done) => NtStatus::SUCCESS,
+        Err(status) => status,
+    };
+    object.waiting.with(Option::take).map_or(status, |waiting| waiting.request.finish(&object, status))
+}
+
+/// `NDK_FN_INITIALIZE_FAST_REGISTER_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
+///
+/// # Safety
+///
+/// `mr` is open.
+unsafe extern "system" fn initialize_fast_register_mr<O: NdkOs>(
+    mr: *mut NDK_MR,
+    pages: u32,
+    remote_access: BOOLEAN,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open region.
+    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the region is open until the consumer's call returns.
+    let region = unsafe { object.engine() };
+    let status = region.map_or(NtStatus::INVALID_PARAMETER, |region| {
+        region.initialize_fast_register(pages, remote_access != 0).into()
+    });
+    request.finish(&object, status)
+}
+
+/// `NDK_FN_GET_REMOTE_TOKEN_FROM_MR` (`NDKPI 5.5`): the token that peers use; zero if there is none.
+///
+/// # Safety
+///
+/// `mr` is open.
+unsafe extern "system" fn get_remote_token_from_mr<O: NdkOs>(mr: *mut NDK_MR) -> u32 {
+    // SAFETY: the caller passes an open region.
+    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return 0 };
+    // SAFETY: it is open until the consumer's call returns.
+    unsafe { object.engine() }.map_or(0, |region| region.remote_token())
+}
+
+/// `NDK_FN_GET_LOCAL_TOKEN_FROM_MR` (`NDKPI 5.5`): the token for scatter/gather elements; zero if there is none.
+///
+/// # Safety
+///
+/// `mr` is open.
+unsafe extern "system" fn get_local_token_from_mr<O: NdkOs>(mr: *mut NDK_MR) -> u32 {
+    // SAFETY: the caller passes an open region.
+    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return 0 };
+    // SAFETY: it is open until the consumer's call returns.
+    unsafe { object.engine() }.map_or(0, |region| region.local_token())
+}

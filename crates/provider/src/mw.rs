@@ -1,0 +1,79 @@
+//! `NDK_MW` (`NDKPI 5.5`, `NDKPI 7.6`).
+
+use engine::memory::Window;
+use fallible::Shared;
+use ndkpi::{NDK_MW, NDK_MW_DISPATCH, NDK_VERSION, NtStatus};
+
+use crate::{
+    NdkOs,
+    cell::Slot,
+    device::Device,
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    pd::ProtectionDomain,
+};
+
+/// A memory window.
+pub struct MemoryWindow<O: NdkOs> {
+    window: Slot<Shared<Window<O>>>,
+    pd: ObjectRef<ProtectionDomain<O>>,
+}
+
+impl<O: NdkOs> MemoryWindow<O> {
+    /// Makes a window in `pd`.
+    pub fn create(pd: &ObjectRef<ProtectionDomain<O>>) -> Result<ObjectRef<Self>, NtStatus> {
+        let window = Window::try_new(pd.domain())?;
+        let object = ObjectRef::try_new(pd.adapter().version(), Self { window: Slot::empty(), pd: pd.clone() })?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.window.replace(Some(window)) };
+        Ok(object)
+    }
+
+    /// The engine's window.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    pub unsafe fn engine(&self) -> Option<&Shared<Window<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.window.get() }
+    }
+
+    const TABLE: &'static NDK_MW_DISPATCH = &NDK_MW_DISPATCH {
+        NdkCloseMw: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkGetRemoteTokenFromMw: Some(get_remote_token_from_mw::<O>),
+    };
+}
+
+impl<O: NdkOs> Body for MemoryWindow<O> {
+    kind!(Mw, b"NdkW");
+
+    type Public = NDK_MW;
+
+    fn public(version: NDK_VERSION) -> NDK_MW {
+        NDK_MW::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.pd.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let window = unsafe { self.window.replace(None) };
+        // Ends the binding.
+        drop(window);
+    }
+}
+
+/// `NDK_FN_GET_REMOTE_TOKEN_FROM_MW` (`NDKPI 5.5`): the token that peers use; zero if there is none.
+///
+/// # Safety
+///
+/// `mw` is open.
+unsafe extern "system" fn get_remote_token_from_mw<O: NdkOs>(mw: *mut NDK_MW) -> u32 {
+    // SAFETY: the caller passes an open window.
+    let Some(object) = (unsafe { borrow::<MemoryWindow<O>>(mw) }) else { return 0 };
+    // SAFETY: it is open until the consumer's call returns.
+    unsafe { object.engine() }.map_or(0, |window| window.remote_token())
+}
