@@ -3,6 +3,7 @@
 mod dpc;
 mod event;
 mod lock;
+mod mdl;
 mod target;
 mod timer;
 
