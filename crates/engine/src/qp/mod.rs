@@ -65,6 +65,8 @@ mod order {
     pub const FLUSH_INITIATOR: u32 = 1 << 1;
     /// Cancel receives up to [`super::Qp::flush_receive_to`].
     pub const FLUSH_RECEIVE: u32 = 1 << 2;
+    /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
+    pub const DRAIN: u32 = 1 << 3;
 }
 
 /// Who has to give the queue pair a turn. Bits of [`Qp::schedule`].
@@ -94,6 +96,7 @@ pub struct Qp<O: Os> {
     awaited: AtomicBool,
     flush_initiator_to: AtomicU64,
     flush_receive_to: AtomicU64,
+    drain_to: AtomicU64,
     posted: Watch,
     accepted: Watch,
     link: O::Lock<Link<O>>,
@@ -104,13 +107,16 @@ pub struct Qp<O: Os> {
     client: Box<dyn Any + Send + Sync>,
 }
 
-/// Who is told that a queue pair has lost its peer.
+/// Who is told about the connection of a queue pair.
+///
+/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
+/// call, nothing else.
 pub trait LinkClient: Send + Sync + 'static {
-    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once.
-    ///
-    /// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
-    /// call, nothing else.
+    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once, and last.
     fn unlinked(&self);
+
+    /// The initiator requests that were posted before [`Qp::drain`] are finished.
+    fn drained(&self);
 }
 
 /// The connection of a queue pair.
@@ -177,6 +183,7 @@ impl<O: Os> Qp<O> {
             awaited: AtomicBool::new(false),
             flush_initiator_to: AtomicU64::new(0),
             flush_receive_to: AtomicU64::new(0),
+            drain_to: AtomicU64::new(0),
             posted,
             accepted,
             link,
@@ -265,11 +272,26 @@ impl<O: Os> Qp<O> {
         peer
     }
 
-    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. For a queue pair that has had no
-    /// peer.
-    pub fn set_link_client(&self, client: Box<dyn LinkClient>) {
-        // An earlier client is dropped after the lock is released.
-        drop(self.link.with(|link| link.client.replace(client)));
+    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. Until then nobody else can do the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_ACTIVE` if it has a client or had a peer, `STATUS_CONNECTION_INVALID` if it is dead.
+    pub fn set_link_client(&self, client: Box<dyn LinkClient>) -> Result<(), NtStatus> {
+        // A client that was not taken is dropped after the lock is released.
+        let refused = self.link.with(|link| {
+            let status = match link.client {
+                _ if self.is_dead() => NtStatus::CONNECTION_INVALID,
+                None if !link.used => {
+                    link.client = Some(client);
+                    return Ok(());
+                }
+                _ => NtStatus::CONNECTION_ACTIVE,
+            };
+            Err((status, client))
+        });
+        refused.map_err(|(status, _)| status)
     }
 
     /// Takes back what [`Qp::set_link_client`] set, if it was not told.
@@ -299,6 +321,28 @@ impl<O: Os> Qp<O> {
         this.flush_receive_to.store(this.accepted.tail(), Ordering::Release);
         this.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
         Self::ring(this);
+    }
+
+    /// Lets the link client know when everything in the initiator queue is finished: carried out, failed or cancelled.
+    pub fn drain(this: &Shared<Self>) {
+        this.drain_to.store(this.posted.tail(), Ordering::Release);
+        this.orders.fetch_or(order::DRAIN, Ordering::AcqRel);
+        Self::ring(this);
+    }
+
+    fn tell_drained(&self) {
+        self.link.with(|link| {
+            if let Some(client) = &link.client {
+                client.drained();
+            }
+        });
+    }
+
+    /// Waits until a turn that runs has ended: a bounded time. The turns after it know the link as it is now.
+    ///
+    /// Not to be called with a lock held.
+    pub fn quiesce(&self) {
+        self.transmit.with(|_| {});
     }
 
     /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.

@@ -40,6 +40,8 @@ pub(super) struct Transmit<O: Os> {
     broken: bool,
     /// Requests before this number are cancelled.
     flush_to: Option<u64>,
+    /// The link client is told when the requests before this number are finished.
+    drain_to: Option<u64>,
     current: Option<Current<O>>,
     /// The inline bytes of the current request have left their queue.
     inline_moved: bool,
@@ -107,6 +109,7 @@ impl<O: Os> Transmit<O> {
             peer: None,
             broken: false,
             flush_to: None,
+            drain_to: None,
             current: None,
             inline_moved: false,
             local,
@@ -129,11 +132,14 @@ impl<O: Os> Transmit<O> {
             }
         };
         self.count(qp);
+        if self.drain_to.take_if(|end| !newer(*end, self.requests.head())).is_some() {
+            qp.tell_drained();
+        }
         turn
     }
 
     fn follow_orders(&mut self, qp: &Qp<O>) {
-        let mine = order::RELINK | order::FLUSH_INITIATOR;
+        let mine = order::RELINK | order::FLUSH_INITIATOR | order::DRAIN;
         if qp.orders.load(Ordering::Relaxed) & mine == 0 {
             return;
         }
@@ -144,6 +150,9 @@ impl<O: Os> Transmit<O> {
         }
         if orders & order::FLUSH_INITIATOR != 0 {
             self.flush_to = Some(qp.flush_initiator_to.load(Ordering::Acquire));
+        }
+        if orders & order::DRAIN != 0 {
+            self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));
         }
     }
 
