@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+pub mod connection;
 pub mod cq;
 pub mod memory;
 pub mod nic;

@@ -1,0 +1,185 @@
+//! An adapter on a wire.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    ConnectionCounters, ConnectionEntry, ConnectionLimits, EndpointEntry, EndpointKind, InterfaceAddress, Owner,
+    Timeouts, Wire,
+    counters::Counters,
+    endpoint::{Claim, LocalAddress},
+    listing::{self, ConnectionRow},
+};
+use crate::{
+    memory_status,
+    os::{Os, SpinLock},
+    slab::Slab,
+};
+
+/// Where an adapter is plugged into a [`Wire`]: its addresses, limits, counters and listings.
+pub struct Attachment<O: Os> {
+    wire: Shared<Wire<O>>,
+    limits: ConnectionLimits,
+    timeouts: Timeouts,
+    addresses: O::Lock<Own<O>>,
+    pub(super) counters: Counters,
+    pub(super) connections: O::Lock<Slab<ConnectionRow>>,
+    pub(super) endpoints: O::Lock<Slab<EndpointEntry>>,
+}
+
+/// The adapter's addresses.
+struct Own<O: Os> {
+    list: Vec<Shared<LocalAddress<O>>>,
+    detached: bool,
+}
+
+impl<O: Os> Attachment<O> {
+    /// Attaches an adapter that has no address yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        wire: &Shared<Wire<O>>,
+        limits: ConnectionLimits,
+        timeouts: Timeouts,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let os = wire.os();
+        Shared::try_new(Self {
+            wire: wire.clone(),
+            limits,
+            timeouts,
+            addresses: os.lock(Own { list: Vec::new(), detached: false })?,
+            counters: Counters::default(),
+            connections: os.lock(Slab::new())?,
+            endpoints: os.lock(Slab::new())?,
+        })
+        .map_err(memory_status)
+    }
+
+    /// Gives the adapter an address of its own.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the wire has it,
+    /// `STATUS_DEVICE_REMOVED` after [`Attachment::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn add_address(&self, interface: InterfaceAddress) -> Result<(), NtStatus> {
+        if !interface.is_valid() {
+            return Err(NtStatus::INVALID_ADDRESS);
+        }
+        let local = LocalAddress::try_new(self.os(), interface)?;
+        self.addresses.with(|own| {
+            if own.detached {
+                return Err(NtStatus::DEVICE_REMOVED);
+            }
+            own.list.try_reserve(1).map_err(|error| memory_status(error.into()))?;
+            self.wire.add(&local)?;
+            own.list.push(local.clone());
+            Ok(())
+        })
+    }
+
+    /// Takes an address away. Endpoints and connections that have it go on; nothing new begins there, and nobody finds the
+    /// listeners there any more.
+    pub fn remove_address(&self, address: IpAddr) {
+        // The reference is dropped after the lock is released.
+        drop(self.addresses.with(|own| {
+            let place = own.list.iter().position(|local| local.interface.address == address)?;
+            self.wire.remove(address);
+            Some(own.list.swap_remove(place))
+        }));
+    }
+
+    /// Takes the adapter off the wire: [`Attachment::remove_address`] for all of them. What is open there still has to be
+    /// closed.
+    pub fn detach(&self) {
+        drop(self.addresses.with(|own| {
+            own.detached = true;
+            for local in &own.list {
+                self.wire.remove(local.interface.address);
+            }
+            core::mem::take(&mut own.list)
+        }));
+    }
+
+    /// The limits it was made with.
+    #[must_use]
+    pub const fn limits(&self) -> &ConnectionLimits {
+        &self.limits
+    }
+
+    /// The connection counters.
+    #[must_use]
+    pub fn counters(&self) -> ConnectionCounters {
+        self.counters.now()
+    }
+
+    /// Gives `sink` every active connection, with no lock held. What changes meanwhile may be shown or not.
+    ///
+    /// # Errors
+    ///
+    /// The first of `sink`, which is not called again then.
+    pub fn connections<E>(&self, sink: impl FnMut(ConnectionEntry) -> Result<(), E>) -> Result<(), E> {
+        listing::list(&self.connections, ConnectionRow::visible, sink)
+    }
+
+    /// Gives `sink` the endpoint of every listener and shared endpoint, as [`Attachment::connections`] does. A closed one is
+    /// there as long as connectors keep its port in use.
+    ///
+    /// # Errors
+    ///
+    /// The first of `sink`, which is not called again then.
+    pub fn endpoints<E>(&self, sink: impl FnMut(EndpointEntry) -> Result<(), E>) -> Result<(), E> {
+        listing::list(&self.endpoints, |entry| Some(*entry), sink)
+    }
+
+    pub(super) fn os(&self) -> &O {
+        self.wire.os()
+    }
+
+    pub(super) fn wire(&self) -> &Wire<O> {
+        &self.wire
+    }
+
+    pub(super) const fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Takes an endpoint on this adapter for a connector, which no list shows.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
+    /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub(super) fn claim(this: &Shared<Self>, address: SocketAddr) -> Result<Claim<O>, NtStatus> {
+        let ip = address.ip();
+        let local = this
+            .addresses
+            .with(|own| own.list.iter().find(|local| local.interface.address == ip).cloned())
+            .ok_or(NtStatus::INVALID_ADDRESS)?;
+        Claim::try_new(this, local, address.port())
+    }
+
+    /// [`Attachment::claim`], for an endpoint that the list of endpoints shows.
+    pub(super) fn claim_listed(
+        this: &Shared<Self>,
+        address: SocketAddr,
+        kind: EndpointKind,
+        owner: Owner,
+    ) -> Result<Claim<O>, NtStatus> {
+        let mut claim = Self::claim(this, address)?;
+        let entry = EndpointEntry { local: claim.local(), kind, owner };
+        let number = this.endpoints.with(|rows| rows.try_insert(entry)).map_err(memory_status)?;
+        claim.set_listed(number);
+        Ok(claim)
+    }
+}
+
+impl<O: Os> Drop for Attachment<O> {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}

@@ -1,0 +1,66 @@
+//! Who is told about connections.
+//!
+//! Every call comes from a deferred call of the object it is about, at `DISPATCH_LEVEL`, with no lock held and never while
+//! another call for the same object runs. It may call everything on the object, also close it.
+//!
+//! A client is dropped when nothing in the engine refers to its object any more, so that none of its calls can come after
+//! that, nor run. The drop may happen while engine locks are held: it may queue work, nothing else. A connector drops its
+//! client before it gives up the queue pair, the listener and the shared endpoint that it depends on (`NDKPI 7.9`).
+
+use core::any::Any;
+
+use ndkpi::NtStatus;
+
+use super::Incoming;
+use crate::os::Os;
+
+/// A request that is answered later. A connector has one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// [`Connector::connect`](super::Connector::connect) or
+    /// [`Connector::connect_shared`](super::Connector::connect_shared).
+    Connect,
+    /// [`Connector::accept`](super::Connector::accept).
+    Accept,
+    /// [`Connector::disconnect`](super::Connector::disconnect).
+    Disconnect,
+}
+
+/// Why a connection ended without the consumer's doing. The numbers are the provider's disconnect reasons of NDKPI 2.1, where
+/// 0 would say that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DisconnectReason {
+    /// The peer disconnected.
+    Disconnected = 1,
+    /// The peer closed its connector without disconnecting.
+    Closed = 2,
+    /// A queue pair of one of the sides failed or was closed.
+    Failed = 3,
+    /// The peer disconnected, but what it had posted did not end in time.
+    TimedOut = 4,
+}
+
+impl DisconnectReason {
+    /// The number that `NDK_FN_DISCONNECT_EVENT_CALLBACK_EX` gets.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Who is told about a connector.
+pub trait ConnectorClient: Any + Send + Sync {
+    /// A request has its answer. Called once for each request that was accepted as pending.
+    fn completed(&self, request: Request, status: NtStatus);
+
+    /// The connection has ended, not by the consumer's own doing (`NDKPI 7.7.6`). Called at most once, and only for a connection
+    /// that was established: after the answer that established it.
+    fn disconnected(&self, reason: DisconnectReason);
+}
+
+/// Who is told about a listener.
+pub trait ListenerClient<O: Os>: Any + Send + Sync {
+    /// A connection request has come in (`NDK_FN_CONNECT_EVENT_CALLBACK`). Dropping it refuses it.
+    fn connect_event(&self, incoming: Incoming<O>);
+}

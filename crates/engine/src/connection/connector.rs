@@ -1,0 +1,405 @@
+//! Connectors: what a consumer holds of a connection.
+
+use alloc::boxed::Box;
+use core::{any::Any, marker::PhantomData, net::SocketAddr};
+
+use fallible::{Shared, try_box};
+use ndkpi::NtStatus;
+
+use super::{
+    Attachment, ConnectionData, ConnectorClient, DisconnectReason, Listener, Owner, Request,
+    delivery::{Delivery, Event},
+    endpoint::Claim,
+    line::{Line, Role},
+    listener::Place,
+    parameters::PrivateData,
+    shared_endpoint::SharedUse,
+};
+use crate::{
+    memory_status,
+    os::{Dpc, Os, Routine, SpinLock},
+    qp::{LinkClient, Qp},
+    sync::{AtomicU32, Ordering},
+};
+
+/// Calls to the client that one run of the deferred call makes before it queues itself again.
+const EVENTS_PER_RUN: usize = 4;
+
+/// What a queue pair has to say to its connector. Bits of [`Connector::news`].
+mod news {
+    /// It has lost its peer.
+    pub const UNLINKED: u32 = 1 << 0;
+    /// What was posted before the disconnect has ended.
+    pub const DRAINED: u32 = 1 << 1;
+}
+
+/// A connector (`NDKPI 7.7`). It has at most one connection in its life; a connect that fails can be tried again.
+///
+/// Whoever owns it ends it with [`Connector::close`].
+pub struct Connector<O: Os> {
+    /// Dropped before `state`, which refers to what must not be closed before the connector is.
+    client: Box<dyn ConnectorClient>,
+    pub(super) state: O::Lock<State<O>>,
+    news: AtomicU32,
+    dpc: O::Dpc<Events<O>>,
+    timer: O::Timer<Expiry<O>>,
+    attachment: Shared<Attachment<O>>,
+    owner: Owner,
+}
+
+/// What a connector is doing.
+pub(super) enum Stage<O: Os> {
+    /// Nothing yet, or not any more after a connect that failed.
+    Idle,
+    /// A connect is about to begin.
+    Starting,
+    /// It is one side of a line.
+    Line(Shared<Line<O>>, Role),
+    /// It is closed.
+    Closed,
+}
+
+/// Where the connector's local address comes from: what keeps the endpoint in use (`NDKPI 7.8`).
+pub(super) enum Origin<O: Os> {
+    /// Its own endpoint, until it is given up.
+    Own(Option<Claim<O>>),
+    /// A shared endpoint.
+    Shared(SharedUse<O>),
+    /// The listener that it came over.
+    Listener(#[expect(dead_code, reason = "only there to keep the endpoint in use")] Shared<Listener<O>>),
+}
+
+pub(super) struct State<O: Os> {
+    pub stage: Stage<O>,
+    pub delivery: Delivery,
+    pub origin: Option<Origin<O>>,
+    /// The queue pair, which must not be closed before the connector is.
+    pub qp: Option<Shared<Qp<O>>>,
+    /// The place in the listener's backlog, until the consumer has decided.
+    place: Option<Place<O>>,
+    /// What the peer said about the connect that failed last.
+    refusal: Option<PrivateData>,
+}
+
+impl<O: Os> Connector<O> {
+    /// Makes a connector to connect with. `client` is dropped when it is closed and the last call of it has returned.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        attachment: &Shared<Attachment<O>>,
+        owner: Owner,
+        client: impl ConnectorClient,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let os = attachment.os();
+        let state = State {
+            stage: Stage::Idle,
+            delivery: Delivery::default(),
+            origin: None,
+            qp: None,
+            place: None,
+            refusal: None,
+        };
+        Shared::try_new(Self {
+            client: try_box(client).map_err(memory_status)?,
+            state: os.lock(state)?,
+            news: AtomicU32::new(0),
+            dpc: os.dpc(os.current_processor())?,
+            timer: os.timer()?,
+            attachment: attachment.clone(),
+            owner,
+        })
+        .map_err(memory_status)
+    }
+
+    /// A new connector stands for the request that came over a listener.
+    pub(super) fn receive(this: &Shared<Self>, line: Shared<Line<O>>, place: Place<O>) {
+        line.receive(this);
+        this.state.with(|state| {
+            state.origin = Some(Origin::Listener(place.listener().clone()));
+            state.place = Some(place);
+            state.stage = Stage::Line(line, Role::Passive);
+        });
+    }
+
+    /// Closes the connector (`NDKPI 7.7.7`): an attempt is given up, a request that came in and was not accepted is rejected,
+    /// a connection is aborted and its queue pair flushed. A request that waits is answered with `STATUS_CANCELLED`. No
+    /// indication begins any more.
+    pub fn close(this: &Shared<Self>) {
+        // What the connector referred to is dropped after the lock is released.
+        let (stage, place) = this.state.with(|state| {
+            state.delivery.silence();
+            (core::mem::replace(&mut state.stage, Stage::Closed), state.place.take())
+        });
+        drop(place);
+        if let Stage::Line(line, role) = stage {
+            Line::leave(&line, role);
+        }
+    }
+
+    /// The read limits, and the private data that the peer sent with its connect, accept or reject (`NDKPI 7.7.3`,
+    /// `7.7.4`). Copies what fits into `into`; the result tells how much there is.
+    ///
+    /// The size is the same for all connections from one adapter, whatever the peer gave: what it did not give is zero. It
+    /// goes on to answer after the connection is established, and after it is over.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_INVALID` if the peer has not said anything yet.
+    pub fn connection_data(&self, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+        if let Some((line, role)) = self.line() {
+            return line.data(role, into);
+        }
+        self.state.with(|state| {
+            let required = state.refusal.as_ref().ok_or(NtStatus::CONNECTION_INVALID)?.copy_to(into);
+            Ok(ConnectionData { reads: super::ReadLimits::default(), required })
+        })
+    }
+
+    /// The address on this side, with the port that it has.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_INVALID` if it was never connecting, or its connect has failed.
+    pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        let (line, role) = self.line().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(line.addresses[role])
+    }
+
+    /// The address on the other side.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::local_address`].
+    pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
+        let (line, role) = self.line().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(line.addresses[role.other()])
+    }
+
+    /// What the connector was made with.
+    #[must_use]
+    pub fn client(&self) -> &dyn Any {
+        &*self.client
+    }
+
+    pub(super) const fn attachment(&self) -> &Shared<Attachment<O>> {
+        &self.attachment
+    }
+
+    pub(super) const fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    pub(super) fn os(&self) -> &O {
+        self.attachment.os()
+    }
+
+    /// Set and cancelled under the lock of the connector's line only.
+    pub(super) const fn timer(&self) -> &O::Timer<Expiry<O>> {
+        &self.timer
+    }
+
+    pub(super) fn line(&self) -> Option<(Shared<Line<O>>, Role)> {
+        self.state.with(|state| match &state.stage {
+            Stage::Line(line, role) => Some((line.clone(), *role)),
+            _ => None,
+        })
+    }
+
+    /// The consumer has decided what becomes of the request: it does not count towards the backlog any more.
+    pub(super) fn decided(&self) {
+        // The place is dropped after the lock is released.
+        drop(self.state.with(|state| state.place.take()));
+    }
+
+    /// The queue pair is used for the connector until that is closed.
+    pub(super) fn use_qp(&self, qp: Shared<Qp<O>>) {
+        self.state.with(|state| state.qp = Some(qp));
+    }
+
+    /// Gives up what a connect that failed had held.
+    pub(super) fn forget_attempt(&self) {
+        drop(self.state.with(|state| (state.origin.take(), state.qp.take())));
+    }
+
+    /// A connect has failed: it can be tried again once its consumer knows.
+    pub(super) fn connect_failed(this: &Shared<Self>, status: NtStatus, data: Option<PrivateData>) {
+        let line = this.state.with(|state| {
+            state.refusal = data;
+            state.delivery.answer(Request::Connect, status);
+            // A connector that was closed meanwhile stays so.
+            matches!(state.stage, Stage::Line(..)).then(|| core::mem::replace(&mut state.stage, Stage::Idle))
+        });
+        this.dpc.queue(this);
+        drop(line);
+    }
+
+    /// A request has its answer. Called under the lock of the connector's line, so that events keep their order.
+    pub(super) fn answer(this: &Shared<Self>, request: Request, status: NtStatus) {
+        this.state.with(|state| state.delivery.answer(request, status));
+        this.dpc.queue(this);
+    }
+
+    /// The connection has ended. Called as [`Connector::answer`].
+    pub(super) fn indicate(this: &Shared<Self>, reason: DisconnectReason) {
+        this.state.with(|state| state.delivery.indicate(reason));
+        this.dpc.queue(this);
+    }
+
+    /// The consumer wants no indication any more.
+    pub(super) fn silence(&self) {
+        self.state.with(|state| state.delivery.silence());
+    }
+
+    /// Whether the consumer does not know the answer to its last request yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.state.with(|state| state.delivery.is_unanswered())
+    }
+
+    /// Holds events back until a [`Hold`] is dropped.
+    pub(super) fn hold(&self) {
+        self.state.with(|state| state.delivery.hold());
+    }
+
+    /// Hears what the queue pair has to say, then tells the client what there is to tell: a bounded number of calls.
+    fn run(this: &Shared<Self>) {
+        let news = this.news.swap(0, Ordering::AcqRel);
+        if news != 0
+            && let Some((line, role)) = this.line()
+        {
+            if news & news::UNLINKED != 0 {
+                Line::broken(&line);
+            } else {
+                Line::drained(&line, role);
+            }
+        }
+        for _ in 0..EVENTS_PER_RUN {
+            match this.state.with(|state| state.delivery.begin()) {
+                Some(Event::Completed(request, status)) => this.client.completed(request, status),
+                Some(Event::Disconnected(reason)) => this.client.disconnected(reason),
+                None => return,
+            }
+            if !this.state.with(|state| state.delivery.end()) {
+                return;
+            }
+        }
+        this.dpc.queue(this);
+    }
+}
+
+impl<O: Os> Drop for Connector<O> {
+    fn drop(&mut self) {
+        // The local address is free before the client is dropped: who is told that the connector is closed may use it again.
+        // A listener or shared endpoint is referred to until after that.
+        drop(self.state.with(|state| match &mut state.origin {
+            Some(Origin::Own(claim)) => claim.take(),
+            Some(Origin::Shared(shared)) => {
+                shared.forget();
+                None
+            }
+            Some(Origin::Listener(_)) | None => None,
+        }));
+    }
+}
+
+/// Keeps the events of a connector back as long as it lives.
+///
+/// Completing a connect is answered at once, by a function that returns; but the connection may end before the consumer has
+/// seen that, and the indication of it must not come first (`NDKPI 7.7.6`). Who called drops this once the consumer knows.
+#[must_use = "dropping it lets events come"]
+pub struct Hold<O: Os> {
+    connector: Shared<Connector<O>>,
+}
+
+impl<O: Os> Hold<O> {
+    pub(super) fn of(connector: &Shared<Connector<O>>) -> Self {
+        Self { connector: connector.clone() }
+    }
+}
+
+impl<O: Os> Drop for Hold<O> {
+    fn drop(&mut self) {
+        if self.connector.state.with(|state| state.delivery.release()) {
+            self.connector.dpc.queue(&self.connector);
+        }
+    }
+}
+
+/// How a queue pair speaks to the connector that it belongs to. Whoever drops it ends the queue pair's reference.
+struct Watch<O: Os> {
+    connector: Shared<Connector<O>>,
+}
+
+impl<O: Os> Watch<O> {
+    fn tell(&self, news: u32) {
+        self.connector.news.fetch_or(news, Ordering::AcqRel);
+        self.connector.dpc.queue(&self.connector);
+    }
+}
+
+impl<O: Os> LinkClient for Watch<O> {
+    fn unlinked(&self) {
+        self.tell(news::UNLINKED);
+    }
+
+    fn drained(&self) {
+        self.tell(news::DRAINED);
+    }
+}
+
+/// A queue pair that belongs to a connector. Dropping this ends it, unless it was [kept](Bound::keep).
+pub(super) struct Bound<O: Os> {
+    qp: Option<Shared<Qp<O>>>,
+}
+
+impl<O: Os> Bound<O> {
+    /// Lets `qp` belong to `connector`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_ACTIVE` if it belongs to another one, or has had a connection; `STATUS_CONNECTION_INVALID` if it
+    /// cannot be used any more; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(connector: &Shared<Connector<O>>, qp: &Shared<Qp<O>>) -> Result<Self, NtStatus> {
+        let watch = try_box(Watch { connector: connector.clone() }).map_err(memory_status)?;
+        qp.set_link_client(watch)?;
+        Ok(Self { qp: Some(qp.clone()) })
+    }
+
+    /// The line takes care of it from now on.
+    pub fn keep(mut self) {
+        self.qp = None;
+    }
+}
+
+impl<O: Os> Drop for Bound<O> {
+    fn drop(&mut self) {
+        if let Some(qp) = &self.qp {
+            drop(qp.take_link_client());
+        }
+    }
+}
+
+/// The deferred call of a connector.
+pub struct Events<O>(PhantomData<O>);
+
+impl<O: Os> Routine for Events<O> {
+    type Target = Connector<O>;
+
+    fn run(connector: &Shared<Connector<O>>) {
+        Connector::run(connector);
+    }
+}
+
+/// The end of the time that a request may take.
+pub struct Expiry<O>(PhantomData<O>);
+
+impl<O: Os> Routine for Expiry<O> {
+    type Target = Connector<O>;
+
+    fn run(connector: &Shared<Connector<O>>) {
+        if let Some((line, role)) = connector.line() {
+            Line::expired(&line, role);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The order in which a connector's client is told what happened.
+
+use ndkpi::NtStatus;
+
+use super::{DisconnectReason, Request};
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Completed(Request, NtStatus),
+    Disconnected(DisconnectReason),
+}
+
+/// What a client is still to be told, and whether it may be told now.
+///
+/// There is room for one answer and one indication: a connector has one request at a time, and one connection in its life.
+#[derive(Default)]
+pub(super) struct Delivery {
+    answer: Option<(Request, NtStatus)>,
+    indication: Option<DisconnectReason>,
+    /// A call to the client runs.
+    delivering: bool,
+    /// The consumer is being told something in another way, which comes first.
+    held: bool,
+    /// The consumer wants no indication (any more).
+    silent: bool,
+}
+
+impl Delivery {
+    /// A request has its answer.
+    pub fn answer(&mut self, request: Request, status: NtStatus) {
+        debug_assert!(self.answer.is_none(), "a connector has one request at a time");
+        self.answer = Some((request, status));
+    }
+
+    /// The connection has ended.
+    pub const fn indicate(&mut self, reason: DisconnectReason) {
+        if !self.silent {
+            self.indication = Some(reason);
+        }
+    }
+
+    /// No indication begins from now on: the consumer has disconnected or closed (`NDKPI 7.7.6`).
+    pub const fn silence(&mut self) {
+        self.silent = true;
+        self.indication = None;
+    }
+
+    /// Whether the client was not told of an answer yet, so that it cannot build on it.
+    pub const fn is_unanswered(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// Holds everything back until [`Delivery::release`].
+    pub const fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Ends [`Delivery::hold`]. Whether there is something to tell.
+    #[must_use]
+    pub const fn release(&mut self) -> bool {
+        self.held = false;
+        self.has_more()
+    }
+
+    /// What to tell next: an answer before the indication. Nothing while a call runs: whoever made it looks again.
+    pub fn begin(&mut self) -> Option<Event> {
+        if self.delivering || self.held {
+            return None;
+        }
+        let answer = self.answer.take().map(|(request, status)| Event::Completed(request, status));
+        let event = answer.or_else(|| self.indication.take().map(Event::Disconnected));
+        self.delivering = event.is_some();
+        event
+    }
+
+    /// The call has returned. Whether there is more to tell.
+    #[must_use]
+    pub const fn end(&mut self) -> bool {
+        self.delivering = false;
+        self.has_more()
+    }
+
+    const fn has_more(&self) -> bool {
+        !self.held && (self.answer.is_some() || self.indication.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndkpi::NtStatus;
+
+    use super::{
+        super::{DisconnectReason, Request},
+        Delivery, Event,
+    };
+
+    const ACCEPTED: Event = Event::Completed(Request::Accept, NtStatus::SUCCESS);
+    const ENDED: Event = Event::Disconnected(DisconnectReason::Failed);
+
+    #[test]
+    fn the_answer_comes_before_the_indication_and_not_at_the_same_time() {
+        let mut delivery = Delivery::default();
+        delivery.indicate(DisconnectReason::Failed);
+        delivery.answer(Request::Accept, NtStatus::SUCCESS);
+        assert!(delivery.is_unanswered());
+        assert_eq!(delivery.begin(), Some(ACCEPTED));
+        assert!(!delivery.is_unanswered());
+        assert_eq!(delivery.begin(), None, "a call runs");
+        assert!(delivery.end());
+        assert_eq!(delivery.begin(), Some(ENDED));
+        assert!(!delivery.end());
+        assert_eq!(delivery.begin(), None);
+    }
+
+    #[test]
+    fn what_is_held_comes_after_the_release() {
+        let mut delivery = Delivery::default();
+        delivery.hold();
+        delivery.indicate(DisconnectReason::Failed);
+        assert_eq!(delivery.begin(), None);
+        assert!(delivery.release());
+        assert_eq!(delivery.begin(), Some(ENDED));
+    }
+
+    #[test]
+    fn silence_takes_the_indication_back_but_no_answer() {
+        let mut delivery = Delivery::default();
+        delivery.indicate(DisconnectReason::Failed);
+        delivery.answer(Request::Disconnect, NtStatus::CANCELLED);
+        delivery.silence();
+        delivery.indicate(DisconnectReason::Closed);
+        assert_eq!(delivery.begin(), Some(Event::Completed(Request::Disconnect, NtStatus::CANCELLED)));
+        assert!(!delivery.end());
+    }
+}

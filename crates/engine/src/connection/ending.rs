@@ -1,0 +1,206 @@
+//! How an established connection ends (`NDKPI 7.7.5` to `7.7.7`).
+//!
+//! In three steps. Under the lock of the line the connection is declared over, which only one caller can do. Then, with no
+//! lock held, the queue pairs are taken apart, and whatever moves bytes for them comes to rest. Only then are the sides told:
+//! who is told that its disconnect is complete may take its memory back.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Connector, DisconnectReason, Request,
+    line::{Ending, Line, LineState, Phase, Role, Sides},
+};
+use crate::{
+    os::{Os, SpinLock},
+    qp::Qp,
+};
+
+/// What becomes of a disconnect.
+pub(super) enum Disconnect {
+    /// It is complete.
+    Done,
+    /// It is answered later.
+    Pending,
+}
+
+impl<O: Os> Line<O> {
+    /// A side disconnects. The notice to the peer travels behind what the side has posted: it is given when all of that has
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_CONNECTION_INVALID`: there is no connection, or the side has disconnected before.
+    /// - `STATUS_CONNECTION_ABORTED`: the connection was broken.
+    pub fn disconnect(this: &Shared<Self>, role: Role) -> Result<Disconnect, NtStatus> {
+        let (over, qps) = this.state.with(|state| {
+            let over = match state.phase {
+                Phase::Established => None,
+                Phase::Over(ending) if ending.was_established() => Some(ending),
+                _ => return Err(NtStatus::CONNECTION_INVALID),
+            };
+            let Some(end) = state.ends[role].as_mut().filter(|end| !end.disconnected && !end.is_busy()) else {
+                return Err(NtStatus::CONNECTION_INVALID);
+            };
+            end.disconnected = true;
+            end.connector.silence();
+            if over.is_none() {
+                end.wait(Request::Disconnect, this.attachments[role].timeouts().disconnect);
+            }
+            Ok((over, state.qps()))
+        })?;
+        let Some(ending) = over else {
+            if let Some(qp) = &qps[role] {
+                Qp::drain(qp);
+            }
+            return Ok(Disconnect::Pending);
+        };
+        if let Some(qp) = &qps[role] {
+            Qp::fail(qp);
+        }
+        come_to_rest(&qps);
+        if ending == Ending::Graceful { Ok(Disconnect::Done) } else { Err(NtStatus::CONNECTION_ABORTED) }
+    }
+
+    /// Everything that a side had posted before its disconnect has ended.
+    pub fn drained(this: &Shared<Self>, role: Role) {
+        let done = this.state.with(|state| {
+            if let Some(end) = &mut state.ends[role] {
+                end.drained = true;
+            }
+            // The peer's provider answers the notice by itself, unless its consumer has disconnected too: then it has a
+            // notice of its own to give, behind what it has posted.
+            let ready = |role: Role| state.ends[role].as_ref().is_none_or(|end| !end.disconnected || end.drained);
+            ready(Role::Active) && ready(Role::Passive)
+        });
+        if done {
+            Self::end(this, Ending::Graceful);
+        }
+    }
+
+    /// The queue pairs have lost each other.
+    pub fn broken(this: &Shared<Self>) {
+        Self::end(this, Ending::Lost(DisconnectReason::Failed));
+    }
+
+    /// Ends the connection, if it is established.
+    pub(super) fn end(this: &Shared<Self>, ending: Ending) {
+        let Some((failing, qps)) = this.state.with(|state| {
+            (state.phase == Phase::Established).then(|| {
+                state.declare_over(this, ending, None);
+                let failing = Role::BOTH.map(|role| state.ends[role].as_ref().is_some_and(|end| end.disconnected));
+                (failing, state.qps())
+            })
+        }) else {
+            return;
+        };
+        for (role, failing) in Role::BOTH.into_iter().zip(failing) {
+            match &qps[role] {
+                // A disconnect flushes.
+                Some(qp) if failing => Qp::fail(qp),
+                // An incoming one does not (`NDKPI 7.7.6`).
+                Some(qp) => Qp::unlink(qp),
+                None => {}
+            }
+        }
+        come_to_rest(&qps);
+        this.state.with(|state| {
+            for role in Role::BOTH {
+                state.tell(role, ending);
+            }
+        });
+    }
+
+    /// A side closes its connector, whatever it is doing.
+    pub fn leave(this: &Shared<Self>, role: Role) {
+        const LOST: Ending = Ending::Lost(DisconnectReason::Closed);
+        let (failed, before, qps) = this.state.with(|state| {
+            let before = state.phase;
+            if let Some(end) = &mut state.ends[role] {
+                end.closing = true;
+            }
+            let mut failed = None;
+            match before {
+                Phase::Requested | Phase::Accepted => {
+                    failed = state.abandon(this, role, NtStatus::CANCELLED, Ending::Abandoned(role));
+                }
+                Phase::Established => state.declare_over(this, LOST, Some(role)),
+                Phase::Over(_) => {}
+            }
+            state.answer(role, Request::Disconnect, NtStatus::CANCELLED);
+            (failed, before, state.qps())
+        });
+        if let Some(failed) = failed {
+            failed.finish();
+        }
+        let established = match before {
+            Phase::Established => true,
+            Phase::Over(ending) => ending.was_established(),
+            Phase::Requested | Phase::Accepted => false,
+        };
+        if let Some(qp) = &qps[role] {
+            if established {
+                Qp::fail(qp);
+            }
+            drop(qp.take_link_client());
+        }
+        if established {
+            come_to_rest(&qps);
+        }
+        // The end is dropped after the lock is released.
+        drop(this.state.with(|state| {
+            if before == Phase::Established {
+                state.tell(role.other(), LOST);
+            }
+            state.ends[role].take()
+        }));
+    }
+}
+
+impl<O: Os> LineState<O> {
+    /// The connection exists no more: it leaves the lists and the counters. `closer` is the side that closed its connector.
+    fn declare_over(&mut self, line: &Line<O>, ending: Ending, closer: Option<Role>) {
+        self.phase = Phase::Over(ending);
+        let disconnected = Role::BOTH.iter().any(|role| self.ends[*role].as_ref().is_some_and(|end| end.disconnected));
+        for role in Role::BOTH {
+            let counters = &line.attachments[role].counters;
+            counters.ended();
+            if matches!(ending, Ending::Lost(_)) && !disconnected && closer != Some(role) {
+                counters.broke();
+            }
+            if let Some(end) = &mut self.ends[role] {
+                end.listed = None;
+            }
+        }
+    }
+
+    /// Tells a side that the connection has ended: as the answer to its disconnect, or as an event of its own.
+    fn tell(&mut self, role: Role, ending: Ending) {
+        let Some(end) = self.ends[role].as_mut().filter(|end| !end.closing) else { return };
+        if end.take_pending(Request::Disconnect) {
+            let status = match ending {
+                Ending::Graceful => NtStatus::SUCCESS,
+                Ending::Cut(by) if by == role => NtStatus::IO_TIMEOUT,
+                _ => NtStatus::CONNECTION_ABORTED,
+            };
+            Connector::answer(&end.connector, Request::Disconnect, status);
+            return;
+        }
+        let reason = match ending {
+            Ending::Graceful => DisconnectReason::Disconnected,
+            Ending::Cut(_) => DisconnectReason::TimedOut,
+            Ending::Lost(reason) => reason,
+            Ending::NotInTime | Ending::Abandoned(_) => return,
+        };
+        Connector::indicate(&end.connector, reason);
+    }
+}
+
+/// Waits for the turns that began while the queue pairs were linked. After that none of them touches the other's memory.
+fn come_to_rest<O: Os>(qps: &Sides<Option<Shared<Qp<O>>>>) {
+    for role in Role::BOTH {
+        if let Some(qp) = &qps[role] {
+            qp.quiesce();
+        }
+    }
+}

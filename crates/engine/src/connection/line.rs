@@ -1,0 +1,276 @@
+//! A line: what the two sides of a connection have in common, from the connect on.
+//!
+//! Everything that both sides must agree on lies under the one lock of the line, so that neither ever waits for the lock of
+//! the other's connector. A change under that lock also decides who is told what: an answer or an indication is put into the
+//! [`Delivery`](super::delivery::Delivery) of a connector before the lock is released, so that the order of events is the
+//! order of changes.
+//!
+//! ```text
+//! Requested -> Accepted -> Established -> Over
+//!     |            |                       ^
+//!     +------------+-----------------------+
+//! ```
+
+use core::{
+    net::SocketAddr,
+    ops::{Index, IndexMut},
+};
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Attachment, ConnectionData, Connector, DisconnectReason, ReadLimits, Request, establish::Failed,
+    listing::ListedConnection, parameters::PrivateData,
+};
+use crate::{
+    memory_status,
+    os::{Os, SpinLock, Timer},
+    qp::Qp,
+};
+
+/// A side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one that connects.
+    Active,
+    /// The one that listens.
+    Passive,
+}
+
+impl Role {
+    pub const BOTH: [Self; 2] = [Self::Active, Self::Passive];
+
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Active => Self::Passive,
+            Self::Passive => Self::Active,
+        }
+    }
+}
+
+/// Something of each side.
+#[derive(Clone, Copy)]
+pub(super) struct Sides<T> {
+    pub active: T,
+    pub passive: T,
+}
+
+impl<T> Index<Role> for Sides<T> {
+    type Output = T;
+
+    fn index(&self, role: Role) -> &T {
+        match role {
+            Role::Active => &self.active,
+            Role::Passive => &self.passive,
+        }
+    }
+}
+
+impl<T> IndexMut<Role> for Sides<T> {
+    fn index_mut(&mut self, role: Role) -> &mut T {
+        match role {
+            Role::Active => &mut self.active,
+            Role::Passive => &mut self.passive,
+        }
+    }
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The passive side has to accept.
+    Requested,
+    /// The active side has to complete the connect.
+    Accepted,
+    /// The queue pairs are linked.
+    Established,
+    /// Nothing can happen any more.
+    Over(Ending),
+}
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It was not established in time.
+    NotInTime,
+    /// This side did not want to establish it.
+    Abandoned(Role),
+    /// It was established, and a side has disconnected as it should be.
+    Graceful,
+    /// It was established, and this side's disconnect ran out of time.
+    Cut(Role),
+    /// It was established, and broke.
+    Lost(DisconnectReason),
+}
+
+impl Ending {
+    pub const fn was_established(self) -> bool {
+        matches!(self, Self::Graceful | Self::Cut(_) | Self::Lost(_))
+    }
+}
+
+/// The line between two connectors.
+pub(super) struct Line<O: Os> {
+    pub addresses: Sides<SocketAddr>,
+    pub attachments: Sides<Shared<Attachment<O>>>,
+    pub state: O::Lock<LineState<O>>,
+}
+
+/// What changes about a line.
+pub(super) struct LineState<O: Os> {
+    pub phase: Phase,
+    /// `None` before the side has a connector, and after it has closed it.
+    pub ends: Sides<Option<End<O>>>,
+    /// What each side sent last for the other to read.
+    pub data: Sides<Option<PrivateData>>,
+    /// What each side allows.
+    pub reads: Sides<ReadLimits>,
+}
+
+/// One end of a line.
+pub(super) struct End<O: Os> {
+    pub connector: Shared<Connector<O>>,
+    /// Stays here until no bytes move for it any more.
+    pub qp: Option<Shared<Qp<O>>>,
+    pub listed: Option<ListedConnection<O>>,
+    /// The request that waits for its answer.
+    pub pending: Option<Request>,
+    /// When it has waited long enough.
+    pub deadline: Option<u64>,
+    /// The consumer has disconnected.
+    pub disconnected: bool,
+    /// Everything that was posted before that has ended.
+    pub drained: bool,
+    /// The consumer has closed the connector.
+    pub closing: bool,
+}
+
+impl<O: Os> End<O> {
+    pub const fn new(connector: Shared<Connector<O>>) -> Self {
+        Self {
+            connector,
+            qp: None,
+            listed: None,
+            pending: None,
+            deadline: None,
+            disconnected: false,
+            drained: false,
+            closing: false,
+        }
+    }
+
+    /// A request begins that waits for `timeout` microseconds at most.
+    pub fn wait(&mut self, request: Request, timeout: u64) {
+        let connector = &self.connector;
+        self.pending = Some(request);
+        self.deadline = Some(connector.os().now().saturating_add(timeout));
+        connector.timer().set(timeout, connector);
+    }
+
+    /// Takes the request if it waits. Whoever takes it answers it.
+    pub fn take_pending(&mut self, request: Request) -> bool {
+        let waits = self.pending.take_if(|pending| *pending == request).is_some();
+        if waits {
+            self.deadline = None;
+            let _ = self.connector.timer().cancel();
+        }
+        waits
+    }
+
+    /// Whether the consumer waits for an answer, so that it cannot begin another request.
+    pub fn is_busy(&self) -> bool {
+        self.pending.is_some() || self.connector.is_unanswered()
+    }
+}
+
+impl<O: Os> Line<O> {
+    /// A line for a connect that is about to be requested, with what the active side sends along.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        addresses: Sides<SocketAddr>,
+        attachments: Sides<Shared<Attachment<O>>>,
+        reads: ReadLimits,
+        data: PrivateData,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let passive_reads = attachments.passive.limits().max_reads;
+        let state = LineState {
+            phase: Phase::Requested,
+            ends: Sides { active: None, passive: None },
+            data: Sides { active: Some(data), passive: None },
+            reads: Sides { active: reads.capped(attachments.active.limits().max_reads), passive: passive_reads },
+        };
+        let state = attachments.active.os().lock(state)?;
+        Shared::try_new(Self { addresses, attachments, state }).map_err(memory_status)
+    }
+
+    /// Whether the active side still waits for the passive one.
+    pub fn is_requested(&self) -> bool {
+        self.state.with(|state| state.phase == Phase::Requested)
+    }
+
+    /// The connector of the passive side takes its end.
+    pub fn receive(&self, connector: &Shared<Connector<O>>) {
+        self.state.with(|state| state.ends.passive = Some(End::new(connector.clone())));
+    }
+
+    /// What a side can read about the connection (`NDKPI 7.7.4`).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_INVALID` if the other side has not said anything yet.
+    pub fn data(&self, role: Role, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+        self.state.with(|state| {
+            let required = state.data[role.other()].as_ref().ok_or(NtStatus::CONNECTION_INVALID)?.copy_to(into);
+            let reads = state.reads[role].against(state.reads[role.other()]);
+            Ok(ConnectionData { reads, required })
+        })
+    }
+
+    /// The time for a request is over, or was: a due time that was forgotten may still come here.
+    pub fn expired(this: &Shared<Self>, role: Role) {
+        let (failed, cut) = this.state.with(|state| {
+            let Some(end) = &mut state.ends[role] else { return (None, false) };
+            let Some(deadline) = end.deadline else { return (None, false) };
+            let left = deadline.saturating_sub(end.connector.os().now());
+            if left > 0 {
+                end.connector.timer().set(left, &end.connector);
+                return (None, false);
+            }
+            match (end.pending, state.phase) {
+                (Some(Request::Connect), Phase::Requested) | (Some(Request::Accept), Phase::Accepted) => {
+                    (state.abandon(this, role, NtStatus::IO_TIMEOUT, Ending::NotInTime), false)
+                }
+                (Some(Request::Disconnect), Phase::Established) => (None, true),
+                // Somebody is about to answer.
+                _ => (None, false),
+            }
+        });
+        if let Some(failed) = failed {
+            Failed::finish(failed);
+        }
+        if cut {
+            Self::end(this, Ending::Cut(role));
+        }
+    }
+}
+
+impl<O: Os> LineState<O> {
+    /// Answers a request if it waits.
+    pub fn answer(&mut self, role: Role, request: Request, status: NtStatus) {
+        if let Some(end) = &mut self.ends[role]
+            && end.take_pending(request)
+        {
+            Connector::answer(&end.connector, request, status);
+        }
+    }
+
+    /// The queue pairs of both sides, as far as there are any.
+    pub fn qps(&self) -> Sides<Option<Shared<Qp<O>>>> {
+        let qp = |end: &Option<End<O>>| end.as_ref().and_then(|end| end.qp.clone());
+        Sides { active: qp(&self.ends.active), passive: qp(&self.ends.passive) }
+    }
+}

@@ -1,0 +1,261 @@
+//! Listeners: connection requests come in, and wait for their consumer (`NDKPI 7.7.2`, `7.7.8`).
+
+use alloc::{boxed::Box, collections::VecDeque};
+use core::{any::Any, marker::PhantomData, net::SocketAddr};
+
+use fallible::{Shared, try_box};
+use ndkpi::NtStatus;
+
+use super::{Attachment, Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, endpoint::Claim, line::Line};
+use crate::{
+    memory_status,
+    os::{Dpc, Os, Routine, SpinLock},
+};
+
+/// Connect events that one run of the deferred call delivers before it queues itself again.
+const EVENTS_PER_RUN: usize = 8;
+
+/// A listener.
+///
+/// Requests count towards the backlog until the consumer has accepted, rejected or closed them. Pausing connect events, and
+/// closing, also refuse the requests that came before and whose event was not delivered yet.
+pub struct Listener<O: Os> {
+    attachment: Shared<Attachment<O>>,
+    owner: Owner,
+    state: O::Lock<State<O>>,
+    dpc: O::Dpc<ConnectEvents<O>>,
+    client: Box<dyn ListenerClient<O>>,
+}
+
+struct State<O: Os> {
+    /// The endpoint, once the listener listens.
+    claim: Option<Claim<O>>,
+    paused: bool,
+    closed: bool,
+    /// Requests whose event is still to come. Has room for one from each place.
+    queue: VecDeque<(Shared<Line<O>>, Place<O>)>,
+    /// Places of the backlog that are taken.
+    places: u32,
+    /// An event is being delivered.
+    delivering: bool,
+}
+
+impl<O: Os> Listener<O> {
+    /// Makes a listener that does not listen yet. `client` is dropped when the listener is closed and the last connector that
+    /// came over it is.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        attachment: &Shared<Attachment<O>>,
+        owner: Owner,
+        client: impl ListenerClient<O>,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let os = attachment.os();
+        let state =
+            State { claim: None, paused: false, closed: false, queue: VecDeque::new(), places: 0, delivering: false };
+        Shared::try_new(Self {
+            attachment: attachment.clone(),
+            owner,
+            state: os.lock(state)?,
+            dpc: os.dpc(os.current_processor())?,
+            client: try_box(client).map_err(memory_status)?,
+        })
+        .map_err(memory_status)
+    }
+
+    /// Listens at `address`; at an ephemeral port if the port is zero (`NDK_FN_LISTEN`).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too: an endpoint belongs to
+    /// one address. `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INVALID_DEVICE_STATE` if it listens already.
+    pub fn listen(this: &Shared<Self>, address: SocketAddr) -> Result<(), NtStatus> {
+        let claim = Attachment::claim_listed(&this.attachment, address, EndpointKind::Listener, this.owner)?;
+        // A claim that is not used is given up after the lock is released.
+        let unused = this.state.with(|state| {
+            if state.closed || state.claim.is_some() {
+                return Some(claim);
+            }
+            claim.listen(this.clone());
+            state.claim = Some(claim);
+            None
+        });
+        if unused.is_some() { Err(NtStatus::INVALID_DEVICE_STATE) } else { Ok(()) }
+    }
+
+    /// The address at which it listens.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_STATE` if it does not.
+    pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        let address = self.state.with(|state| state.claim.as_ref().map(Claim::local));
+        address.ok_or(NtStatus::INVALID_DEVICE_STATE)
+    }
+
+    /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
+    /// listened. An event that is being delivered at this moment goes on.
+    pub fn pause(&self, paused: bool) {
+        self.state.with(|state| state.paused = paused);
+    }
+
+    /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
+    /// that came over it are closed. Connectors that were delivered can still be accepted.
+    pub fn close(this: &Shared<Self>) {
+        // What the table of ports held is dropped after the lock is released.
+        drop(this.state.with(|state| {
+            state.closed = true;
+            state.claim.as_ref().map(Claim::deafen)
+        }));
+        // The deferred call refuses what waits.
+        this.dpc.queue(this);
+    }
+
+    /// What the listener was made with.
+    #[must_use]
+    pub fn client(&self) -> &dyn Any {
+        &*self.client
+    }
+
+    pub(super) const fn attachment(&self) -> &Shared<Attachment<O>> {
+        &self.attachment
+    }
+
+    pub(super) const fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Takes a place for a request.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_REFUSED` if the listener does not want it.
+    pub(super) fn reserve(this: &Shared<Self>) -> Result<Place<O>, NtStatus> {
+        this.state.with(|state| {
+            let full = state.places >= this.attachment.limits().backlog;
+            // Room in the queue for every place that is not in it yet.
+            let missing = (state.places as usize + 1).saturating_sub(state.queue.len());
+            if state.closed || state.paused || full || state.queue.try_reserve(missing).is_err() {
+                return Err(NtStatus::CONNECTION_REFUSED);
+            }
+            state.places += 1;
+            Ok(())
+        })?;
+        Ok(Place { listener: this.clone() })
+    }
+
+    /// Delivers connect events, a bounded number of them.
+    fn deliver(this: &Shared<Self>) {
+        for _ in 0..EVENTS_PER_RUN {
+            let Some((incoming, wanted)) = this.state.with(State::begin) else { return };
+            // Requests that nobody wants are refused by being dropped.
+            if wanted && incoming.is_wanted() {
+                this.client.connect_event(incoming);
+            } else {
+                drop(incoming);
+            }
+            if !this.state.with(State::end) {
+                return;
+            }
+        }
+        this.dpc.queue(this);
+    }
+}
+
+impl<O: Os> State<O> {
+    /// The next request, and whether its event is to be delivered. Nothing while another one is.
+    fn begin(&mut self) -> Option<(Incoming<O>, bool)> {
+        if self.delivering {
+            return None;
+        }
+        let (line, place) = self.queue.pop_front()?;
+        self.delivering = true;
+        Some((Incoming { line, place: Some(place) }, !self.closed && !self.paused))
+    }
+
+    /// Whether there are more requests.
+    fn end(&mut self) -> bool {
+        self.delivering = false;
+        !self.queue.is_empty()
+    }
+}
+
+impl<O: Os> Drop for Listener<O> {
+    fn drop(&mut self) {
+        // The port is free before the client is dropped: who is told that the listener is closed may listen there again.
+        drop(self.state.with(|state| state.claim.take()));
+    }
+}
+
+/// The deferred call of a listener.
+pub struct ConnectEvents<O>(PhantomData<O>);
+
+impl<O: Os> Routine for ConnectEvents<O> {
+    type Target = Listener<O>;
+
+    fn run(listener: &Shared<Listener<O>>) {
+        Listener::deliver(listener);
+    }
+}
+
+/// A place in a listener's backlog.
+pub(super) struct Place<O: Os> {
+    listener: Shared<Listener<O>>,
+}
+
+impl<O: Os> Place<O> {
+    pub const fn listener(&self) -> &Shared<Listener<O>> {
+        &self.listener
+    }
+
+    /// Lets the consumer know of the request in this place.
+    pub fn fill(self, line: Shared<Line<O>>) {
+        let listener = self.listener.clone();
+        listener.state.with(|state| state.queue.push_back((line, self)));
+        listener.dpc.queue(&listener);
+    }
+}
+
+impl<O: Os> Drop for Place<O> {
+    fn drop(&mut self) {
+        self.listener.state.with(|state| state.places -= 1);
+    }
+}
+
+/// A connection request that nobody owns yet. Dropping it refuses the connection.
+pub struct Incoming<O: Os> {
+    line: Shared<Line<O>>,
+    place: Option<Place<O>>,
+}
+
+impl<O: Os> Incoming<O> {
+    /// Makes the connector that the consumer gets. It stands for the request from now on: closing it refuses the connection.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; the connection is refused then.
+    pub fn into_connector(mut self, client: impl ConnectorClient) -> Result<Shared<Connector<O>>, NtStatus> {
+        let Some(place) = &self.place else { return Err(NtStatus::CONNECTION_INVALID) };
+        let connector = Connector::try_new(place.listener.attachment(), place.listener.owner(), client)?;
+        if let Some(place) = self.place.take() {
+            Connector::receive(&connector, self.line.clone(), place);
+        }
+        Ok(connector)
+    }
+
+    /// Whether the active side still waits for an answer.
+    fn is_wanted(&self) -> bool {
+        self.line.is_requested()
+    }
+}
+
+impl<O: Os> Drop for Incoming<O> {
+    fn drop(&mut self) {
+        if self.place.take().is_some() {
+            Line::refuse(&self.line);
+        }
+    }
+}

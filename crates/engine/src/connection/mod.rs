@@ -1,0 +1,81 @@
+//! Connections: who is connected with whom, and how that begins and ends (`NDKPI 7.7`, `7.8`).
+//!
+//! ```text
+//! Wire ---- LocalAddress ---- port -> Listener
+//!   |                                    ^
+//! Attachment (an adapter)                | over which it came
+//!   |                                    |
+//! Connector (active) ---- Line ---- Connector (passive)
+//! ```
+//!
+//! Nothing here is on the data path: a connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)) and from then on
+//! hears of them only when they lose each other.
+//!
+//! # Locks
+//!
+//! The lock of a line comes first; under it those of its connectors may be taken, one at a time, and those of queue pairs'
+//! links and of listings. The state of a listener comes before the ports of an address, an adapter's own addresses before the
+//! wire's. All others are leaves. No lock is held while a client is called, or while something is dropped that might be the
+//! last reference to an object of this layer.
+//!
+//! # References
+//!
+//! A line refers to its connectors until they are closed, and they to it. Everything else points one way: a connector to its
+//! queue pair and to the listener or shared endpoint it came from, so that those are closed only after it (`NDKPI 7.8`,
+//! `7.9`); a queue pair to its connector while that uses it; the table of ports to a listener until it is closed. Closing
+//! takes an object out of all of them, so that what is left are calls that run or are queued.
+//!
+//! # Decisions where NDKPI is silent
+//!
+//! | open point | this provider |
+//! |---|---|
+//! | wildcard addresses | no address of an adapter: `STATUS_INVALID_ADDRESS` |
+//! | scope and flow of an IPv6 address | ignored |
+//! | remote address that is a wildcard, multicast, broadcast, or has port 0 | `STATUS_INVALID_ADDRESS` |
+//! | no adapter has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
+//! | remote address of the other family | `STATUS_NETWORK_UNREACHABLE` |
+//! | connect from a port that a connection to the same remote address has | `STATUS_SHARING_VIOLATION`; `STATUS_ADDRESS_ALREADY_EXISTS` only over a shared endpoint |
+//! | until when a pair of addresses exists | until its active connector is closed, like the endpoint |
+//! | endpoint after a connect that failed | free again before the consumer is told |
+//! | RDS (`NDKPI 7.7.4`) | all that the sender's adapter allows for its message, zero after what was sent |
+//! | private data of a reject | readable by the side that was rejected, until it connects again or closes |
+//! | backlog | a limit of the adapter; counts requests until they are accepted, rejected or closed |
+//! | requests that wait for their event when the listener is paused | refused |
+//! | requests that wait when a connector is closed | answered with `STATUS_CANCELLED` |
+//! | a connect over a connector or queue pair that had a connection | `STATUS_CONNECTION_ACTIVE` |
+//! | closing a connector that had a connection | flushes its queue pair |
+//! | who answers the notice of a disconnect | the peer's provider, at once; a peer that disconnects too, after its own requests |
+//! | requests posted before a disconnect | carried out, as long as its timeout allows |
+//! | disconnect after the peer's | done at once |
+//! | disconnect after the connection broke | `STATUS_CONNECTION_ABORTED`, the queue pair is flushed |
+//! | disconnect while the peer's accept or complete is not known yet | `STATUS_CONNECTION_INVALID` |
+
+mod attachment;
+mod client;
+mod connector;
+mod counters;
+mod delivery;
+mod ending;
+mod endpoint;
+mod ephemeral;
+mod establish;
+mod line;
+mod listener;
+mod listing;
+mod parameters;
+mod requests;
+mod shared_endpoint;
+mod wire;
+
+pub use attachment::Attachment;
+pub use client::{ConnectorClient, DisconnectReason, ListenerClient, Request};
+pub use connector::{Connector, Events, Expiry, Hold};
+pub use counters::ConnectionCounters;
+pub use listener::{ConnectEvents, Incoming, Listener};
+pub use listing::{ConnectionEntry, EndpointEntry, EndpointKind};
+pub use parameters::{
+    ConnectParameters, ConnectionData, ConnectionLimits, InterfaceAddress, Owner, ReadLimits, Timeouts,
+};
+pub use requests::Answer;
+pub use shared_endpoint::SharedEndpoint;
+pub use wire::{MAX_ADDRESSES, Wire};

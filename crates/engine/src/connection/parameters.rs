@@ -1,0 +1,149 @@
+//! What the connection layer is told by the layers above, and the few values that both sides of a connection agree on.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+
+use fallible::try_slice;
+use ndkpi::NtStatus;
+
+use crate::memory_status;
+
+/// Reads in progress on a queue pair at most (`NDKPI 7.7.3`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Reads of the peer.
+    pub inbound: u32,
+    /// The consumer's own reads.
+    pub outbound: u32,
+}
+
+impl ReadLimits {
+    /// These limits, but none above those of the adapter: larger ones are cut silently.
+    pub(super) fn capped(self, adapter: Self) -> Self {
+        Self { inbound: self.inbound.min(adapter.inbound), outbound: self.outbound.min(adapter.outbound) }
+    }
+
+    /// What remains of one side's limits when the other side has `peer`'s: what one side may send the other must take.
+    pub(super) fn against(self, peer: Self) -> Self {
+        Self { inbound: self.inbound.min(peer.outbound), outbound: self.outbound.min(peer.inbound) }
+    }
+}
+
+/// What an adapter allows its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Bytes of private data of a connect (`MaxCallerData`).
+    pub max_caller_data: u32,
+    /// Bytes of private data of an accept or a reject (`MaxCalleeData`).
+    pub max_callee_data: u32,
+    /// The read limits of a queue pair (`MaxInboundReadLimit`, `MaxOutboundReadLimit`).
+    pub max_reads: ReadLimits,
+    /// Connection requests that a listener holds before its consumer has accepted, rejected or closed them. NDKPI has no
+    /// parameter for it, only the status of a connect that meets the limit (`NDKPI 5.8`).
+    pub backlog: u32,
+}
+
+/// How long the provider waits for the other side, in microseconds. NDKPI leaves the lengths to the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From a connect until the peer has accepted or rejected.
+    pub connect: u64,
+    /// From an accept until the active side has completed the connect.
+    pub establish: u64,
+    /// From a disconnect until everything that was posted before it has ended.
+    pub disconnect: u64,
+}
+
+/// An address of an adapter with the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Leading bits that the addresses of its network have in common. Only decides how far away an address is that no
+    /// adapter has: unreachable host or unreachable network.
+    pub prefix: u8,
+}
+
+impl InterfaceAddress {
+    /// Whether it can be the address of one adapter.
+    pub(super) const fn is_valid(&self) -> bool {
+        let longest = if self.address.is_ipv4() { 32 } else { 128 };
+        names_one_host(self.address) && self.prefix <= longest
+    }
+
+    /// Whether `other` lies in this address's network.
+    pub(super) const fn has_in_network(&self, other: IpAddr) -> bool {
+        let (own, other, bits) = match (self.address, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() as u128, other.to_bits() as u128, 32),
+            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
+            _ => return false,
+        };
+        // A shift by all 128 bits leaves nothing to differ.
+        matches!((own ^ other).checked_shr(bits - self.prefix as u32), None | Some(0))
+    }
+}
+
+/// Whether `address` is one that a single host can have.
+pub(super) const fn names_one_host(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || broadcast)
+}
+
+/// The address as endpoints are compared: without the scope and flow of IPv6, which mean nothing on a wire without routers.
+pub(super) const fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}
+
+/// Who an object belongs to, for listings (`NDIS_NDK_CONNECTION_ENTRY`, `NDIS_NDK_LOCAL_ENDPOINT_ENTRY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The process of a user-mode consumer; `None` for a driver.
+    pub process: Option<u32>,
+}
+
+/// What a connect asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectParameters<'a> {
+    /// The listener's address.
+    pub remote: SocketAddr,
+    /// The reads that the consumer wants.
+    pub reads: ReadLimits,
+    /// What the passive side gets to read.
+    pub private_data: &'a [u8],
+}
+
+/// What [`Connector::connection_data`](super::Connector::connection_data) found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionData {
+    /// The effective read limits (`NDKPI 7.7.3`).
+    pub reads: ReadLimits,
+    /// Bytes of private data that there are to copy: RDS, the required size (`NDKPI 7.7.4`).
+    pub required: usize,
+}
+
+/// Private data as it travels: a block of the size that the sender's adapter allows, zero after what the consumer gave.
+///
+/// That is why the receiver cannot tell how much was sent (`NDKPI 7.7.4`).
+pub(super) struct PrivateData(Box<[u8]>);
+
+impl PrivateData {
+    /// A block of `size` bytes that begins with `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_BUFFER_SIZE` if they are more than that, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(bytes: &[u8], size: u32) -> Result<Self, NtStatus> {
+        let size = size as usize;
+        if bytes.len() > size {
+            return Err(NtStatus::INVALID_BUFFER_SIZE);
+        }
+        try_slice(size, |index| bytes.get(index).copied().unwrap_or(0)).map(Self).map_err(memory_status)
+    }
+
+    /// Copies what fits and tells how much there is.
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        let fits = self.0.len().min(into.len());
+        into[..fits].copy_from_slice(&self.0[..fits]);
+        self.0.len()
+    }
+}

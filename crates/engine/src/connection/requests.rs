@@ -1,0 +1,266 @@
+//! What a consumer asks of a connector (`NDKPI 5.8`).
+
+use core::net::SocketAddr;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{
+    Attachment, ConnectParameters, Connector, Hold, ReadLimits, Request, SharedEndpoint,
+    connector::{Bound, Origin, Stage},
+    ending::Disconnect,
+    establish::Acceptance,
+    line::{End, Line, Role, Sides},
+    listener::Listener,
+    listing::{ConnectionEntry, ListedConnection},
+    parameters::{PrivateData, names_one_host, plain},
+    shared_endpoint::SharedUse,
+};
+use crate::{
+    os::{Os, SpinLock},
+    qp::Qp,
+};
+
+/// How a request that was not refused goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done, successfully. [`ConnectorClient::completed`](super::ConnectorClient::completed) is not called.
+    Done,
+    /// [`ConnectorClient::completed`](super::ConnectorClient::completed) will be called, perhaps before this is returned.
+    Pending,
+}
+
+impl<O: Os> Connector<O> {
+    /// Connects from an address of the adapter; from an ephemeral port if the port is zero (`NDK_FN_CONNECT`).
+    ///
+    /// On success the request pends. Its answer, and every status below too except the last, may be one of: success, when the
+    /// passive side has accepted; `STATUS_CONNECTION_REFUSED`, when it has not; `STATUS_IO_TIMEOUT`; `STATUS_CANCELLED`, when
+    /// the connector was closed. After any failure the connector, the queue pair and the port can be used again.
+    ///
+    /// # Errors
+    ///
+    /// What stands first is found first.
+    ///
+    /// - `STATUS_CONNECTION_ACTIVE`: the connector is connecting, or had a connection.
+    /// - `STATUS_INVALID_BUFFER_SIZE`: more private data than the adapter allows.
+    /// - `STATUS_INVALID_ADDRESS`: `local` is none of the adapter's addresses, which holds for wildcards too, or the remote
+    ///   address is none that a listener can have.
+    /// - `STATUS_SHARING_VIOLATION`: the local port is in use, whatever for.
+    /// - `STATUS_TOO_MANY_ADDRESSES`: no ephemeral port is free.
+    /// - `STATUS_CONNECTION_ACTIVE`, `STATUS_CONNECTION_INVALID`: the queue pair has a connector already or had a connection;
+    ///   it has failed.
+    /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the wire has an address in the network of the remote one, or that is of
+    ///   another family than the local one.
+    /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address.
+    /// - `STATUS_CONNECTION_REFUSED`: nobody listens there, or not now, or the backlog is full.
+    /// - `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn connect(
+        this: &Shared<Self>,
+        qp: &Shared<Qp<O>>,
+        local: SocketAddr,
+        parameters: &ConnectParameters<'_>,
+    ) -> Result<(), NtStatus> {
+        Self::start(this, qp, parameters, || {
+            let claim = Attachment::claim(this.attachment(), plain(local))?;
+            Ok((claim.local(), Origin::Own(Some(claim))))
+        })
+    }
+
+    /// Connects from a shared endpoint of the same adapter (`NDK_FN_CONNECT_WITH_SHARED_ENDPOINT`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`], but about the local address there is only one thing that can be wrong:
+    /// `STATUS_ADDRESS_ALREADY_EXISTS` if a connector that is not closed connects the endpoint with the remote address.
+    /// `STATUS_INVALID_PARAMETER` if the endpoint is of another adapter.
+    pub fn connect_shared(
+        this: &Shared<Self>,
+        qp: &Shared<Qp<O>>,
+        endpoint: &Shared<SharedEndpoint<O>>,
+        parameters: &ConnectParameters<'_>,
+    ) -> Result<(), NtStatus> {
+        Self::start(this, qp, parameters, || {
+            if !endpoint.is_on(this.attachment()) {
+                return Err(NtStatus::INVALID_PARAMETER);
+            }
+            let shared = SharedUse::try_new(endpoint, parameters.remote)?;
+            Ok((shared.local(), Origin::Shared(shared)))
+        })
+    }
+
+    fn start(
+        this: &Shared<Self>,
+        qp: &Shared<Qp<O>>,
+        parameters: &ConnectParameters<'_>,
+        origin: impl FnOnce() -> Result<(SocketAddr, Origin<O>), NtStatus>,
+    ) -> Result<(), NtStatus> {
+        let _starting = Starting::try_new(this)?;
+        let attachment = this.attachment();
+        let remote = plain(parameters.remote);
+        let data = PrivateData::try_new(parameters.private_data, attachment.limits().max_caller_data)?;
+        if !names_one_host(remote.ip()) || remote.port() == 0 {
+            return Err(NtStatus::INVALID_ADDRESS);
+        }
+        let (local, origin) = origin()?;
+        let entry = ConnectionEntry { local, remote, owner: this.owner() };
+        let listed = ListedConnection::try_new(attachment, entry)?;
+        let bound = Bound::try_new(this, qp)?;
+        let place = Self::find_listener(attachment, local, remote)
+            .inspect_err(|_| attachment.counters.failed_to_connect())
+            .and_then(|listener| {
+                // Counted here only: no listener has taken the request.
+                Listener::reserve(&listener).inspect_err(|_| attachment.counters.failed_to_connect())
+            })?;
+        let attachments = Sides { active: attachment.clone(), passive: place.listener().attachment().clone() };
+        let addresses = Sides { active: local, passive: remote };
+        let line = Line::try_new(addresses, attachments, parameters.reads, data)?;
+        // From here on nothing can fail, except that the consumer closes the connector against the rules.
+        let unused = line.state.with(|line_state| {
+            this.state.with(|state| {
+                if !matches!(state.stage, Stage::Starting) {
+                    return Some((origin, listed));
+                }
+                let mut end = End::new(this.clone());
+                end.qp = Some(qp.clone());
+                end.listed = Some(listed);
+                end.wait(Request::Connect, attachment.timeouts().connect);
+                line_state.ends.active = Some(end);
+                state.stage = Stage::Line(line.clone(), Role::Active);
+                state.origin = Some(origin);
+                state.qp = Some(qp.clone());
+                None
+            })
+        });
+        if unused.is_some() {
+            return Err(NtStatus::CANCELLED);
+        }
+        bound.keep();
+        place.fill(line);
+        Ok(())
+    }
+
+    fn find_listener(
+        attachment: &Shared<Attachment<O>>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Shared<Listener<O>>, NtStatus> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(NtStatus::NETWORK_UNREACHABLE);
+        }
+        let address = attachment.wire().find(remote.ip())?;
+        address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
+    }
+
+    /// Completes the connect after it was answered with success: the connection is established, and the queue pair can be used
+    /// (`NDK_FN_COMPLETE_CONNECT`). Done when it returns. The indication of the connection's end waits until the result is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_CONNECTION_INVALID`: there is nothing to complete, or the own queue pair cannot be used any more.
+    /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair cannot be used any more.
+    /// - `STATUS_IO_TIMEOUT`: the passive side has not waited so long. That is final.
+    pub fn complete_connect(this: &Shared<Self>) -> Result<Hold<O>, NtStatus> {
+        match this.line() {
+            Some((line, Role::Active)) => Line::complete(&line).map(|()| Hold::of(this)),
+            _ => Err(NtStatus::CONNECTION_INVALID),
+        }
+    }
+
+    /// Accepts the request that the connector stands for (`NDK_FN_ACCEPT`).
+    ///
+    /// On success the request pends. It is answered with success when the active side completes the connect,
+    /// `STATUS_CONNECTION_ABORTED` when that gives up, `STATUS_IO_TIMEOUT` when it does neither, `STATUS_CANCELLED` when the
+    /// connector is closed.
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_INVALID_BUFFER_SIZE`: more private data than the adapter allows.
+    /// - `STATUS_CONNECTION_ABORTED`: the active side has given up.
+    /// - `STATUS_CONNECTION_ACTIVE`: accepted already, or the queue pair has a connector already or had a connection.
+    /// - `STATUS_CONNECTION_INVALID`: the connector stands for no request, has rejected it, or the queue pair has failed.
+    /// - `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn accept(
+        this: &Shared<Self>,
+        qp: &Shared<Qp<O>>,
+        reads: ReadLimits,
+        private_data: &[u8],
+    ) -> Result<(), NtStatus> {
+        let attachment = this.attachment();
+        let data = PrivateData::try_new(private_data, attachment.limits().max_callee_data)?;
+        let Some((line, Role::Passive)) = this.line() else { return Err(NtStatus::CONNECTION_INVALID) };
+        line.acceptable()?;
+        let entry =
+            ConnectionEntry { local: line.addresses.passive, remote: line.addresses.active, owner: this.owner() };
+        let listed = ListedConnection::try_new(attachment, entry)?;
+        let bound = Bound::try_new(this, qp)?;
+        Line::accept(&line, Acceptance { qp: qp.clone(), listed, reads, data })?;
+        bound.keep();
+        this.decided();
+        Ok(())
+    }
+
+    /// Rejects (`NDK_FN_REJECT`): the request that the connector stands for, or, on the active side, the connection that the
+    /// other side has accepted. That has its connect refused or its accept aborted, and can read `private_data`. Afterwards
+    /// the connector can only be closed.
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_INVALID_BUFFER_SIZE`: more private data than the adapter allows for an accept.
+    /// - `STATUS_CONNECTION_ABORTED`: the other side has given up before.
+    /// - `STATUS_CONNECTION_INVALID`: there is nothing to reject.
+    /// - `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn reject(this: &Shared<Self>, private_data: &[u8]) -> Result<(), NtStatus> {
+        let data = PrivateData::try_new(private_data, this.attachment().limits().max_callee_data)?;
+        let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Line::reject(&line, role, data)?;
+        this.decided();
+        Ok(())
+    }
+
+    /// Disconnects (`NDK_FN_DISCONNECT`, `NDKPI 7.7.5`). Whatever the answer, afterwards there is no connection, no transfer
+    /// touches the memory of either side, and the queue pair is flushed for good.
+    ///
+    /// What the consumer has posted before is carried out first, silent requests included. Then the peer has its notice; its
+    /// provider answers it at once, or, if its consumer has disconnected too, after what that had posted. When that takes too
+    /// long the answer is `STATUS_IO_TIMEOUT`; when the connection breaks, `STATUS_CONNECTION_ABORTED`; when the connector is
+    /// closed, `STATUS_CANCELLED`. If the peer has disconnected before, the disconnect is done at once.
+    ///
+    /// # Errors
+    ///
+    /// - `STATUS_CONNECTION_INVALID`: there was no connection, or the connector has disconnected before.
+    /// - `STATUS_CONNECTION_ABORTED`: the connection was broken before. The queue pair is flushed.
+    pub fn disconnect(this: &Shared<Self>) -> Result<Answer, NtStatus> {
+        let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(match Line::disconnect(&line, role)? {
+            Disconnect::Done => Answer::Done,
+            Disconnect::Pending => Answer::Pending,
+        })
+    }
+}
+
+/// A connect that is about to begin. Dropping it makes the connector idle again, unless it did begin.
+struct Starting<'a, O: Os>(&'a Connector<O>);
+
+impl<'a, O: Os> Starting<'a, O> {
+    fn try_new(connector: &'a Connector<O>) -> Result<Self, NtStatus> {
+        connector.state.with(|state| match state.stage {
+            Stage::Idle if !state.delivery.is_unanswered() => {
+                state.stage = Stage::Starting;
+                Ok(())
+            }
+            _ => Err(NtStatus::CONNECTION_ACTIVE),
+        })?;
+        Ok(Self(connector))
+    }
+}
+
+impl<O: Os> Drop for Starting<'_, O> {
+    fn drop(&mut self) {
+        self.0.state.with(|state| {
+            if matches!(state.stage, Stage::Starting) {
+                state.stage = Stage::Idle;
+            }
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! Shared endpoints: one local port for many outgoing connections (`NDKPI 7.8`).
+
+use alloc::boxed::Box;
+use core::{
+    any::Any,
+    hash::{BuildHasherDefault, Hasher},
+    net::SocketAddr,
+};
+
+use fallible::{Shared, try_box};
+use hashbrown::HashSet;
+use ndkpi::NtStatus;
+
+use super::{Attachment, EndpointKind, Owner, endpoint::Claim, parameters::plain};
+use crate::{
+    memory_status,
+    os::{Os, SpinLock},
+};
+
+/// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
+pub struct SharedEndpoint<O: Os> {
+    attachment: Shared<Attachment<O>>,
+    remotes: O::Lock<Remotes>,
+    /// Given up before the client is dropped: who is told that the endpoint is closed may use its port again.
+    claim: Claim<O>,
+    client: Box<dyn Any + Send + Sync>,
+}
+
+/// The remote addresses that connections from the endpoint have, so that none is used twice.
+struct Remotes(HashSet<SocketAddr, BuildHasherDefault<Mixer>>);
+
+impl<O: Os> SharedEndpoint<O> {
+    /// Takes `address` for a shared endpoint; an ephemeral port if the port is zero. `client` is dropped when the endpoint is
+    /// released, which is when it is closed and the last connector over it is.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
+    /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(
+        attachment: &Shared<Attachment<O>>,
+        address: SocketAddr,
+        owner: Owner,
+        client: impl Any + Send + Sync,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let client = try_box(client).map_err(memory_status)?;
+        let remotes = attachment.os().lock(Remotes(HashSet::default()))?;
+        let claim = Attachment::claim_listed(attachment, address, EndpointKind::Shared, owner)?;
+        Shared::try_new(Self { attachment: attachment.clone(), remotes, claim, client }).map_err(memory_status)
+    }
+
+    /// The endpoint's address, with the port that it has.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.claim.local()
+    }
+
+    /// What the endpoint was made with.
+    #[must_use]
+    pub fn client(&self) -> &(dyn Any + Send + Sync) {
+        &*self.client
+    }
+
+    /// Whether the endpoint is one of `attachment`.
+    pub(super) fn is_on(&self, attachment: &Shared<Attachment<O>>) -> bool {
+        Shared::ptr_eq(&self.attachment, attachment)
+    }
+}
+
+/// A remote address that a connector uses from a shared endpoint.
+pub(super) struct SharedUse<O: Os> {
+    endpoint: Shared<SharedEndpoint<O>>,
+    /// `None` once the pair of addresses was given up.
+    remote: Option<SocketAddr>,
+}
+
+impl<O: Os> SharedUse<O> {
+    /// Notes that a connection from `endpoint` to `remote` begins.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ADDRESS_ALREADY_EXISTS` if there is one, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(endpoint: &Shared<SharedEndpoint<O>>, remote: SocketAddr) -> Result<Self, NtStatus> {
+        let remote = plain(remote);
+        endpoint.remotes.with(|Remotes(remotes)| {
+            if remotes.contains(&remote) {
+                return Err(NtStatus::ADDRESS_ALREADY_EXISTS);
+            }
+            remotes.try_reserve(1).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            remotes.insert(remote);
+            Ok(())
+        })?;
+        Ok(Self { endpoint: endpoint.clone(), remote: Some(remote) })
+    }
+
+    pub fn local(&self) -> SocketAddr {
+        self.endpoint.local_address()
+    }
+
+    /// Gives the pair of addresses up, and keeps the reference to the endpoint.
+    pub fn forget(&mut self) {
+        if let Some(remote) = self.remote.take() {
+            self.endpoint.remotes.with(|Remotes(remotes)| remotes.remove(&remote));
+        }
+    }
+}
+
+impl<O: Os> Drop for SharedUse<O> {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// A hash for addresses, which need to be spread but not to be kept from anybody: who connects chooses them, for itself.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // Murmur's finaliser.
+        let mut mixed = self.0.rotate_left(5) ^ word;
+        mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+        mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+        self.0 = mixed ^ (mixed >> 33);
+    }
+
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

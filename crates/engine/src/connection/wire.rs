@@ -1,0 +1,92 @@
+//! The loopback network: which address belongs to which adapter.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::endpoint::LocalAddress;
+use crate::{
+    memory_status,
+    os::{Os, SpinLock},
+};
+
+/// Addresses on one wire at most, so that looking at all of them takes a short time.
+pub const MAX_ADDRESSES: usize = 256;
+
+/// A network without cables, to which adapters are [attached](super::Attachment::try_new). All of them reach each other and
+/// themselves.
+pub struct Wire<O: Os> {
+    os: O,
+    addresses: O::Lock<Addresses<O>>,
+}
+
+/// Every address on the wire.
+///
+/// # Invariants
+///
+/// Sorted by address, each one once.
+struct Addresses<O: Os>(Vec<Shared<LocalAddress<O>>>);
+
+impl<O: Os> Addresses<O> {
+    fn search(&self, address: IpAddr) -> Result<usize, usize> {
+        self.0.binary_search_by(|local| local.interface.address.cmp(&address))
+    }
+}
+
+impl<O: Os> Wire<O> {
+    /// A wire with nothing on it.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+        let addresses = os.lock(Addresses(Vec::new()))?;
+        Shared::try_new(Self { os: os.clone(), addresses }).map_err(memory_status)
+    }
+
+    pub(super) const fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// Lets everybody find `local`.
+    pub(super) fn add(&self, local: &Shared<LocalAddress<O>>) -> Result<(), NtStatus> {
+        self.addresses.with(|addresses| {
+            let Err(place) = addresses.search(local.interface.address) else {
+                return Err(NtStatus::SHARING_VIOLATION);
+            };
+            if addresses.0.len() == MAX_ADDRESSES {
+                return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            }
+            addresses.0.try_reserve(1).map_err(|error| memory_status(error.into()))?;
+            addresses.0.insert(place, local.clone());
+            Ok(())
+        })
+    }
+
+    /// Lets nobody find `address` any more.
+    pub(super) fn remove(&self, address: IpAddr) {
+        // The reference is dropped after the lock is released.
+        drop(self.addresses.with(|addresses| {
+            let place = addresses.search(address).ok()?;
+            Some(addresses.0.remove(place))
+        }));
+    }
+
+    /// Finds the adapter's address that a connection to `address` leads to.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_HOST_UNREACHABLE` if no adapter has the address but one is in the same network, `STATUS_NETWORK_UNREACHABLE` if
+    /// none is.
+    pub(super) fn find(&self, address: IpAddr) -> Result<Shared<LocalAddress<O>>, NtStatus> {
+        self.addresses.with(|addresses| {
+            if let Ok(place) = addresses.search(address) {
+                return Ok(addresses.0[place].clone());
+            }
+            let network = addresses.0.iter().any(|local| local.interface.has_in_network(address));
+            Err(if network { NtStatus::HOST_UNREACHABLE } else { NtStatus::NETWORK_UNREACHABLE })
+        })
+    }
+}
