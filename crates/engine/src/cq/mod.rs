@@ -211,7 +211,7 @@ impl<O: Os> Cq<O> {
         let queue = this.state.with(|state| {
             let moderation = Moderation::new(interval, count, state.depth, resolution)?;
             let full = !state.entries.has_room(1);
-            let action = state.notify.moderate(moderation, full);
+            let action = state.notify.moderate(moderation, full, this.os.now());
             Ok::<_, NtStatus>(Self::follow(this, state, action))
         })?;
         this.queue_if(queue, this);
@@ -246,7 +246,7 @@ impl<O: Os> Cq<O> {
     /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
     fn follow(this: &Shared<Self>, state: &mut State<O>, action: Action) -> bool {
         if let Some(micros) = action.timer {
-            state.notify.hold_until(this.os.now() + u64::from(micros));
+            state.notify.hold_for(this.os.now(), micros);
             this.timer.set(u64::from(micros), this);
         }
         action.queue

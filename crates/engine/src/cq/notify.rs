@@ -135,6 +135,8 @@ enum Turn {
 struct Hold {
     /// Completions since the arm was satisfied, the first included.
     completions: u64,
+    /// Since when it is held back for a time: when the timer was set first.
+    since: Option<u64>,
     /// When the time is up, once the timer was set.
     deadline: Option<u64>,
 }
@@ -145,7 +147,7 @@ struct Hold {
 pub struct Action {
     /// Queue the deferred call that begins callbacks.
     pub queue: bool,
-    /// Set the timer to this many microseconds from now, and say so with [`Notify::hold_until`].
+    /// Set the timer to this many microseconds from now, and say so with [`Notify::hold_for`].
     pub timer: Option<u32>,
 }
 
@@ -240,7 +242,7 @@ impl Notify {
             Delay::None => self.make_due(),
             _ if urgent => self.make_due(),
             delay => {
-                self.hold = Some(Hold { completions: 1, deadline: None });
+                self.hold = Some(Hold { completions: 1, since: None, deadline: None });
                 Action { queue: false, timer: delay.micros() }
             }
         }
@@ -272,16 +274,26 @@ impl Notify {
         if self.hold.is_some() { self.make_due() } else { self.decide() }
     }
 
-    /// Sets the moderation; a callback that is held back follows the new one. The queue is `full` or not.
-    pub fn moderate(&mut self, moderation: Moderation, full: bool) -> Action {
+    /// Sets the moderation; a callback that is held back follows the new one. The queue is `full` or not; it is `now`.
+    ///
+    /// The time that the callback was held back already counts: however often a consumer calls this, no callback is held
+    /// back longer than the interval.
+    pub fn moderate(&mut self, moderation: Moderation, full: bool, now: u64) -> Action {
         self.moderation = moderation;
         let Some(hold) = &mut self.hold else { return Action::default() };
+        hold.deadline = None;
+        if full || moderation.counted(hold.completions) {
+            return self.make_due();
+        }
         match moderation.delay() {
             Delay::None => self.make_due(),
-            _ if full || moderation.counted(hold.completions) => self.make_due(),
-            delay => {
-                hold.deadline = None;
-                Action { queue: false, timer: delay.micros() }
+            Delay::UntilCount => Action::default(),
+            Delay::Micros(micros) => {
+                let elapsed = hold.since.map_or(0, |since| now.saturating_sub(since));
+                match u32::try_from(u64::from(micros).saturating_sub(elapsed)) {
+                    Ok(0) | Err(_) => self.make_due(),
+                    Ok(left) => Action { queue: false, timer: Some(left) },
+                }
             }
         }
     }
@@ -291,18 +303,21 @@ impl Notify {
         if full && self.hold.is_some() { self.make_due() } else { Action::default() }
     }
 
-    /// The timer was set and will have run at `deadline`.
-    pub const fn hold_until(&mut self, deadline: u64) {
+    /// The timer was set at `now` and runs after `micros`.
+    pub fn hold_for(&mut self, now: u64, micros: u32) {
         if let Some(hold) = &mut self.hold {
-            hold.deadline = Some(deadline);
+            hold.since.get_or_insert(now);
+            hold.deadline = Some(now.saturating_add(u64::from(micros)));
         }
     }
 
-    /// The timer has run; it is `now`. Does nothing if that timer was meant for a hold that is over.
+    /// The timer has run; it is `now`. If that is too early, the timer has to run again: it was meant for a hold that is over,
+    /// or the clock of timers is ahead of the one that says what time it is now.
     pub fn timer_ran(&mut self, now: u64) -> Action {
-        match self.hold {
-            Some(Hold { deadline: Some(deadline), .. }) if now >= deadline => self.make_due(),
-            _ => Action::default(),
+        let Some(Hold { deadline: Some(deadline), .. }) = self.hold else { return Action::default() };
+        match u32::try_from(deadline.saturating_sub(now)) {
+            Ok(0) | Err(_) => self.make_due(),
+            Ok(left) => Action { queue: false, timer: Some(left) },
         }
     }
 
