@@ -67,3 +67,16 @@ fn counting_alone_sets_no_timer() {
     assert_eq!(notify.queued(Class::Plain, false), NOTHING);
     assert!(notify.queued(Class::Plain, false).queue, "the third");
 }
+#[test]
+fn the_entry_that_ends_a_hold_satisfies_a_second_arm_too() {
+    for last in [Class::Failed, Class::Plain] {
+        let mut notify = held(100, 2, 0);
+        // The consumer takes the entry without having been called and arms again.
+        assert_eq!(notify.arm(ArmType::Any, 1), NOTHING);
+        assert!(notify.queued(last, false).queue, "{last:?} ends the hold");
+        assert_eq!(notify.view().arm, None, "and both arms: else there would be a second callback for nothing");
+        assert!(notify.begin().is_some());
+        assert!(!notify.end());
+        assert_eq!(notify.queued(Class::Failed, false), NOTHING, "no arm, no callback");
+    }
+}

@@ -224,18 +224,17 @@ impl Notify {
 
     fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
         let urgent = class == Class::Failed || full;
+        let satisfied = satisfied(&self.view());
+        if satisfied {
+            self.arm = None;
+        }
         if let Some(hold) = &mut self.hold {
+            // One callback will answer for both arms, if the entry has satisfied another one.
             hold.completions += 1;
-            if urgent || self.moderation.counted(hold.completions) {
-                return self.make_due();
-            }
+            let ends = urgent || self.moderation.counted(hold.completions);
+            return if ends { self.make_due() } else { Action::default() };
         }
-        if !satisfied(&self.view()) {
-            return Action::default();
-        }
-        self.arm = None;
-        if self.due || self.hold.is_some() {
-            // One callback will answer for both arms.
+        if !satisfied || self.due {
             return Action::default();
         }
         match self.moderation.delay() {
