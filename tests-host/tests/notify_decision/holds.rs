@@ -61,13 +61,6 @@ fn moderation_set_again_and_again_does_not_postpone_a_callback() {
 }
 
 #[test]
-fn counting_alone_sets_no_timer() {
-    let mut notify = held(UNLIMITED, 3, 0);
-    assert_eq!(notify.timer_ran(u64::MAX), NOTHING, "no timer was set for this");
-    assert_eq!(notify.queued(Class::Plain, false), NOTHING);
-    assert!(notify.queued(Class::Plain, false).queue, "the third");
-}
-#[test]
 fn the_entry_that_ends_a_hold_satisfies_a_second_arm_too() {
     for last in [Class::Failed, Class::Plain] {
         let mut notify = held(100, 2, 0);
@@ -79,4 +72,23 @@ fn the_entry_that_ends_a_hold_satisfies_a_second_arm_too() {
         assert!(!notify.end());
         assert_eq!(notify.queued(Class::Failed, false), NOTHING, "no arm, no callback");
     }
+}
+
+#[test]
+fn a_closed_queue_stays_unarmed() {
+    let mut notify = Notify::new(0);
+    assert_eq!(notify.moderate(moderation(100, UNLIMITED), false, 0), NOTHING);
+    notify.close();
+    assert_eq!(notify.arm(ArmType::Any, 0), NOTHING);
+    assert_eq!(notify.queued(Class::Plain, false), NOTHING, "a timer set now would keep the queue from going away");
+    assert_eq!(notify.queued(Class::Failed, false), NOTHING);
+    assert_eq!(notify.begin(), None);
+}
+
+#[test]
+fn counting_alone_sets_no_timer() {
+    let mut notify = held(UNLIMITED, 3, 0);
+    assert_eq!(notify.timer_ran(u64::MAX), NOTHING, "no timer was set for this");
+    assert_eq!(notify.queued(Class::Plain, false), NOTHING);
+    assert!(notify.queued(Class::Plain, false).queue, "the third");
 }

@@ -247,9 +247,12 @@ impl Notify {
         }
     }
 
-    /// The consumer arms the queue, having taken all entries up to the ordinal `taken`.
+    /// The consumer arms the queue, having taken all entries up to the ordinal `taken`. A closed queue stays unarmed.
     #[inline]
     pub fn arm(&mut self, kind: ArmType, taken: u64) -> Action {
+        if self.closed {
+            return Action::default();
+        }
         self.arm = Some(ArmType::merge(self.arm, kind));
         self.taken = taken;
         self.decide()
