@@ -2,13 +2,10 @@
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
-use core::ptr;
-
 use engine::os::Os;
 use fallible::Shared;
 use kernel::{
-    check, unicode,
-    wdf::{ContextType, Request, attributes, size},
+    wdf::{ContextType, ControlDevice, Names, Request},
     wide,
 };
 use ndk_interface::control::{
@@ -16,24 +13,16 @@ use ndk_interface::control::{
     SET_SETTINGS, Settings,
 };
 use ndkpi::NtStatus;
-use wdk_sys::{
-    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN, ULONG,
-    WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding,
-};
+use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
 use crate::{driver::Driver, os::Kernel};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
 pub struct Control {
-    device: Option<Handle>,
+    device: Option<ControlDevice>,
     users: u32,
 }
-
-struct Handle(WDFDEVICE);
-
-// SAFETY: the framework's handle may be used on any thread.
-unsafe impl Send for Handle {}
 
 // SAFETY: the address is that of this static.
 static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk control", &raw const CONTEXT) };
@@ -44,9 +33,18 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk contro
 ///
 /// What the framework says when it makes the device.
 pub fn acquire(driver: &Shared<Driver>) -> Result<(), NtStatus> {
+    const DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
+    const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
+    const ACCESS: [u16; SDDL.len()] = wide(SDDL);
+    let names = Names { device: &DEVICE, link: &LINK, access: &ACCESS };
     driver.control.with(|control| {
         if control.device.is_none() {
-            control.device = Some(create(driver)?);
+            let kind = (&CONTEXT, destroy as _);
+            // SAFETY: the driver object is live as long as an adapter is; `destroy` takes this context away, and
+            // `device_control` completes each request.
+            let device =
+                unsafe { ControlDevice::try_new(driver.handle(), &names, kind, driver.clone(), Some(device_control)) };
+            control.device = Some(device?);
         }
         control.users += 1;
         Ok(())
@@ -55,93 +53,12 @@ pub fn acquire(driver: &Shared<Driver>) -> Result<(), NtStatus> {
 
 /// One adapter less wants it.
 pub fn release(driver: &Driver) {
-    driver.control.with(|control| {
+    let last = driver.control.with(|control| {
         control.users = control.users.saturating_sub(1);
-        if control.users == 0
-            && let Some(device) = control.device.take()
-        {
-            delete(device);
-        }
+        control.device.take_if(|_| control.users == 0)
     });
-}
-
-fn delete(Handle(device): Handle) {
-    // SAFETY: the device is live, and its handle is not used after this.
-    unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, device.cast()) };
-}
-
-fn create(driver: &Shared<Driver>) -> Result<Handle, NtStatus> {
-    const ACCESS: [u16; SDDL.len()] = wide(SDDL);
-    const NAME: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
-    const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
-    let (access, name, link) = (unicode(&ACCESS), unicode(&NAME), unicode(&LINK));
-
-    // SAFETY: the driver object is live, and the string lives until the call returns.
-    let mut init =
-        unsafe { call_unsafe_wdf_function_binding!(WdfControlDeviceInitAllocate, driver.handle(), &raw const access) };
-    if init.is_null() {
-        return Err(NtStatus::INSUFFICIENT_RESOURCES);
-    }
-    // SAFETY: the structure was just allocated, and the name lives until the call returns.
-    let named = check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitAssignName, init, &raw const name) });
-    if let Err(status) = named {
-        // SAFETY: no device was made of the structure, and it is not used after this.
-        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitFree, init) };
-        return Err(status);
-    }
-    // SAFETY: the structure was just allocated.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, init, FILE_DEVICE_NETWORK) };
-    // SAFETY: as above.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, init, FILE_DEVICE_SECURE_OPEN, 1) };
-
-    let mut attributes = attributes();
-    CONTEXT.describe(&mut attributes, destroy);
-    // Requests are served by code that may wait.
-    attributes.ExecutionLevel = _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive;
-    let mut device = ptr::null_mut();
-    // SAFETY: the structure becomes the device, or is freed by the framework only if that fails for want of one.
-    let created = check(unsafe {
-        call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init, &raw mut attributes, &raw mut device)
-    });
-    if let Err(status) = created {
-        if !init.is_null() {
-            // SAFETY: no device was made of the structure, and it is not used after this.
-            unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitFree, init) };
-        }
-        return Err(status);
-    }
-    let device = Handle(device);
-    // SAFETY: the device is live and was created with a context of this kind.
-    unsafe { CONTEXT.put(device.0.cast(), driver.clone()) };
-    // SAFETY: the device is live, and the name lives until the call returns.
-    let linked =
-        check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateSymbolicLink, device.0, &raw const link) });
-    match linked.and_then(|()| create_queue(&device)) {
-        Ok(()) => {}
-        Err(status) => {
-            delete(device);
-            return Err(status);
-        }
-    }
-    // SAFETY: the device is live and complete; from here on it can be opened.
-    unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device.0) };
-    Ok(device)
-}
-
-fn create_queue(device: &Handle) -> Result<(), NtStatus> {
-    let mut config = WDF_IO_QUEUE_CONFIG {
-        Size: size::<WDF_IO_QUEUE_CONFIG>(),
-        DispatchType: _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchParallel,
-        DefaultQueue: 1,
-        EvtIoDeviceControl: Some(device_control),
-        ..WDF_IO_QUEUE_CONFIG::default()
-    };
-    // `WDF_IO_QUEUE_CONFIG_INIT`: as many requests at a time as there are.
-    config.Settings.Parallel.NumberOfPresentedRequests = ULONG::MAX;
-    // SAFETY: the device is live, and the configuration lives until the call returns; nobody wants the handle.
-    check(unsafe {
-        call_unsafe_wdf_function_binding!(WdfIoQueueCreate, device.0, &raw mut config, ptr::null_mut(), ptr::null_mut())
-    })
+    // Deleted outside of the lock.
+    drop(last);
 }
 
 unsafe extern "C" fn destroy(object: WDFOBJECT) {

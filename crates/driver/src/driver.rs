@@ -5,8 +5,8 @@ use core::ptr;
 use engine::os::{Os, SpinLock};
 use fallible::Shared;
 use kernel::{
-    check,
-    wdf::{ContextType, Key, WaitLock, attributes, size},
+    WaitLock, check,
+    wdf::{ContextType, Key, attributes, size},
 };
 use ndkpi::NtStatus;
 use wdk_sys::{
@@ -91,8 +91,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
         handle,
         settings: Kernel.lock(settings)?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
-        // SAFETY: the driver object lives until unload, when nothing uses the driver any more.
-        control: unsafe { WaitLock::try_new(handle.cast(), Control::default()) }?,
+        control: WaitLock::try_new(Control::default())?,
     });
     let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     // SAFETY: the object is live and was created with attributes of this kind.

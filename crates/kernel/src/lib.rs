@@ -17,6 +17,7 @@ mod rundown;
 mod status;
 mod string;
 mod thread;
+mod wait_lock;
 pub mod wdf;
 
 pub use event::Event;
@@ -25,6 +26,7 @@ pub use rundown::{Permit, Rundown};
 pub use status::check;
 pub use string::{unicode, wide};
 pub use thread::Thread;
+pub use wait_lock::WaitLock;
 
 use wdk_sys::{_MODE, KPROCESSOR_MODE};
 

@@ -1,8 +1,9 @@
 //! The provider's control device.
 //!
 //! Only administrators and the system can open it ([`SDDL`]). Every control code is `METHOD_BUFFERED`. An input shorter than
-//! its structure is `STATUS_INVALID_PARAMETER`, an output without room is `STATUS_BUFFER_TOO_SMALL`, an unknown code is
-//! `STATUS_INVALID_DEVICE_REQUEST`, and a value out of range changes nothing and is `STATUS_INVALID_PARAMETER`.
+//! its structure and an output without room are `STATUS_BUFFER_TOO_SMALL`, a longer input is `STATUS_INVALID_PARAMETER`, an
+//! unknown code is `STATUS_INVALID_DEVICE_REQUEST`, and a value out of range changes nothing and is
+//! `STATUS_INVALID_PARAMETER`.
 
 use crate::wire::{READ, WRITE, control_code, wire};
 

@@ -1,6 +1,14 @@
-//! The driver's entry point.
+//! # `ndktest`, the consumer driver
+//!
+//! A KMDF driver that consumes NDKPI, to test the provider in the kernel. [`finder`] waits for the provider's device
+//! interface, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] is what a run does,
+//! and [`control`] is the device by which `ndkctl` starts, watches and cancels runs.
+//!
+//! Off Windows the same code is a library on the bindings of `wdk-bindings`, for tests with a simulated kernel.
+
 #![no_std]
 
+extern crate alloc;
 #[cfg(not(windows))]
 extern crate std;
 #[cfg(not(windows))]
@@ -8,7 +16,19 @@ extern crate wdk_bindings as wdk_sys;
 #[cfg(windows)]
 extern crate wdk_panic;
 
-use wdk_sys::{call_unsafe_wdf_function_binding, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, ULONG, WDF_DRIVER_CONFIG};
+pub mod control;
+pub mod device;
+pub mod driver;
+pub mod finder;
+pub mod provider;
+pub mod run;
+pub mod suite;
+
+use wdk_sys::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT};
+
+#[cfg(windows)]
+#[global_allocator]
+static ALLOCATOR: kernel::Aligned<kernel::WdkAllocator> = kernel::Aligned(kernel::WdkAllocator);
 
 /// Where the framework's stub enters the driver.
 ///
@@ -17,17 +37,9 @@ use wdk_sys::{call_unsafe_wdf_function_binding, NTSTATUS, PCUNICODE_STRING, PDRI
 /// Called once, by the system, with a driver object and the path of the service key.
 #[cfg_attr(windows, unsafe(export_name = "DriverEntry"))]
 pub unsafe extern "system" fn driver_entry(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
-    let mut config =
-        WDF_DRIVER_CONFIG { Size: size_of::<WDF_DRIVER_CONFIG>() as ULONG, ..WDF_DRIVER_CONFIG::default() };
-    // SAFETY: the arguments are the system's own, and the configuration lives until the call returns.
-    unsafe {
-        call_unsafe_wdf_function_binding!(
-            WdfDriverCreate,
-            driver,
-            registry_path,
-            core::ptr::null_mut(),
-            &raw mut config,
-            core::ptr::null_mut()
-        )
+    // SAFETY: the arguments are the system's own.
+    match unsafe { driver::create(driver, registry_path) } {
+        Ok(()) => wdk_sys::STATUS_SUCCESS,
+        Err(status) => status.0,
     }
 }

@@ -52,8 +52,11 @@ unsafe extern "C" {
         info: *mut WdfBindInfo,
         globals: *mut PWDF_DRIVER_GLOBALS,
     ) -> NTSTATUS;
-    fn WdfVersionUnbind(registry_path: PUNICODE_STRING, info: *mut WdfBindInfo, globals: PWDF_DRIVER_GLOBALS)
-    -> NTSTATUS;
+    fn WdfVersionUnbind(
+        registry_path: PUNICODE_STRING,
+        info: *mut WdfBindInfo,
+        globals: PWDF_DRIVER_GLOBALS,
+    ) -> NTSTATUS;
 }
 
 unsafe extern "C" {
@@ -102,9 +105,7 @@ pub unsafe extern "C" fn FxDriverEntry(driver: PDRIVER_OBJECT, registry_path: PU
     // SAFETY: the destination has a buffer of its maximal length that lives as long as the image.
     unsafe { RtlCopyUnicodeString(path, registry_path) };
     // SAFETY: the arguments are the system's own, and the information and the globals live as long as the image.
-    let status = unsafe {
-        WdfVersionBind(driver, path, STUB.info.get(), &raw mut WdfDriverGlobals)
-    };
+    let status = unsafe { WdfVersionBind(driver, path, STUB.info.get(), &raw mut WdfDriverGlobals) };
     if !NT_SUCCESS(status) {
         return status;
     }

@@ -1,14 +1,14 @@
 //! The little of the framework (KMDF) that needs more than one call.
 
 mod context;
+mod control_device;
 mod registry;
 mod request;
-mod wait_lock;
 
-pub use context::ContextType;
+pub use context::{ContextType, Destroy};
+pub use control_device::{ControlDevice, Names};
 pub use registry::{Key, REGISTRY_LIST_BYTES};
 pub use request::Request;
-pub use wait_lock::WaitLock;
 use wdk_sys::{_WDF_EXECUTION_LEVEL, _WDF_SYNCHRONIZATION_SCOPE, ULONG, WDF_OBJECT_ATTRIBUTES};
 
 /// The size of a structure, for the field that says it.

@@ -80,24 +80,23 @@ impl Request {
     }
 
     /// Answers with `bytes`, all of them or nothing.
-    pub fn answer(mut self, bytes: &[u8]) {
-        let outcome = self.output(bytes.len()).map(|room| room[..bytes.len()].copy_from_slice(bytes));
-        match outcome {
-            Ok(()) => self.complete(NtStatus::SUCCESS, bytes.len()),
-            Err(status) => self.complete(status, 0),
-        }
+    pub fn answer(self, bytes: &[u8]) {
+        self.answer_part(bytes, true);
     }
 
     /// Answers with as much of `bytes` as there is room for; `STATUS_BUFFER_OVERFLOW`, a warning, if that is not all.
     pub fn answer_cut(mut self, bytes: &[u8]) {
-        let copied = self.output(1).map(|room| {
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            count
-        });
-        match copied {
-            Ok(count) if count == bytes.len() => self.complete(NtStatus::SUCCESS, count),
-            Ok(count) => self.complete(NtStatus::BUFFER_OVERFLOW, count),
+        match self.output(1).map(|room| room.len().min(bytes.len())) {
+            Ok(count) => self.answer_part(&bytes[..count], count == bytes.len()),
+            Err(status) => self.complete(status, 0),
+        }
+    }
+
+    /// Answers with `bytes`, all of them or nothing; `STATUS_BUFFER_OVERFLOW`, a warning, if they are not `all`.
+    pub fn answer_part(mut self, bytes: &[u8], all: bool) {
+        match self.output(bytes.len()).map(|room| room[..bytes.len()].copy_from_slice(bytes)) {
+            Ok(()) if all => self.complete(NtStatus::SUCCESS, bytes.len()),
+            Ok(()) => self.complete(NtStatus::BUFFER_OVERFLOW, bytes.len()),
             Err(status) => self.complete(status, 0),
         }
     }

@@ -1,0 +1,146 @@
+//! A device for programs to open, beside those of plug and play.
+
+use core::ptr;
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+use wdk_sys::{
+    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN,
+    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG, WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER,
+    call_unsafe_wdf_function_binding,
+};
+
+use super::{ContextType, Destroy, attributes, size};
+use crate::{check, unicode};
+
+/// How a control device is called and who may open it.
+#[derive(Clone, Copy)]
+pub struct Names<'names> {
+    /// The name in the kernel.
+    pub device: &'names [u16],
+    /// The name for programs.
+    pub link: &'names [u16],
+    /// Who may open it, in the security descriptor definition language.
+    pub access: &'names [u16],
+}
+
+/// A control device. It is deleted when dropped; as long as it exists the driver stays loaded.
+///
+/// # Invariants
+///
+/// `device` is live, and nobody else deletes it.
+pub struct ControlDevice {
+    device: WDFDEVICE,
+}
+
+// SAFETY: the framework's handle may be used on any thread.
+unsafe impl Send for ControlDevice {}
+// SAFETY: as for `Send`; a `&ControlDevice` can do nothing with it.
+unsafe impl Sync for ControlDevice {}
+
+impl ControlDevice {
+    /// Makes a device that carries `context` and whose control codes go to `serve`, at `PASSIVE_LEVEL`, any number of them at
+    /// a time. When this returns it can be opened.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_COLLISION` if there is one of that name, `STATUS_INSUFFICIENT_RESOURCES`, and what else the
+    /// framework says.
+    ///
+    /// # Safety
+    ///
+    /// `driver` is the driver's live object. `destroy` takes the context of `kind` away. `serve` completes each request that
+    /// it is given.
+    pub unsafe fn try_new<T: Send + Sync + 'static>(
+        driver: WDFDRIVER,
+        names: &Names<'_>,
+        (kind, destroy): (&'static ContextType<T>, Destroy),
+        context: Shared<T>,
+        serve: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    ) -> Result<Self, NtStatus> {
+        let access = unicode(names.access);
+        // SAFETY: the driver object is live (the caller's promise), and the string lives until the call returns.
+        let init =
+            unsafe { call_unsafe_wdf_function_binding!(WdfControlDeviceInitAllocate, driver, &raw const access) };
+        if init.is_null() {
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
+        let mut init = Init(init);
+        init.prepare(names)?;
+
+        let mut attributes = attributes();
+        kind.describe(&mut attributes, destroy);
+        // Requests are served by code that may wait.
+        attributes.ExecutionLevel = _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive;
+        let mut device = ptr::null_mut();
+        // SAFETY: the structure was just allocated; if it becomes the device the framework clears the pointer. The others live
+        // until the call returns.
+        check(unsafe {
+            call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init.0, &raw mut attributes, &raw mut device)
+        })?;
+        let this = Self { device };
+        // SAFETY: the device is live and was created with a context of this kind.
+        unsafe { kind.put(device.cast(), context) };
+
+        let link = unicode(names.link);
+        // SAFETY: the device is live, and the name lives until the call returns.
+        check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateSymbolicLink, device, &raw const link) })?;
+        this.create_queue(serve)?;
+        // SAFETY: the device is live and complete.
+        unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
+        Ok(this)
+    }
+
+    fn create_queue(&self, serve: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL) -> Result<(), NtStatus> {
+        let mut config = WDF_IO_QUEUE_CONFIG {
+            Size: size::<WDF_IO_QUEUE_CONFIG>(),
+            DispatchType: _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchParallel,
+            DefaultQueue: 1,
+            EvtIoDeviceControl: serve,
+            ..WDF_IO_QUEUE_CONFIG::default()
+        };
+        // `WDF_IO_QUEUE_CONFIG_INIT`: as many requests at a time as there are.
+        config.Settings.Parallel.NumberOfPresentedRequests = ULONG::MAX;
+        let (queue_attributes, queue) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the device is live (invariant), and the configuration lives until the call returns; the framework's default
+        // attributes are right, and nobody wants the handle.
+        check(unsafe {
+            call_unsafe_wdf_function_binding!(WdfIoQueueCreate, self.device, &raw mut config, queue_attributes, queue)
+        })
+    }
+}
+
+impl Drop for ControlDevice {
+    fn drop(&mut self) {
+        // SAFETY: the device is live and ours (invariant), and not used again.
+        unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, self.device.cast()) };
+    }
+}
+
+/// The framework's structure for a device that is to be made. Freed when dropped, unless the device was made.
+struct Init(PWDFDEVICE_INIT);
+
+impl Init {
+    fn prepare(&mut self, names: &Names<'_>) -> Result<(), NtStatus> {
+        let name = unicode(names.device);
+        // SAFETY: the structure was just allocated, and the name lives until the call returns.
+        check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitAssignName, self.0, &raw const name) })?;
+        // SAFETY: the structure was just allocated.
+        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, self.0, FILE_DEVICE_NETWORK) };
+        // The system checks access also when a name below the device's is opened.
+        // SAFETY: the structure was just allocated.
+        unsafe {
+            call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, self.0, FILE_DEVICE_SECURE_OPEN, 1);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: no device was made of the structure, and it is not used again.
+            unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitFree, self.0) };
+        }
+    }
+}

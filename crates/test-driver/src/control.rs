@@ -1,0 +1,90 @@
+//! The control device: what `ndkctl` starts, watches and cancels (`ndk_interface::test_control`).
+
+use fallible::Shared;
+use kernel::{
+    wdf::{ContextType, ControlDevice, Names, Request},
+    wide,
+};
+use ndk_interface::test_control::{
+    CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start,
+};
+use ndkpi::NtStatus;
+use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
+
+use crate::device::Tester;
+
+// SAFETY: the address is that of this static.
+static CONTEXT: ContextType<Tester> = unsafe { ContextType::new(c"ndktest control", &raw const CONTEXT) };
+
+/// Makes the control device.
+///
+/// # Errors
+///
+/// What the framework says; `STATUS_OBJECT_NAME_COLLISION` if the driver has a device already.
+pub fn create(tester: &Shared<Tester>) -> Result<ControlDevice, NtStatus> {
+    const DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
+    const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
+    const ACCESS: [u16; SDDL.len()] = wide(SDDL);
+    let names = Names { device: &DEVICE, link: &LINK, access: &ACCESS };
+    let kind = (&CONTEXT, destroy as _);
+    // SAFETY: the driver object is live as long as its device; `destroy` takes this context away, and `device_control`
+    // completes each request.
+    unsafe { ControlDevice::try_new(tester.driver(), &names, kind, tester.clone(), Some(device_control)) }
+}
+
+unsafe extern "C" fn destroy(object: WDFOBJECT) {
+    // SAFETY: the framework calls this for a device that was created with a context of this kind.
+    unsafe { CONTEXT.take(object) };
+}
+
+unsafe extern "C" fn device_control(
+    queue: WDFQUEUE,
+    request: WDFREQUEST,
+    _output_length: usize,
+    _input_length: usize,
+    code: ULONG,
+) {
+    // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`.
+    let request = unsafe { Request::new(request) };
+    // SAFETY: the framework's own argument.
+    let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
+    // SAFETY: the queue's device is a control device, which was created with a context of this kind.
+    match unsafe { CONTEXT.get(device.cast()) } {
+        Some(tester) => serve(&tester, request, code),
+        None => request.finish(Err(NtStatus::DEVICE_NOT_READY)),
+    }
+}
+
+fn serve(tester: &Tester, mut request: Request, code: u32) {
+    match code {
+        START => {
+            let begun = begin(tester, &request);
+            request.finish(begun);
+        }
+        QUERY_PROGRESS => request.answer(&tester.runs().progress().to_bytes()),
+        CANCEL => {
+            tester.runs().cancel();
+            request.finish(Ok(()));
+        }
+        QUERY_REPORT => {
+            let part = request.input(From::BYTES).map(From::from_bytes).and_then(|from| {
+                let offset = from.ok_or(NtStatus::INVALID_PARAMETER)?.offset;
+                usize::try_from(offset).map_err(|_| NtStatus::INVALID_PARAMETER)
+            });
+            let most = request.output(1).map(|room| room.len());
+            let report = part.and_then(|offset| tester.runs().report(offset, most?));
+            match report {
+                Ok((bytes, complete)) => request.answer_part(&bytes, complete),
+                Err(status) => request.finish(Err(status)),
+            }
+        }
+        _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+fn begin(tester: &Tester, request: &Request) -> Result<(), NtStatus> {
+    let start = Start::from_bytes(request.input(Start::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
+    let link = tester.finder().link()?;
+    // SAFETY: the device is live: it deletes the control device before it goes.
+    unsafe { tester.runs().start(tester.device(), &link, start) }
+}

@@ -1,0 +1,132 @@
+//! Waits for the provider's device interface to come and go.
+
+use alloc::boxed::Box;
+use core::ptr;
+
+use fallible::{Shared, try_slice};
+use kernel::{WaitLock, check};
+use ndkpi::NtStatus;
+use wdk_sys::{
+    _IO_NOTIFICATION_EVENT_CATEGORY, DEVICE_INTERFACE_CHANGE_NOTIFICATION, GUID, NTSTATUS,
+    PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES, PVOID, STATUS_SUCCESS, WDFDRIVER,
+    call_unsafe_wdf_function_binding,
+    ntddk::{IoRegisterPlugPlayNotification, IoUnregisterPlugPlayNotificationEx},
+};
+
+/// `GUID_DEVICE_INTERFACE_ARRIVAL`, the event that a device interface has come.
+const ARRIVAL: u32 = 0xCB3A_4004;
+/// `GUID_DEVICE_INTERFACE_REMOVAL`, the event that it goes. The rest of both identifiers is the same.
+const REMOVAL: u32 = 0xCB3A_4005;
+
+/// A symbolic link to a device.
+pub type Link = Box<[u16]>;
+
+/// Where the provider is, if it is anywhere.
+pub struct Finder {
+    found: Shared<Found>,
+    registration: WaitLock<Registration>,
+}
+
+/// The last provider that came and has not gone.
+struct Found(WaitLock<Option<Link>>);
+
+/// Plug and play's own structure, or null.
+struct Registration(PVOID);
+
+// SAFETY: plug and play's pointer is only handed back to it.
+unsafe impl Send for Registration {}
+
+impl Finder {
+    /// Does not look yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        let registration = WaitLock::try_new(Registration(ptr::null_mut()))?;
+        let found = Shared::try_new(Found(WaitLock::try_new(None)?)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        Ok(Self { found, registration })
+    }
+
+    /// Begins to look, and finds what is there already before it returns.
+    ///
+    /// # Errors
+    ///
+    /// What plug and play says.
+    ///
+    /// # Safety
+    ///
+    /// `driver` is the driver's live object.
+    pub unsafe fn start(&self, driver: WDFDRIVER) -> Result<(), NtStatus> {
+        let class = ndk_interface::DEVICE_INTERFACE;
+        let mut class = GUID { Data1: class.Data1, Data2: class.Data2, Data3: class.Data3, Data4: class.Data4 };
+        // SAFETY: the driver object is live (the caller's promise).
+        let object = unsafe { call_unsafe_wdf_function_binding!(WdfDriverWdmGetDriverObject, driver) };
+        let context: PVOID = Shared::as_ptr(&self.found).cast_mut().cast();
+        self.registration.with(|registration| {
+            if !registration.0.is_null() {
+                return Ok(());
+            }
+            // SAFETY: plug and play copies the identifier; the context lives until `stop` has unregistered, because this
+            // value lives so long; the place lives until the call returns.
+            check(unsafe {
+                IoRegisterPlugPlayNotification(
+                    _IO_NOTIFICATION_EVENT_CATEGORY::EventCategoryDeviceInterfaceChange,
+                    PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES,
+                    (&raw mut class).cast(),
+                    object,
+                    Some(changed),
+                    context,
+                    &raw mut registration.0,
+                )
+            })
+        })
+    }
+
+    /// Looks no more. When this returns no notification is being delivered.
+    pub fn stop(&self) {
+        let registration = self
+            .registration
+            .with(|registration| Registration(core::mem::replace(&mut registration.0, ptr::null_mut())));
+        if !registration.0.is_null() {
+            // SAFETY: plug and play's own structure, which is not used again. It waits for notifications being delivered.
+            let _ = unsafe { IoUnregisterPlugPlayNotificationEx(registration.0) };
+        }
+        self.found.0.with(|link| *link = None);
+    }
+
+    /// A copy of the provider's symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_NOT_READY` if there is no provider; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn link(&self) -> Result<Link, NtStatus> {
+        self.found.0.with(|link| link.as_deref().map_or(Err(NtStatus::DEVICE_NOT_READY), copy))
+    }
+}
+
+fn copy(link: &[u16]) -> Result<Link, NtStatus> {
+    try_slice(link.len(), |index| link[index]).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+}
+
+unsafe extern "C" fn changed(notification: PVOID, context: PVOID) -> NTSTATUS {
+    // SAFETY: for this category plug and play passes this structure, which does not change during the call.
+    let notification = unsafe { &*notification.cast::<DEVICE_INTERFACE_CHANGE_NOTIFICATION>() };
+    // SAFETY: `start` registered this context, which lives until `stop` has unregistered.
+    let found = unsafe { &*context.cast::<Found>() };
+    // SAFETY: the structure has the name of the interface, which does not change during the call.
+    let name = unsafe { &*notification.SymbolicLinkName };
+    // SAFETY: the string has as many bytes, two for each unit.
+    let name = unsafe { core::slice::from_raw_parts(name.Buffer.cast_const(), usize::from(name.Length) / 2) };
+    match notification.Event.Data1 {
+        // Without memory the provider is not found, as if it were not there.
+        ARRIVAL => found.0.with(|link| *link = copy(name).ok()),
+        REMOVAL => found.0.with(|link| {
+            if link.as_deref() == Some(name) {
+                *link = None;
+            }
+        }),
+        _ => {}
+    }
+    STATUS_SUCCESS
+}

@@ -1,0 +1,255 @@
+//! Runs: one at a time, each on a thread of its own, and each can be ended at any point.
+
+use alloc::{string::String, vec::Vec};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use fallible::Shared;
+use kernel::{Event, Thread, WaitLock};
+use ndk_interface::test_control::{Kind, Progress, SECONDS, Start, State};
+use ndkpi::NtStatus;
+use wdk_sys::WDFDEVICE;
+
+use crate::{
+    finder::Link,
+    provider::{Interface, Target},
+    suite,
+};
+
+/// A report is cut after as many bytes.
+const REPORT_BYTES: usize = 256 * 1024;
+
+/// A run, going on or over.
+pub struct Run {
+    start: Start,
+    kind: Kind,
+    cancel: AtomicBool,
+    /// Set when the thread has let go of everything that is the provider's.
+    over: Event,
+    done: AtomicU32,
+    total: AtomicU32,
+    passed: AtomicU32,
+    failed: AtomicU32,
+    report: WaitLock<String>,
+}
+
+impl Run {
+    fn try_new(start: Start, kind: Kind) -> Result<Shared<Self>, NtStatus> {
+        let run = Self {
+            start,
+            kind,
+            cancel: AtomicBool::new(false),
+            over: Event::try_new()?,
+            done: AtomicU32::new(0),
+            total: AtomicU32::new(0),
+            passed: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            report: WaitLock::try_new(String::new())?,
+        };
+        Shared::try_new(run).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// What the run was started with.
+    pub const fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// What the run does.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether somebody wants the run to end. Asked between any two things that it does.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.load(Acquire)
+    }
+
+    /// Asks the run to end soon.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Release);
+    }
+
+    /// Asks the run to end and waits until it has let go of the provider.
+    pub fn end(&self) {
+        self.cancel();
+        self.over.wait();
+    }
+
+    /// How many steps there will be.
+    pub fn expect(&self, total: u32) {
+        self.total.store(total, Relaxed);
+    }
+
+    /// One more step is done, and how it went.
+    pub fn step(&self, passed: bool, line: fmt::Arguments<'_>) {
+        if passed { &self.passed } else { &self.failed }.fetch_add(1, Relaxed);
+        self.done.fetch_add(1, Relaxed);
+        self.say(line);
+    }
+
+    /// Adds a line to the report, as long as there is room and memory.
+    pub fn say(&self, line: fmt::Arguments<'_>) {
+        self.report.with(|report| {
+            // Formatting into a string that has no room aborts if there is no memory; so it goes where nothing allocates.
+            let mut room = Room { report };
+            let _ = room.write_fmt(line).and_then(|()| room.write_str("\n"));
+        });
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.wait_for(0)
+    }
+
+    fn progress(&self) -> Progress {
+        let state = match (self.is_over(), self.is_cancelled()) {
+            (false, _) => State::Running,
+            (true, false) => State::Finished,
+            (true, true) => State::Cancelled,
+        };
+        Progress {
+            state: state as u32,
+            kind: self.kind as u32,
+            done: self.done.load(Relaxed),
+            total: self.total.load(Relaxed),
+            passed: self.passed.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            report_bytes: self.report.with(|report| u32::try_from(report.len()).unwrap_or(u32::MAX)),
+            reserved: 0,
+        }
+    }
+}
+
+/// A string that refuses what it has no memory for.
+struct Room<'report> {
+    report: &'report mut String,
+}
+
+impl Write for Room<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let fits = self.report.len().saturating_add(text.len()) <= REPORT_BYTES;
+        if !fits || self.report.try_reserve(text.len()).is_err() {
+            return Err(fmt::Error);
+        }
+        self.report.push_str(text);
+        Ok(())
+    }
+}
+
+/// The runs of a device.
+pub struct Runs {
+    latest: WaitLock<Latest>,
+}
+
+/// The run that was started last, and what it needs. The order of the fields is that in which they have to go.
+#[derive(Default)]
+struct Latest {
+    thread: Option<Thread>,
+    target: Option<Target>,
+    run: Option<Shared<Run>>,
+    /// No more runs.
+    stopped: bool,
+}
+
+impl Runs {
+    /// No run yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        Ok(Self { latest: WaitLock::try_new(Latest::default())? })
+    }
+
+    /// Opens the provider and begins a run.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; what opening the provider says.
+    ///
+    /// # Safety
+    ///
+    /// `device` is the driver's live device.
+    pub unsafe fn start(&self, device: WDFDEVICE, link: &Link, start: Start) -> Result<(), NtStatus> {
+        let kind = Kind::from_number(start.kind).filter(|_| SECONDS.contains(&start.seconds));
+        let kind = kind.ok_or(NtStatus::INVALID_PARAMETER)?;
+        self.latest.with(|latest| {
+            if latest.stopped {
+                return Err(NtStatus::DEVICE_NOT_READY);
+            }
+            if latest.run.as_ref().is_some_and(|run| !run.is_over()) {
+                return Err(NtStatus::DEVICE_BUSY);
+            }
+            latest.thread = None;
+            latest.target = None;
+            let run = Run::try_new(start, kind)?;
+            // SAFETY: the caller's promise.
+            let target = unsafe { Target::open(device, link, &run) }?;
+            // From here on plug and play may wait for the run to be over, and closing the target for plug and play: so if it
+            // does not begin it is over first.
+            let interface = target.query().inspect_err(|_| run.over.set())?;
+            let mine = run.clone();
+            let thread = Thread::try_spawn(move || carry_out(&mine, interface)).inspect_err(|_| run.over.set())?;
+            *latest = Latest { thread: Some(thread), target: Some(target), run: Some(run), stopped: false };
+            Ok(())
+        })
+    }
+
+    /// How far the latest run is.
+    pub fn progress(&self) -> Progress {
+        self.latest().map_or_else(Progress::default, |run| run.progress())
+    }
+
+    /// Asks the latest run to end soon.
+    pub fn cancel(&self) {
+        if let Some(run) = self.latest() {
+            run.cancel();
+        }
+    }
+
+    /// The latest run's report from that byte on, `most` bytes at most, and whether that is all.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn report(&self, offset: usize, most: usize) -> Result<(Vec<u8>, bool), NtStatus> {
+        let Some(run) = self.latest() else { return Ok((Vec::new(), true)) };
+        run.report.with(|report| {
+            let rest = report.as_bytes().get(offset..).unwrap_or_default();
+            let part = &rest[..rest.len().min(most)];
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(part.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            copy.extend_from_slice(part);
+            Ok((copy, part.len() == rest.len()))
+        })
+    }
+
+    /// Ends the run that is going on, and lets none begin any more.
+    pub fn stop(&self) {
+        let (thread, target) = self.latest.with(|latest| {
+            latest.stopped = true;
+            if let Some(run) = &latest.run {
+                run.cancel();
+            }
+            (latest.thread.take(), latest.target.take())
+        });
+        // Waits for the thread. Not under the lock, which progress requests take.
+        drop(thread);
+        drop(target);
+    }
+
+    fn latest(&self) -> Option<Shared<Run>> {
+        self.latest.with(|latest| latest.run.clone())
+    }
+}
+
+/// The thread of a run.
+fn carry_out(run: &Run, interface: Interface) {
+    suite::run(run, &interface);
+    drop(interface);
+    run.over.set();
+}
