@@ -102,7 +102,7 @@ impl Mapping {
 
     /// The logical addresses of the pages. They follow each other, which NDKPI does not promise.
     #[must_use]
-    pub fn page_addresses(&self) -> impl ExactSizeIterator<Item = u64> + use<> {
+    pub fn page_addresses(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<> {
         let base = self.base;
         (0..self.pages).map(move |page| base + u64::from(page) * PAGE_SIZE)
     }

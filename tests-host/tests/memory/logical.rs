@@ -1,0 +1,172 @@
+//! Logical addresses and the privileged token (`NDKPI 7.5`).
+
+use engine::memory::{Access, MemoryLimits, PAGE_SIZE, Release, pages_touched};
+use ndkpi::NtStatus;
+
+use super::{
+    bytes::Buffer,
+    world::{SMALL, VIOLATION, World, read, refusal, registered},
+};
+
+const LOCAL: [Access; 3] = [Access::LocalRead, Access::LocalWrite, Access::ReadSink];
+
+#[test]
+fn a_mapping_has_the_pages_that_its_bytes_touch() {
+    let world = World::new();
+    for (base, length, pages, first_byte) in [
+        (0, 4096, 1, 0),
+        (0x10_0000, 4097, 2, 0),
+        (0x10_0FFF, 1, 1, 0xFFF),
+        (0x10_0FFF, 2, 2, 0xFFF),
+        (0x10_0010, 8192, 3, 0x10),
+        (0x10_0010, 0, 0, 0x10),
+    ] {
+        let mapping = world.map(&Buffer::new(base, length));
+        assert_eq!((mapping.pages(), mapping.first_byte()), (pages, first_byte), "{base:#x}+{length}");
+        assert_eq!(pages_touched(first_byte, length as u64), u64::from(pages));
+        assert_eq!(mapping.page_addresses().len(), pages as usize);
+        for page in mapping.page_addresses() {
+            assert_eq!(page % PAGE_SIZE, 0);
+            assert_ne!(page, 0);
+            assert!(page.cast_signed() > 0, "NDK_LOGICAL_ADDRESS is signed");
+        }
+    }
+}
+
+#[test]
+fn logical_addresses_name_the_bytes() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::patterned(0x10_0010, 10_000, 5);
+    let mapping = world.map(&buffer);
+    let pages: Vec<u64> = mapping.page_addresses().collect();
+    let token = domain.privileged_token();
+    for access in LOCAL {
+        let piece = domain.resolve(token, pages[0] + 0x10, 10_000, access).expect("mapped");
+        assert_eq!(read(&piece), buffer.contents());
+        let piece = domain.resolve(token, pages[1] + 5, 100, access).expect("mapped");
+        assert_eq!(read(&piece), buffer.contents()[4096 - 0x10 + 5..][..100]);
+    }
+    let piece = domain.resolve(token, pages[2], 3, Access::LocalWrite).expect("mapped");
+    piece.write(0, b"abc");
+    assert_eq!(&buffer.contents()[8192 - 0x10..][..3], b"abc");
+}
+
+#[test]
+fn logical_address_that_nothing_covers_is_refused() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0x10_0010, 10_000);
+    let mapping = world.map(&buffer);
+    let (base, token) = (mapping.key(), domain.privileged_token());
+    let end = base + 0x10 + 10_000;
+    for (address, length) in [
+        (base + 0xF, 1),
+        (base, 1),
+        (base, 0x11),
+        (end, 1),
+        (end - 1, 2),
+        (base + 0x10, 10_001),
+        (base - 1, 1),
+        (base - PAGE_SIZE, 1),
+        (0, 1),
+        (buffer.base(), 1),
+        (1 << 34, 1),
+        (base + (1 << 34), 1),
+        (base + (1 << 43), 1),
+        (base | 1 << 63, 1),
+        (u64::MAX, 1),
+        (u64::MAX, u32::MAX),
+        (base + 0x10, u32::MAX),
+    ] {
+        for access in LOCAL {
+            assert_eq!(refusal(&domain, token, address, length, access), VIOLATION, "{address:#x}+{length}");
+        }
+    }
+    assert_eq!(refusal(&domain, token, end - 1, 1, Access::LocalRead), NtStatus::SUCCESS);
+}
+
+#[test]
+fn privileged_token_grants_no_remote_access() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0x10_0000, 4096);
+    let mapping = world.map(&buffer);
+    let region = registered(&domain, &buffer, super::world::ALL);
+    for access in [Access::RemoteRead, Access::RemoteWrite] {
+        for address in [mapping.key(), buffer.base()] {
+            assert_eq!(refusal(&domain, domain.privileged_token(), address, 1, access), VIOLATION);
+        }
+    }
+    // Nor does a region's token make logical addresses of its own ones, or the other way round.
+    assert_eq!(refusal(&domain, region.local_token(), mapping.key(), 1, Access::LocalRead), VIOLATION);
+    assert_eq!(refusal(&domain, domain.privileged_token(), buffer.base(), 1, Access::LocalRead), VIOLATION);
+}
+
+#[test]
+fn logical_address_after_release_is_refused() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0, 4096);
+    let mapping = world.map(&buffer);
+    assert_eq!(world.table.unmap(mapping.key()), Ok(Release::Done));
+    assert_eq!((buffer.is_mapped(), buffer.told()), (false, 0));
+    assert_eq!(refusal(&domain, domain.privileged_token(), mapping.key(), 1, Access::LocalRead), VIOLATION);
+    assert_eq!(world.table.unmap(mapping.key()), Err(NtStatus::INVALID_DEVICE_REQUEST), "released once");
+}
+
+#[test]
+fn logical_address_does_not_become_that_of_another_mapping_soon() {
+    // One place only, so that it is used again at once.
+    let world = World::with_limits(MemoryLimits { mappings: 1, ..SMALL });
+    let domain = world.domain();
+    let buffer = Buffer::new(0, 4096);
+    let first = world.map(&buffer);
+    let _ = world.table.unmap(first.key()).expect("mapped");
+    for _ in 0..511 {
+        let other = world.map(&buffer);
+        assert_eq!(refusal(&domain, domain.privileged_token(), other.key(), 1, Access::LocalRead), NtStatus::SUCCESS);
+        assert_eq!(refusal(&domain, domain.privileged_token(), first.key(), 1, Access::LocalRead), VIOLATION);
+        assert_eq!(world.table.unmap(first.key()), Err(NtStatus::INVALID_DEVICE_REQUEST));
+        let _ = world.table.unmap(other.key()).expect("mapped");
+    }
+}
+
+#[test]
+fn only_the_key_releases_a_mapping() {
+    let world = World::new();
+    let mapping = world.map(&Buffer::new(0, 8192));
+    for key in [0, 1, mapping.key() + 1, mapping.key() + PAGE_SIZE, u64::MAX, mapping.key() | 1 << 63] {
+        assert_eq!(world.table.unmap(key), Err(NtStatus::INVALID_DEVICE_REQUEST));
+    }
+    assert_eq!(world.table.unmap(mapping.key()), Ok(Release::Done));
+}
+
+#[test]
+fn release_under_a_transfer_is_reported() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0, 4096);
+    let mapping = world.map(&buffer);
+    let piece = domain.resolve(domain.privileged_token(), mapping.key(), 4096, Access::LocalWrite).expect("mapped");
+    assert_eq!(world.table.unmap(mapping.key()), Ok(Release::Pending));
+    piece.write(0, &[1]);
+    drop(piece);
+    assert_eq!((buffer.is_mapped(), buffer.told()), (false, 1));
+}
+
+#[test]
+fn mapping_above_the_limits_is_refused() {
+    let world = World::with_limits(MemoryLimits { mappings: 2, registration: 4096, ..SMALL });
+    let long = Buffer::new(0, 4097);
+    assert_eq!(world.table.map(long.memory(), long.client()), Err(NtStatus::INVALID_PARAMETER));
+    let buffer = Buffer::new(0, 4096);
+    let (first, _) = (world.map(&buffer), world.map(&buffer));
+    let third = Buffer::new(0, 1);
+    assert_eq!(world.table.map(third.memory(), third.client()), Err(NtStatus::INSUFFICIENT_RESOURCES));
+    for refused in [long, third] {
+        assert_eq!((refused.is_mapped(), refused.told()), (false, 0));
+    }
+    let _ = world.table.unmap(first.key()).expect("mapped");
+    assert!(world.table.map(buffer.memory(), buffer.client()).is_ok(), "its place is free again");
+}

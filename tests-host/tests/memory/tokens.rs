@@ -1,0 +1,189 @@
+//! Tokens name what they were made for, and nothing else does.
+
+use std::collections::HashSet;
+
+use engine::memory::{Access, Rights};
+use ndkpi::NtStatus;
+
+use super::{
+    bytes::Buffer,
+    world::{
+        ACCESSES, ALL, VIOLATION, World, bind, fast, fast_register, refusal, region, register, registered, token_for,
+        window,
+    },
+};
+
+#[test]
+fn zero_is_never_a_token() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0x1000, 16);
+    for _ in 0..100 {
+        let region = region(&domain);
+        let window = window(&domain);
+        assert_eq!((region.local_token(), region.remote_token(), window.remote_token()), (0, 0, 0), "not valid yet");
+        register(&region, &buffer, ALL).expect("memory");
+        bind(&domain, &window, &region, 0x1000, 16, Rights::REMOTE_READ).expect("in the region");
+        for token in [region.local_token(), region.remote_token(), window.remote_token(), domain.privileged_token()] {
+            assert_ne!(token, 0);
+        }
+        for access in ACCESSES {
+            assert_eq!(refusal(&domain, 0, 0x1000, 1, access), VIOLATION);
+        }
+    }
+}
+
+#[test]
+fn all_tokens_differ() {
+    let world = World::new();
+    let domain = world.domain();
+    let mut tokens = HashSet::from([domain.privileged_token()]);
+    let mut kept = Vec::new();
+    for _ in 0..1000 {
+        let (normal, fast) = (registered(&domain, &Buffer::new(0, 1), ALL), fast(&domain));
+        let window = window(&domain);
+        for token in [
+            normal.local_token(),
+            normal.remote_token(),
+            fast.local_token(),
+            fast.remote_token(),
+            window.invalidation_token(),
+        ] {
+            assert!(tokens.insert(token), "{token:#x} twice");
+        }
+        kept.push((normal, fast, window));
+    }
+    assert_eq!(tokens.len(), 1 + 5 * kept.len());
+}
+
+#[test]
+fn token_of_another_domain_is_refused() {
+    let world = World::new();
+    let (mine, other) = (world.domain(), world.domain());
+    let region = registered(&other, &Buffer::new(0x1000, 16), ALL);
+    for access in ACCESSES {
+        let token = token_for(&region, access);
+        assert_eq!(refusal(&other, token, 0x1000, 16, access), NtStatus::SUCCESS);
+        assert_eq!(refusal(&mine, token, 0x1000, 16, access), VIOLATION);
+    }
+    let mapping = world.map(&Buffer::new(0x1000, 16));
+    assert_eq!(refusal(&mine, mine.privileged_token(), mapping.key(), 16, Access::LocalRead), NtStatus::SUCCESS);
+    assert_eq!(refusal(&mine, other.privileged_token(), mapping.key(), 16, Access::LocalRead), VIOLATION);
+}
+
+#[test]
+fn local_and_remote_tokens_are_not_interchangeable() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = registered(&domain, &Buffer::new(0x1000, 16), ALL);
+    for access in ACCESSES {
+        let wrong = if access.is_remote() { region.local_token() } else { region.remote_token() };
+        assert_eq!(refusal(&domain, wrong, 0x1000, 16, access), VIOLATION);
+    }
+}
+
+#[test]
+fn a_guessed_key_is_refused() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = registered(&domain, &Buffer::new(0x1000, 16), ALL);
+    let number = region.remote_token() & !0x7FF;
+    let good: Vec<u32> = (number..number + 0x800)
+        .filter(|&token| refusal(&domain, token, 0x1000, 1, Access::RemoteWrite) == NtStatus::SUCCESS)
+        .collect();
+    assert_eq!(good, [region.remote_token()], "one of all tags of the region's place");
+}
+
+#[test]
+fn keys_are_random() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = region(&domain);
+    let buffer = Buffer::new(0x1000, 16);
+    let mut keys = HashSet::new();
+    for _ in 0..500 {
+        register(&region, &buffer, ALL).expect("memory");
+        keys.insert(region.remote_token() & 0xFF);
+        let _ = region.deregister().expect("registered");
+    }
+    assert!(keys.len() > 150, "{} different keys", keys.len());
+}
+
+#[test]
+fn stale_token_of_the_same_region_is_refused() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = region(&domain);
+    let buffer = Buffer::new(0x1000, 16);
+    let mut stale: Vec<(u32, u32)> = Vec::new();
+    for _ in 0..100 {
+        register(&region, &buffer, ALL).expect("memory");
+        // Two tags for each registration, eight generations.
+        for (local, remote) in stale.iter().rev().take(3) {
+            assert_eq!(refusal(&domain, *local, 0x1000, 1, Access::LocalRead), VIOLATION);
+            assert_eq!(refusal(&domain, *remote, 0x1000, 1, Access::RemoteRead), VIOLATION);
+        }
+        stale.push((region.local_token(), region.remote_token()));
+        let _ = region.deregister().expect("registered");
+        assert_eq!((region.local_token(), region.remote_token()), (0, 0));
+        assert_eq!(refusal(&domain, stale[stale.len() - 1].0, 0x1000, 1, Access::LocalRead), VIOLATION);
+    }
+}
+
+#[test]
+fn stale_token_of_a_reused_place_is_refused() {
+    // The table has places for the domain and one region, so that the place is used again at once.
+    let world = World::with_limits(engine::memory::MemoryLimits { tokens: 2, ..super::world::SMALL });
+    let domain = world.domain();
+    let buffer = Buffer::new(0x1000, 16);
+    let mut last = None;
+    for _ in 0..100 {
+        let region = registered(&domain, &buffer, ALL);
+        let token = region.remote_token();
+        if let Some(last) = last {
+            assert_eq!(last & !0x7FF, token & !0x7FF, "the same place");
+            assert_ne!(last & 0xFF, token & 0xFF, "another key");
+            assert_eq!(refusal(&domain, last, 0x1000, 1, Access::RemoteRead), VIOLATION);
+        }
+        last = Some(token);
+    }
+}
+
+#[test]
+fn a_place_rests_before_it_is_used_again() {
+    let world = World::new();
+    let domain = world.domain();
+    let place = |token: u32| token >> 11;
+    let first = place(region_token(&domain));
+    let reused = (0..3000).position(|_| place(region_token(&domain)) == first);
+    assert!(reused.is_none_or(|after| after >= 1000), "reused after {reused:?}");
+}
+
+fn region_token(domain: &super::world::TestDomain) -> u32 {
+    registered(domain, &Buffer::new(0, 1), ALL).local_token()
+}
+
+#[test]
+fn fast_register_token_changes_key() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = fast(&domain);
+    let mapping = world.map(&Buffer::new(0, 4096));
+    let (local, mut last) = (region.local_token(), region.remote_token());
+    let mut stale = Vec::new();
+    for _ in 0..1000 {
+        fast_register(&domain, &region, &[mapping.key()], 0x4000, 4096, ALL).expect("mapped");
+        let token = region.remote_token();
+        assert_ne!(token & 0xFF, last & 0xFF, "another key");
+        assert_eq!(token >> 11, last >> 11, "the same place");
+        assert_eq!(region.local_token(), local, "the local token stays");
+        assert_ne!(token, local);
+        for old in stale.iter().rev().take(7) {
+            assert_eq!(refusal(&domain, *old, 0x4000, 1, Access::RemoteRead), VIOLATION);
+        }
+        assert_eq!(refusal(&domain, token, 0x4000, 1, Access::RemoteRead), NtStatus::SUCCESS);
+        domain.invalidate_remote(token).expect("registered");
+        stale.push(token);
+        last = token;
+    }
+}

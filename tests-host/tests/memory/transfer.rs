@@ -1,0 +1,177 @@
+//! Copies between lists of pieces are what they would be between rows of bytes, for random lists. A failure names its seed.
+
+use engine::memory::{Access, Piece, transfer};
+
+use super::{
+    bytes::Buffer,
+    world::{ALL, TestDomain, TestPiece, TestRegion, World, fast, fast_register, registered},
+};
+
+/// How many random cases.
+const CASES: u64 = 300;
+
+/// Random numbers from a seed (`xorshift64*`).
+struct Random(u64);
+
+impl Random {
+    const fn new(seed: u64) -> Self {
+        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A number below `bound`.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        usize::try_from(number).expect("31 bits") % bound
+    }
+
+    /// A number up to `most`, often one at the edge of a page.
+    fn edge(&mut self, most: usize) -> usize {
+        const EDGES: [usize; 6] = [0, 1, 4095, 4096, 4097, 8192];
+        let number = if self.below(2) == 0 { EDGES[self.below(EDGES.len())] } else { self.below(most + 1) };
+        number.min(most)
+    }
+
+    /// The numbers below `count`, in any order.
+    fn order(&mut self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        for index in (1..count).rev() {
+            order.swap(index, self.below(index + 1));
+        }
+        order
+    }
+}
+
+/// A list of pieces, and where each of its bytes is: which buffer, and which byte of it.
+struct List {
+    buffers: Vec<Buffer>,
+    pieces: Vec<TestPiece>,
+    places: Vec<(usize, usize)>,
+    /// Keeps the registrations.
+    regions: Vec<TestRegion>,
+}
+
+/// The pages of a buffer, each of which may begin and end anywhere in the pieces.
+const PAGES: usize = 5;
+
+/// A list of up to five pieces: of registered buffers, of logical addresses, and of pages in any order.
+fn list(world: &World, domain: &TestDomain, random: &mut Random) -> List {
+    let mut list = List { buffers: vec![], pieces: vec![], places: vec![], regions: vec![] };
+    for index in 0..random.below(6) {
+        let buffer = Buffer::patterned(0x10_0000, PAGES * 4096, random.below(1000));
+        let offset = random.edge(3 * 4096);
+        let length = random.edge(PAGES * 4096 - offset);
+        let (at, size) = (offset as u64, u32::try_from(length).expect("small"));
+        let mut order: Vec<usize> = (0..PAGES).collect();
+        let piece = match random.below(3) {
+            0 => {
+                list.regions.push(registered(domain, &buffer, ALL));
+                let token = list.regions[list.regions.len() - 1].local_token();
+                domain.resolve(token, buffer.base() + at, size, Access::LocalWrite)
+            }
+            1 => {
+                let base = world.map(&buffer).key();
+                domain.resolve(domain.privileged_token(), base + at, size, Access::LocalWrite)
+            }
+            _ => {
+                let region = fast(domain);
+                let all: Vec<u64> = world.map(&buffer).page_addresses().collect();
+                order = random.order(PAGES);
+                let pages: Vec<u64> = order.iter().map(|&page| all[page]).collect();
+                fast_register(domain, &region, &pages, 0, PAGES as u64 * 4096, ALL).expect("mapped");
+                let piece = domain.resolve(region.remote_token(), at, size, Access::RemoteWrite);
+                list.regions.push(region);
+                piece
+            }
+        };
+        list.buffers.push(buffer);
+        list.pieces.push(piece.expect("registered"));
+        list.places.extend((offset..offset + length).map(|at| (index, order[at / 4096] * 4096 + at % 4096)));
+    }
+    list
+}
+
+#[test]
+fn transfer_equals_a_model() {
+    for seed in 0..CASES {
+        let mut random = Random::new(seed);
+        let world = World::new();
+        let domain = world.domain();
+        let (to, from) = (list(&world, &domain, &mut random), list(&world, &domain, &mut random));
+        // A window that both lists have.
+        let (to_offset, from_offset) = (random.edge(to.places.len()), random.edge(from.places.len()));
+        let length = random.edge((to.places.len() - to_offset).min(from.places.len() - from_offset));
+
+        let sources: Vec<Vec<u8>> = from.buffers.iter().map(Buffer::contents).collect();
+        let mut model: Vec<Vec<u8>> = to.buffers.iter().map(Buffer::contents).collect();
+        for index in 0..length {
+            let (buffer, at) = to.places[to_offset + index];
+            let (source, source_at) = from.places[from_offset + index];
+            model[buffer][at] = sources[source][source_at];
+        }
+
+        // In chunks, as a NIC engine with a budget does it.
+        let chunk = 1 + random.edge(20_000);
+        let chunk = if chunk < 100 { chunk * 50 } else { chunk };
+        let mut moved = 0;
+        while moved < length {
+            let now = chunk.min(length - moved);
+            transfer(&to.pieces, to_offset + moved, &from.pieces, from_offset + moved, now);
+            moved += now;
+        }
+        for (buffer, expected) in to.buffers.iter().zip(&model) {
+            assert!(buffer.contents() == *expected, "seed {seed}: {length} bytes from {from_offset} to {to_offset}");
+        }
+        for (buffer, expected) in from.buffers.iter().zip(&sources) {
+            assert!(buffer.contents() == *expected, "seed {seed}: the source was changed");
+        }
+    }
+}
+
+#[test]
+fn reads_and_writes_equal_a_model() {
+    for seed in 0..CASES {
+        let mut random = Random::new(seed);
+        let world = World::new();
+        let domain = world.domain();
+        let list = list(&world, &domain, &mut random);
+        let mut first = 0;
+        for (index, piece) in list.pieces.iter().enumerate() {
+            let places = &list.places[first..first + piece.len()];
+            first += piece.len();
+            let at = random.edge(piece.len());
+            let length = random.edge(piece.len() - at);
+            let mut model = list.buffers[index].contents();
+            let mut bytes = vec![0; length];
+            piece.read(at, &mut bytes);
+            let expected: Vec<u8> = places[at..at + length].iter().map(|(_, place)| model[*place]).collect();
+            assert!(bytes == expected, "seed {seed}: {length} bytes at {at}");
+            for (offset, byte) in bytes.iter_mut().enumerate() {
+                *byte = byte.wrapping_add(1);
+                model[places[at + offset].1] = *byte;
+            }
+            piece.write(at, &bytes);
+            assert!(list.buffers[index].contents() == model, "seed {seed}: {length} bytes at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_of_nothing_needs_nothing() {
+    transfer::<super::world::TestOs>(&[], 0, &[], 0, 0);
+    transfer::<super::world::TestOs>(&[Piece::empty()], 0, &[Piece::empty(), Piece::empty()], 0, 0);
+}
+
+#[test]
+fn a_transfer_within_one_buffer() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::patterned(0, 1000, 1);
+    let region = registered(&domain, &buffer, ALL);
+    let piece = |at| domain.resolve(region.local_token(), at, 400, Access::LocalWrite).expect("registered");
+    let before = buffer.contents();
+    transfer(&[piece(500)], 0, &[piece(0)], 0, 400);
+    assert_eq!(buffer.contents()[500..900], before[..400]);
+}
