@@ -4,19 +4,22 @@ use core::{ffi::c_void, mem::size_of};
 
 use fallible::Shared;
 use ndkpi::{
-    GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK,
-    NDK_FN_CREATE_COMPLETION, NDK_PD, NDK_VERSION, NtStatus,
+    GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ,
+    NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD,
+    NDK_SHARED_ENDPOINT, NDK_VERSION, NtStatus, SOCKADDR,
 };
 
 use crate::{
-    NdkOs,
+    NdkOs, address,
     completion::CreateRequest,
+    connector::ConnectorObject,
     cq::CompletionQueue,
     device::Device,
     lam::{build_lam, release_lam},
+    listener::ListenerObject,
     object::{Body, borrow, kind, query_extension},
     pd::ProtectionDomain,
-    unsupported,
+    shared_endpoint::SharedEndpointObject,
 };
 
 /// An open adapter.
@@ -47,9 +50,9 @@ impl<O: NdkOs> Adapter<O> {
         NdkQueryAdapterInfo: Some(query_adapter_info::<O>),
         NdkCreateCq: Some(create_cq::<O>),
         NdkCreatePd: Some(create_pd::<O>),
-        NdkCreateSharedEndpoint: Some(unsupported::create_shared_endpoint),
-        NdkCreateConnector: Some(unsupported::create_connector),
-        NdkCreateListener: Some(unsupported::create_listener),
+        NdkCreateSharedEndpoint: Some(create_shared_endpoint::<O>),
+        NdkCreateConnector: Some(create_connector::<O>),
+        NdkCreateListener: Some(create_listener::<O>),
         NdkBuildLAM: Some(build_lam::<O>),
         NdkReleaseLAM: Some(release_lam::<O>),
     };
@@ -153,6 +156,80 @@ unsafe extern "system" fn create_pd<O: NdkOs>(
         Err(status) => return status,
     };
     let result = ProtectionDomain::create(&adapter);
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&adapter, result) }
+}
+
+/// `NDK_FN_CREATE_CONNECTOR` (`NDKPI 5.2`).
+///
+/// # Safety
+///
+/// `adapter` is open, `out` is valid for writing.
+unsafe extern "system" fn create_connector<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_CONNECTOR,
+) -> NtStatus {
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let result = ConnectorObject::create(&adapter);
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&adapter, result) }
+}
+
+/// `NDK_FN_CREATE_LISTENER` (`NDKPI 5.2`). Creating does not listen.
+///
+/// # Safety
+///
+/// `adapter` is open, `out` is valid for writing.
+unsafe extern "system" fn create_listener<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    connect_event: Option<NDK_FN_CONNECT_EVENT_CALLBACK>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_LISTENER,
+) -> NtStatus {
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    let result = connect_event
+        .ok_or(NtStatus::INVALID_PARAMETER)
+        .and_then(|callback| ListenerObject::create(&adapter, callback, event_context));
+    // SAFETY: `out` is valid for writing.
+    unsafe { request.finish(&adapter, result) }
+}
+
+/// `NDK_FN_CREATE_SHARED_ENDPOINT` (`NDKPI 5.2`).
+///
+/// # Safety
+///
+/// `adapter` is open, the address is valid for reading, `out` is valid for writing.
+unsafe extern "system" fn create_shared_endpoint<O: NdkOs>(
+    adapter: *mut NDK_ADAPTER,
+    local: *const SOCKADDR,
+    length: u32,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut NDK_SHARED_ENDPOINT,
+) -> NtStatus {
+    // SAFETY: the caller passes an open adapter.
+    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match CreateRequest::new(completion, context, out) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the address is valid for reading.
+    let local = unsafe { address::read(local, length) };
+    let result = local.and_then(|local| SharedEndpointObject::create(&adapter, local));
     // SAFETY: `out` is valid for writing.
     unsafe { request.finish(&adapter, result) }
 }

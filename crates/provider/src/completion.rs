@@ -10,7 +10,10 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use engine::os::{Dpc, Routine, SpinLock};
+use engine::{
+    connection::Hold,
+    os::{Dpc, Routine, SpinLock},
+};
 use fallible::{Shared, try_box};
 use ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus,
@@ -89,6 +92,8 @@ pub enum Outcome<O: NdkOs> {
         status: NtStatus,
         /// The object of the request.
         held: AnyRef<O>,
+        /// Keeps events back that the consumer must not see before the callback.
+        events: Option<Hold<O>>,
     },
     /// An object is closed.
     Closed {
@@ -107,16 +112,17 @@ unsafe impl<O: NdkOs> Send for Outcome<O> {}
 
 impl<O: NdkOs> Outcome<O> {
     /// Calls the consumer back, and lets go of what had to live until then.
-    fn deliver(self) {
+    pub fn deliver(self) {
         match self {
             Self::Created { completion, context, status, object, held } => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                 unsafe { completion(context, status, object) };
                 drop(held);
             }
-            Self::Requested { completion, context, status, held } => {
+            Self::Requested { completion, context, status, held, events } => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                 unsafe { completion(context, status) };
+                drop(events);
                 drop(held);
             }
             Self::Closed { completion, context, object } => {
@@ -316,14 +322,27 @@ impl Request {
 
     /// Finishes, from within the consumer's call, a request on `object`. The result is for the consumer.
     pub fn finish<B: Body>(self, object: &ObjectRef<B>, status: NtStatus) -> NtStatus {
+        self.settle(object, status, None)
+    }
+
+    /// [`Request::finish`], with events kept back that the consumer must not see before it knows of this.
+    pub fn finish_before<B: Body>(self, object: &ObjectRef<B>, status: NtStatus, events: Hold<B::Os>) -> NtStatus {
+        self.settle(object, status, Some(events))
+    }
+
+    fn settle<B: Body>(self, object: &ObjectRef<B>, status: NtStatus, events: Option<Hold<B::Os>>) -> NtStatus {
         let completions = object.device().completions();
+        let outcome = |events| {
+            let held = B::into_any_ref(object.clone());
+            Outcome::Requested { completion: self.completion, context: self.context, status, held, events }
+        };
         match completions.way() {
             Way::Inline => status,
             Way::Early => {
-                self.outcome(object.clone(), status).deliver();
+                outcome(events).deliver();
                 NtStatus::PENDING
             }
-            Way::Later => match Completions::try_push(completions, self.outcome(object.clone(), status)) {
+            Way::Later => match Completions::try_push(completions, outcome(events)) {
                 Ok(()) => NtStatus::PENDING,
                 // What was done is done: its status can still be returned.
                 Err(_) => status,
@@ -335,6 +354,6 @@ impl Request {
     #[must_use]
     pub fn outcome<B: Body>(self, object: ObjectRef<B>, status: NtStatus) -> Outcome<B::Os> {
         let held = B::into_any_ref(object);
-        Outcome::Requested { completion: self.completion, context: self.context, status, held }
+        Outcome::Requested { completion: self.completion, context: self.context, status, held, events: None }
     }
 }

@@ -1,14 +1,21 @@
 //! One adapter: its limits, its NIC, and the `NDK_ADAPTER`s that are open on it.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::{
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use engine::{
+    connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     memory::{MemoryLimits, MemoryTable},
     nic::Nic,
     os::Event,
 };
 use fallible::Shared;
-use ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus, adapter_flags};
+use ndkpi::{
+    NDIS_NDK_PERFORMANCE_COUNTERS, NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus,
+    adapter_flags,
+};
 
 use crate::{
     CompletionMode, NdkOs,
@@ -20,6 +27,9 @@ use crate::{
 
 /// The versions a consumer can have (`NDKPI 1`): of each major the highest minor.
 pub const VERSIONS: [NDK_VERSION; 2] = [NDK_VERSION::V1_2, NDK_VERSION::V2_1];
+
+/// Addresses of one adapter at most.
+pub const MAX_ADDRESSES: usize = 8;
 
 /// How a device is made.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +46,12 @@ pub struct Config {
     pub max_tokens: u32,
     /// Logical address mappings of the device at most.
     pub max_mappings: u32,
+    /// The adapter's addresses.
+    pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
+    /// Connection requests that a listener holds at most.
+    pub backlog: u32,
+    /// How long connections may take to begin and to end.
+    pub timeouts: Timeouts,
     /// How requests complete at first.
     pub mode: CompletionMode,
     /// Determines the sequence of [`CompletionMode::Mixed`].
@@ -81,8 +97,34 @@ impl Default for Config {
             max_pds: 16 << 10,
             max_tokens: 1 << 20,
             max_mappings: 64 << 10,
+            addresses: Self::addresses_of(1),
+            backlog: 128,
+            timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
             mode: CompletionMode::Inline,
             seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// The addresses of adapter `number` (from 1) of a wire, of the networks that are set aside for documentation: no real
+    /// host has them.
+    #[must_use]
+    pub fn addresses_of(number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES] {
+        let ipv4 = Ipv4Addr::new(192, 0, 2, number);
+        let ipv6 = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, u16::from(number));
+        let mut addresses = [None; MAX_ADDRESSES];
+        addresses[0] = Some(InterfaceAddress { address: ipv4.into(), prefix: 24 });
+        addresses[1] = Some(InterfaceAddress { address: ipv6.into(), prefix: 64 });
+        addresses
+    }
+
+    const fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            max_caller_data: self.info.MaxCallerData,
+            max_callee_data: self.info.MaxCalleeData,
+            max_reads: ReadLimits { inbound: self.info.MaxInboundReadLimit, outbound: self.info.MaxOutboundReadLimit },
+            backlog: self.backlog,
         }
     }
 }
@@ -142,11 +184,21 @@ pub struct Events {
     pub overlapping_calls: AtomicU32,
 }
 
+/// An adapter's place on a wire, which is empty again when this is dropped.
+struct Attached<O: NdkOs>(Shared<Attachment<O>>);
+
+impl<O: NdkOs> Drop for Attached<O> {
+    fn drop(&mut self) {
+        self.0.detach();
+    }
+}
+
 /// One adapter.
 pub struct Device<O: NdkOs> {
     os: O,
     config: Config,
     nic: Shared<Nic<O>>,
+    attachment: Attached<O>,
     memory: Shared<MemoryTable<O>>,
     completions: Shared<Completions<O>>,
     /// Queue pairs.
@@ -160,16 +212,33 @@ pub struct Device<O: NdkOs> {
 }
 
 impl<O: NdkOs> Device<O> {
-    /// Makes an adapter.
+    /// Makes an adapter on a wire of its own: what it connects to is itself.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    /// As [`Device::try_new_on`].
     pub fn try_new(os: &O, config: Config) -> Result<Shared<Self>, NtStatus> {
+        Self::try_new_on(os, &Wire::try_new(os)?, config)
+    }
+
+    /// Makes an adapter on a wire that it shares with others.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
+    /// of the wire has, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_on(os: &O, wire: &Shared<Wire<O>>, config: Config) -> Result<Shared<Self>, NtStatus> {
+        let attachment = Attachment::try_new(wire, config.connection_limits(), config.timeouts)?;
+        // Dropped, unless the device is made: the wire forgets the addresses then.
+        let attached = Attached(attachment);
+        for address in config.addresses.iter().flatten() {
+            attached.0.add_address(*address)?;
+        }
         Shared::try_new(Self {
             os: os.clone(),
             config,
             nic: Nic::try_new(os)?,
+            attachment: attached,
             memory: MemoryTable::try_new(os, memory_limits(&config))?,
             completions: Completions::try_new(os, config.mode, config.seed)?,
             qps: Quota::new(config.max_qps),
@@ -223,6 +292,31 @@ impl<O: NdkOs> Device<O> {
     #[must_use]
     pub const fn nic(&self) -> &Shared<Nic<O>> {
         &self.nic
+    }
+
+    /// The adapter's place on the wire.
+    #[must_use]
+    pub const fn attachment(&self) -> &Shared<Attachment<O>> {
+        &self.attachment.0
+    }
+
+    /// The counters of the adapter (`NDIS-NDK 3`).
+    #[must_use]
+    pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        let (traffic, connections) = (self.nic.traffic(), self.attachment().counters());
+        NDIS_NDK_PERFORMANCE_COUNTERS {
+            Connect: connections.connect,
+            Accept: connections.accept,
+            ConnectFailure: connections.connect_failure,
+            ConnectionError: connections.connection_error,
+            ActiveConnection: connections.active,
+            CQError: self.events.cq_errors.load(Ordering::Relaxed).into(),
+            RDMAInOctets: traffic.in_octets,
+            RDMAOutOctets: traffic.out_octets,
+            RDMAInFrames: traffic.in_frames,
+            RDMAOutFrames: traffic.out_frames,
+            ..NDIS_NDK_PERFORMANCE_COUNTERS::default()
+        }
     }
 
     /// The tokens of the adapter.

@@ -22,12 +22,16 @@
 extern crate alloc;
 
 mod adapter;
+mod address;
 mod cell;
 pub mod completion;
+mod connect;
+mod connector;
 mod cq;
 pub mod device;
 mod fifo;
 mod lam;
+mod listener;
 mod mr;
 mod mw;
 pub mod object;
@@ -35,8 +39,8 @@ mod os;
 mod pd;
 mod post;
 mod qp;
+mod shared_endpoint;
 mod srq;
-mod unsupported;
 
 pub use completion::CompletionMode;
 pub use device::{Config, Device};

@@ -17,14 +17,17 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     completion::{Completions, Outcome, Way},
+    connector::ConnectorObject,
     cq::CompletionQueue,
     device::Device,
     fifo::Node,
+    listener::ListenerObject,
     mr::MemoryRegion,
     mw::MemoryWindow,
     no_memory,
     pd::ProtectionDomain,
     qp::QueuePair,
+    shared_endpoint::SharedEndpointObject,
     srq::SharedReceiveQueue,
 };
 
@@ -351,4 +354,7 @@ any! {
     Srq(SharedReceiveQueue),
     Mr(MemoryRegion),
     Mw(MemoryWindow),
+    Connector(ConnectorObject),
+    Listener(ListenerObject),
+    SharedEndpoint(SharedEndpointObject),
 }

@@ -1,0 +1,377 @@
+//! What a consumer asks of an `NDK_CONNECTOR` (`NDKPI 5.8`, `NDKPI 7.7`).
+
+use core::{ffi::c_void, slice};
+
+use engine::connection::{Answer, ConnectParameters, Connector, ReadLimits};
+use fallible::Shared;
+use ndkpi::{
+    NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
+    NDK_QP, NDK_SHARED_ENDPOINT, NtStatus, SOCKADDR,
+};
+
+use crate::{
+    NdkOs, address,
+    completion::Request,
+    connector::{ConnectorObject, DisconnectEvent},
+    object::{Borrowed, borrow},
+    qp::QueuePair,
+    shared_endpoint::SharedEndpointObject,
+};
+
+/// The consumer's private data.
+///
+/// # Errors
+///
+/// `STATUS_INVALID_PARAMETER` if there is a length and no address.
+///
+/// # Safety
+///
+/// `data` is null or valid for reading `length` bytes until the consumer's call returns.
+const unsafe fn private_data<'a>(data: *const c_void, length: u32) -> Result<&'a [u8], NtStatus> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(NtStatus::INVALID_PARAMETER);
+    }
+    // SAFETY: the data is not null and valid for reading (the caller's promise).
+    Ok(unsafe { slice::from_raw_parts(data.cast::<u8>(), length as usize) })
+}
+
+/// Asks something of the engine's connector that it answers later, or at once with a status other than pending.
+///
+/// # Safety
+///
+/// `connector` is open.
+unsafe fn ask<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+    event: Option<DisconnectEvent>,
+    work: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Shared<Connector<O>>) -> Result<Answer, NtStatus>,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
+    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the connector is open until the consumer's call returns.
+    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    // The answer may come before the engine's function returns: then nobody is to look at the object any more.
+    if let Err(request) = object.begin(request, event) {
+        return request.finish(&object, NtStatus::CONNECTION_ACTIVE);
+    }
+    let status = match work(&object, connector) {
+        Ok(Answer::Pending) => return NtStatus::PENDING,
+        Ok(Answer::Done) => NtStatus::SUCCESS,
+        Err(status) => {
+            if event.is_some() {
+                object.set_disconnect_event(None);
+            }
+            status
+        }
+    };
+    object.withdraw().map_or(status, |request| request.finish(&object, status))
+}
+
+/// `NDK_FN_CONNECT` (`NDKPI 7.7.1`).
+///
+/// # Safety
+///
+/// The objects are open; the addresses and the private data are valid for reading the bytes they are said to have.
+pub unsafe extern "system" fn connect<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    source: *const SOCKADDR,
+    source_length: u32,
+    destination: *const SOCKADDR,
+    destination_length: u32,
+    inbound: u32,
+    outbound: u32,
+    data: *const c_void,
+    data_length: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+        // SAFETY: the caller passes an open queue pair.
+        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: it is open until the consumer's call returns.
+        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the address is valid for reading.
+        let local = unsafe { address::read(source, source_length) }?;
+        // SAFETY: the address is valid for reading.
+        let remote = unsafe { address::read(destination, destination_length) }?;
+        // SAFETY: the data is valid for reading.
+        let private_data = unsafe { private_data(data, data_length) }?;
+        let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
+        Connector::connect(connector, qp, local, &parameters).map(|()| Answer::Pending)
+    };
+    // SAFETY: the caller passes an open connector.
+    unsafe { ask(connector, completion, context, None, work) }
+}
+
+/// `NDK_FN_CONNECT_WITH_SHARED_ENDPOINT` (`NDKPI 7.8`).
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    endpoint: *mut NDK_SHARED_ENDPOINT,
+    destination: *const SOCKADDR,
+    destination_length: u32,
+    inbound: u32,
+    outbound: u32,
+    data: *const c_void,
+    data_length: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+        // SAFETY: the caller passes an open queue pair.
+        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: it is open until the consumer's call returns.
+        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the caller passes an open endpoint.
+        let endpoint = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: it is open until the consumer's call returns.
+        let endpoint = unsafe { endpoint.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the address is valid for reading.
+        let remote = unsafe { address::read(destination, destination_length) }?;
+        // SAFETY: the data is valid for reading.
+        let private_data = unsafe { private_data(data, data_length) }?;
+        let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
+        Connector::connect_shared(connector, qp, endpoint, &parameters).map(|()| Answer::Pending)
+    };
+    // SAFETY: the caller passes an open connector.
+    unsafe { ask(connector, completion, context, None, work) }
+}
+
+/// Completes a connect; `event` is told when the connection ends.
+///
+/// # Safety
+///
+/// `connector` is open.
+unsafe fn complete<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    event: Option<DisconnectEvent>,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
+    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the connector is open until the consumer's call returns.
+    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    object.set_disconnect_event(event);
+    match Connector::complete_connect(connector) {
+        // The connection may end at once; the consumer hears of that after it has heard of this.
+        Ok(hold) => request.finish_before(&object, NtStatus::SUCCESS, hold),
+        Err(status) => {
+            object.set_disconnect_event(None);
+            request.finish(&object, status)
+        }
+    }
+}
+
+/// `NDK_FN_COMPLETE_CONNECT` (`NDKPI 7.7.1`).
+///
+/// # Safety
+///
+/// `connector` is open.
+pub unsafe extern "system" fn complete_connect<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let event = event.map(|callback| DisconnectEvent::Plain(callback, event_context));
+    // SAFETY: the caller passes an open connector.
+    unsafe { complete::<O>(connector, event, completion, context) }
+}
+
+/// `NDK_FN_COMPLETE_CONNECT_EX` (`NDKPI 5.8`).
+///
+/// # Safety
+///
+/// `connector` is open.
+pub unsafe extern "system" fn complete_connect_ex<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let event = event.map(|callback| DisconnectEvent::Ex(callback, event_context));
+    // SAFETY: the caller passes an open connector.
+    unsafe { complete::<O>(connector, event, completion, context) }
+}
+
+/// What a consumer passes to accept.
+#[derive(Clone, Copy)]
+struct Acceptance {
+    qp: *mut NDK_QP,
+    reads: ReadLimits,
+    data: *const c_void,
+    data_length: u32,
+    event: Option<DisconnectEvent>,
+}
+
+/// Accepts a connection.
+///
+/// # Safety
+///
+/// The objects are open; the private data is valid for reading.
+unsafe fn accept_request<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    acceptance: Acceptance,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let Acceptance { qp, reads, data, data_length, event } = acceptance;
+    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+        // SAFETY: the caller passes an open queue pair.
+        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: it is open until the consumer's call returns.
+        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: the data is valid for reading.
+        let private_data = unsafe { private_data(data, data_length) }?;
+        Connector::accept(connector, qp, reads, private_data).map(|()| Answer::Pending)
+    };
+    // SAFETY: the caller passes an open connector.
+    unsafe { ask(connector, completion, context, event, work) }
+}
+
+/// `NDK_FN_ACCEPT` (`NDKPI 7.7.2`).
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn accept<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    inbound: u32,
+    outbound: u32,
+    data: *const c_void,
+    data_length: u32,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let event = event.map(|callback| DisconnectEvent::Plain(callback, event_context));
+    let acceptance = Acceptance { qp, reads: ReadLimits { inbound, outbound }, data, data_length, event };
+    // SAFETY: the caller's promises are the same.
+    unsafe { accept_request::<O>(connector, acceptance, completion, context) }
+}
+
+/// `NDK_FN_ACCEPT_EX` (`NDKPI 5.8`).
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn accept_ex<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    inbound: u32,
+    outbound: u32,
+    data: *const c_void,
+    data_length: u32,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let event = event.map(|callback| DisconnectEvent::Ex(callback, event_context));
+    let acceptance = Acceptance { qp, reads: ReadLimits { inbound, outbound }, data, data_length, event };
+    // SAFETY: the caller's promises are the same.
+    unsafe { accept_request::<O>(connector, acceptance, completion, context) }
+}
+
+/// `NDK_FN_REJECT` (`NDKPI 7.7.1`, `NDKPI 7.7.2`). Never pends.
+///
+/// # Safety
+///
+/// `connector` is open; the private data is valid for reading.
+pub unsafe extern "system" fn reject<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    data: *const c_void,
+    data_length: u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
+    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: it is open until the consumer's call returns.
+    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the data is valid for reading.
+    let data = unsafe { private_data(data, data_length) };
+    data.and_then(|data| Connector::reject(connector, data)).into()
+}
+
+/// `NDK_FN_GET_CONNECTION_DATA` (`NDKPI 7.7.3`, `NDKPI 7.7.4`).
+///
+/// # Safety
+///
+/// `connector` is open; the limits are null or valid for writing, `length` is valid for reading and writing, `data` is null
+/// or valid for writing the bytes it says.
+pub unsafe extern "system" fn get_connection_data<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    inbound: *mut u32,
+    outbound: *mut u32,
+    data: *mut c_void,
+    length: *mut u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
+    let Some(object) = object.filter(|_| !length.is_null()) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: it is open until the consumer's call returns.
+    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: `length` is valid for reading.
+    let room = unsafe { length.read() };
+    let into: &mut [u8] = if data.is_null() {
+        if room > 0 {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        &mut []
+    } else {
+        // SAFETY: the data is not null and valid for writing `room` bytes, and nobody else uses it during the call.
+        unsafe { slice::from_raw_parts_mut(data.cast::<u8>(), room as usize) }
+    };
+    let found = match connector.connection_data(into) {
+        Ok(found) => found,
+        Err(status) => return status,
+    };
+    for (place, limit) in [(inbound, found.reads.inbound), (outbound, found.reads.outbound)] {
+        if !place.is_null() {
+            // SAFETY: the place is valid for writing.
+            unsafe { place.write(limit) };
+        }
+    }
+    let required = u32::try_from(found.required).unwrap_or(u32::MAX);
+    // SAFETY: `length` is valid for writing.
+    unsafe { length.write(required) };
+    if !data.is_null() && room < required { NtStatus::BUFFER_TOO_SMALL } else { NtStatus::SUCCESS }
+}
+
+/// `NDK_FN_DISCONNECT` (`NDKPI 7.7.5`).
+///
+/// # Safety
+///
+/// `connector` is open.
+pub unsafe extern "system" fn disconnect<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    unsafe { ask::<O>(connector, completion, context, None, |_, connector| Connector::disconnect(connector)) }
+}

@@ -1,0 +1,229 @@
+//! `NDK_CONNECTOR`: its life (`NDKPI 7.7`). What is asked of it is in [`crate::connect`].
+
+use core::{ffi::c_void, net::SocketAddr};
+
+use engine::{
+    connection::{Connector, ConnectorClient, DisconnectReason, Owner, Request as Asked},
+    os::SpinLock,
+};
+use fallible::Shared;
+use ndkpi::{
+    NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
+    NDK_VERSION, NtStatus, SOCKADDR,
+};
+
+use crate::{
+    NdkOs,
+    adapter::Adapter,
+    address,
+    cell::Slot,
+    completion::Request,
+    connect,
+    device::Device,
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+};
+
+/// Who is told that a connection has ended.
+#[derive(Clone, Copy)]
+pub enum DisconnectEvent {
+    /// The callback of NDKPI 1.
+    Plain(NDK_FN_DISCONNECT_EVENT_CALLBACK, *mut c_void),
+    /// The callback of NDKPI 2.1, which is given a reason.
+    Ex(NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, *mut c_void),
+}
+
+// SAFETY: the context is handed back to the consumer and not used here; callbacks may come on any thread (`NDKPI 6`).
+unsafe impl Send for DisconnectEvent {}
+
+/// What the consumer is to be told.
+struct Listeners {
+    /// The request that pends, of which there is one at a time.
+    request: Option<Request>,
+    disconnect: Option<DisconnectEvent>,
+}
+
+/// A connector.
+pub struct ConnectorObject<O: NdkOs> {
+    connector: Slot<Shared<Connector<O>>>,
+    listeners: O::Lock<Listeners>,
+    adapter: ObjectRef<Adapter<O>>,
+}
+
+/// The consumer, as the engine's connector knows it. It keeps the object from going away while the connector may call.
+pub struct Client<O: NdkOs>(ObjectRef<ConnectorObject<O>>);
+
+impl<O: NdkOs> ConnectorClient for Client<O> {
+    fn completed(&self, _request: Asked, status: NtStatus) {
+        let request = self.0.listeners.with(|listeners| {
+            if !status.is_success() {
+                // The connection was not established: its end is no news.
+                listeners.disconnect = None;
+            }
+            listeners.request.take()
+        });
+        if let Some(request) = request {
+            request.outcome(self.0.clone(), status).deliver();
+        }
+    }
+
+    fn disconnected(&self, reason: DisconnectReason) {
+        match self.0.listeners.with(|listeners| listeners.disconnect.take()) {
+            Some(DisconnectEvent::Plain(callback, context)) => {
+                // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                unsafe { callback(context) };
+            }
+            Some(DisconnectEvent::Ex(callback, context)) => {
+                // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+                unsafe { callback(context, reason.code()) };
+            }
+            None => {}
+        }
+    }
+}
+
+impl<O: NdkOs> ConnectorObject<O> {
+    /// Makes a connector on `adapter` to connect with.
+    pub fn create(adapter: &ObjectRef<Adapter<O>>) -> Result<ObjectRef<Self>, NtStatus> {
+        Self::create_with(adapter, |client| {
+            Connector::try_new(adapter.device().attachment(), Owner { process: None }, client)
+        })
+    }
+
+    /// Makes a connector whose engine part is made by `make`.
+    pub fn create_with(
+        adapter: &ObjectRef<Adapter<O>>,
+        make: impl FnOnce(Client<O>) -> Result<Shared<Connector<O>>, NtStatus>,
+    ) -> Result<ObjectRef<Self>, NtStatus> {
+        let listeners = adapter.device().os().lock(Listeners { request: None, disconnect: None })?;
+        let body = Self { connector: Slot::empty(), listeners, adapter: adapter.clone() };
+        let object = ObjectRef::try_new(adapter.version(), body)?;
+        let connector = make(Client(object.clone()))?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.connector.replace(Some(connector)) };
+        Ok(object)
+    }
+
+    /// The engine's connector.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    pub unsafe fn engine(&self) -> Option<&Shared<Connector<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.connector.get() }
+    }
+
+    /// Begins a request that the engine may answer later. `event` is who is told of the end of the connection it makes.
+    ///
+    /// # Errors
+    ///
+    /// The request, if another one pends (`STATUS_CONNECTION_ACTIVE` for the consumer).
+    pub fn begin(&self, request: Request, event: Option<DisconnectEvent>) -> Result<(), Request> {
+        self.listeners.with(|listeners| {
+            if listeners.request.is_some() {
+                return Err(request);
+            }
+            listeners.request = Some(request);
+            if event.is_some() {
+                listeners.disconnect = event;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes back a request that the engine has answered at once, unless it has been answered by the client meanwhile.
+    pub fn withdraw(&self) -> Option<Request> {
+        self.listeners.with(|listeners| listeners.request.take())
+    }
+
+    /// Sets who is told of the end of the connection.
+    pub fn set_disconnect_event(&self, event: Option<DisconnectEvent>) {
+        self.listeners.with(|listeners| listeners.disconnect = event);
+    }
+
+    const TABLE: &'static NDK_CONNECTOR_DISPATCH = &NDK_CONNECTOR_DISPATCH {
+        NdkCloseConnector: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkConnect: Some(connect::connect::<O>),
+        NdkConnectWithSharedEndpoint: Some(connect::connect_with_shared_endpoint::<O>),
+        NdkCompleteConnect: Some(connect::complete_connect::<O>),
+        NdkAccept: Some(connect::accept::<O>),
+        NdkReject: Some(connect::reject::<O>),
+        NdkGetConnectionData: Some(connect::get_connection_data::<O>),
+        NdkGetLocalAddress: Some(get_local_address::<O>),
+        NdkGetPeerAddress: Some(get_peer_address::<O>),
+        NdkDisconnect: Some(connect::disconnect::<O>),
+        NdkCompleteConnectEx: Some(connect::complete_connect_ex::<O>),
+        NdkAcceptEx: Some(connect::accept_ex::<O>),
+    };
+}
+
+impl<O: NdkOs> Body for ConnectorObject<O> {
+    kind!(Connector, b"NdkX");
+
+    type Public = NDK_CONNECTOR;
+
+    fn public(version: NDK_VERSION) -> NDK_CONNECTOR {
+        NDK_CONNECTOR::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.adapter.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let connector = unsafe { self.connector.replace(None) };
+        if let Some(connector) = connector {
+            Connector::close(&connector);
+        }
+    }
+}
+
+/// Answers with an address of the connector.
+///
+/// # Safety
+///
+/// As [`get_local_address`].
+unsafe fn get_address<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    buffer: *mut SOCKADDR,
+    length: *mut u32,
+    which: impl FnOnce(&Connector<O>) -> Result<SocketAddr, NtStatus>,
+) -> NtStatus {
+    // SAFETY: the caller passes an open connector.
+    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
+    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: it is open until the consumer's call returns.
+    let found = unsafe { object.engine() }.ok_or(NtStatus::INVALID_PARAMETER).and_then(|connector| which(connector));
+    // SAFETY: the caller's promises are the same.
+    unsafe { address::write(found, buffer, length) }
+}
+
+/// `NDK_FN_GET_LOCAL_ADDRESS` (`NDKPI 5.8`).
+///
+/// # Safety
+///
+/// `connector` is open; `length` is valid for reading and writing, `buffer` for writing the bytes it says.
+unsafe extern "system" fn get_local_address<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    buffer: *mut SOCKADDR,
+    length: *mut u32,
+) -> NtStatus {
+    // SAFETY: the caller's promises are the same.
+    unsafe { get_address::<O>(connector, buffer, length, Connector::local_address) }
+}
+
+/// `NDK_FN_GET_PEER_ADDRESS` (`NDKPI 5.8`).
+///
+/// # Safety
+///
+/// As [`get_local_address`].
+unsafe extern "system" fn get_peer_address<O: NdkOs>(
+    connector: *mut NDK_CONNECTOR,
+    buffer: *mut SOCKADDR,
+    length: *mut u32,
+) -> NtStatus {
+    // SAFETY: the caller's promises are the same.
+    unsafe { get_address::<O>(connector, buffer, length, Connector::peer_address) }
+}

@@ -1,0 +1,168 @@
+//! `NDK_LISTENER` (`NDKPI 5.9`, `NDKPI 7.7.2`, `NDKPI 7.7.8`).
+
+use core::ffi::c_void;
+
+use engine::connection::{Incoming, Listener, ListenerClient, Owner};
+use fallible::Shared;
+use ndkpi::{
+    BOOLEAN, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH,
+    NDK_VERSION, NtStatus, SOCKADDR,
+};
+
+use crate::{
+    NdkOs,
+    adapter::Adapter,
+    address,
+    cell::Slot,
+    completion::Request,
+    connector::ConnectorObject,
+    device::Device,
+    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+};
+
+/// A listener.
+pub struct ListenerObject<O: NdkOs> {
+    listener: Slot<Shared<Listener<O>>>,
+    adapter: ObjectRef<Adapter<O>>,
+}
+
+/// The consumer, as the engine's listener knows it. It keeps the object from going away while the listener may call, and
+/// while connectors that came over it are open.
+struct Client<O: NdkOs> {
+    callback: NDK_FN_CONNECT_EVENT_CALLBACK,
+    context: *mut c_void,
+    object: ObjectRef<ListenerObject<O>>,
+}
+
+// SAFETY: the context is handed back to the consumer and not used here; callbacks may come on any thread (`NDKPI 6`).
+unsafe impl<O: NdkOs> Send for Client<O> {}
+// SAFETY: as for `Send`.
+unsafe impl<O: NdkOs> Sync for Client<O> {}
+
+impl<O: NdkOs> ListenerClient<O> for Client<O> {
+    fn connect_event(&self, incoming: Incoming<O>) {
+        // Without memory for a connector the request is refused: the consumer never hears of it.
+        let adapter = &self.object.adapter;
+        if let Ok(connector) = ConnectorObject::create_with(adapter, |client| incoming.into_connector(client)) {
+            // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held. The connector is the consumer's
+            // from now on.
+            unsafe { (self.callback)(self.context, connector.into_public()) };
+        }
+    }
+}
+
+impl<O: NdkOs> ListenerObject<O> {
+    /// Makes a listener on `adapter` that does not listen yet.
+    pub fn create(
+        adapter: &ObjectRef<Adapter<O>>,
+        callback: NDK_FN_CONNECT_EVENT_CALLBACK,
+        context: *mut c_void,
+    ) -> Result<ObjectRef<Self>, NtStatus> {
+        let body = Self { listener: Slot::empty(), adapter: adapter.clone() };
+        let object = ObjectRef::try_new(adapter.version(), body)?;
+        let client = Client { callback, context, object: object.clone() };
+        let listener = Listener::try_new(adapter.device().attachment(), Owner { process: None }, client)?;
+        // SAFETY: the object is being made: nobody else knows it.
+        unsafe { object.listener.replace(Some(listener)) };
+        Ok(object)
+    }
+
+    /// The engine's listener.
+    ///
+    /// # Safety
+    ///
+    /// The object is open as long as the result is used.
+    unsafe fn engine(&self) -> Option<&Shared<Listener<O>>> {
+        // SAFETY: the object is open (the caller's promise).
+        unsafe { self.listener.get() }
+    }
+
+    const TABLE: &'static NDK_LISTENER_DISPATCH = &NDK_LISTENER_DISPATCH {
+        NdkCloseListener: Some(close::<Self>),
+        NdkQueryExtension: Some(query_extension),
+        NdkListen: Some(listen::<O>),
+        NdkGetLocalAddress: Some(get_local_address::<O>),
+        NdkControlConnectEvents: Some(control_connect_events::<O>),
+    };
+}
+
+impl<O: NdkOs> Body for ListenerObject<O> {
+    kind!(Listener, b"NdkL");
+
+    type Public = NDK_LISTENER;
+
+    fn public(version: NDK_VERSION) -> NDK_LISTENER {
+        NDK_LISTENER::new(version, Self::TABLE)
+    }
+
+    fn device(&self) -> &Shared<Device<O>> {
+        self.adapter.device()
+    }
+
+    unsafe fn begin_close(&self) {
+        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        let listener = unsafe { self.listener.replace(None) };
+        if let Some(listener) = listener {
+            Listener::close(&listener);
+        }
+    }
+}
+
+/// `NDK_FN_LISTEN` (`NDKPI 5.9`).
+///
+/// # Safety
+///
+/// `listener` is open, the address is valid for reading.
+unsafe extern "system" fn listen<O: NdkOs>(
+    listener: *mut NDK_LISTENER,
+    local: *const SOCKADDR,
+    length: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes an open listener.
+    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return NtStatus::INVALID_PARAMETER };
+    let request = match Request::new(completion, context) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    // SAFETY: the listener is open until the consumer's call returns.
+    let Some(listener) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the address is valid for reading.
+    let local = unsafe { address::read(local, length) };
+    let status = local.and_then(|local| Listener::listen(listener, local)).into();
+    request.finish(&object, status)
+}
+
+/// `NDK_FN_GET_LISTENER_LOCAL_ADDRESS` (`NDKPI 5.9`).
+///
+/// # Safety
+///
+/// `listener` is open; `length` is valid for reading and writing, `buffer` for writing the bytes it says.
+unsafe extern "system" fn get_local_address<O: NdkOs>(
+    listener: *mut NDK_LISTENER,
+    buffer: *mut SOCKADDR,
+    length: *mut u32,
+) -> NtStatus {
+    // SAFETY: the caller passes an open listener.
+    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: it is open until the consumer's call returns.
+    let listener = unsafe { object.engine() };
+    let found = listener.ok_or(NtStatus::INVALID_PARAMETER).and_then(|listener| listener.local_address());
+    // SAFETY: the caller's promises are the same.
+    unsafe { address::write(found, buffer, length) }
+}
+
+/// `NDK_FN_CONTROL_CONNECT_EVENTS` (`NDKPI 7.7.8`).
+///
+/// # Safety
+///
+/// `listener` is open.
+unsafe extern "system" fn control_connect_events<O: NdkOs>(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
+    // SAFETY: the caller passes an open listener.
+    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return };
+    // SAFETY: it is open until the consumer's call returns.
+    if let Some(listener) = unsafe { object.engine() } {
+        listener.pause(pause != 0);
+    }
+}
