@@ -9,7 +9,7 @@
 //!
 //! # Lifetime
 //!
-//! Every object is an [`object::Ndk`] behind counted references. The consumer's pointer is one of them, which close takes
+//! Every object is an `Ndk` (`object.rs`) behind counted references. The consumer's pointer is one of them, which close takes
 //! back. Successors, requests in flight and engine objects (through their clients, and so callbacks in progress and turns
 //! of the NIC) hold others. Who drops the last one completes the close.
 
@@ -24,7 +24,7 @@ extern crate alloc;
 mod adapter;
 mod address;
 mod cell;
-pub mod completion;
+mod completion;
 mod connect;
 mod connector;
 mod cq;
@@ -34,7 +34,7 @@ mod lam;
 mod listener;
 mod mr;
 mod mw;
-pub mod object;
+mod object;
 mod os;
 mod pd;
 mod post;

@@ -2,7 +2,7 @@
 //!
 //! The consumer posts through an [`Initiator`] and a [`Receiver`], one for each of the two queues; their exclusive
 //! references say what NDKPI says: no two posts to the same queue at the same time. What was posted is carried out in
-//! [turns](Qp::turn) that a NIC engine gives the queue pair, never two at once.
+//! *turns* that a NIC engine gives the queue pair, never two at once.
 //!
 //! A turn owns the initiator queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: a
 //! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
