@@ -17,8 +17,21 @@ use crate::{
     sync::{AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
+/// Where a NIC carries requests out. What a consumer can see is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NicMode {
+    /// In deferred calls, as hardware would: beside the consumer, after its call has returned or while it runs.
+    #[default]
+    Deferred,
+    /// In the consumer's call that posts them, if nobody is carrying out requests of the queue pair and they are not large;
+    /// otherwise in deferred calls.
+    Direct,
+}
+
 /// What a queue pair may do in one turn.
 const TURN: Budget = Budget { bytes: 64 << 10, requests: 32 };
+/// What a queue pair may do in a post of its consumer.
+pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 16 << 10, requests: 8 };
 /// Turns in one run of an engine's deferred call.
 const TURNS_PER_RUN: usize = 16;
 
@@ -148,24 +161,34 @@ impl<O: Os> Routine for EngineRun<O> {
 /// A loopback NIC.
 pub struct Nic<O: Os> {
     os: O,
+    mode: NicMode,
     engines: Box<[Shared<Engine<O>>]>,
     /// Counts queue pairs, to spread them over the engines.
     dealt: AtomicU32,
 }
 
 impl<O: Os> Nic<O> {
-    /// A NIC with an engine on every processor.
+    /// A NIC with an engine on every processor, which carries everything out.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+        Self::try_new_in(os, NicMode::Deferred)
+    }
+
+    /// A NIC with an engine on every processor that works as `mode` says.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_in(os: &O, mode: NicMode) -> Result<Shared<Self>, NtStatus> {
         let mut engines = Vec::new();
         engines.try_reserve_exact(os.processors() as usize).map_err(|error| memory_status(error.into()))?;
         for processor in 0..os.processors() {
             engines.push(Engine::try_new(os, processor)?);
         }
-        let nic = Self { os: os.clone(), engines: engines.into_boxed_slice(), dealt: AtomicU32::new(0) };
+        let nic = Self { os: os.clone(), mode, engines: engines.into_boxed_slice(), dealt: AtomicU32::new(0) };
         Shared::try_new(nic).map_err(memory_status)
     }
 
@@ -173,6 +196,12 @@ impl<O: Os> Nic<O> {
     #[must_use]
     pub const fn os(&self) -> &O {
         &self.os
+    }
+
+    /// Where requests are carried out.
+    #[must_use]
+    pub const fn mode(&self) -> NicMode {
+        self.mode
     }
 
     /// The engine that a new queue pair belongs to, with room made for it.

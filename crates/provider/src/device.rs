@@ -8,7 +8,7 @@ use core::{
 use engine::{
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     memory::{MemoryLimits, MemoryTable},
-    nic::Nic,
+    nic::{Nic, NicMode},
     os::Event,
 };
 use fallible::Shared;
@@ -52,6 +52,8 @@ pub struct Config {
     pub backlog: u32,
     /// How long connections may take to begin and to end.
     pub timeouts: Timeouts,
+    /// Where requests are carried out.
+    pub nic: NicMode,
     /// How requests complete at first.
     pub mode: CompletionMode,
     /// Determines the sequence of [`CompletionMode::Mixed`].
@@ -100,6 +102,7 @@ impl Default for Config {
             addresses: Self::addresses_of(1),
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
+            nic: NicMode::Deferred,
             mode: CompletionMode::Inline,
             seed: 0,
         }
@@ -237,7 +240,7 @@ impl<O: NdkOs> Device<O> {
         Shared::try_new(Self {
             os: os.clone(),
             config,
-            nic: Nic::try_new(os)?,
+            nic: Nic::try_new_in(os, config.nic)?,
             attachment: attached,
             memory: MemoryTable::try_new(os, memory_limits(&config))?,
             completions: Completions::try_new(os, config.mode, config.seed)?,

@@ -44,6 +44,7 @@ mod srq;
 
 pub use completion::CompletionMode;
 pub use device::{Config, Device};
+pub use engine::nic::NicMode;
 pub use os::NdkOs;
 
 /// `STATUS_INSUFFICIENT_RESOURCES` for memory that could not be had.

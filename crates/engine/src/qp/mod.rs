@@ -30,7 +30,7 @@ use crate::{
     cq::{Completion, Cq, Operation},
     memory::Domain,
     memory_status,
-    nic::{Budget, Engine, Nic},
+    nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
     os::{Os, SpinLock},
     ring::Watch,
     sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -80,6 +80,8 @@ mod schedule {
 /// A queue pair.
 pub struct Qp<O: Os> {
     engine: Shared<Engine<O>>,
+    /// Posts carry requests out themselves, if they can.
+    direct: bool,
     domain: Shared<Domain<O>>,
     receive_cq: Shared<Cq<O>>,
     initiator_cq: Shared<Cq<O>>,
@@ -171,6 +173,7 @@ impl<O: Os> Qp<O> {
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         let qp = Shared::try_new(Self {
             engine: nic.deal()?,
+            direct: nic.mode() == NicMode::Direct,
             domain: domain.clone(),
             receive_cq: receive_cq.clone(),
             initiator_cq: initiator_cq.clone(),
@@ -383,6 +386,19 @@ impl<O: Os> Qp<O> {
     pub(crate) fn ring(this: &Shared<Self>) {
         let before = this.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
         if before & schedule::OWNED == 0 {
+            Engine::enqueue(&this.engine, this.clone());
+        }
+    }
+
+    /// The doorbell of a post of `bytes`: may carry the request out at once.
+    pub(crate) fn ring_for(this: &Shared<Self>, bytes: usize) {
+        let may = this.direct && bytes <= DIRECT_TURN.bytes;
+        let owned =
+            may && this.schedule.compare_exchange(0, schedule::OWNED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !owned {
+            Self::ring(this);
+        } else if Self::turn(this, DIRECT_TURN) {
+            // The queue pair is still owned: the engine goes on with it.
             Engine::enqueue(&this.engine, this.clone());
         }
     }

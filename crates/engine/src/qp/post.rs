@@ -164,7 +164,7 @@ impl<O: Os> Initiator<O> {
         work: Work,
         flags: Flags,
         elements: impl ExactSizeIterator<Item = Sge>,
-    ) -> Result<(), NtStatus> {
+    ) -> Result<u32, NtStatus> {
         self.check_connected()?;
         let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
         if count > self.queue.limits.elements {
@@ -179,7 +179,8 @@ impl<O: Os> Initiator<O> {
             }
         };
         self.queue.elements.publish();
-        self.queue.push(Request { context, work, flags, length, source: Source::Elements(count) })
+        self.queue.push(Request { context, work, flags, length, source: Source::Elements(count) })?;
+        Ok(length)
     }
 
     /// Posts a request that carries the bytes of `parts` itself: they are taken before the call returns.
@@ -204,7 +205,7 @@ impl<O: Os> Initiator<O> {
         work: Work,
         flags: Flags,
         parts: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<(), NtStatus> {
+    ) -> Result<u32, NtStatus> {
         self.check_connected()?;
         self.queue.check_room()?;
         let length = match self.queue.push_inline(parts) {
@@ -215,7 +216,8 @@ impl<O: Os> Initiator<O> {
             }
         };
         self.queue.chunks.publish();
-        self.queue.push(Request { context, work, flags, length, source: Source::Inline })
+        self.queue.push(Request { context, work, flags, length, source: Source::Inline })?;
+        Ok(length)
     }
 
     /// Whether a post can succeed, for requests that have to be prepared first; `is_valid` is what the caller knows.
@@ -245,14 +247,16 @@ impl<O: Os> Initiator<O> {
 
     /// Rings the doorbell unless more requests are announced. A failed post rings for what was deferred before it
     /// (`NDKPI 7.3`): the consumer will not post the request that would have.
-    fn settle(&mut self, result: Result<(), NtStatus>, flags: Flags) -> Result<(), NtStatus> {
-        if result.is_ok() && flags.defer {
-            self.deferred = true;
-        } else if result.is_ok() || self.deferred {
-            self.deferred = false;
-            Qp::ring(&self.qp);
+    fn settle(&mut self, result: Result<u32, NtStatus>, flags: Flags) -> Result<(), NtStatus> {
+        match result {
+            Ok(_) if flags.defer => self.deferred = true,
+            Ok(length) => {
+                self.deferred = false;
+                Qp::ring_for(&self.qp, length as usize);
+            }
+            Err(_) => self.push_deferred(),
         }
-        result
+        result.map(drop)
     }
 }
 
