@@ -124,6 +124,24 @@ sign() {
     mv "$signed" "$1"
 }
 
+# package ARCH: the INF files beside the drivers, with what stampinf would fill in
+package() {
+    local architecture=${1/x86_64/amd64} version date
+    architecture=${architecture/aarch64/arm64}
+    version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1.0/p' Cargo.toml)
+    # Equal sources give equal packages: the date is that of the sources.
+    date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" +%m/%d/%Y)
+    local source name
+    for source in driver.inx crates/test-driver/ndktest.inx; do
+        name=$(sed -n 's/^CatalogFile *= *\(.*\)\.cat.*/\1/p' "$source")
+        sed -e "s/\$ARCH\$/$architecture/g" -e "s/\$KMDFVERSION\$/$KMDF/" \
+            -e "s|^\(DriverVer *= *\).*|\1$date,$version|" "$source" >"$OUT/$1/$name.inf"
+    done
+}
+
+# The framework version that both drivers are built for.
+KMDF=1.$(sed -n 's/^target-kmdf-version-minor = \([0-9]*\).*/\1/p' Cargo.toml)
+
 install_what_is_missing
 say "$("$COMPILER" --version | cut -d' ' -f1-2), $($LINKER --version | head -1)"
 mkdir -p "$CACHE"
@@ -147,6 +165,7 @@ for arch in "${ARCHES[@]}"; do
         cp "$product" "$sys"
         if ((SIGN)); then sign "$sys"; fi
     done < <(products "$arch" "$CACHE/first")
+    package "$arch"
 done
 
 printf '\n%-10s %-14s %10s %-7s %s\n' arch driver bytes signed sha256

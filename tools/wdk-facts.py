@@ -4,6 +4,8 @@
   tools/wdk-facts.py copy FACTS   tests-host/facts/wdk-facts.json: what wanted.txt names and what those items need, taken
                                   from FACTS, a full table of the bindings that wdk-sys generates from an installed WDK
   tools/wdk-facts.py generate     xbuild/bindings/src/*.rs from that copy
+  tools/wdk-facts.py document GIT tests-host/facts/ddi.json: since which Windows the routines exist and at which IRQL they may
+                                  be called, taken from GIT, the git directory of the public DDI reference
 
 Both are repeatable. The test `wdk_facts` does not trust this program: it parses the generated source and compares every
 item with the copied facts.
@@ -257,10 +259,63 @@ def ntddk_rs(facts):
     return "\n".join(out) + "\n"
 
 
+# The reference names some imports by the macro that programs use.
+DOCUMENTED_AS = {
+    "IofCallDriver": "IoCallDriver",
+    "IofCompleteRequest": "IoCompleteRequest",
+    "KfRaiseIrql": "KeRaiseIrql",
+    "ObfDereferenceObject": "ObDereferenceObject",
+    "ObfReferenceObject": "ObReferenceObject",
+    "WdfObjectDereferenceActual": "WdfObjectDereference",
+    "WdfObjectReferenceActual": "WdfObjectReference",
+}
+WINDOWS = ["2000", "XP", "Server 2003", "Vista", "7", "8", "8.1", "10", "10, version 2004"]
+
+
+def introduced(text):
+    """The first Windows with the routine; nothing if the page does not say."""
+    text = re.sub(r"\s+|\xa0", " ", text)
+    found = [w for w in WINDOWS if re.search(rf"(Windows|Microsoft) ({re.escape(w)})\b(?!\.\d)", text)]
+    return "Windows " + found[-1 if "version" in text else 0] if found else ""
+
+
+def document(git):
+    def run(*arguments):
+        return subprocess.run(["git", "-C", git, *arguments], check=True, capture_output=True, text=True).stdout
+
+    pages = {}
+    for path in run("ls-tree", "-r", "--name-only", "HEAD").splitlines():
+        match = re.search(r"/nf-(\w+?)-(\w+)\.md$", path)
+        if match:
+            pages.setdefault(match[2].lower(), []).append((match[1], path))
+    order = ["wdm", "ntddk", "ntifs"]
+    out = {}
+    for name, entry in json.loads(FACTS.read_text())["functions"].items():
+        found = pages.get(DOCUMENTED_AS.get(name, name).lower(), [])
+        found.sort(key=lambda page: order.index(page[0]) if page[0] in order else len(order))
+        text = run("show", f"HEAD:{found[0][1]}") if found else ""
+
+        def field(key):
+            match = re.search(rf"^{re.escape(key)}:[ \t]*\"?(.*?)\"?[ \t]*$", text, re.MULTILINE)
+            return match[1] if match else ""
+
+        irql = re.sub(r"\s*\(.*|^IRQL\s*|\.$", "", field("req.irql")).replace("<=D", "<= D")
+        out[name] = {"irql": "" if irql.lower().startswith(("see", "for more")) else irql}
+        if entry["module"] == "ntddk":
+            out[name]["introduced"] = introduced(field("req.target-min-winverclnt"))
+        else:
+            out[name]["kmdf"] = field("req.kmdf-ver")
+    with (FACTS.parent / "ddi.json").open("w") as file:
+        lines = [f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in sorted(out.items())]
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["copy"] and len(sys.argv) == 3:
         copy(sys.argv[2])
     elif sys.argv[1:] == ["generate"]:
         generate()
+    elif sys.argv[1:2] == ["document"] and len(sys.argv) == 3:
+        document(sys.argv[2])
     else:
         raise SystemExit(__doc__)
