@@ -1,2 +1,20 @@
-//! Placeholder.
+//! The rules of NDKPI as a consumer checks them, on any `NDK_ADAPTER`.
+//!
+//! Placeholder text.
+
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+#[macro_use]
+pub mod case;
+
+pub mod client;
+pub mod platform;
+pub mod random;
+pub mod text;
+
+pub use case::{Case, Check, HELD, Pass, Stop, Verdict};
+pub use platform::Platform;

@@ -1,0 +1,138 @@
+//! A case: one rule of NDKPI, how it is checked, and how the check ends.
+
+use core::fmt;
+
+use ndkpi::NtStatus;
+
+use crate::{client::Session, text::Text};
+
+/// One rule.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// `theme.rule`, for people and for filters.
+    pub name: &'static str,
+    /// Where the rule stands.
+    pub section: &'static str,
+    /// What the case does.
+    pub does: &'static str,
+    /// What a provider has to do.
+    pub expects: &'static str,
+    /// Does it, on an open adapter.
+    pub run: fn(&Session<'_>) -> Verdict,
+}
+
+impl Case {
+    /// A case.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        section: &'static str,
+        does: &'static str,
+        expects: &'static str,
+        run: fn(&Session<'_>) -> Verdict,
+    ) -> Self {
+        Self { name, section, does, expects, run }
+    }
+
+    /// The part of the name before the dot.
+    #[must_use]
+    pub fn theme(&self) -> &'static str {
+        self.name.split('.').next().unwrap_or(self.name)
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).field("section", &self.section).finish_non_exhaustive()
+    }
+}
+
+/// Why a case does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The provider did something else than the rule says: this.
+    Failed(Text),
+    /// The rule does not apply here, for this reason.
+    Skipped(Text),
+}
+
+impl Stop {
+    /// A failure.
+    #[must_use]
+    pub fn failed(seen: fmt::Arguments<'_>) -> Self {
+        Self::Failed(Text::new(seen))
+    }
+
+    /// A reason not to check.
+    #[must_use]
+    pub fn skipped(reason: fmt::Arguments<'_>) -> Self {
+        Self::Skipped(Text::new(reason))
+    }
+
+    /// A failure of something that the case needs but that is not what it is about.
+    #[must_use]
+    pub fn status(what: &str, status: NtStatus) -> Self {
+        Self::failed(format_args!("{what}: {status}"))
+    }
+}
+
+/// How a case came to its end without failing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// The rule holds.
+    Held,
+    /// There is no rule: the documentation leaves this open, and the provider does this.
+    Observed(Text),
+}
+
+/// The result of a step of a case.
+pub type Check<T = ()> = Result<T, Stop>;
+
+/// The result of a case.
+pub type Verdict = Check<Pass>;
+
+/// The rule holds.
+pub const HELD: Verdict = Ok(Pass::Held);
+
+/// Ends the case: this was seen instead of what was expected.
+macro_rules! fail {
+    ($($words:tt)+) => {
+        return Err($crate::case::Stop::failed(format_args!($($words)+)))
+    };
+}
+
+/// Ends the case unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            fail!($($words)+);
+        }
+    };
+}
+
+/// Ends the case unless both are equal. The words name what was looked at.
+macro_rules! ensure_eq {
+    ($seen:expr, $expected:expr, $($words:tt)+) => {{
+        let (seen, expected) = ($seen, $expected);
+        if seen != expected {
+            return Err($crate::case::Stop::failed(format_args!(
+                "{}: {seen:?}, expected {expected:?}",
+                format_args!($($words)+)
+            )));
+        }
+    }};
+}
+
+/// Ends the case: it does not apply.
+macro_rules! skip {
+    ($($words:tt)+) => {
+        return Err($crate::case::Stop::skipped(format_args!($($words)+)))
+    };
+}
+
+/// What the provider does where the documentation leaves it open.
+macro_rules! observed {
+    ($($words:tt)+) => {
+        Ok($crate::case::Pass::Observed($crate::text::Text::new(format_args!($($words)+))))
+    };
+}

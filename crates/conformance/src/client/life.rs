@@ -1,0 +1,503 @@
+//! The life of an object: who uses it, what depends on it, and how it ends (`NDKPI 7.9`).
+
+use core::{
+    ffi::c_void,
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use ndkpi::{NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
+
+use super::{
+    arena::Later,
+    session::{Session, Way},
+};
+use crate::case::{Check, Stop};
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of NDKPI's objects")]
+pub enum Kind {
+    Cq,
+    Pd,
+    Qp,
+    Srq,
+    Mr,
+    Mw,
+    Connector,
+    Listener,
+    SharedEndpoint,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Cq,
+        Self::Pd,
+        Self::Qp,
+        Self::Srq,
+        Self::Mr,
+        Self::Mw,
+        Self::Connector,
+        Self::Listener,
+        Self::SharedEndpoint,
+    ];
+}
+
+/// Something to do inside the callback of a close.
+pub type AfterClose<'s> = &'s (dyn Fn() + Send + Sync + 's);
+
+/// The object is being closed: no call begins any more. The other bits of the gate count the calls that run.
+const CLOSED: u32 = 1 << 31;
+
+/// The life of one object.
+pub struct Life<'s> {
+    session: &'s Session<'s>,
+    kind: Kind,
+    object: AtomicPtr<c_void>,
+    gate: AtomicU32,
+    /// Callbacks of the object that run, its close completion aside.
+    callbacks: AtomicU32,
+    /// Open objects that depend on this one.
+    successors: AtomicU32,
+    antecedents: [Later<'s, Self>; 6],
+    /// The close has completed.
+    closed: AtomicBool,
+    close_callbacks: AtomicU32,
+    close_returned: AtomicU32,
+    after_close: Option<AfterClose<'s>>,
+}
+
+/// Nothing was returned yet, the close pends, the close is done.
+const RUNS: u32 = 0;
+const PENDS: u32 = 1;
+const DONE: u32 = 2;
+
+impl<'s> Life<'s> {
+    /// The life of an object that is yet to be made, and will depend on the `antecedents`.
+    pub(super) fn new(session: &'s Session<'s>, kind: Kind, antecedents: &[&'s Self]) -> Self {
+        let life = Self {
+            session,
+            kind,
+            object: AtomicPtr::new(ptr::null_mut()),
+            gate: AtomicU32::new(CLOSED),
+            callbacks: AtomicU32::new(0),
+            successors: AtomicU32::new(0),
+            antecedents: [const { Later::new() }; 6],
+            closed: AtomicBool::new(false),
+            close_callbacks: AtomicU32::new(0),
+            close_returned: AtomicU32::new(RUNS),
+            after_close: None,
+        };
+        for (place, antecedent) in life.antecedents.iter().zip(antecedents) {
+            place.set(antecedent);
+        }
+        life
+    }
+
+    /// The same, with something to do inside the callback of the close.
+    #[must_use]
+    pub(super) const fn then(mut self, after_close: Option<AfterClose<'s>>) -> Self {
+        self.after_close = after_close;
+        self
+    }
+
+    /// The object is made: it begins to live.
+    ///
+    /// # Safety
+    ///
+    /// `object` is an open object of the session's provider, of this life's kind, and this is its only life.
+    pub(super) unsafe fn begin(&'s self, object: *mut c_void) {
+        self.object.store(object, Release);
+        self.session.opened(self.kind);
+        for antecedent in self.antecedents.iter().filter_map(Later::get) {
+            antecedent.successors.fetch_add(1, AcqRel);
+        }
+        self.gate.store(0, Release);
+    }
+
+    /// From now on the object depends on `antecedent` too.
+    pub(super) fn depend_on(&self, antecedent: &'s Self) {
+        antecedent.successors.fetch_add(1, AcqRel);
+        if !self.antecedents.iter().any(|place| place.set(antecedent)) {
+            antecedent.successors.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// What [`Life::depend_on`] was called for has not come about.
+    pub(super) fn depend_no_more_on(&self, antecedent: &'s Self) {
+        if self.antecedents.iter().any(|place| place.clear(antecedent)) {
+            antecedent.successors.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// The session.
+    pub const fn session(&self) -> &'s Session<'s> {
+        self.session
+    }
+
+    /// Begins a call on the object.
+    ///
+    /// # Errors
+    ///
+    /// The object is closed: the case is wrong.
+    pub fn call(&self) -> Check<Call<'_, 's>> {
+        let mut gate = self.gate.load(Relaxed);
+        loop {
+            if gate & CLOSED != 0 {
+                fail!("the case calls a closed {:?}", self.kind);
+            }
+            match self.gate.compare_exchange_weak(gate, gate + 1, Acquire, Relaxed) {
+                Ok(_) => return Ok(Call { life: self }),
+                Err(changed) => gate = changed,
+            }
+        }
+    }
+
+    /// Whether the close has completed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Acquire)
+    }
+
+    /// How many close completions have come.
+    #[must_use]
+    pub fn close_callbacks(&self) -> u32 {
+        self.close_callbacks.load(Acquire)
+    }
+
+    /// Open objects that depend on this one.
+    #[must_use]
+    pub fn successors(&self) -> u32 {
+        self.successors.load(Acquire)
+    }
+
+    /// Callbacks of the object that run.
+    #[must_use]
+    pub fn callbacks(&self) -> u32 {
+        self.callbacks.load(Acquire)
+    }
+
+    pub(super) fn callback_begins(&self) {
+        self.callbacks.fetch_add(1, AcqRel);
+        if self.is_closed() {
+            self.session.fault(format_args!("a callback of a {:?} after its close completed (NDKPI 7.9)", self.kind));
+        }
+    }
+
+    pub(super) fn callback_ends(&self) {
+        self.callbacks.fetch_sub(1, AcqRel);
+    }
+
+    /// Calls close while `calls` other calls of the closer itself are on its stack (`NDKPI 7.9`, consumer rule 1).
+    ///
+    /// # Errors
+    ///
+    /// The object is closed already, or somebody else uses it: the case is wrong.
+    pub fn close_within(&'s self, calls: u32) -> Check<Closing<'s>> {
+        if let Err(gate) = self.gate.compare_exchange(calls, calls | CLOSED, AcqRel, Relaxed) {
+            fail!("the case closes a {:?} that is in use or closed ({gate:#x})", self.kind);
+        }
+        self.session.await_callback(true);
+        let object = self.object.load(Acquire);
+        let function = close_slot(object)?;
+        // SAFETY: the object is open, no other call of the consumer on it runs but those of this thread that NDKPI allows,
+        // and the gate lets none begin after this. The context is kept by the session.
+        let status = unsafe { function(object.cast(), Some(close_completed), ptr::from_ref(self).cast_mut().cast()) };
+        Ok(Closing { life: self, way: self.close_has_returned(status), status })
+    }
+
+    fn close_has_returned(&'s self, status: NtStatus) -> Way {
+        let session = self.session;
+        if status == NtStatus::PENDING {
+            let early = self.close_callbacks() > 0;
+            self.close_returned.store(PENDS, Release);
+            let way = if early { Way::Early } else { Way::Later };
+            session.count_way(way);
+            return way;
+        }
+        self.close_returned.store(DONE, Release);
+        session.count_way(Way::Inline);
+        if status != NtStatus::SUCCESS {
+            session.fault(format_args!("the close of a {:?} returned {status}: a close cannot fail (NDKPI 5.1)", self.kind));
+        }
+        if self.close_callbacks() > 0 {
+            session.fault(format_args!("a close of a {:?} returned {status} and completed too (NDKPI 5.0)", self.kind));
+        } else {
+            self.is_gone();
+            self.let_go();
+            session.await_callback(false);
+        }
+        Way::Inline
+    }
+
+    /// The close has completed: nothing of the object, and nothing that depends on it, may be left.
+    fn is_gone(&self) {
+        let (kind, session) = (self.kind, self.session);
+        let callbacks = self.callbacks.load(Acquire);
+        if callbacks != 0 {
+            session.fault(format_args!("the close of a {kind:?} completed while a callback of it ran (NDKPI 7.9, rule 3)"));
+        }
+        let successors = self.successors.load(Acquire);
+        if successors != 0 {
+            session.fault(format_args!(
+                "the close of a {kind:?} completed while {successors} of its successors were open (NDKPI 7.9, rules 1, 5)"
+            ));
+        }
+        self.closed.store(true, Release);
+    }
+
+    /// The last thing to do in the callback of the close, or after a close without one.
+    fn let_go(&self) {
+        for antecedent in self.antecedents.iter().filter_map(Later::take) {
+            antecedent.successors.fetch_sub(1, AcqRel);
+        }
+        self.session.closed(self.kind);
+    }
+}
+
+/// The first slot of the object's table, which closes it in every table but the adapter's (`NDKPI 4`).
+fn close_slot(object: *mut c_void) -> Check<NDK_FN_CLOSE_OBJECT> {
+    // All object structures have one shape: the pointer to the table comes after the header (`NDKPI 3.4`).
+    let object: *mut ndkpi::NDK_CQ = object.cast();
+    // SAFETY: the object is open (the caller's gate), and its `Dispatch` is at this offset whatever its kind.
+    let table = unsafe { (*object).Dispatch };
+    // SAFETY: every table is a row of function pointers, and the first one is that of the close.
+    let slot = unsafe { table.cast::<Option<NDK_FN_CLOSE_OBJECT>>().read() };
+    slot.ok_or_else(|| Stop::failed(format_args!("the slot of the close is NULL")))
+}
+
+/// `NDK_FN_CLOSE_COMPLETION`.
+///
+/// # Safety
+///
+/// `context` is a `Life` that is kept by a session.
+unsafe extern "system" fn close_completed(context: *mut c_void) {
+    // SAFETY: the caller's promise; the session outlives every callback.
+    let life = unsafe { &*context.cast_const().cast::<Life<'_>>() };
+    let session = life.session;
+    let running = session.enter_callback(None);
+    let before = life.close_callbacks.fetch_add(1, AcqRel);
+    let kind = life.kind;
+    if before > 0 {
+        session.fault(format_args!("the close of a {kind:?} completed {} times", before + 1));
+    } else if life.close_returned.load(Acquire) == DONE {
+        session.fault(format_args!("the close of a {kind:?} did not pend and completed too (NDKPI 5.0)"));
+    } else {
+        life.is_gone();
+        if let Some(work) = life.after_close {
+            work();
+        }
+        life.let_go();
+        session.await_callback(false);
+    }
+    drop(running);
+}
+
+/// A call on an object: it is open until this is dropped.
+pub struct Call<'l, 's> {
+    life: &'l Life<'s>,
+}
+
+impl Call<'_, '_> {
+    /// The object.
+    #[must_use]
+    pub fn object<T: Object>(&self) -> *mut T {
+        self.life.object.load(Acquire).cast()
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> *mut NDK_OBJECT_HEADER {
+        self.life.object.load(Acquire).cast()
+    }
+}
+
+impl Drop for Call<'_, '_> {
+    fn drop(&mut self) {
+        self.life.gate.fetch_sub(1, Release);
+    }
+}
+
+/// A close that was begun.
+#[derive(Clone, Copy)]
+#[must_use]
+pub struct Closing<'s> {
+    life: &'s Life<'s>,
+    way: Way,
+    status: NtStatus,
+}
+
+impl<'s> Closing<'s> {
+    /// What the close returned.
+    pub const fn status(&self) -> NtStatus {
+        self.status
+    }
+
+    /// How it came to its end, as far as is known.
+    #[must_use]
+    pub const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Whether it is complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.life.is_closed()
+    }
+
+    /// Waits until it is complete.
+    ///
+    /// # Errors
+    ///
+    /// It does not come to an end.
+    pub fn wait(self) -> Check<Way> {
+        let kind = self.life.kind;
+        self.life.session.wait_for(format_args!("the close of a {kind:?} (NDKPI 7.9)"), || self.is_done())?;
+        Ok(self.way)
+    }
+
+    /// The life that ends.
+    #[must_use]
+    pub const fn life(&self) -> &'s Life<'s> {
+        self.life
+    }
+}
+
+/// What the client keeps of an object.
+pub trait Core<'s>: Sync {
+    /// The structure of the object.
+    type Public: Object;
+    /// What the object is.
+    const KIND: Kind;
+    /// Its life.
+    fn life(&self) -> &Life<'s>;
+    /// Something to do before the object is closed.
+    fn before_close(&self) {}
+}
+
+/// An open object. Dropping it begins its close, which the end of the session waits for.
+pub struct Owned<'s, C: Core<'s>> {
+    core: &'s C,
+    life: &'s Life<'s>,
+}
+
+impl<'s, C: Core<'s>> Owned<'s, C> {
+    /// Takes over an object that was just made, and looks at its header (`NDKPI 3.3`).
+    ///
+    /// # Safety
+    ///
+    /// `object` is an open object of the session's provider that has no owner, and `core` has not had an object.
+    pub(super) unsafe fn adopt(core: &'s C, object: *mut C::Public, version: NDK_VERSION) -> Self {
+        let life: &'s Life<'s> = core.life();
+        // SAFETY: the object is open, has no other life, and is of the kind that the core says (the caller's promise).
+        unsafe { life.begin(object.cast()) };
+        inspect_header::<C>(life.session, object.cast(), version);
+        Self { core, life }
+    }
+
+    /// Takes over an object that lives already.
+    ///
+    /// The object must have no other owner.
+    pub(super) fn of(core: &'s C) -> Self {
+        Self { core, life: core.life() }
+    }
+
+    /// Gives the ownership up without closing the object.
+    pub(super) fn release(self) -> &'s C {
+        ManuallyDrop::new(self).core
+    }
+
+    /// What callbacks and other threads may use.
+    #[must_use]
+    pub const fn core(&self) -> &'s C {
+        self.core
+    }
+
+    /// Its life.
+    #[must_use]
+    pub const fn life(&self) -> &'s Life<'s> {
+        self.life
+    }
+
+    /// Begins the close.
+    ///
+    /// # Errors
+    ///
+    /// Somebody uses the object.
+    pub fn start_close(self) -> Check<Closing<'s>> {
+        self.begin_close()
+    }
+
+    fn begin_close(&self) -> Check<Closing<'s>> {
+        self.core.before_close();
+        let life = self.life;
+        // Consumer rule 1 of NDKPI 7.9: no close while a call runs.
+        let unused = || life.gate.load(Acquire) & !CLOSED == 0;
+        let platform = life.session.platform();
+        if !unused() && !platform.wait(platform.patience(), &unused) {
+            fail!("the calls on a {:?} do not return", C::KIND);
+        }
+        life.close_within(0)
+    }
+
+    /// Closes the object and waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// The close does not complete.
+    pub fn close(self) -> Check<Way> {
+        self.start_close()?.wait()
+    }
+}
+
+impl<'s, C: Core<'s>> Deref for Owned<'s, C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        self.core
+    }
+}
+
+impl<'s, C: Core<'s>> Drop for Owned<'s, C> {
+    fn drop(&mut self) {
+        if self.life.gate.load(Acquire) & CLOSED == 0 {
+            self.life.session.note(self.begin_close().map(|_| ()));
+        }
+    }
+}
+
+fn inspect_header<'s, C: Core<'s>>(session: &Session<'s>, header: *const NDK_OBJECT_HEADER, version: NDK_VERSION) {
+    // SAFETY: the object was just made, so its header is valid for reading.
+    let seen = unsafe { header.read() };
+    let kind = C::KIND;
+    if seen.Version != version {
+        session.fault(format_args!("the header of a {kind:?} has version {}, not {version} (NDKPI 3.3)", seen.Version));
+    }
+    if seen.ObjectType != C::Public::OBJECT_TYPE {
+        session.fault(format_args!("the header of a {kind:?} has the type {:?} (NDKPI 3.3)", seen.ObjectType));
+    }
+    if seen.NdkReserved.rf.iter().any(|word| !word.is_null()) {
+        session.fault(format_args!("the reserved block of a new {kind:?} is not zero (NDKPI 3.3)"));
+    }
+}
+
+/// Calls a slot of an object's table. What the arguments promise is said beside the call.
+macro_rules! slot {
+    ($call:expr, $object:ident, $slot:ident) => {{
+        let object: *mut ndkpi::$object = $call.object();
+        // SAFETY: the object is open as long as the call's guard lives.
+        let table = unsafe { (*object).Dispatch };
+        // SAFETY: the slot is in the table of every version; only the slot is read.
+        let slot = unsafe { (*table).$slot };
+        let Some(slot) = slot else { fail!(concat!("the slot ", stringify!($slot), " is NULL (NDKPI 4)")) };
+        (object, slot)
+    }};
+}
