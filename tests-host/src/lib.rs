@@ -1,1 +1,5 @@
-//! Placeholder.
+//! What several tests need: completion queues and queue pairs on a machine of the host, with everything that their consumers
+//! see written down.
+
+pub mod allocation;
+pub mod cq_fixture;
