@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use host::machine::{Arguments, Dpc, Event, EventKind, Machine, Rule, Timer};
+use host::machine::{Arguments, Dpc, Event, EventKind, Irql, Machine, Rule, Timer, lower, raise};
 
 use super::{Log, breaks};
 
@@ -187,4 +187,30 @@ fn preemption_respects_the_processor() {
         }
         machine.run_until_idle();
     }
+}
+
+#[test]
+fn preemption_respects_a_thread_at_dispatch_level() {
+    let mut others = 0;
+    for seed in 0..100 {
+        let machine = Machine::seeded(seed).processors(2).preemption(80).start();
+        machine.bind_current_thread(1);
+        let log = Log::default();
+        let dpcs = [0, 1].map(|target| {
+            let dpc = super::logging(&machine, &log);
+            dpc.set_target(Some(target));
+            dpc
+        });
+        let before = raise(Irql::DISPATCH_LEVEL);
+        for (number, dpc) in dpcs.iter().enumerate() {
+            dpc.queue(Arguments::numbers(number, 0));
+        }
+        let ran = log.taken();
+        assert!(!ran.contains(&1), "the thread holds off what is queued on its processor");
+        others += ran.len();
+        lower(before);
+        machine.run_until_idle();
+        assert_eq!(ran.len() + log.taken().len(), 2);
+    }
+    assert!(others > 0, "other processors go on");
 }

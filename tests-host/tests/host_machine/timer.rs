@@ -220,3 +220,19 @@ fn flush_waits_for_a_timer_that_has_expired() {
         assert_eq!(log.len() + cancelled, usize::try_from(round).expect("small") + 1);
     }
 }
+
+#[test]
+fn flush_waits_for_the_expiry_of_a_timer() {
+    let machine = Machine::threads().processors(2).start();
+    let log = Log::default();
+    let of_timer = log.clone();
+    let timer = Timer::try_new(&machine, "slow expiry", move |_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        of_timer.add(1);
+    })
+    .expect("memory");
+    let _ = timer.set(0, 0, Arguments::NONE);
+    wait_until(&machine, || !timer.is_set());
+    machine.flush();
+    assert_eq!(log.taken(), [1]);
+}
