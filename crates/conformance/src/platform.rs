@@ -106,6 +106,12 @@ pub trait Platform: Sync {
         5_000_000
     }
 
+    /// How long, in microseconds, the suite waits at most for the provider to give a connection up that does not come about or
+    /// does not end; `None` leaves those cases out.
+    fn timeouts(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits until `until` holds, but not longer than `limit` microseconds. Whether it holds.
     fn wait(&self, limit: u64, until: &dyn Fn() -> bool) -> bool;
 

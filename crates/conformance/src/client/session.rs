@@ -39,6 +39,9 @@ pub struct Options<'a> {
     pub version: NDK_VERSION,
     /// Determines the random numbers.
     pub seed: u64,
+    /// Whether the provider may be given what a correct consumer never gives, such as null pointers. A provider that does not
+    /// look may crash.
+    pub hostile: bool,
 }
 
 /// Something that went wrong without a case looking for it.
@@ -61,6 +64,7 @@ pub struct Session<'p> {
     platform: &'p dyn Platform,
     version: NDK_VERSION,
     random: Random,
+    hostile: bool,
     arena: Arena,
     faults: AtomicPtr<Fault>,
     fault_count: AtomicU32,
@@ -115,6 +119,7 @@ impl<'p> Session<'p> {
             platform,
             version: options.version,
             random: Random::new(options.seed, options.name),
+            hostile: options.hostile,
             arena: Arena::new(),
             faults: AtomicPtr::new(ptr::null_mut()),
             fault_count: AtomicU32::new(0),
@@ -282,6 +287,18 @@ impl<'s> Session<'s> {
     pub fn need_flag(&'s self, flag: u32, name: &str) -> Check {
         if !self.adapter()?.has(flag) {
             skip!("the adapter does not have the flag {name}");
+        }
+        Ok(())
+    }
+
+    /// Skips the case unless the provider may be given what a correct consumer never gives.
+    ///
+    /// # Errors
+    ///
+    /// The reason to skip.
+    pub fn need_hostile(&self) -> Check {
+        if !self.hostile {
+            skip!("a consumer must not do this, and a provider that trusts it may crash");
         }
         Ok(())
     }

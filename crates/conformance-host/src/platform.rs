@@ -1,0 +1,405 @@
+//! [`Platform`] on a host.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use engine::{connection::Wire, nic::NicMode};
+use fallible::Shared;
+use host::{
+    HostOs,
+    machine::{Irql, Machine, current_irql, locks_held, lower, raise},
+};
+use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
+use provider::{CompletionMode, Config, Device};
+
+use crate::{memory::HostPinned, tasks};
+
+/// What decides what happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The host: a thread for each processor.
+    Threads,
+    /// A seed: one thread, a clock that counts, the same run for the same seed. The number is the chance, in percent, that
+    /// others get in between at each point where they could.
+    Seeded {
+        /// The seed.
+        seed: u64,
+        /// The chance of a preemption.
+        preemption: u8,
+    },
+}
+
+/// What kind of machine and provider the suite meets.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub scheduler: Scheduler,
+    /// Its processors; by default the machine decides.
+    pub processors: Option<u32>,
+    /// How requests complete.
+    pub completion: CompletionMode,
+    /// Determines the sequence of [`CompletionMode::Mixed`].
+    pub seed: u64,
+    /// Where work requests are carried out.
+    pub nic: NicMode,
+    /// Adapters on the wire.
+    pub adapters: u8,
+    /// Until when something that has to happen must have happened, in microseconds.
+    pub patience: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            scheduler: Scheduler::Threads,
+            processors: None,
+            completion: CompletionMode::Inline,
+            seed: 0,
+            nic: NicMode::Deferred,
+            adapters: 2,
+            patience: 5_000_000,
+        }
+    }
+}
+
+/// How long connections may take, in microseconds: short enough to be waited for.
+const TIMEOUT: u64 = 2_000_000;
+
+/// A machine with SoftNDK's provider on it.
+pub struct HostPlatform {
+    setup: Setup,
+    devices: Vec<Shared<Device<HostOs>>>,
+    machine: Machine,
+    cancelled: Arc<AtomicBool>,
+    verbose: AtomicBool,
+    pub(crate) task_seed: AtomicU64,
+}
+
+impl HostPlatform {
+    /// Starts a machine and makes its adapters.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn start(setup: Setup) -> Result<Self, NtStatus> {
+        Self::start_with(setup, |_| {})
+    }
+
+    /// As [`HostPlatform::start`]; the suite ends early when the flag is set.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn start_with_cancel(setup: Setup, cancelled: &Arc<AtomicBool>) -> Result<Self, NtStatus> {
+        let mut platform = Self::start(setup)?;
+        platform.cancelled = cancelled.clone();
+        Ok(platform)
+    }
+
+    /// As [`HostPlatform::start`], with a last word on each adapter's configuration.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn start_with(setup: Setup, adjust: impl Fn(&mut Config)) -> Result<Self, NtStatus> {
+        let builder = match setup.scheduler {
+            Scheduler::Threads => Machine::threads(),
+            Scheduler::Seeded { seed, preemption } => Machine::seeded(seed).preemption(preemption),
+        };
+        let builder = match setup.processors {
+            Some(count) => builder.processors(count),
+            None => builder,
+        };
+        let machine = builder.start();
+        let os = HostOs::new(&machine);
+        let wire = Wire::try_new(&os)?;
+        let mut devices = Vec::new();
+        for number in 1..=setup.adapters {
+            let mut config = Config {
+                addresses: Config::addresses_of(number),
+                nic: setup.nic,
+                mode: setup.completion,
+                seed: setup.seed,
+                ..Config::default()
+            };
+            // What the engine can register at once.
+            let longest = usize::try_from(engine::memory::MAX_LENGTH).unwrap_or(usize::MAX);
+            config.info.MaxRegistrationSize = config.info.MaxRegistrationSize.min(longest);
+            config.info.MaxWindowSize = config.info.MaxWindowSize.min(longest);
+            config.timeouts.connect = TIMEOUT;
+            config.timeouts.establish = TIMEOUT;
+            config.timeouts.disconnect = TIMEOUT;
+            adjust(&mut config);
+            devices.push(Device::try_new_on(&os, &wire, config)?);
+        }
+        Ok(Self {
+            setup,
+            devices,
+            machine,
+            cancelled: Arc::default(),
+            verbose: AtomicBool::new(false),
+            task_seed: AtomicU64::new(setup.seed),
+        })
+    }
+
+    /// The machine.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The adapters.
+    #[must_use]
+    pub fn devices(&self) -> &[Shared<Device<HostOs>>] {
+        &self.devices
+    }
+
+    /// Prints what the suite logs to the standard error.
+    pub fn set_verbose(&self, verbose: bool) {
+        self.verbose.store(verbose, Relaxed);
+    }
+
+    /// The first panic on a processor since the last time this was asked.
+    #[must_use]
+    pub fn take_panic(&self) -> Option<String> {
+        self.machine.take_failures().first().map(ToString::to_string)
+    }
+
+    /// Shuts the machine down and looks that nothing is left: no reference to an adapter, no deferred call, no timer.
+    ///
+    /// # Errors
+    ///
+    /// What is left.
+    pub fn finish(self) -> Result<(), String> {
+        let Self { devices, machine, .. } = self;
+        machine.flush();
+        for (number, device) in devices.iter().enumerate() {
+            let references = Shared::references_now(device);
+            if references != 1 {
+                return Err(format!("{} references to adapter {number} are left", references - 1));
+            }
+        }
+        drop(devices);
+        catch_unwind(AssertUnwindSafe(|| machine.shutdown())).map_err(|panic| {
+            panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "the machine does not shut down".to_owned())
+        })
+    }
+
+    const fn is_seeded(&self) -> bool {
+        matches!(self.setup.scheduler, Scheduler::Seeded { .. })
+    }
+
+    fn wait_seeded(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {
+        let end = self.machine.now().saturating_add(limit);
+        let mut pause = 1;
+        loop {
+            if until() {
+                return true;
+            }
+            self.machine.run_until_idle();
+            if until() {
+                return true;
+            }
+            let now = self.machine.now();
+            if now >= end {
+                return false;
+            }
+            self.machine.run_for(pause.min(end - now));
+            pause = (pause * 2).min(10_000);
+        }
+    }
+
+    fn wait_in_real_time(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {
+        let end = self.machine.now().saturating_add(limit);
+        let mut round = 0_u32;
+        loop {
+            if until() {
+                return true;
+            }
+            round += 1;
+            if round < 100 {
+                std::thread::yield_now();
+                continue;
+            }
+            if self.machine.now() >= end {
+                return until();
+            }
+            std::thread::sleep(Duration::from_micros(u64::from(round.min(400) / 2)));
+        }
+    }
+
+    /// Closes an adapter on a thread that may be left behind if the close does not return.
+    ///
+    /// # Safety
+    ///
+    /// As [`Platform::close`].
+    unsafe fn close_beside(&self, adapter: *mut NDK_ADAPTER) -> bool {
+        struct Moved(*mut NDK_ADAPTER);
+        // SAFETY: the adapter may be closed on any thread.
+        unsafe impl Send for Moved {}
+        let (done, closed) = mpsc::channel();
+        let moved = Moved(adapter);
+        let thread = std::thread::spawn(move || {
+            let moved = moved;
+            // SAFETY: the caller's promise.
+            unsafe { Device::<HostOs>::close(moved.0) };
+            // Nobody listens any more if it has taken too long.
+            let _ = done.send(());
+        });
+        let returned = closed.recv_timeout(Duration::from_micros(self.setup.patience)).is_ok();
+        if returned {
+            return thread.join().is_ok();
+        }
+        false
+    }
+}
+
+impl fmt::Debug for HostPlatform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostPlatform").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+impl Platform for HostPlatform {
+    fn adapters(&self) -> u32 {
+        u32::from(self.setup.adapters)
+    }
+
+    fn open(&self, adapter: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let device = self.devices.get(adapter as usize).ok_or(NtStatus::INVALID_PARAMETER)?;
+        Device::open(device, version)
+    }
+
+    unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
+        if self.is_seeded() {
+            let close = || {
+                // SAFETY: the caller's promise.
+                unsafe { Device::<HostOs>::close(adapter) };
+            };
+            // A machine on which nothing is left to do says so by a panic.
+            return catch_unwind(AssertUnwindSafe(close)).is_ok();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.close_beside(adapter) }
+    }
+
+    fn address(&self, adapter: u32, family: Family) -> Option<IpAddr> {
+        let device = self.devices.get(adapter as usize)?;
+        let mut addresses = device.config().addresses.iter().flatten().map(|interface| interface.address);
+        addresses.find(|address| address.is_ipv4() == (family == Family::V4))
+    }
+
+    fn memory(&self, shape: Shape, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus> {
+        Ok(Box::new(HostPinned::new(shape, length)?))
+    }
+
+    fn now(&self) -> u64 {
+        self.machine.now()
+    }
+
+    fn patience(&self) -> u64 {
+        self.setup.patience
+    }
+
+    fn timeouts(&self) -> Option<u64> {
+        Some(3 * TIMEOUT)
+    }
+
+    fn wait(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {
+        if self.is_seeded() { self.wait_seeded(limit, until) } else { self.wait_in_real_time(limit, until) }
+    }
+
+    fn dwell(&self, until: &dyn Fn() -> bool) -> bool {
+        if self.is_seeded() {
+            for _ in 0..100 {
+                if until() {
+                    return true;
+                }
+                self.machine.preempt();
+            }
+            return until();
+        }
+        let end = self.machine.now() + 20_000;
+        while !until() {
+            if self.machine.now() > end {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    fn settle(&self) {
+        if self.is_seeded() {
+            self.machine.run_until_idle();
+            self.machine.run_for(500);
+            return;
+        }
+        // A transfer, a completion and a notification follow each other.
+        for _ in 0..4 {
+            self.machine.flush();
+        }
+        std::thread::sleep(Duration::from_micros(500));
+        self.machine.flush();
+    }
+
+    fn sleep(&self, micros: u64) {
+        self.machine.sleep(micros);
+    }
+
+    fn raised(&self, work: &mut dyn FnMut()) {
+        let before = raise(Irql::DISPATCH_LEVEL);
+        work();
+        lower(before);
+    }
+
+    fn place(&self) -> Place {
+        thread_local! {
+            static HERE: u8 = const { 0 };
+        }
+        let thread = HERE.with(|here| std::ptr::from_ref(here).addr());
+        Place { thread, processor: self.machine.current_processor() }
+    }
+
+    fn processors(&self) -> u32 {
+        self.machine.processors()
+    }
+
+    fn run(&self, tasks: &mut [&mut dyn Task]) -> Result<(), NtStatus> {
+        if self.is_seeded() {
+            tasks::one_by_one(self, tasks);
+            return Ok(());
+        }
+        tasks::on_threads(self, tasks)
+    }
+
+    fn inspect_callback(&self) -> Result<(), &'static str> {
+        if locks_held() != 0 {
+            return Err("a spin lock is held");
+        }
+        if current_irql() > Irql::DISPATCH_LEVEL {
+            return Err("the IRQL is above DISPATCH_LEVEL");
+        }
+        Ok(())
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        if self.verbose.load(Relaxed) {
+            eprintln!("{line}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The cases, one file for each theme.
+
+mod arm;
+
+use crate::case::Case;
+
+/// All themes, in the order of the report.
+const THEMES: &[&[Case]] = &[arm::CASES];
+
+/// All cases, in the order of the report.
+pub fn all() -> impl Iterator<Item = &'static Case> + Clone {
+    THEMES.iter().copied().flatten()
+}

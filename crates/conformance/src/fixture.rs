@@ -1,0 +1,353 @@
+//! What most cases begin with: two connected queue pairs with everything around them.
+
+use core::net::SocketAddr;
+
+use ndkpi::{
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NtStatus,
+};
+
+use crate::{
+    case::Check,
+    client::{
+        ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpSizes,
+        Region, Remote, Session,
+    },
+    platform::Family,
+};
+
+/// The context of the active side's queue pair.
+pub const QP_A: usize = 0xA1;
+/// The context of the passive side's queue pair.
+pub const QP_B: usize = 0xB2;
+
+/// How a side is made.
+#[derive(Clone, Copy)]
+pub struct Plan<'s> {
+    /// The sizes of its queue pair.
+    pub sizes: QpSizes,
+    /// The depth of the completion queue for receives, and of the one for initiator requests.
+    pub depths: [u32; 2],
+    /// Both queues of the queue pair complete to the first completion queue.
+    pub one_cq: bool,
+    /// What is done in the callback of the completion queue for receives.
+    pub on_receive: Option<Hook<'s>>,
+    /// What is done in the callback of the completion queue for initiator requests.
+    pub on_initiate: Option<Hook<'s>>,
+    /// The bytes of its region.
+    pub bytes: usize,
+    /// The rights of its region.
+    pub rights: u32,
+}
+
+impl Plan<'_> {
+    /// Sixteen requests in each queue, four elements in each request, two pages.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            sizes: QpSizes { receive_depth: 16, initiator_depth: 16, receive_sge: 4, initiator_sge: 4, inline: 64 },
+            depths: [64, 64],
+            one_cq: false,
+            on_receive: None,
+            on_initiate: None,
+            bytes: 8192,
+            rights: ALL_RIGHTS,
+        }
+    }
+}
+
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One end of a connection, connected or not.
+pub struct Side<'s> {
+    /// The queue pair.
+    pub qp: Qp<'s>,
+    /// Registered bytes.
+    pub region: Region<'s>,
+    /// Where receives complete.
+    pub receive_cq: Cq<'s>,
+    /// Where initiator requests complete, unless that is the same queue.
+    pub initiator_cq: Option<Cq<'s>>,
+    /// The protection domain.
+    pub pd: Pd<'s>,
+}
+
+impl<'s> Side<'s> {
+    /// Makes a side whose queue pair has this context.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn new(adapter: &Adapter<'s>, plan: &Plan<'s>, context: usize) -> Check<Self> {
+        let info = adapter.info();
+        let pd = adapter.create_pd()?;
+        let receive_cq = adapter.create_cq(plan.depths[0], plan.on_receive)?;
+        let initiator_cq =
+            if plan.one_cq { None } else { Some(adapter.create_cq(plan.depths[1], plan.on_initiate)?) };
+        let initiator = initiator_cq.as_ref().unwrap_or(&receive_cq).core();
+        let sizes = QpSizes {
+            receive_sge: plan.sizes.receive_sge.min(info.MaxReceiveRequestSge),
+            initiator_sge: plan.sizes.initiator_sge.min(info.MaxInitiatorRequestSge),
+            inline: plan.sizes.inline.min(info.MaxInlineDataSize),
+            ..plan.sizes
+        };
+        let qp = pd.core().create_qp(receive_cq.core(), initiator, context, sizes)?;
+        let region = Region::new(pd.core(), plan.bytes, plan.rights)?;
+        Ok(Self { qp, region, receive_cq, initiator_cq, pd })
+    }
+
+    /// Where initiator requests complete.
+    #[must_use]
+    pub fn initiated(&self) -> &'s CqCore<'s> {
+        self.initiator_cq.as_ref().unwrap_or(&self.receive_cq).core()
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    ///
+    /// It is not posted.
+    pub fn receive(&self, context: usize, offset: isize, length: u32) -> Check {
+        posted("NdkReceive", self.qp.receive(context, &[self.region.element(offset, length)])?)
+    }
+
+    /// Posts a send.
+    ///
+    /// # Errors
+    ///
+    /// It is not posted.
+    pub fn send(&self, context: usize, offset: isize, length: u32, flags: u32) -> Check {
+        posted("NdkSend", self.qp.send(context, &[self.region.element(offset, length)], flags)?)
+    }
+
+    /// Posts a write.
+    ///
+    /// # Errors
+    ///
+    /// It is not posted.
+    pub fn write(&self, context: usize, offset: isize, length: u32, remote: Remote, flags: u32) -> Check {
+        posted("NdkWrite", self.qp.write(context, &[self.region.element(offset, length)], remote, flags)?)
+    }
+
+    /// Posts a read.
+    ///
+    /// # Errors
+    ///
+    /// It is not posted.
+    pub fn read(&self, context: usize, offset: isize, length: u32, remote: Remote, flags: u32) -> Check {
+        posted("NdkRead", self.qp.read(context, &[self.region.element(offset, length)], remote, flags)?)
+    }
+
+    /// A byte of this side's region, for the peer.
+    #[must_use]
+    pub fn remote(&self, offset: isize) -> Remote {
+        Remote { address: self.region.address(offset), token: self.region.remote() }
+    }
+
+    /// Waits for the one completion of an initiator request, a success of this request.
+    ///
+    /// # Errors
+    ///
+    /// It does not come, or another does.
+    pub fn initiator_done(&self, context: usize) -> Check<Done> {
+        let done = self.initiated().take_one()?;
+        is_success(&done, context)?;
+        Ok(done)
+    }
+
+    /// Waits for the completion of a receive, a success of this request.
+    ///
+    /// # Errors
+    ///
+    /// It does not come, or another does.
+    pub fn receive_done(&self, context: usize) -> Check<Done> {
+        let done = self.receive_cq.take_one()?;
+        is_success(&done, context)?;
+        Ok(done)
+    }
+}
+
+/// Looks that a post was accepted.
+///
+/// # Errors
+///
+/// It was not.
+pub fn posted(what: &str, status: NtStatus) -> Check {
+    ensure!(status == NtStatus::SUCCESS, "{what} was not posted: {status}");
+    Ok(())
+}
+
+/// Looks that a completion is the success of this request.
+///
+/// # Errors
+///
+/// It is not.
+pub fn is_success(done: &Done, context: usize) -> Check {
+    ensure!(
+        done.status == NtStatus::SUCCESS && done.request == context,
+        "request {context:#x} should have succeeded; this completed: {done:?}"
+    );
+    Ok(())
+}
+
+/// Looks that a completion is that of this request with this status.
+///
+/// # Errors
+///
+/// It is not.
+pub fn is_done(done: &Done, context: usize, status: NtStatus) -> Check {
+    ensure!(
+        done.status == status && done.request == context,
+        "request {context:#x} should have ended with {status}; this completed: {done:?}"
+    );
+    Ok(())
+}
+
+/// What the two sides want of a connection.
+#[derive(Clone, Copy)]
+pub struct Terms<'a, 's> {
+    /// The family of the addresses.
+    pub family: Family,
+    /// What the active side offers.
+    pub a: Offer<'a>,
+    /// What the passive side offers.
+    pub b: Offer<'a>,
+    /// The active side's disconnect event.
+    pub on_a: OnDisconnect<'s>,
+    /// The passive side's disconnect event.
+    pub on_b: OnDisconnect<'s>,
+}
+
+impl Terms<'_, '_> {
+    /// IPv4, sixteen reads each way, no private data, plain disconnect events that are counted.
+    #[must_use]
+    pub const fn new() -> Self {
+        let offer = Offer { inbound: 16, outbound: 16, data: &[] };
+        Self { family: Family::V4, a: offer, b: offer, on_a: OnDisconnect::Count, on_b: OnDisconnect::Count }
+    }
+}
+
+impl Default for Terms<'_, '_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A connection: the two connectors, and the listener over which it came about.
+pub struct Link<'s> {
+    /// The active side.
+    pub a: Connector<'s>,
+    /// The passive side.
+    pub b: Connector<'s>,
+    /// The listener.
+    pub listener: Listener<'s>,
+}
+
+/// Listens on the adapter for the passive side, on a port that the provider chooses.
+///
+/// # Errors
+///
+/// Something of it fails.
+pub fn listen<'s>(session: &'s Session<'s>, family: Family) -> Check<(Listener<'s>, SocketAddr)> {
+    let adapter = session.peer_adapter()?;
+    let listener = adapter.create_listener(None)?;
+    listener.core().listen(session.address(adapter.number(), family, 0)?)?.succeeds()?;
+    let address = listener.address()?;
+    Ok((listener, address))
+}
+
+impl<'s> Link<'s> {
+    /// Connects the two sides: listen, connect, accept, complete-connect.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn establish(session: &'s Session<'s>, a: &Side<'s>, b: &Side<'s>, terms: &Terms<'_, 's>) -> Check<Self> {
+        let (listener, address) = listen(session, terms.family)?;
+        let adapter = session.adapter()?;
+        let active = adapter.create_connector()?;
+        let from = session.address(adapter.number(), terms.family, 0)?;
+        let connecting = active.core().connect(a.qp.core(), from, address, &terms.a)?;
+        let passive = listener.take()?;
+        let accepting = passive.core().accept(b.qp.core(), &terms.b, terms.on_b)?;
+        connecting.succeeds()?;
+        active.core().complete_connect(terms.on_a)?.succeeds()?;
+        accepting.succeeds()?;
+        Ok(Self { a: active, b: passive, listener })
+    }
+}
+
+/// Two connected sides.
+pub struct Pair<'s> {
+    /// The connection.
+    pub link: Link<'s>,
+    /// The active side.
+    pub a: Side<'s>,
+    /// The passive side.
+    pub b: Side<'s>,
+}
+
+impl<'s> Pair<'s> {
+    /// Two equal sides.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn new(session: &'s Session<'s>) -> Check<Self> {
+        Self::with(session, &Plan::new(), &Plan::new())
+    }
+
+    /// Two sides by plan.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn with(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<Self> {
+        let (a, b) = Self::apart(session, a, b)?;
+        Self::join(session, a, b, &Terms::new())
+    }
+
+    /// Two sides by plan, not connected yet.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn apart(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<(Side<'s>, Side<'s>)> {
+        let b = Side::new(&session.peer_adapter()?, b, QP_B)?;
+        let a = Side::new(&session.adapter()?, a, QP_A)?;
+        Ok((a, b))
+    }
+
+    /// Connects two sides.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn join(session: &'s Session<'s>, a: Side<'s>, b: Side<'s>, terms: &Terms<'_, 's>) -> Check<Self> {
+        let link = Link::establish(session, &a, &b, terms)?;
+        Ok(Self { link, a, b })
+    }
+
+    /// Sends from the active to the passive side and waits for the sender's completion. The receiver's is left in its queue.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn deliver(&self, context: usize, solicited: bool) -> Check {
+        self.start_delivery(context, solicited)?;
+        self.a.initiator_done(context).map(|_| ())
+    }
+
+    /// As [`Pair::deliver`], without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn start_delivery(&self, context: usize, solicited: bool) -> Check {
+        self.b.receive(context, 0, 64)?;
+        self.a.send(context, 0, 16, if solicited { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 })
+    }
+}
