@@ -1,0 +1,328 @@
+//! Addresses and endpoints (`NDKPI 7.8`).
+
+use engine::connection::{Attachment, Connector, InterfaceAddress, Listener, MAX_ADDRESSES, Request};
+use fallible::Shared;
+use host::HostOs;
+use ndkpi::NtStatus;
+
+use crate::world::{Said, Server, Side, World, accept, answer, at, connect, connect_from, connect_shared, interface};
+
+/// The status of listening at `address`.
+pub fn listen(world: &World, attachment: &Shared<Attachment<HostOs>>, address: &str) -> NtStatus {
+    let server = world.idle_server(attachment).expect("memory");
+    let status = Listener::listen(&server.listener, at(address)).into();
+    server.close();
+    world.run();
+    status
+}
+
+/// The status of connecting from `from` to `to`; the connector is closed.
+pub fn try_connect(world: &World, attachment: &Shared<Attachment<HostOs>>, from: &str, to: &str) -> NtStatus {
+    let side = Side { node: world.node(attachment), queues: world.queues() };
+    let status = connect_from(&side, at(from), at(to), b"").into();
+    side.close();
+    world.run();
+    status
+}
+
+#[test]
+fn an_address_of_no_adapter_or_of_another_one_is_an_invalid_address() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1", "fd00::1"]);
+    let other = world.adapter(&["10.0.0.2"]);
+    let server = world.server(&other, "10.0.0.2:7");
+    for address in ["10.0.0.2:5", "10.0.0.9:5", "0.0.0.0:5", "0.0.0.0:0", "[::]:5", "[::ffff:10.0.0.1]:5"] {
+        assert_eq!(listen(&world, &adapter, address), NtStatus::INVALID_ADDRESS, "{address}");
+        assert_eq!(world.shared(&adapter, address).err(), Some(NtStatus::INVALID_ADDRESS), "{address}");
+        assert_eq!(try_connect(&world, &adapter, address, "10.0.0.2:7"), NtStatus::INVALID_ADDRESS, "{address}");
+    }
+    server.close();
+    drop((adapter, other));
+    world.finish();
+}
+
+#[test]
+fn a_port_in_use_is_a_sharing_violation_whatever_uses_it() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let target = world.server(&adapter, "10.0.0.1:1");
+    let server = world.server(&adapter, "10.0.0.1:2");
+    let (shared, _) = world.shared(&adapter, "10.0.0.1:3").expect("a free port");
+    let side = Side { node: world.node(&adapter), queues: world.queues() };
+    connect_from(&side, at("10.0.0.1:4"), target.address, b"").expect("pending");
+    for port in ["10.0.0.1:2", "10.0.0.1:3", "10.0.0.1:4"] {
+        assert_eq!(listen(&world, &adapter, port), NtStatus::SHARING_VIOLATION, "{port}");
+        assert_eq!(world.shared(&adapter, port).err(), Some(NtStatus::SHARING_VIOLATION), "{port}");
+        assert_eq!(try_connect(&world, &adapter, port, "10.0.0.1:1"), NtStatus::SHARING_VIOLATION, "{port}");
+    }
+    side.close();
+    server.close();
+    drop(shared);
+    world.run();
+    for port in ["10.0.0.1:2", "10.0.0.1:3", "10.0.0.1:4"] {
+        assert_eq!(listen(&world, &adapter, port), NtStatus::SUCCESS, "{port} is free again");
+    }
+    for arrival in target.arrivals() {
+        arrival.close();
+    }
+    target.close();
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
+fn the_same_port_of_two_addresses_are_two_endpoints() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1", "10.0.0.2", "fd00::1"]);
+    let servers = ["10.0.0.1:9", "10.0.0.2:9", "[fd00::1]:9"].map(|address| world.server(&adapter, address));
+    for server in servers {
+        server.close();
+    }
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
+fn port_0_gives_an_ephemeral_port_that_can_be_read_back() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let server = world.server(&adapter, "10.0.0.1:0");
+    let (shared, _) = world.shared(&adapter, "10.0.0.1:0").expect("a free port");
+    let side = Side { node: world.node(&adapter), queues: world.queues() };
+    connect(&side, "10.0.0.1", server.address, b"").expect("pending");
+    let mut ports = [server.address, shared.local_address(), side.node.connector.local_address().expect("it has one")]
+        .map(|address| address.port());
+    assert!(ports.iter().all(|port| (49152..=65535).contains(port)), "{ports:?}");
+    ports.sort_unstable();
+    assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "{ports:?}");
+    assert_eq!(listen(&world, &adapter, &server.address.to_string()), NtStatus::SHARING_VIOLATION);
+    side.close();
+    world.run();
+    server.arrival().close();
+    server.close();
+    drop((shared, adapter));
+    world.finish();
+}
+
+#[test]
+fn without_a_free_ephemeral_port_there_are_too_many_addresses() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1", "10.0.0.2"]);
+    let target = world.server(&adapter, "10.0.0.1:1");
+    let mut all: Vec<_> = (0..16384).map(|_| world.shared(&adapter, "10.0.0.1:0").expect("a free port").0).collect();
+    assert_eq!(world.shared(&adapter, "10.0.0.1:0").err(), Some(NtStatus::TOO_MANY_ADDRESSES));
+    assert_eq!(listen(&world, &adapter, "10.0.0.1:0"), NtStatus::TOO_MANY_ADDRESSES);
+    assert_eq!(try_connect(&world, &adapter, "10.0.0.1:0", "10.0.0.1:1"), NtStatus::TOO_MANY_ADDRESSES);
+    assert_eq!(listen(&world, &adapter, "10.0.0.1:2"), NtStatus::SUCCESS, "other ports are free");
+    assert_eq!(listen(&world, &adapter, "10.0.0.2:0"), NtStatus::SUCCESS, "other addresses are free");
+    let freed = all.swap_remove(5000).local_address();
+    assert_eq!(world.shared(&adapter, "10.0.0.1:0").expect("a free port").0.local_address(), freed);
+    target.close();
+    drop((all, adapter));
+    world.finish();
+}
+
+#[test]
+fn a_shared_endpoint_serves_connections_as_long_as_the_remote_addresses_differ() {
+    let world = World::new();
+    let (client, peer) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
+    let servers = ["10.0.0.2:1", "10.0.0.2:2"].map(|address| world.server(&peer, address));
+    let (shared, gone) = world.shared(&client, "10.0.0.1:5").expect("a free port");
+    let side = || Side { node: world.node(&client), queues: world.queues() };
+    let (first, second, third) = (side(), side(), side());
+    connect_shared(&first, &shared, servers[0].address).expect("pending");
+    assert_eq!(connect_shared(&second, &shared, servers[0].address), Err(NtStatus::ADDRESS_ALREADY_EXISTS));
+    connect_shared(&second, &shared, servers[1].address).expect("the connector was not used up");
+    for (side, server) in [(&first, &servers[0]), (&second, &servers[1])] {
+        assert_eq!(side.node.connector.local_address(), Ok(at("10.0.0.1:5")));
+        assert_eq!(side.node.connector.peer_address(), Ok(server.address));
+    }
+    world.run();
+    let arrivals: Vec<_> = servers.iter().flat_map(Server::arrivals).collect();
+    assert_eq!(arrivals[0].connector.peer_address(), Ok(at("10.0.0.1:5")));
+    // Until the connector is closed, whatever became of the connection.
+    Connector::reject(&arrivals[1].connector, b"").expect("waiting");
+    world.run();
+    assert_eq!(second.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    connect_shared(&third, &shared, servers[1].address).expect("a refused connect has given the addresses up");
+    first.close();
+    connect_shared(&second, &shared, servers[0].address).expect("a closed one too");
+    second.close();
+    third.close();
+    // Closed early, the endpoint stays until the last connector over it is closed.
+    drop(shared);
+    world.run();
+    assert!(gone.get());
+    for node in arrivals.into_iter().chain(servers.iter().flat_map(Server::arrivals)) {
+        node.close();
+    }
+    for server in servers {
+        server.close();
+    }
+    drop((client, peer));
+    world.finish();
+}
+
+#[test]
+fn a_shared_endpoint_is_released_when_it_and_its_connectors_are_closed() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let server = world.server(&adapter, "10.0.0.1:1");
+    let (shared, gone) = world.shared(&adapter, "10.0.0.1:5").expect("a free port");
+    let side = Side { node: world.node(&adapter), queues: world.queues() };
+    connect_shared(&side, &shared, server.address).expect("pending");
+    world.run();
+    drop(shared);
+    world.run();
+    assert!(!gone.get(), "the close pends");
+    assert_eq!(listen(&world, &adapter, "10.0.0.1:5"), NtStatus::SHARING_VIOLATION);
+    side.close();
+    world.run();
+    assert!(gone.get());
+    assert_eq!(listen(&world, &adapter, "10.0.0.1:5"), NtStatus::SUCCESS);
+    server.arrival().close();
+    server.close();
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
+fn a_shared_endpoint_of_another_adapter_is_an_invalid_parameter() {
+    let world = World::new();
+    let (adapter, other) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
+    let (shared, _) = world.shared(&other, "10.0.0.2:5").expect("a free port");
+    let side = Side { node: world.node(&adapter), queues: world.queues() };
+    assert_eq!(connect_shared(&side, &shared, at("10.0.0.2:1")), Err(NtStatus::INVALID_PARAMETER));
+    side.close();
+    drop((shared, adapter, other));
+    world.finish();
+}
+
+#[test]
+fn an_address_that_nobody_has_is_an_unreachable_host_or_network() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let other = world.adapter(&["10.1.0.1", "fd00::1"]);
+    for (address, status) in [
+        ("10.0.0.9:1", NtStatus::HOST_UNREACHABLE),
+        ("10.1.0.9:1", NtStatus::HOST_UNREACHABLE),
+        ("10.2.0.1:1", NtStatus::NETWORK_UNREACHABLE),
+        ("[fd00::1]:1", NtStatus::NETWORK_UNREACHABLE),
+        ("0.0.0.0:1", NtStatus::INVALID_ADDRESS),
+        ("224.0.0.1:1", NtStatus::INVALID_ADDRESS),
+        ("255.255.255.255:1", NtStatus::INVALID_ADDRESS),
+        ("10.1.0.1:0", NtStatus::INVALID_ADDRESS),
+        ("10.1.0.1:1", NtStatus::CONNECTION_REFUSED),
+    ] {
+        assert_eq!(try_connect(&world, &adapter, "10.0.0.1:0", address), status, "{address}");
+    }
+    assert_eq!(try_connect(&world, &other, "[fd00::1]:0", "[fd00::9]:1"), NtStatus::HOST_UNREACHABLE);
+    assert_eq!(try_connect(&world, &other, "[fd00::1]:0", "[fd01::1]:1"), NtStatus::NETWORK_UNREACHABLE);
+    drop((adapter, other));
+    world.finish();
+}
+
+#[test]
+fn connections_work_over_ipv6_and_to_oneself_and_scopes_do_not_matter() {
+    let world = World::new();
+    let adapter = world.adapter(&["fe80::1"]);
+    let server = world.server(&adapter, "[fe80::1%3]:80");
+    assert_eq!(server.address, at("[fe80::1]:80"));
+    let side = Side { node: world.node(&adapter), queues: world.queues() };
+    connect_from(&side, at("[fe80::1%5]:81"), at("[fe80::1%4]:80"), b"").expect("pending");
+    world.run();
+    let passive = Side { node: server.arrival(), queues: world.queues() };
+    assert_eq!(passive.node.connector.peer_address(), Ok(at("[fe80::1]:81")));
+    assert_eq!(passive.node.connector.local_address(), Ok(at("[fe80::1]:80")));
+    accept(&passive, b"").expect("pending");
+    world.run();
+    assert_eq!(side.heard(), [answer(Request::Connect, NtStatus::SUCCESS)]);
+    side.close();
+    passive.close();
+    server.close();
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
+fn a_connectors_endpoint_is_released_when_the_connector_is_closed() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let server = world.server(&adapter, "10.0.0.1:1");
+    let (active, passive) = world.connected("10.0.0.1", &adapter, &server);
+    let port = active.node.connector.local_address().expect("it has one").to_string();
+    passive.close();
+    world.run();
+    assert_eq!(
+        listen(&world, &adapter, &port),
+        NtStatus::SHARING_VIOLATION,
+        "the connection is gone, the connector not"
+    );
+    active.close();
+    world.run();
+    assert_eq!(listen(&world, &adapter, &port), NtStatus::SUCCESS);
+    server.close();
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
+fn an_address_belongs_to_one_adapter_and_must_name_a_host() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let other = world.adapter(&[]);
+    for attachment in [&adapter, &other] {
+        assert_eq!(attachment.add_address(interface("10.0.0.1")), Err(NtStatus::SHARING_VIOLATION));
+    }
+    for address in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
+        assert_eq!(other.add_address(interface(address)), Err(NtStatus::INVALID_ADDRESS), "{address}");
+    }
+    for (address, prefix) in [("10.0.0.3", 33), ("fd00::3", 129)] {
+        let wrong = InterfaceAddress { prefix, ..interface(address) };
+        assert_eq!(other.add_address(wrong), Err(NtStatus::INVALID_ADDRESS), "{address}/{prefix}");
+    }
+    for (address, prefix) in [("10.0.0.3", 0), ("10.0.0.4", 32), ("fd00::3", 0), ("fd00::4", 128)] {
+        other.add_address(InterfaceAddress { prefix, ..interface(address) }).expect("a possible prefix");
+    }
+    let left = MAX_ADDRESSES - 5;
+    for index in 0..left {
+        other.add_address(interface(&format!("10.9.{}.{}", index / 200, index % 200 + 1))).expect("room");
+    }
+    assert_eq!(other.add_address(interface("10.8.0.1")), Err(NtStatus::INSUFFICIENT_RESOURCES));
+    drop((adapter, other));
+    world.finish();
+}
+
+#[test]
+fn an_address_that_is_taken_away_is_not_found_and_its_connections_go_on() {
+    let world = World::new();
+    let (client, peer) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2", "10.0.0.3"]));
+    let server = world.server(&peer, "10.0.0.2:1");
+    let (mut active, mut passive) = world.connected("10.0.0.1", &client, &server);
+    peer.remove_address(at("10.0.0.2:1").ip());
+    assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.2:1"), NtStatus::HOST_UNREACHABLE);
+    assert_eq!(listen(&world, &peer, "10.0.0.2:9"), NtStatus::INVALID_ADDRESS);
+    passive.queues.receive(1);
+    active.queues.send(2).expect("connected");
+    world.run();
+    assert_eq!(passive.queues.completed(), [(1, NtStatus::SUCCESS)]);
+    assert_eq!(active.queues.completed(), [(2, NtStatus::SUCCESS)]);
+    let heir = world.adapter(&["10.0.0.2"]);
+    let moved = world.server(&heir, "10.0.0.2:1");
+    peer.detach();
+    assert_eq!(peer.add_address(interface("10.0.0.7")), Err(NtStatus::DEVICE_REMOVED));
+    assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.3:1"), NtStatus::HOST_UNREACHABLE);
+    let (again, arrival) = world.request("10.0.0.1", &client, &moved);
+    assert_eq!(passive.heard(), []);
+    arrival.close();
+    world.run();
+    assert_eq!(again.heard(), [Said::Completed(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    for side in [active, passive, again] {
+        side.close();
+    }
+    for server in [server, moved] {
+        server.close();
+    }
+    drop((client, peer, heir));
+    world.finish();
+}
