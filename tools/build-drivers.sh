@@ -81,13 +81,18 @@ build() {
     local triple=$1-pc-windows-msvc directory=$2
     local variable=${triple^^}
     variable=CARGO_TARGET_${variable//-/_}
-    local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard -Cpanic=abort "${LINK_ARGUMENTS[@]/#/-Clink-arg=}")
+    local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard -Cpanic=abort "${LINK_ARGUMENTS[@]/#/-Clink-arg=}" "-Clink-arg=/LIBPATH:$directory.lib")
     # No path of this machine in the image.
     flags+=("--remap-path-prefix=$TOP=softndk" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
     flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
     # wdk-macros keeps what it has read in types.rs and never looks again.
     find "$directory" -name cached_function_info_map.json ! -newer xbuild/bindings/src/types.rs -delete 2>/dev/null || true
-    mkdir -p "$directory.lock"
+    mkdir -p "$directory.lock" "$directory.lib"
+    # The crate tracelogging has a function for programs that needs this library. The linker leaves the function out of a
+    # driver, and with it the import; the test driver_pe would see it.
+    printf 'LIBRARY rpcrt4.dll\nEXPORTS\nUuidCreate\n' >"$directory.lib/rpcrt4.def"
+    local machine=${1/x86_64/x64}
+    "$LINKER" /lib "/def:$directory.lib/rpcrt4.def" "/machine:${machine/aarch64/arm64}" "/out:$directory.lib/rpcrt4.lib"
     # The patches change what is locked: begin from the committed lock file, and leave that alone.
     cp Cargo.lock "$directory.lock/Cargo.lock"
     env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" \

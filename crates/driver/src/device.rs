@@ -35,6 +35,7 @@ use crate::{
     interface,
     os::Kernel,
     settings::Settings,
+    trace,
 };
 
 /// An adapter.
@@ -196,7 +197,8 @@ impl Adapter {
         }
         let permit = self.users.enter().ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
         let adapter = provider::Device::open(&self.provider, version)?;
-        self.open.fetch_add(1, AcqRel);
+        let open = self.open.fetch_add(1, AcqRel) + 1;
+        trace::opened(version, open);
         // Given back by `close`.
         permit.keep();
         Ok(adapter)
@@ -210,7 +212,8 @@ impl Adapter {
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         // SAFETY: the caller's promise.
         unsafe { provider::Device::<Kernel>::close(adapter) };
-        self.open.fetch_sub(1, AcqRel);
+        let open = self.open.fetch_sub(1, AcqRel) - 1;
+        trace::closed(open);
         self.users.leave();
     }
 
@@ -237,6 +240,9 @@ impl Adapter {
     /// Lets nobody open it any more and waits until everybody has closed it.
     fn shut(&self) {
         self.started.store(false, Release);
+        if self.open_count() != 0 {
+            trace::waiting(self.open_count());
+        }
         self.users.shut();
     }
 }

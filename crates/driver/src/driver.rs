@@ -18,6 +18,7 @@ use crate::{
     device::{self, Adapter},
     os::{Kernel, KernelLock},
     settings::Settings,
+    trace,
 };
 
 /// Adapters at most: devices in the device manager.
@@ -53,9 +54,10 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
+    trace::start();
     Kernel::start();
     // SAFETY: the caller's promise.
-    unsafe { register(driver, registry_path) }.inspect_err(|_| Kernel::stop())
+    unsafe { register(driver, registry_path) }.inspect_err(|_| stop())
 }
 
 /// # Safety
@@ -116,7 +118,13 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 }
 
 unsafe extern "C" fn unload(_driver: WDFDRIVER) {
+    stop();
+}
+
+/// Undoes what [`create`] did besides the framework's part.
+fn stop() {
     Kernel::stop();
+    trace::stop();
 }
 
 impl Driver {
@@ -138,6 +146,7 @@ impl Driver {
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
     pub fn set(&self, new: &ndk_interface::control::Settings) -> Result<(), NtStatus> {
         let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
+        trace::settings(changed.completion_mode as u32, changed.moderation_granularity);
         Kernel::set_granularity(changed.moderation_granularity);
         for adapter in self.adapters().into_iter().flatten() {
             adapter.set_mode(changed.completion_mode);

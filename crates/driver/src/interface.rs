@@ -8,7 +8,10 @@ use ndk_interface::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
 use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsafe_wdf_function_binding};
 
-use crate::device::{Adapter, guid};
+use crate::{
+    device::{Adapter, guid},
+    trace,
+};
 
 /// Has the framework answer queries for the interface.
 ///
@@ -84,7 +87,10 @@ unsafe extern "system" fn open(
             unsafe { opened.write(new) };
             NtStatus::SUCCESS
         }
-        Err(status) => status,
+        Err(status) => {
+            trace::refused(version, status);
+            status
+        }
     }
 }
 

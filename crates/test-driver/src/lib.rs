@@ -23,6 +23,7 @@ pub mod finder;
 pub mod provider;
 pub mod run;
 pub mod suite;
+pub mod trace;
 
 use wdk_sys::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT};
 

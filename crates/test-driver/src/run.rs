@@ -18,7 +18,7 @@ use wdk_sys::WDFDEVICE;
 use crate::{
     finder::Link,
     provider::{Interface, Target},
-    suite,
+    suite, trace,
 };
 
 /// A report is cut after as many bytes.
@@ -249,7 +249,9 @@ impl Runs {
 
 /// The thread of a run.
 fn carry_out(run: &Run, interface: Interface) {
+    trace::begun(run.start.kind, run.start.seed);
     suite::run(run, &interface);
     drop(interface);
     run.over.set();
+    trace::over(&run.progress());
 }
