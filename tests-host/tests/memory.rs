@@ -1,7 +1,5 @@
 //! Registered memory (`NDKPI 7.4` to `7.6`): who may use which bytes, and until when. One test for each rule.
 
-#[path = "memory/allocator.rs"]
-mod allocator;
 #[path = "memory/bytes.rs"]
 mod bytes;
 #[path = "memory/concurrency.rs"]
@@ -22,3 +20,8 @@ mod transfer;
 mod windows;
 #[path = "memory/world.rs"]
 mod world;
+
+use tests_host::allocation::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -18,6 +18,24 @@ use super::{
 
 const ROUNDS: u64 = if cfg!(debug_assertions) { 100 } else { 400 };
 
+/// Waits for what other threads do.
+fn wait_until(condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_mins(1), "it never happens");
+        thread::yield_now();
+    }
+}
+
+/// Lets the other threads end, also if this one fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[test]
 fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
     let world = World::new();
@@ -41,6 +59,7 @@ fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
                 }
             });
         }
+        let _done = Done(&done);
         for round in 0..ROUNDS {
             let buffer = Buffer::new(0x1000, 256);
             register(&region, &buffer, ALL).expect("memory");
@@ -52,16 +71,13 @@ fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
                 thread::yield_now();
             }
             if region.deregister().expect("registered") == Release::Pending {
-                while buffer.told() == 0 {
-                    thread::yield_now();
-                }
+                wait_until(|| buffer.told() != 0);
                 assert_eq!(buffer.told(), 1);
             } else {
                 assert_eq!(buffer.told(), 0);
             }
             assert!(!buffer.is_mapped());
         }
-        done.store(true, SeqCst);
     });
     assert!(found.load(SeqCst) > 0, "the test tested nothing");
 }
@@ -89,6 +105,7 @@ fn invalidated_bytes_are_not_touched_when_it_is_quiet() {
                 }
             });
         }
+        let _done = Done(&done);
         for _ in 0..ROUNDS {
             let what = FastRegister { pages: &pages, first_byte: 0, length: 8192, base: 0x1000, rights: ALL };
             domain
@@ -101,16 +118,13 @@ fn invalidated_bytes_are_not_touched_when_it_is_quiet() {
             thread::yield_now();
             for token in [view.remote_token(), fast_region.remote_token()] {
                 domain.invalidate(token).expect("in force");
-                while !domain.is_quiet(token) {
-                    thread::yield_now();
-                }
+                wait_until(|| domain.is_quiet(token));
             }
             // Now the bytes are the consumer's own again.
             buffer.with(|bytes| bytes.fill(0));
             thread::yield_now();
             assert!(buffer.with(|bytes| bytes.iter().all(|&byte| byte == 0)), "written after the invalidation");
         }
-        done.store(true, SeqCst);
     });
     assert!(marks.load(SeqCst) > 0, "the test tested nothing");
 }

@@ -7,9 +7,9 @@ use engine::memory::{
     transfer,
 };
 use ndkpi::NtStatus;
+use tests_host::allocation::{count, fail_nth, growth};
 
 use super::{
-    allocator::{count, failing_after, leaked},
     bytes::Buffer,
     world::{ALL, SMALL, TestOs, VIOLATION, World, bind, fast, fast_register, refusal, registered, window},
 };
@@ -51,7 +51,8 @@ fn nothing_allocates_on_the_data_path() {
     };
     // The first time teaches the machine which locks there are.
     work().expect("all is registered");
-    let (result, allocations) = count(work);
+    let mut result = Ok(());
+    let allocations = count(|| result = work());
     assert_eq!((result, allocations), (Ok(()), 0));
 }
 
@@ -85,29 +86,27 @@ fn every_allocation_may_fail() {
     let buffer = Buffer::new(0, 4096);
     // The first time teaches the machine which locks there are.
     build(&world.os, &buffer, &mut vec![buffer.memory(), buffer.memory()]).expect("memory");
-    let mut succeeded = false;
-    for successes in 0..1000 {
-        let mut result = Ok(());
-        let lost = leaked(|| {
+    for nth in 0.. {
+        let (mut result, mut failed) = (Ok(()), false);
+        let lost = growth(|| {
             let mut memories = vec![buffer.memory(), buffer.memory()];
-            result = failing_after(successes, || build(&world.os, &buffer, &mut memories));
+            (result, failed) = fail_nth(nth, || build(&world.os, &buffer, &mut memories));
         });
-        assert_eq!(lost, 0, "after {successes} allocations");
-        assert!(!buffer.is_mapped(), "after {successes} allocations");
-        if result.is_ok() {
-            succeeded = true;
-            assert!(successes > 10, "there is something to fail");
+        assert_eq!(lost, 0, "bytes lost when allocation {nth} fails");
+        assert!(!buffer.is_mapped(), "allocation {nth}");
+        if !failed {
+            assert_eq!(result, Ok(()));
+            assert!(nth > 20, "there is something to fail");
             break;
         }
-        assert_eq!(result, Err(NtStatus::INSUFFICIENT_RESOURCES), "after {successes} allocations");
+        assert_eq!(result, Err(NtStatus::INSUFFICIENT_RESOURCES), "allocation {nth}");
     }
-    assert!(succeeded);
 }
 
 #[test]
 fn nothing_is_left_after_close() {
     let world = World::new();
-    let lost = leaked(|| {
+    let lost = growth(|| {
         let table = MemoryTable::try_new(&world.os, SMALL).expect("memory");
         let domain = Domain::try_new(&table).expect("memory");
         let buffer = Buffer::new(0, 8192);

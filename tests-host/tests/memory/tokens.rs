@@ -95,6 +95,18 @@ fn a_guessed_key_is_refused() {
 }
 
 #[test]
+fn a_number_of_no_place_is_refused() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = registered(&domain, &Buffer::new(0x1000, 16), ALL);
+    let (own, tag) = (region.remote_token() >> 11, region.remote_token() & 0x7FF);
+    let good: Vec<u32> = (0..1 << 21)
+        .filter(|number| refusal(&domain, number << 11 | tag, 0x1000, 1, Access::RemoteWrite) == NtStatus::SUCCESS)
+        .collect();
+    assert_eq!(good, [own], "one of all numbers there are, beyond the table too");
+}
+
+#[test]
 fn keys_are_random() {
     let world = World::new();
     let domain = world.domain();

@@ -45,7 +45,7 @@ impl FastRegister<'_> {
         let first_byte = u64::from(self.first_byte);
         let bytes = self.pages.len() as u64 * PAGE_SIZE;
         let sound = self.pages.len() <= room as usize
-            && first_byte < PAGE_SIZE
+            // The left side is below the size of a page, so the right one is.
             && self.base % PAGE_SIZE == first_byte
             && bytes.checked_sub(first_byte).is_some_and(|most| self.length <= most)
             && self.pages.iter().all(|page| page % PAGE_SIZE == 0);

@@ -41,6 +41,7 @@ type Chunk<T> = Option<Box<[Place<T>]>>;
 
 /// The free places, those first that have been free longest.
 struct FreeList {
+    /// Means nothing while the list is empty, as `last` does.
     first: u32,
     last: u32,
     length: u32,
@@ -128,7 +129,8 @@ impl<O: Os, T: Send + 'static> Places<O, T> {
         let (chunk, _) = self.locate(free.fresh);
         let Some(chunk) = self.chunks.get(chunk) else { return Err(AllocError) };
         if chunk.with(|chunk| chunk.is_none()) {
-            // Nobody else makes chunks: the list of free places is locked.
+            // Nobody else makes chunks: the list of free places is locked. A chunk is a few kilobytes of memory, which may be
+            // allocated at `DISPATCH_LEVEL`.
             let places = try_slice(CHUNK as usize, |_| Place { stamp: 0, state: State::Free(NONE) })?;
             chunk.with(|chunk| *chunk = Some(places));
             free.chunks += 1;
@@ -137,18 +139,20 @@ impl<O: Os, T: Send + 'static> Places<O, T> {
     }
 
     fn unlink_first(&self, free: &mut FreeList) -> Result<u32, AllocError> {
+        if free.length == 0 {
+            return Err(AllocError);
+        }
         let number = free.first;
         let next = self.with_place(number, |place| match place.state {
             State::Free(next) => Some(next),
             State::Taken(_) => None,
         });
-        // There is no place zero, so an empty list ends here.
-        let Some(Some(next)) = next.filter(|_| free.length > 0) else { return Err(AllocError) };
+        let Some(Some(next)) = next else {
+            debug_assert!(false, "the list of free places names free places only");
+            return Err(AllocError);
+        };
         free.first = next;
         free.length -= 1;
-        if free.length == 0 {
-            free.last = NONE;
-        }
         Ok(number)
     }
 
