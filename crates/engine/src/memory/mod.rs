@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A request names bytes by token, address and length; [`Domain::resolve`] turns that into a [`Piece`] or refuses, and
-//! [`transfer`] copies between pieces. Nothing is read or written that was not found so.
+//! [`transfer()`] copies between pieces. Nothing is read or written that was not found so.
 //!
 //! Fast registrations and binds have two halves. The first belongs to the post, which checks everything that can be checked
 //! and makes the new remote token; the second to the moment when the request is carried out, in the order of its queue.
