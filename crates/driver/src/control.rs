@@ -2,6 +2,8 @@
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
+use alloc::vec::Vec;
+
 use engine::os::Os;
 use fallible::Shared;
 use kernel::{
@@ -12,7 +14,7 @@ use ndk_interface::control::{
     DEVICE_NAME, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL, SET_FAULTS,
     SET_SETTINGS, Settings,
 };
-use ndkpi::NtStatus;
+use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus, SOCKADDR_INET};
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
 use crate::{driver::Driver, os::Kernel};
@@ -88,7 +90,10 @@ fn serve(driver: &Driver, request: Request, code: u32) {
     match code {
         QUERY_INFO => request.answer(&info(driver).to_bytes()),
         QUERY_COUNTERS => request.answer(&counters(driver)),
-        QUERY_CONNECTIONS => request.answer_cut(&connections()),
+        QUERY_CONNECTIONS => match connections(driver) {
+            Ok(bytes) => request.answer_cut(&bytes),
+            Err(status) => request.finish(Err(status)),
+        },
         QUERY_SETTINGS => request.answer(&driver.settings().wire().to_bytes()),
         SET_SETTINGS => {
             let new = request.input(Settings::BYTES).map(Settings::from_bytes);
@@ -129,28 +134,69 @@ fn info(driver: &Driver) -> Info {
 
 /// `NDIS_NDK_PERFORMANCE_COUNTERS`: thirty numbers, the sum over the adapters.
 fn counters(driver: &Driver) -> [u8; 240] {
-    use core::sync::atomic::Ordering::Relaxed;
-    let mut numbers = [0_u64; 30];
+    let mut sum = [0_u64; 30];
     for adapter in driver.adapters().iter().flatten() {
-        let provider = adapter.provider();
-        let traffic = provider.nic().traffic();
-        numbers[25] += u64::from(provider.events.cq_errors.load(Relaxed));
-        numbers[26] += traffic.in_octets;
-        numbers[27] += traffic.out_octets;
-        numbers[28] += traffic.in_frames;
-        numbers[29] += traffic.out_frames;
+        let one = adapter.provider().counters();
+        let known = [
+            (0, one.Connect),
+            (1, one.Accept),
+            (2, one.ConnectFailure),
+            (3, one.ConnectionError),
+            (4, one.ActiveConnection),
+            (25, one.CQError),
+            (26, one.RDMAInOctets),
+            (27, one.RDMAOutOctets),
+            (28, one.RDMAInFrames),
+            (29, one.RDMAOutFrames),
+        ];
+        for (index, count) in known {
+            sum[index] += count;
+        }
     }
     let mut bytes = [0; 240];
-    for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+    for (place, number) in bytes.chunks_exact_mut(8).zip(sum) {
         place.copy_from_slice(&number.to_le_bytes());
     }
     bytes
 }
 
-/// `NDIS_NDK_CONNECTIONS` without entries: the provider does not list its connections yet.
-fn connections() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    // NDIS_OBJECT_HEADER: type, revision, size.
-    bytes[..4].copy_from_slice(&[ndkpi::NDIS_OBJECT_TYPE_DEFAULT, 1, 16, 0]);
-    bytes
+/// `NDIS_NDK_CONNECTIONS` of all adapters.
+///
+/// # Errors
+///
+/// `STATUS_INSUFFICIENT_RESOURCES`.
+fn connections(driver: &Driver) -> Result<Vec<u8>, NtStatus> {
+    const HEADER: usize = 16;
+    const ENTRY: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
+    let mut bytes = Vec::new();
+    let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
+    bytes.try_reserve(HEADER).map_err(no_memory)?;
+    bytes.resize(HEADER, 0);
+    for adapter in driver.adapters().iter().flatten() {
+        adapter.provider().attachment().connections(|connection| {
+            bytes.try_reserve(ENTRY).map_err(no_memory)?;
+            append(&mut bytes, &connection.local.into());
+            append(&mut bytes, &connection.remote.into());
+            // Neither a program's nor of a process: consumers of this driver are in the kernel.
+            bytes.extend_from_slice(&[0; 8]);
+            Ok::<_, NtStatus>(())
+        })?;
+    }
+    let count = (bytes.len() - HEADER) / ENTRY;
+    let size = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    bytes[0] = ndkpi::NDIS_OBJECT_TYPE_DEFAULT;
+    bytes[1] = ndkpi::NDIS_NDK_CONNECTIONS_REVISION_1;
+    bytes[2..4].copy_from_slice(&size.to_le_bytes());
+    bytes[8..12].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+    Ok(bytes)
+}
+
+/// The 28 bytes of an address, for which there is room.
+fn append(bytes: &mut Vec<u8>, address: &SOCKADDR_INET) {
+    let SOCKADDR_INET { Ipv6: address } = address;
+    bytes.extend_from_slice(&address.sin6_family.to_ne_bytes());
+    bytes.extend_from_slice(&address.sin6_port.to_ne_bytes());
+    bytes.extend_from_slice(&address.sin6_flowinfo.to_ne_bytes());
+    bytes.extend_from_slice(&address.sin6_addr.Byte);
+    bytes.extend_from_slice(&address.sin6_scope_id.to_ne_bytes());
 }

@@ -34,18 +34,31 @@ use crate::{
     driver::{self, Driver},
     interface,
     os::Kernel,
-    settings::Settings,
+    settings::{self, Settings},
     trace,
 };
 
 /// An adapter.
 pub struct Adapter {
     driver: Shared<Driver>,
+    number: Number,
     provider: Shared<provider::Device<Kernel>>,
     /// Everybody who has the adapter open is inside.
     users: Rundown,
     started: AtomicBool,
     open: AtomicU32,
+}
+
+/// The number of an adapter, taken until this is dropped.
+struct Number {
+    number: u8,
+    driver: Shared<Driver>,
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.driver.give_back(self.number);
+    }
 }
 
 // SAFETY: the address is that of this static.
@@ -108,7 +121,7 @@ unsafe fn try_add(driver: WDFDRIVER, mut init: PWDFDEVICE_INIT) -> Result<(), Nt
     check(unsafe {
         call_unsafe_wdf_function_binding!(WdfDeviceCreateDeviceInterface, device, &raw const class, ptr::null())
     })?;
-    adapter.driver.add(&adapter)?;
+    adapter.driver.add(&adapter);
     control::acquire(&adapter.driver).inspect_err(|_| {
         adapter.driver.remove(&adapter);
     })
@@ -148,6 +161,8 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
         adapter.started.store(false, Release);
+        // Nobody finds its addresses any more.
+        adapter.provider.attachment().detach();
     }
 }
 
@@ -174,9 +189,16 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 
 impl Adapter {
     fn try_new(driver: Shared<Driver>) -> Result<Shared<Self>, NtStatus> {
-        let provider = provider::Device::try_new(&Kernel, driver.settings().provider_config())?;
+        let number = Number { number: driver.take_number()?, driver: driver.clone() };
+        let mut config = driver.settings().provider_config();
+        config.addresses = driver.parameters().map_or_else(
+            |_| provider::Config::addresses_of(number.number),
+            |key| settings::addresses(&key, number.number),
+        );
+        let provider = provider::Device::try_new_on(&Kernel, driver.wire(), config)?;
         let adapter = Self {
             driver,
+            number,
             provider,
             users: Rundown::try_new()?,
             started: AtomicBool::new(false),
@@ -215,6 +237,11 @@ impl Adapter {
         let open = self.open.fetch_sub(1, AcqRel) - 1;
         trace::closed(open);
         self.users.leave();
+    }
+
+    /// The adapter's number, from 1 on.
+    pub const fn number(&self) -> u8 {
+        self.number.number
     }
 
     /// How many `NDK_ADAPTER`s are open.

@@ -2,7 +2,10 @@
 
 use core::ptr;
 
-use engine::os::{Os, SpinLock};
+use engine::{
+    connection::Wire,
+    os::{Os, SpinLock},
+};
 use fallible::Shared;
 use kernel::{
     WaitLock, check,
@@ -22,7 +25,7 @@ use crate::{
 };
 
 /// Adapters at most: devices in the device manager.
-pub const MAX_ADAPTERS: usize = 8;
+pub const MAX_ADAPTERS: usize = u8::BITS as usize;
 
 /// The tag of what the framework allocates for the driver; the driver's own allocations have that of `wdk-alloc`.
 const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
@@ -31,7 +34,11 @@ const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
 pub struct Driver {
     handle: WDFDRIVER,
     settings: KernelLock<Settings>,
+    /// One bit for each adapter's number.
+    numbers: KernelLock<u8>,
     adapters: KernelLock<[Option<Shared<Adapter>>; MAX_ADAPTERS]>,
+    /// What connects the adapters.
+    wire: Shared<Wire<Kernel>>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
 }
@@ -92,7 +99,9 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
     let shared = Shared::try_new(Driver {
         handle,
         settings: Kernel.lock(settings)?,
+        numbers: Kernel.lock(0)?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
+        wire: Wire::try_new(&Kernel)?,
         control: WaitLock::try_new(Control::default())?,
     });
     let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
@@ -134,6 +143,22 @@ impl Driver {
         self.handle
     }
 
+    /// What connects the adapters.
+    #[must_use]
+    pub const fn wire(&self) -> &Shared<Wire<Kernel>> {
+        &self.wire
+    }
+
+    /// The driver's registry parameters.
+    ///
+    /// # Errors
+    ///
+    /// What the framework says; `STATUS_OBJECT_NAME_NOT_FOUND` if there are none.
+    pub fn parameters(&self) -> Result<Key, NtStatus> {
+        // SAFETY: the driver object is live as long as this value: it carries it.
+        unsafe { Key::parameters(self.handle) }
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> Settings {
         self.settings.with(|settings| *settings)
@@ -159,17 +184,30 @@ impl Driver {
         self.adapters.with(|adapters| adapters.clone())
     }
 
-    /// Takes an adapter into the list.
+    /// A number for one more adapter: the lowest one from 1 on that is free. It is taken until [`Driver::give_back`].
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES` if there are [`MAX_ADAPTERS`] already.
-    pub fn add(&self, adapter: &Shared<Adapter>) -> Result<(), NtStatus> {
-        self.adapters.with(|adapters| {
-            let free = adapters.iter_mut().find(|place| place.is_none()).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
-            *free = Some(adapter.clone());
-            Ok(())
+    pub fn take_number(&self) -> Result<u8, NtStatus> {
+        self.numbers.with(|taken| {
+            let free = taken.trailing_ones();
+            let number = u8::try_from(free).ok().filter(|_| (free as usize) < MAX_ADAPTERS);
+            *taken |= 1_u8.checked_shl(free).unwrap_or(0);
+            number.map(|number| number + 1).ok_or(NtStatus::INSUFFICIENT_RESOURCES)
         })
+    }
+
+    /// The number is free again.
+    pub fn give_back(&self, number: u8) {
+        self.numbers.with(|taken| *taken &= !(1_u8.checked_shl(u32::from(number) - 1).unwrap_or(0)));
+    }
+
+    /// Takes an adapter into the list.
+    pub fn add(&self, adapter: &Shared<Adapter>) {
+        // There is a place for each number.
+        let place = usize::from(adapter.number() - 1);
+        self.adapters.with(|adapters| adapters[place] = Some(adapter.clone()));
     }
 
     /// Takes an adapter out of the list; `false` if it was not in it.

@@ -1,11 +1,11 @@
 //! What a consumer gets from `IRP_MN_QUERY_INTERFACE` (the crate `ndk-interface` says how it is used).
 
-use core::ffi::c_void;
+use core::{ffi::c_void, net::SocketAddr};
 
 use fallible::Shared;
 use kernel::{check, wdf::size};
 use ndk_interface::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
-use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsafe_wdf_function_binding};
 
 use crate::{
@@ -35,6 +35,7 @@ pub unsafe fn register(device: WDFDEVICE, adapter: &Shared<Adapter>) -> Result<(
         AdapterContext: context,
         OpenNdkAdapter: Some(open),
         CloseNdkAdapter: Some(close),
+        QueryNdkAddresses: Some(query_addresses),
         ..SOFTNDK_INTERFACE::EMPTY
     };
     let kind: GUID = guid(ndk_interface::GUID_SOFTNDK);
@@ -99,4 +100,32 @@ unsafe extern "system" fn close(context: NDIS_HANDLE, opened: *mut NDK_ADAPTER) 
     let adapter = unsafe { adapter(context) };
     // SAFETY: the caller got it from `open` with this context and does not use it any more.
     unsafe { adapter.close(opened) };
+}
+
+unsafe extern "system" fn query_addresses(
+    context: NDIS_HANDLE,
+    addresses: *mut SOCKADDR_INET,
+    count: *mut u32,
+) -> NtStatus {
+    if count.is_null() {
+        return NtStatus::INVALID_PARAMETER;
+    }
+    // SAFETY: the caller has the interface.
+    let adapter = unsafe { adapter(context) };
+    let own = || adapter.provider().config().addresses.iter().flatten();
+    let there = u32::try_from(own().count()).unwrap_or(u32::MAX);
+    // SAFETY: not null, so it is the caller's number.
+    let room = unsafe { count.replace(there) };
+    if room < there || addresses.is_null() {
+        return NtStatus::BUFFER_TOO_SMALL;
+    }
+    let mut place = addresses;
+    for one in own() {
+        let address: SOCKADDR_INET = SocketAddr::new(one.address, 0).into();
+        // SAFETY: the caller has room for as many addresses as it says, which is no less than there are.
+        unsafe { place.write(address) };
+        // SAFETY: as above: at most one past the end of the array.
+        place = unsafe { place.add(1) };
+    }
+    NtStatus::SUCCESS
 }

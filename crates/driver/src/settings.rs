@@ -1,8 +1,15 @@
 //! What can be set in the registry, with ranges and defaults (`docs/registry.md`).
 
-use kernel::{wdf::Key, wide};
+use core::net::IpAddr;
+
+use engine::connection::InterfaceAddress;
+use kernel::{
+    wdf::{Key, REGISTRY_LIST_BYTES},
+    wide,
+};
 use ndk_interface::control::{self, CompletionMode, MODERATION_GRANULARITY};
 use ndkpi::NtStatus;
+use provider::device::MAX_ADDRESSES;
 
 /// A number in the registry.
 struct Number<const N: usize> {
@@ -25,6 +32,8 @@ const MAX_CQ_DEPTH: Number<10> = Number { name: wide("MaxCqDepth"), range: 16..=
 const MAX_QUEUE_DEPTH: Number<13> = Number { name: wide("MaxQueueDepth"), range: 16..=1 << 16, default: 1 << 14 };
 const MAX_CQS: Number<6> = Number { name: wide("MaxCqs"), range: 1..=1 << 20, default: 1 << 16 };
 const MAX_QPS: Number<6> = Number { name: wide("MaxQps"), range: 1..=1 << 20, default: 1 << 14 };
+const MAX_TOKENS: Number<9> = Number { name: wide("MaxTokens"), range: 16..=1 << 24, default: 1 << 20 };
+const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
 const MAX_PDS: Number<6> = Number { name: wide("MaxPds"), range: 1..=1 << 20, default: 1 << 14 };
 
 /// The settings of the driver. Every value is in its range.
@@ -39,6 +48,8 @@ pub struct Settings {
     max_cqs: u32,
     max_qps: u32,
     max_pds: u32,
+    max_tokens: u32,
+    backlog: u32,
 }
 
 impl Default for Settings {
@@ -51,6 +62,8 @@ impl Default for Settings {
             max_cqs: MAX_CQS.default,
             max_qps: MAX_QPS.default,
             max_pds: MAX_PDS.default,
+            max_tokens: MAX_TOKENS.default,
+            backlog: BACKLOG.default,
         }
     }
 }
@@ -67,6 +80,8 @@ impl Settings {
             max_cqs: MAX_CQS.read(key),
             max_qps: MAX_QPS.read(key),
             max_pds: MAX_PDS.read(key),
+            max_tokens: MAX_TOKENS.read(key),
+            backlog: BACKLOG.read(key),
         }
     }
 
@@ -98,6 +113,8 @@ impl Settings {
             max_cqs: self.max_cqs,
             max_qps: self.max_qps,
             max_pds: self.max_pds,
+            max_tokens: self.max_tokens,
+            backlog: self.backlog,
             mode: Self::provider_mode(self.completion_mode),
             ..provider::Config::default()
         };
@@ -117,5 +134,67 @@ impl Settings {
             CompletionMode::Early => provider::CompletionMode::Early,
             CompletionMode::Mixed => provider::CompletionMode::Mixed,
         }
+    }
+}
+
+const ADDRESSES: [u16; 9] = wide("Addresses");
+
+/// The addresses of an adapter: those that the registry lists for it, or if there is none its usual ones.
+#[must_use]
+pub fn addresses(key: &Key, number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES] {
+    let mut room = [0; REGISTRY_LIST_BYTES / 2];
+    let list = key.list(&ADDRESSES, &mut room).unwrap_or_default();
+    let listed = listed(list, number);
+    if listed[0].is_some() { listed } else { provider::Config::addresses_of(number) }
+}
+
+/// The entries for an adapter in a list of strings, each with its terminator. An entry that is no address is left out.
+fn listed(list: &[u16], number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES] {
+    let mut addresses = [None; MAX_ADDRESSES];
+    let entries = list.split(|unit| *unit == 0).filter_map(parse);
+    let own = entries.filter(|(of, _)| *of == number).map(|(_, address)| address);
+    for (place, address) in addresses.iter_mut().zip(own) {
+        *place = Some(address);
+    }
+    addresses
+}
+
+/// `NUMBER=ADDRESS/PREFIX`.
+fn parse(units: &[u16]) -> Option<(u8, InterfaceAddress)> {
+    /// No entry is longer.
+    const MOST: usize = 64;
+    let mut bytes = [0; MOST];
+    let text = bytes.get_mut(..units.len())?;
+    for (byte, unit) in text.iter_mut().zip(units) {
+        *byte = u8::try_from(*unit).ok().filter(u8::is_ascii)?;
+    }
+    let (number, rest) = core::str::from_utf8(text).ok()?.split_once('=')?;
+    let (address, prefix) = rest.split_once('/')?;
+    let address: IpAddr = address.trim().parse().ok()?;
+    let prefix = prefix.trim().parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    (prefix <= longest).then_some((number.trim().parse().ok()?, InterfaceAddress { address, prefix }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{string::ToString, vec::Vec};
+
+    use super::listed;
+
+    fn list(entries: &[&str]) -> Vec<u16> {
+        entries.iter().flat_map(|entry| entry.encode_utf16().chain([0])).chain([0]).collect()
+    }
+
+    #[test]
+    fn addresses_go_to_their_adapter_and_nonsense_is_left_out() {
+        let list = list(&["1=10.0.0.1/8", "2=fd00::2/64", "1=fd00::1/64", "1=300.0.0.1/8", "x", "1=10.0.0.2/33", "=/"]);
+        let shown = |number| {
+            let addresses = listed(&list, number);
+            addresses.iter().flatten().map(|one| one.address.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(1), ["10.0.0.1", "fd00::1"]);
+        assert_eq!(shown(2), ["fd00::2"]);
+        assert!(shown(3).is_empty());
     }
 }

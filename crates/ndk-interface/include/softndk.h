@@ -16,6 +16,15 @@ DEFINE_GUID(GUID_SOFTNDK_INTERFACE,
 #define SOFTNDK_INTERFACE_VERSION 1
 
 /*
+ * Copies the adapter's addresses, with port 0, to the array. Count is the length of the array, and then the number of
+ * addresses. STATUS_BUFFER_TOO_SMALL, and nothing copied, if there are more than there is room for.
+ */
+typedef NTSTATUS (*QUERY_NDK_ADDRESSES)(
+    _In_ NDIS_HANDLE AdapterContext,
+    _Out_writes_to_(*Count, *Count) SOCKADDR_INET *Addresses,
+    _Inout_ ULONG *Count);
+
+/*
  * Everything is for PASSIVE_LEVEL. Keep the device open as long as you have the interface, close every NDK_ADAPTER before
  * you dereference it, and do both when the device is to be removed.
  */
@@ -24,11 +33,13 @@ typedef struct _SOFTNDK_INTERFACE {
     NDIS_HANDLE AdapterContext;                /* first argument of the two handlers */
     OPEN_NDK_ADAPTER_HANDLER OpenNdkAdapter;   /* of the parameters only Version is read */
     CLOSE_NDK_ADAPTER_HANDLER CloseNdkAdapter; /* blocks until everything created from the adapter is closed */
+    QUERY_NDK_ADDRESSES QueryNdkAddresses;
 } SOFTNDK_INTERFACE, *PSOFTNDK_INTERFACE;
 
-C_ASSERT(sizeof(SOFTNDK_INTERFACE) == 56);
+C_ASSERT(sizeof(SOFTNDK_INTERFACE) == 64);
 C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, AdapterContext) == 32);
 C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, OpenNdkAdapter) == 40);
 C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, CloseNdkAdapter) == 48);
+C_ASSERT(FIELD_OFFSET(SOFTNDK_INTERFACE, QueryNdkAddresses) == 56);
 
 #endif

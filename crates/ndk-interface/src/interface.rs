@@ -4,7 +4,7 @@
 
 use core::ffi::c_void;
 
-use ndkpi::{CLOSE_NDK_ADAPTER_HANDLER, GUID, NDIS_HANDLE, OPEN_NDK_ADAPTER_HANDLER};
+use ndkpi::{CLOSE_NDK_ADAPTER_HANDLER, GUID, NDIS_HANDLE, NtStatus, OPEN_NDK_ADAPTER_HANDLER, SOCKADDR_INET};
 
 /// The device interface class of every `SoftNDK` adapter: `GUID_DEVINTERFACE_SOFTNDK`.
 pub const DEVICE_INTERFACE: GUID = GUID::from_u128(0x0f3a_9a70_5d7c_4b52_9b1e_6d6f_8f0c_2a11);
@@ -43,11 +43,20 @@ pub struct SOFTNDK_INTERFACE {
     pub OpenNdkAdapter: Option<OPEN_NDK_ADAPTER_HANDLER>,
     /// Closes what was opened. Blocks until everything created from the adapter is closed.
     pub CloseNdkAdapter: Option<CLOSE_NDK_ADAPTER_HANDLER>,
+    /// Tells the adapter's addresses, which a consumer of a miniport would learn from the IP stack.
+    pub QueryNdkAddresses: Option<QUERY_NDK_ADDRESSES>,
 }
+
+/// Copies the adapter's addresses, with port 0, to the array.
+///
+/// `Count` is the length of the array, and then the number of addresses. `STATUS_BUFFER_TOO_SMALL`, and nothing copied, if there
+/// are more than there is room for.
+pub type QUERY_NDK_ADDRESSES =
+    unsafe extern "system" fn(AdapterContext: NDIS_HANDLE, Addresses: *mut SOCKADDR_INET, Count: *mut u32) -> NtStatus;
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<SOFTNDK_INTERFACE>() == 56);
+    assert!(size_of::<SOFTNDK_INTERFACE>() == 64);
     assert!(offset_of!(SOFTNDK_INTERFACE, Version) == 2);
     assert!(offset_of!(SOFTNDK_INTERFACE, Context) == 8);
     assert!(offset_of!(SOFTNDK_INTERFACE, InterfaceReference) == 16);
@@ -55,6 +64,7 @@ const _: () = {
     assert!(offset_of!(SOFTNDK_INTERFACE, AdapterContext) == 32);
     assert!(offset_of!(SOFTNDK_INTERFACE, OpenNdkAdapter) == 40);
     assert!(offset_of!(SOFTNDK_INTERFACE, CloseNdkAdapter) == 48);
+    assert!(offset_of!(SOFTNDK_INTERFACE, QueryNdkAddresses) == 56);
 };
 
 /// The size of [`SOFTNDK_INTERFACE`] for its `Size` field and for the query.
@@ -72,5 +82,6 @@ impl SOFTNDK_INTERFACE {
         AdapterContext: core::ptr::null_mut(),
         OpenNdkAdapter: None,
         CloseNdkAdapter: None,
+        QueryNdkAddresses: None,
     };
 }

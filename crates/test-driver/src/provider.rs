@@ -1,6 +1,6 @@
 //! An adapter of the provider, opened.
 
-use core::ptr;
+use core::{net::IpAddr, ptr};
 
 use fallible::Shared;
 use kernel::{
@@ -8,7 +8,7 @@ use kernel::{
     wdf::{ContextType, attributes, size},
 };
 use ndk_interface::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
-use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use wdk_sys::{
     _WDF_IO_TARGET_OPEN_TYPE, GENERIC_READ, GENERIC_WRITE, GUID, INTERFACE, NTSTATUS, STATUS_SUCCESS,
     WDF_IO_TARGET_OPEN_PARAMS, WDFDEVICE, WDFIOTARGET, WDFOBJECT, call_unsafe_wdf_function_binding,
@@ -162,6 +162,24 @@ impl Interface {
         // SAFETY: the interface's own function and context (invariant), and structures that live until the call returns.
         let status = unsafe { open(self.interface.AdapterContext, &raw const parameters, &raw mut adapter) };
         status.ok().map(|()| adapter)
+    }
+
+    /// The adapter's addresses, as many as there are places. None if the provider does not tell.
+    #[must_use]
+    pub fn addresses(&self) -> [Option<IpAddr>; 8] {
+        let mut found = [None; 8];
+        let mut room = [SOCKADDR_INET::UNSPECIFIED; 8];
+        let mut count = 8;
+        if let Some(query) = self.interface.QueryNdkAddresses {
+            // SAFETY: the interface's own function and context (invariant), and an array of the length that is said.
+            let status = unsafe { query(self.interface.AdapterContext, room.as_mut_ptr(), &raw mut count) };
+            if status.ok().is_ok() {
+                for (place, address) in found.iter_mut().zip(room).take(count as usize) {
+                    *place = address.to_socket_addr().map(|address| address.ip());
+                }
+            }
+        }
+        found
     }
 
     /// Closes the adapter. Waits until everything that was created from it is closed.
