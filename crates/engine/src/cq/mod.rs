@@ -15,7 +15,7 @@ pub use completion::{Completion, Operation};
 use fallible::{Shared, try_box};
 use moderation::Moderation;
 use ndkpi::NtStatus;
-use notify::{Action, ArmType, CqFailure, Notify};
+use notify::{Action, ArmType, CqFailure, Notify, View};
 
 use crate::{
     memory_status,
@@ -50,6 +50,17 @@ pub struct CqParameters {
     pub max_depth: u32,
     /// The processor on which callbacks should run.
     pub processor: u32,
+}
+
+/// What a client sees of a queue that decides for each of its own waiters (`NDSPI 9`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// What the decision is made from.
+    pub view: View,
+    /// Ordinal of the newest entry of a failed request.
+    pub newest_failed: u64,
+    /// How the queue has failed, if it has.
+    pub failure: Option<CqFailure>,
 }
 
 struct State<O: Os> {
@@ -166,6 +177,17 @@ impl<O: Os> Cq<O> {
     #[must_use]
     pub fn failure(&self) -> Option<CqFailure> {
         self.state.with(|state| state.notify.failure())
+    }
+
+    /// What is queued and armed at this moment. A client that arms first and looks then misses nothing: what comes after the
+    /// look satisfies the arm.
+    #[must_use]
+    pub fn observe(&self) -> Observation {
+        self.state.with(|state| Observation {
+            view: state.notify.view(),
+            newest_failed: state.notify.newest_failed(),
+            failure: state.notify.failure(),
+        })
     }
 
     /// Sets the number of completions the queue can hold (`NDKPI 7.1.11`), while producers and the consumer go on.

@@ -157,6 +157,7 @@ pub struct Notify {
     arm: Option<ArmType>,
     newest: u64,
     newest_solicited: u64,
+    newest_failed: u64,
     taken: u64,
     last_callback: u64,
     failure: Failure,
@@ -176,6 +177,7 @@ impl Notify {
             arm: None,
             newest: first,
             newest_solicited: first,
+            newest_failed: first,
             taken: first,
             last_callback: first,
             failure: Failure::None,
@@ -200,6 +202,13 @@ impl Notify {
         }
     }
 
+    /// Ordinal of the newest entry of a failed request. The decision for an arm has no use for it; an interface on which
+    /// errors satisfy every request for notification has (`NDSPI 2`).
+    #[must_use]
+    pub const fn newest_failed(&self) -> u64 {
+        self.newest_failed
+    }
+
     /// How the queue has failed, if it has.
     #[must_use]
     pub const fn failure(&self) -> Option<CqFailure> {
@@ -215,6 +224,9 @@ impl Notify {
         self.newest = self.newest.wrapping_add(1);
         if class != Class::Plain {
             self.newest_solicited = self.newest;
+        }
+        if class == Class::Failed {
+            self.newest_failed = self.newest;
         }
         if self.arm.is_none() && self.hold.is_none() {
             return Action::default();
