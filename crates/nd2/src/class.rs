@@ -1,0 +1,45 @@
+//! How a client gets the provider: the exports of the library (`DllGetClassObject`, `DllCanUnloadNow`).
+//!
+//! NetworkDirect asks `DllGetClassObject` for `IND2Provider` itself and not for a class factory; only version 1 asked for one.
+
+use core::ffi::c_void;
+
+use fallible::Shared;
+use ndkpi::GUID;
+
+use crate::{
+    Device, Platform, Provider,
+    abi::{HRESULT, IID_IND2Provider, IID_IUnknown},
+    live_objects,
+};
+
+/// `DllGetClassObject`: a provider of `devices()`, which is called only for an interface that there is.
+///
+/// # Safety
+///
+/// `iid` is null or valid for reading, `out` null or valid for writing.
+pub unsafe fn get_class_object<P: Platform, D: AsRef<[Shared<Device<P>>]>>(
+    iid: *const GUID,
+    out: *mut *mut c_void,
+    devices: impl FnOnce() -> Result<D, HRESULT>,
+) -> HRESULT {
+    if iid.is_null() || out.is_null() {
+        return HRESULT::E_POINTER;
+    }
+    // SAFETY: `out` is not null.
+    unsafe { out.write(core::ptr::null_mut()) };
+    // SAFETY: `iid` is not null.
+    if ![IID_IND2Provider, IID_IUnknown].contains(&unsafe { iid.read() }) {
+        return HRESULT::E_NOINTERFACE;
+    }
+    match devices() {
+        // SAFETY: the caller's promise.
+        Ok(devices) => unsafe { Provider::create(devices.as_ref(), iid, out) },
+        Err(result) => result,
+    }
+}
+
+/// `DllCanUnloadNow`: whether no object is left.
+pub fn can_unload_now() -> HRESULT {
+    if live_objects() == 0 { HRESULT::S_OK } else { HRESULT::S_FALSE }
+}

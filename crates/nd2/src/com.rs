@@ -1,0 +1,214 @@
+//! COM objects: a pointer to a table, counted references, `QueryInterface`.
+//!
+//! Written by hand because the crates that make COM objects allocate without a way to fail, and because there is so little
+//! of it: no apartments, no aggregation, one table for an object.
+
+use core::{
+    any::TypeId,
+    ffi::c_void,
+    hash::{Hash, Hasher},
+    mem::ManuallyDrop,
+    ops::Deref,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use fallible::{AllocError, Shared};
+use ndkpi::GUID;
+
+use crate::abi::{HRESULT, IID_IUnknown, IUnknownVtbl, Table};
+
+/// Objects that exist.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// How many COM objects of this crate exist: as long as there are any, its code must stay loaded.
+#[must_use]
+pub fn live_objects() -> u32 {
+    LIVE.load(Ordering::Acquire)
+}
+
+/// What is behind a table. Dropped when the client has released its last reference.
+pub trait Class: Send + Sync + Sized + 'static {
+    /// The type of the table.
+    type Table: Table;
+    /// The table.
+    const TABLE: &'static Self::Table;
+    /// The interfaces that the table implements, besides `IUnknown`.
+    const INTERFACES: &'static [GUID];
+}
+
+/// An object, as the client's pointer shows it.
+#[repr(C)]
+pub struct Object<C: Class> {
+    table: &'static C::Table,
+    class: C,
+}
+
+impl<C: Class> Drop for Object<C> {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl<C: Class> Object<C> {
+    /// Makes an object if it has the interface `iid`, and stores the client's first reference to it in `out`.
+    ///
+    /// # Safety
+    ///
+    /// `iid` is null or valid for reading, `out` null or valid for writing.
+    pub unsafe fn hand_out(
+        iid: *const GUID,
+        out: *mut *mut c_void,
+        make: impl FnOnce() -> Result<C, HRESULT>,
+    ) -> HRESULT {
+        if out.is_null() || iid.is_null() {
+            return HRESULT::E_POINTER;
+        }
+        // SAFETY: `iid` is not null.
+        let wanted = unsafe { iid.read() };
+        if !implements::<C>(&wanted) {
+            // SAFETY: `out` is not null.
+            unsafe { out.write(core::ptr::null_mut()) };
+            return HRESULT::E_NOINTERFACE;
+        }
+        let attempt = make().and_then(|class| {
+            // Counted before, because an object that is not made is dropped.
+            LIVE.fetch_add(1, Ordering::Relaxed);
+            Shared::try_new(Self { table: C::TABLE, class }).map_err(|AllocError| HRESULT::ND_NO_MEMORY)
+        });
+        let (object, result) = match attempt {
+            Ok(object) => (Shared::into_raw(object).cast_mut().cast(), HRESULT::ND_SUCCESS),
+            Err(result) => (core::ptr::null_mut(), result),
+        };
+        // SAFETY: `out` is not null.
+        unsafe { out.write(object) };
+        result
+    }
+}
+
+/// An object that a client calls. The reference is the client's.
+pub struct Borrowed<C: Class>(ManuallyDrop<Shared<Object<C>>>);
+
+impl<C: Class> Deref for Borrowed<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.0.class
+    }
+}
+
+/// The object behind a client's pointer.
+///
+/// # Safety
+///
+/// `this` is a pointer to an object of this class, to which the client holds a reference until its call returns.
+pub const unsafe fn borrow<C: Class>(this: *mut c_void) -> Borrowed<C> {
+    // SAFETY: `hand_out` made the pointer (the caller's promise), and the reference is not given back here.
+    let object = unsafe { Shared::from_raw(this.cast_const().cast::<Object<C>>()) };
+    Borrowed(ManuallyDrop::new(object))
+}
+
+/// What [`find`] asks an object for: a name that only objects of the very same class in this very image know.
+fn mark<C: Class>() -> GUID {
+    struct Fold(u64);
+    impl Hasher for Fold {
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+            }
+        }
+
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+    let mut class = Fold(0xCBF2_9CE4_8422_2325);
+    TypeId::of::<C>().hash(&mut class);
+    let image = (&raw const LIVE).addr() as u64;
+    GUID::from_u128(u128::from(class.finish()) << 64 | u128::from(image))
+}
+
+fn implements<C: Class>(iid: &GUID) -> bool {
+    *iid == IID_IUnknown || C::INTERFACES.contains(iid)
+}
+
+/// Lets `work` use the object that a client passes as an argument. `None` if it is not one of this class.
+///
+/// # Safety
+///
+/// `unknown` is null or a COM object.
+pub unsafe fn find<C: Class, U>(unknown: *mut c_void, work: impl FnOnce(&C) -> U) -> Option<U> {
+    if unknown.is_null() {
+        return None;
+    }
+    // SAFETY: a COM object begins with a pointer to its table.
+    let table = unsafe { unknown.cast::<*const IUnknownVtbl>().read() };
+    // SAFETY: the table is that of a COM object.
+    let table = unsafe { &*table };
+    let mut found = core::ptr::null_mut();
+    let iid = mark::<C>();
+    // SAFETY: `QueryInterface` of a COM object, with an identifier and a place for the result.
+    let result = unsafe { (table.QueryInterface)(unknown, &raw const iid, &raw mut found) };
+    if !result.succeeded() || found.is_null() {
+        return None;
+    }
+    // SAFETY: only an object of this class knows the mark, and `QueryInterface` counted a reference, which is taken back here.
+    let object = unsafe { Shared::from_raw(found.cast_const().cast::<Object<C>>()) };
+    Some(work(&object.class))
+}
+
+/// `IUnknown` for a class.
+pub const fn unknown<C: Class>() -> IUnknownVtbl {
+    IUnknownVtbl { QueryInterface: query_interface::<C>, AddRef: add_ref::<C>, Release: release::<C> }
+}
+
+/// `IUnknown::QueryInterface`.
+///
+/// # Safety
+///
+/// `this` is an object of the class; `iid` is null or valid for reading, `out` null or valid for writing.
+unsafe extern "system" fn query_interface<C: Class>(
+    this: *mut c_void,
+    iid: *const GUID,
+    out: *mut *mut c_void,
+) -> HRESULT {
+    if iid.is_null() || out.is_null() {
+        return HRESULT::E_POINTER;
+    }
+    // SAFETY: `iid` is not null.
+    let wanted = unsafe { iid.read() };
+    if !implements::<C>(&wanted) && wanted != mark::<C>() {
+        // SAFETY: `out` is not null.
+        unsafe { out.write(core::ptr::null_mut()) };
+        return HRESULT::E_NOINTERFACE;
+    }
+    // SAFETY: the client calls through the table of an object it holds.
+    unsafe { add_ref::<C>(this) };
+    // SAFETY: `out` is not null.
+    unsafe { out.write(this) };
+    HRESULT::S_OK
+}
+
+/// `IUnknown::AddRef`.
+///
+/// # Safety
+///
+/// `this` is an object of the class.
+unsafe extern "system" fn add_ref<C: Class>(this: *mut c_void) -> u32 {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<C>(this) };
+    let _ = ManuallyDrop::new(Shared::clone(&object.0));
+    u32::try_from(Shared::references_now(&object.0)).unwrap_or(u32::MAX)
+}
+
+/// `IUnknown::Release`.
+///
+/// # Safety
+///
+/// `this` is an object of the class, and one reference less will be used.
+unsafe extern "system" fn release<C: Class>(this: *mut c_void) -> u32 {
+    // SAFETY: the client gives back a reference that it holds.
+    let object = unsafe { Shared::from_raw(this.cast_const().cast::<Object<C>>()) };
+    let left = Shared::references_now(&object) - 1;
+    drop(object);
+    u32::try_from(left).unwrap_or(u32::MAX)
+}

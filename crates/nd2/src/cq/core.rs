@@ -1,0 +1,223 @@
+//! What is behind both interfaces of a completion queue.
+
+use core::ptr::NonNull;
+
+use engine::{
+    cq::{Completion, Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    os::{Affinity, Os, SpinLock},
+};
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::waiters::{Kind, Waiters};
+use crate::{
+    Device, Platform,
+    abi::{KAFFINITY, OVERLAPPED},
+    adapter::AdapterCore,
+    device::{Member, Membership},
+    no_memory,
+    overlapped::Pending,
+};
+
+/// The requests for notification, and the client's end of the queue.
+struct State<P: Platform> {
+    waiters: Waiters<Pending<P>>,
+    /// `None` before the queue is made and after it is destroyed. The queue's client refers to this state, so this is what
+    /// keeps the two alive.
+    consumer: Option<CqConsumer<P::Os>>,
+    /// What every request ends with: the queue is destroyed, or the adapter was removed.
+    end: Option<NtStatus>,
+    /// Somebody reports the ends of requests. Nobody else does then, so that their order is kept.
+    reporting: bool,
+}
+
+/// A completion queue behind its COM object. Queue pairs refer to it too.
+pub struct Core<P: Platform> {
+    adapter: Shared<AdapterCore<P>>,
+    file: Shared<P::File>,
+    state: <P::Os as Os>::Lock<State<P>>,
+    processor: u32,
+}
+
+/// How the engine's queue reaches the requests.
+struct Client<P: Platform>(Shared<Core<P>>);
+
+impl<P: Platform> CqClient for Client<P> {
+    fn notify(&self, _status: NtStatus) {
+        Core::look(&self.0);
+    }
+
+    fn failed(&self, _failure: CqFailure) {
+        Core::look(&self.0);
+    }
+}
+
+/// The handle of a COM object on its queue: destroys the queue when it is dropped.
+pub struct Owned<P: Platform> {
+    pub core: Shared<Core<P>>,
+    pub cq: Shared<Cq<P::Os>>,
+    _member: Membership<P>,
+}
+
+impl<P: Platform> Drop for Owned<P> {
+    fn drop(&mut self) {
+        Core::destroy(&self.core);
+    }
+}
+
+impl<P: Platform> Core<P> {
+    /// Makes a queue.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`. The depth was checked.
+    pub fn try_new(
+        adapter: &Shared<AdapterCore<P>>,
+        file: &Shared<P::File>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Owned<P>, NtStatus> {
+        let device = adapter.device();
+        let os = device.platform().os();
+        // Affinity is advice, and zero is none (`NDSPI 2`).
+        let wanted = (affinity.mask != 0).then(|| os.processor_for(affinity)).flatten();
+        let processor = wanted.unwrap_or_else(|| os.current_processor());
+        let waiters = Waiters::new(device.config().max_notify_requests as usize, 0);
+        let state = State { waiters, consumer: None, end: None, reporting: false };
+        let core =
+            Shared::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })
+                .map_err(no_memory)?;
+        let member = Device::join(device, Member::CompletionQueue(core.clone()))?;
+        let max_depth = device.config().info.MaxCompletionQueueDepth;
+        let parameters = CqParameters { depth, max_depth, processor };
+        let (cq, consumer) = Cq::try_new(os, parameters, Client(core.clone()))?;
+        core.state.with(|state| state.consumer = Some(consumer));
+        Ok(Owned { core, cq, _member: member })
+    }
+
+    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+        &self.adapter
+    }
+
+    pub const fn file(&self) -> &Shared<P::File> {
+        &self.file
+    }
+
+    /// The processor on which requests are completed, as a group and a set.
+    pub fn affinity(&self) -> (u16, KAFFINITY) {
+        let group = self.processor / KAFFINITY::BITS;
+        (u16::try_from(group).unwrap_or(0), 1 << (self.processor % KAFFINITY::BITS))
+    }
+
+    /// Asks for notification (`IND2CompletionQueue::Notify`). What is returned is final, except `STATUS_PENDING`.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
+    pub unsafe fn notify(this: &Shared<Self>, kind: Kind, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        let status = this.state.with(|state| {
+            let State { waiters, consumer: Some(consumer), end: None, .. } = state else {
+                return state.end.unwrap_or(NtStatus::CANCELLED);
+            };
+            if waiters.reserve().is_err() {
+                return NtStatus::INSUFFICIENT_RESOURCES;
+            }
+            if let Some(arm) = waiters.arm(Some(kind)) {
+                consumer.arm(arm);
+            }
+            // What comes after this look satisfies the arm, and the queue calls.
+            let seen = consumer.cq().observe();
+            if let Some(failure) = seen.failure {
+                waiters.end(failure.status());
+                return failure.status();
+            }
+            if waiters.decide(&seen, Some(kind)) {
+                return NtStatus::SUCCESS;
+            }
+            // SAFETY: the caller's promise.
+            let request = unsafe { Pending::begin(&this.file, overlapped) };
+            waiters.push(kind, seen.view.taken, request);
+            NtStatus::PENDING
+        });
+        this.report();
+        status
+    }
+
+    /// Looks what requests are satisfied: something has been queued, or the queue has failed.
+    fn look(this: &Shared<Self>) {
+        this.state.with(|state| {
+            let State { waiters, consumer: Some(consumer), .. } = state else { return };
+            // Who still waits after this needs the arm, which is spent.
+            let Some(arm) = waiters.arm(None) else { return };
+            consumer.arm(arm);
+            let seen = consumer.cq().observe();
+            match seen.failure {
+                Some(failure) => waiters.end(failure.status()),
+                None => {
+                    let _ = waiters.decide(&seen, None);
+                }
+            }
+        });
+        this.report();
+    }
+
+    /// Reports the ends of requests, in the order of their issue, with no lock held.
+    fn report(&self) {
+        loop {
+            let ended = self.state.with(|state| {
+                if state.reporting {
+                    return None;
+                }
+                let ended = state.waiters.take_ended()?;
+                state.reporting = true;
+                Some(ended)
+            });
+            let Some((request, status)) = ended else { return };
+            request.complete(status);
+            self.state.with(|state| state.reporting = false);
+        }
+    }
+
+    /// Cancels the requests for notification (`IND2Overlapped::CancelOverlappedRequests`).
+    pub fn cancel(&self) {
+        self.state.with(|state| state.waiters.end(NtStatus::CANCELLED));
+        self.report();
+    }
+
+    /// Takes completions out and gives them to `each` (`IND2CompletionQueue::GetResults`). Returns how many.
+    pub fn take(&self, most: usize, each: impl FnMut(&Completion)) -> usize {
+        self.state.with(|state| state.consumer.as_mut().map_or(0, |consumer| consumer.poll(most, each)))
+    }
+
+    /// Sets the depth (`IND2CompletionQueue::Resize`).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_REMOVED`, `STATUS_INVALID_PARAMETER`, `STATUS_BUFFER_OVERFLOW`, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn resize(&self, cq: &Shared<Cq<P::Os>>, depth: u32) -> Result<(), NtStatus> {
+        self.adapter.device().check_present()?;
+        Cq::resize(cq, depth)
+    }
+
+    /// The client has released its last reference.
+    fn destroy(this: &Shared<Self>) {
+        let consumer = this.state.with(|state| {
+            state.end = Some(NtStatus::CANCELLED);
+            state.waiters.end(NtStatus::CANCELLED);
+            state.consumer.take()
+        });
+        if let Some(consumer) = consumer {
+            consumer.cq().close();
+        }
+        this.report();
+    }
+
+    /// The adapter is gone.
+    pub fn removed(&self) {
+        self.state.with(|state| {
+            state.end = Some(NtStatus::DEVICE_REMOVED);
+            state.waiters.end(NtStatus::DEVICE_REMOVED);
+        });
+        self.report();
+    }
+}

@@ -1,0 +1,273 @@
+//! One adapter: what all clients that have it open share, and its sudden removal.
+
+use alloc::vec::Vec;
+use core::{
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use engine::{
+    connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
+    cq::{Cq, notify::CqFailure},
+    memory::{MemoryLimits, MemoryTable},
+    nic::Nic,
+    os::{Os, SpinLock},
+    qp::Qp,
+    slab::Slab,
+};
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use crate::{
+    Platform,
+    abi::{
+        ND2_ADAPTER_INFO,
+        adapter_flags::{
+            ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED,
+            ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, ND_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED,
+        },
+    },
+    com::find,
+    connector, cq, listener, mr, no_memory, srq,
+};
+
+/// How an adapter is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What the adapter says of itself and enforces.
+    pub info: ND2_ADAPTER_INFO,
+    /// Requests for notification that may be outstanding on one queue.
+    pub max_notify_requests: u32,
+    /// Memory regions, windows and open adapters at most, together.
+    pub max_tokens: u32,
+    /// Connection requests that a listener holds at most, whatever backlog its client asks for.
+    pub max_backlog: u32,
+    /// How long the other side of a connection is waited for.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            info: ND2_ADAPTER_INFO {
+                InfoVersion: 1,
+                // No vendor: the identifier is administered locally.
+                VendorId: 0x0200,
+                DeviceId: 1,
+                AdapterId: 1,
+                MaxRegistrationSize: 1 << 40,
+                MaxWindowSize: 1 << 40,
+                MaxInitiatorSge: 16,
+                MaxReceiveSge: 16,
+                MaxReadSge: 16,
+                MaxTransferLength: 1 << 30,
+                MaxInlineDataSize: 1024,
+                MaxInboundReadLimit: 128,
+                MaxOutboundReadLimit: 128,
+                MaxReceiveQueueDepth: 16 << 10,
+                MaxInitiatorQueueDepth: 16 << 10,
+                MaxSharedReceiveQueueDepth: 16 << 10,
+                MaxCompletionQueueDepth: 1 << 20,
+                InlineRequestThreshold: 256,
+                LargeRequestThreshold: 64 << 10,
+                MaxCallerData: 512,
+                MaxCalleeData: 512,
+                AdapterFlags: ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+                    | ND_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+                    | ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+                    | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+            },
+            max_notify_requests: 1024,
+            max_tokens: 1 << 20,
+            max_backlog: 1024,
+            // Clients need not hurry: minutes, not seconds.
+            timeouts: Timeouts { connect: 120_000_000, establish: 120_000_000, disconnect: 10_000_000 },
+        }
+    }
+}
+
+/// What has to know when the adapter is removed.
+pub enum Member<P: Platform> {
+    CompletionQueue(Shared<cq::core::Core<P>>),
+    SharedReceiveQueue(Shared<srq::Core<P>>),
+    MemoryRegion(Shared<mr::Core<P>>),
+    QueuePair(Shared<Qp<P::Os>>),
+    Connector(Shared<connector::Core<P>>),
+    Listener(Shared<listener::Core<P>>),
+}
+
+impl<P: Platform> Clone for Member<P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::CompletionQueue(core) => Self::CompletionQueue(core.clone()),
+            Self::SharedReceiveQueue(core) => Self::SharedReceiveQueue(core.clone()),
+            Self::MemoryRegion(core) => Self::MemoryRegion(core.clone()),
+            Self::QueuePair(qp) => Self::QueuePair(qp.clone()),
+            Self::Connector(core) => Self::Connector(core.clone()),
+            Self::Listener(core) => Self::Listener(core.clone()),
+        }
+    }
+}
+
+/// A member's place. Dropping it gives the place up.
+pub struct Membership<P: Platform> {
+    device: Shared<Device<P>>,
+    number: usize,
+}
+
+impl<P: Platform> Drop for Membership<P> {
+    fn drop(&mut self) {
+        // The reference is dropped after the lock is released.
+        drop(self.device.members.with(|members| members.remove(self.number)));
+    }
+}
+
+/// One adapter.
+pub struct Device<P: Platform> {
+    platform: P,
+    config: Config,
+    nic: Shared<Nic<P::Os>>,
+    memory: Shared<MemoryTable<P::Os>>,
+    attachment: Shared<Attachment<P::Os>>,
+    addresses: Vec<IpAddr>,
+    removed: AtomicBool,
+    members: <P::Os as Os>::Lock<Slab<Member<P>>>,
+}
+
+impl<P: Platform> Device<P> {
+    /// Makes an adapter with these addresses on a wire.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_ADDRESS`, `STATUS_SHARING_VIOLATION` for an address that cannot be
+    /// the adapter's.
+    pub fn try_new(
+        platform: &P,
+        wire: &Shared<Wire<P::Os>>,
+        addresses: &[InterfaceAddress],
+        config: Config,
+    ) -> Result<Shared<Self>, NtStatus> {
+        let info = &config.info;
+        let memory_limits = MemoryLimits {
+            tokens: config.max_tokens,
+            mappings: 0,
+            registration: info.MaxRegistrationSize as u64,
+            fast_register_pages: 1,
+        };
+        let limits = ConnectionLimits {
+            max_caller_data: info.MaxCallerData,
+            max_callee_data: info.MaxCalleeData,
+            max_reads: ReadLimits { inbound: info.MaxInboundReadLimit, outbound: info.MaxOutboundReadLimit },
+            backlog: config.max_backlog,
+        };
+        let attachment = Attachment::try_new(wire, limits, config.timeouts)?;
+        let mut own = Vec::new();
+        own.try_reserve_exact(addresses.len()).map_err(|error| no_memory(error.into()))?;
+        for address in addresses {
+            attachment.add_address(*address)?;
+            own.push(address.address);
+        }
+        let os = platform.os();
+        Shared::try_new(Self {
+            platform: platform.clone(),
+            config,
+            nic: Nic::try_new(os)?,
+            memory: MemoryTable::try_new(os, memory_limits)?,
+            attachment,
+            addresses: own,
+            removed: AtomicBool::new(false),
+            members: os.lock(Slab::new())?,
+        })
+        .map_err(no_memory)
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The adapter's addresses.
+    #[must_use]
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    pub(crate) const fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    pub(crate) const fn nic(&self) -> &Shared<Nic<P::Os>> {
+        &self.nic
+    }
+
+    pub(crate) const fn memory(&self) -> &Shared<MemoryTable<P::Os>> {
+        &self.memory
+    }
+
+    pub(crate) const fn attachment(&self) -> &Shared<Attachment<P::Os>> {
+        &self.attachment
+    }
+
+    /// Whether the adapter is still there.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_REMOVED`.
+    pub(crate) fn check_present(&self) -> Result<(), NtStatus> {
+        if self.removed.load(Ordering::Acquire) { Err(NtStatus::DEVICE_REMOVED) } else { Ok(()) }
+    }
+
+    /// Lets `member` know when the adapter is removed.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    pub(crate) fn join(this: &Shared<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
+        let number = this.members.with(|members| members.try_insert(member)).map_err(no_memory)?;
+        let membership = Membership { device: this.clone(), number };
+        // Removed meanwhile: the removal may have passed this member by.
+        this.check_present()?;
+        Ok(membership)
+    }
+
+    /// The adapter is gone: what is outstanding ends with `ND_DEVICE_REMOVED`, connections break, and from now on only
+    /// cleaning up succeeds.
+    pub fn remove(&self) {
+        self.removed.store(true, Ordering::Release);
+        self.attachment.detach();
+        for number in 0..self.members.with(|members| members.bound()) {
+            let member = self.members.with(|members| members.get(number).cloned());
+            match member {
+                Some(Member::CompletionQueue(core)) => core.removed(),
+                Some(Member::SharedReceiveQueue(core)) => core.removed(),
+                Some(Member::MemoryRegion(core)) => core.removed(),
+                Some(Member::QueuePair(qp)) => Qp::fail(&qp),
+                Some(Member::Connector(core)) => connector::Core::removed(&core),
+                Some(Member::Listener(core)) => core.removed(),
+                None => {}
+            }
+        }
+    }
+
+    /// Lets a completion queue fail as broken hardware would. For tests.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if it is none of this crate.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is null or a COM object.
+    pub unsafe fn break_completion_queue(queue: *mut core::ffi::c_void) -> Result<(), NtStatus> {
+        let fail = |owned: &cq::core::Owned<P>| Cq::fail(&owned.cq, CqFailure::Fatal);
+        // SAFETY: the caller's promise.
+        let broken = unsafe { find::<cq::v2::CompletionQueue2<P>, _>(queue, |queue| fail(&queue.0)) };
+        if broken.is_some() {
+            return Ok(());
+        }
+        // SAFETY: as before.
+        let broken = unsafe { find::<cq::v1::CompletionQueue1<P>, _>(queue, |queue| fail(&queue.0)) };
+        broken.ok_or(NtStatus::INVALID_PARAMETER)
+    }
+}

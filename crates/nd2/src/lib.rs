@@ -1,0 +1,54 @@
+//! The user-mode NetworkDirect service provider interface over the engine (`NDSPI`).
+//!
+//! The interfaces have the shape of COM and none of its runtime: a pointer to a pointer to a table of functions, counted
+//! references, `QueryInterface`. A provider never calls its client: whatever takes time is an *overlapped request* that the
+//! client issued, and its end is reported where the client looks for it. What that means on an operating system is behind
+//! [`Platform`]: an event and a completion port on Windows, their equivalents in tests.
+//!
+//! ```text
+//! class::get_class_object -> IND2Provider -> IND2Adapter -> IND2CompletionQueue, IND2QueuePair, IND2Connector, ...
+//! Device: one adapter on a wire: NIC, tokens, addresses; what every open IND2Adapter shares
+//! ```
+//!
+//! # Objects
+//!
+//! The client's references count the COM object, which is thin. What works is behind it in a *core* that engine objects,
+//! other cores and requests in progress refer to as well, so that an object can be released at any time: its requests are
+//! cancelled, and its core goes when nothing needs it.
+//!
+//! # Completion queues
+//!
+//! The decision when a request for notification is complete is the engine's ([`engine::cq::notify::satisfied`]), asked once
+//! for every request that is outstanding: see [`cq`].
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod abi;
+mod adapter;
+mod address;
+pub mod class;
+mod com;
+mod connector;
+pub mod cq;
+mod device;
+mod listener;
+mod mr;
+mod mw;
+mod overlapped;
+mod platform;
+mod post;
+mod provider;
+mod qp;
+mod srq;
+
+pub use com::live_objects;
+pub use device::{Config, Device};
+pub use platform::{OverlappedFile, Platform};
+pub use provider::Provider;
+
+/// `ND_INSUFFICIENT_RESOURCES` for memory that could not be had.
+pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
+    ndkpi::NtStatus::INSUFFICIENT_RESOURCES
+}

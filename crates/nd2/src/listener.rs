@@ -1,0 +1,311 @@
+//! `IND2Listener`.
+
+use alloc::collections::VecDeque;
+use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
+
+use engine::{
+    connection::{Incoming, Listener as EngineListener, ListenerClient, Owner},
+    os::{Os, SpinLock},
+};
+use fallible::Shared;
+use ndkpi::{GUID, NtStatus, SOCKADDR};
+
+use crate::{
+    Device, Platform,
+    abi::{HRESULT, IID_IND2Listener, IID_IND2Overlapped, IND2ListenerVtbl, OVERLAPPED},
+    adapter::AdapterCore,
+    address,
+    com::{Class, borrow},
+    connector::{self, own_address},
+    device::{Member, Membership},
+    no_memory,
+    overlapped::{Overlapped, Pending, overlapped},
+};
+
+/// A client that waits for a connection request, with the connector that is to get it.
+type Waiter<P> = (Shared<connector::Core<P>>, Pending<P>);
+
+struct State<P: Platform> {
+    engine: Option<Shared<EngineListener<P::Os>>>,
+    listening: bool,
+    waiting: VecDeque<Waiter<P>>,
+    /// Connection requests that nobody has asked for yet.
+    incoming: VecDeque<Incoming<P::Os>>,
+    /// Connection requests at most.
+    backlog: usize,
+    end: Option<NtStatus>,
+}
+
+/// A listener behind its COM object.
+pub struct Core<P: Platform> {
+    adapter: Shared<AdapterCore<P>>,
+    file: Shared<P::File>,
+    state: <P::Os as Os>::Lock<State<P>>,
+}
+
+struct Client<P: Platform>(Shared<Core<P>>);
+
+impl<P: Platform> ListenerClient<P::Os> for Client<P> {
+    fn connect_event(&self, incoming: Incoming<P::Os>) {
+        self.0.arrived(incoming);
+    }
+}
+
+/// A listener.
+pub struct Listener<P: Platform> {
+    core: Shared<Core<P>>,
+    _member: Membership<P>,
+}
+
+/// What becomes of a connection request.
+enum Fate<P: Platform> {
+    /// It is for this client.
+    For(Waiter<P>, Incoming<P::Os>),
+    /// It waits.
+    Waits,
+    /// Nobody wants it.
+    Refused(#[expect(dead_code, reason = "dropped where no lock is held")] Incoming<P::Os>),
+}
+
+impl<P: Platform> Core<P> {
+    fn arrived(&self, incoming: Incoming<P::Os>) {
+        let fate = self.state.with(|state| {
+            if state.end.is_some() {
+                return Fate::Refused(incoming);
+            }
+            if let Some(waiter) = state.waiting.pop_front() {
+                return Fate::For(waiter, incoming);
+            }
+            if state.incoming.len() >= state.backlog || state.incoming.try_reserve(1).is_err() {
+                return Fate::Refused(incoming);
+            }
+            state.incoming.push_back(incoming);
+            Fate::Waits
+        });
+        if let Fate::For((connector, request), incoming) = fate {
+            let result = connector::Core::adopt(&connector, incoming);
+            request.complete(result.err().unwrap_or(NtStatus::SUCCESS));
+        }
+    }
+
+    /// Binds the listener to a local address, at which it does not listen yet.
+    fn bind(this: &Shared<Self>, address: SocketAddr) -> Result<(), NtStatus> {
+        let device = this.adapter.device();
+        device.check_present()?;
+        let address = own_address(device, address)?;
+        if this.state.with(|state| state.listening) {
+            return Err(NtStatus::INVALID_DEVICE_STATE);
+        }
+        let engine = EngineListener::try_new(device.attachment(), Owner::default(), Client(this.clone()))?;
+        engine.pause(true);
+        EngineListener::listen(&engine, address).inspect_err(|_| EngineListener::close(&engine))?;
+        // Binding again gives the address before up.
+        let before = this.state.with(|state| match state.end {
+            None => state.engine.replace(engine),
+            Some(_) => Some(engine),
+        });
+        if let Some(before) = before {
+            EngineListener::close(&before);
+        }
+        Ok(())
+    }
+
+    fn listen(&self, backlog: u32) -> Result<(), NtStatus> {
+        self.adapter.device().check_present()?;
+        let most = self.adapter.device().config().max_backlog;
+        let backlog = if backlog == 0 { most } else { backlog.min(most) };
+        let engine = self.state.with(|state| {
+            let engine = state.engine.clone().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+            state.backlog = backlog as usize;
+            state.listening = true;
+            Ok::<_, NtStatus>(engine)
+        })?;
+        engine.pause(false);
+        Ok(())
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        self.adapter.device().check_present()?;
+        let engine = self.state.with(|state| state.engine.clone().filter(|_| state.listening));
+        engine.ok_or(NtStatus::INVALID_DEVICE_STATE)?.local_address()
+    }
+
+    /// Asks for a connection request.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
+    unsafe fn get_connection_request(
+        &self,
+        connector: Shared<connector::Core<P>>,
+        overlapped: NonNull<OVERLAPPED>,
+    ) -> Result<NtStatus, NtStatus> {
+        self.adapter.device().check_present()?;
+        connector.check_idle()?;
+        let limit = self.adapter.device().config().max_notify_requests as usize;
+        let incoming = self.state.with(|state| {
+            if let Some(status) = state.end {
+                return Err(status);
+            }
+            if let Some(incoming) = state.incoming.pop_front() {
+                return Ok(Some((connector, incoming)));
+            }
+            if state.waiting.iter().any(|(other, _)| Shared::ptr_eq(other, &connector)) {
+                return Err(NtStatus::CONNECTION_ACTIVE);
+            }
+            if state.waiting.len() >= limit || state.waiting.try_reserve(1).is_err() {
+                return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            }
+            // SAFETY: the caller's promise.
+            state.waiting.push_back((connector, unsafe { Pending::begin(&self.file, overlapped) }));
+            Ok(None)
+        })?;
+        match incoming {
+            None => Ok(NtStatus::PENDING),
+            Some((connector, incoming)) => connector::Core::adopt(&connector, incoming).map(|()| NtStatus::SUCCESS),
+        }
+    }
+
+    fn cancel(&self, status: NtStatus) {
+        while let Some((_, request)) = self.state.with(|state| state.waiting.pop_front()) {
+            request.complete(status);
+        }
+    }
+
+    fn finish(&self, status: NtStatus) {
+        let (engine, incoming) = self.state.with(|state| {
+            state.end.get_or_insert(status);
+            state.listening = false;
+            (state.engine.take(), core::mem::take(&mut state.incoming))
+        });
+        if let Some(engine) = engine {
+            EngineListener::close(&engine);
+        }
+        // Refuses them.
+        drop(incoming);
+        self.cancel(status);
+    }
+
+    /// The adapter is gone.
+    pub fn removed(&self) {
+        self.finish(NtStatus::DEVICE_REMOVED);
+    }
+}
+
+impl<P: Platform> Listener<P> {
+    /// Makes a listener.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+        let state = State {
+            engine: None,
+            listening: false,
+            waiting: VecDeque::new(),
+            incoming: VecDeque::new(),
+            backlog: 0,
+            end: None,
+        };
+        let state = adapter.device().platform().os().lock(state)?;
+        let core = Shared::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
+        let member = Device::join(adapter.device(), Member::Listener(core.clone()))?;
+        Ok(Self { core, _member: member })
+    }
+}
+
+impl<P: Platform> Drop for Listener<P> {
+    fn drop(&mut self) {
+        self.core.finish(NtStatus::CANCELLED);
+    }
+}
+
+impl<P: Platform> Class for Listener<P> {
+    type Table = IND2ListenerVtbl;
+
+    const TABLE: &'static IND2ListenerVtbl = &IND2ListenerVtbl {
+        base: overlapped::<Self>(),
+        Bind: bind::<P>,
+        Listen: listen::<P>,
+        GetLocalAddress: get_local_address::<P>,
+        GetConnectionRequest: get_connection_request::<P>,
+    };
+    const INTERFACES: &'static [GUID] = &[IID_IND2Listener, IID_IND2Overlapped];
+}
+
+impl<P: Platform> Overlapped for Listener<P> {
+    type Platform = P;
+
+    fn file(&self) -> &Shared<P::File> {
+        &self.core.file
+    }
+
+    fn cancel(&self) -> Result<(), NtStatus> {
+        self.core.cancel(NtStatus::CANCELLED);
+        Ok(())
+    }
+}
+
+/// `IND2Listener::Bind`.
+///
+/// # Safety
+///
+/// `this` is such a listener; `address` is null or valid for reading `length` bytes.
+unsafe extern "system" fn bind<P: Platform>(this: *mut c_void, address: *const SOCKADDR, length: u32) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Listener<P>>(this) };
+    // SAFETY: the caller's promise.
+    let address = unsafe { address::read(address, length) };
+    address.and_then(|address| Core::bind(&object.core, address)).into()
+}
+
+/// `IND2Listener::Listen`.
+///
+/// # Safety
+///
+/// `this` is such a listener.
+unsafe extern "system" fn listen<P: Platform>(this: *mut c_void, backlog: u32) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Listener<P>>(this) };
+    object.core.listen(backlog).into()
+}
+
+/// `IND2Listener::GetLocalAddress`.
+///
+/// # Safety
+///
+/// `this` is such a listener; `length` is null or valid, `address` null or valid for writing as many bytes.
+unsafe extern "system" fn get_local_address<P: Platform>(
+    this: *mut c_void,
+    address: *mut SOCKADDR,
+    length: *mut u32,
+) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Listener<P>>(this) };
+    let found = object.core.local_address();
+    // SAFETY: the caller's promise.
+    found.and_then(|found| unsafe { address::write(found, address, length) }).into()
+}
+
+/// `IND2Listener::GetConnectionRequest`.
+///
+/// # Safety
+///
+/// `this` is such a listener; `connector` is null or a COM object; no request is outstanding on `overlapped`, which the
+/// client keeps until a request that pends ends.
+unsafe extern "system" fn get_connection_request<P: Platform>(
+    this: *mut c_void,
+    connector: *mut c_void,
+    overlapped: *mut OVERLAPPED,
+) -> HRESULT {
+    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Listener<P>>(this) };
+    // SAFETY: the caller's promise.
+    let Some(connector) = (unsafe { connector::Connector::<P>::find(&object.core.adapter, connector) }) else {
+        return HRESULT::ND_INVALID_PARAMETER;
+    };
+    // SAFETY: the caller's promise.
+    let result = unsafe { object.core.get_connection_request(connector, overlapped) };
+    result.unwrap_or_else(|status| status).into()
+}

@@ -1,0 +1,254 @@
+//! `IND2MemoryRegion`.
+
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
+
+use engine::{
+    memory::{Region, RegionKind, Release, Released, Rights},
+    os::{Dpc, Os, Routine, SpinLock},
+};
+use fallible::Shared;
+use ndkpi::{GUID, NtStatus};
+
+use crate::{
+    Device, Platform,
+    abi::{
+        HRESULT, IID_IND2MemoryRegion, IID_IND2Overlapped, IND2MemoryRegionVtbl, OVERLAPPED,
+        mr_flags::{
+            self, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+            ND_MR_FLAG_RDMA_READ_SINK,
+        },
+    },
+    adapter::AdapterCore,
+    com::{Class, borrow, find},
+    device::{Member, Membership},
+    no_memory,
+    overlapped::{Overlapped, Pending, overlapped},
+};
+
+/// What waits for the end of transfers that use the region's bytes.
+struct State<P: Platform> {
+    deregister: Option<Pending<P>>,
+    /// The transfers have ended, or the adapter is gone, with this.
+    end: NtStatus,
+}
+
+/// A region behind its COM object.
+pub struct Core<P: Platform> {
+    adapter: Shared<AdapterCore<P>>,
+    file: Shared<P::File>,
+    region: Shared<Region<P::Os>>,
+    state: <P::Os as Os>::Lock<State<P>>,
+    dpc: <P::Os as Os>::Dpc<Deregistered<P>>,
+}
+
+/// Is told when the bytes of a registration are not used any more.
+struct Client<P: Platform>(Shared<Core<P>>);
+
+impl<P: Platform> Released for Client<P> {
+    fn released(&self) {
+        // The engine may hold locks here.
+        self.0.dpc.queue(&self.0);
+    }
+}
+
+/// The deferred call that completes a deregistration.
+pub struct Deregistered<P>(PhantomData<P>);
+
+impl<P: Platform> Routine for Deregistered<P> {
+    type Target = Core<P>;
+
+    fn run(core: &Shared<Core<P>>) {
+        core.finish();
+    }
+}
+
+impl<P: Platform> Core<P> {
+    fn finish(&self) {
+        let ended = self.state.with(|state| state.deregister.take().map(|request| (request, state.end)));
+        if let Some((request, status)) = ended {
+            request.complete(status);
+        }
+    }
+
+    /// The adapter is gone.
+    pub fn removed(&self) {
+        self.state.with(|state| state.end = NtStatus::DEVICE_REMOVED);
+        self.finish();
+    }
+}
+
+/// A memory region.
+pub struct MemoryRegion<P: Platform> {
+    core: Shared<Core<P>>,
+    _member: Membership<P>,
+}
+
+impl<P: Platform> MemoryRegion<P> {
+    /// Makes a region that is not registered.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+        let os = adapter.device().platform().os();
+        let core = Shared::try_new(Core {
+            adapter: adapter.clone(),
+            file: file.clone(),
+            region: Region::try_new(adapter.domain(), RegionKind::Normal)?,
+            state: os.lock(State { deregister: None, end: NtStatus::SUCCESS })?,
+            dpc: os.dpc(os.current_processor())?,
+        })
+        .map_err(no_memory)?;
+        let member = Device::join(adapter.device(), Member::MemoryRegion(core.clone()))?;
+        Ok(Self { core, _member: member })
+    }
+
+    /// The engine's region behind a client's pointer, if it is one of this adapter.
+    ///
+    /// # Safety
+    ///
+    /// `unknown` is null or a COM object.
+    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Region<P::Os>>> {
+        let region = |region: &Self| Shared::ptr_eq(&region.core.adapter, adapter).then(|| region.core.region.clone());
+        // SAFETY: the caller's promise.
+        unsafe { find::<Self, _>(unknown, region) }?
+    }
+
+    /// Registers the client's bytes.
+    ///
+    /// # Safety
+    ///
+    /// Bytes that are there stay there as long as they are registered.
+    unsafe fn register(&self, buffer: *const c_void, length: usize, flags: u32) -> Result<(), NtStatus> {
+        let device = self.core.adapter.device();
+        device.check_present()?;
+        if flags & !mr_flags::ALL != 0 || length > device.config().info.MaxRegistrationSize {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let rights = rights_of(flags);
+        let writable = rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK);
+        // SAFETY: the caller's promise.
+        let memory = unsafe { device.platform().memory(buffer, length, writable) }?;
+        self.core.region.register(memory, rights, Client(self.core.clone()))
+    }
+
+    /// Ends the registration.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
+    unsafe fn deregister(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        let core = &self.core;
+        core.state.with(|state| {
+            if state.deregister.is_some() {
+                return NtStatus::INVALID_DEVICE_STATE;
+            }
+            // Transfers may let go at once: their word is not taken before the lock is released.
+            match core.region.deregister() {
+                Ok(Release::Done) => NtStatus::SUCCESS,
+                Ok(Release::Pending) => {
+                    // SAFETY: the caller's promise.
+                    state.deregister = Some(unsafe { Pending::begin(&core.file, overlapped) });
+                    NtStatus::PENDING
+                }
+                Err(status) => status,
+            }
+        })
+    }
+}
+
+/// The rights that the flags name. All flags are known.
+fn rights_of(flags: u32) -> Rights {
+    [
+        (ND_MR_FLAG_ALLOW_LOCAL_WRITE, Rights::LOCAL_WRITE),
+        (ND_MR_FLAG_ALLOW_REMOTE_READ, Rights::REMOTE_READ),
+        (ND_MR_FLAG_ALLOW_REMOTE_WRITE, Rights::REMOTE_WRITE),
+        (ND_MR_FLAG_RDMA_READ_SINK, Rights::READ_SINK),
+    ]
+    .iter()
+    .filter(|(flag, _)| flags & flag == *flag)
+    .fold(Rights::LOCAL_READ, |sum, (_, right)| sum.and(*right))
+}
+
+impl<P: Platform> Class for MemoryRegion<P> {
+    type Table = IND2MemoryRegionVtbl;
+
+    const TABLE: &'static IND2MemoryRegionVtbl = &IND2MemoryRegionVtbl {
+        base: overlapped::<Self>(),
+        Register: register::<P>,
+        Deregister: deregister::<P>,
+        GetLocalToken: get_local_token::<P>,
+        GetRemoteToken: get_remote_token::<P>,
+    };
+    const INTERFACES: &'static [GUID] = &[IID_IND2MemoryRegion, IID_IND2Overlapped];
+}
+
+impl<P: Platform> Overlapped for MemoryRegion<P> {
+    type Platform = P;
+
+    fn file(&self) -> &Shared<P::File> {
+        &self.core.file
+    }
+
+    fn cancel(&self) -> Result<(), NtStatus> {
+        // A deregistration has happened; only its end is outstanding.
+        let waits = self.core.state.with(|state| state.deregister.is_some());
+        if waits { Err(NtStatus::UNSUCCESSFUL) } else { Ok(()) }
+    }
+}
+
+/// `IND2MemoryRegion::Register`. Never pends.
+///
+/// # Safety
+///
+/// `this` is such a region; the bytes stay as long as they are registered.
+unsafe extern "system" fn register<P: Platform>(
+    this: *mut c_void,
+    buffer: *const c_void,
+    length: usize,
+    flags: u32,
+    overlapped: *mut OVERLAPPED,
+) -> HRESULT {
+    if overlapped.is_null() {
+        return HRESULT::ND_INVALID_PARAMETER;
+    }
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
+    // SAFETY: the caller's promise.
+    unsafe { object.register(buffer, length, flags) }.into()
+}
+
+/// `IND2MemoryRegion::Deregister`. Pends while transfers use the bytes.
+///
+/// # Safety
+///
+/// `this` is such a region; no request is outstanding on `overlapped`, which the client keeps until a request that pends ends.
+unsafe extern "system" fn deregister<P: Platform>(this: *mut c_void, overlapped: *mut OVERLAPPED) -> HRESULT {
+    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
+    // SAFETY: the caller's promise.
+    unsafe { object.deregister(overlapped) }.into()
+}
+
+/// `IND2MemoryRegion::GetLocalToken`: zero, which is no token, if the region is not registered.
+///
+/// # Safety
+///
+/// `this` is such a region.
+unsafe extern "system" fn get_local_token<P: Platform>(this: *mut c_void) -> u32 {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
+    object.core.region.local_token()
+}
+
+/// `IND2MemoryRegion::GetRemoteToken`: zero, which is no token, if the region is not registered.
+///
+/// # Safety
+///
+/// `this` is such a region.
+unsafe extern "system" fn get_remote_token<P: Platform>(this: *mut c_void) -> u32 {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
+    object.core.region.remote_token()
+}

@@ -1,0 +1,62 @@
+//! `IND2MemoryWindow`.
+
+use core::ffi::c_void;
+
+use engine::memory::Window;
+use fallible::Shared;
+use ndkpi::{GUID, NtStatus};
+
+use crate::{
+    Platform,
+    abi::{IID_IND2MemoryWindow, IND2MemoryWindowVtbl},
+    adapter::AdapterCore,
+    com::{Class, borrow, find, unknown},
+};
+
+/// A memory window.
+pub struct MemoryWindow<P: Platform> {
+    adapter: Shared<AdapterCore<P>>,
+    window: Shared<Window<P::Os>>,
+}
+
+impl<P: Platform> MemoryWindow<P> {
+    /// Makes a window that is not bound.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    pub fn try_new(adapter: &Shared<AdapterCore<P>>) -> Result<Self, NtStatus> {
+        adapter.device().check_present()?;
+        Ok(Self { adapter: adapter.clone(), window: Window::try_new(adapter.domain())? })
+    }
+
+    /// The engine's window behind a client's pointer, if it is one of this adapter.
+    ///
+    /// # Safety
+    ///
+    /// `unknown` is null or a COM object.
+    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Window<P::Os>>> {
+        let window = |window: &Self| Shared::ptr_eq(&window.adapter, adapter).then(|| window.window.clone());
+        // SAFETY: the caller's promise.
+        unsafe { find::<Self, _>(unknown, window) }?
+    }
+}
+
+impl<P: Platform> Class for MemoryWindow<P> {
+    type Table = IND2MemoryWindowVtbl;
+
+    const TABLE: &'static IND2MemoryWindowVtbl =
+        &IND2MemoryWindowVtbl { base: unknown::<Self>(), GetRemoteToken: get_remote_token::<P> };
+    const INTERFACES: &'static [GUID] = &[IID_IND2MemoryWindow];
+}
+
+/// `IND2MemoryWindow::GetRemoteToken`: that of the bind posted last; zero, which is no token, before the first.
+///
+/// # Safety
+///
+/// `this` is such a window.
+unsafe extern "system" fn get_remote_token<P: Platform>(this: *mut c_void) -> u32 {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<MemoryWindow<P>>(this) };
+    object.window.remote_token()
+}

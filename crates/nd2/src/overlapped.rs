@@ -1,0 +1,185 @@
+//! Overlapped requests, and the methods of `IND2Overlapped` that all who have them share (`NDSPI 1`).
+
+use alloc::collections::VecDeque;
+use core::{ffi::c_void, ptr::NonNull};
+
+use engine::os::SpinLock;
+use fallible::{AllocError, Shared};
+use ndkpi::NtStatus;
+
+use crate::{
+    OverlappedFile, Platform,
+    abi::{BOOL, HRESULT, IND2OverlappedVtbl, OVERLAPPED},
+    com::{Class, borrow, unknown},
+};
+
+/// A request that is outstanding. It ends once: with [`Pending::complete`], or cancelled when it is dropped.
+pub struct Pending<P: Platform> {
+    file: Shared<P::File>,
+    overlapped: NonNull<OVERLAPPED>,
+}
+
+// SAFETY: the structure is the provider's alone until the request ends, except for reading its atomic fields.
+unsafe impl<P: Platform> Send for Pending<P> {}
+
+impl<P: Platform> Pending<P> {
+    /// Begins the request.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until this one ends.
+    pub unsafe fn begin(file: &Shared<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { file.begin(overlapped) };
+        Self { file: file.clone(), overlapped }
+    }
+
+    /// Ends the request and lets the client know. No lock may be held.
+    pub fn complete(self, status: NtStatus) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the reference is taken over once.
+        let file = unsafe { (&raw const this.file).read() };
+        // SAFETY: the request was begun, and ends here only: `self` is gone.
+        unsafe { file.complete(this.overlapped, status) };
+    }
+
+    /// Takes the request back: its method returns `status` itself, so the client does not look for its end.
+    pub fn withdraw(self, status: NtStatus) -> NtStatus {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the reference is taken over once.
+        drop(unsafe { (&raw const this.file).read() });
+        // SAFETY: the client keeps the structure until its call returns.
+        let overlapped = unsafe { this.overlapped.as_ref() };
+        overlapped.Internal.store(status.to_bits() as usize, core::sync::atomic::Ordering::Release);
+        status
+    }
+}
+
+impl<P: Platform> Drop for Pending<P> {
+    fn drop(&mut self) {
+        // SAFETY: the request was begun and has not ended: who ends it does not drop it.
+        unsafe { self.file.complete(self.overlapped, NtStatus::CANCELLED) };
+    }
+}
+
+/// Requests that all end at the next event, in the order of their issue.
+pub struct Outstanding<P: Platform> {
+    list: VecDeque<(Pending<P>, Option<NtStatus>)>,
+    limit: usize,
+    /// Somebody reports the ends of requests. Nobody else does then, so that their order is kept.
+    reporting: bool,
+}
+
+impl<P: Platform> Outstanding<P> {
+    /// None, and room for `limit`.
+    pub const fn new(limit: usize) -> Self {
+        Self { list: VecDeque::new(), limit, reporting: false }
+    }
+
+    /// Makes room for one more.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] if there is no memory, or there are as many as there may be.
+    pub fn reserve(&mut self) -> Result<(), AllocError> {
+        if self.list.len() >= self.limit {
+            return Err(AllocError);
+        }
+        Ok(self.list.try_reserve(1)?)
+    }
+
+    /// Adds a request, for which there is [room](Outstanding::reserve).
+    pub fn push(&mut self, request: Pending<P>) {
+        self.list.push_back((request, None));
+    }
+
+    /// Whether a request waits.
+    pub fn wait(&self) -> bool {
+        self.list.iter().any(|(_, outcome)| outcome.is_none())
+    }
+
+    /// Ends all requests with `status`; [`Outstanding::report`] lets their clients know.
+    pub fn end(&mut self, status: NtStatus) {
+        for (_, outcome) in &mut self.list {
+            outcome.get_or_insert(status);
+        }
+    }
+
+    fn take_ended(&mut self) -> Option<(Pending<P>, NtStatus)> {
+        if self.reporting {
+            return None;
+        }
+        // All that are outstanding end together, so those that have ended come first.
+        let status = self.list.front()?.1?;
+        self.reporting = true;
+        self.list.pop_front().map(|(request, _)| (request, status))
+    }
+
+    /// Reports the ends of requests, with no lock held. `requests` are in what `lock` protects.
+    pub fn report<T>(lock: &impl SpinLock<T>, requests: impl Fn(&mut T) -> &mut Self) {
+        while let Some((request, status)) = lock.with(|state| requests(state).take_ended()) {
+            request.complete(status);
+            lock.with(|state| requests(state).reporting = false);
+        }
+    }
+}
+
+/// A class with overlapped requests.
+pub trait Overlapped: Class {
+    /// Its operating system.
+    type Platform: Platform;
+
+    /// Where its requests are performed.
+    fn file(&self) -> &Shared<<Self::Platform as Platform>::File>;
+
+    /// Cancels what is outstanding.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_UNSUCCESSFUL` if something cannot be cancelled.
+    fn cancel(&self) -> Result<(), NtStatus>;
+}
+
+/// The table's first functions.
+pub const fn overlapped<C: Overlapped>() -> IND2OverlappedVtbl {
+    IND2OverlappedVtbl {
+        base: unknown::<C>(),
+        CancelOverlappedRequests: cancel_overlapped_requests::<C>,
+        GetOverlappedResult: get_overlapped_result::<C>,
+    }
+}
+
+/// `IND2Overlapped::CancelOverlappedRequests`.
+///
+/// # Safety
+///
+/// `this` is an object of the class.
+pub unsafe extern "system" fn cancel_overlapped_requests<C: Overlapped>(this: *mut c_void) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<C>(this) };
+    object.cancel().into()
+}
+
+/// `IND2Overlapped::GetOverlappedResult`.
+///
+/// # Safety
+///
+/// `this` is an object of the class; `overlapped` is null or was given to one of its methods and is still valid.
+pub unsafe extern "system" fn get_overlapped_result<C: Overlapped>(
+    this: *mut c_void,
+    overlapped: *mut OVERLAPPED,
+    wait: BOOL,
+) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<C>(this) };
+    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
+    let file = object.file();
+    let status = if wait == 0 {
+        // SAFETY: the structure is valid (the caller's promise).
+        unsafe { file.status(overlapped) }
+    } else {
+        // SAFETY: as before; a client that waits has given an event (`NDSPI 1`).
+        unsafe { file.wait(overlapped) }
+    };
+    status.into()
+}

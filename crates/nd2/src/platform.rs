@@ -1,0 +1,82 @@
+//! What this layer asks of an operating system besides what the engine asks.
+
+use core::{ffi::c_void, ptr::NonNull};
+
+use engine::os::Os;
+use ndkpi::NtStatus;
+
+use crate::abi::{HANDLE, OVERLAPPED};
+
+/// An operating system with overlapped requests and clients in the same address space.
+pub trait Platform: Clone + Send + Sync + 'static {
+    /// What the engine runs on.
+    type Os: Os;
+    /// Where overlapped requests are performed: what the client has a file handle of.
+    type File: OverlappedFile;
+
+    /// What the engine runs on.
+    fn os(&self) -> &Self::Os;
+
+    /// A file for overlapped requests, with a new handle that is the client's to close.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    fn create_file(&self) -> Result<Self::File, NtStatus>;
+
+    /// The client's bytes at `address`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ACCESS_VIOLATION` if there are no such bytes, or they cannot be written and `writable` is asked for;
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    ///
+    /// # Safety
+    ///
+    /// Bytes that are there stay there as long as the value lives.
+    unsafe fn memory(
+        &self,
+        address: *const c_void,
+        length: usize,
+        writable: bool,
+    ) -> Result<<Self::Os as Os>::Memory, NtStatus>;
+}
+
+/// A file on which overlapped requests are performed.
+///
+/// An overlapped request begins with [`OverlappedFile::begin`] and ends with one [`OverlappedFile::complete`]. In between the
+/// client keeps the structure. Requests that end before their method returns never begin: the client looks for an end only
+/// when it was told `ND_PENDING`.
+pub trait OverlappedFile: Send + Sync + 'static {
+    /// The client's handle.
+    fn handle(&self) -> HANDLE;
+
+    /// The request is outstanding from now on: its event is reset and its status is pending. Called with locks held.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid and no request is outstanding on it.
+    unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>);
+
+    /// The request ends: its status is stored, its event set, and the completion port of the file, if it has one, is told. No
+    /// lock is held. The client may free the structure before this returns.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` was begun and not completed.
+    unsafe fn complete(&self, overlapped: NonNull<OVERLAPPED>, status: NtStatus);
+
+    /// What was completed with, or `STATUS_PENDING`.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid.
+    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus;
+
+    /// Waits until the request has ended and returns how. `STATUS_INVALID_PARAMETER` if it has no event to wait for.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, and its event a handle.
+    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus;
+}

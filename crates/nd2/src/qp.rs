@@ -1,0 +1,181 @@
+//! `IND2QueuePair`, except for its requests.
+
+use core::ffi::c_void;
+
+use engine::{
+    cq::Cq,
+    os::{Os, SpinLock},
+    qp::{Initiator, NewQp, Qp, QpParameters, Receiver, Srq},
+};
+use fallible::Shared;
+use ndkpi::{GUID, NtStatus};
+
+use crate::{
+    Device, Platform,
+    abi::{HRESULT, IID_IND2QueuePair, IND2QueuePairVtbl},
+    adapter::AdapterCore,
+    com::{Class, borrow, find, unknown},
+    cq::{core::Owned, v1::CompletionQueue1, v2::CompletionQueue2},
+    device::{Member, Membership},
+    post,
+};
+
+/// How large a queue pair is. Checked against the adapter's limits.
+pub struct Sizes {
+    pub receive_depth: u32,
+    pub initiator_depth: u32,
+    pub max_receive_sge: u32,
+    pub max_initiator_sge: u32,
+    pub inline_size: u32,
+}
+
+/// A queue pair. Its methods may be called on any threads at the same time.
+pub struct QueuePair<P: Platform> {
+    adapter: Shared<AdapterCore<P>>,
+    qp: Shared<Qp<P::Os>>,
+    initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
+    /// `None` with a shared receive queue.
+    receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
+    _member: Membership<P>,
+}
+
+/// The engine's completion queue behind a client's pointer, if it is one of this adapter. Of either version.
+///
+/// # Safety
+///
+/// `unknown` is null or a COM object.
+pub unsafe fn find_queue<P: Platform>(
+    adapter: &Shared<AdapterCore<P>>,
+    unknown: *mut c_void,
+) -> Option<Shared<Cq<P::Os>>> {
+    let queue = |owned: &Owned<P>| Shared::ptr_eq(owned.core.adapter(), adapter).then(|| owned.cq.clone());
+    // SAFETY: the caller's promise.
+    if let Some(found) = unsafe { find::<CompletionQueue2<P>, _>(unknown, |object| queue(&object.0)) } {
+        return found;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { find::<CompletionQueue1<P>, _>(unknown, |object| queue(&object.0)) }?
+}
+
+impl<P: Platform> QueuePair<P> {
+    /// Makes a queue pair that completes receives in the first and everything else in the second queue.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    pub fn try_new(
+        adapter: &Shared<AdapterCore<P>>,
+        [receive, initiator]: [Shared<Cq<P::Os>>; 2],
+        shared: Option<&Shared<Srq<P::Os>>>,
+        context: *mut c_void,
+        sizes: &Sizes,
+    ) -> Result<Self, NtStatus> {
+        let device = adapter.device();
+        device.check_present()?;
+        let info = &device.config().info;
+        let parameters = QpParameters {
+            receive_depth: sizes.receive_depth,
+            initiator_depth: sizes.initiator_depth,
+            max_receive_sge: sizes.max_receive_sge,
+            max_initiator_sge: sizes.max_initiator_sge,
+            max_peer_sge: info.MaxReceiveSge,
+            inline_size: sizes.inline_size,
+            max_transfer: info.MaxTransferLength,
+            context: context.expose_provenance(),
+        };
+        let NewQp { qp, initiator, receiver } =
+            Qp::try_new(device.nic(), adapter.domain(), &receive, &initiator, shared, &parameters, ())?;
+        let closing = CloseOnDrop(Some(qp));
+        let Some(qp) = &closing.0 else { return Err(NtStatus::INTERNAL_ERROR) };
+        let os = device.platform().os();
+        let receiver = if shared.is_some() { None } else { Some(receiver) };
+        let made = Self {
+            adapter: adapter.clone(),
+            initiator: os.lock(initiator)?,
+            receiver: os.lock(receiver)?,
+            _member: Device::join(device, Member::QueuePair(qp.clone()))?,
+            qp: qp.clone(),
+        };
+        closing.keep();
+        Ok(made)
+    }
+
+    /// The engine's queue pair behind a client's pointer, if it is one of this adapter.
+    ///
+    /// # Safety
+    ///
+    /// `unknown` is null or a COM object.
+    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Qp<P::Os>>> {
+        let qp = |qp: &Self| Shared::ptr_eq(&qp.adapter, adapter).then(|| qp.qp.clone());
+        // SAFETY: the caller's promise.
+        unsafe { find::<Self, _>(unknown, qp) }?
+    }
+
+    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+        &self.adapter
+    }
+
+    /// Lets `work` post to the initiator queue.
+    pub fn initiate(&self, work: impl FnOnce(&mut Initiator<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
+        self.adapter.device().check_present()?;
+        self.initiator.with(work)
+    }
+
+    /// Lets `work` post to the receive queue.
+    pub fn receive(&self, work: impl FnOnce(&mut Receiver<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
+        self.adapter.device().check_present()?;
+        self.receiver.with(|receiver| receiver.as_mut().map_or(Err(NtStatus::INVALID_DEVICE_REQUEST), work))
+    }
+}
+
+/// Closes a queue pair that could not become an object.
+struct CloseOnDrop<O: Os>(Option<Shared<Qp<O>>>);
+
+impl<O: Os> CloseOnDrop<O> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<O: Os> Drop for CloseOnDrop<O> {
+    fn drop(&mut self) {
+        if let Some(qp) = &self.0 {
+            Qp::close(qp);
+        }
+    }
+}
+
+impl<P: Platform> Drop for QueuePair<P> {
+    fn drop(&mut self) {
+        // Disconnects, and cancels what is posted. The completions still come.
+        Qp::close(&self.qp);
+    }
+}
+
+impl<P: Platform> Class for QueuePair<P> {
+    type Table = IND2QueuePairVtbl;
+
+    const TABLE: &'static IND2QueuePairVtbl = &IND2QueuePairVtbl {
+        base: unknown::<Self>(),
+        Flush: flush::<P>,
+        Send: post::send::<P>,
+        Receive: post::receive::<P>,
+        Bind: post::bind::<P>,
+        Invalidate: post::invalidate::<P>,
+        Read: post::read::<P>,
+        Write: post::write::<P>,
+    };
+    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair];
+}
+
+/// `IND2QueuePair::Flush`.
+///
+/// # Safety
+///
+/// `this` is such a queue pair.
+unsafe extern "system" fn flush<P: Platform>(this: *mut c_void) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<QueuePair<P>>(this) };
+    Qp::flush(&object.qp);
+    HRESULT::ND_SUCCESS
+}
