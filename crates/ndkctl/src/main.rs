@@ -1,2 +1,60 @@
-//! Placeholder.
-fn main() {}
+//! The command line of SoftNDK: the self-test, a ping-pong and what an adapter can do, all on the host and all through NDKPI's
+//! dispatch tables.
+
+mod args;
+mod info;
+mod interrupt;
+mod markdown;
+mod measure;
+mod output;
+mod ping;
+mod selftest;
+mod size;
+mod usage;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use clap::Parser;
+
+/// A wrong flag or value.
+const USAGE: u8 = 2;
+/// Ended by Ctrl-C: what shells report for a program that SIGINT has ended.
+const INTERRUPTED: u8 = 130;
+
+/// How a command ended.
+enum End {
+    /// Everything is as it should be.
+    Good,
+    /// Something is not, as the output says.
+    Bad,
+    /// Somebody wanted it to end.
+    Interrupted,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.len() < 2 {
+        usage::print_help();
+        return ExitCode::SUCCESS;
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return usage::refuse(&error, &arguments),
+    };
+    let interrupted = match interrupt::watch() {
+        Ok(interrupted) => interrupted,
+        Err(error) => return output::fail(format_args!("Ctrl-C cannot be watched: {error}")),
+    };
+    let end = match &cli.command {
+        Command::Selftest(args) => selftest::run(args, &interrupted),
+        Command::Ping(args) => ping::run(args, &interrupted),
+        Command::Info(args) => info::run(args),
+    };
+    match end {
+        Ok(End::Good) => ExitCode::SUCCESS,
+        Ok(End::Bad) => ExitCode::FAILURE,
+        Ok(End::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(error) => output::fail(format_args!("{error}")),
+    }
+}

@@ -13,11 +13,12 @@ use core::{
 };
 
 use fallible::try_box;
-use ndkpi::{NDK_ADAPTER_INFO, NDK_VERSION};
+use ndkpi::{NDK_ADAPTER_INFO, NDK_VERSION, NtStatus};
 
 use super::{
     adapter::{Adapter, AdapterCore},
     arena::Arena,
+    cq::{CqCore, Hook},
     life::{Kind, Life},
 };
 use crate::{
@@ -342,6 +343,18 @@ impl<'s> Session<'s> {
     /// Skips the case if there is no memory.
     pub fn keep<T: Send + Sync + 's>(&'s self, value: T) -> Check<&'s T> {
         self.arena.keep(value).map_err(|_| Stop::skipped(format_args!("no memory for the case")))
+    }
+
+    /// Keeps what is to be done in the notification callback of a completion queue.
+    ///
+    /// # Errors
+    ///
+    /// Skips the case if there is no memory.
+    pub fn hook(
+        &'s self,
+        work: impl Fn(&'s CqCore<'s>, NtStatus) -> Check + Send + Sync + 's,
+    ) -> Check<Hook<'s>> {
+        Ok(self.keep(work)?)
     }
 
     /// Keeps a value that needs a clean-up until the adapter is closed.

@@ -1,0 +1,220 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use conformance_host::{Scheduler, Setup};
+use engine::nic::NicMode;
+use ndkpi::NDK_VERSION;
+use provider::CompletionMode;
+
+use crate::size::{parse_count, parse_processors, parse_repeat, parse_seed, parse_size};
+
+const EXAMPLES: &str = "\
+Try first:
+  ndkctl selftest                      every rule of NDKPI, checked on the host
+  ndkctl selftest --filter arm         only the cases whose name or section contains `arm`
+  ndkctl selftest --list               what is checked, and where the rule stands
+  ndkctl ping --size 4K --notify any   latency of a ping-pong over two queue pairs
+  ndkctl info --memory                 what the adapter can do, and what an idle object costs
+
+With cargo, put the arguments after two dashes: cargo run --release -- selftest";
+
+/// SoftNDK: an RDMA adapter made of code, for testing NDK consumers.
+#[derive(Debug, Parser)]
+#[command(name = "ndkctl", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check every rule of NDKPI on the provider
+    Selftest(Selftest),
+    /// Measure the latency of a ping-pong over two queue pairs
+    Ping(Ping),
+    /// Show what the adapter can do (NDK_ADAPTER_INFO)
+    Info(Info),
+}
+
+/// Of what kind the machine and the provider are.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Machine {
+    /// How requests complete: in the call, later, before the call returns, or any of these
+    #[arg(long, value_enum, default_value = "mixed", value_name = "MODE")]
+    pub completion: Completion,
+    /// Processors of the machine, 1 to 64; as many as the host has, between 2 and 8, if not given
+    #[arg(long, alias = "threads", value_name = "N", value_parser = parse_processors)]
+    pub processors: Option<u32>,
+    /// Where work requests are carried out: in deferred calls as hardware would, or in the post if possible
+    #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
+    pub nic: Nic,
+}
+
+impl Machine {
+    /// The machine with this seed.
+    pub fn setup(self, seed: u64) -> Setup {
+        Setup {
+            completion: self.completion.into(),
+            processors: self.processors,
+            nic: match self.nic {
+                Nic::Deferred => NicMode::Deferred,
+                Nic::Direct => NicMode::Direct,
+            },
+            seed,
+            ..Setup::default()
+        }
+    }
+}
+
+/// How requests complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Completion {
+    /// In the call.
+    Inline,
+    /// By a callback after the call has returned.
+    Pending,
+    /// By a callback before the call returns.
+    Early,
+    /// Any of these.
+    Mixed,
+}
+
+impl From<Completion> for CompletionMode {
+    fn from(completion: Completion) -> Self {
+        match completion {
+            Completion::Inline => Self::Inline,
+            Completion::Pending => Self::Pending,
+            Completion::Early => Self::Early,
+            Completion::Mixed => Self::Mixed,
+        }
+    }
+}
+
+/// Where work requests are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Nic {
+    /// In deferred calls.
+    Deferred,
+    /// In the consumer's post, if possible.
+    Direct,
+}
+
+/// The major version to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Major {
+    /// NDKPI 1: Windows Server 2012 and 2012 R2.
+    #[value(name = "1")]
+    One,
+    /// NDKPI 2: Windows Server 2016 and later.
+    #[value(name = "2")]
+    Two,
+}
+
+impl Major {
+    /// The version with which a consumer asks for it.
+    pub const fn version(self) -> NDK_VERSION {
+        match self {
+            Self::One => NDK_VERSION::new(1, 0),
+            Self::Two => NDK_VERSION::new(2, 0),
+        }
+    }
+}
+
+/// `ndkctl selftest`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit code: 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
+pub struct Selftest {
+    /// Only the cases whose name or section contains this; several parts are separated by commas
+    #[arg(long, value_name = "PART")]
+    pub filter: Option<String>,
+    /// Show the cases instead of running them
+    #[arg(long)]
+    pub list: bool,
+    /// With --list: as the document docs/conformance.md
+    #[arg(long, requires = "list", conflicts_with = "json")]
+    pub markdown: bool,
+    /// Run all of it this often, each time with another seed: 1 to 1000000
+    #[arg(long, default_value = "1", value_name = "N", value_parser = parse_repeat)]
+    pub repeat: u32,
+    /// Determines what is chosen at random; decimal, or hexadecimal after 0x
+    #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed)]
+    pub seed: u64,
+    /// Run on one thread in an order that the seed determines: the same seed, the same run
+    #[arg(long)]
+    pub deterministic: bool,
+    /// The major version of NDKPI to open the adapter with
+    #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
+    pub ndkpi: Major,
+    /// The kind of machine and provider.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the results to this file in the format of JUnit
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Show what the suite notes while it runs
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+impl Selftest {
+    /// The machine to run on.
+    pub fn setup(&self) -> Setup {
+        let setup = self.machine.setup(self.seed);
+        if self.deterministic {
+            return Setup { scheduler: Scheduler::Seeded { seed: self.seed, preemption: 10 }, ..setup };
+        }
+        setup
+    }
+}
+
+/// How the sides of a ping-pong learn of completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Notify {
+    /// They ask again and again.
+    Poll,
+    /// They arm for any completion and wait for the callback.
+    Any,
+    /// They arm for solicited completions and wait for the callback.
+    Solicited,
+}
+
+/// `ndkctl ping`.
+#[derive(Clone, Debug, Args)]
+pub struct Ping {
+    /// Bytes of a message, 1 to 1G: a number, with K, M or G for powers of 1024
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = parse_size)]
+    pub size: u32,
+    /// Round trips, 1 to 100000000
+    #[arg(long, default_value = "20000", value_name = "N", value_parser = parse_count)]
+    pub count: u32,
+    /// How the sides learn of completions
+    #[arg(long, value_enum, default_value = "poll", value_name = "HOW")]
+    pub notify: Notify,
+    /// The kind of machine and provider.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl info`.
+#[derive(Clone, Debug, Args)]
+pub struct Info {
+    /// Measure what an idle queue pair and an idle completion queue cost
+    #[arg(long)]
+    pub memory: bool,
+    /// The major version of NDKPI to open the adapter with
+    #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
+    pub ndkpi: Major,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,114 @@
+//! What all commands print alike: pretty in a terminal, plain elsewhere.
+
+use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use console::Style;
+use conformance::Outcome;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+/// Prints one line about a failure of the program itself.
+pub fn fail(what: fmt::Arguments<'_>) -> ExitCode {
+    eprintln!("ndkctl: {what}");
+    ExitCode::FAILURE
+}
+
+/// Whether the standard output is a terminal.
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// A table with these headings: with lines in a terminal, with spaces elsewhere.
+pub fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    if is_terminal() {
+        table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.load_preset(presets::NOTHING);
+    }
+    let bold = |heading: &&str| Cell::new(heading).add_attribute(Attribute::Bold);
+    table.set_header(headings.iter().map(bold));
+    table
+}
+
+/// Puts the numbers of a column under each other.
+pub fn align_right(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Prints a table without spaces at the ends of lines.
+pub fn print_table(table: &Table) {
+    for line in table.to_string().lines() {
+        println!("{}", line.trim_end());
+    }
+}
+
+/// Prints a value as JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    println!("{text}");
+    Ok(())
+}
+
+/// A bar on the standard error, which shows nothing unless that is a terminal.
+pub fn progress(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
+/// The word for an outcome, in its colour.
+pub fn word(outcome: &Outcome) -> String {
+    let style = match outcome {
+        Outcome::Passed => Style::new().green(),
+        Outcome::Failed(_) => Style::new().red().bold(),
+        Outcome::Skipped(_) => Style::new().yellow(),
+        Outcome::Observed(_) => Style::new().cyan(),
+    };
+    style.apply_to(format_args!("{:<8}", outcome.word())).to_string()
+}
+
+/// A duration with a unit that suits it.
+pub fn duration(took: Duration) -> String {
+    let micros = took.as_micros();
+    match micros {
+        0..1_000 => format!("{micros} us"),
+        1_000..1_000_000 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
+        _ => format!("{:.2} s", took.as_secs_f64()),
+    }
+}
+
+/// A number of bytes with a unit that suits it.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    for (bits, unit) in UNITS {
+        let whole = 1_u64 << bits;
+        if count >= whole && count.is_multiple_of(whole) {
+            return format!("{} {unit}", count >> bits);
+        }
+    }
+    format!("{count} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{bytes, duration};
+
+    #[test]
+    fn durations_and_sizes_have_suitable_units() {
+        assert_eq!(duration(Duration::from_micros(7)), "7 us");
+        assert_eq!(duration(Duration::from_micros(1_250)), "1.2 ms");
+        assert_eq!(duration(Duration::from_millis(61_500)), "61.50 s");
+        assert_eq!(bytes(100), "100 bytes");
+        assert_eq!(bytes(64 << 10), "64 KiB");
+        assert_eq!(bytes(1 << 40), "1 TiB");
+        assert_eq!(bytes((1 << 30) + 1), "1073741825 bytes");
+    }
+}

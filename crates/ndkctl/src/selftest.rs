@@ -1,0 +1,298 @@
+//! `ndkctl selftest`: the conformance suite on the provider.
+
+use std::{
+    fs::File,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
+};
+
+use conformance::{Case, Outcome, Run, Tally, cases, selects};
+use conformance_host::Harness;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use serde::Serialize;
+
+use crate::{
+    End,
+    args::Selftest,
+    markdown,
+    output::{self, align_right, duration, print_json, print_table, progress, table, word},
+};
+
+/// A case that has run.
+struct Entry {
+    case: &'static Case,
+    seed: u64,
+    outcome: Outcome,
+    took: Duration,
+}
+
+/// Everything that was asked for has run, or somebody ended it.
+struct Results {
+    entries: Vec<Entry>,
+    tally: Tally,
+    took: Duration,
+    interrupted: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
+    let selected: Vec<_> =
+        cases::all().filter(|case| args.filter.as_ref().is_none_or(|filter| selects(filter, case))).collect();
+    if let (true, Some(filter)) = (selected.is_empty(), &args.filter) {
+        let mut themes: Vec<_> = cases::all().map(Case::theme).collect();
+        themes.dedup();
+        return Err(format!("no case matches `{filter}`; themes are {}", themes.join(", ")));
+    }
+    if args.list {
+        return list(args, &selected);
+    }
+    let results = execute(args, &selected, interrupted);
+    if args.json {
+        print_json(&ResultsJson::new(args, &results))?;
+    } else {
+        summarize(args, &results);
+    }
+    if let Some(path) = &args.junit {
+        write_junit(path, &results)?;
+    }
+    Ok(match results {
+        Results { interrupted: true, .. } => End::Interrupted,
+        Results { tally: Tally { failed: 0, .. }, .. } => End::Good,
+        _ => End::Bad,
+    })
+}
+
+fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<AtomicBool>) -> Results {
+    let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
+    let started = Instant::now();
+    let rounds = u64::from(args.repeat);
+    let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let width = selected.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    let mut results = Results { entries: Vec::new(), tally: Tally::default(), took: Duration::ZERO, interrupted: false };
+    'rounds: for round in 0..rounds {
+        let seed = args.seed.wrapping_add(round);
+        let how = Run { version: args.ndkpi.version(), seed, hostile: true };
+        for case in selected {
+            if harness.is_cancelled() {
+                break 'rounds;
+            }
+            bar.set_message(case.name);
+            let finished = harness.run(case, how);
+            if harness.is_cancelled() {
+                break 'rounds;
+            }
+            bar.inc(1);
+            let entry = Entry { case, seed, outcome: finished.outcome, took: finished.took };
+            // With many rounds only the first one is shown in full.
+            if !args.json && (round == 0 || entry.outcome.is_failure()) {
+                bar.suspend(|| print_entry(&entry, width));
+            }
+            results.tally.count(&entry.outcome);
+            results.entries.push(entry);
+        }
+    }
+    bar.finish_and_clear();
+    results.took = started.elapsed();
+    results.interrupted = harness.is_cancelled();
+    results
+}
+
+fn print_entry(entry: &Entry, width: usize) {
+    let Entry { case, outcome, took, .. } = entry;
+    let text = outcome.text();
+    let time = duration(*took);
+    let line = format!("{:width$}  {:<13}  {}  {time:>8}  {text}", case.name, case.section, word(outcome));
+    println!("{}", line.trim_end());
+}
+
+fn summarize(args: &Selftest, results: &Results) {
+    let failed: Vec<_> = results.entries.iter().filter(|entry| entry.outcome.is_failure()).collect();
+    for Entry { case, seed, outcome, .. } in &failed {
+        println!();
+        println!("{} ({})", case.name, case.section);
+        println!("  does      {}", case.does);
+        println!("  expected  {}", case.expects);
+        println!("  seen      {}", outcome.text());
+        println!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
+    }
+    println!();
+    if results.interrupted {
+        println!("interrupted");
+    }
+    let Tally { passed, failed, observed, skipped } = results.tally;
+    let mut counts = table(&["cases", "passed", "failed", "observed", "skipped", "time", "seed", "completion", "NDKPI"]);
+    let completion = format!("{:?}", args.machine.completion).to_lowercase();
+    counts.add_row([
+        results.tally.total().to_string(),
+        passed.to_string(),
+        failed.to_string(),
+        observed.to_string(),
+        skipped.to_string(),
+        duration(results.took),
+        args.seed.to_string(),
+        completion,
+        format!("{}.x", args.ndkpi.version().Major),
+    ]);
+    (0..5).for_each(|column| align_right(&mut counts, column));
+    print_table(&counts);
+}
+
+/// The flags that make a run the same again.
+fn again(args: &Selftest) -> String {
+    let completion = format!("{:?}", args.machine.completion).to_lowercase();
+    let mut flags = format!(" --completion {completion} --ndkpi {}", args.ndkpi.version().Major);
+    if args.deterministic {
+        flags.push_str(" --deterministic");
+    }
+    if let Some(processors) = args.machine.processors {
+        flags = format!("{flags} --processors {processors}");
+    }
+    flags
+}
+
+#[derive(Serialize)]
+struct CaseJson<'a> {
+    name: &'a str,
+    section: &'a str,
+    does: &'a str,
+    expects: &'a str,
+}
+
+impl CaseJson<'_> {
+    const fn new(case: &'static Case) -> Self {
+        Self { name: case.name, section: case.section, does: case.does, expects: case.expects }
+    }
+}
+
+fn list(args: &Selftest, selected: &[&'static Case]) -> Result<End, String> {
+    if args.markdown {
+        print!("{}", markdown::document(selected));
+    } else if args.json {
+        print_json(&selected.iter().map(|case| CaseJson::new(case)).collect::<Vec<_>>())?;
+    } else {
+        let mut table = table(&["case", "section", "what is done", "what is expected"]);
+        for case in selected {
+            table.add_row([case.name, case.section, case.does, case.expects]);
+        }
+        print_table(&table);
+        println!("{} cases", selected.len());
+    }
+    Ok(End::Good)
+}
+
+#[derive(Serialize)]
+struct EntryJson<'a> {
+    #[serde(flatten)]
+    case: CaseJson<'a>,
+    outcome: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+    micros: u128,
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct ResultsJson<'a> {
+    seed: u64,
+    completion: String,
+    ndkpi: String,
+    deterministic: bool,
+    interrupted: bool,
+    passed: u32,
+    failed: u32,
+    observed: u32,
+    skipped: u32,
+    seconds: f64,
+    cases: Vec<EntryJson<'a>>,
+}
+
+impl<'a> ResultsJson<'a> {
+    fn new(args: &Selftest, results: &'a Results) -> Self {
+        let entry = |entry: &'a Entry| EntryJson {
+            case: CaseJson::new(entry.case),
+            outcome: entry.outcome.word(),
+            text: entry.outcome.text(),
+            micros: entry.took.as_micros(),
+            seed: entry.seed,
+        };
+        let Tally { passed, failed, observed, skipped } = results.tally;
+        Self {
+            seed: args.seed,
+            completion: format!("{:?}", args.machine.completion).to_lowercase(),
+            ndkpi: args.ndkpi.version().to_string(),
+            deterministic: args.deterministic,
+            interrupted: results.interrupted,
+            passed,
+            failed,
+            observed,
+            skipped,
+            seconds: results.took.as_secs_f64(),
+            cases: results.entries.iter().map(entry).collect(),
+        }
+    }
+}
+
+fn write_junit(path: &Path, results: &Results) -> Result<(), String> {
+    let mut report = Report::new("NDKPI conformance");
+    report.set_time(results.took);
+    let mut suites: Vec<TestSuite> = Vec::new();
+    for entry in &results.entries {
+        let theme = entry.case.theme();
+        let position = suites.iter().position(|suite| suite.name.as_str() == theme).unwrap_or_else(|| {
+            suites.push(TestSuite::new(theme));
+            suites.len() - 1
+        });
+        suites[position].add_test_case(junit_case(entry));
+    }
+    report.add_test_suites(suites);
+    let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    report.serialize(file).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn junit_case(entry: &Entry) -> TestCase {
+    let Entry { case, outcome, took, seed } = entry;
+    let status = match outcome {
+        Outcome::Passed | Outcome::Observed(_) => TestCaseStatus::success(),
+        Outcome::Skipped(reason) => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(reason.as_str());
+            status
+        }
+        Outcome::Failed(seen) => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(seen.as_str()).set_description(format!(
+                "{}\ndoes: {}\nexpected: {}\nseen: {seen}\nseed: {seed}",
+                case.section, case.does, case.expects
+            ));
+            status
+        }
+    };
+    let mut test = TestCase::new(case.name, status);
+    test.set_classname(case.theme()).set_time(*took);
+    if let Outcome::Observed(text) = outcome {
+        test.set_system_out(text.as_str());
+    }
+    test
+}
+
+/// What a filter that matches nothing is told.
+#[cfg(test)]
+mod tests {
+    use conformance::{Case, cases};
+
+    #[test]
+    fn names_are_unique_and_have_a_theme() {
+        let mut names: Vec<_> = cases::all().map(|case| case.name).collect();
+        assert!(names.iter().all(|name| name.split('.').count() == 2), "theme.rule");
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(cases::all().all(|case| !Case::theme(case).is_empty()));
+    }
+}
+
+/// Where rows end up when the output is no terminal is decided by [`output`].
+const _: fn() -> bool = output::is_terminal;

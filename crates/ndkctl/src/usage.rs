@@ -1,0 +1,126 @@
+//! Answers to a wrong command line: one line that says what is allowed.
+
+use std::{error::Error as _, ffi::OsString, process::ExitCode};
+
+use clap::{
+    CommandFactory, Error,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use crate::{USAGE, args::Cli};
+
+/// Prints the help, with what to try first.
+pub fn print_help() {
+    // A closed pipe is nobody to tell.
+    let _ = Cli::command().print_help();
+}
+
+/// Prints what was asked for, or one line that says what is wrong and what is allowed.
+pub fn refuse(error: &Error, arguments: &[OsString]) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A closed pipe is nobody to tell.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{}", one_line(error, arguments));
+    ExitCode::from(USAGE)
+}
+
+/// The error in one line.
+fn one_line(error: &Error, arguments: &[OsString]) -> String {
+    let command = Cli::command();
+    let words = || arguments.iter().skip(1).filter_map(|word| word.to_str());
+    let subcommand = words().find_map(|word| command.find_subcommand(word));
+    let name = subcommand.map_or_else(|| "ndkctl".to_owned(), |subcommand| format!("ndkctl {}", subcommand.get_name()));
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    };
+    let what = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let flags: Vec<_> = subcommand
+                .unwrap_or(&command)
+                .get_arguments()
+                .filter_map(|argument| argument.get_long().map(|long| format!("--{long}")))
+                .collect();
+            let allowed = if flags.is_empty() { subcommands() } else { flags.join(", ") };
+            format!("there is no argument {}; allowed: {allowed}", text(ContextKind::InvalidArg))
+        }
+        ErrorKind::InvalidSubcommand => {
+            format!("there is no command {}; allowed: {}", text(ContextKind::InvalidSubcommand), subcommands())
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            format!("a command is missing; allowed: {}", subcommands())
+        }
+        ErrorKind::InvalidValue => {
+            let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+            let allowed = text(ContextKind::ValidValue);
+            let value = if value.is_empty() { "nothing".to_owned() } else { value };
+            if allowed.is_empty() {
+                format!("{argument} needs a value")
+            } else {
+                format!("{argument} cannot be {value}; allowed: {allowed}")
+            }
+        }
+        ErrorKind::ValueValidation => {
+            let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+            let allowed = error.source().map(ToString::to_string).unwrap_or_default();
+            format!("{argument} cannot be {value}: {allowed}")
+        }
+        _ => {
+            let rendered = error.render().to_string();
+            let first = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            first.split_whitespace().collect::<Vec<_>>().join(" ")
+        }
+    };
+    format!("{name}: {what}")
+}
+
+fn subcommands() -> String {
+    Cli::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::one_line;
+    use crate::args::Cli;
+
+    fn refused(words: &[&str]) -> String {
+        let arguments: Vec<_> = std::iter::once("ndkctl").chain(words.iter().copied()).map(OsString::from).collect();
+        let error = Cli::try_parse_from(&arguments).expect_err("a wrong command line");
+        one_line(&error, &arguments)
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_refusal_is_one_line_that_says_what_is_allowed() {
+        for (words, part) in [
+            (&["selftest", "--flter", "arm"][..], "--filter"),
+            (&["selftset"], "selftest, ping, info"),
+            (&["ping", "--size", "0"], "1 to 1G"),
+            (&["ping", "--size", "9G"], "1 to 1G"),
+            (&["ping", "--count", "-5"], "1 to 100000000"),
+            (&["ping", "--notify", "sometimes"], "poll, any, solicited"),
+            (&["ping", "--notify"], "--notify"),
+            (&["selftest", "--completion", "x"], "inline, pending, early, mixed"),
+            (&["selftest", "--processors", "65"], "1 to 64"),
+            (&["selftest", "--seed", "z"], "hexadecimal"),
+            (&["selftest", "--markdown"], "--list"),
+            (&["info", "extra"], "--memory"),
+        ] {
+            let line = refused(words);
+            assert!(line.contains(part), "{words:?}: {line}");
+            assert!(!line.contains('\n'), "{words:?}: {line}");
+        }
+    }
+}
