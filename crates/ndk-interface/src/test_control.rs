@@ -28,7 +28,7 @@ wire! {
     Start {
         /// A [`Kind`].
         kind: u32,
-        /// How long a bounded run may take at most, in seconds: 1 to 3600.
+        /// How long a run may take at most, in seconds: 1 to 3600.
         seconds: u32,
         /// For what the run chooses at random. The same seed, the same choices.
         seed: u64,
@@ -44,9 +44,9 @@ pub const SECONDS: core::ops::RangeInclusive<u32> = 1..=3600;
 pub enum Kind {
     /// The conformance suite, once.
     Conformance = 0,
-    /// Objects and transfers at random, until the time is over.
+    /// The suite again and again with other random numbers, until the time is over.
     Stress = 1,
-    /// Latency and rate, until the time is over.
+    /// Latency and rate, until the time is over. `STATUS_NOT_SUPPORTED` by drivers that cannot.
     Performance = 2,
 }
 

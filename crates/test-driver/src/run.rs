@@ -169,7 +169,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; what opening the provider says.
+    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; `STATUS_NOT_SUPPORTED`; what opening the provider says.
     ///
     /// # Safety
     ///
@@ -177,6 +177,7 @@ impl Runs {
     pub unsafe fn start(&self, device: WDFDEVICE, link: &Link, start: Start) -> Result<(), NtStatus> {
         let kind = Kind::from_number(start.kind).filter(|_| SECONDS.contains(&start.seconds));
         let kind = kind.ok_or(NtStatus::INVALID_PARAMETER)?;
+        suite::supported(kind)?;
         self.latest.with(|latest| {
             if latest.stopped {
                 return Err(NtStatus::DEVICE_NOT_READY);

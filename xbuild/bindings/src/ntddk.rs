@@ -209,6 +209,7 @@ unsafe extern "C" {
         StartRoutine: PKSTART_ROUTINE,
         StartContext: PVOID,
     ) -> NTSTATUS;
+    pub fn PsGetCurrentThreadId() -> HANDLE;
     pub fn PsTerminateSystemThread(ExitStatus: NTSTATUS) -> NTSTATUS;
     pub fn RtlCompareUnicodeString(
         String1: PCUNICODE_STRING,
