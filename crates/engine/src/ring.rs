@@ -24,6 +24,9 @@ use fallible::{AllocError, Shared, try_slice};
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
+/// Bytes that processors exchange at once.
+const CACHE_LINE: usize = 64;
+
 /// What both sides see.
 struct Indices {
     /// Number of the next entry to be published. Written by the producer.
@@ -34,13 +37,19 @@ struct Indices {
     followed: AtomicU32,
 }
 
-/// A power of two of slots. Entry `n` lies in slot `n % slots`.
+/// A power of two of slots. Entry `n` lies in slot `n % capacity`.
 ///
 /// # Invariants
 ///
-/// `next` is written by the producer before `sealed` is set, and belongs to the consumer afterwards.
+/// - `first + capacity` is at most the number of places, and `capacity` is a power of two.
+/// - `next` is written by the producer before `sealed` is set, and belongs to the consumer afterwards.
 struct Segment<T> {
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    /// The slots, and some on both sides that are not used: so the first lies at the beginning of a cache line.
+    places: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    /// Which of `places` is the first slot.
+    first: usize,
+    /// The number of slots.
+    capacity: usize,
     sealed: AtomicBool,
     next: UnsafeCell<Option<Link<T>>>,
 }
@@ -59,20 +68,78 @@ unsafe impl<T: Send> Sync for Segment<T> {}
 
 impl<T> Segment<T> {
     fn try_new(capacity: u32) -> Result<Shared<Self>, AllocError> {
-        let slots = try_slice(capacity as usize, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
-        Shared::try_new(Self { slots, sealed: AtomicBool::new(false), next: UnsafeCell::new(None) })
+        let capacity = capacity as usize;
+        // Batches that fill whole lines then share none with each other. It is not worth its memory for short queues.
+        let spare = if capacity < 64 { 0 } else { 8 };
+        let places: Box<[UnsafeCell<MaybeUninit<T>>]> =
+            try_slice(capacity + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
+        let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
+        let first = (0..spare).find(is_aligned).unwrap_or(0);
+        let (sealed, next) = (AtomicBool::new(false), UnsafeCell::new(None));
+        Shared::try_new(Self { places, first, capacity, sealed, next })
     }
 
     const fn capacity(&self) -> u64 {
-        self.slots.len() as u64
+        self.capacity as u64
+    }
+
+    #[inline]
+    fn slots(&self) -> &[UnsafeCell<MaybeUninit<T>>] {
+        &self.places[self.first..][..self.capacity]
+    }
+
+    #[inline]
+    const fn index(&self, number: u64) -> usize {
+        // The number of slots is a power of two, so the mask keeps the index inside. It fits a `usize`: lengths do.
+        #[expect(clippy::cast_possible_truncation, reason = "the mask is below the length of a slice")]
+        let index = (number & (self.capacity() - 1)) as usize;
+        index
     }
 
     #[inline]
     fn slot(&self, number: u64) -> &UnsafeCell<MaybeUninit<T>> {
-        // The length is a power of two, so the mask keeps the index inside. It fits a `usize`: lengths do.
-        #[expect(clippy::cast_possible_truncation, reason = "the mask is below the length of a slice")]
-        let index = (number & (self.capacity() - 1)) as usize;
-        &self.slots[index]
+        &self.places[self.first + self.index(number)]
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Copy> Segment<T> {
+    /// Writes `entries` into the slots from that of entry `number` on.
+    ///
+    /// In one or two copies: the slots are in the consumer's cache, and wide stores let the processor fetch more of them at
+    /// once than it has room for stores of single fields.
+    ///
+    /// # Safety
+    ///
+    /// There are at most as many entries as slots, and until they are published their slots belong to the caller.
+    #[inline]
+    unsafe fn write(&self, number: u64, entries: &[T]) {
+        let begin = self.index(number);
+        let (until_end, from_start) = entries.split_at(entries.len().min(self.capacity - begin));
+        for (place, part) in [(begin, until_end), (0, from_start)] {
+            let slots = &self.slots()[place..][..part.len()];
+            let to = slots.as_ptr().cast::<T>().cast_mut();
+            // SAFETY: the cells lie side by side, each of the layout of a `T` and open to writes through a shared reference;
+            // there are as many as entries (checked), they are the caller's, and `part` is memory of its own.
+            unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+        }
+    }
+}
+
+#[cfg(loom)]
+impl<T: Copy> Segment<T> {
+    /// Writes `entries` into the slots from that of entry `number` on.
+    ///
+    /// # Safety
+    ///
+    /// There are at most as many entries as slots, and until they are published their slots belong to the caller.
+    unsafe fn write(&self, number: u64, entries: &[T]) {
+        for (number, entry) in (number..).zip(entries) {
+            self.slot(number).with_mut(|slot| {
+                // SAFETY: the slot is the caller's.
+                unsafe { slot.write(MaybeUninit::new(*entry)) };
+            });
+        }
     }
 }
 
@@ -168,6 +235,25 @@ impl<T: Copy + Send> Producer<T> {
         });
         self.tail = self.tail.wrapping_add(1);
         true
+    }
+
+    /// [`Producer::push`] for several entries, as many as fit. Returns how many.
+    #[inline]
+    #[must_use]
+    pub fn push_all(&mut self, entries: &[T]) -> usize {
+        if let [entry] = entries {
+            return usize::from(self.push(*entry));
+        }
+        let mut count = entries.len();
+        if !self.has_room(count as u64) {
+            // Not more than `count`.
+            count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
+        }
+        // SAFETY: the entries are not published, and those before them in their slots have been taken, as in `push`. There are
+        // at most as many as `limit`, so not more than slots.
+        unsafe { self.segment.write(self.tail, &entries[..count]) };
+        self.tail = self.tail.wrapping_add(count as u64);
+        count
     }
 
     /// Lets the consumer see what was pushed.
@@ -302,10 +388,18 @@ impl<T: Copy + Send> Consumer<T> {
             if here == 0 {
                 break;
             }
-            for _ in 0..here {
-                self.read(self.head, &mut each);
-                self.head = self.head.wrapping_add(1);
+            let begin = self.segment.index(self.head);
+            let slots = &self.segment.slots()[begin..];
+            let here = here.min(slots.len());
+            for slot in &slots[..here] {
+                slot.with(|slot| {
+                    // SAFETY: as in `read`: `available` has counted the entry.
+                    let slot = unsafe { &*slot };
+                    // SAFETY: a published entry has been written.
+                    each(unsafe { slot.assume_init_ref() });
+                });
             }
+            self.head = self.head.wrapping_add(here as u64);
             taken += here;
         }
         if taken > 0 {

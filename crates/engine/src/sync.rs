@@ -5,6 +5,7 @@ mod imp {
     pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
     /// `core::cell::UnsafeCell` with the interface of loom's.
+    #[repr(transparent)]
     pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {

@@ -137,24 +137,53 @@ impl<O: Os> Cq<O> {
     /// are gone, and the attached queue pairs fail.
     #[inline]
     pub fn push(this: &Shared<Self>, completions: &[Completion]) {
+        let queue = this.state.with(|state| Self::push_locked(this, state, completions));
+        this.queue_if(queue, this);
+    }
+
+    /// [`Cq::push`] for one completion.
+    #[inline]
+    pub fn push_one(this: &Shared<Self>, completion: Completion) {
         let queue = this.state.with(|state| {
             if state.notify.failure().is_some() {
                 return false;
             }
-            let mut queue = false;
-            for completion in completions {
-                if !state.entries.push(*completion) {
-                    state.entries.publish();
-                    return Self::fail_locked(this, state, CqFailure::Overrun) || queue;
-                }
-                let full = !state.entries.has_room(1);
-                let action = state.notify.queued(completion.class(), full);
-                queue |= Self::follow(this, state, action);
+            if !state.entries.push(completion) {
+                return Self::fail_locked(this, state, CqFailure::Overrun);
             }
+            let full = state.notify.is_waiting() && !state.entries.has_room(1);
+            let action = state.notify.queued(completion.class(), full);
             state.entries.publish();
-            queue
+            Self::follow(this, state, action)
         });
         this.queue_if(queue, this);
+    }
+
+    fn push_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
+        if state.notify.failure().is_some() {
+            return false;
+        }
+        let pushed = state.entries.push_all(completions);
+        let queue = if state.notify.is_waiting() {
+            Self::decide(this, state, &completions[..pushed])
+        } else {
+            state.notify.queued_unseen(completions[..pushed].iter().map(Completion::class));
+            false
+        };
+        state.entries.publish();
+        let overrun = pushed < completions.len();
+        (overrun && Self::fail_locked(this, state, CqFailure::Overrun)) || queue
+    }
+
+    /// Decides for every entry that was just queued. Whether the deferred call has to be queued.
+    fn decide(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
+        let mut queue = false;
+        for (index, completion) in completions.iter().enumerate() {
+            let full = index + 1 == completions.len() && !state.entries.has_room(1);
+            let action = state.notify.queued(completion.class(), full);
+            queue |= Self::follow(this, state, action);
+        }
+        queue
     }
 
     /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
@@ -266,12 +295,18 @@ impl<O: Os> Cq<O> {
     }
 
     /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
+    #[inline]
     fn follow(this: &Shared<Self>, state: &mut State<O>, action: Action) -> bool {
         if let Some(micros) = action.timer {
-            state.notify.hold_for(this.os.now(), micros);
-            this.timer.set(u64::from(micros), this);
+            Self::set_timer(this, state, micros);
         }
         action.queue
+    }
+
+    #[cold]
+    fn set_timer(this: &Shared<Self>, state: &mut State<O>, micros: u32) {
+        state.notify.hold_for(this.os.now(), micros);
+        this.timer.set(u64::from(micros), this);
     }
 
     #[inline]

@@ -234,6 +234,28 @@ impl Notify {
         self.decide_on_entry(class, full)
     }
 
+    /// Whether an entry could lead to a callback: a queue is armed, or a callback is held back.
+    #[inline]
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.arm.is_some() || self.hold.is_some()
+    }
+
+    /// [`Notify::queued`] for several entries while nobody is waiting: none of them has a consequence.
+    #[inline]
+    pub fn queued_unseen(&mut self, classes: impl IntoIterator<Item = Class>) {
+        debug_assert!(!self.is_waiting());
+        classes.into_iter().for_each(|class| self.note(class));
+    }
+
+    #[inline]
+    fn note(&mut self, class: Class) {
+        self.newest = self.newest.wrapping_add(1);
+        if class != Class::Plain {
+            self.newest_solicited = self.newest;
+        }
+    }
+
     fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
         let urgent = class == Class::Failed || full;
         let satisfied = satisfied(&self.view());

@@ -114,7 +114,7 @@ impl<O: Os> Qp<O> {
                 budget.requests -= 1;
                 receive.remove_first(&request);
                 let completion = this.completion(request.context, Operation::Receive, NtStatus::CANCELLED);
-                Cq::push(&this.receive_cq, &[completion]);
+                Cq::push_one(&this.receive_cq, completion);
             }
             Turn::Idle
         })
@@ -128,13 +128,13 @@ impl<O: Os> Claim<O> {
         let mut completion = qp.completion(request.context, Operation::Receive, status);
         describe(&mut completion);
         if shared {
-            return Cq::push(&qp.receive_cq, &[completion]);
+            return Cq::push_one(&qp.receive_cq, completion);
         }
         let flushed = qp.receive.with(|receive| {
             // The place is free before the consumer can see the completion.
             receive.remove_first(&request);
             receive.claimed = false;
-            Cq::push(&qp.receive_cq, &[completion]);
+            Cq::push_one(&qp.receive_cq, completion);
             receive.is_flushed()
         });
         Self::wake(&qp, flushed);

@@ -421,7 +421,7 @@ impl<O: Os> Transmit<O> {
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
         if !(status.is_success() && request.flags.silent_success) {
-            Cq::push(&qp.initiator_cq, &[qp.completion(request.context, request.work.operation(), status)]);
+            Cq::push_one(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
         }
     }
 }
