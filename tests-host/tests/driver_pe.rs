@@ -287,6 +287,67 @@ fn unwinding(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
     unless(there, "no unwind information").into_iter().collect()
 }
 
+/// No function takes much of a kernel stack, which has 24 KiB for everybody on it.
+fn stack_frames(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
+    /// More than any function has now, and a page less a reserve: beyond a page the compiler would have to probe the stack.
+    const MOST: u32 = 3 << 10;
+    if image.machine != IMAGE_FILE_MACHINE_AMD64 {
+        // AArch64 describes frames in another way.
+        return Vec::new();
+    }
+    let table = file.section_by_name(".pdata").and_then(|section| section.data().ok()).unwrap_or_default();
+    let mut largest = (0, 0);
+    for entry in table.chunks_exact(12) {
+        let [begin, _, description] =
+            [0, 4, 8].map(|at| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes")));
+        largest = largest.max((frame(file, description), begin));
+    }
+    let (size, function) = largest;
+    println!("{}: the largest stack frame has {size} bytes", image.name);
+    unless(size > 0 && size <= MOST, format!("the function at {function:#x} takes {size} bytes of stack"))
+        .into_iter()
+        .collect()
+}
+
+/// The bytes that a function takes from the stack besides its pushes: the sum of the allocations in its unwind codes.
+fn frame(file: &PeFile64<'_>, description: u32) -> u32 {
+    let at = |offset: u32| {
+        let address = file.relative_address_base() + u64::from(description + offset);
+        let section =
+            file.sections().find(|section| (section.address()..section.address() + section.size()).contains(&address));
+        let bytes =
+            section.and_then(|section| section.data_range(address, 2).ok().flatten()).expect("unwind information");
+        u32::from(u16::from_le_bytes(bytes.try_into().expect("two bytes")))
+    };
+    let count = at(2) & 0xFF;
+    let (mut size, mut index) = (0, 0);
+    while index < count {
+        let code = |ahead: u32| at(4 + 2 * (index + ahead));
+        let (operation, information) = (code(0) >> 8 & 0xF, code(0) >> 12);
+        index += match (operation, information) {
+            // UWOP_ALLOC_LARGE: by eights in one code, or by ones in two.
+            (1, 0) => {
+                size += 8 * code(1);
+                2
+            }
+            (1, _) => {
+                size += code(1) | code(2) << 16;
+                3
+            }
+            // UWOP_ALLOC_SMALL.
+            (2, _) => {
+                size += 8 * information + 8;
+                1
+            }
+            // UWOP_SAVE_NONVOL, UWOP_SAVE_XMM128, and their far variants.
+            (4 | 8, _) => 2,
+            (5 | 9, _) => 3,
+            _ => 1,
+        };
+    }
+    size
+}
+
 /// Nothing in the image tells where it was built.
 fn paths(image: &Image, _: &PeFile64<'_>) -> Vec<String> {
     let root = fs::canonicalize(root()).expect("the repository");
@@ -325,6 +386,11 @@ fn control_flow_guard_knows_every_function_that_is_pointed_to() {
 #[test]
 fn functions_can_be_unwound() {
     each(unwinding);
+}
+
+#[test]
+fn stack_frames_are_small() {
+    each(stack_frames);
 }
 
 #[test]

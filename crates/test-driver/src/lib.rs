@@ -42,6 +42,11 @@ pub unsafe extern "system" fn driver_entry(driver: PDRIVER_OBJECT, registry_path
     // SAFETY: the arguments are the system's own.
     match unsafe { driver::create(driver, registry_path) } {
         Ok(()) => wdk_sys::STATUS_SUCCESS,
-        Err(status) => status.0,
+        Err(status) => {
+            // For who has a debugger attached: the system only says that the driver did not start.
+            #[cfg(windows)]
+            wdk::println!("ndktest: {status}");
+            status.0
+        }
     }
 }
