@@ -12,7 +12,7 @@ use ndkpi::{
 use crate::{
     NdkOs, address,
     completion::Request,
-    connector::{ConnectorObject, DisconnectEvent},
+    connector::{Bonds, ConnectorObject, DisconnectEvent},
     object::{Borrowed, borrow},
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
@@ -47,7 +47,6 @@ unsafe fn ask<O: NdkOs>(
     connector: *mut NDK_CONNECTOR,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
-    event: Option<DisconnectEvent>,
     work: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Shared<Connector<O>>) -> Result<Answer, NtStatus>,
 ) -> NtStatus {
     // SAFETY: the caller passes an open connector.
@@ -60,20 +59,21 @@ unsafe fn ask<O: NdkOs>(
     // SAFETY: the connector is open until the consumer's call returns.
     let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
     // The answer may come before the engine's function returns: then nobody is to look at the object any more.
-    if let Err(request) = object.begin(request, event) {
+    if let Err(request) = object.begin(request) {
         return request.finish(&object, NtStatus::CONNECTION_ACTIVE);
     }
     let status = match work(&object, connector) {
         Ok(Answer::Pending) => return NtStatus::PENDING,
         Ok(Answer::Done) => NtStatus::SUCCESS,
-        Err(status) => {
-            if event.is_some() {
-                object.set_disconnect_event(None);
-            }
-            status
-        }
+        Err(status) => status,
     };
     object.withdraw().map_or(status, |request| request.finish(&object, status))
+}
+
+/// The engine has refused a connection that was to begin.
+fn refused<O: NdkOs>(object: &ConnectorObject<O>, former: Bonds<O>, status: NtStatus) -> NtStatus {
+    object.unbind(former);
+    status
 }
 
 /// `NDK_FN_CONNECT` (`NDKPI 7.7.1`).
@@ -95,11 +95,11 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the address is valid for reading.
         let local = unsafe { address::read(source, source_length) }?;
         // SAFETY: the address is valid for reading.
@@ -107,10 +107,12 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
         // SAFETY: the data is valid for reading.
         let private_data = unsafe { private_data(data, data_length) }?;
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
-        Connector::connect(connector, qp, local, &parameters).map(|()| Answer::Pending)
+        let former = object.bind(&pair, None, None);
+        let result = Connector::connect(connector, qp, local, &parameters);
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, None, work) }
+    unsafe { ask(connector, completion, context, work) }
 }
 
 /// `NDK_FN_CONNECT_WITH_SHARED_ENDPOINT` (`NDKPI 7.8`).
@@ -131,24 +133,26 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the caller passes an open endpoint.
-        let endpoint = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let shared = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: it is open until the consumer's call returns.
-        let endpoint = unsafe { endpoint.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let endpoint = unsafe { shared.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the address is valid for reading.
         let remote = unsafe { address::read(destination, destination_length) }?;
         // SAFETY: the data is valid for reading.
         let private_data = unsafe { private_data(data, data_length) }?;
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
-        Connector::connect_shared(connector, qp, endpoint, &parameters).map(|()| Answer::Pending)
+        let former = object.bind(&pair, Some(&shared), None);
+        let result = Connector::connect_shared(connector, qp, endpoint, &parameters);
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, None, work) }
+    unsafe { ask(connector, completion, context, work) }
 }
 
 /// Completes a connect; `event` is told when the connection ends.
@@ -171,12 +175,12 @@ unsafe fn complete<O: NdkOs>(
     };
     // SAFETY: the connector is open until the consumer's call returns.
     let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    object.set_disconnect_event(event);
+    let former = object.replace_disconnect_event(event);
     match Connector::complete_connect(connector) {
         // The connection may end at once; the consumer hears of that after it has heard of this.
         Ok(hold) => request.finish_before(&object, NtStatus::SUCCESS, hold),
         Err(status) => {
-            object.set_disconnect_event(None);
+            object.replace_disconnect_event(former);
             request.finish(&object, status)
         }
     }
@@ -238,17 +242,19 @@ unsafe fn accept_request<O: NdkOs>(
     context: *mut c_void,
 ) -> NtStatus {
     let Acceptance { qp, reads, data, data_length, event } = acceptance;
-    let work = |_: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let qp = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { qp.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the data is valid for reading.
         let private_data = unsafe { private_data(data, data_length) }?;
-        Connector::accept(connector, qp, reads, private_data).map(|()| Answer::Pending)
+        let former = object.bind(&pair, None, event);
+        let result = Connector::accept(connector, qp, reads, private_data);
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, event, work) }
+    unsafe { ask(connector, completion, context, work) }
 }
 
 /// `NDK_FN_ACCEPT` (`NDKPI 7.7.2`).
@@ -373,5 +379,5 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
     context: *mut c_void,
 ) -> NtStatus {
     // SAFETY: the caller passes an open connector.
-    unsafe { ask::<O>(connector, completion, context, None, |_, connector| Connector::disconnect(connector)) }
+    unsafe { ask::<O>(connector, completion, context, |_, connector| Connector::disconnect(connector)) }
 }

@@ -1,6 +1,6 @@
 //! `NDK_CONNECTOR`: its life (`NDKPI 7.7`). What is asked of it is in [`crate::connect`].
 
-use core::{ffi::c_void, net::SocketAddr};
+use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
 use engine::{
     connection::{Connector, ConnectorClient, DisconnectReason, Owner, Request as Asked},
@@ -20,7 +20,9 @@ use crate::{
     completion::Request,
     connect,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    object::{AnyRef, Body, ObjectRef, borrow, close, kind, query_extension},
+    qp::QueuePair,
+    shared_endpoint::SharedEndpointObject,
 };
 
 /// Who is told that a connection has ended.
@@ -35,17 +37,37 @@ pub enum DisconnectEvent {
 // SAFETY: the context is handed back to the consumer and not used here; callbacks may come on any thread (`NDKPI 6`).
 unsafe impl Send for DisconnectEvent {}
 
-/// What the consumer is to be told.
-struct Listeners {
+/// What the consumer is to be told, and what must not be closed before the connector is.
+struct State<O: NdkOs> {
     /// The request that pends, of which there is one at a time.
     request: Option<Request>,
     disconnect: Option<DisconnectEvent>,
+    /// The queue pair (`NDKPI 7.9`). The engine's connector keeps the engine's queue pair, but goes before this object has
+    /// told its consumer that it is closed.
+    qp: Option<AnyRef<O>>,
+    /// The listener that the connector came over, or the shared endpoint it connects from.
+    endpoint: Option<AnyRef<O>>,
+}
+
+/// What a connection that is to begin has replaced.
+pub struct Bonds<O: NdkOs> {
+    disconnect: Option<DisconnectEvent>,
+    qp: Option<AnyRef<O>>,
+    endpoint: FormerEndpoint<O>,
+}
+
+/// The endpoint before a connection was to begin.
+enum FormerEndpoint<O: NdkOs> {
+    /// The same as now.
+    Same,
+    /// Another one, or none.
+    Other(Option<AnyRef<O>>),
 }
 
 /// A connector.
 pub struct ConnectorObject<O: NdkOs> {
     connector: Slot<Shared<Connector<O>>>,
-    listeners: O::Lock<Listeners>,
+    state: O::Lock<State<O>>,
     adapter: ObjectRef<Adapter<O>>,
 }
 
@@ -53,21 +75,17 @@ pub struct ConnectorObject<O: NdkOs> {
 pub struct Client<O: NdkOs>(ObjectRef<ConnectorObject<O>>);
 
 impl<O: NdkOs> ConnectorClient for Client<O> {
-    fn completed(&self, _request: Asked, status: NtStatus) {
-        let request = self.0.listeners.with(|listeners| {
-            if !status.is_success() {
-                // The connection was not established: its end is no news.
-                listeners.disconnect = None;
-            }
-            listeners.request.take()
-        });
-        if let Some(request) = request {
+    fn completed(&self, asked: Asked, status: NtStatus) {
+        if !status.is_success() {
+            self.0.failed(asked);
+        }
+        if let Some(request) = self.0.withdraw() {
             request.outcome(self.0.clone(), status).deliver();
         }
     }
 
     fn disconnected(&self, reason: DisconnectReason) {
-        match self.0.listeners.with(|listeners| listeners.disconnect.take()) {
+        match self.0.state.with(|state| state.disconnect.take()) {
             Some(DisconnectEvent::Plain(callback, context)) => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                 unsafe { callback(context) };
@@ -84,18 +102,20 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
 impl<O: NdkOs> ConnectorObject<O> {
     /// Makes a connector on `adapter` to connect with.
     pub fn create(adapter: &ObjectRef<Adapter<O>>) -> Result<ObjectRef<Self>, NtStatus> {
-        Self::create_with(adapter, |client| {
+        Self::create_with(adapter, None, |client| {
             Connector::try_new(adapter.device().attachment(), Owner { process: None }, client)
         })
     }
 
-    /// Makes a connector whose engine part is made by `make`.
+    /// Makes a connector that came over a listener, or none, and whose engine part is made by `make`.
     pub fn create_with(
         adapter: &ObjectRef<Adapter<O>>,
+        listener: Option<AnyRef<O>>,
         make: impl FnOnce(Client<O>) -> Result<Shared<Connector<O>>, NtStatus>,
     ) -> Result<ObjectRef<Self>, NtStatus> {
-        let listeners = adapter.device().os().lock(Listeners { request: None, disconnect: None })?;
-        let body = Self { connector: Slot::empty(), listeners, adapter: adapter.clone() };
+        let state = State { request: None, disconnect: None, qp: None, endpoint: listener };
+        let state = adapter.device().os().lock(state)?;
+        let body = Self { connector: Slot::empty(), state, adapter: adapter.clone() };
         let object = ObjectRef::try_new(adapter.version(), body)?;
         let connector = make(Client(object.clone()))?;
         // SAFETY: the object is being made: nobody else knows it.
@@ -113,32 +133,78 @@ impl<O: NdkOs> ConnectorObject<O> {
         unsafe { self.connector.get() }
     }
 
-    /// Begins a request that the engine may answer later. `event` is who is told of the end of the connection it makes.
+    /// Begins a request that the engine may answer later.
     ///
     /// # Errors
     ///
     /// The request, if another one pends (`STATUS_CONNECTION_ACTIVE` for the consumer).
-    pub fn begin(&self, request: Request, event: Option<DisconnectEvent>) -> Result<(), Request> {
-        self.listeners.with(|listeners| {
-            if listeners.request.is_some() {
+    pub fn begin(&self, request: Request) -> Result<(), Request> {
+        self.state.with(|state| {
+            if state.request.is_some() {
                 return Err(request);
             }
-            listeners.request = Some(request);
-            if event.is_some() {
-                listeners.disconnect = event;
-            }
+            state.request = Some(request);
             Ok(())
         })
     }
 
     /// Takes back a request that the engine has answered at once, unless it has been answered by the client meanwhile.
     pub fn withdraw(&self) -> Option<Request> {
-        self.listeners.with(|listeners| listeners.request.take())
+        self.state.with(|state| state.request.take())
     }
 
-    /// Sets who is told of the end of the connection.
-    pub fn set_disconnect_event(&self, event: Option<DisconnectEvent>) {
-        self.listeners.with(|listeners| listeners.disconnect = event);
+    /// Begins a connection: from now on the queue pair, and the shared endpoint if there is one, are closed only after the
+    /// connector, and `event` is told of the connection's end. What was so before is for [`ConnectorObject::unbind`].
+    pub fn bind(
+        &self,
+        qp: &ObjectRef<QueuePair<O>>,
+        endpoint: Option<&ObjectRef<SharedEndpointObject<O>>>,
+        event: Option<DisconnectEvent>,
+    ) -> Bonds<O> {
+        let qp = AnyRef::Qp(qp.clone());
+        let endpoint = endpoint.map(|endpoint| AnyRef::SharedEndpoint(endpoint.clone()));
+        self.state.with(|state| Bonds {
+            disconnect: replace(&mut state.disconnect, event),
+            qp: state.qp.replace(qp),
+            endpoint: endpoint
+                .map_or(FormerEndpoint::Same, |endpoint| FormerEndpoint::Other(state.endpoint.replace(endpoint))),
+        })
+    }
+
+    /// The connection that was to begin was refused at once: everything is as it was.
+    pub fn unbind(&self, former: Bonds<O>) {
+        let unneeded = self.state.with(|state| {
+            state.disconnect = former.disconnect;
+            let qp = replace(&mut state.qp, former.qp);
+            let endpoint = match former.endpoint {
+                FormerEndpoint::Same => None,
+                FormerEndpoint::Other(endpoint) => replace(&mut state.endpoint, endpoint),
+            };
+            (qp, endpoint)
+        });
+        // With no lock held.
+        drop(unneeded);
+    }
+
+    /// A request has failed: there is no connection that could end, and nothing that it needed is needed any more.
+    fn failed(&self, asked: Asked) {
+        let unneeded = self.state.with(|state| match asked {
+            Asked::Connect => {
+                state.disconnect = None;
+                (state.qp.take(), state.endpoint.take())
+            }
+            Asked::Accept => {
+                state.disconnect = None;
+                (state.qp.take(), None)
+            }
+            Asked::Disconnect => (None, None),
+        });
+        drop(unneeded);
+    }
+
+    /// Sets who is told of the end of the connection. Returns who was.
+    pub fn replace_disconnect_event(&self, event: Option<DisconnectEvent>) -> Option<DisconnectEvent> {
+        self.state.with(|state| replace(&mut state.disconnect, event))
     }
 
     const TABLE: &'static NDK_CONNECTOR_DISPATCH = &NDK_CONNECTOR_DISPATCH {

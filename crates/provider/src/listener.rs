@@ -17,7 +17,7 @@ use crate::{
     completion::Request,
     connector::ConnectorObject,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    object::{AnyRef, Body, ObjectRef, borrow, close, kind, query_extension},
 };
 
 /// A listener.
@@ -42,8 +42,10 @@ unsafe impl<O: NdkOs> Sync for Client<O> {}
 impl<O: NdkOs> ListenerClient<O> for Client<O> {
     fn connect_event(&self, incoming: Incoming<O>) {
         // Without memory for a connector the request is refused: the consumer never hears of it.
-        let adapter = &self.object.adapter;
-        if let Ok(connector) = ConnectorObject::create_with(adapter, |client| incoming.into_connector(client)) {
+        let (adapter, listener) = (&self.object.adapter, AnyRef::Listener(self.object.clone()));
+        if let Ok(connector) =
+            ConnectorObject::create_with(adapter, Some(listener), |client| incoming.into_connector(client))
+        {
             // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held. The connector is the consumer's
             // from now on.
             unsafe { (self.callback)(self.context, connector.into_public()) };

@@ -1,6 +1,6 @@
 //! `NDK_MW` (`NDKPI 5.5`, `NDKPI 7.6`).
 
-use engine::memory::Window;
+use engine::memory::{Region, Window};
 use fallible::Shared;
 use ndkpi::{NDK_MW, NDK_MW_DISPATCH, NDK_VERSION, NtStatus};
 
@@ -15,6 +15,8 @@ use crate::{
 /// A memory window.
 pub struct MemoryWindow<O: NdkOs> {
     window: Slot<Shared<Window<O>>>,
+    /// The region that the window was bound to when its close began: it is closed after the window.
+    region: Slot<Shared<Region<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
@@ -22,7 +24,10 @@ impl<O: NdkOs> MemoryWindow<O> {
     /// Makes a window in `pd`.
     pub fn create(pd: &ObjectRef<ProtectionDomain<O>>) -> Result<ObjectRef<Self>, NtStatus> {
         let window = Window::try_new(pd.domain())?;
-        let object = ObjectRef::try_new(pd.adapter().version(), Self { window: Slot::empty(), pd: pd.clone() })?;
+        let object = ObjectRef::try_new(
+            pd.adapter().version(),
+            Self { window: Slot::empty(), region: Slot::empty(), pd: pd.clone() },
+        )?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.window.replace(Some(window)) };
         Ok(object)
@@ -61,6 +66,9 @@ impl<O: NdkOs> Body for MemoryWindow<O> {
     unsafe fn begin_close(&self) {
         // SAFETY: the object is being closed: no other call runs (the caller's promise).
         let window = unsafe { self.window.replace(None) };
+        let region = window.as_ref().and_then(|window| window.bound_region());
+        // SAFETY: as before.
+        unsafe { self.region.replace(region) };
         // Ends the binding.
         drop(window);
     }

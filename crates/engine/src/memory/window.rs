@@ -167,6 +167,14 @@ impl<O: Os> Window<O> {
         latest.ok().flatten().map_or(0, |tag| tag.token(self.number))
     }
 
+    /// The region that the window is bound to.
+    ///
+    /// Who closes the window can keep it for as long as the region has to outlive the close (`NDKPI 7.9`).
+    #[must_use]
+    pub fn bound_region(&self) -> Option<Shared<Region<O>>> {
+        self.with(|_, window| Ok(window.bound.as_ref().map(|bound| bound.region.clone()))).ok().flatten()
+    }
+
     /// What names the window in [`Domain::invalidate`], whichever of its bindings is in force then.
     #[must_use]
     pub fn invalidation_token(&self) -> u32 {
