@@ -1,12 +1,29 @@
 //! The cases, one file for each theme.
 
 mod arm;
+mod close;
+mod connect;
+mod cq;
+mod disconnect;
+mod endpoint;
 mod notify;
+mod overrun;
+mod results;
 
 use crate::case::Case;
 
 /// All themes, in the order of the report.
-const THEMES: &[&[Case]] = &[arm::CASES, notify::CASES];
+const THEMES: &[&[Case]] = &[
+    cq::CASES,
+    results::CASES,
+    arm::CASES,
+    notify::CASES,
+    overrun::CASES,
+    connect::CASES,
+    disconnect::CASES,
+    endpoint::CASES,
+    close::CASES,
+];
 
 /// All cases, in the order of the report.
 pub fn all() -> impl Iterator<Item = &'static Case> + Clone {
