@@ -221,17 +221,8 @@ impl Notify {
     /// An entry of `class` was queued; the queue is `full` now. For every entry, in their order.
     #[inline]
     pub fn queued(&mut self, class: Class, full: bool) -> Action {
-        self.newest = self.newest.wrapping_add(1);
-        if class != Class::Plain {
-            self.newest_solicited = self.newest;
-        }
-        if class == Class::Failed {
-            self.newest_failed = self.newest;
-        }
-        if self.arm.is_none() && self.hold.is_none() {
-            return Action::default();
-        }
-        self.decide_on_entry(class, full)
+        self.note(class);
+        if self.is_waiting() { self.decide_on_entry(class, full) } else { Action::default() }
     }
 
     /// Whether an entry could lead to a callback: a queue is armed, or a callback is held back.
@@ -253,6 +244,9 @@ impl Notify {
         self.newest = self.newest.wrapping_add(1);
         if class != Class::Plain {
             self.newest_solicited = self.newest;
+        }
+        if class == Class::Failed {
+            self.newest_failed = self.newest;
         }
     }
 
