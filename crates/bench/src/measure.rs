@@ -1,0 +1,276 @@
+//! How a figure is taken: in turn with what it is compared with, many times.
+
+use std::{
+    cell::Cell,
+    hint,
+    sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire},
+    thread,
+    time::{Duration, Instant},
+};
+
+use core_affinity::CoreId;
+use cpu_time::ThreadTime;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// How often every subject of a row has its turn.
+    pub rounds: usize,
+    /// How often a subject is run in one turn. The best run counts: what makes another one slower is not the subject.
+    pub repeats: usize,
+    /// Divides the operations of one run.
+    pub divisor: usize,
+}
+
+impl Effort {
+    /// For figures that are kept.
+    pub const FULL: Self = Self { rounds: 21, repeats: 5, divisor: 1 };
+    /// To see that everything runs.
+    pub const QUICK: Self = Self { rounds: 3, repeats: 1, divisor: 16 };
+
+    /// How many operations a run of `full` has.
+    #[must_use]
+    pub fn scale(&self, full: usize) -> usize {
+        (full / self.divisor).max(1)
+    }
+}
+
+/// Times of one subject: one for each round, in nanoseconds for each operation, or any other unit in which less is better.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// Samples from elsewhere.
+    #[must_use]
+    pub const fn new(values: Vec<f64>) -> Self {
+        Self(values)
+    }
+
+    /// The sample below which a share of `part` (0 to 1) of the samples lies.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    #[must_use]
+    pub fn quantile(&self, part: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len() - 1;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "an index into a short list"
+        )]
+        let index = (part * last as f64).round() as usize;
+        sorted[index.min(last)]
+    }
+
+    /// The median.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// Half of the distance between the quartiles, as a share of the median.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        let median = self.median();
+        if median == 0.0 { 0.0 } else { (self.quantile(0.75) - self.quantile(0.25)) / 2.0 / median }
+    }
+}
+
+/// One thing to measure: runs once, and gives a figure of which less is better.
+pub type Subject<'a> = Box<dyn FnMut() -> f64 + 'a>;
+
+/// Gives every subject its turn in every round. The samples of each, in the order of the subjects.
+///
+/// The first round is not counted: caches, branch predictors and lazily made pages are not the subject. Every other round
+/// begins at the other end, so that nobody always comes after the same one.
+pub fn interleave(effort: Effort, subjects: &mut [Subject<'_>]) -> Vec<Samples> {
+    let mut samples = vec![Samples::default(); subjects.len()];
+    for round in 0..=effort.rounds {
+        for turn in 0..subjects.len() {
+            let which = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
+            let subject = &mut subjects[which];
+            let best = (0..effort.repeats).map(|_| subject()).fold(f64::INFINITY, f64::min);
+            if round > 0 {
+                samples[which].0.push(best);
+            }
+        }
+    }
+    samples
+}
+
+/// Nanoseconds for each of `operations`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 nanoseconds and operations")]
+pub fn each(time: Duration, operations: usize) -> f64 {
+    time.as_nanos() as f64 / operations as f64
+}
+
+/// The processor time that `work` takes on this thread, in nanoseconds for each of `operations`.
+///
+/// Other threads on the same core do not count, so it is the right clock for what one thread does alone.
+pub fn alone(operations: usize, work: impl FnOnce()) -> f64 {
+    let started = ThreadTime::now();
+    work();
+    each(started.elapsed(), operations)
+}
+
+/// The two cores that measurements with two sides use.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    first: Option<CoreId>,
+    second: Option<CoreId>,
+}
+
+thread_local! {
+    static PINNED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Cores {
+    /// The first two cores that this process may use. Where the operating system does not tell, threads are not pinned.
+    #[must_use]
+    pub fn find() -> Self {
+        let mut ids = core_affinity::get_core_ids().unwrap_or_default().into_iter();
+        Self { first: ids.next(), second: ids.next() }
+    }
+
+    /// Whether there are two.
+    #[must_use]
+    pub const fn are_two(&self) -> bool {
+        self.second.is_some()
+    }
+
+    /// The number of a core, for programs that are told where to run.
+    #[must_use]
+    pub fn number(&self, second: bool) -> Option<usize> {
+        if second { self.second } else { self.first }.map(|core| core.id)
+    }
+
+    /// Keeps this thread on the first core. Threads that it starts from then on stay there too, unless they say otherwise.
+    pub fn pin_first(&self) {
+        Self::pin(self.first);
+    }
+
+    /// Keeps this thread on the second core.
+    pub fn pin_second(&self) {
+        Self::pin(self.second);
+    }
+
+    fn pin(core: Option<CoreId>) {
+        PINNED.set(core.is_some_and(core_affinity::set_for_current));
+    }
+
+    /// Whether this thread is kept on its core.
+    #[must_use]
+    pub fn is_pinned() -> bool {
+        PINNED.get()
+    }
+
+    /// Runs one side on each core and gives the time from when both are ready until both are done.
+    pub fn both<S: Send>(&self, here: impl FnOnce(), there: impl FnOnce() -> S + Send) -> (Duration, S) {
+        let gate = Gate::new(2);
+        self.pin_first();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                self.pin_second();
+                gate.pass();
+                there()
+            });
+            gate.pass();
+            let started = Instant::now();
+            here();
+            let result = other.join();
+            let time = started.elapsed();
+            (time, result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+}
+
+/// Lets threads begin at the same moment.
+pub struct Gate {
+    missing: AtomicU32,
+}
+
+impl Gate {
+    /// A gate for so many threads.
+    #[must_use]
+    pub const fn new(threads: u32) -> Self {
+        Self { missing: AtomicU32::new(threads) }
+    }
+
+    /// Waits until all are here.
+    pub fn pass(&self) {
+        self.missing.fetch_sub(1, AcqRel);
+        let mut wait = Wait::new();
+        while self.missing.load(Acquire) > 0 {
+            wait.once();
+        }
+    }
+}
+
+/// Waits for another core in a loop: without sleeping, but the core is lent to others when it takes long.
+#[derive(Debug, Default)]
+pub struct Wait {
+    rounds: u32,
+}
+
+impl Wait {
+    /// A wait that begins.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { rounds: 0 }
+    }
+
+    /// What was awaited has come; the next wait begins.
+    #[inline]
+    pub const fn over(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Waits a little.
+    #[inline]
+    pub fn once(&mut self) {
+        self.rounds += 1;
+        if self.rounds.is_multiple_of(4096) {
+            thread::yield_now();
+        } else {
+            hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effort, Samples, Subject, interleave};
+
+    #[test]
+    fn the_median_and_the_spread_are_those_of_the_middle() {
+        let samples = Samples::new(vec![5.0, 1.0, 2.0, 4.0, 100.0]);
+        assert!((samples.median() - 4.0).abs() < f64::EPSILON);
+        assert!((samples.spread() - 0.375).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn every_subject_has_its_turn_in_every_round_and_the_best_run_counts() {
+        let effort = Effort { rounds: 4, repeats: 3, divisor: 1 };
+        let mut calls = [0, 0];
+        let [first, second] = &mut calls;
+        let mut subjects: Vec<Subject<'_>> = vec![
+            Box::new(|| {
+                *first += 1;
+                f64::from(*first % 3)
+            }),
+            Box::new(|| {
+                *second += 1;
+                7.0
+            }),
+        ];
+        let samples = interleave(effort, &mut subjects);
+        drop(subjects);
+        assert_eq!(calls, [15, 15], "a round that is not counted, and four of three runs");
+        assert_eq!(samples, [Samples::new(vec![0.0; 4]), Samples::new(vec![7.0; 4])]);
+    }
+}

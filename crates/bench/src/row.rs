@@ -1,0 +1,191 @@
+//! What is reported: a row for everything that has a goal.
+
+use serde::Serialize;
+
+use crate::measure::Samples;
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// So much or more.
+    AtLeast(f64),
+    /// So much or less.
+    AtMost(f64),
+    /// Nothing in particular: the figure is for reading.
+    Reported,
+}
+
+impl Goal {
+    fn is_met(self, ratio: f64) -> Option<bool> {
+        match self {
+            Self::AtLeast(least) => Some(ratio >= least),
+            Self::AtMost(most) => Some(ratio <= most),
+            Self::Reported => None,
+        }
+    }
+
+    fn words(self) -> Option<String> {
+        match self {
+            Self::AtLeast(least) => Some(format!(">= {least}")),
+            Self::AtMost(most) => Some(format!("<= {most}")),
+            Self::Reported => None,
+        }
+    }
+}
+
+/// What figures count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds for one operation.
+    Nanoseconds,
+    /// Millions of operations in a second.
+    Millions,
+    /// Gibibytes in a second. Samples are nanoseconds for so many bytes.
+    Gibibytes(usize),
+    /// Bytes of memory.
+    Bytes,
+    /// Instructions, counted.
+    Instructions,
+}
+
+impl Unit {
+    /// What readers call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Millions => "M/s",
+            Self::Gibibytes(_) => "GiB/s",
+            Self::Bytes => "bytes",
+            Self::Instructions => "instructions",
+        }
+    }
+
+    /// A sample in this unit.
+    #[must_use]
+    pub fn of(self, sample: f64) -> f64 {
+        match self {
+            Self::Nanoseconds | Self::Bytes | Self::Instructions => sample,
+            Self::Millions => 1e3 / sample,
+            #[expect(clippy::cast_precision_loss, reason = "no transfer has 2^52 bytes")]
+            Self::Gibibytes(bytes) => bytes as f64 * 1e9 / sample / f64::from(1 << 30),
+        }
+    }
+}
+
+/// A figure of the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub row: String,
+    /// The median of ours, in `unit`.
+    pub ours: Option<f64>,
+    /// The median of what it is compared with, in `unit`.
+    pub peer: Option<f64>,
+    /// The unit of `ours` and `peer`.
+    pub unit: &'static str,
+    /// `ours` divided by `peer`.
+    pub ratio: Option<f64>,
+    /// What the ratio should be.
+    pub goal: Option<String>,
+    /// Whether it is.
+    pub met: Option<bool>,
+    /// Why it was not measured, if it was not.
+    pub skipped: Option<String>,
+    /// What it is compared with.
+    pub against: String,
+    /// Half of the distance between the quartiles of the samples, as a share of the median: of ours, and of the peer.
+    pub spread: [Option<f64>; 2],
+}
+
+impl Row {
+    /// A row of two measurements.
+    #[must_use]
+    pub fn measured(row: &str, against: &str, unit: Unit, goal: Goal, ours: &Samples, peer: &Samples) -> Self {
+        let (mine, theirs) = (unit.of(ours.median()), unit.of(peer.median()));
+        let ratio = mine / theirs;
+        Self {
+            row: row.to_owned(),
+            ours: Some(mine),
+            peer: Some(theirs),
+            unit: unit.name(),
+            ratio: Some(ratio),
+            goal: goal.words(),
+            met: goal.is_met(ratio),
+            skipped: None,
+            against: against.to_owned(),
+            spread: [Some(ours.spread()), Some(peer.spread())],
+        }
+    }
+
+    /// A row of a figure and a limit that is no measurement: the goal is that the figure is at most the limit.
+    #[must_use]
+    pub fn limited(row: &str, against: &str, unit: Unit, ours: f64, limit: f64) -> Self {
+        let (ours, limit) = (Samples::new(vec![ours]), Samples::new(vec![limit]));
+        let row = Self::measured(row, against, unit, Goal::AtMost(1.0), &ours, &limit);
+        Self { spread: [None, None], ..row }
+    }
+
+    /// A row of a figure that is compared with nothing.
+    #[must_use]
+    pub fn plain(row: &str, unit: Unit, ours: &Samples) -> Self {
+        Self {
+            ours: Some(unit.of(ours.median())),
+            spread: [Some(ours.spread()), None],
+            ..Self::empty(row, "", unit, Goal::Reported)
+        }
+    }
+
+    /// A row that could not be measured.
+    #[must_use]
+    pub fn skipped(row: &str, against: &str, unit: Unit, goal: Goal, why: &str) -> Self {
+        Self { skipped: Some(why.to_owned()), ..Self::empty(row, against, unit, goal) }
+    }
+
+    /// A row whose peer is absent.
+    #[must_use]
+    pub fn without_peer(row: &str, against: &str, unit: Unit, goal: Goal, ours: &Samples, why: &str) -> Self {
+        let measured = Self::plain(row, unit, ours);
+        Self { ours: measured.ours, spread: measured.spread, ..Self::skipped(row, against, unit, goal, why) }
+    }
+
+    fn empty(row: &str, against: &str, unit: Unit, goal: Goal) -> Self {
+        Self {
+            row: row.to_owned(),
+            ours: None,
+            peer: None,
+            unit: unit.name(),
+            ratio: None,
+            goal: goal.words(),
+            met: None,
+            skipped: None,
+            against: against.to_owned(),
+            spread: [None, None],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Goal, Row, Unit};
+    use crate::measure::Samples;
+
+    fn samples(value: f64) -> Samples {
+        Samples::new(vec![value])
+    }
+
+    #[test]
+    fn a_ratio_is_of_figures_in_the_unit_of_the_row() {
+        // Half of the time is twice the rate.
+        let row = Row::measured("a", "b", Unit::Millions, Goal::AtLeast(2.0), &samples(50.0), &samples(100.0));
+        assert_eq!((row.ours, row.peer, row.ratio, row.met), (Some(20.0), Some(10.0), Some(2.0), Some(true)));
+        let row = Row::measured("a", "b", Unit::Nanoseconds, Goal::AtMost(0.4), &samples(50.0), &samples(100.0));
+        assert_eq!((row.ratio, row.met), (Some(0.5), Some(false)));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_missed() {
+        let row = Row::skipped("a", "b", Unit::Bytes, Goal::AtMost(1.0), "absent");
+        assert_eq!((row.met, row.skipped.as_deref()), (None, Some("absent")));
+    }
+}

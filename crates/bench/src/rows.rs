@@ -1,0 +1,3 @@
+//! The rows, by what they are about.
+
+pub mod cq;

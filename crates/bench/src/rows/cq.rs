@@ -1,0 +1,370 @@
+//! Completion queues beside other queues: entries of the same size, in the same batches.
+
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release},
+    thread,
+    time::Instant,
+};
+
+use crossbeam_queue::ArrayQueue;
+use engine::cq::{
+    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
+    notify::{ArmType, CqFailure},
+};
+use fallible::Shared;
+use host::HostOs;
+use ndkpi::NtStatus;
+use rtrb::chunks::ChunkError;
+
+use crate::{
+    Context,
+    measure::{Gate, Wait, alone, each},
+    row::{Goal, Row, Unit},
+};
+
+/// Entries that every queue holds.
+const DEPTH: u32 = 1024;
+/// Entries handed over at once.
+const BATCH: usize = 32;
+/// Producers of the row with several.
+const PRODUCERS: usize = 4;
+
+/// A consumer that is never called back; a queue that fails ends the measurement.
+pub struct Quiet;
+
+impl CqClient for Quiet {
+    fn notify(&self, _: NtStatus) {}
+
+    fn failed(&self, failure: CqFailure) {
+        panic!("a completion queue has failed: {failure:?}");
+    }
+}
+
+/// A completion of a send.
+#[must_use]
+pub const fn completion(number: usize) -> Completion {
+    Completion {
+        qp_context: 1,
+        request_context: number,
+        status: NtStatus::SUCCESS,
+        bytes: 0,
+        invalidated_token: 0,
+        provider_error: 0,
+        operation: Operation::Send,
+        solicited: false,
+    }
+}
+
+const _: () = assert!(size_of::<Completion>() == 40);
+
+/// A value to be written to one side of a cache line that belongs to its reader and its writer alone.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+/// A queue of [`DEPTH`] entries.
+pub fn queue(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+    let parameters = CqParameters { depth: DEPTH, max_depth: DEPTH, processor: 0 };
+    Cq::try_new(os, parameters, Quiet).expect("memory")
+}
+
+/// The rows of this part.
+pub fn rows(context: &mut Context<'_>) {
+    context.row("CQ hand-off on two cores, batch 32", |context| vec![hand_off(context)]);
+    context.row("CQ push one, poll one, one thread", one_thread);
+    context.row("CQ, four producers", four_producers);
+}
+
+fn hand_off(context: &Context<'_>) -> Row {
+    let name = "CQ hand-off on two cores, batch 32";
+    let goal = Goal::AtLeast(1.0);
+    if !context.cores.are_two() {
+        return Row::skipped(name, "rtrb", Unit::Millions, goal, "one core");
+    }
+    let count = context.effort.scale(1 << 20) / BATCH * BATCH;
+    let samples = context
+        .interleave(vec![Box::new(|| ours_handed_off(context, count)), Box::new(|| rtrb_handed_off(context, count))]);
+    Row::measured(name, "rtrb, slices of 32", Unit::Millions, goal, &samples[0], &samples[1])
+}
+
+fn batch(first: usize) -> [Completion; BATCH] {
+    std::array::from_fn(|index| completion(first + index))
+}
+
+/// What a consumer does with an entry: it looks at all of it.
+#[derive(Default)]
+struct Reader {
+    sum: usize,
+}
+
+impl Reader {
+    #[inline]
+    fn read(&mut self, entry: &Completion) {
+        let rest = entry.qp_context ^ entry.bytes as usize ^ entry.invalidated_token as usize;
+        let failed = usize::from(!entry.status.is_success());
+        self.sum = self.sum.wrapping_add(entry.request_context ^ rest ^ failed);
+    }
+
+    fn check(&self, count: usize) {
+        // Numbers with the lowest bit flipped: in pairs, so the sum is that of the numbers.
+        debug_assert!(count.is_multiple_of(2));
+        assert_eq!(self.sum, count * (count - 1) / 2, "entries were lost");
+    }
+}
+
+/// The producer of a completion queue may not overrun it: a NIC has no more requests than the queue has room for. Here the
+/// consumer says how much it has taken.
+fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
+    let (cq, mut consumer) = queue(context.os);
+    let taken = Line::default();
+    let produce = || {
+        let (mut sent, mut seen, mut wait) = (0, 0, Wait::new());
+        while sent < count {
+            while sent + BATCH - seen > DEPTH as usize {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
+                let now = taken.0.load(Acquire) as usize;
+                if now == seen {
+                    wait.once();
+                }
+                seen = now;
+            }
+            wait.over();
+            Cq::push(&cq, &batch(sent));
+            sent += BATCH;
+        }
+    };
+    let consume = || {
+        let (mut reader, mut got, mut wait) = (Reader::default(), 0, Wait::new());
+        while got < count {
+            let now = consumer.poll(BATCH, |entry| reader.read(entry));
+            if now == 0 {
+                wait.once();
+                continue;
+            }
+            wait.over();
+            got += now;
+            taken.0.store(got as u64, Release);
+        }
+        reader.check(count);
+    };
+    let (time, ()) = context.cores.both(consume, produce);
+    each(time, count)
+}
+
+fn rtrb_handed_off(context: &Context<'_>, count: usize) -> f64 {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(DEPTH as usize);
+    let produce = || {
+        let (mut sent, mut wait) = (0, Wait::new());
+        while sent < count {
+            let batch = batch(sent);
+            while producer.push_entire_slice(&batch).is_err() {
+                wait.once();
+            }
+            wait.over();
+            sent += BATCH;
+        }
+    };
+    let consume = || {
+        let (mut reader, mut got, mut wait) = (Reader::default(), 0, Wait::new());
+        while got < count {
+            let chunk = match consumer.read_chunk(BATCH) {
+                Ok(chunk) => Some(chunk),
+                Err(ChunkError::TooFewSlots(0)) => None,
+                Err(ChunkError::TooFewSlots(some)) => consumer.read_chunk(some).ok(),
+            };
+            let Some(chunk) = chunk else {
+                wait.once();
+                continue;
+            };
+            wait.over();
+            let (first, second) = chunk.as_slices();
+            first.iter().chain(second).for_each(|entry| reader.read(entry));
+            got += chunk.len();
+            chunk.commit_all();
+        }
+        reader.check(count);
+    };
+    let (time, ()) = context.cores.both(consume, produce);
+    each(time, count)
+}
+
+fn one_thread(context: &Context<'_>) -> Vec<Row> {
+    let count = context.effort.scale(1 << 20);
+    context.cores.pin_first();
+    let armed = |kind| {
+        let (cq, mut consumer) = queue(context.os);
+        if let Some(kind) = kind {
+            consumer.arm(kind);
+        }
+        (cq, consumer)
+    };
+    let ours = |(cq, mut consumer): (Shared<Cq<HostOs>>, CqConsumer<HostOs>)| {
+        move || {
+            alone(count, || {
+                let mut reader = Reader::default();
+                for number in 0..count {
+                    Cq::push_one(&cq, completion(number));
+                    consumer.poll(1, |entry| reader.read(entry));
+                }
+                reader.check(count);
+            })
+        }
+    };
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(DEPTH as usize);
+    let rtrb = move || {
+        alone(count, || {
+            let mut reader = Reader::default();
+            for number in 0..count {
+                if producer.push(completion(number)).is_err() {
+                    break;
+                }
+                if let Ok(entry) = consumer.pop() {
+                    reader.read(&entry);
+                }
+            }
+            reader.check(count);
+        })
+    };
+    let array = ArrayQueue::new(DEPTH as usize);
+    let crossbeam = move || {
+        alone(count, || {
+            let mut reader = Reader::default();
+            for number in 0..count {
+                if array.push(completion(number)).is_err() {
+                    break;
+                }
+                if let Some(entry) = array.pop() {
+                    reader.read(&entry);
+                }
+            }
+            reader.check(count);
+        })
+    };
+    let samples = context.interleave(vec![
+        Box::new(ours(armed(None))),
+        Box::new(ours(armed(Some(ArmType::Solicited)))),
+        Box::new(rtrb),
+        Box::new(crossbeam),
+    ]);
+    let [unarmed, armed, rtrb, crossbeam] = &samples[..] else { unreachable!("four subjects") };
+    let name = "CQ push one, poll one, one thread";
+    vec![
+        Row::measured(name, "rtrb", Unit::Nanoseconds, Goal::AtMost(2.0), unarmed, rtrb),
+        Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(3.0), unarmed, crossbeam),
+        Row::measured(
+            "CQ push one, poll one, one thread, armed for solicited entries",
+            "rtrb",
+            Unit::Nanoseconds,
+            Goal::Reported,
+            armed,
+            rtrb,
+        ),
+    ]
+}
+
+fn four_producers(context: &Context<'_>) -> Vec<Row> {
+    let count = context.effort.scale(1 << 18) / (PRODUCERS * BATCH) * (PRODUCERS * BATCH);
+    let samples = context.interleave(vec![
+        Box::new(|| ours_of_four(context, count, 1)),
+        Box::new(|| ours_of_four(context, count, 8)),
+        Box::new(|| crossbeam_of_four(context, count)),
+    ]);
+    let row = |name, ours, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, &samples[2]);
+    vec![
+        row("CQ, four producers", &samples[0], Goal::AtLeast(2.0)),
+        row("CQ, four producers, eight entries at a time", &samples[1], Goal::Reported),
+    ]
+}
+
+/// Runs four producers on both cores, and the consumer on the first.
+fn four(context: &Context<'_>, count: usize, produce: impl Fn(usize) + Sync, consume: impl FnOnce()) -> f64 {
+    let gate = Gate::new(1 + u32::try_from(PRODUCERS).unwrap_or(u32::MAX));
+    context.cores.pin_first();
+    thread::scope(|scope| {
+        for number in 0..PRODUCERS {
+            let (gate, produce) = (&gate, &produce);
+            scope.spawn(move || {
+                // One in four shares the consumer's core.
+                if number > 0 {
+                    context.cores.pin_second();
+                }
+                gate.pass();
+                produce(number);
+            });
+        }
+        gate.pass();
+        let started = Instant::now();
+        consume();
+        each(started.elapsed(), count)
+    })
+}
+
+/// Each producer has a quarter of the queue for its entries, as queue pairs share one that is as deep as all of them.
+fn ours_of_four(context: &Context<'_>, count: usize, batch: usize) -> f64 {
+    let (cq, mut consumer) = queue(context.os);
+    let taken: [Line; PRODUCERS] = Default::default();
+    let produce = |number: usize| {
+        let (mut sent, mut seen, mut wait) = (0, 0, Wait::new());
+        while sent < count / PRODUCERS {
+            while sent + batch - seen > DEPTH as usize / PRODUCERS {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
+                let now = taken[number].0.load(Acquire) as usize;
+                if now == seen {
+                    wait.once();
+                }
+                seen = now;
+            }
+            wait.over();
+            let entries: [Completion; 8] =
+                std::array::from_fn(|index| Completion { qp_context: number, ..completion(sent + index) });
+            if batch == 1 {
+                Cq::push_one(&cq, entries[0]);
+            } else {
+                Cq::push(&cq, &entries[..batch]);
+            }
+            sent += batch;
+        }
+    };
+    four(context, count, produce, || {
+        let (mut from, mut got, mut wait) = ([0; PRODUCERS], 0, Wait::new());
+        while got < count {
+            let now = consumer.poll(BATCH, |entry| from[black_box(*entry).qp_context] += 1);
+            if now == 0 {
+                wait.once();
+                continue;
+            }
+            wait.over();
+            got += now;
+            for (line, count) in taken.iter().zip(from) {
+                line.0.store(count, Release);
+            }
+        }
+    })
+}
+
+fn crossbeam_of_four(context: &Context<'_>, count: usize) -> f64 {
+    let queue = ArrayQueue::new(DEPTH as usize);
+    let produce = |number: usize| {
+        let mut wait = Wait::new();
+        for sent in 0..count / PRODUCERS {
+            let entry = Completion { qp_context: number, ..completion(sent) };
+            while queue.push(entry).is_err() {
+                wait.once();
+            }
+            wait.over();
+        }
+    };
+    four(context, count, produce, || {
+        let (mut from, mut got, mut wait) = ([0_u64; PRODUCERS], 0, Wait::new());
+        while got < count {
+            let Some(entry) = queue.pop() else {
+                wait.once();
+                continue;
+            };
+            wait.over();
+            from[black_box(entry).qp_context] += 1;
+            got += 1;
+        }
+    })
+}
