@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-/// What goes wrong when a driver's build is configured. Here nothing can.
+/// What goes wrong when a driver's build is configured. Here nothing does.
 #[derive(Debug)]
-pub enum ConfigError {}
+pub struct ConfigError;
 
 impl fmt::Display for ConfigError {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the build cannot be configured")
     }
 }
 

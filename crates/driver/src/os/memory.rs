@@ -194,3 +194,104 @@ unsafe fn map(mdl: *mut MDL) -> Option<*mut u8> {
     };
     (!address.is_null()).then_some(address.cast())
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ptr;
+    use std::{vec, vec::Vec};
+
+    use engine::os::Memory;
+    use ndkpi::NtStatus;
+    use wdk_sys::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MEMORY_CACHING_TYPE, PMDL, PVOID, ULONG};
+
+    use super::KernelMemory;
+
+    /// Stands in for the kernel's routine: there is no room to map anything.
+    #[unsafe(no_mangle)]
+    extern "C" fn MmMapLockedPagesSpecifyCache(
+        _: PMDL,
+        _: wdk_sys::KPROCESSOR_MODE,
+        _: MEMORY_CACHING_TYPE,
+        _: PVOID,
+        _: ULONG,
+        _: ULONG,
+    ) -> PVOID {
+        ptr::null_mut()
+    }
+
+    /// A chain of MDLs for ranges of `bytes` that the consumer knows at `base`; mapped pages are not next to each other.
+    #[expect(clippy::cast_possible_truncation, reason = "small numbers, and addresses of 64 bits")]
+    fn chain(base: u64, bytes: &mut [Vec<u8>], begins: &[u64], mapped: bool) -> Vec<MDL> {
+        let describe = |(piece, begin): (&mut Vec<u8>, &u64)| MDL {
+            MdlFlags: if mapped { MDL_MAPPED_TO_SYSTEM_VA as i16 } else { 0 },
+            MappedSystemVa: piece.as_mut_ptr().cast(),
+            StartVa: ptr::without_provenance_mut((base + begin) as usize & !0xFFF),
+            ByteOffset: (base + begin) as u32 & 0xFFF,
+            ByteCount: piece.len() as u32,
+            ..MDL::default()
+        };
+        let mut mdls = bytes.iter_mut().zip(begins).map(describe).collect::<Vec<_>>();
+        for index in 1..mdls.len() {
+            mdls[index - 1].Next = &raw mut mdls[index];
+        }
+        mdls
+    }
+
+    fn memory(mdls: &mut [MDL], len: usize) -> Result<KernelMemory, NtStatus> {
+        // SAFETY: a chain that lives as long as the test, with pieces that are mapped if it says so.
+        unsafe { KernelMemory::from_mdl(mdls.as_mut_ptr(), len) }
+    }
+
+    const BASE: u64 = 0xFFFF_8000_0001_0123;
+
+    #[test]
+    fn bytes_go_across_the_mdls_of_a_chain() {
+        let mut bytes = [vec![0; 10], vec![0; 3], vec![0; 20]];
+        let mut mdls = chain(BASE, &mut bytes, &[0, 10, 13], true);
+        let whole = memory(&mut mdls, 30).expect("a good chain");
+        assert_eq!((whole.base(), whole.len()), (BASE, 30));
+        let pattern = (0..25).collect::<Vec<u8>>();
+        whole.write(4, &pattern);
+        let mut back = [0; 25];
+        whole.read(4, &mut back);
+        assert_eq!(back, *pattern);
+
+        let mut other = [vec![0; 7], vec![0; 40]];
+        let mut other_mdls = chain(BASE, &mut other, &[0, 7], true);
+        let copy = memory(&mut other_mdls, 47).expect("a good chain");
+        copy.copy_from(2, &whole, 4, 25);
+        let mut back = [0; 25];
+        copy.read(2, &mut back);
+        assert_eq!(back, *pattern);
+        assert_eq!(bytes[1], [6, 7, 8]);
+    }
+
+    #[test]
+    fn a_chain_with_a_gap_or_that_is_too_short_is_refused() {
+        let mut bytes = [vec![0; 10], vec![0; 10]];
+        let mut gap = chain(BASE, &mut bytes, &[0, 11], true);
+        assert_eq!(memory(&mut gap, 20).err(), Some(NtStatus::INVALID_PARAMETER));
+        // Of a longer chain only what is needed is looked at.
+        assert!(memory(&mut gap, 10).is_ok());
+        let mut short = chain(BASE, &mut bytes, &[0, 10], true);
+        assert_eq!(memory(&mut short, 21).err(), Some(NtStatus::INVALID_PARAMETER));
+        // SAFETY: null is no chain.
+        let none = unsafe { KernelMemory::from_mdl(ptr::null_mut(), 0) };
+        assert_eq!(none.err(), Some(NtStatus::INVALID_PARAMETER));
+    }
+
+    #[test]
+    fn pages_that_cannot_be_mapped_are_a_status() {
+        let mut bytes = [vec![0; 10]];
+        let mut mdls = chain(BASE, &mut bytes, &[0], false);
+        assert_eq!(memory(&mut mdls, 10).err(), Some(NtStatus::INSUFFICIENT_RESOURCES));
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of registered memory")]
+    fn an_access_outside_is_not_made() {
+        let mut bytes = [vec![0; 10]];
+        let mut mdls = chain(BASE, &mut bytes, &[0], true);
+        memory(&mut mdls, 8).expect("a good chain").write(5, &[1; 4]);
+    }
+}
