@@ -16,6 +16,8 @@ mod endpoints;
 mod establishing;
 #[path = "connection/failures.rs"]
 mod failures;
+#[path = "connection/lifetime.rs"]
+mod lifetime;
 #[path = "connection/listening.rs"]
 mod listening;
 #[path = "connection/random.rs"]

@@ -9,6 +9,7 @@ use engine::{
     connection::{Connector, Request},
     qp::Qp,
 };
+use host::machine::Machine;
 use ndkpi::NtStatus;
 
 use crate::{
@@ -130,6 +131,8 @@ fn a_rejected_connect_is_refused_with_private_data_and_can_be_tried_again() {
     let refused = server.arrival();
     Connector::reject(&refused.connector, b"no").expect("waiting");
     assert_eq!(active.heard(), [], "not told inline");
+    let again = connect_from(&active, at("10.0.0.1:5"), server.address, b"");
+    assert_eq!(again, Err(NtStatus::CONNECTION_ACTIVE), "it does not know yet");
     world.run();
     assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
     assert_eq!(data(&active.node, CALLEE), (Ok(CALLEE), padded(b"no", CALLEE)));
@@ -254,4 +257,33 @@ fn only_what_waits_can_be_rejected() {
     server.close();
     drop(adapter);
     world.finish();
+}
+
+#[test]
+fn the_end_of_one_requests_time_is_not_that_of_the_next() {
+    for seed in 0..200 {
+        let world = World::on(Machine::seeded(seed).processors(3).start());
+        let adapter = world.adapter(&["10.0.0.1"]);
+        let server = world.server(&adapter, "10.0.0.1:1");
+        let (active, arrival) = world.request("10.0.0.1", &adapter, &server);
+        // The time is nearly over, and the expiry may be on its way when the answer comes.
+        world.machine.run_for(TIMEOUTS.connect - 10);
+        arrival.close();
+        while world.machine.now() < TIMEOUTS.connect + 5 && world.machine.step() {}
+        if active.heard() == [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)] {
+            connect(&active, "10.0.0.1", server.address, b"").expect("pending");
+            let due = world.machine.now() + TIMEOUTS.connect;
+            while world.machine.now() < due {
+                assert_eq!(active.heard(), [], "seed {seed}");
+                assert!(world.machine.step(), "seed {seed}: the timer is set");
+            }
+            world.machine.run_for(100);
+            assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::IO_TIMEOUT)], "seed {seed}");
+            server.arrival().close();
+        }
+        active.close();
+        server.close();
+        drop(adapter);
+        world.finish();
+    }
 }

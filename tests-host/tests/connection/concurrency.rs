@@ -5,12 +5,12 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use engine::connection::{Attachment, ConnectionLimits, Connector, Request};
+use engine::connection::{Attachment, ConnectionLimits, Connector, Request, Timeouts};
 use fallible::Shared;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 
-use crate::world::{LIMITS, Said, Side, TIMEOUTS, World, accept, connect};
+use crate::world::{LIMITS, Said, Side, World, accept, connect};
 
 const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
@@ -19,7 +19,9 @@ fn consumers_on_several_processors_hear_what_they_may() {
     const ROUNDS: usize = 150;
     let world = World::on(Machine::threads().processors(2).start());
     let limits = ConnectionLimits { backlog: 64, ..LIMITS };
-    let adapters = ADDRESSES.map(|address| world.adapter_with(&[address], limits, TIMEOUTS));
+    // Time is real here, and the host may be busy.
+    let timeouts = Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 20_000 };
+    let adapters = ADDRESSES.map(|address| world.adapter_with(&[address], limits, timeouts));
     let server = world.server(&adapters[1], "10.0.0.2:1");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -69,6 +71,7 @@ fn consumers_on_several_processors_hear_what_they_may() {
     world.machine.flush();
     let counters = adapters.each_ref().map(|adapter| adapter.counters());
     assert_eq!(counters[0].connect, counters[1].accept);
+    assert!(counters[0].connect > 200, "{counters:?}");
     assert_eq!((counters[0].active, counters[1].active), (0, 0));
     drop(adapters);
     world.finish_threads();

@@ -89,18 +89,21 @@ fn read_limits_are_the_least_of_what_both_sides_ask_and_their_adapters_allow() {
         world.adapter(&["10.0.0.1"]),
         world.adapter_with(&["10.0.0.2"], ConnectionLimits { max_reads: reads(6, 9), ..LIMITS }, TIMEOUTS),
     );
-    let server = world.server(&peer, "10.0.0.2:1");
-    // What the active side asks, what the passive side sees then, what it asks, and what the two have in the end.
-    for (asked, seen, answered, active_gets) in [
-        (reads(100, 100), reads(6, 9), reads(100, 100), reads(9, 6)),
-        (reads(5, 4), reads(4, 5), reads(100, 100), reads(5, 4)),
-        (reads(5, 4), reads(4, 5), reads(2, 3), reads(3, 2)),
-        (reads(0, 0), reads(0, 0), reads(8, 8), reads(0, 0)),
-        (reads(100, 100), reads(6, 9), reads(1, 0), reads(0, 1)),
+    let servers = [world.server(&peer, "10.0.0.2:1"), world.server(&client, "10.0.0.1:1")];
+    // Who connects, what the active side asks, what the passive side sees then, what it asks, and what the two have in the end.
+    for (who, asked, seen, answered, active_gets) in [
+        (0, reads(100, 100), reads(6, 9), reads(100, 100), reads(9, 6)),
+        (0, reads(5, 4), reads(4, 5), reads(100, 100), reads(5, 4)),
+        (0, reads(5, 4), reads(4, 5), reads(2, 3), reads(3, 2)),
+        (0, reads(0, 0), reads(0, 0), reads(8, 8), reads(0, 0)),
+        (0, reads(100, 100), reads(6, 9), reads(1, 0), reads(0, 1)),
+        (1, reads(100, 100), reads(9, 6), reads(100, 100), reads(6, 9)),
     ] {
-        let active = Side { node: world.node(&client), queues: world.queues() };
+        let (adapter, server) = ([&client, &peer][who], &servers[who]);
+        let active = Side { node: world.node(adapter), queues: world.queues() };
         let parameters = ConnectParameters { reads: asked, ..asking(server.address, b"") };
-        Connector::connect(&active.node.connector, &active.queues.qp, at("10.0.0.1:0"), &parameters).expect("pending");
+        let from = at(["10.0.0.1:0", "10.0.0.2:0"][who]);
+        Connector::connect(&active.node.connector, &active.queues.qp, from, &parameters).expect("pending");
         world.run();
         let passive = Side { node: server.arrival(), queues: world.queues() };
         let found = |side: &Side| side.node.connector.connection_data(&mut []).map(|data: ConnectionData| data.reads);
@@ -112,7 +115,9 @@ fn read_limits_are_the_least_of_what_both_sides_ask_and_their_adapters_allow() {
         active.close();
         passive.close();
     }
-    server.close();
+    for server in servers {
+        server.close();
+    }
     drop((client, peer));
     world.finish();
 }

@@ -187,6 +187,26 @@ fn a_shared_endpoint_is_released_when_it_and_its_connectors_are_closed() {
 }
 
 #[test]
+fn the_scope_of_an_address_does_not_make_it_another_one() {
+    let world = World::new();
+    let adapter = world.adapter(&["fe80::1"]);
+    let server = world.server(&adapter, "[fe80::1]:1");
+    let (shared, _) = world.shared(&adapter, "[fe80::1%2]:5").expect("a free port");
+    let sides = [(); 2].map(|()| Side { node: world.node(&adapter), queues: world.queues() });
+    connect_shared(&sides[0], &shared, at("[fe80::1%1]:1")).expect("pending");
+    let again = connect_shared(&sides[1], &shared, at("[fe80::1%2]:1"));
+    assert_eq!(again, Err(NtStatus::ADDRESS_ALREADY_EXISTS));
+    world.run();
+    server.arrival().close();
+    for side in sides {
+        side.close();
+    }
+    server.close();
+    drop((shared, adapter));
+    world.finish();
+}
+
+#[test]
 fn a_shared_endpoint_of_another_adapter_is_an_invalid_parameter() {
     let world = World::new();
     let (adapter, other) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
@@ -312,6 +332,11 @@ fn an_address_that_is_taken_away_is_not_found_and_its_connections_go_on() {
     peer.detach();
     assert_eq!(peer.add_address(interface("10.0.0.7")), Err(NtStatus::DEVICE_REMOVED));
     assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.3:1"), NtStatus::HOST_UNREACHABLE);
+    // An adapter that is gone is off the wire, whether it was detached or not.
+    for _ in 0..2 {
+        drop(world.adapter(&["10.0.0.4"]));
+        assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.4:1"), NtStatus::HOST_UNREACHABLE);
+    }
     let (again, arrival) = world.request("10.0.0.1", &client, &moved);
     assert_eq!(passive.heard(), []);
     arrival.close();

@@ -95,6 +95,7 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         assert!(!self.busy.load(SeqCst), "dropped while it is called");
         self.heard.lock().push(Said::Gone);
+        (self.reaction)(&Said::Gone);
     }
 }
 
@@ -120,12 +121,24 @@ impl Gone {
 /// A client that has nothing to do but to go.
 pub struct Silent {
     gone: Gone,
+    last: Option<Box<dyn Fn() + Send + Sync>>,
     _alive: Alive,
+}
+
+impl Silent {
+    /// Does something when it goes.
+    pub fn at_last(mut self, last: impl Fn() + Send + Sync + 'static) -> Self {
+        self.last = Some(Box::new(last));
+        self
+    }
 }
 
 impl Drop for Silent {
     fn drop(&mut self) {
         self.gone.0.store(true, SeqCst);
+        if let Some(last) = &self.last {
+            last();
+        }
     }
 }
 
@@ -339,7 +352,7 @@ impl World {
     pub fn silent(&self) -> (Silent, Gone) {
         self.alive.fetch_add(1, SeqCst);
         let gone = Gone::default();
-        (Silent { gone: gone.clone(), _alive: Alive(self.alive.clone()) }, gone)
+        (Silent { gone: gone.clone(), last: None, _alive: Alive(self.alive.clone()) }, gone)
     }
 
     pub fn node(&self, attachment: &Shared<Attachment<HostOs>>) -> Node {
@@ -364,8 +377,18 @@ impl World {
 
     /// A server that does not listen yet.
     pub fn idle_server(&self, attachment: &Shared<Attachment<HostOs>>) -> Result<Server, NtStatus> {
-        let arrived = Arc::<Mutex<Vec<Node>>>::default();
         let (silent, gone) = self.silent();
+        self.idle_server_of(attachment, silent, gone)
+    }
+
+    /// A server with a client of its own.
+    pub fn idle_server_of(
+        &self,
+        attachment: &Shared<Attachment<HostOs>>,
+        silent: Silent,
+        gone: Gone,
+    ) -> Result<Server, NtStatus> {
+        let arrived = Arc::<Mutex<Vec<Node>>>::default();
         let (alive, busy) = (self.alive.clone(), AtomicBool::new(false));
         let acceptor = Acceptor { arrived: arrived.clone(), alive, busy, gone: silent };
         let listener = counted(|| Listener::try_new(attachment, Owner { process: Some(7) }, acceptor))?;
@@ -388,6 +411,12 @@ impl World {
     }
 
     pub fn try_queues(&self) -> Result<Queues, NtStatus> {
+        let (client, gone) = self.silent();
+        self.try_queues_of(client, gone)
+    }
+
+    /// Queues with a client of its own for the queue pair.
+    pub fn try_queues_of(&self, last: Silent, gone: Gone) -> Result<Queues, NtStatus> {
         let (client, _) = self.silent();
         let parameters = CqParameters { depth: 64, max_depth: 64, processor: 0 };
         let (cq, completions) = Cq::try_new(&self.os, parameters, client)?;
@@ -401,9 +430,8 @@ impl World {
             max_transfer: 4096,
             context: 0,
         };
-        let (client, gone) = self.silent();
         let new =
-            Qp::try_new(&self.nic, &self.domain, &cq, &cq, None, &parameters, client).inspect_err(|_| cq.close())?;
+            Qp::try_new(&self.nic, &self.domain, &cq, &cq, None, &parameters, last).inspect_err(|_| cq.close())?;
         Ok(Queues { qp: new.qp, initiator: new.initiator, receiver: new.receiver, completions, gone })
     }
 

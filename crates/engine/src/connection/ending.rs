@@ -39,7 +39,8 @@ impl<O: Os> Line<O> {
                 Phase::Over(ending) if ending.was_established() => Some(ending),
                 _ => return Err(NtStatus::CONNECTION_INVALID),
             };
-            let Some(end) = state.ends[role].as_mut().filter(|end| !end.disconnected && !end.is_busy()) else {
+            let Some(end) = state.ends[role].as_mut().filter(|end| !end.disconnected && !end.connector.is_unanswered())
+            else {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
             end.disconnected = true;
@@ -116,9 +117,6 @@ impl<O: Os> Line<O> {
         const LOST: Ending = Ending::Lost(DisconnectReason::Closed);
         let (failed, before, qps) = this.state.with(|state| {
             let before = state.phase;
-            if let Some(end) = &mut state.ends[role] {
-                end.closing = true;
-            }
             let mut failed = None;
             match before {
                 Phase::Requested | Phase::Accepted => {
@@ -174,9 +172,10 @@ impl<O: Os> LineState<O> {
         }
     }
 
-    /// Tells a side that the connection has ended: as the answer to its disconnect, or as an event of its own.
+    /// Tells a side that the connection has ended: as the answer to its disconnect, or as an event of its own. One that is
+    /// closing has had its answer, and wants no events.
     fn tell(&mut self, role: Role, ending: Ending) {
-        let Some(end) = self.ends[role].as_mut().filter(|end| !end.closing) else { return };
+        let Some(end) = &mut self.ends[role] else { return };
         if end.take_pending(Request::Disconnect) {
             let status = match ending {
                 Ending::Graceful => NtStatus::SUCCESS,

@@ -75,7 +75,7 @@ impl<O: Os> Line<O> {
                 Phase::Over(Ending::Abandoned(Role::Passive)) => return Err(NtStatus::CONNECTION_ABORTED),
                 _ => return Err(NtStatus::CONNECTION_INVALID),
             }
-            let Some(own) = state.ends.active.as_ref().filter(|end| !end.is_busy()) else {
+            let Some(own) = state.ends.active.as_ref().filter(|end| !end.connector.is_unanswered()) else {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
             let connector = own.connector.clone();
@@ -128,7 +128,10 @@ impl<O: Os> Line<O> {
             Role::Active => Phase::Accepted,
         };
         let (result, unused) = this.state.with(|state| match state.phase {
-            phase if phase == rejectable && state.ends[role].as_ref().is_some_and(|end| !end.is_busy()) => {
+            phase
+                if phase == rejectable
+                    && state.ends[role].as_ref().is_some_and(|end| !end.connector.is_unanswered()) =>
+            {
                 let before = state.data[role].replace(data);
                 (Ok(state.abandon(this, role, NtStatus::CANCELLED, Ending::Abandoned(role))), before)
             }

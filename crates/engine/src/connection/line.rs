@@ -137,34 +137,23 @@ pub(super) struct End<O: Os> {
     /// The request that waits for its answer.
     pub pending: Option<Request>,
     /// When it has waited long enough.
-    pub deadline: Option<u64>,
+    pub deadline: u64,
     /// The consumer has disconnected.
     pub disconnected: bool,
     /// Everything that was posted before that has ended.
     pub drained: bool,
-    /// The consumer has closed the connector.
-    pub closing: bool,
 }
 
 impl<O: Os> End<O> {
     pub const fn new(connector: Shared<Connector<O>>) -> Self {
-        Self {
-            connector,
-            qp: None,
-            listed: None,
-            pending: None,
-            deadline: None,
-            disconnected: false,
-            drained: false,
-            closing: false,
-        }
+        Self { connector, qp: None, listed: None, pending: None, deadline: 0, disconnected: false, drained: false }
     }
 
     /// A request begins that waits for `timeout` microseconds at most.
     pub fn wait(&mut self, request: Request, timeout: u64) {
         let connector = &self.connector;
         self.pending = Some(request);
-        self.deadline = Some(connector.os().now().saturating_add(timeout));
+        self.deadline = connector.os().now().saturating_add(timeout);
         connector.timer().set(timeout, connector);
     }
 
@@ -172,15 +161,9 @@ impl<O: Os> End<O> {
     pub fn take_pending(&mut self, request: Request) -> bool {
         let waits = self.pending.take_if(|pending| *pending == request).is_some();
         if waits {
-            self.deadline = None;
             let _ = self.connector.timer().cancel();
         }
         waits
-    }
-
-    /// Whether the consumer waits for an answer, so that it cannot begin another request.
-    pub fn is_busy(&self) -> bool {
-        self.pending.is_some() || self.connector.is_unanswered()
     }
 }
 
@@ -233,9 +216,8 @@ impl<O: Os> Line<O> {
     /// The time for a request is over, or was: a due time that was forgotten may still come here.
     pub fn expired(this: &Shared<Self>, role: Role) {
         let (failed, cut) = this.state.with(|state| {
-            let Some(end) = &mut state.ends[role] else { return (None, false) };
-            let Some(deadline) = end.deadline else { return (None, false) };
-            let left = deadline.saturating_sub(end.connector.os().now());
+            let Some(end) = state.ends[role].as_ref().filter(|end| end.pending.is_some()) else { return (None, false) };
+            let left = end.deadline.saturating_sub(end.connector.os().now());
             if left > 0 {
                 end.connector.timer().set(left, &end.connector);
                 return (None, false);

@@ -135,10 +135,11 @@ impl<O: Os> Listener<O> {
     /// `STATUS_CONNECTION_REFUSED` if the listener does not want it.
     pub(super) fn reserve(this: &Shared<Self>) -> Result<Place<O>, NtStatus> {
         this.state.with(|state| {
+            // A listener that is closed is not found any more. A request that found it before is refused when it is its turn.
             let full = state.places >= this.attachment.limits().backlog;
             // Room in the queue for every place that is not in it yet.
             let missing = (state.places as usize + 1).saturating_sub(state.queue.len());
-            if state.closed || state.paused || full || state.queue.try_reserve(missing).is_err() {
+            if state.paused || full || state.queue.try_reserve(missing).is_err() {
                 return Err(NtStatus::CONNECTION_REFUSED);
             }
             state.places += 1;
