@@ -2,15 +2,13 @@
 
 use core::net::SocketAddr;
 
-use ndkpi::{
-    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NtStatus,
-};
+use ndkpi::{NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NtStatus};
 
 use crate::{
     case::Check,
     client::{
-        ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpSizes,
-        Region, Remote, Session,
+        ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpSizes, Region,
+        Remote, Session,
     },
     platform::Family,
 };
@@ -85,8 +83,7 @@ impl<'s> Side<'s> {
         let info = adapter.info();
         let pd = adapter.create_pd()?;
         let receive_cq = adapter.create_cq(plan.depths[0], plan.on_receive)?;
-        let initiator_cq =
-            if plan.one_cq { None } else { Some(adapter.create_cq(plan.depths[1], plan.on_initiate)?) };
+        let initiator_cq = if plan.one_cq { None } else { Some(adapter.create_cq(plan.depths[1], plan.on_initiate)?) };
         let initiator = initiator_cq.as_ref().unwrap_or(&receive_cq).core();
         let sizes = QpSizes {
             receive_sge: plan.sizes.receive_sge.min(info.MaxReceiveRequestSge),

@@ -102,13 +102,7 @@ pub const CASES: &[Case] = &[
         "A callback: a request that fails satisfies SOLICITED.",
         solicited_by_error,
     ),
-    Case::new(
-        "arm.any-by-error",
-        "NDKPI 7.1.5",
-        "Arms ANY and flushes a posted receive.",
-        "A callback.",
-        any_by_error,
-    ),
+    Case::new("arm.any-by-error", "NDKPI 7.1.5", "Arms ANY and flushes a posted receive.", "A callback.", any_by_error),
     Case::new(
         "arm.errors-by-failed-request",
         "NDKPI 9",
@@ -288,10 +282,8 @@ fn errors_by_failed_request(s: &Session<'_>) -> Verdict {
 
 fn unknown_type(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
-    let pair = Pair::with(s, &Plan::new(), &Plan {
-        sizes: QpSizes { receive_depth: 8, ..Plan::new().sizes },
-        ..Plan::new()
-    })?;
+    let pair =
+        Pair::with(s, &Plan::new(), &Plan { sizes: QpSizes { receive_depth: 8, ..Plan::new().sizes }, ..Plan::new() })?;
     let cq = pair.b.receive_cq.core();
     cq.arm(3)?;
     cq.arm(u32::MAX)?;

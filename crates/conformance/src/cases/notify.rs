@@ -86,6 +86,14 @@ pub const CASES: &[Case] = &[
         poll_inside,
     ),
     Case::new(
+        "notify.callback-beside-arm",
+        "NDKPI 7.1.2",
+        "Arms with a new completion in the queue; the callback, which may come on another processor before NdkArmCq has \
+         returned, polls and arms. A thousand times.",
+        "The poll finds the completion, and the arm holds.",
+        callback_beside_arm,
+    ),
+    Case::new(
         "notify.post-inside",
         "NDKPI 7.1.7",
         "Posts a receive and answers with a send inside the callback.",
@@ -331,6 +339,42 @@ fn poll_inside(s: &Session<'_>) -> Verdict {
         pair.deliver(number, number % 3 == 0)?;
     }
     s.wait("fifty receives to be found by callbacks (NDKPI 7.1.7)", || found.load(Relaxed) == 50)?;
+    HELD
+}
+
+fn callback_beside_arm(s: &Session<'_>) -> Verdict {
+    let found = s.keep(AtomicU32::new(0))?;
+    let empty = s.keep(AtomicU32::new(0))?;
+    let hook = s.hook(move |cq, _| {
+        let count = cq.poll_each(4, |_| {})?;
+        if count == 0 {
+            empty.fetch_add(1, Relaxed);
+        }
+        found.fetch_add(u32::try_from(count).unwrap_or(0), Relaxed);
+        cq.arm(ANY)
+    })?;
+    let pair = Pair::with(s, &Plan::new(), &Plan { on_receive: Some(hook), ..Plan::new() })?;
+    let cq = pair.b.receive_cq.core();
+    for number in 0..1000_u32 {
+        if number % 2 == 0 {
+            // Satisfied at once by what is there, or later by what comes.
+            pair.deliver(1, false)?;
+            if number == 0 {
+                cq.arm(ANY)?;
+            }
+        } else {
+            pair.start_delivery(1, false)?;
+            pair.a.initiator_done(1)?;
+        }
+        let (expected, callbacks) = (number + 1, cq.callbacks());
+        if s.wait("the callback to find a completion", || found.load(Relaxed) == expected).is_err() {
+            fail!(
+                "after {expected} completions, callbacks ({callbacks} so far) had found {}, {} polls inside them found nothing",
+                found.load(Relaxed),
+                empty.load(Relaxed)
+            );
+        }
+    }
     HELD
 }
 

@@ -212,16 +212,7 @@ impl<'s> Adapter<'s> {
             let place = if without == Without::Place { ptr::null_mut() } else { place };
             // SAFETY: as in `try_create_cq`, but for the missing pointer, which the provider has to see.
             unsafe {
-                function(
-                    self.core.raw,
-                    16,
-                    notification,
-                    core.context(),
-                    ptr::null(),
-                    completion,
-                    context,
-                    place,
-                )
+                function(self.core.raw, 16, notification, core.context(), ptr::null(), completion, context, place)
             }
         })?;
         Ok(match created {
@@ -271,11 +262,7 @@ impl<'s> Adapter<'s> {
     }
 
     /// Takes over the connector that a connect event brought.
-    pub(super) fn adopt_connector(
-        &self,
-        object: *mut NDK_CONNECTOR,
-        listener: &'s Life<'s>,
-    ) -> Check<Connector<'s>> {
+    pub(super) fn adopt_connector(&self, object: *mut NDK_CONNECTOR, listener: &'s Life<'s>) -> Check<Connector<'s>> {
         let life = Life::new(self.session, Kind::Connector, &[listener]);
         let core = self.session.keep(ConnectorCore::new(life, *self))?;
         // SAFETY: the connector belongs to the consumer from its connect event on (NDKPI 7.7.2).
@@ -305,23 +292,16 @@ impl<'s> Adapter<'s> {
     /// # Errors
     ///
     /// The provider breaks the rules of create requests.
-    pub fn try_create_shared_endpoint(
-        &self,
-        address: &RawAddress,
-    ) -> Check<Result<SharedEndpoint<'s>, NtStatus>> {
+    pub fn try_create_shared_endpoint(&self, address: &RawAddress) -> Check<Result<SharedEndpoint<'s>, NtStatus>> {
         let session = self.session;
         let core = session.keep(SharedEndpointCore::new(Life::new(session, Kind::SharedEndpoint, &[])))?;
         let function = adapter_slot!(self, NdkCreateSharedEndpoint);
         let (pointer, length): (*const SOCKADDR, u32) = address.parts();
-        let created = create::<NDK_SHARED_ENDPOINT>(
-            session,
-            None,
-            "NdkCreateSharedEndpoint",
-            |completion, context, place| {
+        let created =
+            create::<NDK_SHARED_ENDPOINT>(session, None, "NdkCreateSharedEndpoint", |completion, context, place| {
                 // SAFETY: the adapter is open, the address is valid for the call, the context is kept by the session.
                 unsafe { function(self.core.raw, pointer, length, completion, context, place) }
-            },
-        )?;
+            })?;
         // SAFETY: the object was just created for this core.
         Ok(created.map(|object| unsafe { Owned::adopt(core, object, self.version()) }))
     }

@@ -125,12 +125,6 @@ impl<'s, T> Later<'s, T> {
         self.0.compare_exchange(ptr::null_mut(), value, Release, Relaxed).is_ok()
     }
 
-    /// Takes the reference out, if it is this one.
-    pub fn clear(&self, value: &'s T) -> bool {
-        let value = ptr::from_ref(value).cast_mut();
-        self.0.compare_exchange(value, ptr::null_mut(), AcqRel, Relaxed).is_ok()
-    }
-
     /// Takes the reference out.
     pub fn take(&self) -> Option<&'s T> {
         // SAFETY: the pointer is null or came from a `&'s T`.

@@ -89,8 +89,13 @@ impl<'s> Core<'s> for ConnectorCore<'s> {
 }
 
 /// The slots of accept and complete-connect differ by version, not by shape.
-type CompleteConnect<F> =
-    unsafe extern "system" fn(*mut NDK_CONNECTOR, Option<F>, *mut c_void, Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus;
+type CompleteConnect<F> = unsafe extern "system" fn(
+    *mut NDK_CONNECTOR,
+    Option<F>,
+    *mut c_void,
+    Option<NDK_FN_REQUEST_COMPLETION>,
+    *mut c_void,
+) -> NtStatus;
 
 impl<'s> ConnectorCore<'s> {
     pub(super) const fn new(life: Life<'s>, adapter: Adapter<'s>) -> Self {
@@ -328,18 +333,7 @@ impl<'s> ConnectorCore<'s> {
             return self.tie(qp, "NdkAcceptEx", |completion, context| {
                 // SAFETY: the objects are open, the data are valid for the call, the contexts are kept by the session.
                 unsafe {
-                    function(
-                        connector,
-                        pair,
-                        inbound,
-                        outbound,
-                        data,
-                        size,
-                        event,
-                        self.context(),
-                        completion,
-                        context,
-                    )
+                    function(connector, pair, inbound, outbound, data, size, event, self.context(), completion, context)
                 }
             });
         }
@@ -348,18 +342,7 @@ impl<'s> ConnectorCore<'s> {
         self.tie(qp, "NdkAccept", |completion, context| {
             // SAFETY: the objects are open, the data are valid for the call, the contexts are kept by the session.
             unsafe {
-                function(
-                    connector,
-                    pair,
-                    inbound,
-                    outbound,
-                    data,
-                    size,
-                    event,
-                    self.context(),
-                    completion,
-                    context,
-                )
+                function(connector, pair, inbound, outbound, data, size, event, self.context(), completion, context)
             }
         })
     }
@@ -390,9 +373,7 @@ impl<'s> ConnectorCore<'s> {
             (buffer.as_mut_ptr(), u32::try_from(buffer.len()).unwrap_or(u32::MAX))
         });
         // SAFETY: the connector is open, the buffer has as many bytes as the length says, the others are valid.
-        let status = unsafe {
-            function(connector, &raw mut inbound, &raw mut outbound, place.cast(), &raw mut length)
-        };
+        let status = unsafe { function(connector, &raw mut inbound, &raw mut outbound, place.cast(), &raw mut length) };
         Ok(ConnectionData { status, inbound, outbound, length })
     }
 
@@ -406,8 +387,7 @@ impl<'s> ConnectorCore<'s> {
         let (connector, function) = slot!(call, NDK_CONNECTOR, NdkGetConnectionData);
         let mut length = 0;
         // SAFETY: the connector is open, the length is valid, the other places are left out.
-        let status =
-            unsafe { function(connector, ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), &raw mut length) };
+        let status = unsafe { function(connector, ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), &raw mut length) };
         Ok((status, length))
     }
 

@@ -6,7 +6,7 @@ use core::{
     ffi::c_void,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicI32, AtomicU32, AtomicUsize,
+        AtomicI32, AtomicU32, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -30,8 +30,8 @@ pub type Cq<'s> = Owned<'s, CqCore<'s>>;
 pub struct CqCore<'s> {
     life: Life<'s>,
     hook: Option<Hook<'s>>,
-    /// Somebody polls or arms (`NDKPI 7.1.2`).
-    turn: AtomicBool,
+    /// Polls and arms that run (`NDKPI 7.1.2`).
+    turns: AtomicU32,
     arms: AtomicU32,
     callbacks: AtomicU32,
     errors: AtomicU32,
@@ -105,7 +105,7 @@ impl<'s> CqCore<'s> {
         Self {
             life,
             hook,
-            turn: AtomicBool::new(false),
+            turns: AtomicU32::new(0),
             arms: AtomicU32::new(0),
             callbacks: AtomicU32::new(0),
             errors: AtomicU32::new(0),
@@ -195,11 +195,13 @@ impl<'s> CqCore<'s> {
         result
     }
 
+    /// Begins a poll or an arm. Two at a time are against the rules, but for what a callback does while the arm that it
+    /// answers has not returned yet: that cannot be helped, and so the provider has to bear it.
     fn turn(&self) -> Check<Turn<'_>> {
-        if self.turn.swap(true, Acquire) {
-            fail!("the case polls or arms a completion queue twice at a time");
-        }
-        Ok(Turn(&self.turn))
+        let others = self.turns.fetch_add(1, AcqRel);
+        let turn = Turn(&self.turns);
+        ensure!(others == 0 || self.running() > 0, "the case polls or arms a completion queue twice at a time");
+        Ok(turn)
     }
 
     /// `NdkGetCqResultsEx` for at most `most` completions, or `NdkGetCqResults` if the version has no other.
@@ -405,11 +407,11 @@ impl<'s> CqCore<'s> {
     }
 }
 
-struct Turn<'t>(&'t AtomicBool);
+struct Turn<'t>(&'t AtomicU32);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Release);
+        self.0.fetch_sub(1, Release);
     }
 }
 

@@ -65,14 +65,42 @@ pub struct Life<'s> {
     gate: AtomicU32,
     /// Callbacks of the object that run, its close completion aside.
     callbacks: AtomicU32,
-    /// Open objects that depend on this one.
+    /// Objects that depend on this one and whose close has not begun or runs its callback.
     successors: AtomicU32,
-    antecedents: [Later<'s, Self>; 6],
+    antecedents: [Edge<'s>; 6],
     /// The close has completed.
     closed: AtomicBool,
     close_callbacks: AtomicU32,
     close_returned: AtomicU32,
     after_close: Option<AfterClose<'s>>,
+}
+
+/// That an object depends on another.
+struct Edge<'s> {
+    to: Later<'s, Life<'s>>,
+    /// It is among the successors of the other.
+    counted: AtomicBool,
+}
+
+impl<'s> Edge<'s> {
+    const NONE: Self = Self { to: Later::new(), counted: AtomicBool::new(false) };
+
+    fn count(&self, counted: bool) {
+        let Some(antecedent) = self.to.get() else { return };
+        match (self.counted.swap(counted, AcqRel), counted) {
+            (false, true) => {
+                antecedent.successors.fetch_add(1, AcqRel);
+            }
+            (true, false) => {
+                antecedent.successors.fetch_sub(1, AcqRel);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_to(&self, antecedent: &'s Life<'s>) -> bool {
+        self.to.get().is_some_and(|to| ptr::eq(to, antecedent))
+    }
 }
 
 /// Nothing was returned yet, the close pends, the close is done.
@@ -90,14 +118,14 @@ impl<'s> Life<'s> {
             gate: AtomicU32::new(CLOSED),
             callbacks: AtomicU32::new(0),
             successors: AtomicU32::new(0),
-            antecedents: [const { Later::new() }; 6],
+            antecedents: [const { Edge::NONE }; 6],
             closed: AtomicBool::new(false),
             close_callbacks: AtomicU32::new(0),
             close_returned: AtomicU32::new(RUNS),
             after_close: None,
         };
-        for (place, antecedent) in life.antecedents.iter().zip(antecedents) {
-            place.set(antecedent);
+        for (edge, antecedent) in life.antecedents.iter().zip(antecedents) {
+            edge.to.set(antecedent);
         }
         life
     }
@@ -117,24 +145,27 @@ impl<'s> Life<'s> {
     pub(super) unsafe fn begin(&'s self, object: *mut c_void) {
         self.object.store(object, Release);
         self.session.opened(self.kind);
-        for antecedent in self.antecedents.iter().filter_map(Later::get) {
-            antecedent.successors.fetch_add(1, AcqRel);
-        }
+        self.count(true);
         self.gate.store(0, Release);
+    }
+
+    /// Counts the object among the successors of its antecedents, or not any more.
+    fn count(&self, counted: bool) {
+        self.antecedents.iter().for_each(|edge| edge.count(counted));
     }
 
     /// From now on the object depends on `antecedent` too.
     pub(super) fn depend_on(&self, antecedent: &'s Self) {
-        antecedent.successors.fetch_add(1, AcqRel);
-        if !self.antecedents.iter().any(|place| place.set(antecedent)) {
-            antecedent.successors.fetch_sub(1, AcqRel);
+        if let Some(edge) = self.antecedents.iter().find(|edge| edge.to.set(antecedent)) {
+            edge.count(true);
         }
     }
 
     /// What [`Life::depend_on`] was called for has not come about.
     pub(super) fn depend_no_more_on(&self, antecedent: &'s Self) {
-        if self.antecedents.iter().any(|place| place.clear(antecedent)) {
-            antecedent.successors.fetch_sub(1, AcqRel);
+        if let Some(edge) = self.antecedents.iter().find(|edge| edge.is_to(antecedent)) {
+            edge.count(false);
+            edge.to.take();
         }
     }
 
@@ -173,7 +204,7 @@ impl<'s> Life<'s> {
         self.close_callbacks.load(Acquire)
     }
 
-    /// Open objects that depend on this one.
+    /// Objects that depend on this one and whose close has not begun.
     #[must_use]
     pub fn successors(&self) -> u32 {
         self.successors.load(Acquire)
@@ -205,9 +236,11 @@ impl<'s> Life<'s> {
         if let Err(gate) = self.gate.compare_exchange(calls, calls | CLOSED, AcqRel, Relaxed) {
             fail!("the case closes a {:?} that is in use or closed ({gate:#x})", self.kind);
         }
-        self.session.await_callback(true);
         let object = self.object.load(Acquire);
         let function = close_slot(object)?;
+        self.session.await_callback(true);
+        // The call may close the object and with it an antecedent, whose completion may come before the call returns.
+        self.count(false);
         // SAFETY: the object is open, no other call of the consumer on it runs but those of this thread that NDKPI allows,
         // and the gate lets none begin after this. The context is kept by the session.
         let status = unsafe { function(object.cast(), Some(close_completed), ptr::from_ref(self).cast_mut().cast()) };
@@ -226,7 +259,10 @@ impl<'s> Life<'s> {
         self.close_returned.store(DONE, Release);
         session.count_way(Way::Inline);
         if status != NtStatus::SUCCESS {
-            session.fault(format_args!("the close of a {:?} returned {status}: a close cannot fail (NDKPI 5.1)", self.kind));
+            session.fault(format_args!(
+                "the close of a {:?} returned {status}: a close cannot fail (NDKPI 5.1)",
+                self.kind
+            ));
         }
         if self.close_callbacks() > 0 {
             session.fault(format_args!("a close of a {:?} returned {status} and completed too (NDKPI 5.0)", self.kind));
@@ -243,7 +279,9 @@ impl<'s> Life<'s> {
         let (kind, session) = (self.kind, self.session);
         let callbacks = self.callbacks.load(Acquire);
         if callbacks != 0 {
-            session.fault(format_args!("the close of a {kind:?} completed while a callback of it ran (NDKPI 7.9, rule 3)"));
+            session.fault(format_args!(
+                "the close of a {kind:?} completed while a callback of it ran (NDKPI 7.9, rule 3)"
+            ));
         }
         let successors = self.successors.load(Acquire);
         if successors != 0 {
@@ -254,11 +292,22 @@ impl<'s> Life<'s> {
         self.closed.store(true, Release);
     }
 
+    /// The first thing to do in the callback of the close: until it has returned, no antecedent may be closed.
+    fn hold_antecedents(&self) {
+        self.count(true);
+        for antecedent in self.antecedents.iter().filter_map(|edge| edge.to.get()) {
+            if antecedent.is_closed() {
+                self.session.fault(format_args!(
+                    "the close of a {:?} completed before that of its successor, a {:?} (NDKPI 7.9, rule 5)",
+                    antecedent.kind, self.kind
+                ));
+            }
+        }
+    }
+
     /// The last thing to do in the callback of the close, or after a close without one.
     fn let_go(&self) {
-        for antecedent in self.antecedents.iter().filter_map(Later::take) {
-            antecedent.successors.fetch_sub(1, AcqRel);
-        }
+        self.count(false);
         self.session.closed(self.kind);
     }
 }
@@ -291,6 +340,7 @@ unsafe extern "system" fn close_completed(context: *mut c_void) {
     } else if life.close_returned.load(Acquire) == DONE {
         session.fault(format_args!("the close of a {kind:?} did not pend and completed too (NDKPI 5.0)"));
     } else {
+        life.hold_antecedents();
         life.is_gone();
         if let Some(work) = life.after_close {
             work();

@@ -156,9 +156,8 @@ impl<'s> ListenerCore<'s> {
     ///
     /// None comes in time.
     pub fn take(&self) -> Check<Connector<'s>> {
-        self.session().wait("a connect event (NDKPI 7.7.2)", || {
-            self.waiting.iter().any(|place| place.get().is_some())
-        })?;
+        self.session()
+            .wait("a connect event (NDKPI 7.7.2)", || self.waiting.iter().any(|place| place.get().is_some()))?;
         self.try_take().ok_or_else(|| Stop::failed(format_args!("somebody else took the connector")))
     }
 

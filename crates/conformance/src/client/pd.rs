@@ -2,9 +2,7 @@
 
 use core::{ffi::c_void, ptr};
 
-use ndkpi::{
-    NDK_CQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SRQ, NtStatus,
-};
+use ndkpi::{NDK_CQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SRQ, NtStatus};
 
 use super::{
     adapter::Adapter,
@@ -230,24 +228,25 @@ impl<'s> PdCore<'s> {
         let srq: *mut NDK_SRQ = srq_call.object();
         let (pd, function) = slot!(call, NDK_PD, NdkCreateQpWithSrq);
         let qp_context: *mut c_void = ptr::without_provenance_mut(context);
-        let created = create::<NDK_QP>(session, Some(&self.life), "NdkCreateQpWithSrq", |completion, context, place| {
-            // SAFETY: the domain and the queues are open, the context is kept by the session.
-            unsafe {
-                function(
-                    pd,
-                    receive_cq,
-                    initiator_cq,
-                    srq,
-                    qp_context,
-                    sizes.initiator_depth,
-                    sizes.initiator_sge,
-                    sizes.inline,
-                    completion,
-                    context,
-                    place,
-                )
-            }
-        })?;
+        let created =
+            create::<NDK_QP>(session, Some(&self.life), "NdkCreateQpWithSrq", |completion, context, place| {
+                // SAFETY: the domain and the queues are open, the context is kept by the session.
+                unsafe {
+                    function(
+                        pd,
+                        receive_cq,
+                        initiator_cq,
+                        srq,
+                        qp_context,
+                        sizes.initiator_depth,
+                        sizes.initiator_sge,
+                        sizes.inline,
+                        completion,
+                        context,
+                        place,
+                    )
+                }
+            })?;
         // SAFETY: the object was just created for this core.
         Ok(created.map(|object| unsafe { Owned::adopt(core, object, self.adapter.version()) }))
     }

@@ -9,9 +9,7 @@ use core::{
     },
 };
 
-use ndkpi::{
-    NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OP_FLAG_INLINE, NDK_QP, NDK_SGE, NtStatus,
-};
+use ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OP_FLAG_INLINE, NDK_QP, NDK_SGE, NtStatus};
 
 use super::{
     life::{Call, Core, Kind, Life, Owned},
@@ -83,11 +81,7 @@ impl<'s> QpCore<'s> {
     }
 
     /// Calls `function` with the queue pair while nobody else posts to the queue.
-    fn post(
-        &self,
-        queue: &AtomicBool,
-        function: impl FnOnce(&Call<'_, 's>) -> Check<NtStatus>,
-    ) -> Check<NtStatus> {
+    fn post(&self, queue: &AtomicBool, function: impl FnOnce(&Call<'_, 's>) -> Check<NtStatus>) -> Check<NtStatus> {
         let call = self.life.call()?;
         ensure!(!queue.swap(true, Acquire), "the case posts to one queue twice at a time (NDKPI 7.3)");
         let result = function(&call);

@@ -350,10 +350,7 @@ impl<'s> Session<'s> {
     /// # Errors
     ///
     /// Skips the case if there is no memory.
-    pub fn hook(
-        &'s self,
-        work: impl Fn(&'s CqCore<'s>, NtStatus) -> Check + Send + Sync + 's,
-    ) -> Check<Hook<'s>> {
+    pub fn hook(&'s self, work: impl Fn(&'s CqCore<'s>, NtStatus) -> Check + Send + Sync + 's) -> Check<Hook<'s>> {
         Ok(self.keep(work)?)
     }
 

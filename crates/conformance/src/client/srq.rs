@@ -44,13 +44,7 @@ impl<'s> Core<'s> for SrqCore<'s> {
 
 impl<'s> SrqCore<'s> {
     pub(super) const fn new(life: Life<'s>, hook: Option<SrqHook<'s>>) -> Self {
-        Self {
-            life,
-            hook,
-            posting: AtomicBool::new(false),
-            callbacks: AtomicU32::new(0),
-            status: AtomicI32::new(0),
-        }
+        Self { life, hook, posting: AtomicBool::new(false), callbacks: AtomicU32::new(0), status: AtomicI32::new(0) }
     }
 
     pub(super) const fn context(&self) -> *mut c_void {
