@@ -327,6 +327,12 @@ impl Watch {
     pub fn tail(&self) -> u64 {
         self.0.tail.load(Ordering::Acquire)
     }
+
+    /// [`Producer::publish`] for a producer whose tail was this, when somebody else may be about to use the producer.
+    #[inline]
+    pub(crate) fn publish(&self, tail: u64) {
+        self.0.tail.store(tail, Ordering::Release);
+    }
 }
 
 /// Memory for a queue that changes its size.

@@ -179,9 +179,14 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
         object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
         return;
     };
+    // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
     // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    if unsafe { object.consumer.with(|consumer| consumer.arm(kind)) }.is_none() {
-        object.overlapped();
+    let Some(taken) = (unsafe { object.consumer.with(|consumer| consumer.taken()) }) else {
+        return object.overlapped();
+    };
+    // SAFETY: the queue is open until the consumer's call returns.
+    if let Some(cq) = unsafe { object.engine() } {
+        Cq::arm(cq, kind, taken);
     }
 }
 

@@ -7,7 +7,7 @@ use core::{ffi::c_void, iter, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Flags, Sge, Work},
+    qp::{Flags, Initiator, Sge, Work},
 };
 use ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_QP, NDK_SGE, NtStatus, op_flags};
 
@@ -97,10 +97,10 @@ unsafe fn initiate<O: NdkOs>(
             unsafe { inline_bytes(entry) }
         });
         // SAFETY: no other post to the queue runs (the caller's promise).
-        return unsafe { object.initiate(|initiator| initiator.post_inline(context, work, how, parts)) };
+        return unsafe { object.initiate(|initiator| initiator.prepare_inline(context, work, how, parts)) };
     }
     // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { object.initiate(|initiator| initiator.post(context, work, how, list.iter().map(element))) }
+    unsafe { object.initiate(|initiator| initiator.prepare(context, work, how, list.iter().map(element))) }
 }
 
 /// Refuses a post, which sends on its way what was deferred before it (`NDKPI 7.3`).
@@ -110,12 +110,7 @@ unsafe fn initiate<O: NdkOs>(
 /// As [`QueuePair::initiate`].
 unsafe fn refuse<O: NdkOs>(object: &Borrowed<QueuePair<O>>, status: NtStatus) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe {
-        object.initiate(|initiator| {
-            initiator.push_deferred();
-            Err(status)
-        })
-    }
+    unsafe { object.initiate(|initiator| initiator.refuse(status)) }
 }
 
 /// `NDK_FN_SEND`.
@@ -210,7 +205,7 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     }
     let context = context.expose_provenance();
     // SAFETY: no other receive is being posted (the caller's promise).
-    unsafe { object.receive(|receiver| receiver.post(context, list.iter().map(element))) }
+    unsafe { object.receive(|receiver| receiver.prepare(context, list.iter().map(element))) }
 }
 
 /// Posts a request that moves no bytes.
@@ -227,15 +222,21 @@ unsafe fn initiate_local<O: NdkOs>(
 ) -> NtStatus {
     let context = context.expose_provenance();
     let domain = object.pd().domain();
-    let post = |initiator: &mut engine::qp::Initiator<O>| {
+    let post = |initiator: &mut Initiator<O>| {
         // The state of the connection comes first: what is prepared changes tokens.
-        let prepared = initiator.check(op_flags::not_accepted(flags, accepted) == 0).and_then(|()| prepare());
-        let work = prepared.inspect_err(|_| initiator.push_deferred())?;
-        initiator.post(context, work, flags_of(flags), iter::empty()).inspect_err(|_| {
-            if let Work::FastRegister(posted) | Work::Bind(posted) = work {
-                domain.cancel(posted);
-            }
-        })
+        let is_valid = op_flags::not_accepted(flags, accepted) == 0;
+        let work = match initiator.check(is_valid).and_then(|()| prepare()) {
+            Ok(work) => work,
+            Err(status) => return initiator.refuse(status),
+        };
+        let prepared = initiator.prepare(context, work, flags_of(flags), iter::empty());
+        if let Work::FastRegister(posted) | Work::Bind(posted) = work
+            && prepared.is_refused()
+        {
+            // The connection has ended in between.
+            domain.cancel(posted);
+        }
+        prepared
     };
     // SAFETY: no other post to the queue runs (the caller's promise).
     unsafe { object.initiate(post) }

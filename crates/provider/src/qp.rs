@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, sync::atomic::Ordering};
 
-use engine::qp::{Initiator, NewQp, Qp, QpParameters, Receiver};
+use engine::qp::{Initiator, NewQp, Prepared, Qp, QpParameters, Receiver};
 use fallible::Shared;
 use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
@@ -130,40 +130,46 @@ impl<O: NdkOs> QueuePair<O> {
         unsafe { self.qp.get() }
     }
 
-    /// Lets `work` post to the initiator queue.
+    /// Posts to the initiator queue what `prepare` prepares.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn initiate(&self, work: impl FnOnce(&mut Initiator<O>) -> Result<(), NtStatus>) -> NtStatus {
+    pub unsafe fn initiate(&self, prepare: impl FnOnce(&mut Initiator<O>) -> Prepared) -> NtStatus {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        let result = unsafe { self.initiator.with(work) };
-        self.posted(result)
+        let prepared = unsafe { self.initiator.with(prepare) };
+        // SAFETY: the object is open (the caller's promise).
+        let qp = unsafe { self.engine() };
+        self.finish(qp, prepared, Qp::initiate)
     }
 
-    /// Lets `work` post to the receive queue.
+    /// Posts to the receive queue what `prepare` prepares.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn receive(&self, work: impl FnOnce(&mut Receiver<O>) -> Result<(), NtStatus>) -> NtStatus {
+    pub unsafe fn receive(&self, prepare: impl FnOnce(&mut Receiver<O>) -> Prepared) -> NtStatus {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        let result = unsafe { self.receiver.with(work) };
-        self.posted(result)
+        let prepared = unsafe { self.receiver.with(prepare) };
+        // SAFETY: the object is open (the caller's promise).
+        let qp = unsafe { self.engine() };
+        self.finish(qp, prepared, Qp::receive)
     }
 
     #[inline]
-    fn posted(&self, result: Option<Result<(), NtStatus>>) -> NtStatus {
-        match result {
-            Some(Ok(())) => NtStatus::SUCCESS,
-            Some(Err(status)) => status,
-            None => {
-                self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
-                NtStatus::INVALID_DEVICE_STATE
-            }
-        }
+    fn finish(
+        &self,
+        qp: Option<&Shared<Qp<O>>>,
+        prepared: Option<Prepared>,
+        post: impl FnOnce(&Shared<Qp<O>>, Prepared) -> Result<(), NtStatus>,
+    ) -> NtStatus {
+        let (Some(qp), Some(prepared)) = (qp, prepared) else {
+            self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+            return NtStatus::INVALID_DEVICE_STATE;
+        };
+        post(qp, prepared).into()
     }
 
     /// The protection domain of the queue pair.

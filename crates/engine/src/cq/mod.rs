@@ -269,6 +269,19 @@ impl<O: Os> Cq<O> {
         Ok(())
     }
 
+    /// [`CqConsumer::arm`] for a consumer that has [taken](CqConsumer::taken) that much.
+    ///
+    /// The callback may begin, and poll, before this returns. So that it finds nothing in use that belongs to the consumer's
+    /// end, this does without it.
+    #[inline]
+    pub fn arm(this: &Shared<Self>, kind: ArmType, taken: u64) {
+        let queue = this.state.with(|state| {
+            let action = state.notify.arm(kind, taken);
+            Self::follow(this, state, action)
+        });
+        this.queue_if(queue, this);
+    }
+
     /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
     ///
     /// Callable from inside the callback.
@@ -367,12 +380,14 @@ impl<O: Os> CqConsumer<O> {
     /// last callback and not yet taken. Two arms merge into the stronger one.
     #[inline]
     pub fn arm(&mut self, kind: ArmType) {
-        let (cq, taken) = (&self.cq, self.entries.head());
-        let queue = cq.state.with(|state| {
-            let action = state.notify.arm(kind, taken);
-            Cq::follow(cq, state, action)
-        });
-        cq.queue_if(queue, cq);
+        Cq::arm(&self.cq, kind, self.taken());
+    }
+
+    /// Ordinal of the newest completion that was taken, for [`Cq::arm`].
+    #[inline]
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.entries.head()
     }
 }
 

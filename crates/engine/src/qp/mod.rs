@@ -20,7 +20,7 @@ use core::any::Any;
 pub(crate) use attached::{Attached, ToFail};
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
-pub use post::{Initiator, Receiver};
+pub use post::{Initiator, Prepared, Receiver};
 use receive::Receive;
 pub use request::{Flags, Sge, Work};
 pub use srq::{Srq, SrqClient, SrqParameters};

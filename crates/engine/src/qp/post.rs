@@ -71,12 +71,9 @@ impl InitiatorQueue {
         if self.limits.depth > 0 && self.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
 
+    /// Puts a request in that still has to be published.
     fn push(&mut self, request: Request) -> Result<(), NtStatus> {
-        if !self.requests.push(request) {
-            return Err(NtStatus::NO_MORE_ENTRIES);
-        }
-        self.requests.publish();
-        Ok(())
+        if self.requests.push(request) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
 
     fn push_elements(&mut self, elements: impl Iterator<Item = Sge>) -> Result<u32, NtStatus> {
@@ -122,6 +119,29 @@ impl InitiatorQueue {
     }
 }
 
+/// A post that is decided but has no effect yet. [`Qp::initiate`] or [`Qp::receive`] gives it one.
+///
+/// The two steps keep apart what the poster owns and what others see. As soon as a request is published it may complete, and
+/// the consumer, called back, may post the next one, although the function that posted this one has not returned. By then
+/// nothing of the poster's end is in use any more.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Prepared {
+    result: Result<(), NtStatus>,
+    /// Up to where requests are to be published.
+    tail: Option<u64>,
+    /// The doorbell has to be rung, for a request of this many bytes.
+    bell: Option<usize>,
+}
+
+impl Prepared {
+    /// Whether nothing will be posted.
+    #[must_use]
+    pub const fn is_refused(&self) -> bool {
+        self.result.is_err()
+    }
+}
+
 /// The consumer's end of an initiator queue: exactly one exists.
 pub struct Initiator<O: Os> {
     qp: Shared<Qp<O>>,
@@ -154,6 +174,18 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), NtStatus> {
+        let prepared = self.prepare(context, work, flags, elements);
+        Qp::initiate(&self.qp, prepared)
+    }
+
+    /// The first step of [`Initiator::post`].
+    pub fn prepare(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        elements: impl ExactSizeIterator<Item = Sge>,
+    ) -> Prepared {
         let result = self.try_post(context, work, flags, elements);
         self.settle(result, flags)
     }
@@ -195,6 +227,18 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         parts: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), NtStatus> {
+        let prepared = self.prepare_inline(context, work, flags, parts);
+        Qp::initiate(&self.qp, prepared)
+    }
+
+    /// The first step of [`Initiator::post_inline`].
+    pub fn prepare_inline<'a>(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> Prepared {
         let result = self.try_post_inline(context, work, flags, parts);
         self.settle(result, flags)
     }
@@ -238,25 +282,64 @@ impl<O: Os> Initiator<O> {
         if self.qp.is_linked() && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
     }
 
-    /// Sends on its way what was deferred, for a post that was refused before it came here (`NDKPI 7.3`).
-    pub fn push_deferred(&mut self) {
-        if core::mem::take(&mut self.deferred) {
-            Qp::ring(&self.qp);
-        }
+    /// A post that is refused with `status`. What was deferred before it goes on its way (`NDKPI 7.3`): the consumer will not
+    /// post the request that would have rung for it.
+    pub fn refuse(&mut self, status: NtStatus) -> Prepared {
+        let bell = core::mem::take(&mut self.deferred).then_some(usize::MAX);
+        Prepared { result: Err(status), tail: None, bell }
     }
 
-    /// Rings the doorbell unless more requests are announced. A failed post rings for what was deferred before it
-    /// (`NDKPI 7.3`): the consumer will not post the request that would have.
-    fn settle(&mut self, result: Result<u32, NtStatus>, flags: Flags) -> Result<(), NtStatus> {
-        match result {
-            Ok(_) if flags.defer => self.deferred = true,
-            Ok(length) => {
-                self.deferred = false;
-                Qp::ring_for(&self.qp, length as usize);
-            }
-            Err(_) => self.push_deferred(),
+    /// What a post comes to: the doorbell is rung unless more requests are announced.
+    fn settle(&mut self, result: Result<u32, NtStatus>, flags: Flags) -> Prepared {
+        let length = match result {
+            Ok(length) => length,
+            Err(status) => return self.refuse(status),
+        };
+        self.deferred = flags.defer;
+        let bell = (!flags.defer).then_some(length as usize);
+        Prepared { result: Ok(()), tail: Some(self.queue.requests.tail()), bell }
+    }
+}
+
+impl<O: Os> Qp<O> {
+    /// The second step of a post to the initiator queue.
+    ///
+    /// # Errors
+    ///
+    /// What the first step has found.
+    #[inline]
+    pub fn initiate(this: &Shared<Self>, prepared: Prepared) -> Result<(), NtStatus> {
+        if let Some(tail) = prepared.tail {
+            this.posted.publish(tail);
         }
-        result.map(drop)
+        if let Some(bytes) = prepared.bell {
+            Self::ring_for(this, bytes);
+        }
+        prepared.result
+    }
+
+    /// The second step of a post to the receive queue.
+    ///
+    /// # Errors
+    ///
+    /// What the first step has found.
+    #[inline]
+    pub fn receive(this: &Shared<Self>, prepared: Prepared) -> Result<(), NtStatus> {
+        let Some(tail) = prepared.tail else { return prepared.result };
+        this.accepted.publish(tail);
+        // Pairs with the fences of `Qp::fail` and `Qp::claim`: either they see the receive, or it is seen here that somebody
+        // has to be told of it.
+        fence(Ordering::SeqCst);
+        if this.awaited.load(Ordering::Relaxed)
+            && this.awaited.swap(false, Ordering::AcqRel)
+            && let Some(peer) = this.peer()
+        {
+            Self::ring(&peer);
+        }
+        if this.is_dead() {
+            Self::ring(this);
+        }
+        prepared.result
     }
 }
 
@@ -306,11 +389,11 @@ impl ReceiveQueue {
             }
         }
         self.elements.publish();
-        if !self.requests.push(ReceiveRequest { context, length, elements: count }) {
-            return Err(NtStatus::NO_MORE_ENTRIES);
+        if self.requests.push(ReceiveRequest { context, length, elements: count }) {
+            Ok(())
+        } else {
+            Err(NtStatus::NO_MORE_ENTRIES)
         }
-        self.requests.publish();
-        Ok(())
     }
 }
 
@@ -328,19 +411,14 @@ impl<O: Os> Receiver<O> {
     /// Nothing is posted then: `STATUS_NO_MORE_ENTRIES` if the queue is full, `STATUS_DATA_OVERRUN` for too many elements,
     /// `STATUS_BUFFER_OVERFLOW` for more bytes than one request may have.
     pub fn post(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
-        self.queue.push(context, elements)?;
-        // Pairs with the fences of `Qp::fail` and `Qp::claim`: either they see the receive, or it is seen here that somebody
-        // has to be told of it.
-        fence(Ordering::SeqCst);
-        if self.qp.awaited.load(Ordering::Relaxed)
-            && self.qp.awaited.swap(false, Ordering::AcqRel)
-            && let Some(peer) = self.qp.peer()
-        {
-            Qp::ring(&peer);
-        }
-        if self.qp.is_dead() {
-            Qp::ring(&self.qp);
-        }
-        Ok(())
+        let prepared = self.prepare(context, elements);
+        Qp::receive(&self.qp, prepared)
+    }
+
+    /// The first step of [`Receiver::post`].
+    pub fn prepare(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Prepared {
+        let result = self.queue.push(context, elements);
+        let tail = result.is_ok().then(|| self.queue.requests.tail());
+        Prepared { result, tail, bell: None }
     }
 }
