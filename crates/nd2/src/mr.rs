@@ -36,7 +36,6 @@ struct State<P: Platform> {
 pub struct Core<P: Platform> {
     adapter: Shared<AdapterCore<P>>,
     file: Shared<P::File>,
-    region: Shared<Region<P::Os>>,
     state: <P::Os as Os>::Lock<State<P>>,
     dpc: <P::Os as Os>::Dpc<Deregistered<P>>,
 }
@@ -78,8 +77,12 @@ impl<P: Platform> Core<P> {
 }
 
 /// A memory region.
+///
+/// The engine's region is here and not in the core: its registration refers to the core, and ends when the client has released
+/// the object.
 pub struct MemoryRegion<P: Platform> {
     core: Shared<Core<P>>,
+    region: Shared<Region<P::Os>>,
     _member: Membership<P>,
 }
 
@@ -94,13 +97,13 @@ impl<P: Platform> MemoryRegion<P> {
         let core = Shared::try_new(Core {
             adapter: adapter.clone(),
             file: file.clone(),
-            region: Region::try_new(adapter.domain(), RegionKind::Normal)?,
             state: os.lock(State { deregister: None, end: NtStatus::SUCCESS })?,
             dpc: os.dpc(os.current_processor())?,
         })
         .map_err(no_memory)?;
         let member = Device::join(adapter.device(), Member::MemoryRegion(core.clone()))?;
-        Ok(Self { core, _member: member })
+        let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
+        Ok(Self { core, region, _member: member })
     }
 
     /// The engine's region behind a client's pointer, if it is one of this adapter.
@@ -109,7 +112,7 @@ impl<P: Platform> MemoryRegion<P> {
     ///
     /// `unknown` is null or a COM object.
     pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Region<P::Os>>> {
-        let region = |region: &Self| Shared::ptr_eq(&region.core.adapter, adapter).then(|| region.core.region.clone());
+        let region = |region: &Self| Shared::ptr_eq(&region.core.adapter, adapter).then(|| region.region.clone());
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, region) }?
     }
@@ -129,7 +132,7 @@ impl<P: Platform> MemoryRegion<P> {
         let writable = rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK);
         // SAFETY: the caller's promise.
         let memory = unsafe { device.platform().memory(buffer, length, writable) }?;
-        self.core.region.register(memory, rights, Client(self.core.clone()))
+        self.region.register(memory, rights, Client(self.core.clone()))
     }
 
     /// Ends the registration.
@@ -144,7 +147,7 @@ impl<P: Platform> MemoryRegion<P> {
                 return NtStatus::INVALID_DEVICE_STATE;
             }
             // Transfers may let go at once: their word is not taken before the lock is released.
-            match core.region.deregister() {
+            match self.region.deregister() {
                 Ok(Release::Done) => NtStatus::SUCCESS,
                 Ok(Release::Pending) => {
                     // SAFETY: the caller's promise.
@@ -239,7 +242,7 @@ unsafe extern "system" fn deregister<P: Platform>(this: *mut c_void, overlapped:
 unsafe extern "system" fn get_local_token<P: Platform>(this: *mut c_void) -> u32 {
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    object.core.region.local_token()
+    object.region.local_token()
 }
 
 /// `IND2MemoryRegion::GetRemoteToken`: zero, which is no token, if the region is not registered.
@@ -250,5 +253,5 @@ unsafe extern "system" fn get_local_token<P: Platform>(this: *mut c_void) -> u32
 unsafe extern "system" fn get_remote_token<P: Platform>(this: *mut c_void) -> u32 {
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    object.core.region.remote_token()
+    object.region.remote_token()
 }

@@ -12,7 +12,7 @@ use ndkpi::NtStatus;
 use super::waiters::{Kind, Waiters};
 use crate::{
     Device, Platform,
-    abi::{KAFFINITY, OVERLAPPED},
+    abi::{KAFFINITY, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     adapter::AdapterCore,
     device::{Member, Membership},
     no_memory,
@@ -193,9 +193,14 @@ impl<P: Platform> Core<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_REMOVED`, `STATUS_INVALID_PARAMETER`, `STATUS_BUFFER_OVERFLOW`, `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_DEVICE_REMOVED`, `STATUS_NOT_SUPPORTED` if the adapter's flags say so, `STATUS_INVALID_PARAMETER`,
+    /// `STATUS_BUFFER_OVERFLOW`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn resize(&self, cq: &Shared<Cq<P::Os>>, depth: u32) -> Result<(), NtStatus> {
-        self.adapter.device().check_present()?;
+        let device = self.adapter.device();
+        device.check_present()?;
+        if device.config().info.AdapterFlags & ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED == 0 {
+            return Err(NtStatus::NOT_SUPPORTED);
+        }
         Cq::resize(cq, depth)
     }
 

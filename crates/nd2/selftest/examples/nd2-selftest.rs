@@ -1,0 +1,15 @@
+//! The self-test alone: `cargo run --release -p nd2-selftest --example nd2-selftest [filter]`.
+
+use nd2_selftest::{Options, Schedule, run, table};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let filter = arguments.next();
+    let schedule = arguments
+        .next()
+        .and_then(|seed| seed.parse().ok())
+        .map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
+    let rows = run(&Options { filter: filter.as_deref(), schedule });
+    print!("{}", table(&rows));
+    std::process::exit(i32::from(!rows.iter().all(|row| row.outcome.is_pass())));
+}

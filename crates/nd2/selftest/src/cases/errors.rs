@@ -1,0 +1,193 @@
+//! Queues that are dead, destroyed, or whose adapter is gone (`IND2CompletionQueue::Notify`, return values).
+
+use fallible::Shared;
+use nd2::{
+    Device,
+    abi::{
+        HRESULT,
+        notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED},
+    },
+};
+
+use crate::{
+    Case, Client, Failure, HostPlatform, World,
+    case::{is, ok},
+    client::Overlapped,
+    stream::{Stream, made},
+    world::SIZES,
+};
+
+pub const CASES: &[Case] = &[
+    Case::new("notify.internal_error", "Notify, return value 3.1", internal_error),
+    Case::new("notify.internal_error_ends_queue_pairs", "Notify, return value 3.2", internal_error_qps),
+    Case::new("notify.internal_error_no_more_completions", "Notify, return value 3.3", internal_error_silent),
+    Case::new("notify.buffer_overflow", "Notify, return value 4.1", overflow),
+    Case::new("notify.buffer_overflow_ends_queue_pairs", "Notify, return value 4.2", overflow_qps),
+    Case::new("notify.buffer_overflow_no_more_completions", "Notify, return value 4.3", overflow_silent),
+    Case::new("notify.a_dead_queue_answers_every_type", "Notify, return values 3, 4", every_type),
+    Case::new("notify.canceled_when_destroyed", "Notify, return value 5", destroyed),
+    Case::new("notify.device_removed", "Notify, return value 7.1", removed),
+    Case::new("notify.device_removed_only_cleanup", "Notify, return value 7.2", only_cleanup),
+];
+
+/// Breaks the queue as broken hardware would.
+fn break_it(stream: &Stream<'_>) -> Result<(), Failure> {
+    // SAFETY: the queue is a COM object that is held.
+    Ok(unsafe { Device::<HostPlatform>::break_completion_queue(stream.queue.as_ptr()) }?)
+}
+
+/// Three requests, one of each type.
+fn waiting(world: &World, stream: &Stream<'_>) -> Result<[Client; 3], Failure> {
+    let requests = [(); 3].map(|()| world.request());
+    let kinds = [ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CQ_NOTIFY_ANY];
+    for (kind, request) in kinds.into_iter().zip(&requests) {
+        is("Notify", stream.queue.notify(kind, request), HRESULT::ND_PENDING)?;
+    }
+    Ok(requests)
+}
+
+fn internal_error(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let requests = waiting(world, &stream)?;
+    break_it(&stream)?;
+    for request in &requests {
+        world.ends("an outstanding request", &stream.queue, request, HRESULT::ND_INTERNAL_ERROR)?;
+    }
+    let late = world.request();
+    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_INTERNAL_ERROR)?;
+    Ok("ND_INTERNAL_ERROR for what was outstanding and for what comes later".into())
+}
+
+/// Both queue pairs of the stream cannot be used any more.
+fn queue_pairs_are_dead(world: &World, stream: &Stream<'_>) -> Result<(), Failure> {
+    world.until("the queue pairs", || {
+        stream.receiver.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID
+            && stream.sender.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID
+    })?;
+    // A queue pair that is made with it is dead from the beginning.
+    let queue = stream.queue.as_ptr();
+    let (a, b) = (world.adapter.qp(queue, queue, 0, SIZES), world.adapter.qp(queue, queue, 0, SIZES));
+    let (a, b) = (made("a new queue pair", a)?, made("another", b)?);
+    is("a new connection", world.connect(&a, &b).is_err(), true)
+}
+
+fn internal_error_qps(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    break_it(&stream)?;
+    queue_pairs_are_dead(world, &stream)?;
+    Ok("nothing can be posted, nothing connected".into())
+}
+
+fn internal_error_silent(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let number = stream.deliver()?;
+    break_it(&stream)?;
+    let _ = stream.receiver.receive(99, &[]);
+    let _ = stream.receiver.flush();
+    world.settle();
+    // What was reported before is still there.
+    stream.takes(&[number])?;
+    Ok("what was queued before, and nothing after it".into())
+}
+
+/// Lets the queue of the stream overrun: it holds two.
+fn overrun(stream: &Stream<'_>) -> Result<[usize; 2], Failure> {
+    let numbers = [stream.deliver()?, stream.deliver()?];
+    stream.deliver()?;
+    Ok(numbers)
+}
+
+fn overflow(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 2)?;
+    let errors = world.request();
+    is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &errors), HRESULT::ND_PENDING)?;
+    overrun(&stream)?;
+    world.ends("the outstanding request", &stream.queue, &errors, HRESULT::ND_BUFFER_OVERFLOW)?;
+    let late = world.request();
+    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_BUFFER_OVERFLOW)?;
+    Ok("3 completions in a queue for 2: ND_BUFFER_OVERFLOW".into())
+}
+
+fn overflow_qps(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 2)?;
+    overrun(&stream)?;
+    queue_pairs_are_dead(world, &stream)?;
+    Ok("nothing can be posted, nothing connected".into())
+}
+
+fn overflow_silent(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 2)?;
+    let numbers = overrun(&stream)?;
+    world.settle();
+    stream.takes(&numbers)?;
+    Ok("the 2 that fit, and nothing after them".into())
+}
+
+fn every_type(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 2)?;
+    overrun(&stream)?;
+    for _ in 0..2 {
+        for kind in [ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CQ_NOTIFY_ANY] {
+            let request = world.request();
+            is("Notify", stream.queue.notify(kind, &request), HRESULT::ND_BUFFER_OVERFLOW)?;
+        }
+    }
+    Ok("the same status for every type, as often as it is asked".into())
+}
+
+fn destroyed(world: &World) -> Result<String, Failure> {
+    let port = world.port()?;
+    let queue = made("the queue", world.adapter.queue(world.file, 8, 0))?;
+    // Something to ask for results after the queue is gone.
+    let other = made("another queue", world.adapter.queue(world.file, 8, 0))?;
+    let requests = [(); 3].map(|()| world.request());
+    for request in &requests {
+        is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, request), HRESULT::ND_PENDING)?;
+    }
+    drop(queue);
+    for request in &requests {
+        world.ends("a request", &other, request, HRESULT::ND_CANCELED)?;
+        let packet = port.get().map(|packet| (packet.overlapped, packet.status));
+        is("the packet", packet, Some((request.as_ptr(), HRESULT::ND_CANCELED)))?;
+    }
+    Ok("3 requests end with ND_CANCELED, in the order of their issue".into())
+}
+
+fn removed(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let requests = waiting(world, &stream)?;
+    world.devices[0].remove();
+    for request in &requests {
+        world.ends("an outstanding request", &stream.queue, request, HRESULT::ND_DEVICE_REMOVED)?;
+    }
+    let late = world.request();
+    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_DEVICE_REMOVED)?;
+    Ok("ND_DEVICE_REMOVED for what was outstanding and for what comes later".into())
+}
+
+fn only_cleanup(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let number = stream.deliver()?;
+    world.devices[0].remove();
+    let refused = HRESULT::ND_DEVICE_REMOVED;
+    let request = world.request();
+    is("CreateCompletionQueue", world.adapter.queue(world.file, 8, 0).err(), Some(refused))?;
+    is("CreateMemoryWindow", world.adapter.window().err(), Some(refused))?;
+    is("CreateOverlappedFile", world.adapter.file().err(), Some(refused))?;
+    is("Send", stream.sender.send(0, &[], 0), refused)?;
+    is("Resize", stream.queue.resize(16), refused)?;
+    // Cleaning up.
+    let taken = stream.queue.results(8);
+    is("GetResults", taken.first().map(|result| result.RequestContext.addr()), Some(number))?;
+    ok("CancelOverlappedRequests", stream.queue.cancel())?;
+    ok("Flush", stream.sender.flush())?;
+    ok("Deregister", stream.memory.region.deregister(&request))?;
+    drop(stream);
+    world.settle();
+    is(
+        "references to the adapter, besides its own and the opened one",
+        Shared::references_now(&world.devices[0]) <= 3,
+        true,
+    )?;
+    Ok("making and posting are refused; results, cancel, flush, deregister and release work".into())
+}

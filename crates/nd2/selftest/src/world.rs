@@ -1,0 +1,208 @@
+//! What a case runs in: a machine, two adapters on a wire, and an open one.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use engine::connection::{InterfaceAddress, Timeouts, Wire};
+use fallible::Shared;
+use host::{PinnedBuffer, machine::Machine};
+use nd2::{
+    Config, Device,
+    abi::{HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE},
+    class::get_class_object,
+};
+
+use crate::{
+    CompletionPort, Failure, HostPlatform,
+    case::{is, ok},
+    client::{Adapter, Client, Com, Connector, Overlapped, Piece, Provider, Qp, QpSizes},
+};
+
+/// What decides which processor of the machine is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// The host's operating system: every processor is a thread.
+    #[default]
+    Threads,
+    /// A seed, and the chance in percent that others get in between.
+    Seeded(u64, u8),
+}
+
+/// The address of the first adapter.
+pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+/// Its other address.
+pub const HERE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 1));
+/// The address of the second adapter.
+pub const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+/// Requests for notification that one queue takes.
+pub const MAX_NOTIFY_REQUESTS: u32 = 8;
+/// The longest that something may take before it is called a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A machine with two adapters.
+pub struct World {
+    /// The provider of both adapters.
+    pub provider: Provider,
+    /// The first adapter, open.
+    pub adapter: Adapter,
+    /// A file of it.
+    pub file: HANDLE,
+    /// The adapters.
+    pub devices: [Shared<Device<HostPlatform>>; 2],
+    /// The equivalents of Windows.
+    pub platform: HostPlatform,
+    /// Last, because everything above lives on it.
+    machine: Machine,
+    schedule: Schedule,
+}
+
+impl World {
+    /// Starts the machine and opens the adapter.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
+    pub fn new(schedule: Schedule) -> Result<Self, Failure> {
+        let machine = match schedule {
+            Schedule::Threads => Machine::threads().processors(2).start(),
+            Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
+        };
+        let platform = HostPlatform::new(&machine);
+        let wire = Wire::try_new(nd2::Platform::os(&platform))?;
+        let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
+        let second = 2_000_000;
+        let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
+        let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, ..Config::default() };
+        let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;
+        config.info.AdapterId = 2;
+        let other = Device::try_new(&platform, &wire, &[network(THERE)], config)?;
+        let devices = [first, other];
+        let iid = IID_IND2Provider;
+        // SAFETY: the identifier and the place are valid.
+        let provider = Com::make(|out| unsafe { get_class_object(&raw const iid, out, || Ok(devices.clone())) });
+        let provider: Provider = provider.map_err(|result| Failure::new(format!("the provider: {result}")))?;
+        let adapter = provider.open(&IID_IND2Adapter, 1).map_err(|result| Failure::new(format!("open: {result}")))?;
+        let file = adapter.file().map_err(|result| Failure::new(format!("the file: {result}")))?;
+        Ok(Self { provider, adapter, file, devices, platform, machine, schedule })
+    }
+
+    /// Closes everything and stops the machine, which watches that nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// What is left.
+    pub fn end(self) -> Result<(), Failure> {
+        let Self { provider, adapter, devices, platform, machine, .. } = self;
+        drop((adapter, provider));
+        // What runs still refers to the adapters.
+        for _ in 0..4 {
+            machine.flush();
+        }
+        for device in devices {
+            is("references to the adapter that are left", Shared::references_now(&device), 1)?;
+        }
+        drop(platform);
+        machine.shutdown();
+        Ok(())
+    }
+
+    /// The machine it runs on.
+    #[must_use]
+    pub const fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// A request's structure with an event.
+    pub fn request(&self) -> Client {
+        Client::new(&self.platform)
+    }
+
+    /// A completion port for the file.
+    pub fn port(&self) -> Result<Arc<CompletionPort>, Failure> {
+        self.platform.completion_port(self.file).ok_or_else(|| Failure::new("no such file"))
+    }
+
+    /// Lets everything happen that is going to.
+    pub fn settle(&self) {
+        if matches!(self.schedule, Schedule::Seeded(..)) {
+            return self.machine.run_until_idle();
+        }
+        // A call that runs may queue another: longer chains than this are not in the way of a notification.
+        for _ in 0..6 {
+            self.machine.flush();
+        }
+    }
+
+    /// Waits until `condition` holds.
+    pub fn until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Failure> {
+        let started = Instant::now();
+        while !condition() {
+            match self.schedule {
+                Schedule::Threads => self.machine.yield_now(),
+                // Time does not pass: a timeout would be as good as anything else to a seeded machine.
+                Schedule::Seeded(..) => self.machine.run_until_idle(),
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(Failure::new(format!("waited in vain: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a request and checks it.
+    pub fn ends(&self, what: &str, of: &impl Overlapped, request: &Client, with: HRESULT) -> Result<(), Failure> {
+        self.until(what, || !of.outcome(request, false).is_pending())?;
+        is(what, of.outcome(request, true), with)
+    }
+
+    /// Checks that a request has not ended, after all has happened.
+    pub fn pends(&self, what: &str, of: &impl Overlapped, request: &Client) -> Result<(), Failure> {
+        self.settle();
+        is(what, of.outcome(request, false), HRESULT::ND_PENDING)?;
+        is("the event", request.is_signalled(), false)
+    }
+
+    /// Registered bytes with these rights besides local write.
+    pub fn memory(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
+        let region = self.adapter.region(self.file).map_err(|result| Failure::new(format!("region: {result}")))?;
+        let buffer = PinnedBuffer::new(length)?;
+        let request = self.request();
+        let flags = flags | ND_MR_FLAG_ALLOW_LOCAL_WRITE;
+        ok("Register", region.register(buffer.pointer(0).cast(), length, flags, &request))?;
+        Ok(Piece { region, buffer })
+    }
+
+    /// Connects two queue pairs of the first adapter.
+    pub fn connect(&self, active: &Qp, passive: &Qp) -> Result<Link, Failure> {
+        let connector = || self.adapter.connector(self.file).map_err(|result| Failure::new(format!("{result}")));
+        let listener = self.adapter.listener(self.file).map_err(|result| Failure::new(format!("{result}")))?;
+        let link = Link { active: connector()?, passive: connector()? };
+        ok("Listener::Bind", listener.bind(SocketAddr::new(HERE, 0)))?;
+        ok("Listen", listener.listen(0))?;
+        let at = listener.local().map_err(|result| Failure::new(format!("{result}")))?;
+        let [arrives, connects, accepts, completes] = [(); 4].map(|()| self.request());
+        is("GetConnectionRequest", listener.request(&link.passive, &arrives), HRESULT::ND_PENDING)?;
+        ok("Connector::Bind", link.active.bind(SocketAddr::new(HERE, 0)))?;
+        is("Connect", link.active.connect(active, at, (16, 16), b"hello", &connects), HRESULT::ND_PENDING)?;
+        self.ends("the connection request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
+        is("Accept", link.passive.accept(passive, (16, 16), b"welcome", &accepts), HRESULT::ND_PENDING)?;
+        self.ends("the connect", &link.active, &connects, HRESULT::ND_SUCCESS)?;
+        ok("CompleteConnect", link.active.complete(&completes))?;
+        self.ends("the accept", &link.passive, &accepts, HRESULT::ND_SUCCESS)?;
+        Ok(link)
+    }
+}
+
+/// A connection.
+pub struct Link {
+    /// The side that has connected.
+    pub active: Connector,
+    /// The side that has listened.
+    pub passive: Connector,
+}
+
+/// The sizes of queue pairs that most cases use.
+pub const SIZES: QpSizes = QpSizes { receives: 64, initiates: 64, receive_sge: 4, initiator_sge: 4, inline: 128 };
