@@ -6,8 +6,11 @@ mod connect;
 mod cq;
 mod disconnect;
 mod endpoint;
+mod moderation;
 mod notify;
 mod overrun;
+mod qp;
+mod resize;
 mod results;
 
 use crate::case::Case;
@@ -19,6 +22,9 @@ const THEMES: &[&[Case]] = &[
     arm::CASES,
     notify::CASES,
     overrun::CASES,
+    resize::CASES,
+    moderation::CASES,
+    qp::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,

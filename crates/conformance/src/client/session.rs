@@ -245,7 +245,12 @@ impl<'s> Session<'s> {
             .platform
             .open(number, self.version)
             .map_err(|status| Stop::failed(format_args!("open of adapter {number}: {status}")))?;
-        let core = self.keep(AdapterCore::new(raw, number)?)?;
+        let core = AdapterCore::new(raw, number).and_then(|core| self.keep(core)).inspect_err(|_| {
+            if !raw.is_null() {
+                // SAFETY: the adapter was just opened, nobody knows it, and nothing was made on it.
+                let _ = unsafe { self.platform.close(raw) };
+            }
+        })?;
         place.store(ptr::from_ref(core).cast_mut(), core::sync::atomic::Ordering::Release);
         Ok(Adapter::new(self, core))
     }
