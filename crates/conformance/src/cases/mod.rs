@@ -6,12 +6,15 @@ mod connect;
 mod cq;
 mod disconnect;
 mod endpoint;
+mod flush;
 mod moderation;
 mod notify;
 mod overrun;
+mod post;
 mod qp;
 mod resize;
 mod results;
+mod transfer;
 
 use crate::case::Case;
 
@@ -25,6 +28,9 @@ const THEMES: &[&[Case]] = &[
     resize::CASES,
     moderation::CASES,
     qp::CASES,
+    post::CASES,
+    transfer::CASES,
+    flush::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,

@@ -1,8 +1,6 @@
 //! More completions than a queue holds (`NDKPI 7.1.10`). A fault of the consumer, which these cases make on purpose.
 
-use ndkpi::{
-    NDK_CQ_NOTIFY_ANY as ANY, NDK_CQ_NOTIFY_ERRORS as ERRORS, NDK_CQ_NOTIFY_SOLICITED as SOLICITED, NtStatus,
-};
+use ndkpi::{NDK_CQ_NOTIFY_ANY as ANY, NDK_CQ_NOTIFY_ERRORS as ERRORS, NDK_CQ_NOTIFY_SOLICITED as SOLICITED, NtStatus};
 
 use crate::{
     case::{Case, Check, HELD, Verdict},

@@ -252,6 +252,9 @@ fn queue_of_another_adapter(s: &Session<'_>) -> Verdict {
             Err(status) => *seen = status,
         }
     }
-    posted("a queue pair on the own queue", pd.core().create_qp(own.core(), own.core(), 0, SMALL).map(|_| NtStatus::SUCCESS)?)?;
+    posted(
+        "a queue pair on the own queue",
+        pd.core().create_qp(own.core(), own.core(), 0, SMALL).map(|_| NtStatus::SUCCESS)?,
+    )?;
     observed!("initiator queue foreign: {}, receive queue foreign: {}", seen[0], seen[1])
 }

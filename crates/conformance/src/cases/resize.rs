@@ -51,13 +51,7 @@ pub const CASES: &[Case] = &[
         "STATUS_INVALID_PARAMETER; the queue is as it was.",
         above_maximum,
     ),
-    Case::new(
-        "resize.zero",
-        "NDKPI 9",
-        "Asks for depth 0.",
-        "Nothing is lost. Open: the status.",
-        zero,
-    ),
+    Case::new("resize.zero", "NDKPI 9", "Asks for depth 0.", "Nothing is lost. Open: the status.", zero),
     Case::new("resize.same", "NDKPI 7.1.11", "Asks for the depth that the queue has.", "STATUS_SUCCESS.", same),
     Case::new(
         "resize.keeps-the-arm",

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use ndkpi::{NDK_OPERATION_TYPE as Type, NDK_OP_FLAG_SILENT_SUCCESS, NDK_VERSION, NtStatus};
+use ndkpi::{NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE as Type, NDK_VERSION, NtStatus};
 
 use crate::{
     case::{Case, HELD, Verdict},
@@ -11,13 +11,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    Case::new(
-        "results.empty",
-        "NDKPI 5.4",
-        "Gets results of an empty queue.",
-        "0.",
-        empty,
-    ),
+    Case::new("results.empty", "NDKPI 5.4", "Gets results of an empty queue.", "0.", empty),
     Case::new(
         "results.none-asked",
         "NDKPI 5.4",

@@ -264,7 +264,11 @@ impl<'s> Adapter<'s> {
     /// Takes over the connector that a connect event brought.
     pub(super) fn adopt_connector(&self, object: *mut NDK_CONNECTOR, listener: &'s Life<'s>) -> Check<Connector<'s>> {
         let life = Life::new(self.session, Kind::Connector, &[listener]);
-        let core = self.session.keep(ConnectorCore::new(life, *self))?;
+        let kept = self.session.keep(ConnectorCore::new(life, *self));
+        let core = kept.inspect_err(|_| {
+            // SAFETY: the connector belongs to the consumer, who has no place to keep it.
+            unsafe { close_unkept(object) };
+        })?;
         // SAFETY: the connector belongs to the consumer from its connect event on (NDKPI 7.7.2).
         Ok(unsafe { Owned::adopt(core, object, self.version()) })
     }
@@ -349,4 +353,22 @@ pub enum Without {
 #[must_use]
 pub const fn number_as_context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
+}
+
+/// Closes a connector for which there is no memory, which refuses its connection (`NDKPI 7.7.2`).
+///
+/// # Safety
+///
+/// The connector is open, and nobody uses it any more.
+unsafe fn close_unkept(connector: *mut NDK_CONNECTOR) {
+    unsafe extern "system" fn closed(_context: *mut c_void) {}
+
+    // SAFETY: the connector is open.
+    let table = unsafe { (*connector).Dispatch };
+    // SAFETY: the slot is in the table of every version.
+    let slot = unsafe { (*table).NdkCloseConnector };
+    if let Some(close) = slot {
+        // SAFETY: the connector is open and not used any more.
+        let _ = unsafe { close(connector.cast(), Some(closed), ptr::null_mut()) };
+    }
 }
