@@ -300,7 +300,8 @@ impl Platform for HostPlatform {
     }
 
     fn memory(&self, shape: Shape, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus> {
-        Ok(Box::new(HostPinned::new(shape, length)?))
+        let pinned = fallible::try_box(HostPinned::new(shape, length)?);
+        Ok(pinned.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?)
     }
 
     fn now(&self) -> u64 {

@@ -290,7 +290,14 @@ impl<P> CreateRequest<P> {
                     let _handed_out = object.map(ObjectRef::into_public);
                     Completions::push(completions, node, outcome);
                 }
-                Err(error) => return no_memory(error),
+                Err(error) => {
+                    if let Some(object) = object {
+                        // Engine objects refer to it until its close begins.
+                        // SAFETY: nobody but this function knows the object, which is closed once.
+                        unsafe { object.begin_close() };
+                    }
+                    return no_memory(error);
+                }
             },
             Way::Early | Way::Inline => {
                 let _handed_out = object.map(ObjectRef::into_public);
