@@ -18,6 +18,8 @@ mod moderation_corners;
 mod queue;
 #[path = "cq_rules/resize.rs"]
 mod resize;
+#[path = "cq_rules/ring.rs"]
+mod ring;
 
 use tests_host::allocation::Counting;
 

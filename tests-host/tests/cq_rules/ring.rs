@@ -1,0 +1,120 @@
+//! The ring below completion queues and request queues: what its two ends promise.
+
+use engine::ring::{self, Plan, ResizeError, Spare};
+
+fn taken(consumer: &mut ring::Consumer<u32>, most: usize) -> Vec<u32> {
+    let mut taken = Vec::new();
+    consumer.take(most, |entry| taken.push(*entry));
+    taken
+}
+
+#[test]
+fn entries_that_were_not_looked_at_can_be_freed() {
+    let (mut producer, mut consumer) = ring::try_new(4, u64::MAX - 1).expect("memory");
+    assert_eq!(producer.push_all(&[0, 1, 2, 3]), 4);
+    producer.publish();
+    consumer.advance(3);
+    assert_eq!(consumer.front(), Some(3));
+    assert!(producer.has_room(3));
+}
+
+#[test]
+fn freeing_more_than_is_published_frees_what_is() {
+    let (mut producer, mut consumer) = ring::try_new(4, 0).expect("memory");
+    assert!(producer.push(0));
+    producer.publish();
+    assert!(producer.push(1));
+    consumer.advance(3);
+    assert_eq!(consumer.head(), 1, "the head never passes the tail");
+    assert_eq!(consumer.front(), None, "not published");
+    producer.publish();
+    assert_eq!(consumer.front(), Some(1));
+}
+
+#[test]
+fn entries_can_be_looked_at_ahead() {
+    let (mut producer, mut consumer) = ring::try_new(4, u64::MAX).expect("memory");
+    assert_eq!(producer.push_all(&[7, 8, 9]), 3);
+    assert_eq!(consumer.peek(0), None, "not published");
+    producer.publish();
+    assert_eq!([0, 1, 2, 3].map(|ahead| consumer.peek(ahead)), [Some(7), Some(8), Some(9), None]);
+    assert_eq!(taken(&mut consumer, 1), [7]);
+    assert_eq!([0, 1, 2].map(|ahead| consumer.peek(ahead)), [Some(8), Some(9), None]);
+}
+
+#[test]
+fn what_was_not_published_can_be_taken_back() {
+    let (mut producer, mut consumer) = ring::try_new(4, 0).expect("memory");
+    assert_eq!(producer.push_all(&[0, 1]), 2);
+    producer.publish();
+    assert_eq!(producer.push_all(&[8, 9]), 2);
+    producer.retract();
+    assert_eq!(producer.push_all(&[2, 3, 4]), 2, "there is room again");
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_batch_of_any_length_goes_in_anywhere() {
+    let source: Vec<u32> = (0..200).collect();
+    for limit in [1, 2, 3, 7, 64, 65, 100] {
+        for first in [0, u64::MAX - 3, u64::MAX - 70] {
+            let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
+            let (mut pushed, mut polled) = (0, 0);
+            for length in (0..150).map(|round| round * 7 % 90) {
+                let free = limit as usize - (pushed - polled);
+                let batch = &source[..length];
+                assert_eq!(producer.push_all(batch), length.min(free), "limit {limit}");
+                producer.publish();
+                pushed += length.min(free);
+                let most = length * 3 % 50;
+                let got = taken(&mut consumer, most);
+                assert_eq!(got.len(), most.min(pushed - polled));
+                polled += got.len();
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_keep_their_entries_apart_and_in_order() {
+    let (mut producer, mut consumer) = ring::try_new(100, u64::MAX - 50).expect("memory");
+    let (mut next, mut expected) = (0, 0);
+    for round in 0..1_000_u32 {
+        let batch: Vec<u32> = (next..next + round * 13 % 37).collect();
+        next += u32::try_from(producer.push_all(&batch)).expect("small");
+        producer.publish();
+        for entry in taken(&mut consumer, (round * 11 % 41) as usize) {
+            assert_eq!(entry, expected);
+            expected += 1;
+        }
+    }
+    assert!(expected > 10_000);
+}
+
+#[test]
+fn a_resize_without_the_memory_it_needs_changes_nothing() {
+    let (mut producer, mut consumer) = ring::try_new(2, 0).expect("memory");
+    assert_eq!(producer.push_all(&[0, 1]), 2);
+    assert_eq!(producer.plan(3), Plan::NewSegment);
+    assert_eq!(producer.resize(3, None), Err(ResizeError::NeedsSpare));
+    assert_eq!(producer.resize(100, Spare::try_new(3).ok()), Err(ResizeError::NeedsSpare), "too small");
+    assert_eq!(producer.resize(1, None), Err(ResizeError::Occupied));
+    assert_eq!(producer.limit(), 2);
+    assert!(!producer.push(2));
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [0, 1]);
+}
+
+#[test]
+fn a_resize_within_the_memory_at_hand_needs_no_other() {
+    let (mut producer, mut consumer) = ring::try_new(8, 0).expect("memory");
+    assert_eq!(producer.plan(5), Plan::InPlace);
+    producer.resize(5, None).expect("room");
+    assert_eq!(producer.push_all(&[0; 9]), 5);
+    assert_eq!(producer.plan(8), Plan::InPlace);
+    producer.resize(8, None).expect("room");
+    assert_eq!(producer.push_all(&[1; 9]), 3);
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [0, 0, 0, 0, 0, 1, 1, 1]);
+}
