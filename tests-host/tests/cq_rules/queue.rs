@@ -148,6 +148,25 @@ fn a_completion_keeps_all_its_fields() {
 }
 
 #[test]
+fn failed_requests_are_noted_whether_armed_or_not_and_in_batches_too() {
+    on_seeds(|machine, os| {
+        for armed in [false, true] {
+            let cq = TestCq::new(os, 16);
+            if armed {
+                cq.arm(Any);
+            }
+            assert_eq!(cq.cq().observe().newest_failed, 0);
+            cq.push(&[plain(1), failed(2), plain(3)]);
+            assert_eq!(cq.cq().observe().newest_failed, 2, "armed: {armed}");
+            cq.push(&[failed(4)]);
+            let observation = cq.cq().observe();
+            assert_eq!((observation.newest_failed, observation.view.newest), (4, 4));
+            machine.run_until_idle();
+        }
+    });
+}
+
+#[test]
 fn running_numbers_wrap_around() {
     on_seeds(|machine, os| {
         for first in [u64::MAX, u64::MAX - 1, u64::MAX - 7, i64::MAX as u64 - 3] {
