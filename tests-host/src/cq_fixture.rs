@@ -96,13 +96,13 @@ impl Drop for Inner {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks what only one may use at a time, so that nobody ever has to wait.
 #[track_caller]
-fn lock_alone<'a, T>(mutex: &'a Mutex<T>, what: &str) -> MutexGuard<'a, T> {
+pub(crate) fn lock_alone<'a, T>(mutex: &'a Mutex<T>, what: &str) -> MutexGuard<'a, T> {
     match mutex.try_lock() {
         Ok(guard) => guard,
         Err(TryLockError::Poisoned(guard)) => guard.into_inner(),

@@ -3,3 +3,4 @@
 
 pub mod allocation;
 pub mod cq_fixture;
+pub mod qp_fixture;

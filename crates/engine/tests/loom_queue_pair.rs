@@ -1,0 +1,263 @@
+//! Every interleaving of posts with what a queue pair does at the same time, checked by loom: a sender that waits hears of
+//! the receive, and nothing that was posted is forgotten by a failure, a flush or the end of the connection.
+//!
+//! Messages have no bytes, so no memory is registered.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p engine --test loom_queue_pair --target-dir target/loom
+//! ```
+
+#![cfg(loom)]
+
+mod loom_os;
+
+use engine::{
+    cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    memory::{Domain, MemoryLimits, MemoryTable},
+    nic::{Nic, NicMode},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
+};
+use fallible::Shared;
+use loom::{model::Builder, thread};
+use loom_os::LoomOs;
+use ndkpi::NtStatus;
+
+fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = count.clone();
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        test();
+    });
+    let count = count.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{count} interleavings");
+    assert!(count > 20, "loom has found only {count} interleavings");
+}
+
+struct Nobody;
+
+impl CqClient for Nobody {
+    fn notify(&self, _: NtStatus) {}
+
+    fn failed(&self, _: CqFailure) {}
+}
+
+const PARAMETERS: QpParameters = QpParameters {
+    receive_depth: 2,
+    initiator_depth: 2,
+    max_receive_sge: 0,
+    max_initiator_sge: 0,
+    max_peer_sge: 0,
+    inline_size: 0,
+    max_transfer: 0,
+    context: 0,
+};
+
+/// A queue pair whose requests of both kinds complete in one queue.
+struct Side {
+    qp: Shared<Qp<LoomOs>>,
+    initiator: Initiator<LoomOs>,
+    receiver: Receiver<LoomOs>,
+    cq: Shared<Cq<LoomOs>>,
+    consumer: CqConsumer<LoomOs>,
+}
+
+impl Side {
+    fn new(nic: &Shared<Nic<LoomOs>>, domain: &Shared<Domain<LoomOs>>) -> Self {
+        let parameters = CqParameters { depth: 4, max_depth: 4, processor: 0 };
+        let (cq, consumer) = Cq::try_new(nic.os(), parameters, Nobody).expect("memory");
+        let new = Qp::try_new(nic, domain, &cq, &cq, None, &PARAMETERS, ()).expect("memory");
+        let NewQp { qp, initiator, receiver } = new;
+        Self { qp, initiator, receiver, cq, consumer }
+    }
+
+    fn statuses(&mut self) -> Vec<NtStatus> {
+        let mut statuses = Vec::new();
+        self.consumer.poll(usize::MAX, |completion| statuses.push(completion.status));
+        statuses
+    }
+
+    /// Breaks the circles of references.
+    fn close(self) {
+        Qp::close(&self.qp);
+        self.cq.close();
+    }
+}
+
+/// An operating system with two joined queue pairs.
+fn pair(mode: NicMode) -> (LoomOs, Side, Side) {
+    let os = LoomOs::new();
+    let limits = MemoryLimits { tokens: 4, mappings: 1, registration: 1, fast_register_pages: 1 };
+    let table = MemoryTable::try_new(&os, limits).expect("memory");
+    let domain = Domain::try_new(&table).expect("memory");
+    let nic = Nic::try_new_in(&os, mode).expect("memory");
+    let (a, b) = (Side::new(&nic, &domain), Side::new(&nic, &domain));
+    Qp::link(&a.qp, &b.qp).expect("both are new");
+    (os, a, b)
+}
+
+fn send(initiator: &mut Initiator<LoomOs>) -> Result<(), NtStatus> {
+    let none: [Sge; 0] = [];
+    initiator.post(0, Work::Send { invalidate: None }, Flags::default(), none.into_iter())
+}
+
+fn receive(receiver: &mut Receiver<LoomOs>) {
+    let none: [Sge; 0] = [];
+    receiver.post(0, none.into_iter()).expect("room");
+}
+
+fn end(os: &LoomOs, sides: [Side; 2]) {
+    for side in sides {
+        side.close();
+    }
+    os.run_all();
+}
+
+#[test]
+fn a_sender_that_waits_hears_of_the_receive() {
+    model(6, || {
+        let (os, mut a, mut b) = pair(NicMode::Deferred);
+        send(&mut a.initiator).expect("connected");
+        let engine = {
+            let os = os.clone();
+            thread::spawn(move || os.run_one())
+        };
+        receive(&mut b.receiver);
+        engine.join().expect("no panic");
+        os.run_all();
+        assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
+        assert_eq!(b.statuses(), [NtStatus::SUCCESS]);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_direct_sender_that_waits_hears_of_the_receive() {
+    model(6, || {
+        let (os, mut a, mut b) = pair(NicMode::Direct);
+        let mut initiator = a.initiator;
+        let sender = thread::spawn(move || {
+            send(&mut initiator).expect("connected");
+            initiator
+        });
+        receive(&mut b.receiver);
+        a.initiator = sender.join().expect("no panic");
+        os.run_all();
+        assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
+        assert_eq!(b.statuses(), [NtStatus::SUCCESS]);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_request_posted_while_the_engine_runs_is_carried_out() {
+    model(5, || {
+        let (os, mut a, mut b) = pair(NicMode::Deferred);
+        receive(&mut b.receiver);
+        receive(&mut b.receiver);
+        send(&mut a.initiator).expect("connected");
+        let engine = {
+            let os = os.clone();
+            thread::spawn(move || os.run_one())
+        };
+        send(&mut a.initiator).expect("connected");
+        engine.join().expect("no panic");
+        os.run_all();
+        assert_eq!(a.statuses(), [NtStatus::SUCCESS; 2]);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_receive_posted_while_the_queue_pair_fails_is_cancelled() {
+    model(6, || {
+        let (os, a, mut b) = pair(NicMode::Deferred);
+        let failing = {
+            let (qp, os) = (b.qp.clone(), os.clone());
+            thread::spawn(move || {
+                Qp::fail(&qp);
+                drop(qp);
+                os.run_one();
+            })
+        };
+        receive(&mut b.receiver);
+        failing.join().expect("no panic");
+        os.run_all();
+        assert_eq!(b.statuses(), [NtStatus::CANCELLED]);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_send_posted_while_the_queue_pair_fails_is_refused_or_cancelled() {
+    model(6, || {
+        let (os, mut a, b) = pair(NicMode::Deferred);
+        let failing = {
+            let (qp, os) = (a.qp.clone(), os.clone());
+            thread::spawn(move || {
+                Qp::fail(&qp);
+                drop(qp);
+                os.run_one();
+            })
+        };
+        let posted = send(&mut a.initiator);
+        failing.join().expect("no panic");
+        os.run_all();
+        let cancelled = a.statuses();
+        match posted {
+            Ok(()) => assert!(matches!(cancelled[..], [NtStatus::CANCELLED | NtStatus::IO_TIMEOUT]), "{cancelled:?}"),
+            Err(status) => {
+                assert_eq!(status, NtStatus::CONNECTION_INVALID);
+                assert_eq!(cancelled, []);
+            }
+        }
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
+    model(5, || {
+        let (os, mut a, b) = pair(NicMode::Deferred);
+        send(&mut a.initiator).expect("connected");
+        let flushing = {
+            let (qp, os) = (a.qp.clone(), os.clone());
+            thread::spawn(move || {
+                Qp::flush(&qp);
+                drop(qp);
+                os.run_one();
+            })
+        };
+        send(&mut a.initiator).expect("connected");
+        flushing.join().expect("no panic");
+        os.run_all();
+        let first = a.statuses();
+        assert!(matches!(first.len(), 1 | 2) && first[0] == NtStatus::CANCELLED, "{first:?}");
+        // The second one came before the flush or after it: if after, it waits for a receive.
+        Qp::flush(&a.qp);
+        os.run_all();
+        assert_eq!(first.len() + a.statuses().len(), 2);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn the_end_of_the_connection_finishes_a_send_that_waits() {
+    model(6, || {
+        let (os, mut a, b) = pair(NicMode::Deferred);
+        send(&mut a.initiator).expect("connected");
+        let engine = {
+            let os = os.clone();
+            thread::spawn(move || os.run_one())
+        };
+        Qp::unlink(&b.qp);
+        engine.join().expect("no panic");
+        os.run_all();
+        assert_eq!(a.statuses(), [NtStatus::IO_TIMEOUT]);
+        assert!(!a.qp.is_linked() && !b.qp.is_linked());
+        end(&os, [a, b]);
+    });
+}

@@ -1,0 +1,407 @@
+//! Queue pairs on a machine of the host, each with its own registered bytes and with two completion queues.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use engine::{
+    cq::Completion,
+    memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Released, Rights},
+    nic::{Nic, NicMode},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
+};
+use fallible::Shared;
+use host::{
+    HostMemory, HostOs, PinnedBuffer,
+    machine::{Machine, MachineRef},
+};
+use ndkpi::NtStatus;
+
+use crate::cq_fixture::{TestCq, lock_alone};
+
+/// No flags.
+pub const PLAIN: Flags =
+    Flags { silent_success: false, read_fence: false, solicit: false, defer: false, local_invalidate: false };
+/// A send without invalidation.
+pub const SEND: Work = Work::Send { invalidate: None };
+
+/// Limits that most tests can live with.
+pub const PARAMETERS: QpParameters = QpParameters {
+    receive_depth: 64,
+    initiator_depth: 64,
+    max_receive_sge: 4,
+    max_initiator_sge: 4,
+    max_peer_sge: 4,
+    inline_size: 256,
+    max_transfer: 16 << 20,
+    context: 0,
+};
+
+/// [`PARAMETERS`] with a context.
+#[must_use]
+pub const fn with_context(context: usize) -> QpParameters {
+    QpParameters { context, ..PARAMETERS }
+}
+
+/// Completions that a queue of the fixture holds.
+const CQ_DEPTH: u32 = 512;
+/// Registered bytes of a queue pair.
+const BYTES: usize = 64 << 10;
+
+/// Runs `test` on seeded machines, each with another seed, with a NIC that works in deferred calls and with one that works
+/// directly.
+pub fn on_nics(test: impl Fn(&Net)) {
+    run(0, &test);
+}
+
+/// [`on_nics`] on machines whose processors get in between at every lock, by chance.
+pub fn on_busy_nics(test: impl Fn(&Net)) {
+    run(40, &test);
+}
+
+fn run(preemption: u8, test: &impl Fn(&Net)) {
+    for mode in [NicMode::Deferred, NicMode::Direct] {
+        for seed in 0..4 {
+            let machine = Machine::seeded(seed).preemption(preemption).start();
+            let net = Net::new(&machine, mode);
+            test(&net);
+            drop(net);
+            machine.run_until_idle();
+            machine.shutdown();
+        }
+    }
+}
+
+/// A NIC on a machine.
+pub struct Net {
+    machine: MachineRef,
+    os: HostOs,
+    nic: Shared<Nic<HostOs>>,
+    table: Shared<MemoryTable<HostOs>>,
+}
+
+impl Net {
+    /// A NIC that works as `mode` says.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn new(machine: &MachineRef, mode: NicMode) -> Self {
+        let os = HostOs::new(machine);
+        let nic = Nic::try_new_in(&os, mode).expect("memory");
+        let limits = MemoryLimits { tokens: 256, mappings: 16, registration: 1 << 30, fast_register_pages: 64 };
+        let table = MemoryTable::try_new(&os, limits).expect("memory");
+        Self { machine: machine.clone(), os, nic, table }
+    }
+
+    /// The machine.
+    #[must_use]
+    pub const fn machine(&self) -> &MachineRef {
+        &self.machine
+    }
+
+    /// The operating system.
+    #[must_use]
+    pub const fn os(&self) -> &HostOs {
+        &self.os
+    }
+
+    /// The NIC.
+    #[must_use]
+    pub const fn nic(&self) -> &Shared<Nic<HostOs>> {
+        &self.nic
+    }
+
+    /// Lets the machine run until it has nothing left to do.
+    #[track_caller]
+    pub fn settle(&self) {
+        self.machine.run_until_idle();
+    }
+
+    /// A completion queue.
+    #[must_use]
+    pub fn cq(&self, depth: u32) -> TestCq {
+        TestCq::new(&self.os, depth)
+    }
+
+    /// A queue pair with queues of its own.
+    #[must_use]
+    pub fn qp(&self, parameters: QpParameters) -> TestQp {
+        self.qp_on(parameters, &self.cq(CQ_DEPTH), &self.cq(CQ_DEPTH), BYTES)
+    }
+
+    /// A queue pair with these completion queues and `bytes` registered bytes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn qp_on(&self, parameters: QpParameters, sends: &TestCq, receives: &TestCq, bytes: usize) -> TestQp {
+        self.try_qp_on(parameters, sends, receives, bytes).expect("memory")
+    }
+
+    /// [`Net::qp_on`] without a panic.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::try_new`].
+    pub fn try_qp_on(
+        &self,
+        parameters: QpParameters,
+        sends: &TestCq,
+        receives: &TestCq,
+        bytes: usize,
+    ) -> Result<TestQp, NtStatus> {
+        let domain = Domain::try_new(&self.table)?;
+        let buffer = Arc::new(PinnedBuffer::new(bytes)?);
+        let region = Region::try_new(&domain, RegionKind::Normal)?;
+        // SAFETY: the descriptors are the buffer's own, and its bytes live until the engine has let go of them: the region's
+        // client keeps the buffer.
+        let memory = unsafe { HostMemory::from_mdl(buffer.mdl(), bytes) }?;
+        let rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rights::READ_SINK);
+        region.register(memory, rights, Keep(buffer.clone()))?;
+        let client = Arc::new(());
+        let new = Qp::try_new(&self.nic, &domain, &receives.cq(), &sends.cq(), None, &parameters, client.clone())?;
+        let NewQp { qp, initiator, receiver } = new;
+        Ok(TestQp {
+            qp,
+            initiator: Mutex::new(Some(initiator)),
+            receiver: Mutex::new(Some(receiver)),
+            sends: sends.clone(),
+            receives: receives.clone(),
+            buffer,
+            region,
+            client,
+        })
+    }
+
+    /// Two queue pairs that are joined.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn pair(&self) -> (TestQp, TestQp) {
+        self.pair_with(PARAMETERS)
+    }
+
+    /// [`Net::pair`] with other limits.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn pair_with(&self, parameters: QpParameters) -> (TestQp, TestQp) {
+        let (a, b) = (self.qp(parameters), self.qp(parameters));
+        Qp::link(a.qp(), b.qp()).expect("both are new");
+        (a, b)
+    }
+}
+
+/// Keeps bytes until the engine has let go of them.
+struct Keep(#[expect(dead_code, reason = "kept, not used")] Arc<PinnedBuffer>);
+
+impl Released for Keep {
+    fn released(&self) {}
+}
+
+/// A queue pair and its consumer. Dropping it closes it.
+pub struct TestQp {
+    qp: Shared<Qp<HostOs>>,
+    initiator: Mutex<Option<Initiator<HostOs>>>,
+    receiver: Mutex<Option<Receiver<HostOs>>>,
+    sends: TestCq,
+    receives: TestCq,
+    buffer: Arc<PinnedBuffer>,
+    region: Shared<Region<HostOs>>,
+    client: Arc<()>,
+}
+
+impl fmt::Debug for TestQp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestQp").field("linked", &self.qp.is_linked()).finish_non_exhaustive()
+    }
+}
+
+impl TestQp {
+    /// The engine's queue pair.
+    #[must_use]
+    pub const fn qp(&self) -> &Shared<Qp<HostOs>> {
+        &self.qp
+    }
+
+    /// Where initiator requests complete.
+    #[must_use]
+    pub const fn send_cq(&self) -> &TestCq {
+        &self.sends
+    }
+
+    /// Where receives complete.
+    #[must_use]
+    pub const fn receive_cq(&self) -> &TestCq {
+        &self.receives
+    }
+
+    /// A part of the registered bytes.
+    #[must_use]
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        Sge { address: self.buffer.address(offset), length, token: self.region.local_token() }
+    }
+
+    /// A write to a part of this side's bytes, for the peer.
+    #[must_use]
+    pub fn write_to(&self, offset: usize) -> Work {
+        Work::Write { address: self.buffer.address(offset), token: self.region.remote_token() }
+    }
+
+    /// A read of a part of this side's bytes, for the peer.
+    #[must_use]
+    pub fn read_from(&self, offset: usize) -> Work {
+        Work::Read { address: self.buffer.address(offset), token: self.region.remote_token() }
+    }
+
+    /// The registered bytes.
+    #[must_use]
+    pub fn buffer(&self) -> &PinnedBuffer {
+        &self.buffer
+    }
+
+    /// Runs `work` on the end of the initiator queue.
+    ///
+    /// # Panics
+    ///
+    /// If the queue pair was closed.
+    pub fn initiate<U>(&self, work: impl FnOnce(&mut Initiator<HostOs>) -> U) -> U {
+        let mut initiator = lock_alone(&self.initiator, "a post to the initiator queue");
+        work(initiator.as_mut().expect("the queue pair is open"))
+    }
+
+    /// Posts an initiator request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Initiator::post`].
+    pub fn post(&self, context: usize, work: Work, flags: Flags, elements: &[Sge]) -> Result<(), NtStatus> {
+        self.initiate(|initiator| initiator.post(context, work, flags, elements.iter().copied()))
+    }
+
+    /// Posts an initiator request with its bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Initiator::post_inline`].
+    pub fn post_inline(&self, context: usize, work: Work, flags: Flags, parts: &[&[u8]]) -> Result<(), NtStatus> {
+        self.initiate(|initiator| initiator.post_inline(context, work, flags, parts.iter().copied()))
+    }
+
+    /// Posts a send of the first `length` registered bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the post is refused.
+    #[track_caller]
+    pub fn send(&self, context: usize, length: u32) {
+        self.send_with(context, length, PLAIN);
+    }
+
+    /// [`TestQp::send`] with flags.
+    ///
+    /// # Panics
+    ///
+    /// If the post is refused.
+    #[track_caller]
+    pub fn send_with(&self, context: usize, length: u32, flags: Flags) {
+        let element = self.sge(0, length);
+        let elements = if length == 0 { &[][..] } else { std::slice::from_ref(&element) };
+        self.post(context, SEND, flags, elements).expect("a send");
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::post`].
+    ///
+    /// # Panics
+    ///
+    /// If the queue pair was closed.
+    pub fn post_receive(&self, context: usize, elements: &[Sge]) -> Result<(), NtStatus> {
+        let mut receiver = lock_alone(&self.receiver, "a post to the receive queue");
+        receiver.as_mut().expect("the queue pair is open").post(context, elements.iter().copied())
+    }
+
+    /// Posts a receive into `length` registered bytes beginning at the half of them.
+    ///
+    /// # Panics
+    ///
+    /// If the post is refused.
+    #[track_caller]
+    pub fn receive(&self, context: usize, length: u32) {
+        let element = self.sge(self.buffer.len() / 2, length);
+        let elements = if length == 0 { &[][..] } else { std::slice::from_ref(&element) };
+        self.post_receive(context, elements).expect("a receive");
+    }
+
+    /// Takes all completions of initiator requests: their contexts and statuses.
+    #[track_caller]
+    pub fn sent(&self) -> Vec<(usize, NtStatus)> {
+        outcomes(&self.sends.poll_entries(usize::MAX))
+    }
+
+    /// Takes all completions of receives: their contexts and statuses.
+    #[track_caller]
+    pub fn received(&self) -> Vec<(usize, NtStatus)> {
+        outcomes(&self.receives.poll_entries(usize::MAX))
+    }
+
+    /// Begins to cancel what is posted.
+    pub fn flush(&self) {
+        Qp::flush(&self.qp);
+    }
+
+    /// Ends the connection.
+    pub fn unlink(&self) {
+        Qp::unlink(&self.qp);
+    }
+
+    /// Closes the queue pair and lets go of both ends, as a provider does.
+    pub fn close(&self) {
+        drop(lock_alone(&self.initiator, "a close").take());
+        drop(lock_alone(&self.receiver, "a close").take());
+        Qp::close(&self.qp);
+    }
+
+    /// How many refer to the queue pair besides the test.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        Shared::references_now(&self.qp) - 1
+    }
+
+    /// Drops the fixture, and gives something that says whether the engine has let go of the queue pair.
+    pub fn into_witness(self) -> impl Fn() -> bool {
+        let client = self.client.clone();
+        drop(self);
+        move || Arc::strong_count(&client) == 1
+    }
+}
+
+impl Drop for TestQp {
+    fn drop(&mut self) {
+        self.close();
+        // Transfers in progress keep the bytes.
+        let _ = self.region.deregister();
+    }
+}
+
+/// The contexts and statuses of completions.
+#[must_use]
+pub fn outcomes(completions: &[Completion]) -> Vec<(usize, NtStatus)> {
+    completions.iter().map(|completion| (completion.request_context, completion.status)).collect()
+}
+
+/// Outcomes with one status for all.
+pub fn all(contexts: impl IntoIterator<Item = usize>, status: NtStatus) -> Vec<(usize, NtStatus)> {
+    contexts.into_iter().map(|context| (context, status)).collect()
+}

@@ -1,0 +1,181 @@
+//! Queue pairs take turns of bounded work: a long transfer of one does not keep the others, or the processor, waiting.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use engine::{
+    cq::notify::ArmType,
+    nic::NicMode,
+    qp::{Qp, QpParameters},
+};
+use host::machine::{Arguments, Dpc, Machine};
+use ndkpi::NtStatus;
+use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, TestQp, all};
+
+/// A NIC on one processor: everything has to share it.
+fn on_one_processor(test: impl Fn(&Machine, &Net)) {
+    for seed in 0..4 {
+        let machine = Machine::seeded(seed).processors(1).start();
+        let net = Net::new(&machine, NicMode::Deferred);
+        test(&machine, &net);
+        drop(net);
+        machine.shutdown();
+    }
+}
+
+/// Two joined queue pairs, the first of which sends one message of `length`.
+fn long_transfer(net: &Net, length: u32) -> (TestQp, TestQp) {
+    let bytes = length as usize;
+    let a = net.qp_on(PARAMETERS, &net.cq(8), &net.cq(8), bytes);
+    let b = net.qp_on(PARAMETERS, &net.cq(8), &net.cq(8), bytes);
+    Qp::link(a.qp(), b.qp()).expect("both are new");
+    b.post_receive(0, &[b.sge(0, length)]).expect("a receive");
+    a.post(0, SEND, PLAIN, &[a.sge(0, length)]).expect("a send");
+    (a, b)
+}
+
+#[test]
+fn a_long_transfer_does_not_keep_small_sends_waiting() {
+    on_one_processor(|machine, net| {
+        let (long, _peer) = long_transfer(net, 8 << 20);
+        let (a, b) = net.pair();
+        let mut steps = 0;
+        for context in 0..20 {
+            b.receive(context, 8);
+            a.send(context, 8);
+            while a.sent().is_empty() {
+                assert!(machine.step());
+                steps += 1;
+            }
+        }
+        // Each run of the engine gives 16 turns of 64 KiB, one a megabyte: the long one has not ended yet if it was fair.
+        assert!(steps <= 20, "{steps} runs of the engine for 20 small sends");
+        assert_eq!(long.sent().len(), usize::from(steps > 8), "8 MiB take at least 8 runs");
+    });
+}
+
+#[test]
+fn many_requests_of_one_queue_pair_do_not_keep_another_waiting() {
+    on_one_processor(|machine, net| {
+        let parameters = QpParameters { initiator_depth: 4_096, receive_depth: 4_096, ..PARAMETERS };
+        let (sends, receives) = (net.cq(8_192), net.cq(8_192));
+        let many = net.qp_on(parameters, &sends, &receives, 4_096);
+        let peer = net.qp_on(parameters, &net.cq(8_192), &net.cq(8_192), 4_096);
+        Qp::link(many.qp(), peer.qp()).expect("both are new");
+        for context in 0..4_000 {
+            peer.receive(context, 0);
+            many.send(context, 0);
+        }
+        let (a, b) = net.pair();
+        b.receive(0, 8);
+        a.send(0, 8);
+        machine.step();
+        assert_eq!(a.sent(), all([0], NtStatus::SUCCESS), "in the first run");
+        let done = many.sent().len();
+        assert!((1..=16 * 32).contains(&done), "16 turns of 32 requests, not {done}");
+        net.settle();
+        assert_eq!(done + many.sent().len(), 4_000);
+    });
+}
+
+#[test]
+fn one_run_of_an_engine_moves_a_bounded_number_of_bytes() {
+    on_one_processor(|machine, net| {
+        let length = 8 << 20;
+        let (a, _b) = long_transfer(net, length);
+        let mut steps = 0;
+        while a.sent().is_empty() {
+            assert!(machine.step());
+            steps += 1;
+        }
+        assert!(steps >= 8, "8 MiB in {steps} runs of at most 1 MiB");
+    });
+}
+
+#[test]
+fn other_deferred_calls_run_between_the_runs_of_an_engine() {
+    on_one_processor(|machine, net| {
+        let (a, _b) = long_transfer(net, 8 << 20);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counter = ran.clone();
+        let dpc = Dpc::try_new(machine, "other", move |_| {
+            counter.fetch_add(1, Relaxed);
+        })
+        .expect("memory");
+        dpc.set_target(Some(0));
+        let mut queued = 0;
+        while a.sent().is_empty() {
+            queued += usize::from(dpc.queue(Arguments::NONE));
+            assert!(machine.step());
+        }
+        assert!(ran.load(Relaxed) >= 7, "{} of {queued}", ran.load(Relaxed));
+        net.settle();
+        drop(dpc);
+    });
+}
+
+#[test]
+fn a_flush_of_a_deep_queue_takes_turns_too() {
+    on_one_processor(|machine, net| {
+        let parameters = QpParameters { receive_depth: 4_096, ..PARAMETERS };
+        let receives = net.cq(8_192);
+        let deep = net.qp_on(parameters, &net.cq(8), &receives, 4_096);
+        for context in 0..4_000 {
+            deep.receive(context, 0);
+        }
+        let (a, b) = net.pair();
+        deep.flush();
+        b.receive(0, 8);
+        a.send(0, 8);
+        machine.step();
+        assert_eq!(a.sent(), all([0], NtStatus::SUCCESS), "in the first run");
+        assert!(deep.received().len() <= 16 * 32);
+        net.settle();
+    });
+}
+
+#[test]
+fn queue_pairs_that_are_always_busy_get_equal_shares() {
+    on_one_processor(|machine, net| {
+        let pairs: Vec<_> = (0..5)
+            .map(|_| {
+                let (a, b) = (Arc::new(net.qp(PARAMETERS)), Arc::new(net.qp(PARAMETERS)));
+                Qp::link(a.qp(), b.qp()).expect("both are new");
+                let count = Arc::new(AtomicUsize::new(0));
+                let (counter, weak_a, weak_b) = (count.clone(), Arc::downgrade(&a), Arc::downgrade(&b));
+                // Posts again whatever has completed.
+                a.send_cq().on_callback(move |cq, _| {
+                    let Some((a, b)) = weak_a.upgrade().zip(weak_b.upgrade()) else { return };
+                    for _ in cq.drain() {
+                        counter.fetch_add(1, Relaxed);
+                        b.receive_cq().drain();
+                        b.receive(0, 8_192);
+                        a.send(0, 8_192);
+                    }
+                    cq.arm(ArmType::Any);
+                });
+                a.send_cq().arm(ArmType::Any);
+                for _ in 0..16 {
+                    b.receive(0, 8_192);
+                    a.send(0, 8_192);
+                }
+                (a, b, count)
+            })
+            .collect();
+        for _ in 0..400 {
+            machine.step();
+        }
+        let counts: Vec<_> = pairs.iter().map(|(_, _, count)| count.load(Relaxed)).collect();
+        let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+        assert!(least > 50, "{counts:?}");
+        assert!(most <= least + least / 2, "{counts:?}");
+        for (a, b, _) in &pairs {
+            a.send_cq().on_callback(|_, _| {});
+            a.close();
+            b.close();
+        }
+        net.settle();
+    });
+}
