@@ -77,6 +77,29 @@ fn a_queue_pair_made_on_a_failed_queue_is_at_its_end_from_the_beginning() {
 }
 
 #[test]
+fn a_closed_queue_whose_queue_pairs_are_open_fails_them_when_it_overruns() {
+    on_nics(|net| {
+        let closed = net.cq(2);
+        let a = net.qp_on(PARAMETERS, &closed, &net.cq(64), 4_096);
+        let b = net.qp(PARAMETERS);
+        Qp::link(a.qp(), b.qp()).expect("both are new");
+        // The close pends, and nobody takes completions any more.
+        closed.close();
+        assert!(!closed.is_gone());
+        for context in 0..4 {
+            b.receive(context, 8);
+            let _ = a.post(context, SEND, PLAIN, &[a.sge(0, 8)]);
+        }
+        net.settle();
+        assert!(is_at_its_end(&a), "else its completions are lost in silence");
+        assert_eq!(closed.calls(), 0);
+        drop((a, b));
+        net.settle();
+        assert!(closed.is_gone());
+    });
+}
+
+#[test]
 fn a_queue_goes_away_only_after_its_queue_pairs() {
     on_nics(|net| {
         let cq = net.cq(8);

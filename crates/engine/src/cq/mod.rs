@@ -198,8 +198,10 @@ impl<O: Os> Cq<O> {
         }
         state.attached.begin_failure();
         let action = state.notify.fail(failure);
-        // The deferred call has queue pairs to fail, also when nothing is armed.
-        Self::follow(this, state, action) || !state.notify.is_closed()
+        let _ = Self::follow(this, state, action);
+        // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
+        // waits for the queue pairs that still complete here (`NDKPI 7.1.12`).
+        true
     }
 
     /// How the queue has failed, if it has.

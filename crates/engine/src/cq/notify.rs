@@ -402,10 +402,4 @@ impl Notify {
         self.due = false;
         self.hold = None;
     }
-
-    /// Whether the queue was closed.
-    #[must_use]
-    pub const fn is_closed(&self) -> bool {
-        self.closed
-    }
 }
