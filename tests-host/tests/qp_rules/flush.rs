@@ -124,6 +124,29 @@ fn receives_posted_after_a_flush_take_what_the_peer_sends() {
 }
 
 #[test]
+fn a_send_that_met_a_flush_gets_the_receive_posted_after_it() {
+    // One processor and a flush that takes more than one turn: the send comes between the turns.
+    for seed in 0..4 {
+        let machine = host::machine::Machine::seeded(seed).processors(1).start();
+        let net = tests_host::qp_fixture::Net::new(&machine, engine::nic::NicMode::Deferred);
+        let (a, b) = net.pair();
+        for context in 0..50 {
+            b.receive(context, 8);
+        }
+        b.flush();
+        b.receive(50, 8);
+        a.send(1, 8);
+        net.settle();
+        let mut expected = all(0..50, NtStatus::CANCELLED);
+        expected.push((50, NtStatus::SUCCESS));
+        assert_eq!(b.received(), expected);
+        assert_eq!(a.sent(), all([1], NtStatus::SUCCESS), "there is a receive, and nobody told the sender");
+        drop((a, b, net));
+        machine.shutdown();
+    }
+}
+
+#[test]
 fn a_long_flush_of_a_deep_queue_comes_to_its_end() {
     on_nics(|net| {
         let parameters = QpParameters { initiator_depth: 200, receive_depth: 200, ..PARAMETERS };

@@ -101,7 +101,7 @@ impl<O: Os> Qp<O> {
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
     pub(super) fn turn_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
-        this.receive.with(|receive| {
+        let turn = this.receive.with(|receive| {
             if this.orders.fetch_and(!order::FLUSH_RECEIVE, Ordering::AcqRel) & order::FLUSH_RECEIVE != 0 {
                 receive.flush_to = Some(this.flush_receive_to.load(Ordering::Acquire));
             }
@@ -117,7 +117,24 @@ impl<O: Os> Qp<O> {
                 Cq::push_one(&this.receive_cq, completion);
             }
             Turn::Idle
-        })
+        });
+        if turn == Turn::Idle && this.awaited.load(Ordering::Acquire) {
+            Self::call_peer(this);
+        }
+        turn
+    }
+
+    /// Rings the doorbell of the peer, which waits for a receive, if there is one now: the peer may have met one that was to be
+    /// cancelled. Of those posted behind it nobody else would tell.
+    fn call_peer(this: &Shared<Self>) {
+        let posted = this.receive.with(|receive| receive.requests.front().is_some());
+        if this.srq.is_none()
+            && posted
+            && this.awaited.swap(false, Ordering::AcqRel)
+            && let Some(peer) = this.peer()
+        {
+            Self::ring(&peer);
+        }
     }
 }
 
