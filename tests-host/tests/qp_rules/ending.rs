@@ -258,3 +258,28 @@ fn a_close_in_the_middle_of_transfers_ends_them() {
         machine.shutdown();
     }
 }
+
+#[test]
+fn a_link_and_an_unlink_in_any_order_leave_both_sides_alike() {
+    // The unlink is a deferred call that gets in between at some lock.
+    for seed in 0..400 {
+        let machine = Machine::seeded(seed).processors(2).preemption(15).start();
+        let net = Net::new(&machine, engine::nic::NicMode::Deferred);
+        let (a, b) = (net.qp(PARAMETERS), net.qp(PARAMETERS));
+        let (of_dpc, is_fail) = (if seed % 2 == 0 { a.qp().clone() } else { b.qp().clone() }, seed % 4 < 2);
+        let dpc =
+            Dpc::try_new(&machine, "unlink", move |_| if is_fail { Qp::fail(&of_dpc) } else { Qp::unlink(&of_dpc) });
+        let dpc = dpc.expect("memory");
+        dpc.set_target(Some(1));
+        dpc.queue(Arguments::NONE);
+        let linked = Qp::link(a.qp(), b.qp());
+        net.settle();
+        let states = [&a, &b].map(|side| (side.qp().is_linked(), side.qp().peer().is_some()));
+        assert!(
+            states == [(true, true); 2] || states == [(false, false); 2],
+            "half a connection after {linked:?} with seed {seed}: {states:?}"
+        );
+        drop((dpc, a, b, net));
+        machine.shutdown();
+    }
+}

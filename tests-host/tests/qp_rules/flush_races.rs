@@ -183,3 +183,23 @@ fn an_unlink_at_the_same_time_as_posts_ends_each_of_them_once() {
         }
     });
 }
+
+#[test]
+fn a_link_at_the_same_time_as_an_unlink_leaves_both_sides_alike() {
+    on_threads(|net| {
+        for round in 0..2_000_u32 {
+            let (a, b) = (net.qp(PARAMETERS), net.qp(PARAMETERS));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..round % 7 {
+                        std::hint::spin_loop();
+                    }
+                    if round % 2 == 0 { a.unlink() } else { b.unlink() }
+                });
+                Qp::link(a.qp(), b.qp()).expect("both are new");
+            });
+            let states = [&a, &b].map(|side| (side.qp().is_linked(), side.qp().peer().is_some()));
+            assert!(states == [(true, true); 2] || states == [(false, false); 2], "half a connection: {states:?}");
+        }
+    });
+}

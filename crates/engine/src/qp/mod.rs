@@ -232,8 +232,8 @@ impl<O: Os> Qp<O> {
         }
         a.join(b);
         b.join(a);
-        // One of them may have failed or been closed in between.
-        if a.is_dead() || b.is_dead() {
+        // One of them may have failed, been closed or been unlinked in between: then the other one has no peer either.
+        if a.is_dead() || b.is_dead() || !a.is_linked() || !b.is_linked() {
             Self::unlink(a);
             Self::unlink(b);
         }
@@ -251,9 +251,12 @@ impl<O: Os> Qp<O> {
     }
 
     fn join(&self, peer: &Shared<Self>) {
-        self.link.with(|link| link.peer = Some(peer.clone()));
+        // Before `linked`: whoever sees that posts, and the turn for it has to know the peer.
         self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
-        self.linked.store(true, Ordering::Release);
+        self.link.with(|link| {
+            link.peer = Some(peer.clone());
+            self.linked.store(true, Ordering::Release);
+        });
     }
 
     /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
@@ -266,8 +269,10 @@ impl<O: Os> Qp<O> {
     }
 
     fn part(&self) -> Option<Shared<Self>> {
-        self.linked.store(false, Ordering::Release);
-        let (peer, client) = self.link.with(|link| (link.peer.take(), link.client.take_if(|_| link.used)));
+        let (peer, client) = self.link.with(|link| {
+            self.linked.store(false, Ordering::Release);
+            (link.peer.take(), link.client.take_if(|_| link.used))
+        });
         self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         if let Some(client) = client {
             client.unlinked();
