@@ -245,6 +245,24 @@ fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
 }
 
 #[test]
+fn two_flushes_at_the_same_time_cancel_all_before_the_later_one() {
+    model(6, || {
+        let (os, mut a, b) = pair(NicMode::Deferred);
+        send(&mut a.initiator).expect("connected");
+        let flushing = {
+            let qp = a.qp.clone();
+            thread::spawn(move || Qp::flush(&qp))
+        };
+        send(&mut a.initiator).expect("connected");
+        Qp::flush(&a.qp);
+        flushing.join().expect("no panic");
+        os.run_all();
+        assert_eq!(a.statuses(), [NtStatus::CANCELLED; 2]);
+        end(&os, [a, b]);
+    });
+}
+
+#[test]
 fn the_end_of_the_connection_finishes_a_send_that_waits() {
     model(6, || {
         let (os, mut a, b) = pair(NicMode::Deferred);

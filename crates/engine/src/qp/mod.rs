@@ -325,8 +325,9 @@ impl<O: Os> Qp<O> {
     ///
     /// Only begins it; may run while the consumer posts.
     pub fn flush(this: &Shared<Self>) {
-        this.flush_initiator_to.store(this.posted.tail(), Ordering::Release);
-        this.flush_receive_to.store(this.accepted.tail(), Ordering::Release);
+        // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
+        this.flush_initiator_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
+        this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
         this.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
         Self::ring(this);
     }
