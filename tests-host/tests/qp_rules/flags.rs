@@ -216,7 +216,11 @@ fn an_inline_failure_pushes_what_was_deferred_before() {
         check(&|| assert_eq!(a.post(99, SEND, DEFER, &[a.sge(0, 1); 5]), Err(NtStatus::DATA_OVERRUN)));
         check(&|| assert_eq!(a.post(99, SEND, PLAIN, &[a.sge(0, u32::MAX)]), Err(NtStatus::BUFFER_OVERFLOW)));
         check(&|| assert_eq!(a.post_inline(99, SEND, DEFER, &[&[0; 999]]), Err(NtStatus::INVALID_BUFFER_SIZE)));
-        check(&|| a.initiate(engine::qp::Initiator::push_deferred));
+        check(&|| {
+            let refused = a.initiate(|initiator| initiator.refuse(NtStatus::INVALID_PARAMETER));
+            assert!(refused.is_refused());
+            assert_eq!(engine::qp::Qp::initiate(a.qp(), refused), Err(NtStatus::INVALID_PARAMETER));
+        });
     });
 }
 
