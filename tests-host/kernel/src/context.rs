@@ -1,0 +1,118 @@
+//! Which driver's code the current thread runs, if any.
+//!
+//! The kernel notes it whenever it calls a driver and whenever a driver calls the kernel. It decides where an allocation
+//! comes from, whom a leak belongs to, and whose fault a panic is.
+
+use std::cell::Cell;
+
+use host::machine::{Irql, current_irql, locks_held};
+
+use crate::{paged, report::bug_check, rule::Rule};
+
+/// A loaded driver. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverId(pub u32);
+
+/// No driver: the kernel itself, or the test.
+pub const NOBODY: DriverId = DriverId(0);
+
+thread_local! {
+    /// The driver whose code runs, while the kernel is not running on its behalf.
+    static RUNNING: Cell<DriverId> = const { Cell::new(NOBODY) };
+    /// The driver on whose behalf the kernel runs.
+    static BEHALF: Cell<DriverId> = const { Cell::new(NOBODY) };
+    /// The callback or routine, for messages.
+    static ROUTINE: Cell<&'static str> = const { Cell::new("") };
+    /// How often the thread has entered a critical region.
+    static CRITICAL: Cell<u32> = const { Cell::new(0) };
+    /// The number of the system thread; zero for a thread of the test or a processor.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether the current thread runs a driver's code.
+pub fn in_driver() -> bool {
+    RUNNING.get() != NOBODY
+}
+
+/// The driver that has called the kernel.
+pub fn caller() -> DriverId {
+    BEHALF.get()
+}
+
+/// From here on the thread is not a driver's.
+pub fn leave_driver() {
+    RUNNING.set(NOBODY);
+}
+
+/// What runs, for a message.
+pub fn describe() -> String {
+    let (driver, routine) = (RUNNING.get().0.max(BEHALF.get().0), ROUTINE.get());
+    if routine.is_empty() { String::new() } else { format!("; in {routine} of driver {driver}, at {}", current_irql()) }
+}
+
+/// The critical regions of the thread.
+pub fn critical() -> u32 {
+    CRITICAL.get()
+}
+
+/// Enters or leaves critical regions.
+pub fn set_critical(count: u32) {
+    CRITICAL.set(count);
+}
+
+/// The number of the system thread.
+pub fn thread() -> u64 {
+    THREAD.get()
+}
+
+/// Says that this is a system thread.
+pub fn set_thread(number: u64) {
+    THREAD.set(number);
+}
+
+/// The kernel, running on behalf of whoever called it. Restores when dropped.
+pub struct Inside {
+    running: DriverId,
+    behalf: DriverId,
+    routine: &'static str,
+}
+
+impl Inside {
+    /// The current thread enters the kernel.
+    pub fn new(routine: &'static str) -> Self {
+        let running = RUNNING.replace(NOBODY);
+        Self { running, behalf: BEHALF.replace(running), routine: ROUTINE.replace(routine) }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        RUNNING.set(self.running);
+        BEHALF.set(self.behalf);
+        ROUTINE.set(self.routine);
+    }
+}
+
+/// Calls a driver: checks that it leaves IRQL, locks and critical regions as it found them.
+pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -> R {
+    let (irql, locks, critical) = (current_irql(), locks_held(), CRITICAL.get());
+    if irql >= Irql::DISPATCH_LEVEL {
+        paged::trim();
+    }
+    let (running, behalf, routine) = (RUNNING.replace(driver), BEHALF.replace(driver), ROUTINE.replace(what));
+    let result = work();
+    RUNNING.set(NOBODY);
+    if locks_held() != locks {
+        bug_check(Rule::LockHeld, format_args!("{what} returned with {} spin locks more", locks_held().wrapping_sub(locks)));
+    }
+    if current_irql() != irql {
+        bug_check(Rule::IrqlNotRestored, format_args!("{what} was called at {irql} and returned at {}", current_irql()));
+    }
+    if CRITICAL.get() != critical {
+        bug_check(Rule::CriticalRegion, format_args!("{what} returned inside of a critical region"));
+    }
+    RUNNING.set(running);
+    BEHALF.set(behalf);
+    ROUTINE.set(routine);
+    result
+}

@@ -1,0 +1,75 @@
+//! Faults on purpose: the n-th thing that can fail does.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use crate::kernel::Kernel;
+
+/// Counts what can fail, and lets one of it fail.
+#[derive(Default)]
+pub struct Faults {
+    counted: AtomicU64,
+    failing: AtomicU64,
+    period: AtomicU64,
+    happened: AtomicBool,
+    /// How often a fault was injected.
+    injected: AtomicU64,
+}
+
+/// What is to fail, counted from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultPlan {
+    /// Nothing.
+    None,
+    /// The one with this number; 1 is the next one.
+    Nth(u64),
+    /// Every one of so many, for good.
+    Every(u64),
+}
+
+impl Faults {
+    /// Something that can fail is about to be done. Whether it fails.
+    pub fn strikes(&self) -> bool {
+        let number = self.counted.fetch_add(1, AcqRel) + 1;
+        let (failing, period) = (self.failing.load(Acquire), self.period.load(Acquire));
+        let strikes = number == failing || (period != 0 && number.is_multiple_of(period));
+        if strikes {
+            self.happened.store(true, Release);
+            self.injected.fetch_add(1, Relaxed);
+        }
+        strikes
+    }
+}
+
+impl Kernel {
+    /// Lets allocations, creations of objects, mappings and the like fail, counted from now on.
+    ///
+    /// Counted are allocations from the pool (a driver's boxes and vectors too), objects and device structures of the
+    /// framework, symbolic links, interfaces, registrations, threads, MDLs and mappings, in one sequence.
+    pub fn inject(&self, plan: FaultPlan) {
+        let faults = &self.state.faults;
+        let (failing, period) = match plan {
+            FaultPlan::None => (0, 0),
+            FaultPlan::Nth(number) => (number, 0),
+            FaultPlan::Every(period) => (0, period),
+        };
+        faults.happened.store(false, Release);
+        faults.counted.store(0, Release);
+        faults.failing.store(failing, Release);
+        faults.period.store(period, Release);
+    }
+
+    /// Whether a fault was injected since the last plan was made.
+    #[must_use]
+    pub fn fault_happened(&self) -> bool {
+        self.state.faults.happened.load(Acquire)
+    }
+
+    /// How many things that can fail were done since the last plan was made.
+    #[must_use]
+    pub fn counted_faults(&self) -> u64 {
+        self.state.faults.counted.load(Acquire)
+    }
+}

@@ -1,0 +1,226 @@
+//! The kernel as a whole: how a test begins and ends one.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use host::machine::{self, Machine, MachineRef};
+
+use crate::{
+    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule, tracked::Tracked,
+    waiting::Dispatcher, wdf::Framework, wdm::Wdm,
+};
+
+/// What all routines share.
+pub struct State {
+    pub machine: MachineRef,
+    pub seed: Option<u64>,
+    pub baton: Option<Baton>,
+    pub dispatcher: Dispatcher,
+    pub tracked: Mutex<Tracked>,
+    pub wdm: Wdm,
+    pub framework: Mutex<Framework>,
+    pub pnp: Mutex<Pnp>,
+    pub faults: Faults,
+    pub dpc_limit: Duration,
+    pub hang_limit: Duration,
+    next: AtomicU64,
+    /// Calls of the routines and functions, for the statistics.
+    pub calls: AtomicU64,
+    pub drivers: AtomicU32,
+}
+
+impl State {
+    /// A number that nothing else has.
+    pub fn next(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+}
+
+static CURRENT: RwLock<Option<Arc<State>>> = RwLock::new(None);
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The kernel that runs.
+pub fn current() -> Arc<State> {
+    let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone();
+    current.unwrap_or_else(|| {
+        bug_check(Rule::NotSimulated, format_args!("a routine was called while no kernel runs"));
+    })
+}
+
+/// Locks, whatever happened to the last holder.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The seed, for a message.
+pub fn seed_in_words() -> String {
+    let seed = CURRENT.try_read().ok().and_then(|current| current.as_ref().and_then(|state| state.seed));
+    seed.map_or_else(String::new, |seed| format!("; the seed is {seed}"))
+}
+
+/// Carries out a routine that a driver calls: checks the IRQL, and lets panics end as bug checks.
+pub fn routine<R>(name: &'static str, limit: machine::Irql, work: impl FnOnce(&Arc<State>) -> R) -> R {
+    let _inside = context::Inside::new(name);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        heap::report_violation();
+        let now = machine::current_irql();
+        if now > limit {
+            bug_check(Rule::IrqlTooHigh, format_args!("{name} called at {now}, but at most {limit} is allowed"));
+        }
+        let state = current();
+        state.calls.fetch_add(1, Relaxed);
+        work(&state)
+    }));
+    outcome.unwrap_or_else(|panic| report::bug_check_panic(&report::words_of(&*panic)))
+}
+
+/// Settings of a [`Kernel`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `start`"]
+pub struct Builder {
+    seed: Option<u64>,
+    processors: u32,
+    preemption: u8,
+    dpc_limit: Duration,
+    hang_limit: Duration,
+}
+
+impl Builder {
+    /// The number of processors. Default: 4.
+    pub const fn processors(mut self, count: u32) -> Self {
+        self.processors = count;
+        self
+    }
+
+    /// Seeded only: the chance, in percent, that others get in between at each point where they could. Default: 20.
+    pub const fn preemption(mut self, percent: u8) -> Self {
+        self.preemption = percent;
+        self
+    }
+
+    /// How long a deferred call may run: real time plus what it stalled. Default: two seconds, for hosts are busy.
+    pub const fn dpc_limit(mut self, limit: Duration) -> Self {
+        self.dpc_limit = limit;
+        self
+    }
+
+    /// How long a thread may wait. Default: one minute.
+    pub const fn hang_limit(mut self, limit: Duration) -> Self {
+        self.hang_limit = limit;
+        self
+    }
+
+    /// Starts the kernel. Waits while another one runs in this process.
+    pub fn start(self) -> Kernel {
+        let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        report::install_hook();
+        let builder = self.seed.map_or_else(Machine::threads, |seed| Machine::seeded(seed).preemption(self.preemption));
+        let machine = builder.processors(self.processors).hang_limit(self.hang_limit).start();
+        let state = Arc::new(State {
+            machine: machine.clone(),
+            seed: self.seed,
+            baton: self.seed.map(|seed| Baton::new(seed, self.preemption)),
+            dispatcher: Dispatcher::default(),
+            tracked: Mutex::default(),
+            wdm: Wdm::default(),
+            framework: Mutex::default(),
+            pnp: Mutex::default(),
+            faults: Faults::default(),
+            dpc_limit: self.dpc_limit,
+            hang_limit: self.hang_limit,
+            next: AtomicU64::new(1),
+            calls: AtomicU64::new(0),
+            drivers: AtomicU32::new(0),
+        });
+        if let Some(baton) = &state.baton {
+            baton.begin();
+        }
+        pool::begin();
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
+        crate::wdf::install();
+        Kernel { state, machine: Some(machine), only: Some(only) }
+    }
+}
+
+/// A running kernel. Dropping it checks that nothing is left.
+pub struct Kernel {
+    pub(crate) state: Arc<State>,
+    machine: Option<Machine>,
+    only: Option<MutexGuard<'static, ()>>,
+}
+
+impl Kernel {
+    /// A kernel whose processors are threads.
+    pub fn threads() -> Builder {
+        Builder {
+            seed: None,
+            processors: 4,
+            preemption: 20,
+            dpc_limit: Duration::from_secs(2),
+            hang_limit: Duration::from_mins(1),
+        }
+    }
+
+    /// A kernel in which a seed decides what happens next. The same seed, the same run.
+    pub fn seeded(seed: u64) -> Builder {
+        Builder { seed: Some(seed), ..Self::threads() }
+    }
+
+    /// A number that depends on every choice so far: equal for two runs with the same seed.
+    #[must_use]
+    pub fn trace_hash(&self) -> u64 {
+        let baton = self.state.baton.as_ref().map_or(0, Baton::trace);
+        if self.state.seed.is_some() { self.state.machine.trace_hash() ^ baton } else { 0 }
+    }
+
+    /// How many routines and functions were called.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state.calls.load(Relaxed)
+    }
+
+    /// How many deferred calls were made.
+    #[must_use]
+    pub fn dpcs_run(&self) -> u64 {
+        self.state.machine.statistics().dpcs_run()
+    }
+
+    /// Microseconds since the kernel was started.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.state.machine.now()
+    }
+
+    /// Lets time pass, with deferred calls, timers and threads running meanwhile.
+    pub fn sleep(&self, microseconds: u64) {
+        let end = self.now().saturating_add(microseconds);
+        crate::waiting::until(&self.state, Some(end), "the test", || false);
+    }
+
+    /// Waits until `condition` holds.
+    pub fn wait_until(&self, condition: impl FnMut() -> bool) {
+        crate::waiting::until(&self.state, None, "the test", condition);
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The test has failed already; drivers that are still loaded may use the kernel as long as the process lives.
+            std::mem::forget(self.machine.take());
+            return;
+        }
+        self.state.pnp_is_empty();
+        pool::check_poison();
+        if let Some(machine) = self.machine.take() {
+            machine.shutdown();
+        }
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = None;
+        drop(self.only.take());
+    }
+}

@@ -1,0 +1,46 @@
+//! A simulated Windows kernel: what the drivers import, for running the drivers' own code in a test.
+//!
+//! It supplies the routines of the kernel that `wdk-bindings` declares and the functions of KMDF's table, with the documented
+//! contracts, on the processors, deferred calls, timers and spin locks of [`host::machine`]. A driver that breaks a rule
+//! ends the test with a bug check that names the [`Rule`]. `docs/simulated-kernel.md` says what is simulated and what is not.
+//!
+//! A crate that links this one gets its global allocator: what a driver allocates comes out of the simulated pool.
+//!
+//! There is one kernel at a time in a process, because drivers have static variables. On Windows this crate is empty: there
+//! the drivers are linked with the genuine bindings, whose imports a program cannot supply.
+
+#![cfg(unix)]
+
+mod baton;
+mod check;
+mod context;
+mod faults;
+mod heap;
+mod kernel;
+mod limits;
+mod paged;
+mod pnp;
+mod pool;
+mod report;
+mod rule;
+mod text;
+mod tracked;
+mod user;
+mod waiting;
+mod wdf;
+mod wdm;
+
+pub use crate::{
+    check::{assert_consumer_callback, caught, irql, locks_held},
+    faults::FaultPlan,
+    kernel::{Builder, Kernel},
+    pnp::{Device, Driver, Entry, Value},
+    report::{CHILD, EXIT_CODE},
+    rule::Rule,
+    user::{Answer, File, Pending},
+};
+
+pub use wdk_bindings as wdk;
+
+#[global_allocator]
+static ALLOCATOR: heap::Heap = heap::Heap;

@@ -1,0 +1,37 @@
+//! The IRQL up to which each routine may be called, from the table of what the DDI reference says.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use host::machine::Irql;
+
+/// What the DDI reference says of each routine.
+const FACTS: &str = include_str!("../../facts/ddi.json");
+
+/// The highest level of a routine. One about which nothing is said may be called at any.
+pub fn of(routine: &str) -> Irql {
+    static LIMITS: OnceLock<BTreeMap<String, Irql>> = OnceLock::new();
+    let limits = LIMITS.get_or_init(|| {
+        let facts: serde_json::Value = serde_json::from_str(FACTS).expect("the facts are JSON");
+        let routines = facts.as_object().expect("the facts are an object");
+        routines.iter().map(|(name, fact)| (name.clone(), level(fact["irql"].as_str().unwrap_or("")))).collect()
+    });
+    limits.get(routine).copied().unwrap_or(Irql::HIGH_LEVEL)
+}
+
+/// The first level that the words name: `<= DISPATCH_LEVEL`, `PASSIVE_LEVEL (see Remarks)`.
+fn level(words: &str) -> Irql {
+    let levels = [
+        ("PASSIVE_LEVEL", Irql::PASSIVE_LEVEL),
+        ("APC_LEVEL", Irql::APC_LEVEL),
+        ("DISPATCH_LEVEL", Irql::DISPATCH_LEVEL),
+        ("HIGH_LEVEL", Irql::HIGH_LEVEL),
+    ];
+    if words.starts_with("< ") {
+        return Irql::APC_LEVEL;
+    }
+    if words.contains(">=") || words.to_lowercase().contains("see remarks") {
+        return Irql::HIGH_LEVEL;
+    }
+    let found = levels.iter().filter_map(|&(name, irql)| Some((words.find(name)?, irql)));
+    found.map(|(_, irql)| irql).max().unwrap_or(Irql::HIGH_LEVEL)
+}

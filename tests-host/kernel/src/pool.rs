@@ -1,0 +1,290 @@
+//! The pool: blocks with a tag and an owner, between bytes that nobody may write, and poisoned when they are free.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ptr,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    context::{self, DriverId},
+    kernel::{self, lock},
+    report::bug_check,
+    rule::Rule,
+};
+
+/// Addresses of the pool in all. Memory is only used where blocks are.
+const ARENA: usize = 16 << 30;
+/// Blocks from this size on begin on a page.
+pub const PAGE: usize = 4096;
+/// Bytes before and after a block that nobody may write.
+const GUARD: usize = 16;
+/// What guards hold.
+const GUARD_BYTE: u8 = 0xA5;
+/// What free memory holds.
+const POISON: u8 = 0xDD;
+/// What a new block holds that is not zeroed.
+const FRESH: u8 = 0xCD;
+/// As many free blocks of a size wait before one of them is used again.
+const QUARANTINE: usize = 64;
+
+/// A block in use.
+#[derive(Clone, Copy)]
+struct Block {
+    slot: usize,
+    slot_size: usize,
+    size: usize,
+    tag: u32,
+    owner: DriverId,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Pool {
+    /// By the address that the driver has.
+    blocks: BTreeMap<usize, Block>,
+    /// Free slots by size, the longest free one first, with the address and tag that it had.
+    free: BTreeMap<usize, VecDeque<(usize, usize, u32)>>,
+    /// The end of what was ever used.
+    top: usize,
+    number: u64,
+    /// The most bytes at a time.
+    in_use: usize,
+    most: usize,
+}
+
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+static BASE: OnceLock<usize> = OnceLock::new();
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Reserves the addresses.
+pub fn begin() {
+    BASE.get_or_init(|| {
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
+        let base = unsafe { libc::mmap(ptr::null_mut(), ARENA, protection, flags, -1, 0) };
+        assert!(base != libc::MAP_FAILED, "no addresses for the pool");
+        base.expose_provenance()
+    });
+    let mut pool = lock(&POOL);
+    if pool.is_none() {
+        *pool = Some(Pool::default());
+    }
+    READY.store(true, Relaxed);
+}
+
+/// Whether the address is one of the pool.
+pub fn contains(address: usize) -> bool {
+    READY.load(Relaxed) && BASE.get().is_some_and(|&base| (base..base + ARENA).contains(&address))
+}
+
+/// Whether there is a block in use around the address; `None` if it is no address of the pool.
+pub fn is_live(address: usize) -> Option<bool> {
+    contains(address).then(|| {
+        let pool = lock(&POOL);
+        let block = pool.as_ref().and_then(|pool| pool.blocks.range(..=address).next_back());
+        block.is_some_and(|(&start, block)| address < start + block.size.max(1))
+    })
+}
+
+fn bytes(address: usize, len: usize) -> &'static mut [u8] {
+    let start = ptr::with_exposed_provenance_mut(address);
+    // SAFETY: the range lies in the arena, which is never unmapped; the callers hold the pool's lock or own the block, and
+    // use the slice at once.
+    unsafe { std::slice::from_raw_parts_mut(start, len) }
+}
+
+impl Pool {
+    fn take(&mut self, size: usize) -> Option<(usize, usize)> {
+        let slot_size = slot_size(size)?;
+        if let Some(queue) = self.free.get_mut(&slot_size)
+            && queue.len() > QUARANTINE
+        {
+            let (slot, address, tag) = queue.pop_front()?;
+            check_free(slot, slot_size, address, tag);
+            return Some((slot, slot_size));
+        }
+        let base = *BASE.get()?;
+        // Slots of whole pages begin on a page.
+        let top = if slot_size >= PAGE { self.top.next_multiple_of(PAGE) } else { self.top };
+        if top + slot_size > ARENA {
+            return None;
+        }
+        self.top = top + slot_size;
+        Some((base + top, slot_size))
+    }
+}
+
+/// Slots have a few sizes, so that free ones can be used again.
+fn slot_size(size: usize) -> Option<usize> {
+    let whole = size.checked_add(2 * GUARD)?;
+    if whole > ARENA / 4 {
+        return None;
+    }
+    if size >= PAGE {
+        return Some(whole.next_multiple_of(PAGE));
+    }
+    Some(if whole <= 1024 { whole.next_multiple_of(64) } else { whole.next_power_of_two() })
+}
+
+/// What a slot looks like after the block in it was freed: only the ends of long ones are looked at.
+fn poisoned(slot: usize, size: usize) -> [(usize, usize); 2] {
+    const LONG: usize = 64 << 10;
+    if size <= LONG { [(slot, size), (slot, 0)] } else { [(slot, LONG / 2), (slot + size - LONG / 2, LONG / 2)] }
+}
+
+fn check_free(slot: usize, slot_size: usize, address: usize, tag: u32) {
+    for (start, len) in poisoned(slot, slot_size) {
+        if let Some(offset) = bytes(start, len).iter().position(|&byte| byte != POISON) {
+            let place = (start + offset).wrapping_sub(address).cast_signed();
+            bug_check(
+                Rule::UseAfterFree,
+                format_args!("byte {place} of a freed block with the tag {} was written", tag_in_words(tag)),
+            );
+        }
+    }
+}
+
+fn tag_in_words(tag: u32) -> String {
+    tag.to_ne_bytes().iter().map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { '.' }).collect()
+}
+
+/// Allocates. `None` if there is no memory.
+pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<usize> {
+    let mut guard = lock(&POOL);
+    let pool = guard.as_mut()?;
+    let (slot, slot_size) = pool.take(size)?;
+    let address = if size >= PAGE { slot } else { slot + GUARD };
+    pool.number += 1;
+    pool.in_use += size;
+    pool.most = pool.most.max(pool.in_use);
+    pool.blocks.insert(address, Block { slot, slot_size, size, tag, owner, number: pool.number });
+    drop(guard);
+    bytes(slot, address - slot).fill(GUARD_BYTE);
+    bytes(address, size).fill(if zeroed { 0 } else { FRESH });
+    bytes(address + size, slot + slot_size - address - size).fill(GUARD_BYTE);
+    Some(address)
+}
+
+/// Allocates pageable memory, which is never used again once it is free.
+pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
+    let address = crate::paged::reserve(size)?;
+    let mut guard = lock(&POOL);
+    let pool = guard.as_mut()?;
+    pool.number += 1;
+    let number = pool.number;
+    pool.blocks.insert(address, Block { slot: address, slot_size: 0, size, tag, owner, number });
+    drop(guard);
+    Some(address)
+}
+
+/// Frees. `tag` is the one that the driver expects the block to have, if it says.
+pub fn free(address: usize, tag: Option<u32>) {
+    let mut guard = lock(&POOL);
+    let Some(pool) = guard.as_mut() else { return };
+    let Some(block) = pool.blocks.remove(&address) else {
+        let freed = pool.free.values().flatten().any(|&(_, before, _)| before == address);
+        drop(guard);
+        if freed {
+            bug_check(Rule::DoubleFree, format_args!("the block at {address:#x} is free already"));
+        }
+        bug_check(Rule::BadFree, format_args!("there is no block at {address:#x}"));
+    };
+    pool.in_use -= block.size;
+    drop(guard);
+    if let Some(tag) = tag.filter(|&tag| tag != 0 && tag != block.tag) {
+        let (said, has) = (tag_in_words(tag), tag_in_words(block.tag));
+        bug_check(Rule::PoolTag, format_args!("freed with the tag {said}, but allocated with {has}"));
+    }
+    if block.slot_size == 0 {
+        return;
+    }
+    check_guards(address, &block);
+    kernel::current().forget_range(address, block.size);
+    for (start, len) in poisoned(block.slot, block.slot_size) {
+        bytes(start, len).fill(POISON);
+    }
+    let mut guard = lock(&POOL);
+    if let Some(pool) = guard.as_mut() {
+        pool.free.entry(block.slot_size).or_default().push_back((block.slot, address, block.tag));
+    }
+}
+
+fn check_guards(address: usize, block: &Block) {
+    if block.slot_size == 0 {
+        return;
+    }
+    let end = address + block.size;
+    let (before, after) = (bytes(block.slot, address - block.slot), bytes(end, block.slot + block.slot_size - end));
+    let written = |guard: &[u8]| guard.iter().any(|&byte| byte != GUARD_BYTE);
+    let side = match (written(before), written(after)) {
+        (false, false) => return,
+        (true, _) => "before the beginning",
+        (false, true) => "beyond the end",
+    };
+    let tag = tag_in_words(block.tag);
+    bug_check(Rule::Overrun, format_args!("bytes {side} of a block of {} bytes with the tag {tag} were written", block.size));
+}
+
+/// Checks the bytes around every block and in every free one.
+pub fn check_poison() {
+    let guard = lock(&POOL);
+    let Some(pool) = guard.as_ref() else { return };
+    for (&address, block) in &pool.blocks {
+        check_guards(address, block);
+    }
+    for (&slot_size, queue) in &pool.free {
+        for &(slot, address, tag) in queue {
+            check_free(slot, slot_size, address, tag);
+        }
+    }
+}
+
+/// Checks that a driver has freed everything.
+pub fn check_leaks(owner: DriverId, name: &str) {
+    let leaked: Vec<Block> = {
+        let guard = lock(&POOL);
+        let blocks = guard.iter().flat_map(|pool| pool.blocks.values());
+        blocks.filter(|block| block.owner == owner).copied().collect()
+    };
+    if let Some(first) = leaked.first() {
+        let total: usize = leaked.iter().map(|block| block.size).sum();
+        bug_check(
+            Rule::PoolLeak,
+            format_args!(
+                "driver {name} left {} blocks of {total} bytes; the first has {} bytes, the tag {} and the number {}",
+                leaked.len(),
+                first.size,
+                tag_in_words(first.tag),
+                first.number
+            ),
+        );
+    }
+}
+
+/// The number of blocks and bytes that a driver has.
+pub fn usage(owner: DriverId) -> (usize, usize) {
+    let guard = lock(&POOL);
+    let blocks = guard.iter().flat_map(|pool| pool.blocks.values()).filter(|block| block.owner == owner);
+    blocks.fold((0, 0), |(count, size), block| (count + 1, size + block.size))
+}
+
+/// What the drivers' allocator gets.
+pub fn allocate_for_driver(size: usize, tag: u32) -> *mut u8 {
+    let state = kernel::current();
+    state.preempt();
+    if state.faults.strikes() {
+        return ptr::null_mut();
+    }
+    let address = allocate(context::caller(), size, tag, true);
+    address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+}
+
+/// What the drivers' allocator gives back.
+pub fn free_for_driver(address: usize) {
+    free(address, None);
+}

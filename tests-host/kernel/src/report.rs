@@ -1,0 +1,66 @@
+//! The bug check: how a broken rule ends the test.
+
+use std::{
+    fmt,
+    io::Write,
+    panic::{self, PanicHookInfo},
+    process,
+    sync::Once,
+};
+
+use crate::{context, kernel, rule::Rule};
+
+/// The exit code of a process that a bug check has ended.
+pub const EXIT_CODE: i32 = 188;
+
+/// The environment variable that tells a test's process to carry out the scenario that it names, and to be ended by it.
+pub const CHILD: &str = "SIMULATED_KERNEL_SCENARIO";
+
+/// Ends the process, as a kernel that has found a driver breaking a rule does.
+#[cold]
+pub fn bug_check(rule: Rule, details: fmt::Arguments<'_>) -> ! {
+    stop(format_args!("rule broken: {rule}: {details}"))
+}
+
+/// Ends the process with the words of a panic, which may name a rule of the machine.
+#[cold]
+pub fn bug_check_panic(words: &str) -> ! {
+    match words.find("rule broken: ") {
+        Some(start) => stop(format_args!("{}", &words[start..])),
+        None => bug_check(Rule::DriverPanicked, format_args!("{words}")),
+    }
+}
+
+fn stop(words: fmt::Arguments<'_>) -> ! {
+    context::leave_driver();
+    let place = context::describe();
+    let seed = kernel::seed_in_words();
+    // Not through the macro, whose output a test harness would keep to itself.
+    let _ = writeln!(std::io::stderr(), "simulated kernel: bug check: {words}{place}{seed}");
+    let _ = std::io::stderr().flush();
+    process::exit(EXIT_CODE)
+}
+
+/// Lets a panic inside of a driver, which cannot unwind through the kernel, end as a bug check.
+pub fn install_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
+            if context::in_driver() {
+                context::leave_driver();
+                bug_check(Rule::DriverPanicked, format_args!("{info}"));
+            }
+            before(info);
+        }));
+    });
+}
+
+/// The words of a caught panic.
+pub fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}

@@ -1,0 +1,102 @@
+//! The rules that the kernel watches beyond those of the machine.
+
+use std::fmt;
+
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// A rule that a driver can break. The message of the bug check contains its name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl fmt::Display for Rule {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$name => $text,)+ })
+            }
+        }
+    };
+}
+
+rules! {
+    /// Called at an IRQL above the one that the routine allows.
+    IrqlTooHigh = "irql-too-high",
+    /// Called below the IRQL that the routine needs, or raised downwards.
+    IrqlNotRaised = "irql-not-raised",
+    /// Lowered upwards, or below `DISPATCH_LEVEL` with a spin lock held.
+    IrqlNotLowered = "irql-not-lowered",
+    /// A callback returned at another IRQL than it was called at.
+    IrqlNotRestored = "irql-not-restored",
+    /// A spin lock was acquired by the thread that holds it.
+    RecursiveLock = "recursive-lock",
+    /// Two spin locks are acquired in both orders.
+    LockOrder = "lock-order",
+    /// A spin lock was released by a thread that does not hold it, or with another lock's handle.
+    LockNotHeld = "lock-not-held",
+    /// A spin lock was held where none may be.
+    LockHeld = "lock-held",
+    /// A critical region was not left, or left without being entered.
+    CriticalRegion = "critical-region",
+    /// Memory was allocated without a tag, or freed with another one.
+    PoolTag = "pool-tag",
+    /// Flags or a size that the pool does not know.
+    PoolFlags = "pool-flags",
+    /// A driver was unloaded and left memory behind.
+    PoolLeak = "pool-leak",
+    /// Memory was freed twice.
+    DoubleFree = "double-free",
+    /// Something was freed that is not an allocation.
+    BadFree = "bad-free",
+    /// Bytes beyond the end, or before the beginning, of an allocation were written.
+    Overrun = "buffer-overrun",
+    /// Memory was used after it had been freed.
+    UseAfterFree = "use-after-free",
+    /// Pageable memory was touched at `DISPATCH_LEVEL`.
+    PagedAtDispatch = "paged-at-dispatch",
+    /// A DPC, timer, event or lock was used without being initialised, or initialised while in use.
+    Uninitialised = "not-initialised",
+    /// A DPC was freed, or initialised again, while it was queued.
+    DpcFreedWhileQueued = "dpc-freed-while-queued",
+    /// A DPC ran longer than the limit.
+    DpcTooLong = "dpc-too-long",
+    /// A timer was freed, or initialised again, while it was set.
+    TimerFreedWhileSet = "timer-freed-while-set",
+    /// A processor was held up for too long in one call.
+    StallTooLong = "stall-too-long",
+    /// A driver was unloaded while one of its DPCs was queued or running.
+    DpcAtUnload = "dpc-at-unload",
+    /// A driver was unloaded while one of its timers was set.
+    TimerAtUnload = "timer-at-unload",
+    /// A driver was unloaded while one of its threads was running.
+    ThreadAtUnload = "thread-at-unload",
+    /// A driver was unloaded and left a reference, handle or registration behind.
+    ReferenceLeak = "reference-leak",
+    /// A framework's object was used after it had been deleted, or with the wrong kind of handle.
+    BadHandle = "bad-handle",
+    /// A reference was given back that was never taken.
+    ReferenceUnderflow = "reference-underflow",
+    /// A request was completed twice.
+    RequestCompletedTwice = "request-completed-twice",
+    /// A request was never completed.
+    RequestNeverCompleted = "request-never-completed",
+    /// A request was completed with more bytes than its buffer has, or as pending.
+    RequestInformation = "request-information",
+    /// A request was completed while it could be cancelled, or used by somebody who does not own it.
+    RequestCancelable = "request-cancelable",
+    /// Run-down protection was released by somebody who did not acquire it.
+    RundownUnderflow = "rundown-underflow",
+    /// A structure has a wrong size, or an argument a value that is not allowed.
+    BadArgument = "bad-argument",
+    /// An MDL was used in a state in which that is not allowed.
+    BadMdl = "bad-mdl",
+    /// The driver called something that this kernel does not simulate.
+    NotSimulated = "not-simulated",
+    /// The driver panicked.
+    DriverPanicked = "driver-panicked",
+    /// A thread waits, and nothing is left that could end the wait.
+    Deadlock = "deadlock",
+    /// The work does not come to an end.
+    Livelock = "livelock",
+    /// A thread has waited longer than the limit.
+    Hang = "hang",
+}

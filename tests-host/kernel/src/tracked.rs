@@ -1,0 +1,155 @@
+//! The kernel's objects that live in a driver's memory, by their address.
+//!
+//! The structures themselves are opaque to drivers, so what is in them does not matter; what they stand for is kept here. A
+//! structure whose memory is freed is forgotten, after a look whether that was allowed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, AtomicU64, AtomicUsize},
+    },
+};
+
+use host::machine::{Dpc, Event, Timer};
+
+use crate::{
+    context::DriverId,
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// What a structure stands for.
+#[derive(Clone)]
+pub enum Object {
+    Dpc(Arc<Dpc>),
+    Timer(Arc<KernelTimer>),
+    Event(Arc<Event>),
+    Semaphore(Arc<Semaphore>),
+    Rundown(Arc<Rundown>),
+}
+
+/// A timer, and the DPC that it was set with last.
+pub struct KernelTimer {
+    pub timer: Timer,
+    pub signalled: Arc<Event>,
+    pub dpc: Arc<AtomicUsize>,
+}
+
+/// A semaphore.
+pub struct Semaphore {
+    pub count: AtomicI32,
+    pub limit: i32,
+}
+
+/// Run-down protection: twice the number of those inside, plus one when it is shut.
+pub struct Rundown {
+    pub state: AtomicU64,
+}
+
+struct Entry {
+    owner: DriverId,
+    object: Object,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Tracked {
+    objects: BTreeMap<usize, Entry>,
+}
+
+impl Object {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Dpc(_) => "DPC",
+            Self::Timer(_) => "timer",
+            Self::Event(_) => "event",
+            Self::Semaphore(_) => "semaphore",
+            Self::Rundown(_) => "run-down protection",
+        }
+    }
+
+    /// The rule that freeing it now would break.
+    fn rule_if_freed(&self) -> Option<Rule> {
+        match self {
+            Self::Dpc(dpc) if dpc.is_queued() => Some(Rule::DpcFreedWhileQueued),
+            Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// A structure was initialised.
+    pub fn track(&self, address: usize, owner: DriverId, object: Object) {
+        check_memory(address, object.kind());
+        let before = {
+            let mut tracked = lock(&self.tracked);
+            let broken = tracked.objects.get(&address).and_then(|entry| entry.object.rule_if_freed());
+            if let Some(rule) = broken {
+                drop(tracked);
+                bug_check(rule, format_args!("initialised again at {address:#x}"));
+            }
+            tracked.objects.insert(address, Entry { owner, object })
+        };
+        drop(before);
+    }
+
+    /// What the structure at that address stands for.
+    pub fn tracked(&self, address: usize, kind: &'static str) -> Object {
+        check_memory(address, kind);
+        let found = lock(&self.tracked).objects.get(&address).map(|entry| entry.object.clone());
+        found.unwrap_or_else(|| {
+            bug_check(Rule::Uninitialised, format_args!("the {kind} at {address:#x} was not initialised there"))
+        })
+    }
+
+    /// The memory of so many bytes is free.
+    pub fn forget_range(&self, address: usize, size: usize) {
+        let mut gone = Vec::new();
+        let mut tracked = lock(&self.tracked);
+        if tracked.objects.is_empty() {
+            return;
+        }
+        while let Some((&place, entry)) = tracked.objects.range(address..address + size).next() {
+            if let Some(rule) = entry.object.rule_if_freed() {
+                let kind = entry.object.kind();
+                drop(tracked);
+                bug_check(rule, format_args!("{kind} in a block that is freed, at offset {}", place - address));
+            }
+            gone.extend(tracked.objects.remove(&place));
+        }
+        drop(tracked);
+        drop(gone);
+    }
+
+    /// A driver was unloaded: nothing in its image or elsewhere may be queued or set.
+    pub fn forget_driver(&self, owner: DriverId, name: &str) {
+        let mut tracked = lock(&self.tracked);
+        let addresses: Vec<usize> =
+            tracked.objects.iter().filter(|(_, entry)| entry.owner == owner).map(|(&address, _)| address).collect();
+        let gone: Vec<Entry> = addresses.iter().filter_map(|address| tracked.objects.remove(address)).collect();
+        drop(tracked);
+        for entry in &gone {
+            let rule = match entry.object.rule_if_freed() {
+                Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
+                Some(_) => Rule::TimerAtUnload,
+                None => continue,
+            };
+            bug_check(rule, format_args!("a {} of driver {name} is left at its unload", entry.object.kind()));
+        }
+        drop(gone);
+    }
+}
+
+/// A structure may not be in free memory, nor in memory that can be paged out.
+fn check_memory(address: usize, kind: &str) {
+    if pool::is_live(address) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("the {kind} at {address:#x} is in memory that is free"));
+    }
+    if crate::paged::contains(address) {
+        bug_check(Rule::PagedAtDispatch, format_args!("the {kind} at {address:#x} is in pageable memory"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Programs: what opens control devices and sends control codes.
+
+use std::sync::{Arc, atomic::Ordering::AcqRel, atomic::Ordering::Acquire};
+
+use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS};
+
+use crate::{
+    kernel::{Kernel, State, lock},
+    report::bug_check,
+    rule::Rule,
+    waiting,
+    wdf::{DeviceObject, Kind, RequestObject},
+};
+
+/// A control device, opened by a program. Closed when dropped.
+pub struct File {
+    state: Arc<State>,
+    device: Arc<DeviceObject>,
+}
+
+/// What a program gets for a control code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status of the request.
+    pub status: NTSTATUS,
+    /// The bytes of the answer.
+    pub bytes: Vec<u8>,
+}
+
+/// A request on its way.
+pub struct Pending {
+    state: Arc<State>,
+    device: Arc<DeviceObject>,
+    request: Arc<RequestObject>,
+}
+
+impl Kernel {
+    /// Opens the device behind a symbolic link, as `CreateFile` does.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none, or if it cannot be opened yet.
+    pub fn open(&self, link: &str) -> Result<File, NTSTATUS> {
+        let device = self.state.device_linked(link).filter(|device| device.finished.load(Acquire));
+        let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        device.files.fetch_add(1, AcqRel);
+        Ok(File { state: self.state.clone(), device })
+    }
+}
+
+impl File {
+    /// Sends a control code and waits for the answer.
+    #[must_use]
+    pub fn control(&self, code: u32, input: &[u8], output: usize) -> Answer {
+        self.begin(code, input, output).wait()
+    }
+
+    /// Sends a control code. The driver gets it before this returns, if its queue lets it.
+    #[must_use]
+    pub fn begin(&self, code: u32, input: &[u8], output: usize) -> Pending {
+        let request = Arc::new(RequestObject::new(code, input, output));
+        let (state, device) = (&self.state, &self.device);
+        state.register_request(device, &request);
+        device.requests.fetch_add(1, AcqRel);
+        let queue = device.default_queue.load(Acquire);
+        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| state.object(queue));
+        match queue.as_ref().map(|object| &object.kind) {
+            Some(Kind::Queue(queue)) => state.enqueue(queue, &request),
+            _ => state.finish_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0),
+        }
+        Pending { state: state.clone(), device: device.clone(), request }
+    }
+}
+
+impl Pending {
+    /// Cancels the request. The driver may complete it nevertheless.
+    pub fn cancel(&self) {
+        let queues = lock(&self.device.queues).clone();
+        for queue in queues {
+            if let Kind::Queue(queue) = &self.state.object(queue).kind
+                && self.state.withdraw(queue, &self.request)
+            {
+                self.state.finish_request(&self.request, wdk_bindings::STATUS_CANCELLED, 0);
+                return;
+            }
+        }
+        self.state.cancel_request(&self.request);
+    }
+
+    /// Whether the request is complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        lock(&self.request.progress).outcome.is_some()
+    }
+
+    /// Waits for the answer. A request that is not completed in time is a broken rule.
+    #[must_use]
+    pub fn wait(self) -> Answer {
+        let end = self.state.machine.now().saturating_add(self.state.request_limit());
+        if !waiting::until(&self.state, Some(end), "a request", || self.is_complete()) {
+            bug_check(Rule::RequestNeverCompleted, format_args!("the request {:#x} is not completed", self.request.code));
+        }
+        self.device.requests.fetch_sub(1, AcqRel);
+        let (status, bytes) = self.request.collect();
+        Answer { status, bytes }
+    }
+}
+
+impl Answer {
+    /// Whether the request succeeded.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        self.status == STATUS_SUCCESS
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.device.files.fetch_sub(1, AcqRel);
+        self.state.dispatcher.signal();
+    }
+}

@@ -1,0 +1,245 @@
+//! Devices, their names, interfaces and the interfaces they can be queried for.
+
+use std::{
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Release},
+    },
+};
+
+use wdk_bindings::{
+    GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
+    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
+    STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS,
+    WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
+};
+
+use super::{Kind, Object, function, object::check_size};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    pnp::same,
+    report::bug_check,
+    rule::Rule,
+    text, waiting,
+};
+
+/// An interface that a device can be queried for: a copy of what the driver registered.
+#[derive(Clone)]
+pub struct QueryInterface {
+    kind: GUID,
+    bytes: Vec<u64>,
+    size: usize,
+}
+
+/// A device interface.
+pub struct DeviceInterface {
+    pub class: GUID,
+    pub link: Vec<u16>,
+    pub enabled: bool,
+}
+
+/// A device.
+pub struct DeviceObject {
+    pub owner: DriverId,
+    pub handle: AtomicUsize,
+    pub control: bool,
+    pub node: Option<u64>,
+    pub name: String,
+    pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
+    pub links: Mutex<Vec<String>>,
+    pub interfaces: Mutex<Vec<DeviceInterface>>,
+    queries: Mutex<Vec<QueryInterface>>,
+    /// Whether it can be opened.
+    pub finished: AtomicBool,
+    /// Files that are open.
+    pub files: AtomicU32,
+    /// Requests that were handed to the driver and are not completed, and those in queues.
+    pub requests: AtomicU32,
+    pub queues: Mutex<Vec<usize>>,
+    pub default_queue: AtomicUsize,
+}
+
+// SAFETY: the callbacks are functions, and the pointers in copied interfaces are only handed out again.
+unsafe impl Send for DeviceObject {}
+// SAFETY: as for `Send`; what changes is behind locks.
+unsafe impl Sync for DeviceObject {}
+
+/// The device with a handle that a driver passes.
+pub fn device<T>(state: &State, handle: *mut T) -> (Arc<Object>, Arc<DeviceObject>) {
+    let object = state.given(handle);
+    match &object.kind {
+        Kind::Device(device) => (object.clone(), device.clone()),
+        other => bug_check(Rule::BadHandle, format_args!("a {} where a device is wanted", other.name())),
+    }
+}
+
+impl State {
+    /// The device is being deleted: lets nobody open it, and waits for requests that are being served.
+    pub fn stop_device(self: &Arc<Self>, device: &Arc<DeviceObject>) {
+        device.finished.store(false, Release);
+        for queue in lock(&device.queues).clone() {
+            let queue = self.object(queue);
+            if let Kind::Queue(queue) = &queue.kind {
+                self.purge_queue(queue);
+            }
+        }
+        if device.requests.load(Acquire) > 0 {
+            waiting::until(self, None, "the deletion of a device", || device.requests.load(Acquire) == 0);
+        }
+    }
+
+    /// Answers a query for an interface, as the framework does.
+    pub fn query_interface(&self, device: &DeviceObject, kind: &GUID, place: PINTERFACE, size: u16, version: u16) -> NTSTATUS {
+        let found = lock(&device.queries).iter().find(|query| same(&query.kind, kind)).cloned();
+        let Some(found) = found else { return STATUS_NOT_SUPPORTED };
+        // SAFETY: the copy is at least as long as the structure, and aligned to eight bytes.
+        let interface = unsafe { found.bytes.as_ptr().cast::<INTERFACE>().read() };
+        if interface.Version != version || usize::from(size) < found.size {
+            return STATUS_INVALID_PARAMETER;
+        }
+        // SAFETY: the caller's place has as many bytes as it says, which are not fewer than those copied.
+        unsafe { place.cast::<u8>().copy_from_nonoverlapping(found.bytes.as_ptr().cast(), found.size) };
+        if let Some(reference) = interface.InterfaceReference {
+            context::call(device.owner, "InterfaceReference", || {
+                // SAFETY: the interface's own routine and context.
+                unsafe { reference(interface.Context) };
+            });
+        }
+        STATUS_SUCCESS
+    }
+}
+
+pub extern "C" fn WdfDeviceCreate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: *mut PWDFDEVICE_INIT,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFDEVICE,
+) -> NTSTATUS {
+    function!("WdfDeviceCreate", |state| {
+        // SAFETY: the driver's place, which lives until the call returns.
+        let given = unsafe { init.read() };
+        let Some((owner, node, name, callbacks)) = ({
+            let framework = lock(&state.framework);
+            let init = framework.inits.get(&given.addr());
+            init.map(|init| (init.owner, init.node, init.name.clone(), init.callbacks))
+        }) else {
+            bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
+        };
+        if !name.is_empty() && state.device_named(&name).is_some() {
+            return STATUS_OBJECT_NAME_COLLISION;
+        }
+        let device = Arc::new(DeviceObject {
+            owner,
+            handle: AtomicUsize::new(0),
+            control: node.is_none(),
+            node,
+            name,
+            callbacks,
+            links: Mutex::default(),
+            interfaces: Mutex::default(),
+            queries: Mutex::default(),
+            finished: AtomicBool::new(false),
+            files: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
+            queues: Mutex::default(),
+            default_queue: AtomicUsize::new(0),
+        });
+        let parent = state.driver_object(owner);
+        let Some(object) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        device.handle.store(object.handle, Release);
+        if let Some(node) = node {
+            state.device_created(node, object.handle);
+        }
+        lock(&state.framework).inits.remove(&given.addr());
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { init.write(ptr::null_mut()) };
+        // SAFETY: as above.
+        unsafe { place.write(object.pointer()) };
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfControlFinishInitializing(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDEVICE) {
+    function!("WdfControlFinishInitializing", |state| device(state, handle).1.finished.store(true, Release));
+}
+
+pub extern "C" fn WdfDeviceCreateSymbolicLink(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    name: PCUNICODE_STRING,
+) -> NTSTATUS {
+    function!("WdfDeviceCreateSymbolicLink", |state| {
+        let (_, device) = device(state, handle);
+        let name = text::text(name);
+        if state.device_linked(&name).is_some() {
+            return STATUS_OBJECT_NAME_COLLISION;
+        }
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        lock(&device.links).push(name);
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfDeviceCreateDeviceInterface(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    class: *const GUID,
+    reference: PCUNICODE_STRING,
+) -> NTSTATUS {
+    function!("WdfDeviceCreateDeviceInterface", |state| {
+        let (_, device) = device(state, handle);
+        let Some(node) = device.node else {
+            bug_check(Rule::BadArgument, format_args!("a device interface of a control device"));
+        };
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let class = unsafe { class.read() };
+        let reference = text::text(reference);
+        let link = format!(r"\??\ROOT#DEVICE#{node:04}#{{{:08x}}}{reference}", class.Data1);
+        let link = link.encode_utf16().collect();
+        lock(&device.interfaces).push(DeviceInterface { class, link, enabled: false });
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfDeviceAddQueryInterface(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    config: PWDF_QUERY_INTERFACE_CONFIG,
+) -> NTSTATUS {
+    function!("WdfDeviceAddQueryInterface", |state| {
+        let (_, device) = device(state, handle);
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let config = unsafe { config.read() };
+        check_size::<WDF_QUERY_INTERFACE_CONFIG>(config.Size, "WDF_QUERY_INTERFACE_CONFIG");
+        if config.EvtDeviceProcessQueryInterfaceRequest.is_some() || config.ImportInterface != 0 {
+            bug_check(Rule::NotSimulated, format_args!("queries for an interface that the driver answers itself"));
+        }
+        if config.Interface.is_null() || config.InterfaceType.is_null() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let size = usize::from(unsafe { (*config.Interface).Size });
+        if size < size_of::<INTERFACE>() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let mut bytes = vec![0_u64; size.div_ceil(8)];
+        // SAFETY: the driver's structure has as many bytes as it says, and the copy has room for them.
+        unsafe { bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(config.Interface.cast(), size) };
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let kind = unsafe { config.InterfaceType.read() };
+        lock(&device.queries).push(QueryInterface { kind, bytes, size });
+        STATUS_SUCCESS
+    })
+}

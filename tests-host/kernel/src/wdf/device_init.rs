@@ -1,0 +1,121 @@
+//! What a device is made of.
+
+use std::{ptr, sync::Arc};
+
+use wdk_bindings::{
+    BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
+};
+
+use super::{function, object::check_size};
+use crate::{
+    context::DriverId,
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    text,
+};
+
+/// A `WDFDEVICE_INIT`.
+pub struct Init {
+    pub owner: DriverId,
+    /// The device of plug and play that the driver is asked to take; `None` for a control device.
+    pub node: Option<u64>,
+    pub name: String,
+    pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
+}
+
+// SAFETY: the callbacks are functions, which any thread may call.
+unsafe impl Send for Init {}
+
+impl State {
+    /// A new structure, as the driver has it.
+    pub fn create_init(self: &Arc<Self>, owner: DriverId, node: Option<u64>) -> PWDFDEVICE_INIT {
+        let place = 0xFE00_0000_0000 + usize::try_from(self.next()).unwrap_or(0) * 16;
+        let init = Init { owner, node, name: String::new(), callbacks: WDF_PNPPOWER_EVENT_CALLBACKS::default() };
+        lock(&self.framework).inits.insert(place, init);
+        ptr::without_provenance_mut(place)
+    }
+
+    fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
+        let mut framework = lock(&self.framework);
+        let Some(init) = framework.inits.get_mut(&init.addr()) else {
+            drop(framework);
+            bug_check(Rule::BadHandle, format_args!("{init:p} is no WDFDEVICE_INIT, or was one"));
+        };
+        work(init)
+    }
+}
+
+pub extern "C" fn WdfControlDeviceInitAllocate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    driver: WDFDRIVER,
+    sddl: *const UNICODE_STRING,
+) -> PWDFDEVICE_INIT {
+    function!("WdfControlDeviceInitAllocate", |state| {
+        let owner = state.given(driver).owner;
+        let sddl = text::text(sddl);
+        let is_descriptor = sddl.starts_with("D:") && sddl.contains('(') && sddl.ends_with(')');
+        if !is_descriptor {
+            bug_check(Rule::BadArgument, format_args!("`{sddl}` is no security descriptor"));
+        }
+        if state.faults.strikes() {
+            return ptr::null_mut();
+        }
+        state.create_init(owner, None)
+    })
+}
+
+pub extern "C" fn WdfDeviceInitFree(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT) {
+    function!("WdfDeviceInitFree", |state| {
+        let node = state.with_init(init, |init| init.node);
+        if node.is_some() {
+            bug_check(Rule::BadHandle, format_args!("the framework's WDFDEVICE_INIT is freed by the driver"));
+        }
+        lock(&state.framework).inits.remove(&init.addr());
+    });
+}
+
+pub extern "C" fn WdfDeviceInitAssignName(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    name: PCUNICODE_STRING,
+) -> NTSTATUS {
+    function!("WdfDeviceInitAssignName", |state| {
+        let name = text::text(name);
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        state.with_init(init, |init| init.name = name);
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfDeviceInitSetDeviceType(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT, _kind: ULONG) {
+    function!("WdfDeviceInitSetDeviceType", |state| state.with_init(init, |_| ()));
+}
+
+pub extern "C" fn WdfDeviceInitSetCharacteristics(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    _characteristics: ULONG,
+    _or_in: BOOLEAN,
+) {
+    function!("WdfDeviceInitSetCharacteristics", |state| state.with_init(init, |_| ()));
+}
+
+pub extern "C" fn WdfDeviceInitSetPnpPowerEventCallbacks(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    callbacks: PWDF_PNPPOWER_EVENT_CALLBACKS,
+) {
+    function!("WdfDeviceInitSetPnpPowerEventCallbacks", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let callbacks = unsafe { callbacks.read() };
+        check_size::<WDF_PNPPOWER_EVENT_CALLBACKS>(callbacks.Size, "WDF_PNPPOWER_EVENT_CALLBACKS");
+        if state.with_init(init, |init| init.node.is_none()) {
+            bug_check(Rule::BadArgument, format_args!("callbacks of plug and play for a control device"));
+        }
+        state.with_init(init, |init| init.callbacks = callbacks);
+    });
+}

@@ -1,0 +1,135 @@
+//! The framework: KMDF's function table over objects of this crate's own.
+
+#![allow(non_snake_case, reason = "names of the C headers")]
+
+mod device;
+mod device_init;
+mod driver;
+mod object;
+mod queue;
+mod registry;
+mod request;
+mod request_cancel;
+mod target;
+
+use std::ptr;
+
+use wdk_bindings::{_WDFFUNCENUM, PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS, WDFFUNC};
+
+pub use self::{
+    device::DeviceObject,
+    object::{Framework, Kind, Object},
+    queue::QueueObject,
+    request::RequestObject,
+    target::TargetObject,
+};
+use crate::{kernel, report::bug_check, rule::Rule};
+
+/// Carries out a function of the framework, at most at the IRQL of the DDI reference.
+macro_rules! function {
+    ($name:literal, $work:expr) => {
+        $crate::wdm::routine!($name, $work)
+    };
+}
+pub(crate) use function;
+
+const COUNT: usize = _WDFFUNCENUM::WdfFunctionTableNumEntries as usize;
+
+/// The function table, which the drivers read through the variable of that name.
+#[unsafe(no_mangle)]
+static mut WdfFunctions: *const WDFFUNC = ptr::null();
+/// What every call of a driver passes back. The functions here do without it, because all drivers of a process share it.
+#[unsafe(no_mangle)]
+static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
+
+extern "C" fn not_simulated() {
+    kernel::routine("a function of the framework", host::machine::Irql::HIGH_LEVEL, |_| {
+        bug_check(Rule::NotSimulated, format_args!("a function of the framework that is not simulated"))
+    })
+}
+
+/// Puts the table where the drivers look for it.
+pub fn install() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let table: &'static mut [WDFFUNC; COUNT] = Box::leak(Box::new([Some(not_simulated as _); COUNT]));
+        for (index, function) in entries() {
+            table[index] = Some(function);
+        }
+        let globals: &'static mut WDF_DRIVER_GLOBALS = Box::leak(Box::new(WDF_DRIVER_GLOBALS::default()));
+        // SAFETY: the first kernel of the process starts, so no driver reads the variable yet.
+        unsafe { WdfFunctions = table.as_ptr() };
+        // SAFETY: as above.
+        unsafe { WdfDriverGlobals = globals };
+    });
+}
+
+/// What a driver calls by way of the table.
+type Function = unsafe extern "C" fn();
+
+macro_rules! table {
+    ($($module:ident :: $name:ident @ $index:ident : $type:ident,)+) => {
+        fn entries() -> Vec<(usize, Function)> {
+            vec![$({
+                // Checked here: a function of another type does not fit the table's place.
+                let function: wdk_bindings::$type = Some($module::$name);
+                let function = function.map_or(not_simulated as *const (), |function| function as *const ());
+                // SAFETY: a function's address; whoever calls it gives it back the type that was checked above.
+                (_WDFFUNCENUM::$index as usize, unsafe { std::mem::transmute::<*const (), Function>(function) })
+            },)+]
+        }
+    };
+}
+
+table! {
+    driver::WdfDriverCreate @ WdfDriverCreateTableIndex: PFN_WDFDRIVERCREATE,
+    driver::WdfDriverWdmGetDriverObject @ WdfDriverWdmGetDriverObjectTableIndex: PFN_WDFDRIVERWDMGETDRIVEROBJECT,
+    device_init::WdfControlDeviceInitAllocate @ WdfControlDeviceInitAllocateTableIndex: PFN_WDFCONTROLDEVICEINITALLOCATE,
+    device_init::WdfDeviceInitFree @ WdfDeviceInitFreeTableIndex: PFN_WDFDEVICEINITFREE,
+    device_init::WdfDeviceInitAssignName @ WdfDeviceInitAssignNameTableIndex: PFN_WDFDEVICEINITASSIGNNAME,
+    device_init::WdfDeviceInitSetDeviceType @ WdfDeviceInitSetDeviceTypeTableIndex: PFN_WDFDEVICEINITSETDEVICETYPE,
+    device_init::WdfDeviceInitSetCharacteristics @ WdfDeviceInitSetCharacteristicsTableIndex:
+        PFN_WDFDEVICEINITSETCHARACTERISTICS,
+    device_init::WdfDeviceInitSetPnpPowerEventCallbacks @ WdfDeviceInitSetPnpPowerEventCallbacksTableIndex:
+        PFN_WDFDEVICEINITSETPNPPOWEREVENTCALLBACKS,
+    device::WdfDeviceCreate @ WdfDeviceCreateTableIndex: PFN_WDFDEVICECREATE,
+    device::WdfControlFinishInitializing @ WdfControlFinishInitializingTableIndex: PFN_WDFCONTROLFINISHINITIALIZING,
+    device::WdfDeviceCreateSymbolicLink @ WdfDeviceCreateSymbolicLinkTableIndex: PFN_WDFDEVICECREATESYMBOLICLINK,
+    device::WdfDeviceCreateDeviceInterface @ WdfDeviceCreateDeviceInterfaceTableIndex:
+        PFN_WDFDEVICECREATEDEVICEINTERFACE,
+    device::WdfDeviceAddQueryInterface @ WdfDeviceAddQueryInterfaceTableIndex: PFN_WDFDEVICEADDQUERYINTERFACE,
+    queue::WdfIoQueueCreate @ WdfIoQueueCreateTableIndex: PFN_WDFIOQUEUECREATE,
+    queue::WdfIoQueueGetDevice @ WdfIoQueueGetDeviceTableIndex: PFN_WDFIOQUEUEGETDEVICE,
+    queue::WdfIoQueuePurge @ WdfIoQueuePurgeTableIndex: PFN_WDFIOQUEUEPURGE,
+    queue::WdfIoQueueDrain @ WdfIoQueueDrainTableIndex: PFN_WDFIOQUEUEDRAIN,
+    queue::WdfIoQueueStart @ WdfIoQueueStartTableIndex: PFN_WDFIOQUEUESTART,
+    queue::WdfIoQueueRetrieveNextRequest @ WdfIoQueueRetrieveNextRequestTableIndex: PFN_WDFIOQUEUERETRIEVENEXTREQUEST,
+    request::WdfRequestRetrieveInputBuffer @ WdfRequestRetrieveInputBufferTableIndex: PFN_WDFREQUESTRETRIEVEINPUTBUFFER,
+    request::WdfRequestRetrieveOutputBuffer @ WdfRequestRetrieveOutputBufferTableIndex:
+        PFN_WDFREQUESTRETRIEVEOUTPUTBUFFER,
+    request::WdfRequestComplete @ WdfRequestCompleteTableIndex: PFN_WDFREQUESTCOMPLETE,
+    request::WdfRequestCompleteWithInformation @ WdfRequestCompleteWithInformationTableIndex:
+        PFN_WDFREQUESTCOMPLETEWITHINFORMATION,
+    request::WdfRequestSetInformation @ WdfRequestSetInformationTableIndex: PFN_WDFREQUESTSETINFORMATION,
+    request_cancel::WdfRequestMarkCancelableEx @ WdfRequestMarkCancelableExTableIndex: PFN_WDFREQUESTMARKCANCELABLEEX,
+    request_cancel::WdfRequestUnmarkCancelable @ WdfRequestUnmarkCancelableTableIndex: PFN_WDFREQUESTUNMARKCANCELABLE,
+    request_cancel::WdfRequestIsCanceled @ WdfRequestIsCanceledTableIndex: PFN_WDFREQUESTISCANCELED,
+    request_cancel::WdfRequestForwardToIoQueue @ WdfRequestForwardToIoQueueTableIndex: PFN_WDFREQUESTFORWARDTOIOQUEUE,
+    registry::WdfDriverOpenParametersRegistryKey @ WdfDriverOpenParametersRegistryKeyTableIndex:
+        PFN_WDFDRIVEROPENPARAMETERSREGISTRYKEY,
+    registry::WdfRegistryClose @ WdfRegistryCloseTableIndex: PFN_WDFREGISTRYCLOSE,
+    registry::WdfRegistryQueryULong @ WdfRegistryQueryULongTableIndex: PFN_WDFREGISTRYQUERYULONG,
+    registry::WdfRegistryQueryValue @ WdfRegistryQueryValueTableIndex: PFN_WDFREGISTRYQUERYVALUE,
+    object::WdfObjectCreate @ WdfObjectCreateTableIndex: PFN_WDFOBJECTCREATE,
+    object::WdfObjectDelete @ WdfObjectDeleteTableIndex: PFN_WDFOBJECTDELETE,
+    object::WdfObjectGetTypedContextWorker @ WdfObjectGetTypedContextWorkerTableIndex:
+        PFN_WDFOBJECTGETTYPEDCONTEXTWORKER,
+    object::WdfObjectReferenceActual @ WdfObjectReferenceActualTableIndex: PFN_WDFOBJECTREFERENCEACTUAL,
+    object::WdfObjectDereferenceActual @ WdfObjectDereferenceActualTableIndex: PFN_WDFOBJECTDEREFERENCEACTUAL,
+    target::WdfIoTargetCreate @ WdfIoTargetCreateTableIndex: PFN_WDFIOTARGETCREATE,
+    target::WdfIoTargetOpen @ WdfIoTargetOpenTableIndex: PFN_WDFIOTARGETOPEN,
+    target::WdfIoTargetClose @ WdfIoTargetCloseTableIndex: PFN_WDFIOTARGETCLOSE,
+    target::WdfIoTargetCloseForQueryRemove @ WdfIoTargetCloseForQueryRemoveTableIndex:
+        PFN_WDFIOTARGETCLOSEFORQUERYREMOVE,
+    target::WdfIoTargetQueryForInterface @ WdfIoTargetQueryForInterfaceTableIndex: PFN_WDFIOTARGETQUERYFORINTERFACE,
+}

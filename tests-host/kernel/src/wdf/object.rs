@@ -1,0 +1,340 @@
+//! Objects of the framework: parents and children, contexts, references, and the order in which they go.
+
+use std::{
+    collections::BTreeMap,
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicU8, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    },
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    NTSTATUS, PCHAR, PCWDF_OBJECT_CONTEXT_TYPE_INFO, PFN_WDF_OBJECT_CONTEXT_CLEANUP, PFN_WDF_OBJECT_CONTEXT_DESTROY,
+    PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
+    WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
+};
+
+use super::{DeviceObject, QueueObject, RequestObject, TargetObject, function};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// The tag of what the framework allocates.
+const TAG: u32 = u32::from_ne_bytes(*b"FxDr");
+
+/// All objects by handle.
+#[derive(Default)]
+pub struct Framework {
+    objects: BTreeMap<usize, Arc<Object>>,
+    pub inits: BTreeMap<usize, super::device_init::Init>,
+}
+
+/// What an object is.
+#[derive(Clone)]
+pub enum Kind {
+    Driver,
+    Device(Arc<DeviceObject>),
+    Queue(Arc<QueueObject>),
+    Request(Arc<RequestObject>),
+    Target(Arc<TargetObject>),
+    Key,
+    General,
+}
+
+impl Kind {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Device(_) => "device",
+            Self::Queue(_) => "queue",
+            Self::Request(_) => "request",
+            Self::Target(_) => "I/O target",
+            Self::Key => "registry key",
+            Self::General => "general object",
+        }
+    }
+}
+
+/// It can be used.
+const LIVE: u8 = 0;
+/// It is being deleted.
+const DELETING: u8 = 1;
+/// Its cleanup callback has run.
+const CLEAN: u8 = 2;
+
+/// An object.
+pub struct Object {
+    pub handle: usize,
+    pub owner: DriverId,
+    pub kind: Kind,
+    parent: Option<usize>,
+    children: Mutex<Vec<usize>>,
+    references: AtomicI64,
+    phase: AtomicU8,
+    context: Option<(usize, usize)>,
+    cleanup: PFN_WDF_OBJECT_CONTEXT_CLEANUP,
+    destroy: PFN_WDF_OBJECT_CONTEXT_DESTROY,
+}
+
+impl Object {
+    /// The handle as the driver has it.
+    pub fn pointer<T>(&self) -> *mut T {
+        ptr::without_provenance_mut(self.handle)
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.phase.load(Acquire) == LIVE
+    }
+}
+
+/// What a driver says of a new object, checked.
+pub fn read_attributes(attributes: PWDF_OBJECT_ATTRIBUTES) -> WDF_OBJECT_ATTRIBUTES {
+    if attributes.is_null() {
+        return WDF_OBJECT_ATTRIBUTES::default();
+    }
+    // SAFETY: not null, so the driver's structure, which lives until the call returns.
+    let attributes = unsafe { attributes.read() };
+    check_size::<WDF_OBJECT_ATTRIBUTES>(attributes.Size, "WDF_OBJECT_ATTRIBUTES");
+    if attributes.ExecutionLevel == 0 || attributes.SynchronizationScope == 0 {
+        bug_check(Rule::BadArgument, format_args!("attributes that were not initialised"));
+    }
+    attributes
+}
+
+/// Checks the size that a structure says of itself.
+pub fn check_size<T>(size: u32, name: &str) {
+    if size as usize != size_of::<T>() {
+        bug_check(Rule::BadArgument, format_args!("{name} says that it has {size} bytes"));
+    }
+}
+
+impl State {
+    /// Makes an object. `None` if there is no memory.
+    pub fn create_object(
+        self: &Arc<Self>,
+        kind: Kind,
+        attributes: PWDF_OBJECT_ATTRIBUTES,
+        parent: Option<usize>,
+    ) -> Option<Arc<Object>> {
+        let attributes = read_attributes(attributes);
+        if self.faults.strikes() {
+            return None;
+        }
+        let owner = context::caller();
+        let parent = if attributes.ParentObject.is_null() { parent } else { Some(attributes.ParentObject.addr()) };
+        let context = if attributes.ContextTypeInfo.is_null() {
+            None
+        } else {
+            // SAFETY: not null, so the driver's description, which lives as long as the driver.
+            let info = unsafe { attributes.ContextTypeInfo.read() };
+            check_size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(info.Size, "WDF_OBJECT_CONTEXT_TYPE_INFO");
+            let size = if attributes.ContextSizeOverride == 0 { info.ContextSize } else { attributes.ContextSizeOverride };
+            Some((info.UniqueType.addr(), pool::allocate(owner, size.max(1), TAG, true)?))
+        };
+        let object = Arc::new(Object {
+            handle: 0xFD00_0000_0000 + usize::try_from(self.next()).unwrap_or(0) * 16,
+            owner,
+            kind,
+            parent,
+            children: Mutex::default(),
+            references: AtomicI64::new(1),
+            phase: AtomicU8::new(LIVE),
+            context,
+            cleanup: attributes.EvtCleanupCallback,
+            destroy: attributes.EvtDestroyCallback,
+        });
+        if let Some(parent) = parent {
+            lock(&self.object(parent).children).push(object.handle);
+        }
+        lock(&self.framework).objects.insert(object.handle, object.clone());
+        Some(object)
+    }
+
+    /// The object with that handle.
+    pub fn object(&self, handle: usize) -> Arc<Object> {
+        let found = lock(&self.framework).objects.get(&handle).cloned();
+        found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:#x} is no object, or was one")))
+    }
+
+    /// The object with a handle that a driver passes.
+    pub fn given<T>(&self, handle: *mut T) -> Arc<Object> {
+        self.object(handle.addr())
+    }
+
+    /// Deletes an object, as the framework or a driver does.
+    pub fn delete_object(self: &Arc<Self>, handle: usize) {
+        let object = self.object(handle);
+        self.clean(&object);
+        self.let_go(&object);
+    }
+
+    /// Runs the cleanup callbacks, the children's before the parent's.
+    fn clean(self: &Arc<Self>, object: &Arc<Object>) {
+        if object.phase.swap(DELETING, AcqRel) != LIVE {
+            bug_check(Rule::BadHandle, format_args!("a {} is deleted twice", object.kind.name()));
+        }
+        match &object.kind {
+            Kind::Device(device) => self.stop_device(device),
+            Kind::Queue(queue) => self.stop_queue(queue),
+            Kind::Target(target) => self.close_target(target),
+            _ => {}
+        }
+        for child in lock(&object.children).clone().into_iter().rev() {
+            let child = self.object(child);
+            if child.is_live() {
+                self.clean(&child);
+            }
+        }
+        if let Some(cleanup) = object.cleanup {
+            context::call(object.owner, "EvtCleanupCallback", || {
+                // SAFETY: the driver's own callback, with the handle of the object that it is for.
+                unsafe { cleanup(object.pointer()) };
+            });
+        }
+        object.phase.store(CLEAN, Release);
+    }
+
+    /// Gives up the references that creation made, the children's before the parent's.
+    fn let_go(self: &Arc<Self>, object: &Arc<Object>) {
+        for child in lock(&object.children).clone().into_iter().rev() {
+            let child = lock(&self.framework).objects.get(&child).cloned();
+            if let Some(child) = child {
+                self.let_go(&child);
+            }
+        }
+        self.dereference(object);
+    }
+
+    fn dereference(self: &Arc<Self>, object: &Arc<Object>) {
+        let before = object.references.fetch_sub(1, AcqRel);
+        if before < 1 {
+            bug_check(Rule::ReferenceUnderflow, format_args!("a {} is dereferenced once too often", object.kind.name()));
+        }
+        if before > 1 {
+            return;
+        }
+        if object.is_live() {
+            bug_check(Rule::ReferenceUnderflow, format_args!("the last reference to a {} is given up", object.kind.name()));
+        }
+        if let Some(destroy) = object.destroy {
+            context::call(object.owner, "EvtDestroyCallback", || {
+                // SAFETY: the driver's own callback, with the handle of the object that it is for.
+                unsafe { destroy(object.pointer()) };
+            });
+        }
+        lock(&self.framework).objects.remove(&object.handle);
+        if let Some((_, memory)) = object.context {
+            pool::free(memory, Some(TAG));
+        }
+        if let Some(parent) = object.parent {
+            let parent = lock(&self.framework).objects.get(&parent).cloned();
+            if let Some(parent) = parent {
+                lock(&parent.children).retain(|&child| child != object.handle);
+            }
+        }
+    }
+
+    /// A driver is unloaded: none of its objects may be left.
+    pub fn check_objects(&self, owner: DriverId, name: &str) {
+        let framework = lock(&self.framework);
+        let left = framework.objects.values().find(|object| object.owner == owner).cloned();
+        let init = framework.inits.values().any(|init| init.owner == owner);
+        drop(framework);
+        if let Some(object) = left {
+            let references = object.references.load(Acquire);
+            let kind = object.kind.name();
+            bug_check(
+                Rule::ReferenceLeak,
+                format_args!("driver {name} left a {kind} of the framework with {references} references"),
+            );
+        }
+        if init {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a WDFDEVICE_INIT"));
+        }
+    }
+
+    /// Every live object of a kind that `of` recognises.
+    pub fn objects_of<T>(&self, of: impl Fn(&Arc<Object>) -> Option<T>) -> Vec<T> {
+        lock(&self.framework).objects.values().filter(|object| object.is_live()).filter_map(of).collect()
+    }
+}
+
+pub extern "C" fn WdfObjectCreate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFOBJECT,
+) -> NTSTATUS {
+    function!("WdfObjectCreate", |state| {
+        let parent = state.driver_object(context::caller());
+        let Some(object) = state.create_object(Kind::General, attributes, parent) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(object.pointer()) };
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJECT) {
+    function!("WdfObjectDelete", |state| {
+        let object = state.given(handle);
+        match &object.kind {
+            Kind::Driver | Kind::Request(_) | Kind::Queue(_) => {
+                bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", object.kind.name()));
+            }
+            Kind::Device(device) if !device.control => {
+                bug_check(Rule::BadHandle, format_args!("a driver may not delete a device of plug and play"));
+            }
+            Kind::Device(_) | Kind::Target(_) | Kind::Key if machine::current_irql() > Irql::PASSIVE_LEVEL => {
+                let (kind, irql) = (object.kind.name(), machine::current_irql());
+                bug_check(Rule::IrqlTooHigh, format_args!("WdfObjectDelete of a {kind} at {irql}"));
+            }
+            _ => {}
+        }
+        state.delete_object(object.handle);
+    });
+}
+
+pub extern "C" fn WdfObjectGetTypedContextWorker(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFOBJECT,
+    info: PCWDF_OBJECT_CONTEXT_TYPE_INFO,
+) -> PVOID {
+    function!("WdfObjectGetTypedContextWorker", |state| {
+        // SAFETY: the driver's description, which lives as long as the driver.
+        let unique = unsafe { (*info).UniqueType }.addr();
+        let context = state.given(handle).context.filter(|&(kind, _)| kind == unique);
+        context.map_or(ptr::null_mut(), |(_, memory)| ptr::with_exposed_provenance_mut(memory))
+    })
+}
+
+pub extern "C" fn WdfObjectReferenceActual(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFOBJECT,
+    _tag: PVOID,
+    _line: i32,
+    _file: PCHAR,
+) {
+    function!("WdfObjectReferenceActual", |state| {
+        state.given(handle).references.fetch_add(1, AcqRel);
+    });
+}
+
+pub extern "C" fn WdfObjectDereferenceActual(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFOBJECT,
+    _tag: PVOID,
+    _line: i32,
+    _file: PCHAR,
+) {
+    function!("WdfObjectDereferenceActual", |state| {
+        let object = state.given(handle);
+        state.dereference(&object);
+    });
+}

@@ -1,0 +1,246 @@
+//! Queues: what hands requests to the driver.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    },
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE,
+    PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
+    STATUS_SUCCESS, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+};
+
+use super::{
+    DeviceObject, Kind, RequestObject,
+    device::device,
+    function,
+    object::check_size,
+};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+};
+
+/// A queue.
+pub struct QueueObject {
+    pub owner: DriverId,
+    pub handle: AtomicUsize,
+    pub device: Arc<DeviceObject>,
+    dispatch: WDF_IO_QUEUE_DISPATCH_TYPE,
+    control: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    waiting: Mutex<VecDeque<Arc<RequestObject>>>,
+    /// Requests that the driver has.
+    pub delivered: AtomicU32,
+    most: u32,
+    accepts: AtomicBool,
+}
+
+// SAFETY: the callback is a function, which any thread may call.
+unsafe impl Send for QueueObject {}
+// SAFETY: as for `Send`; what changes is behind locks.
+unsafe impl Sync for QueueObject {}
+
+/// The queue with a handle that a driver passes.
+pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
+    match &state.given(handle).kind {
+        Kind::Queue(queue) => queue.clone(),
+        other => bug_check(Rule::BadHandle, format_args!("a {} where a queue is wanted", other.name())),
+    }
+}
+
+impl State {
+    /// Puts a request into a queue and has it presented.
+    pub fn enqueue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
+        if !queue.accepts.load(Acquire) {
+            self.finish_request(request, STATUS_CANCELLED, 0);
+            return;
+        }
+        lock(&queue.waiting).push_back(request.clone());
+        self.present(queue);
+    }
+
+    /// Hands waiting requests to the driver, as many as the queue lets it have at a time.
+    pub fn present(self: &Arc<Self>, queue: &Arc<QueueObject>) {
+        loop {
+            if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual
+                || machine::current_irql() > Irql::PASSIVE_LEVEL
+                || queue.delivered.load(Acquire) >= queue.most
+            {
+                return;
+            }
+            let Some(request) = lock(&queue.waiting).pop_front() else { return };
+            queue.delivered.fetch_add(1, AcqRel);
+            request.deliver(queue);
+            let Some(control) = queue.control else {
+                self.complete_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0);
+                continue;
+            };
+            let (output, input, code) = (request.output, request.input, request.code);
+            let (of_queue, of_request) = (queue.handle.load(Acquire), request.handle.load(Acquire));
+            context::call(queue.owner, "EvtIoDeviceControl", || {
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe {
+                    control(
+                        std::ptr::without_provenance_mut(of_queue),
+                        std::ptr::without_provenance_mut(of_request),
+                        output,
+                        input,
+                        code,
+                    );
+                }
+            });
+        }
+    }
+
+    /// Refuses what comes and ends what waits, as cancelled. What the driver has is cancelled if it can be.
+    pub fn purge_queue(self: &Arc<Self>, queue: &Arc<QueueObject>) {
+        queue.accepts.store(false, Release);
+        let waiting = std::mem::take(&mut *lock(&queue.waiting));
+        for request in waiting {
+            self.finish_request(&request, STATUS_CANCELLED, 0);
+        }
+        let delivered: Vec<_> = self.objects_of(|object| match &object.kind {
+            Kind::Request(request) if request.is_of(queue) => Some(request.clone()),
+            _ => None,
+        });
+        for request in delivered {
+            self.cancel_request(&request);
+        }
+    }
+
+    /// The queue is being deleted.
+    pub fn stop_queue(self: &Arc<Self>, queue: &Arc<QueueObject>) {
+        self.purge_queue(queue);
+        if queue.delivered.load(Acquire) > 0 {
+            crate::waiting::until(self, None, "the deletion of a queue", || queue.delivered.load(Acquire) == 0);
+        }
+    }
+
+    /// Takes a cancelled request out of its queue. Whether it was there.
+    pub fn withdraw(&self, queue: &QueueObject, request: &Arc<RequestObject>) -> bool {
+        let mut waiting = lock(&queue.waiting);
+        let before = waiting.len();
+        waiting.retain(|one| !Arc::ptr_eq(one, request));
+        waiting.len() != before
+    }
+}
+
+pub extern "C" fn WdfIoQueueCreate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    config: PWDF_IO_QUEUE_CONFIG,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFQUEUE,
+) -> NTSTATUS {
+    function!("WdfIoQueueCreate", |state| {
+        let (object, device) = device(state, handle);
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let config = unsafe { config.read() };
+        check_size::<WDF_IO_QUEUE_CONFIG>(config.Size, "WDF_IO_QUEUE_CONFIG");
+        let most = match config.DispatchType {
+            _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential => 1,
+            // SAFETY: for this type the union holds this member.
+            _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchParallel => unsafe {
+                config.Settings.Parallel.NumberOfPresentedRequests
+            },
+            _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual => u32::MAX,
+            _ => return STATUS_INVALID_PARAMETER,
+        };
+        if most == 0 {
+            bug_check(Rule::BadArgument, format_args!("a parallel queue that presents no requests"));
+        }
+        let queue = Arc::new(QueueObject {
+            owner: device.owner,
+            handle: AtomicUsize::new(0),
+            device: device.clone(),
+            dispatch: config.DispatchType,
+            control: config.EvtIoDeviceControl,
+            waiting: Mutex::default(),
+            delivered: AtomicU32::new(0),
+            most,
+            accepts: AtomicBool::new(true),
+        });
+        let Some(new) = state.create_object(Kind::Queue(queue.clone()), attributes, Some(object.handle)) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        queue.handle.store(new.handle, Release);
+        lock(&device.queues).push(new.handle);
+        if config.DefaultQueue != 0 {
+            device.default_queue.store(new.handle, Release);
+        }
+        if !place.is_null() {
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { place.write(new.pointer()) };
+        }
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfIoQueueGetDevice(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) -> WDFDEVICE {
+    function!("WdfIoQueueGetDevice", |state| {
+        std::ptr::without_provenance_mut(queue(state, handle).device.handle.load(Acquire))
+    })
+}
+
+pub extern "C" fn WdfIoQueueRetrieveNextRequest(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFQUEUE,
+    place: *mut WDFREQUEST,
+) -> NTSTATUS {
+    function!("WdfIoQueueRetrieveNextRequest", |state| {
+        let queue = queue(state, handle);
+        let Some(request) = lock(&queue.waiting).pop_front() else { return STATUS_NO_MORE_ENTRIES };
+        queue.delivered.fetch_add(1, AcqRel);
+        request.deliver(&queue);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(std::ptr::without_provenance_mut(request.handle.load(Acquire))) };
+        STATUS_SUCCESS
+    })
+}
+
+fn no_callback(callback: PFN_WDF_IO_QUEUE_STATE) {
+    if callback.is_some() {
+        bug_check(Rule::NotSimulated, format_args!("a callback for the state of a queue"));
+    }
+}
+
+pub extern "C" fn WdfIoQueuePurge(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFQUEUE,
+    done: PFN_WDF_IO_QUEUE_STATE,
+    _context: WDFCONTEXT,
+) {
+    function!("WdfIoQueuePurge", |state| {
+        no_callback(done);
+        let queue = queue(state, handle);
+        state.purge_queue(&queue);
+    });
+}
+
+pub extern "C" fn WdfIoQueueDrain(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFQUEUE,
+    done: PFN_WDF_IO_QUEUE_STATE,
+    _context: WDFCONTEXT,
+) {
+    function!("WdfIoQueueDrain", |state| {
+        no_callback(done);
+        queue(state, handle).accepts.store(false, Release);
+    });
+}
+
+pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
+    function!("WdfIoQueueStart", |state| {
+        let queue = queue(state, handle);
+        queue.accepts.store(true, Release);
+        state.present(&queue);
+    });
+}

@@ -1,0 +1,269 @@
+//! Requests: each has one owner at a time and is completed once.
+
+use std::{
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    },
+};
+
+use host::machine::locks_held;
+use wdk_bindings::{
+    NTSTATUS, PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, ULONG_PTR, WDFREQUEST,
+};
+
+use super::{Kind, QueueObject, function};
+use crate::{
+    context::NOBODY,
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// The tag of the system's copies of buffers.
+const TAG: u32 = u32::from_ne_bytes(*b"Io  ");
+
+/// Where a request is.
+pub struct Progress {
+    /// The queue from which the driver got it; `None` while the driver does not have it.
+    pub queue: Option<Arc<QueueObject>>,
+    /// The driver's routine while the request can be cancelled.
+    pub cancel: PFN_WDF_REQUEST_CANCEL,
+    pub information: usize,
+    /// Status and number of bytes.
+    pub outcome: Option<(NTSTATUS, usize)>,
+}
+
+/// A request for a control code.
+pub struct RequestObject {
+    pub handle: AtomicUsize,
+    pub code: u32,
+    pub input: usize,
+    pub output: usize,
+    /// The system's copy of the input, and with `METHOD_BUFFERED` the place for the output.
+    system: usize,
+    /// The place for the output with the direct methods.
+    direct: usize,
+    pub progress: Mutex<Progress>,
+    pub cancelled: AtomicBool,
+}
+
+// SAFETY: the driver's routine is a function, which any thread may call.
+unsafe impl Send for RequestObject {}
+// SAFETY: as for `Send`; what changes is behind locks.
+unsafe impl Sync for RequestObject {}
+
+/// The request with a handle that a driver passes, which the driver must have.
+pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
+    if state.was_request(handle.addr()) {
+        bug_check(Rule::RequestCompletedTwice, format_args!("a request is used that is completed"));
+    }
+    let request = match &state.given(handle).kind {
+        Kind::Request(request) => request.clone(),
+        other => bug_check(Rule::BadHandle, format_args!("a {} where a request is wanted", other.name())),
+    };
+    if lock(&request.progress).queue.is_none() {
+        bug_check(Rule::RequestCancelable, format_args!("a request is used by a driver that does not have it"));
+    }
+    request
+}
+
+impl RequestObject {
+    /// A request with the system's copy of `input` and room for `output` bytes.
+    pub fn new(code: u32, input: &[u8], output: usize) -> Self {
+        let is_buffered = code & 3 == 0;
+        let is_direct = matches!(code & 3, 1 | 2);
+        let size = if is_buffered { input.len().max(output) } else { input.len() };
+        // What the copy does not fill is whatever was in the memory before: not zeros.
+        let block = |size: usize| if size == 0 { 0 } else { pool::allocate(NOBODY, size, TAG, false).unwrap_or(0) };
+        let system = block(if code & 3 == 3 { 0 } else { size });
+        if system != 0 {
+            let place: *mut u8 = ptr::with_exposed_provenance_mut(system);
+            // SAFETY: a new block, as long as the input at least.
+            unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
+        }
+        let direct = block(if is_direct { output } else { 0 });
+        let progress = Progress { queue: None, cancel: None, information: 0, outcome: None };
+        Self {
+            handle: AtomicUsize::new(0),
+            code,
+            input: input.len(),
+            output,
+            system,
+            direct,
+            progress: Mutex::new(progress),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// The driver has it now.
+    pub fn deliver(&self, queue: &Arc<QueueObject>) {
+        lock(&self.progress).queue = Some(queue.clone());
+    }
+
+    /// Whether the driver has it from that queue.
+    pub fn is_of(&self, queue: &Arc<QueueObject>) -> bool {
+        lock(&self.progress).queue.as_ref().is_some_and(|one| Arc::ptr_eq(one, queue))
+    }
+
+    fn answer_place(&self) -> usize {
+        if self.code & 3 == 0 { self.system } else { self.direct }
+    }
+
+    /// What the user gets, after the completion; and the system's copies are freed.
+    pub fn collect(&self) -> (NTSTATUS, Vec<u8>) {
+        let (status, information) = lock(&self.progress).outcome.unwrap_or((STATUS_PENDING, 0));
+        // With an error nothing is copied; a warning is not an error.
+        let copied = if status.cast_unsigned() >> 30 == 3 { 0 } else { information.min(self.output) };
+        let mut bytes = vec![0; copied];
+        let place: *const u8 = ptr::with_exposed_provenance(self.answer_place());
+        if copied > 0 && !place.is_null() {
+            // SAFETY: the block has room for the output, of which these bytes are a part.
+            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, copied) };
+        }
+        for block in [self.system, self.direct] {
+            if block != 0 {
+                pool::free(block, Some(TAG));
+            }
+        }
+        (status, bytes)
+    }
+}
+
+impl State {
+    /// A driver completes a request that it has.
+    pub fn complete_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
+        if locks_held() > 0 {
+            bug_check(Rule::LockHeld, format_args!("a request is completed while a spin lock is held"));
+        }
+        if status == STATUS_PENDING {
+            bug_check(Rule::RequestInformation, format_args!("a request is completed with STATUS_PENDING"));
+        }
+        if information > request.output {
+            bug_check(
+                Rule::RequestInformation,
+                format_args!("a request is completed with {information} bytes, but has room for {}", request.output),
+            );
+        }
+        let queue = {
+            let mut progress = lock(&request.progress);
+            if progress.cancel.is_some() {
+                drop(progress);
+                bug_check(Rule::RequestCancelable, format_args!("a request is completed that can be cancelled"));
+            }
+            progress.queue.take()
+        };
+        if let Some(queue) = queue {
+            queue.delivered.fetch_sub(1, AcqRel);
+            self.finish_request(request, status, information);
+            self.present(&queue);
+        }
+    }
+
+    /// Gives a request back to its user.
+    pub fn finish_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
+        lock(&request.progress).outcome = Some((status, information));
+        let handle = request.handle.load(Acquire);
+        self.forget_request(handle);
+        self.delete_object(handle);
+        self.dispatcher.signal();
+    }
+
+    /// The user, or the framework, wants the request to end.
+    pub fn cancel_request(self: &Arc<Self>, request: &Arc<RequestObject>) {
+        request.cancelled.store(true, Release);
+        let taken = {
+            let mut progress = lock(&request.progress);
+            progress.cancel.take().and_then(|cancel| progress.queue.clone().map(|queue| (cancel, queue)))
+        };
+        if let Some((cancel, queue)) = taken {
+            let handle = request.handle.load(Acquire);
+            crate::context::call(queue.owner, "EvtRequestCancel", || {
+                // SAFETY: the driver's own routine, with the handle of a request that it has.
+                unsafe { cancel(ptr::without_provenance_mut(handle)) };
+            });
+        }
+    }
+}
+
+/// # Safety
+///
+/// The places are null or the driver's, and live until the call returns.
+unsafe fn answer(block: usize, length: usize, minimum: usize, buffer: *mut PVOID, place: *mut usize) -> NTSTATUS {
+    if length == 0 || length < minimum {
+        return STATUS_BUFFER_TOO_SMALL;
+    }
+    if block == 0 {
+        return STATUS_INVALID_DEVICE_REQUEST;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { buffer.write(ptr::with_exposed_provenance_mut(block)) };
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(length) };
+    }
+    0
+}
+
+pub extern "C" fn WdfRequestRetrieveInputBuffer(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    minimum: usize,
+    buffer: *mut PVOID,
+    length: *mut usize,
+) -> NTSTATUS {
+    function!("WdfRequestRetrieveInputBuffer", |state| {
+        let request = owned(state, handle);
+        if request.code & 3 == 3 {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        // SAFETY: the driver's places.
+        unsafe { answer(request.system, request.input, minimum, buffer, length) }
+    })
+}
+
+pub extern "C" fn WdfRequestRetrieveOutputBuffer(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    minimum: usize,
+    buffer: *mut PVOID,
+    length: *mut usize,
+) -> NTSTATUS {
+    function!("WdfRequestRetrieveOutputBuffer", |state| {
+        let request = owned(state, handle);
+        if request.code & 3 == 3 {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        // SAFETY: the driver's places.
+        unsafe { answer(request.answer_place(), request.output, minimum, buffer, length) }
+    })
+}
+
+pub extern "C" fn WdfRequestSetInformation(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST, information: ULONG_PTR) {
+    function!("WdfRequestSetInformation", |state| {
+        lock(&owned(state, handle).progress).information = usize::try_from(information).unwrap_or(usize::MAX);
+    });
+}
+
+pub extern "C" fn WdfRequestComplete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST, status: NTSTATUS) {
+    function!("WdfRequestComplete", |state| {
+        let request = owned(state, handle);
+        let information = lock(&request.progress).information;
+        state.complete_request(&request, status, information);
+    });
+}
+
+pub extern "C" fn WdfRequestCompleteWithInformation(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    status: NTSTATUS,
+    information: ULONG_PTR,
+) {
+    function!("WdfRequestCompleteWithInformation", |state| {
+        let request = owned(state, handle);
+        state.complete_request(&request, status, usize::try_from(information).unwrap_or(usize::MAX));
+    });
+}

@@ -1,0 +1,98 @@
+//! Clocks.
+
+use host::machine;
+use wdk_bindings::{BOOLEAN, LARGE_INTEGER, ULONG, ULONG64, ULONGLONG};
+
+use super::{dpc, routine};
+use crate::{
+    context,
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+};
+
+/// The date at which every kernel starts, in units of 100 nanoseconds since 1601: so that a seed means the same every day.
+const START: u64 = 133_800_000_000_000_000;
+/// The period of the clock, and the shortest one, in units of 100 nanoseconds.
+const PERIODS: (u32, u32) = (156_250, 5_000);
+
+/// The date.
+pub fn system_time(state: &State) -> u64 {
+    START + state.machine.now() * 10
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryInterruptTimePrecise(counter: *mut ULONG64) -> ULONG64 {
+    routine!("KeQueryInterruptTimePrecise", |state| {
+        let units = state.machine.now() * 10;
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { counter.write(units) };
+        units
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryUnbiasedInterruptTime() -> ULONGLONG {
+    routine!("KeQueryUnbiasedInterruptTime", |state| state.machine.now() * 10)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQuerySystemTimePrecise(date: *mut LARGE_INTEGER) {
+    routine!("KeQuerySystemTimePrecise", |state| {
+        let now = LARGE_INTEGER { QuadPart: system_time(state).cast_signed() };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { date.write(now) };
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryPerformanceCounter(frequency: *mut LARGE_INTEGER) -> LARGE_INTEGER {
+    routine!("KeQueryPerformanceCounter", |state| {
+        if !frequency.is_null() {
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { frequency.write(LARGE_INTEGER { QuadPart: 10_000_000 }) };
+        }
+        LARGE_INTEGER { QuadPart: (state.machine.now() * 10).cast_signed() }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryTimeIncrement() -> ULONG {
+    routine!("KeQueryTimeIncrement", |state| if lock(&state.wdm.resolution).is_empty() { PERIODS.0 } else { 10_000 })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeStallExecutionProcessor(microseconds: ULONG) {
+    routine!("KeStallExecutionProcessor", |state| {
+        if machine::current_irql() < machine::Irql::DISPATCH_LEVEL && microseconds > 1000 {
+            bug_check(Rule::StallTooLong, format_args!("a processor stalled for {microseconds} us"));
+        }
+        if state.seed.is_some() {
+            dpc::stall(u64::from(microseconds));
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(u64::from(microseconds)));
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExSetTimerResolution(desired: ULONG, set: BOOLEAN) -> ULONG {
+    routine!("ExSetTimerResolution", |state| {
+        let mut resolution = lock(&state.wdm.resolution);
+        let driver = context::caller();
+        if set != 0 {
+            *resolution.entry(driver).or_default() += 1;
+            return desired.clamp(PERIODS.1, PERIODS.0);
+        }
+        let left = resolution.get(&driver).copied().unwrap_or(0);
+        match left {
+            0 => {
+                drop(resolution);
+                bug_check(Rule::ReferenceUnderflow, format_args!("the clock's resolution was not raised by this driver"));
+            }
+            1 => drop(resolution.remove(&driver)),
+            _ => drop(resolution.insert(driver, left - 1)),
+        }
+        PERIODS.0
+    })
+}

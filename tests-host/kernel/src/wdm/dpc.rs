@@ -1,0 +1,155 @@
+//! Deferred procedure calls.
+
+use std::{cell::Cell, sync::Arc, time::Instant};
+
+use host::machine::{Arguments, Dpc, Importance};
+use wdk_bindings::{
+    _KDPC_IMPORTANCE, BOOLEAN, KDPC, KDPC_IMPORTANCE, NTSTATUS, PKDEFERRED_ROUTINE, PROCESSOR_NUMBER, PVOID,
+    STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
+};
+
+use super::routine;
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, current, lock},
+    report::bug_check,
+    rule::Rule,
+    tracked::Object,
+};
+
+thread_local! {
+    /// Microseconds that the current deferred call has stalled its processor on a seeded machine.
+    static STALLED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Adds to what the current deferred call has stalled.
+pub fn stall(microseconds: u64) {
+    STALLED.set(STALLED.get() + microseconds);
+}
+
+/// An address as something that threads may carry.
+#[derive(Clone, Copy)]
+pub struct Word(pub usize);
+
+impl Word {
+    pub fn of<T>(pointer: *mut T) -> Self {
+        Self(pointer.expose_provenance())
+    }
+
+    pub fn pointer<T>(self) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+pub fn tracked(state: &State, dpc: *mut KDPC) -> Arc<Dpc> {
+    match state.tracked(dpc.expose_provenance(), "DPC") {
+        Object::Dpc(dpc) => dpc,
+        _ => bug_check(Rule::Uninitialised, format_args!("{dpc:p} is no DPC")),
+    }
+}
+
+/// Counts a deferred call that is running.
+struct Running(Arc<State>, DriverId);
+
+impl Running {
+    fn new(state: Arc<State>, driver: DriverId) -> Self {
+        *lock(&state.wdm.running).entry(driver).or_default() += 1;
+        Self(state, driver)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(count) = lock(&self.0.wdm.running).get_mut(&self.1) {
+            *count -= 1;
+        }
+    }
+}
+
+/// Makes a deferred call.
+fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Word, arguments: Arguments) {
+    let state = current();
+    let limit = state.dpc_limit;
+    let _running = Running::new(state, owner);
+    let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a DPC without a routine")) };
+    let (started, stalled) = (Instant::now(), STALLED.replace(0));
+    context::call(owner, "a deferred call", || {
+        // SAFETY: the driver's own routine, with its own arguments, at the level that it expects.
+        unsafe { work(dpc.pointer(), context.pointer(), arguments.first, arguments.second) };
+    });
+    let took = started.elapsed() + std::time::Duration::from_micros(STALLED.replace(stalled));
+    if took > limit {
+        bug_check(Rule::DpcTooLong, format_args!("a deferred call ran for {took:?}, longer than {limit:?}"));
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
+    routine!("KeInitializeDpc", |state| {
+        let (owner, address, context) = (context::caller(), Word::of(dpc), Word::of(context));
+        let call = move |arguments| run(owner, work, address, context, arguments);
+        let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {
+            bug_check(Rule::NotSimulated, format_args!("no memory for a DPC"));
+        };
+        // SAFETY: the driver's memory for a DPC, of which nobody else knows yet.
+        unsafe { dpc.write(KDPC::default()) };
+        state.track(address.0, owner, Object::Dpc(Arc::new(object)));
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInsertQueueDpc(dpc: *mut KDPC, first: PVOID, second: PVOID) -> BOOLEAN {
+    routine!("KeInsertQueueDpc", |state| {
+        let object = tracked(state, dpc);
+        state.preempt();
+        let queued = object.queue_with(|| {
+            // SAFETY: the driver's DPC, which nobody else writes: it was not queued, and now this thread queues it.
+            unsafe { (*dpc).SystemArgument1 = first };
+            // SAFETY: as above.
+            unsafe { (*dpc).SystemArgument2 = second };
+            Arguments { first, second }
+        });
+        BOOLEAN::from(queued)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeRemoveQueueDpc(dpc: *mut KDPC) -> BOOLEAN {
+    routine!("KeRemoveQueueDpc", |state| {
+        let object = tracked(state, dpc);
+        state.preempt();
+        BOOLEAN::from(object.remove().is_some())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetTargetProcessorDpcEx(dpc: *mut KDPC, number: *mut PROCESSOR_NUMBER) -> NTSTATUS {
+    routine!("KeSetTargetProcessorDpcEx", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let number = unsafe { number.read() };
+        if number.Group != 0 || u32::from(number.Number) >= state.machine.processors() || number.Reserved != 0 {
+            return STATUS_INVALID_PARAMETER;
+        }
+        tracked(state, dpc).set_target(Some(u32::from(number.Number)));
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetImportanceDpc(dpc: *mut KDPC, importance: KDPC_IMPORTANCE) {
+    routine!("KeSetImportanceDpc", |state| {
+        let importance = match importance {
+            _KDPC_IMPORTANCE::LowImportance => Importance::Low,
+            _KDPC_IMPORTANCE::HighImportance => Importance::High,
+            _KDPC_IMPORTANCE::MediumHighImportance => Importance::MediumHigh,
+            _KDPC_IMPORTANCE::MediumImportance => Importance::Medium,
+            other => bug_check(Rule::BadArgument, format_args!("{other} is no importance")),
+        };
+        tracked(state, dpc).set_importance(importance);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeFlushQueuedDpcs() {
+    routine!("KeFlushQueuedDpcs", |state| state.machine.flush());
+}

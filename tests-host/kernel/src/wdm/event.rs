@@ -1,0 +1,220 @@
+//! Events, semaphores and waiting.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI32, Ordering::AcqRel, Ordering::Acquire},
+};
+
+use host::machine::{self, Event, EventKind, Irql};
+use wdk_bindings::{
+    _EVENT_TYPE, _WAIT_TYPE, BOOLEAN, EVENT_TYPE, KEVENT, KPRIORITY, KPROCESSOR_MODE, KSEMAPHORE, PKWAIT_BLOCK,
+    KWAIT_REASON, LARGE_INTEGER, LONG, NTSTATUS, PVOID, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WAIT_TYPE,
+};
+
+use super::{clock, routine};
+use crate::{
+    context,
+    kernel::State,
+    report::bug_check,
+    rule::Rule,
+    tracked::{Object, Semaphore},
+    waiting,
+};
+
+fn event(state: &State, event: *mut KEVENT) -> Arc<Event> {
+    match state.tracked(event.expose_provenance(), "event") {
+        Object::Event(event) => event,
+        _ => bug_check(Rule::Uninitialised, format_args!("{event:p} is no event")),
+    }
+}
+
+/// When a wait ends: `None` without a timeout.
+pub fn end(state: &State, timeout: *mut LARGE_INTEGER) -> Option<u64> {
+    if timeout.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so the driver's number, which lives until the call returns.
+    let timeout = unsafe { timeout.read() };
+    // SAFETY: every value of the union's numbers is one.
+    let units = unsafe { timeout.QuadPart };
+    let now = state.machine.now();
+    Some(match units {
+        0 => 0,
+        ..0 => now.saturating_add(units.unsigned_abs().div_ceil(10)),
+        _ => now.saturating_add(units.unsigned_abs().saturating_sub(clock::system_time(state)).div_ceil(10)),
+    })
+}
+
+/// Checks that the caller may wait, if it would.
+pub fn check_wait(name: &str, end: Option<u64>) {
+    let now = machine::current_irql();
+    let limit = if end == Some(0) { Irql::DISPATCH_LEVEL } else { Irql::APC_LEVEL };
+    if now > limit {
+        bug_check(Rule::IrqlTooHigh, format_args!("{name} waits at {now}"));
+    }
+}
+
+/// Whether the object is signalled, and if so takes what waiting for it takes.
+fn acquire(object: &Object) -> bool {
+    match object {
+        Object::Event(event) => event.try_wait(),
+        Object::Timer(timer) => timer.signalled.try_wait(),
+        Object::Semaphore(semaphore) => {
+            let taken = semaphore.count.fetch_update(AcqRel, Acquire, |count| (count > 0).then(|| count - 1));
+            taken.is_ok()
+        }
+        _ => bug_check(Rule::BadArgument, format_args!("a wait for something that cannot be waited for")),
+    }
+}
+
+fn is_signalled(object: &Object) -> bool {
+    match object {
+        Object::Event(event) => event.is_set(),
+        Object::Timer(timer) => timer.signalled.is_set(),
+        Object::Semaphore(semaphore) => semaphore.count.load(Acquire) > 0,
+        _ => false,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeEvent(place: *mut KEVENT, kind: EVENT_TYPE, set: BOOLEAN) {
+    routine!("KeInitializeEvent", |state| {
+        let kind = match kind {
+            _EVENT_TYPE::NotificationEvent => EventKind::Notification,
+            _EVENT_TYPE::SynchronizationEvent => EventKind::Synchronization,
+            other => bug_check(Rule::BadArgument, format_args!("{other} is no kind of event")),
+        };
+        let object = Event::new(&state.machine, kind);
+        state.track(place.expose_provenance(), context::caller(), Object::Event(Arc::new(object)));
+        if set != 0 {
+            event(state, place).set();
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEAN) -> LONG {
+    routine!("KeSetEvent", |state| {
+        if wait != 0 {
+            bug_check(Rule::NotSimulated, format_args!("KeSetEvent with Wait"));
+        }
+        if machine::current_irql() > Irql::DISPATCH_LEVEL {
+            bug_check(Rule::IrqlTooHigh, format_args!("KeSetEvent called at {}", machine::current_irql()));
+        }
+        // The event may be gone as soon as it is set: its waiter may free it.
+        let object = event(state, place);
+        let before = object.set();
+        state.dispatcher.signal();
+        state.preempt();
+        LONG::from(before)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeClearEvent(place: *mut KEVENT) {
+    routine!("KeClearEvent", |state| {
+        event(state, place).reset();
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeResetEvent(place: *mut KEVENT) -> LONG {
+    routine!("KeResetEvent", |state| LONG::from(event(state, place).reset()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeReadStateEvent(place: *mut KEVENT) -> LONG {
+    routine!("KeReadStateEvent", |state| LONG::from(event(state, place).is_set()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeSemaphore(place: *mut KSEMAPHORE, count: LONG, limit: LONG) {
+    routine!("KeInitializeSemaphore", |state| {
+        let object = Semaphore { count: AtomicI32::new(count), limit };
+        state.track(place.expose_provenance(), context::caller(), Object::Semaphore(Arc::new(object)));
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeReleaseSemaphore(place: *mut KSEMAPHORE, _increment: KPRIORITY, adjustment: LONG, wait: BOOLEAN) -> LONG {
+    routine!("KeReleaseSemaphore", |state| {
+        if wait != 0 {
+            bug_check(Rule::NotSimulated, format_args!("KeReleaseSemaphore with Wait"));
+        }
+        let Object::Semaphore(semaphore) = state.tracked(place.expose_provenance(), "semaphore") else {
+            bug_check(Rule::Uninitialised, format_args!("{place:p} is no semaphore"));
+        };
+        let before = semaphore.count.fetch_add(adjustment, AcqRel);
+        if before + adjustment > semaphore.limit {
+            bug_check(Rule::BadArgument, format_args!("a semaphore released beyond its limit"));
+        }
+        state.dispatcher.signal();
+        before
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeWaitForSingleObject(
+    object: PVOID,
+    _reason: KWAIT_REASON,
+    _mode: KPROCESSOR_MODE,
+    _alertable: BOOLEAN,
+    timeout: *mut LARGE_INTEGER,
+) -> NTSTATUS {
+    routine!("KeWaitForSingleObject", |state| {
+        let end = end(state, timeout);
+        check_wait("KeWaitForSingleObject", end);
+        let object = state.tracked(object.expose_provenance(), "object");
+        let signalled = waiting::until(state, end, "KeWaitForSingleObject", || acquire(&object));
+        if signalled { STATUS_SUCCESS } else { STATUS_TIMEOUT }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeWaitForMultipleObjects(
+    count: ULONG,
+    objects: *mut PVOID,
+    kind: WAIT_TYPE,
+    _reason: KWAIT_REASON,
+    _mode: KPROCESSOR_MODE,
+    _alertable: BOOLEAN,
+    timeout: *mut LARGE_INTEGER,
+    blocks: PKWAIT_BLOCK,
+) -> NTSTATUS {
+    /// `THREAD_WAIT_OBJECTS`: as many need no blocks.
+    const BUILT_IN: ULONG = 3;
+    routine!("KeWaitForMultipleObjects", |state| {
+        if count == 0 || count > 64 || (count > BUILT_IN && blocks.is_null()) {
+            bug_check(Rule::BadArgument, format_args!("a wait for {count} objects"));
+        }
+        let end = end(state, timeout);
+        check_wait("KeWaitForMultipleObjects", end);
+        let of = |index: usize| {
+            // SAFETY: the driver's array has as many pointers.
+            let object = unsafe { objects.add(index).read() };
+            state.tracked(object.expose_provenance(), "object")
+        };
+        let objects: Vec<Object> = (0..count as usize).map(of).collect();
+        let mut first = 0;
+        let signalled = waiting::until(state, end, "KeWaitForMultipleObjects", || {
+            if kind == _WAIT_TYPE::WaitAny {
+                let found = objects.iter().position(acquire);
+                first = found.unwrap_or(0);
+                return found.is_some();
+            }
+            // Nothing is taken before everything is there.
+            objects.iter().all(is_signalled) && objects.iter().map(acquire).fold(true, |all, one| all && one)
+        });
+        let index = NTSTATUS::try_from(first).unwrap_or(0);
+        if signalled { STATUS_SUCCESS + index } else { STATUS_TIMEOUT }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeDelayExecutionThread(_mode: KPROCESSOR_MODE, _alertable: BOOLEAN, interval: *mut LARGE_INTEGER) -> NTSTATUS {
+    routine!("KeDelayExecutionThread", |state| {
+        let end = end(state, interval).unwrap_or(0);
+        waiting::until(state, Some(end), "KeDelayExecutionThread", || false);
+        STATUS_SUCCESS
+    })
+}

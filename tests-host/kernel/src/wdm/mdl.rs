@@ -1,0 +1,190 @@
+//! Memory descriptor lists.
+
+use std::{collections::BTreeMap, ptr};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    BOOLEAN, CSHORT, KPROCESSOR_MODE, LOCK_OPERATION, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED,
+    MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PIRP, PVOID, ULONG,
+};
+
+use super::routine;
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    paged, pool,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// The tag of the system's allocations of MDLs.
+const TAG: u32 = u32::from_ne_bytes(*b"Mdl ");
+const FLAG_MAPPED: CSHORT = MDL_MAPPED_TO_SYSTEM_VA as CSHORT;
+const FLAG_NON_PAGED: CSHORT = MDL_SOURCE_IS_NONPAGED_POOL as CSHORT;
+const FLAG_LOCKED: CSHORT = MDL_PAGES_LOCKED as CSHORT;
+
+/// The MDLs that drivers have allocated.
+#[derive(Default)]
+pub struct Mdls {
+    owners: BTreeMap<usize, DriverId>,
+}
+
+impl State {
+    /// A driver is unloaded: its MDLs must be free.
+    pub fn check_mdls(&self, owner: DriverId, name: &str) {
+        let left = lock(&self.wdm.mdls).owners.values().filter(|&&one| one == owner).count();
+        if left > 0 {
+            bug_check(Rule::PoolLeak, format_args!("driver {name} left {left} MDLs"));
+        }
+    }
+
+    fn known(&self, mdl: *mut MDL) {
+        if !lock(&self.wdm.mdls).owners.contains_key(&mdl.addr()) {
+            bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL"));
+        }
+    }
+}
+
+/// # Safety
+///
+/// `mdl` is an MDL of this kernel, and nobody else changes its flags at this time.
+unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
+    // SAFETY: the caller's promise.
+    unsafe { &mut (*mdl).MdlFlags }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoAllocateMdl(address: PVOID, length: ULONG, _secondary: BOOLEAN, _quota: BOOLEAN, irp: PIRP) -> *mut MDL {
+    routine!("IoAllocateMdl", |state| {
+        if !irp.is_null() {
+            bug_check(Rule::NotSimulated, format_args!("an MDL for an IRP"));
+        }
+        if state.faults.strikes() {
+            return ptr::null_mut();
+        }
+        let owner = context::caller();
+        let offset = address.addr() % pool::PAGE;
+        let pages = (offset + length as usize).div_ceil(pool::PAGE);
+        // Followed by a number for each page.
+        let size = size_of::<MDL>() + pages * size_of::<u64>();
+        let Some(place) = pool::allocate(owner, size, TAG, true) else { return ptr::null_mut() };
+        let mdl: *mut MDL = ptr::with_exposed_provenance_mut(place);
+        let new = MDL {
+            Size: CSHORT::try_from(size).unwrap_or(CSHORT::MAX),
+            StartVa: address.wrapping_byte_sub(offset),
+            ByteCount: length,
+            ByteOffset: ULONG::try_from(offset).unwrap_or(0),
+            ..MDL::default()
+        };
+        // SAFETY: a new block, large enough for it.
+        unsafe { mdl.write(new) };
+        lock(&state.wdm.mdls).owners.insert(place, owner);
+        mdl
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoFreeMdl(mdl: *mut MDL) {
+    routine!("IoFreeMdl", |state| {
+        state.known(mdl);
+        // SAFETY: a known MDL, which the driver gives up.
+        let flags = *unsafe { flags(mdl) };
+        if flags & FLAG_LOCKED != 0 {
+            bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
+        }
+        lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+        pool::free(mdl.expose_provenance(), Some(TAG));
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmBuildMdlForNonPagedPool(mdl: *mut MDL) {
+    routine!("MmBuildMdlForNonPagedPool", |state| {
+        state.known(mdl);
+        // SAFETY: a known MDL, which the driver is just building.
+        let mdl = unsafe { &mut *mdl };
+        let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
+        let end = start.addr() + mdl.ByteCount as usize - 1;
+        if paged::contains(start.addr()) || pool::is_live(start.addr()) != Some(true) || pool::is_live(end) != Some(true) {
+            bug_check(Rule::BadMdl, format_args!("an MDL of memory that is no block of the non-paged pool"));
+        }
+        mdl.MappedSystemVa = start;
+        mdl.MdlFlags |= FLAG_NON_PAGED;
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmProbeAndLockPages(mdl: *mut MDL, _mode: KPROCESSOR_MODE, _operation: LOCK_OPERATION) {
+    routine!("MmProbeAndLockPages", |state| {
+        state.known(mdl);
+        // SAFETY: a known MDL, which the driver is just locking.
+        let flags = unsafe { flags(mdl) };
+        if *flags & (FLAG_LOCKED | FLAG_NON_PAGED) != 0 {
+            bug_check(Rule::BadMdl, format_args!("the pages of an MDL are locked twice, or are not pageable"));
+        }
+        if machine::current_irql() > Irql::DISPATCH_LEVEL {
+            bug_check(Rule::IrqlTooHigh, format_args!("pages locked at {}", machine::current_irql()));
+        }
+        *flags |= FLAG_LOCKED;
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmUnlockPages(mdl: *mut MDL) {
+    routine!("MmUnlockPages", |state| {
+        state.known(mdl);
+        // SAFETY: a known MDL, which the driver is just unlocking.
+        let flags = unsafe { flags(mdl) };
+        if *flags & FLAG_LOCKED == 0 {
+            bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
+        }
+        *flags &= !(FLAG_LOCKED | FLAG_MAPPED);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmMapLockedPagesSpecifyCache(
+    mdl: *mut MDL,
+    mode: KPROCESSOR_MODE,
+    _cache: MEMORY_CACHING_TYPE,
+    _address: PVOID,
+    bug_check_on_failure: ULONG,
+    _priority: ULONG,
+) -> PVOID {
+    routine!("MmMapLockedPagesSpecifyCache", |state| {
+        if mode != 0 {
+            bug_check(Rule::NotSimulated, format_args!("a mapping for user mode"));
+        }
+        if bug_check_on_failure != 0 {
+            bug_check(Rule::BadArgument, format_args!("BugCheckOnFailure is obsolete"));
+        }
+        state.known(mdl);
+        // SAFETY: a known MDL; its pages are locked, so the driver that maps it may change this.
+        let mdl = unsafe { &mut *mdl };
+        if mdl.MdlFlags & (FLAG_NON_PAGED | FLAG_MAPPED) != 0 {
+            bug_check(Rule::BadMdl, format_args!("an MDL is mapped that is mapped already"));
+        }
+        if mdl.MdlFlags & FLAG_LOCKED == 0 {
+            bug_check(Rule::BadMdl, format_args!("an MDL is mapped whose pages are not locked"));
+        }
+        if state.faults.strikes() {
+            return ptr::null_mut();
+        }
+        mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
+        mdl.MdlFlags |= FLAG_MAPPED;
+        mdl.MappedSystemVa
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmUnmapLockedPages(_base: PVOID, mdl: *mut MDL) {
+    routine!("MmUnmapLockedPages", |state| {
+        state.known(mdl);
+        // SAFETY: a known MDL, which the driver is just unmapping.
+        let flags = unsafe { flags(mdl) };
+        if *flags & FLAG_MAPPED == 0 {
+            bug_check(Rule::BadMdl, format_args!("an MDL is unmapped that is not mapped"));
+        }
+        *flags &= !FLAG_MAPPED;
+    });
+}

@@ -1,0 +1,112 @@
+//! Critical regions, strings, tracing.
+
+use host::machine;
+use wdk_bindings::{
+    BOOLEAN, NTSTATUS, PCUNICODE_STRING, PCWSTR, PETWENABLECALLBACK, PUNICODE_STRING, PVOID, REGHANDLE, STATUS_SUCCESS,
+    ULONG, ULONG_PTR, UNICODE_STRING,
+};
+
+use super::routine;
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+};
+
+impl State {
+    /// A driver is unloaded: it must have given back what it raised and registered.
+    pub fn check_registrations(&self, owner: DriverId, name: &str) {
+        if lock(&self.wdm.resolution).contains_key(&owner) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left the clock's resolution raised"));
+        }
+        if lock(&self.wdm.etw).values().any(|&one| one == owner) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a provider of events registered"));
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeEnterCriticalRegion() {
+    routine!("KeEnterCriticalRegion", |_| context::set_critical(context::critical() + 1));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeLeaveCriticalRegion() {
+    routine!("KeLeaveCriticalRegion", |_| {
+        let Some(left) = context::critical().checked_sub(1) else {
+            bug_check(Rule::CriticalRegion, format_args!("a critical region is left that was not entered"));
+        };
+        context::set_critical(left);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeAreAllApcsDisabled() -> BOOLEAN {
+    routine!("KeAreAllApcsDisabled", |_| BOOLEAN::from(machine::current_irql() >= machine::Irql::APC_LEVEL))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeShouldYieldProcessor() -> ULONG {
+    routine!("KeShouldYieldProcessor", |_| 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeBugCheckEx(code: ULONG, one: ULONG_PTR, two: ULONG_PTR, three: ULONG_PTR, four: ULONG_PTR) -> ! {
+    bug_check(Rule::DriverPanicked, format_args!("KeBugCheckEx {code:#x} ({one:#x}, {two:#x}, {three:#x}, {four:#x})"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn RtlInitUnicodeString(target: PUNICODE_STRING, source: PCWSTR) {
+    routine!("RtlInitUnicodeString", |_| {
+        let mut units = 0_u16;
+        // SAFETY: the driver's string has units up to its terminator.
+        while !source.is_null() && unsafe { source.add(usize::from(units)).read() } != 0 {
+            units += 1;
+        }
+        let terminator = if source.is_null() { 0 } else { 2 };
+        let string =
+            UNICODE_STRING { Length: units * 2, MaximumLength: units * 2 + terminator, Buffer: source.cast_mut() };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { target.write(string) };
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn RtlCopyUnicodeString(target: PUNICODE_STRING, source: PCUNICODE_STRING) {
+    routine!("RtlCopyUnicodeString", |_| {
+        let units = crate::text::units(source);
+        // SAFETY: the driver's string, which lives until the call returns.
+        let target = unsafe { &mut *target };
+        let count = units.len().min(usize::from(target.MaximumLength / 2));
+        // SAFETY: the driver's buffer has as many bytes as its maximal length says.
+        unsafe { target.Buffer.copy_from_nonoverlapping(units.as_ptr(), count) };
+        target.Length = u16::try_from(count * 2).unwrap_or(0);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn EtwRegister(
+    _provider: *const wdk_bindings::GUID,
+    _callback: PETWENABLECALLBACK,
+    _context: PVOID,
+    handle: *mut REGHANDLE,
+) -> NTSTATUS {
+    routine!("EtwRegister", |state| {
+        let number = state.next();
+        lock(&state.wdm.etw).insert(number, context::caller());
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { handle.write(number) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn EtwUnregister(handle: REGHANDLE) -> NTSTATUS {
+    routine!("EtwUnregister", |state| {
+        if lock(&state.wdm.etw).remove(&handle).is_none() {
+            bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
+        }
+        STATUS_SUCCESS
+    })
+}

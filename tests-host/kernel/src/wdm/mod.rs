@@ -1,0 +1,47 @@
+//! The routines of the kernel, as the symbols that `wdk-bindings` declares.
+
+#![allow(non_snake_case, reason = "names of the C headers")]
+
+mod clock;
+mod dpc;
+mod event;
+mod lock;
+mod mdl;
+mod memory;
+mod misc;
+mod notification;
+mod processor;
+mod rundown;
+mod thread;
+mod timer;
+
+pub use self::{mdl::Mdls, notification::Notifications, thread::Threads};
+use crate::context::DriverId;
+
+use std::{
+    collections::BTreeMap,
+    sync::Mutex,
+};
+
+/// Carries out a routine, at most at the IRQL of the DDI reference.
+macro_rules! routine {
+    ($name:literal, $work:expr) => {{
+        static LIMIT: std::sync::OnceLock<host::machine::Irql> = std::sync::OnceLock::new();
+        $crate::kernel::routine($name, *LIMIT.get_or_init(|| $crate::limits::of($name)), $work)
+    }};
+}
+pub(crate) use routine;
+
+/// What the routines keep.
+#[derive(Default)]
+pub struct Wdm {
+    pub threads: Mutex<Threads>,
+    pub mdls: Mutex<Mdls>,
+    pub notifications: Mutex<Notifications>,
+    /// Drivers that have asked for a faster clock.
+    pub resolution: Mutex<BTreeMap<DriverId, u32>>,
+    /// Registered providers of events.
+    pub etw: Mutex<BTreeMap<u64, DriverId>>,
+    /// Deferred calls that are running, of all drivers together by driver.
+    pub running: Mutex<BTreeMap<DriverId, u32>>,
+}

@@ -1,0 +1,146 @@
+//! Notifications of plug and play: device interfaces that come and go.
+
+use std::{
+    collections::BTreeMap,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Acquire},
+    },
+};
+
+use wdk_bindings::{
+    _IO_NOTIFICATION_EVENT_CATEGORY, DEVICE_INTERFACE_CHANGE_NOTIFICATION, DRIVER_OBJECT, GUID,
+    IO_NOTIFICATION_EVENT_CATEGORY, NTSTATUS, PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
+    PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES, PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, ULONG,
+};
+
+use super::{dpc::Word, routine};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    pnp::same,
+    report::bug_check,
+    rule::Rule,
+    text, waiting,
+};
+
+/// `GUID_DEVICE_INTERFACE_ARRIVAL` and `_REMOVAL`, which differ in the first number.
+const ARRIVAL: u32 = 0xCB3A_4004;
+const REMOVAL: u32 = 0xCB3A_4005;
+const EVENT: GUID =
+    GUID { Data1: 0, Data2: 0x46F0, Data3: 0x11D0, Data4: [0xB0, 0x8F, 0x00, 0x60, 0x97, 0x13, 0x05, 0x3F] };
+
+/// A registration.
+pub struct Registration {
+    owner: DriverId,
+    class: GUID,
+    routine: PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
+    context: Word,
+    calls: AtomicU32,
+    gone: AtomicBool,
+}
+
+/// All registrations, by number.
+#[derive(Default)]
+pub struct Notifications {
+    all: BTreeMap<usize, Arc<Registration>>,
+}
+
+impl Registration {
+    fn tell(&self, state: &Arc<State>, event: u32, link: &[u16]) {
+        let mut name = text::unicode(link);
+        let mut notification = DEVICE_INTERFACE_CHANGE_NOTIFICATION {
+            Version: 1,
+            Size: u16::try_from(size_of::<DEVICE_INTERFACE_CHANGE_NOTIFICATION>()).unwrap_or(0),
+            Event: GUID { Data1: event, ..EVENT },
+            InterfaceClassGuid: self.class,
+            SymbolicLinkName: &raw mut name,
+        };
+        self.calls.fetch_add(1, AcqRel);
+        if !self.gone.load(Acquire)
+            && let Some(routine) = self.routine
+        {
+            context::call(self.owner, "a notification of plug and play", || {
+                // SAFETY: the driver's own routine and context, and a notification that lives until the call returns.
+                unsafe { routine((&raw mut notification).cast(), self.context.pointer()) };
+            });
+        }
+        self.calls.fetch_sub(1, AcqRel);
+        state.dispatcher.signal();
+    }
+}
+
+impl State {
+    /// Tells everybody that an interface of that class has come or goes.
+    pub fn notify(self: &Arc<Self>, class: &GUID, link: &[u16], arrives: bool) {
+        let all: Vec<_> = lock(&self.wdm.notifications).all.values().cloned().collect();
+        for registration in all.iter().filter(|registration| same(&registration.class, class)) {
+            registration.tell(self, if arrives { ARRIVAL } else { REMOVAL }, link);
+        }
+    }
+
+    /// A driver is unloaded: it must not be registered any more.
+    pub fn check_notifications(&self, owner: DriverId, name: &str) {
+        let left = lock(&self.wdm.notifications).all.values().any(|registration| registration.owner == owner);
+        if left {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a registration for notifications"));
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoRegisterPlugPlayNotification(
+    category: IO_NOTIFICATION_EVENT_CATEGORY,
+    flags: ULONG,
+    data: PVOID,
+    driver: *mut DRIVER_OBJECT,
+    routine: PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
+    context: PVOID,
+    entry: *mut PVOID,
+) -> NTSTATUS {
+    routine!("IoRegisterPlugPlayNotification", |state| {
+        if category != _IO_NOTIFICATION_EVENT_CATEGORY::EventCategoryDeviceInterfaceChange {
+            bug_check(Rule::NotSimulated, format_args!("notifications of category {category}"));
+        }
+        if driver.is_null() || routine.is_none() || data.is_null() {
+            bug_check(Rule::BadArgument, format_args!("a registration for notifications with a null argument"));
+        }
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        // SAFETY: for this category the driver passes the class, which lives until the call returns.
+        let class = unsafe { data.cast::<GUID>().read() };
+        let registration = Arc::new(Registration {
+            owner: context::caller(),
+            class,
+            routine,
+            context: Word::of(context),
+            calls: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
+        });
+        let number = usize::try_from(state.next()).unwrap_or(0) * 64;
+        lock(&state.wdm.notifications).all.insert(number, registration.clone());
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { entry.write(ptr::without_provenance_mut(number)) };
+        if flags & PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES != 0 {
+            for link in state.enabled_interfaces(&class) {
+                registration.tell(state, ARRIVAL, &link);
+            }
+        }
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoUnregisterPlugPlayNotificationEx(entry: PVOID) -> NTSTATUS {
+    routine!("IoUnregisterPlugPlayNotificationEx", |state| {
+        let registration = lock(&state.wdm.notifications).all.remove(&entry.addr());
+        let Some(registration) = registration else {
+            bug_check(Rule::BadHandle, format_args!("{entry:p} is no registration for notifications"));
+        };
+        registration.gone.store(true, std::sync::atomic::Ordering::Release);
+        waiting::until(state, None, "IoUnregisterPlugPlayNotificationEx", || registration.calls.load(Acquire) == 0);
+        STATUS_SUCCESS
+    })
+}

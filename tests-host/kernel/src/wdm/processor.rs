@@ -1,0 +1,109 @@
+//! Processors: one group of them.
+
+use std::cell::Cell;
+
+use wdk_bindings::{
+    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PROCESSOR_NUMBER, STATUS_INVALID_PARAMETER,
+    STATUS_SUCCESS, ULONG, USHORT,
+};
+
+use super::routine;
+use crate::{kernel::State, report::bug_check, rule::Rule};
+
+thread_local! {
+    /// The affinity that the thread was given; zero if it has none.
+    static AFFINITY: Cell<u64> = const { Cell::new(0) };
+}
+
+fn all(state: &State) -> u64 {
+    u64::MAX >> (64 - state.machine.processors())
+}
+
+fn count(state: &State, group: USHORT) -> ULONG {
+    let known = group == 0 || ULONG::from(group) == ALL_PROCESSOR_GROUPS;
+    if known { state.machine.processors() } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryActiveProcessorCountEx(group: USHORT) -> ULONG {
+    routine!("KeQueryActiveProcessorCountEx", |state| count(state, group))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryMaximumProcessorCountEx(group: USHORT) -> ULONG {
+    routine!("KeQueryMaximumProcessorCountEx", |state| count(state, group))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryActiveGroupCount() -> USHORT {
+    routine!("KeQueryActiveGroupCount", |_| 1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryGroupAffinity(group: USHORT) -> KAFFINITY {
+    routine!("KeQueryGroupAffinity", |state| if group == 0 { all(state) } else { 0 })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeGetCurrentProcessorNumberEx(number: *mut PROCESSOR_NUMBER) -> ULONG {
+    routine!("KeGetCurrentProcessorNumberEx", |state| {
+        let index = state.machine.current_processor();
+        if !number.is_null() {
+            let there = PROCESSOR_NUMBER { Group: 0, Number: u8::try_from(index).unwrap_or(0), Reserved: 0 };
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { number.write(there) };
+        }
+        index
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeGetProcessorIndexFromNumber(number: *mut PROCESSOR_NUMBER) -> ULONG {
+    routine!("KeGetProcessorIndexFromNumber", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let number = unsafe { number.read() };
+        let known = number.Group == 0 && number.Reserved == 0 && u32::from(number.Number) < state.machine.processors();
+        if known { u32::from(number.Number) } else { ULONG::MAX }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeGetProcessorNumberFromIndex(index: ULONG, number: *mut PROCESSOR_NUMBER) -> NTSTATUS {
+    routine!("KeGetProcessorNumberFromIndex", |state| {
+        if index >= state.machine.processors() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        let there = PROCESSOR_NUMBER { Group: 0, Number: u8::try_from(index).unwrap_or(0), Reserved: 0 };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { number.write(there) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetSystemGroupAffinityThread(affinity: *mut GROUP_AFFINITY, before: *mut GROUP_AFFINITY) {
+    routine!("KeSetSystemGroupAffinityThread", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let wanted = unsafe { affinity.read() };
+        if wanted.Group != 0 || wanted.Mask == 0 || wanted.Mask & !all(state) != 0 {
+            bug_check(Rule::BadArgument, format_args!("no processors {:#x} in group {}", wanted.Mask, wanted.Group));
+        }
+        if !before.is_null() {
+            let was = GROUP_AFFINITY { Mask: AFFINITY.get(), ..GROUP_AFFINITY::default() };
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { before.write(was) };
+        }
+        AFFINITY.set(wanted.Mask);
+        state.machine.bind_current_thread(wanted.Mask.trailing_zeros());
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeRevertToUserGroupAffinityThread(before: *mut GROUP_AFFINITY) {
+    routine!("KeRevertToUserGroupAffinityThread", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let before = unsafe { before.read() };
+        AFFINITY.set(before.Mask);
+        state.machine.bind_current_thread(if before.Mask == 0 { 0 } else { before.Mask.trailing_zeros() });
+    });
+}

@@ -1,0 +1,228 @@
+//! System threads, their handles and references.
+
+use std::{
+    collections::BTreeMap,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    },
+    thread::JoinHandle,
+};
+
+use wdk_bindings::{
+    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, LONG_PTR, NTSTATUS, OBJ_KERNEL_HANDLE,
+    OBJECT_ATTRIBUTES, PKSTART_ROUTINE, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
+};
+
+use super::{dpc::Word, event, routine};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    waiting,
+};
+
+/// A system thread.
+pub struct Thread {
+    owner: DriverId,
+    number: u64,
+    ended: AtomicBool,
+    /// References to the object, beside those of handles.
+    references: AtomicI64,
+}
+
+/// The threads, and the handles that drivers have of them.
+#[derive(Default)]
+pub struct Threads {
+    handles: BTreeMap<usize, Arc<Thread>>,
+    /// By the address that a driver knows a referenced one by.
+    objects: BTreeMap<usize, Arc<Thread>>,
+    all: Vec<(Arc<Thread>, JoinHandle<()>)>,
+}
+
+/// Handles of threads: each is used once. They look like the kernel's.
+static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
+const KERNEL_HANDLES: u64 = 0xFFFF_FFFF_8000_0000;
+
+fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
+    lock(&state.wdm.threads).handles.get(&handle.addr()).cloned()
+}
+
+impl State {
+    /// A driver is unloaded: its threads must have ended and its handles be closed. Waits for what a thread does after its
+    /// last call.
+    pub fn check_threads(self: &Arc<Self>, owner: DriverId, name: &str) {
+        let mine: Vec<Arc<Thread>> = {
+            let threads = lock(&self.wdm.threads);
+            if threads.handles.values().any(|thread| thread.owner == owner) {
+                drop(threads);
+                bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a handle of a thread open"));
+            }
+            threads.all.iter().filter(|(thread, _)| thread.owner == owner).map(|(thread, _)| thread.clone()).collect()
+        };
+        for thread in &mine {
+            if !thread.ended.load(Acquire) {
+                bug_check(Rule::ThreadAtUnload, format_args!("a thread of driver {name} still runs at its unload"));
+            }
+            if thread.references.load(Acquire) > 0 {
+                bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a reference to a thread"));
+            }
+        }
+        let ended = {
+            let mut threads = lock(&self.wdm.threads);
+            let all = std::mem::take(&mut threads.all);
+            let (ended, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(thread, _)| thread.owner == owner);
+            threads.all = others;
+            ended
+        };
+        for (_, join) in ended {
+            drop(join.join());
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsCreateSystemThread(
+    handle: *mut HANDLE,
+    _access: ULONG,
+    attributes: *mut OBJECT_ATTRIBUTES,
+    process: HANDLE,
+    _client: *mut CLIENT_ID,
+    start: PKSTART_ROUTINE,
+    context: PVOID,
+) -> NTSTATUS {
+    routine!("PsCreateSystemThread", |state| {
+        if !process.is_null() {
+            bug_check(Rule::NotSimulated, format_args!("a thread of another process"));
+        }
+        // SAFETY: null or the driver's structure, which lives until the call returns.
+        let attributes = unsafe { attributes.as_ref() };
+        if attributes.is_none_or(|attributes| attributes.Attributes & OBJ_KERNEL_HANDLE == 0) {
+            bug_check(Rule::BadArgument, format_args!("a thread whose handle is not a kernel handle"));
+        }
+        if state.faults.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
+        let (owner, number, context) = (context::caller(), state.next(), Word::of(context));
+        let thread =
+            Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
+        if let Some(baton) = &state.baton {
+            baton.expect(number);
+        }
+        let (mine, of_thread) = (thread.clone(), state.clone());
+        let body = move || {
+            context::set_thread(mine.number);
+            if let Some(baton) = &of_thread.baton {
+                baton.take();
+            }
+            context::call(owner, "a system thread", || {
+                // SAFETY: the driver's own routine, with its own argument.
+                unsafe { start(context.pointer()) };
+            });
+            mine.ended.store(true, Release);
+            of_thread.dispatcher.signal();
+            if let Some(baton) = &of_thread.baton {
+                baton.end();
+            }
+        };
+        let Ok(join) = std::thread::Builder::new().name(format!("system thread {number}")).spawn(body) else {
+            bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
+        };
+        let name = KERNEL_HANDLES + 4 * NEXT_HANDLE.fetch_add(1, AcqRel);
+        let place = usize::try_from(name).unwrap_or(0);
+        let mut threads = lock(&state.wdm.threads);
+        threads.handles.insert(place, thread.clone());
+        threads.all.push((thread, join));
+        drop(threads);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { handle.write(ptr::without_provenance_mut(place)) };
+        state.preempt();
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
+    routine!("PsTerminateSystemThread", |_| {
+        if context::thread() == 0 {
+            bug_check(Rule::BadArgument, format_args!("a thread is ended that is not the driver's"));
+        }
+        // The real routine does not return. This one does: the driver's routine, whose last call it is, returns next.
+        status
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
+    routine!("ZwClose", |state| {
+        let closed = lock(&state.wdm.threads).handles.remove(&handle.addr());
+        if closed.is_none() {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
+        }
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwWaitForSingleObject(handle: HANDLE, _alertable: BOOLEAN, timeout: *mut LARGE_INTEGER) -> NTSTATUS {
+    routine!("ZwWaitForSingleObject", |state| {
+        let end = event::end(state, timeout);
+        let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
+        let ended = waiting::until(state, end, "ZwWaitForSingleObject", || thread.ended.load(Acquire));
+        if ended { STATUS_SUCCESS } else { STATUS_TIMEOUT }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetCurrentThreadId() -> HANDLE {
+    routine!("PsGetCurrentThreadId", |_| {
+        // The kernel's numbers of threads are multiples of four, and not zero.
+        let number = 4 * (context::thread() + 1);
+        ptr::without_provenance_mut(usize::try_from(number).unwrap_or(4))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObReferenceObjectByHandle(
+    handle: HANDLE,
+    _access: ACCESS_MASK,
+    _kind: POBJECT_TYPE,
+    _mode: KPROCESSOR_MODE,
+    object: *mut PVOID,
+    _information: POBJECT_HANDLE_INFORMATION,
+) -> NTSTATUS {
+    routine!("ObReferenceObjectByHandle", |state| {
+        let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
+        thread.references.fetch_add(1, AcqRel);
+        let address = Arc::as_ptr(&thread).addr();
+        lock(&state.wdm.threads).objects.insert(address, thread);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { object.write(ptr::without_provenance_mut(address)) };
+        STATUS_SUCCESS
+    })
+}
+
+fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
+    let Some(thread) = lock(&state.wdm.threads).objects.get(&object.addr()).cloned() else {
+        bug_check(Rule::BadHandle, format_args!("{object:p} is no object"));
+    };
+    let after = thread.references.fetch_add(by, AcqRel) + by;
+    if after < 0 {
+        bug_check(Rule::ReferenceUnderflow, format_args!("an object is dereferenced once too often"));
+    }
+    after as LONG_PTR
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
+    routine!("ObfReferenceObject", |state| count(state, object, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfDereferenceObject(object: PVOID) -> LONG_PTR {
+    routine!("ObfDereferenceObject", |state| count(state, object, -1))
+}

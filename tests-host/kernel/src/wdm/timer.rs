@@ -1,0 +1,120 @@
+//! Timers.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use host::machine::{Arguments, Event, EventKind, Timer};
+use wdk_bindings::{_TIMER_TYPE, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, LONG, TIMER_TYPE, ULONG};
+
+use super::{clock, dpc, routine};
+use crate::{
+    context,
+    kernel::{State, current},
+    report::bug_check,
+    rule::Rule,
+    tracked::{KernelTimer, Object},
+};
+
+fn tracked(state: &State, timer: *mut KTIMER) -> Arc<KernelTimer> {
+    match state.tracked(timer.expose_provenance(), "timer") {
+        Object::Timer(timer) => timer,
+        _ => bug_check(Rule::Uninitialised, format_args!("{timer:p} is no timer")),
+    }
+}
+
+fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
+    let kind = match kind {
+        _TIMER_TYPE::NotificationTimer => EventKind::Notification,
+        _TIMER_TYPE::SynchronizationTimer => EventKind::Synchronization,
+        other => bug_check(Rule::BadArgument, format_args!("{other} is no kind of timer")),
+    };
+    let signalled = Arc::new(Event::new(&state.machine, kind));
+    let (to_signal, of_expiry) = (signalled.clone(), Arc::new(AtomicUsize::new(0)));
+    let dpc = of_expiry.clone();
+    let object = Timer::try_new(&state.machine, "driver's timer", move |_| {
+        let state = current();
+        to_signal.set();
+        state.dispatcher.signal();
+        let address = of_expiry.load(Relaxed);
+        if address != 0 {
+            // Queued already: then two expiries are one call.
+            let _ = dpc::tracked(&state, std::ptr::with_exposed_provenance_mut(address)).queue(Arguments::NONE);
+        }
+    });
+    let Ok(object) = object else { bug_check(Rule::NotSimulated, format_args!("no memory for a timer")) };
+    // SAFETY: the driver's memory for a timer, of which nobody else knows yet.
+    unsafe { timer.write(KTIMER::default()) };
+    let object = KernelTimer { timer: object, signalled, dpc };
+    state.track(timer.expose_provenance(), context::caller(), Object::Timer(Arc::new(object)));
+}
+
+/// Microseconds from now until the due time, which is relative if negative.
+fn delay(state: &State, due: LARGE_INTEGER) -> u64 {
+    // SAFETY: every value of the union's numbers is one.
+    let due = unsafe { due.QuadPart };
+    let units = if due < 0 { due.unsigned_abs() } else { due.unsigned_abs().saturating_sub(clock::system_time(state)) };
+    units / 10
+}
+
+fn set(state: &State, timer: *mut KTIMER, due: LARGE_INTEGER, period: u64, dpc: *mut KDPC) -> BOOLEAN {
+    let object = tracked(state, timer);
+    if !dpc.is_null() {
+        drop(dpc::tracked(state, dpc));
+    }
+    object.signalled.reset();
+    // Taken out first, so that the expiry of what was set before does not queue the new DPC.
+    let before = object.timer.cancel();
+    object.dpc.store(dpc.expose_provenance(), Relaxed);
+    let set = object.timer.set(delay(state, due), period, Arguments::NONE);
+    BOOLEAN::from(before.is_some() || set.is_some())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeTimer(timer: *mut KTIMER) {
+    routine!("KeInitializeTimer", |state| initialise(state, timer, _TIMER_TYPE::NotificationTimer));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeTimerEx(timer: *mut KTIMER, kind: TIMER_TYPE) {
+    routine!("KeInitializeTimerEx", |state| initialise(state, timer, kind));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetTimer(timer: *mut KTIMER, due: LARGE_INTEGER, dpc: *mut KDPC) -> BOOLEAN {
+    routine!("KeSetTimer", |state| set(state, timer, due, 0, dpc))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetTimerEx(timer: *mut KTIMER, due: LARGE_INTEGER, period: LONG, dpc: *mut KDPC) -> BOOLEAN {
+    routine!("KeSetTimerEx", |state| {
+        let Ok(period) = u64::try_from(period) else { bug_check(Rule::BadArgument, format_args!("a negative period")) };
+        set(state, timer, due, period * 1000, dpc)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetCoalescableTimer(
+    timer: *mut KTIMER,
+    due: LARGE_INTEGER,
+    period: ULONG,
+    _tolerable: ULONG,
+    dpc: *mut KDPC,
+) -> BOOLEAN {
+    routine!("KeSetCoalescableTimer", |state| set(state, timer, due, u64::from(period) * 1000, dpc))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeCancelTimer(timer: *mut KTIMER) -> BOOLEAN {
+    routine!("KeCancelTimer", |state| {
+        let object = tracked(state, timer);
+        state.preempt();
+        BOOLEAN::from(object.timer.cancel().is_some())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeReadStateTimer(timer: *mut KTIMER) -> BOOLEAN {
+    routine!("KeReadStateTimer", |state| BOOLEAN::from(tracked(state, timer).signalled.is_set()))
+}

@@ -1,0 +1,45 @@
+//! From load to unload.
+
+use ndk_interface::test_control::Kind;
+use simulated_kernel::Kernel;
+
+use crate::world::{Consumer, Provider, SEEDS, consumer_control, finish, report, start};
+
+fn load_and_unload(kernel: &Kernel) {
+    let provider = Provider::load(kernel).expect("the provider loads");
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    consumer.unload();
+    provider.unload();
+}
+
+#[test]
+fn both_drivers_load_and_unload_and_leave_nothing_behind() {
+    load_and_unload(&Kernel::threads().start());
+    for seed in SEEDS {
+        load_and_unload(&Kernel::seeded(seed).start());
+    }
+}
+
+#[test]
+fn a_driver_can_be_loaded_again_after_its_unload() {
+    let kernel = Kernel::threads().start();
+    for _ in 0..3 {
+        load_and_unload(&kernel);
+    }
+}
+
+#[test]
+fn the_consumer_finds_the_provider_whichever_comes_first() {
+    let kernel = Kernel::threads().start();
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let file = consumer_control(&kernel);
+    let without = start(&file, Kind::Performance, 1);
+    assert_eq!(without.status, simulated_kernel::wdk::STATUS_DEVICE_NOT_READY);
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    assert!(start(&file, Kind::Performance, 1).is_success());
+    let progress = finish(&kernel, &file);
+    assert_eq!(progress.failed, 0, "{}", report(&file));
+    drop(file);
+    consumer.unload();
+    provider.unload();
+}

@@ -1,0 +1,107 @@
+//! Both drivers, loaded.
+
+use ndk_interface::{
+    control,
+    test_control::{self, Kind, Progress, Start, State},
+};
+use simulated_kernel::{Answer, Device, Driver, File, Kernel, wdk::NTSTATUS};
+
+/// Seeds of the runs that are repeated with several.
+pub const SEEDS: std::ops::Range<u64> = 1..9;
+
+/// The provider, loaded, with one adapter.
+pub struct Provider {
+    pub driver: Driver,
+    pub device: Device,
+}
+
+/// The consumer, loaded, with its device.
+pub struct Consumer {
+    pub driver: Driver,
+    pub device: Device,
+}
+
+impl Provider {
+    pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
+        let driver = kernel.load("softndk", softndk::driver_entry)?;
+        match driver.add_device() {
+            Ok(device) => Ok(Self { driver, device }),
+            Err(status) => {
+                driver.unload();
+                Err(status)
+            }
+        }
+    }
+
+    pub fn unload(self) {
+        assert!(self.device.remove().is_ok(), "the adapter is removed");
+        self.driver.unload();
+    }
+}
+
+impl Consumer {
+    pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
+        let driver = kernel.load("ndktest", ndktest::driver_entry)?;
+        match driver.add_device() {
+            Ok(device) => Ok(Self { driver, device }),
+            Err(status) => {
+                driver.unload();
+                Err(status)
+            }
+        }
+    }
+
+    pub fn unload(self) {
+        assert!(self.device.remove().is_ok(), "the consumer is removed");
+        self.driver.unload();
+    }
+}
+
+/// Opens the provider's control device.
+pub fn provider_control(kernel: &Kernel) -> File {
+    kernel.open(control::LINK_NAME).expect("the provider has a control device")
+}
+
+/// Opens the consumer's control device.
+pub fn consumer_control(kernel: &Kernel) -> File {
+    kernel.open(test_control::LINK_NAME).expect("the consumer has a control device")
+}
+
+/// Starts a run.
+pub fn start(file: &File, kind: Kind, seed: u64) -> Answer {
+    let start = Start { kind: kind as u32, seconds: 1, seed };
+    file.control(test_control::START, &start.to_bytes(), 0)
+}
+
+/// How far the run is.
+pub fn progress(file: &File) -> Progress {
+    let answer = file.control(test_control::QUERY_PROGRESS, &[], Progress::BYTES);
+    assert!(answer.is_success(), "{answer:?}");
+    Progress::from_bytes(&answer.bytes).expect("a progress")
+}
+
+/// Waits until the run is over.
+pub fn finish(kernel: &Kernel, file: &File) -> Progress {
+    loop {
+        let progress = progress(file);
+        if progress.state != State::Running as u32 {
+            return progress;
+        }
+        kernel.sleep(2_000);
+    }
+}
+
+/// The report of the run.
+pub fn report(file: &File) -> String {
+    let mut text = Vec::new();
+    loop {
+        let from = test_control::From { offset: u32::try_from(text.len()).expect("a short report") };
+        let answer = file.control(test_control::QUERY_REPORT, &from.to_bytes(), 4096);
+        let more = answer.status == simulated_kernel::wdk::STATUS_BUFFER_OVERFLOW;
+        assert!(answer.is_success() || more, "{answer:?}");
+        text.extend(answer.bytes);
+        if !more {
+            return String::from_utf8(text).expect("a report is text");
+        }
+    }
+}
