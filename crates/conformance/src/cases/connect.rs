@@ -495,10 +495,10 @@ fn private_data_sizes(s: &Session<'_>) -> Verdict {
 }
 
 fn private_data_too_long(s: &Session<'_>) -> Verdict {
-    let (side, connector, from) = active_side(s)?;
-    let (_listener, address) = listen(s, Family::V4)?;
     // Not on the stack, which is small in a kernel.
     static LONG: [u8; 4096] = [7; 4096];
+    let (side, connector, from) = active_side(s)?;
+    let (_listener, address) = listen(s, Family::V4)?;
     let most = s.info()?.MaxCallerData as usize;
     if most >= LONG.len() {
         skip!("the adapter carries {most} bytes");
