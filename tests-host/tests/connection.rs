@@ -22,5 +22,7 @@ mod lifetime;
 mod listening;
 #[path = "connection/random.rs"]
 mod random;
+#[path = "connection/rest.rs"]
+mod rest;
 #[path = "connection/world.rs"]
 mod world;

@@ -94,7 +94,12 @@ fn a_pair_of_addresses_is_free_before_the_consumer_knows_that_its_connector_is_c
     );
     let side = Side { node, queues: world.queues() };
     connect_shared(&side, &shared, server.address).expect("pending");
+    world.run();
+    let passive = Side { node: server.arrival(), queues: world.queues() };
+    accept(&passive, b"").expect("pending");
+    world.run();
     side.close();
+    passive.close();
     world.run();
     server.arrival().close();
     Arc::into_inner(next).expect("the only one").close();

@@ -293,7 +293,7 @@ pub struct World {
     pub os: HostOs,
     pub wire: Shared<Wire<HostOs>>,
     nic: Shared<Nic<HostOs>>,
-    domain: Shared<Domain<HostOs>>,
+    pub domain: Shared<Domain<HostOs>>,
     alive: Arc<AtomicUsize>,
 }
 
@@ -304,7 +304,7 @@ impl World {
 
     pub fn on(machine: Machine) -> Self {
         let os = HostOs::new(&machine);
-        let limits = MemoryLimits { tokens: 8, mappings: 8, registration: 4096, fast_register_pages: 1 };
+        let limits = MemoryLimits { tokens: 16, mappings: 1, registration: 1 << 20, fast_register_pages: 1 };
         let table = MemoryTable::try_new(&os, limits).expect("memory");
         Self {
             wire: Wire::try_new(&os).expect("memory"),
@@ -427,7 +427,7 @@ impl World {
             max_initiator_sge: 1,
             max_peer_sge: 1,
             inline_size: 0,
-            max_transfer: 4096,
+            max_transfer: 1 << 20,
             context: 0,
         };
         let new =

@@ -22,6 +22,7 @@ const EVENTS_PER_RUN: usize = 8;
 pub struct Listener<O: Os> {
     attachment: Shared<Attachment<O>>,
     owner: Owner,
+    /// Dropped before the client: who is told that the listener is closed may use its port again.
     state: O::Lock<State<O>>,
     dpc: O::Dpc<ConnectEvents<O>>,
     client: Box<dyn ListenerClient<O>>,
@@ -181,13 +182,6 @@ impl<O: Os> State<O> {
     fn end(&mut self) -> bool {
         self.delivering = false;
         !self.queue.is_empty()
-    }
-}
-
-impl<O: Os> Drop for Listener<O> {
-    fn drop(&mut self) {
-        // The port is free before the client is dropped: who is told that the listener is closed may listen there again.
-        drop(self.state.with(|state| state.claim.take()));
     }
 }
 

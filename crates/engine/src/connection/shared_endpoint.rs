@@ -21,7 +21,7 @@ use crate::{
 pub struct SharedEndpoint<O: Os> {
     attachment: Shared<Attachment<O>>,
     remotes: O::Lock<Remotes>,
-    /// Given up before the client is dropped: who is told that the endpoint is closed may use its port again.
+    /// Dropped before the client: who is told that the endpoint is closed may use its port again.
     claim: Claim<O>,
     client: Box<dyn Any + Send + Sync>,
 }
