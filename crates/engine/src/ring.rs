@@ -31,6 +31,8 @@ const CACHE_LINE: usize = 64;
 struct Indices {
     /// Number of the next entry to be published. Written by the producer.
     tail: CachePadded<AtomicU64>,
+    /// Number of the next entry that a [`Watch`] may not publish. Written by the producer.
+    handed_over: AtomicU64,
     /// Number of the next entry to be taken. Written by the consumer.
     head: CachePadded<AtomicU64>,
     /// How many links the consumer has followed. Written by the consumer.
@@ -143,6 +145,12 @@ impl<T: Copy> Segment<T> {
     }
 }
 
+/// Whether number `this` comes after `that`.
+#[inline]
+const fn is_past(this: u64, that: u64) -> bool {
+    this.wrapping_sub(that).cast_signed() > 0
+}
+
 /// The number of slots for `entries` entries.
 const fn capacity_for(entries: u32) -> u32 {
     // The largest queue of the engine is far below `1 << 31`.
@@ -160,6 +168,7 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     let segment = Segment::try_new(capacity_for(limit))?;
     let indices = Shared::try_new(Indices {
         tail: CachePadded(AtomicU64::new(first)),
+        handed_over: AtomicU64::new(first),
         head: CachePadded(AtomicU64::new(first)),
         followed: AtomicU32::new(0),
     })?;
@@ -168,6 +177,7 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
         segment: segment.clone(),
         limit: u64::from(limit),
         tail: first,
+        kept: first,
         seen_head: first,
         links: 0,
     };
@@ -186,6 +196,8 @@ pub struct Producer<T> {
     limit: u64,
     /// Number of the next entry to be written: the published tail plus what is written and not yet published.
     tail: u64,
+    /// The tail when it was last published or handed over: what lies before it is written for good.
+    kept: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
     links: u32,
@@ -258,8 +270,18 @@ impl<T: Copy + Send> Producer<T> {
 
     /// Lets the consumer see what was pushed.
     #[inline]
-    pub fn publish(&self) {
+    pub fn publish(&mut self) {
+        self.kept = self.tail;
         self.indices.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Lets a [`Watch`] publish what was pushed, and gives the number for that.
+    #[inline]
+    pub(crate) fn hand_over(&mut self) -> u64 {
+        self.kept = self.tail;
+        // The watch may be somebody else's: he publishes what was written before this.
+        self.indices.handed_over.store(self.tail, Ordering::Release);
+        self.tail
     }
 
     /// A view of the published tail for others.
@@ -269,8 +291,8 @@ impl<T: Copy + Send> Producer<T> {
     }
 
     /// Forgets what was pushed since the last [`Producer::publish`].
-    pub fn retract(&mut self) {
-        self.tail = self.indices.tail.load(Ordering::Relaxed);
+    pub const fn retract(&mut self) {
+        self.tail = self.kept;
     }
 
     /// How a queue for `limit` entries would be made out of this one.
@@ -328,10 +350,13 @@ impl Watch {
         self.0.tail.load(Ordering::Acquire)
     }
 
-    /// [`Producer::publish`] for a producer whose tail was this, when somebody else may be about to use the producer.
+    /// [`Producer::publish`] for a producer that has handed over up to this number, when somebody else may be about to use the
+    /// producer. Any other number does no harm: nothing is published that was not written.
     #[inline]
     pub(crate) fn publish(&self, tail: u64) {
-        self.0.tail.store(tail, Ordering::Release);
+        if !is_past(tail, self.0.handed_over.load(Ordering::Acquire)) {
+            self.0.tail.store(tail, Ordering::Release);
+        }
     }
 }
 
@@ -460,7 +485,11 @@ impl<T: Copy + Send> Consumer<T> {
     fn available(&mut self, wanted: usize) -> usize {
         loop {
             if self.seen_tail.wrapping_sub(self.head) < wanted as u64 {
-                self.seen_tail = self.indices.tail.load(Ordering::Acquire);
+                let tail = self.indices.tail.load(Ordering::Acquire);
+                // It goes back only if watches publish out of order, against their rules: then it is old news.
+                if is_past(tail, self.seen_tail) {
+                    self.seen_tail = tail;
+                }
             }
             let known = self.seen_tail.wrapping_sub(self.head);
             // A tail past the end of the segment was published after the seal, so the seal is seen here.

@@ -1,8 +1,8 @@
 //! NDKPI 7.3 and 5.7: what a post accepts, and with which status it refuses.
 
-use engine::qp::{Qp, QpParameters};
+use engine::qp::{Prepared, Qp, QpParameters};
 use ndkpi::NtStatus;
-use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
+use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_nics};
 
 #[test]
 fn an_initiator_request_needs_a_connection() {
@@ -231,5 +231,73 @@ fn posting_allocates_nothing() {
         let count = tests_host::allocation::count(|| net.settle());
         assert_eq!(count, 0, "nor does carrying it out");
         assert_eq!(a.sent().len(), 32);
+    });
+}
+
+/// The first step of a send without bytes.
+fn prepare(qp: &TestQp, context: usize) -> Prepared {
+    qp.initiate(|initiator| initiator.prepare(context, SEND, PLAIN, std::iter::empty()))
+}
+
+#[test]
+fn a_post_of_two_steps_has_its_effect_in_the_second() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        b.receive(0, 0);
+        let prepared = prepare(&a, 1);
+        net.settle();
+        assert_eq!(a.sent(), []);
+        Qp::initiate(a.qp(), prepared).expect("a send");
+        net.settle();
+        assert_eq!(a.sent(), all([1], NtStatus::SUCCESS));
+    });
+}
+
+#[test]
+fn a_post_that_is_given_to_another_queue_pair_does_no_harm() {
+    on_nics(|net| {
+        let ((a, b), (c, d)) = (net.pair(), net.pair());
+        for context in 0..4 {
+            b.receive(context, 0);
+            d.receive(context, 0);
+        }
+        for context in 0..3 {
+            let prepared = prepare(&a, context);
+            Qp::initiate(c.qp(), prepared).expect("it cannot know");
+        }
+        net.settle();
+        assert_eq!((c.sent(), d.received()), (vec![], vec![]), "requests that nobody wrote");
+        c.send(7, 0);
+        a.send(3, 0);
+        net.settle();
+        assert_eq!(c.sent(), all([7], NtStatus::SUCCESS));
+        assert_eq!(a.sent(), all(0..4, NtStatus::SUCCESS), "they went with the next one");
+    });
+}
+
+#[test]
+fn a_post_that_is_given_twice_or_late_does_no_harm() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        for context in 0..10 {
+            b.receive(context, 0);
+        }
+        let first = prepare(&a, 0);
+        let (first, again) = (first, first);
+        let second = prepare(&a, 1);
+        Qp::initiate(a.qp(), second).expect("both");
+        Qp::initiate(a.qp(), first).expect("late");
+        net.settle();
+        for context in 2..6 {
+            a.send(context, 0);
+        }
+        net.settle();
+        assert_eq!(a.sent(), all(0..6, NtStatus::SUCCESS));
+        Qp::initiate(a.qp(), again).expect("twice");
+        net.settle();
+        assert_eq!(a.sent(), [], "no request completes twice");
+        a.send(6, 0);
+        net.settle();
+        assert_eq!(a.sent(), all([6], NtStatus::SUCCESS));
     });
 }

@@ -297,7 +297,7 @@ impl<O: Os> Initiator<O> {
         };
         self.deferred = flags.defer;
         let bell = (!flags.defer).then_some(length as usize);
-        Prepared { result: Ok(()), tail: Some(self.queue.requests.tail()), bell }
+        Prepared { result: Ok(()), tail: Some(self.queue.requests.hand_over()), bell }
     }
 }
 
@@ -418,7 +418,7 @@ impl<O: Os> Receiver<O> {
     /// The first step of [`Receiver::post`].
     pub fn prepare(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Prepared {
         let result = self.queue.push(context, elements);
-        let tail = result.is_ok().then(|| self.queue.requests.tail());
+        let tail = result.is_ok().then(|| self.queue.requests.hand_over());
         Prepared { result, tail, bell: None }
     }
 }
