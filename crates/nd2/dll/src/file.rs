@@ -1,0 +1,236 @@
+//! Overlapped requests on Windows, without a driver.
+//!
+//! A client may bind the file's handle to a completion port, wait for the event in its structure, or ask the structure, and
+//! all of it is the business of the I/O manager. So the end of a request is the end of a real one: a read of an empty pipe
+//! that takes the client's structure as its own, and that is ended at once by a byte or by a cancellation. Such a read
+//! always pends first, and so is reported whatever the completion modes of the file are.
+//!
+//! A request that is outstanding has no read: the structure says "pending" because it is written there.
+//!
+//! ```text
+//! STATUS_CANCELLED   CancelIoEx: the structure and the completion port say so too
+//! everything else    a message whose length is the number of the status: it comes back as the count of bytes, to which
+//!                    documentation gives no meaning, and GetOverlappedResult makes the status of it
+//! ```
+//!
+//! The second way lets the completion port report success for a request that `GetOverlappedResult` says has failed. That is
+//! allowed: clients have to call it, and it may turn a success into an error (`NDSPI 1`).
+
+use core::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU32, Ordering},
+};
+use std::sync::{Mutex, PoisonError};
+
+use nd2::{
+    OverlappedFile,
+    abi::{HANDLE, HRESULT, OVERLAPPED},
+};
+use ndkpi::NtStatus;
+use windows_sys::{
+    Wdk::Storage::FileSystem::NtReadFile,
+    Win32::{
+        Foundation::{
+            CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_READ, INVALID_HANDLE_VALUE, STATUS_PENDING,
+        },
+        Storage::FileSystem::{
+            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, PIPE_ACCESS_OUTBOUND,
+            SetFileCompletionNotificationModes, WriteFile,
+        },
+        System::{
+            IO::{CancelIoEx, IO_STATUS_BLOCK},
+            Pipes::{CreateNamedPipeW, PIPE_TYPE_MESSAGE, PIPE_WAIT},
+            Threading::{GetCurrentProcess, GetCurrentProcessId, INFINITE, ResetEvent, SetEvent, WaitForSingleObject},
+            WindowsProgramming::{FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, FILE_SKIP_SET_EVENT_ON_HANDLE},
+        },
+    },
+};
+
+/// The longest message: there are fewer results with names than this.
+const LONGEST: usize = 64;
+const _: () = assert!(HRESULT::NAMED.len() < LONGEST);
+
+/// The number of a status: the length of its message. Never zero.
+fn number_of(status: NtStatus) -> usize {
+    let named = HRESULT::NAMED.iter().position(|(result, _)| result.to_status() == status);
+    // What has no name is an internal error.
+    named.or_else(|| HRESULT::NAMED.iter().position(|(result, _)| *result == HRESULT::ND_INTERNAL_ERROR)).unwrap_or(0) + 1
+}
+
+/// The status with this number. A request that was never outstanding has number zero, and has succeeded.
+fn status_of(number: usize) -> NtStatus {
+    let named = number.checked_sub(1).and_then(|index| HRESULT::NAMED.get(index));
+    named.map_or(NtStatus::SUCCESS, |(result, _)| result.to_status())
+}
+
+/// A handle that is closed when this is dropped.
+struct Owned(HANDLE);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this value's own.
+        unsafe { CloseHandle(self.0) };
+    }
+}
+
+/// Where a request's read puts its bytes. Nobody looks at them.
+struct Bytes(Box<[u8; LONGEST]>);
+
+/// One end of a pipe for the client, the other for the provider.
+pub struct PipeFile {
+    /// The client's handle, which is the client's to close.
+    client: HANDLE,
+    /// Another one of the same file, so that it stays when the client closes its own.
+    file: Owned,
+    /// The other end. Locked while a request ends, so that a message ends the read it is meant for.
+    other: Mutex<(Owned, Bytes)>,
+}
+
+// SAFETY: handles may be used by any thread.
+unsafe impl Send for PipeFile {}
+// SAFETY: as for `Send`; the other end has a lock.
+unsafe impl Sync for PipeFile {}
+
+impl PipeFile {
+    /// A file for overlapped requests, with the modes that documentation asks for.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: no condition.
+        let process = unsafe { GetCurrentProcessId() };
+        let name = format!(r"\\.\pipe\softnd-{process}-{}", FILES.fetch_add(1, Ordering::Relaxed));
+        let name: Vec<u16> = name.encode_utf16().chain([0]).collect();
+        let access = PIPE_ACCESS_OUTBOUND | FILE_FLAG_FIRST_PIPE_INSTANCE;
+        let mode = PIPE_TYPE_MESSAGE | PIPE_WAIT;
+        // SAFETY: the name ends with zero, and no attributes are given.
+        let other = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, 1, 4096, 0, 0, ptr::null()) };
+        let other = checked(other)?;
+        let flags = FILE_FLAG_OVERLAPPED;
+        // SAFETY: as before.
+        let client =
+            unsafe { CreateFileW(name.as_ptr(), GENERIC_READ, 0, ptr::null(), OPEN_EXISTING, flags, ptr::null_mut()) };
+        let client = checked(client)?;
+        #[expect(clippy::cast_possible_truncation, reason = "two bits of a byte")]
+        let modes = (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE) as u8;
+        // SAFETY: the handle is open.
+        if unsafe { SetFileCompletionNotificationModes(client.0, modes) } == 0 {
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
+        let mut file = ptr::null_mut();
+        // SAFETY: no condition.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: the handle is open, and the new one has a place.
+        let copied =
+            unsafe { DuplicateHandle(process, client.0, process, &raw mut file, 0, 0, DUPLICATE_SAME_ACCESS) };
+        if copied == 0 {
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
+        let handle = client.0;
+        core::mem::forget(client);
+        Ok(Self { client: handle, file: Owned(file), other: Mutex::new((other, Bytes(Box::new([0; LONGEST])))) })
+    }
+}
+
+fn checked(handle: HANDLE) -> Result<Owned, NtStatus> {
+    if handle == INVALID_HANDLE_VALUE { Err(NtStatus::INSUFFICIENT_RESOURCES) } else { Ok(Owned(handle)) }
+}
+
+/// The event without the bit that says that no completion port is to be told.
+fn event_of(overlapped: &OVERLAPPED) -> HANDLE {
+    overlapped.hEvent.map_addr(|address| address & !1)
+}
+
+impl OverlappedFile for PipeFile {
+    fn handle(&self) -> HANDLE {
+        self.client
+    }
+
+    unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
+        // SAFETY: the structure is valid (the caller's promise).
+        let overlapped = unsafe { overlapped.as_ref() };
+        overlapped.InternalHigh.store(0, Ordering::Relaxed);
+        overlapped.Internal.store(NtStatus::PENDING.to_bits() as usize, Ordering::Release);
+        let event = event_of(overlapped);
+        if !event.is_null() {
+            // SAFETY: the event is a handle (the client's promise).
+            unsafe { ResetEvent(event) };
+        }
+    }
+
+    unsafe fn complete(&self, overlapped: NonNull<OVERLAPPED>, status: NtStatus) {
+        let number = number_of(status);
+        let (event, context) = {
+            // SAFETY: the structure is valid until the request has ended (the caller's promise).
+            let overlapped = unsafe { overlapped.as_ref() };
+            (event_of(overlapped), if overlapped.hEvent.addr() & 1 == 0 { ptr::from_ref(overlapped) } else { ptr::null() })
+        };
+        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let (writer, Bytes(bytes)) = &mut *other;
+        let place = overlapped.as_ptr().cast::<IO_STATUS_BLOCK>();
+        let into: *mut c_void = bytes.as_mut_ptr().cast();
+        #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+        let longest = LONGEST as u32;
+        // SAFETY: the file is open; the structure begins with what takes the status, and is valid until that has been
+        // written; the bytes stay until the read has ended, which it does below.
+        let read = unsafe {
+            NtReadFile(self.file.0, event, None, context.cast(), place, into, longest, ptr::null(), ptr::null())
+        };
+        let ended = if read != STATUS_PENDING {
+            false
+        } else if status == NtStatus::CANCELLED {
+            // SAFETY: the file is open, and the structure names the read.
+            unsafe { CancelIoEx(self.file.0, place.cast_const().cast()) != 0 }
+        } else {
+            let mut written = 0;
+            #[expect(clippy::cast_possible_truncation, reason = "below a small constant")]
+            let length = number as u32;
+            let message = [0_u8; LONGEST];
+            // SAFETY: the other end is open, and the message as long as it says.
+            unsafe { WriteFile(writer.0, message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 }
+        };
+        drop(other);
+        if !ended {
+            // The pipe does not work. The structure and the event do.
+            // SAFETY: the request has not ended, so the structure is valid.
+            let overlapped = unsafe { overlapped.as_ref() };
+            overlapped.InternalHigh.store(number, Ordering::Relaxed);
+            overlapped.Internal.store(status.to_bits() as usize, Ordering::Release);
+            if !event.is_null() {
+                // SAFETY: the event is a handle (the client's promise).
+                unsafe { SetEvent(event) };
+            }
+        }
+    }
+
+    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: the structure is valid (the caller's promise).
+        let overlapped = unsafe { overlapped.as_ref() };
+        match overlapped.status().to_status() {
+            NtStatus::SUCCESS => status_of(overlapped.InternalHigh.load(Ordering::Acquire)),
+            status => status,
+        }
+    }
+
+    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        loop {
+            // SAFETY: the structure is valid (the caller's promise).
+            let now = unsafe { self.status(overlapped) };
+            if now != NtStatus::PENDING {
+                return now;
+            }
+            // SAFETY: as before.
+            let event = event_of(unsafe { overlapped.as_ref() });
+            if event.is_null() {
+                return NtStatus::INVALID_PARAMETER;
+            }
+            // SAFETY: the event is a handle (the client's promise).
+            if unsafe { WaitForSingleObject(event, INFINITE) } != 0 {
+                return NtStatus::INVALID_HANDLE;
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `softnd.dll`: the NetworkDirect service provider interface over a loopback adapter, for Windows programs.
+//!
+//! The provider is `nd2` on the host's machine of threads. This crate adds what is Windows: the exports, memory of the
+//! process, and overlapped requests that end at an event and a completion port ([`file`]).
+//!
+//! The adapter has the addresses in the environment variable `SOFTND_ADDRESSES`, separated by commas; `127.0.0.1` and `::1`
+//! if there is none.
+//!
+//! On other systems this crate is empty.
+
+#![cfg(windows)]
+
+mod file;
+mod platform;
+mod runtime;
+
+use core::ffi::c_void;
+
+use nd2::{abi::HRESULT, class};
+use ndkpi::GUID;
+
+/// Gives a client the provider: asked for `IND2Provider`, not for a class factory.
+///
+/// The class is not looked at: a client has found the library by the identifier of its registration.
+///
+/// # Safety
+///
+/// `iid` is null or valid for reading, `out` null or valid for writing.
+#[unsafe(no_mangle)]
+#[expect(non_snake_case, reason = "the name of the export")]
+pub unsafe extern "system" fn DllGetClassObject(
+    _class: *const GUID,
+    iid: *const GUID,
+    out: *mut *mut c_void,
+) -> HRESULT {
+    // SAFETY: the caller's promise.
+    unsafe { class::get_class_object(iid, out, runtime::devices) }
+}
+
+/// Whether the library can be unloaded. If so, its threads have ended.
+#[unsafe(no_mangle)]
+#[expect(non_snake_case, reason = "the name of the export")]
+pub extern "system" fn DllCanUnloadNow() -> HRESULT {
+    runtime::stop()
+}
