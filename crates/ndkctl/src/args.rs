@@ -17,6 +17,7 @@ Try first:
   ndkctl selftest --list               what is checked, and where the rule stands
   ndkctl ping --size 4K --notify any   latency of a ping-pong over two queue pairs
   ndkctl info --memory                 what the adapter can do, and what an idle object costs
+  ndkctl counters --watch              what adapters count, beside traffic between them
 
 With cargo, put the arguments after two dashes: cargo run --release -- selftest";
 
@@ -38,6 +39,10 @@ pub enum Command {
     Ping(Ping),
     /// Show what the adapter can do (NDK_ADAPTER_INFO)
     Info(Info),
+    /// Show the counters of two adapters (NDIS_NDK_PERFORMANCE_COUNTERS) beside traffic between them
+    Counters(Counters),
+    /// List connections and local endpoints of two adapters beside traffic between them
+    Netstat(Netstat),
 }
 
 /// Of what kind the machine and the provider are.
@@ -215,6 +220,25 @@ pub struct Info {
     #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
     pub ndkpi: Major,
     /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl counters`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Counters {
+    /// Show them every second, with what was added, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+    /// Print them as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl netstat`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Netstat {
+    /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -115,11 +115,7 @@ fn fields(info: &NDK_ADAPTER_INFO) -> Vec<(&'static str, Value, String, &'static
         ("LargeRequestThreshold", length(info.LargeRequestThreshold), "above it, read and write beat send"),
         ("MaxCallerData", length(info.MaxCallerData), "private data of a connect"),
         ("MaxCalleeData", length(info.MaxCalleeData), "private data of an accept or reject"),
-        (
-            "RdmaTechnology",
-            (json!(info.RdmaTechnology.0), format!("{:?}", info.RdmaTechnology)),
-            "the protocol below",
-        ),
+        ("RdmaTechnology", (json!(info.RdmaTechnology.0), format!("{:?}", info.RdmaTechnology)), "the protocol below"),
     ]
     .into_iter()
     .map(|(name, (value, text), meaning)| (name, value, text, meaning))

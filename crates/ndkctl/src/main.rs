@@ -2,10 +2,13 @@
 //! dispatch tables.
 
 mod args;
+mod counters;
 mod info;
 mod interrupt;
+mod load;
 mod markdown;
 mod measure;
+mod netstat;
 mod output;
 mod ping;
 mod selftest;
@@ -50,6 +53,8 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args, &interrupted),
         Command::Ping(args) => ping::run(args, &interrupted),
         Command::Info(args) => info::run(args),
+        Command::Counters(args) => counters::run(args, &interrupted),
+        Command::Netstat(args) => netstat::run(args, &interrupted),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

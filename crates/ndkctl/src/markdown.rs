@@ -27,7 +27,10 @@ pub fn document(cases: &[&'static Case]) -> String {
             theme = case.theme();
             let count = cases.iter().filter(|other| other.theme() == theme).count();
             // Writing to a string cannot fail.
-            let _ = write!(text, "\n## `{theme}` ({count})\n\n| case | section | what is done | what is expected |\n|---|---|---|---|\n");
+            let _ = write!(
+                text,
+                "\n## `{theme}` ({count})\n\n| case | section | what is done | what is expected |\n|---|---|---|---|\n"
+            );
         }
         let rule = case.name.split_once('.').map_or(case.name, |(_, rule)| rule);
         let _ = writeln!(text, "| `{rule}` | {} | {} | {} |", case.section, case.does, case.expects);

@@ -3,8 +3,8 @@
 use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use console::Style;
 use conformance::Outcome;
+use console::Style;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 

@@ -151,8 +151,8 @@ struct Shown {
 
 /// Runs the command.
 pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
-    let platform =
-        HostPlatform::start_with_cancel(args.machine.setup(0), interrupted).map_err(|status| format!("no machine: {status}"))?;
+    let platform = HostPlatform::start_with_cancel(args.machine.setup(0), interrupted)
+        .map_err(|status| format!("no machine: {status}"))?;
     let options = Options { name: "ping", version: NDK_VERSION::V2_0, seed: 0, hostile: false };
     let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
     let mut shown = None;
@@ -202,7 +202,9 @@ fn play(pair: &Pair<'_>, args: &Ping, bells: [&Bell; 2], interrupted: &AtomicBoo
             }
             Ok(())
         });
-        let bar = if args.json { indicatif::ProgressBar::hidden() } else {
+        let bar = if args.json {
+            indicatif::ProgressBar::hidden()
+        } else {
             progress(u64::from(count), "{bar:40} {pos}/{len} round trips, {per_sec}, {eta} left")
         };
         let started = Instant::now();

@@ -70,7 +70,8 @@ fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
     let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.enable_steady_tick(Duration::from_millis(100));
     let width = selected.iter().map(|case| case.name.len()).max().unwrap_or(0);
-    let mut results = Results { entries: Vec::new(), tally: Tally::default(), took: Duration::ZERO, interrupted: false };
+    let mut results =
+        Results { entries: Vec::new(), tally: Tally::default(), took: Duration::ZERO, interrupted: false };
     'rounds: for round in 0..rounds {
         let seed = args.seed.wrapping_add(round);
         let how = Run { version: args.ndkpi.version(), seed, hostile: true };
@@ -122,7 +123,8 @@ fn summarize(args: &Selftest, results: &Results) {
         println!("interrupted");
     }
     let Tally { passed, failed, observed, skipped } = results.tally;
-    let mut counts = table(&["cases", "passed", "failed", "observed", "skipped", "time", "seed", "completion", "NDKPI"]);
+    let mut counts =
+        table(&["cases", "passed", "failed", "observed", "skipped", "time", "seed", "completion", "NDKPI"]);
     let completion = format!("{:?}", args.machine.completion).to_lowercase();
     counts.add_row([
         results.tally.total().to_string(),

@@ -53,7 +53,9 @@ pub fn parse_seed(text: &str) -> Result<u64, String> {
         .strip_prefix("0x")
         .or_else(|| text.strip_prefix("0X"))
         .map_or_else(|| text.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok());
-    seed.ok_or_else(|| format!("a seed is a whole number from 0 to {}, or 0x and up to 16 hexadecimal digits", u64::MAX))
+    seed.ok_or_else(|| {
+        format!("a seed is a whole number from 0 to {}, or 0x and up to 16 hexadecimal digits", u64::MAX)
+    })
 }
 
 #[cfg(test)]
