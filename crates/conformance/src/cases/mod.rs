@@ -1,7 +1,9 @@
 //! The cases, one file for each theme.
 
+mod access;
 mod arm;
 mod close;
+mod common;
 mod connect;
 mod cq;
 mod disconnect;
@@ -11,7 +13,10 @@ mod moderation;
 mod notify;
 mod overrun;
 mod post;
+mod protection;
 mod qp;
+mod region;
+mod registration;
 mod resize;
 mod results;
 mod transfer;
@@ -31,6 +36,10 @@ const THEMES: &[&[Case]] = &[
     post::CASES,
     transfer::CASES,
     flush::CASES,
+    region::CASES,
+    access::CASES,
+    registration::CASES,
+    protection::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,
