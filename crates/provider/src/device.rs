@@ -68,8 +68,9 @@ impl Default for Config {
                 // No vendor has this identifier: bit 25 marks one that is administered locally.
                 VendorId: 0x0200_0000,
                 DeviceId: 1,
-                MaxRegistrationSize: 1 << 40,
-                MaxWindowSize: 1 << 40,
+                // Not more than the engine's table can hold.
+                MaxRegistrationSize: MemoryLimits::MAX.registration as usize,
+                MaxWindowSize: MemoryLimits::MAX.registration as usize,
                 FRMRPageCount: 512,
                 MaxInitiatorRequestSge: 16,
                 MaxReceiveRequestSge: 16,
@@ -97,7 +98,8 @@ impl Default for Config {
             max_qps: 16 << 10,
             max_cqs: 64 << 10,
             max_pds: 16 << 10,
-            max_tokens: 1 << 20,
+            // A million regions, and windows and domains beside them.
+            max_tokens: (1 << 20) + (1 << 17),
             max_mappings: 64 << 10,
             addresses: Self::addresses_of(1),
             backlog: 128,
