@@ -28,6 +28,10 @@ use crate::{
 /// The versions a consumer can have (`NDKPI 1`): of each major the highest minor.
 pub const VERSIONS: [NDK_VERSION; 2] = [NDK_VERSION::V1_2, NDK_VERSION::V2_1];
 
+/// The largest registration that the engine's table can hold.
+#[expect(clippy::cast_possible_truncation, reason = "NDKPI exists on 64-bit systems")]
+const MAX_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
+
 /// Addresses of one adapter at most.
 pub const MAX_ADDRESSES: usize = 8;
 
@@ -68,9 +72,8 @@ impl Default for Config {
                 // No vendor has this identifier: bit 25 marks one that is administered locally.
                 VendorId: 0x0200_0000,
                 DeviceId: 1,
-                // Not more than the engine's table can hold.
-                MaxRegistrationSize: MemoryLimits::MAX.registration as usize,
-                MaxWindowSize: MemoryLimits::MAX.registration as usize,
+                MaxRegistrationSize: MAX_REGISTRATION,
+                MaxWindowSize: MAX_REGISTRATION,
                 FRMRPageCount: 512,
                 MaxInitiatorRequestSge: 16,
                 MaxReceiveRequestSge: 16,
