@@ -33,7 +33,7 @@ use crate::{
     nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
     os::{Os, SpinLock},
     ring::Watch,
-    sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering, fence},
 };
 
 /// What a queue pair is made with. All limits were checked against the adapter's by the caller.
@@ -57,7 +57,7 @@ pub struct QpParameters {
     pub context: usize,
 }
 
-/// What has to be done besides the queues' requests. Bits of [`Qp::orders`].
+/// What has to be done besides the queues' requests. Bits of [`Initiating::orders`].
 mod order {
     /// Look at the link again.
     pub const RELINK: u32 = 1 << 0;
@@ -69,7 +69,7 @@ mod order {
     pub const DRAIN: u32 = 1 << 3;
 }
 
-/// Who has to give the queue pair a turn. Bits of [`Qp::schedule`].
+/// Who has to give the queue pair a turn. Bits of [`Initiating::schedule`].
 mod schedule {
     /// There is something to do.
     pub const READY: u32 = 1 << 0;
@@ -78,35 +78,45 @@ mod schedule {
 }
 
 /// A queue pair.
+///
+/// What both sides of a connection read and hardly anybody writes, what the posts and turns of this side write, and what the
+/// turns of the peer write, have cache lines of their own: a message then moves few lines between processors.
 pub struct Qp<O: Os> {
+    /// Written by everybody who takes a reference. Keeps the counter of references away from the rest.
+    _references: CachePadded<()>,
     engine: Shared<Engine<O>>,
     /// Posts carry requests out themselves, if they can.
     direct: bool,
-    domain: Shared<Domain<O>>,
-    receive_cq: Shared<Cq<O>>,
-    initiator_cq: Shared<Cq<O>>,
-    /// Where receives are taken from, instead of the queue pair's own queue.
-    srq: Option<Shared<Srq<O>>>,
-    context: usize,
-    schedule: AtomicU32,
-    orders: AtomicU32,
     /// The queue pair can never be used again: whatever is posted is cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
     linked: AtomicBool,
     /// The peer waits for a receive to be posted.
     awaited: AtomicBool,
+    domain: Shared<Domain<O>>,
+    receive_cq: Shared<Cq<O>>,
+    initiator_cq: Shared<Cq<O>>,
+    /// Where receives are taken from, instead of the queue pair's own queue.
+    srq: Option<Shared<Srq<O>>>,
+    context: usize,
+    posted: Watch,
+    accepted: Watch,
     flush_initiator_to: AtomicU64,
     flush_receive_to: AtomicU64,
     drain_to: AtomicU64,
-    posted: Watch,
-    accepted: Watch,
     link: O::Lock<Link<O>>,
     attachments: O::Lock<Option<Attachments>>,
-    transmit: O::Lock<Transmit<O>>,
-    receive: O::Lock<Receive>,
     /// Dropped when nothing of the queue pair is left.
     client: Box<dyn Any + Send + Sync>,
+    initiating: CachePadded<Initiating<O>>,
+    receive: CachePadded<O::Lock<Receive>>,
+}
+
+/// What posts and turns of a queue pair write.
+struct Initiating<O: Os> {
+    schedule: AtomicU32,
+    orders: AtomicU32,
+    transmit: O::Lock<Transmit<O>>,
 }
 
 /// Who is told about the connection of a queue pair.
@@ -172,18 +182,17 @@ impl<O: Os> Qp<O> {
         let client = try_box(client).map_err(memory_status)?;
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         let qp = Shared::try_new(Self {
+            _references: CachePadded(()),
             engine: nic.deal()?,
             direct: nic.mode() == NicMode::Direct,
+            dead: AtomicBool::new(false),
+            linked: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
             domain: domain.clone(),
             receive_cq: receive_cq.clone(),
             initiator_cq: initiator_cq.clone(),
             srq: srq.cloned(),
             context: parameters.context,
-            schedule: AtomicU32::new(0),
-            orders: AtomicU32::new(0),
-            dead: AtomicBool::new(false),
-            linked: AtomicBool::new(false),
-            awaited: AtomicBool::new(false),
             flush_initiator_to: AtomicU64::new(0),
             flush_receive_to: AtomicU64::new(0),
             drain_to: AtomicU64::new(0),
@@ -191,9 +200,9 @@ impl<O: Os> Qp<O> {
             accepted,
             link,
             attachments,
-            transmit,
-            receive,
             client,
+            initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), transmit }),
+            receive: CachePadded(receive),
         })
         .map_err(memory_status)?;
         Self::attach(&qp)?;
@@ -252,7 +261,7 @@ impl<O: Os> Qp<O> {
 
     fn join(&self, peer: &Shared<Self>) {
         // Before `linked`: whoever sees that posts, and the turn for it has to know the peer.
-        self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
+        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         self.link.with(|link| {
             link.peer = Some(peer.clone());
             self.linked.store(true, Ordering::Release);
@@ -273,7 +282,7 @@ impl<O: Os> Qp<O> {
             self.linked.store(false, Ordering::Release);
             (link.peer.take(), link.client.take_if(|_| link.used))
         });
-        self.orders.fetch_or(order::RELINK, Ordering::AcqRel);
+        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         if let Some(client) = client {
             client.unlinked();
         }
@@ -328,14 +337,14 @@ impl<O: Os> Qp<O> {
         // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
         this.flush_initiator_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
-        this.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
+        this.initiating.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
         Self::ring(this);
     }
 
     /// Lets the link client know when everything in the initiator queue is finished: carried out, failed or cancelled.
     pub fn drain(this: &Shared<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
-        this.orders.fetch_or(order::DRAIN, Ordering::AcqRel);
+        this.initiating.orders.fetch_or(order::DRAIN, Ordering::AcqRel);
         Self::ring(this);
     }
 
@@ -351,7 +360,7 @@ impl<O: Os> Qp<O> {
     ///
     /// Not to be called with a lock held.
     pub fn quiesce(&self) {
-        self.transmit.with(|_| {});
+        self.initiating.transmit.with(|_| {});
     }
 
     /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
@@ -390,7 +399,7 @@ impl<O: Os> Qp<O> {
 
     /// The doorbell: there is something to do.
     pub(crate) fn ring(this: &Shared<Self>) {
-        let before = this.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
+        let before = this.initiating.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
         if before & schedule::OWNED == 0 {
             Engine::enqueue(&this.engine, this.clone());
         }
@@ -399,8 +408,12 @@ impl<O: Os> Qp<O> {
     /// The doorbell of a post of `bytes`: may carry the request out at once.
     pub(crate) fn ring_for(this: &Shared<Self>, bytes: usize) {
         let may = this.direct && bytes <= DIRECT_TURN.bytes;
-        let owned =
-            may && this.schedule.compare_exchange(0, schedule::OWNED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let owned = may
+            && this
+                .initiating
+                .schedule
+                .compare_exchange(0, schedule::OWNED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
         if !owned {
             Self::ring(this);
         } else if Self::turn(this, DIRECT_TURN) {
@@ -411,13 +424,13 @@ impl<O: Os> Qp<O> {
 
     /// Gives the queue pair a turn. Whether it wants another.
     pub(crate) fn turn(this: &Shared<Self>, mut budget: Budget) -> bool {
-        this.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
+        this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
         let receives = Self::turn_receives(this, &mut budget);
-        let requests = this.transmit.with(|transmit| transmit.turn(this, &mut budget));
+        let requests = this.initiating.transmit.with(|transmit| transmit.turn(this, &mut budget));
         if receives == Turn::Unfinished || requests == Turn::Unfinished {
             return true;
         }
-        this.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        this.initiating.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
     }
 
     const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Completion {

@@ -101,27 +101,39 @@ impl<O: Os> Qp<O> {
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
     pub(super) fn turn_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
-        let turn = this.receive.with(|receive| {
-            if this.orders.fetch_and(!order::FLUSH_RECEIVE, Ordering::AcqRel) & order::FLUSH_RECEIVE != 0 {
+        // The lock is the peer's most of the time.
+        let flushes = this.initiating.orders.load(Ordering::Acquire) & order::FLUSH_RECEIVE != 0;
+        let turn = if flushes || this.is_dead() { Self::cancel_receives(this, budget) } else { Turn::Idle };
+        if turn == Turn::Idle && this.awaited.load(Ordering::Acquire) {
+            Self::call_peer(this);
+        }
+        turn
+    }
+
+    fn cancel_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
+        this.receive.with(|receive| {
+            if this.initiating.orders.fetch_and(!order::FLUSH_RECEIVE, Ordering::AcqRel) & order::FLUSH_RECEIVE != 0 {
                 receive.flush_to = Some(this.flush_receive_to.load(Ordering::Acquire));
             }
+            let mut turn = Turn::Idle;
             // The turn that has the claim rings the doorbell when it gives it up.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
                 let Some(request) = receive.requests.front() else { break };
                 if budget.requests == 0 {
-                    return Turn::Unfinished;
+                    turn = Turn::Unfinished;
+                    break;
                 }
                 budget.requests -= 1;
                 receive.remove_first(&request);
                 let completion = this.completion(request.context, Operation::Receive, NtStatus::CANCELLED);
                 Cq::push_one(&this.receive_cq, completion);
             }
-            Turn::Idle
-        });
-        if turn == Turn::Idle && this.awaited.load(Ordering::Acquire) {
-            Self::call_peer(this);
-        }
-        turn
+            if receive.is_flushed() {
+                // A later turn goes on here.
+                this.initiating.orders.fetch_or(order::FLUSH_RECEIVE, Ordering::AcqRel);
+            }
+            turn
+        })
     }
 
     /// Rings the doorbell of the peer, which waits for a receive, if there is one now: the peer may have met one that was to be

@@ -140,10 +140,10 @@ impl<O: Os> Transmit<O> {
 
     fn follow_orders(&mut self, qp: &Qp<O>) {
         let mine = order::RELINK | order::FLUSH_INITIATOR | order::DRAIN;
-        if qp.orders.load(Ordering::Relaxed) & mine == 0 {
+        if qp.initiating.orders.load(Ordering::Relaxed) & mine == 0 {
             return;
         }
-        let orders = qp.orders.fetch_and(!mine, Ordering::AcqRel);
+        let orders = qp.initiating.orders.fetch_and(!mine, Ordering::AcqRel);
         if orders & order::RELINK != 0 {
             self.count(qp);
             self.peer = qp.peer();
