@@ -4,6 +4,7 @@
 //! it ([`row`]). [`run`] is the command `bench`.
 
 pub mod measure;
+pub mod ndk;
 pub mod report;
 pub mod row;
 mod rows;
@@ -63,5 +64,6 @@ pub fn measure(options: &Options) -> Vec<Row> {
         rows: Vec::new(),
     };
     rows::cq::rows(&mut context);
+    rows::message::rows(&mut context);
     context.rows
 }

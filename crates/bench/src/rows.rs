@@ -1,3 +1,4 @@
 //! The rows, by what they are about.
 
 pub mod cq;
+pub mod message;

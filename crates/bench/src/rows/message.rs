@@ -1,0 +1,222 @@
+//! Messages of eight bytes between two cores, through NDKPI's dispatch tables.
+
+use std::{
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+    time::Instant,
+};
+
+use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
+use provider::NicMode;
+
+use crate::{
+    Context,
+    measure::{Samples, Wait, each},
+    ndk::{Connection, Plan, Side},
+    row::{Goal, Row, Unit},
+};
+
+/// Bytes of a message.
+const SIZE: u32 = 8;
+/// Messages on the way at most.
+const WINDOW: usize = 64;
+/// Receives that are posted before the first message.
+const RECEIVES: usize = 256;
+/// One send in so many is signalled: a success implies those before it.
+const SIGNAL: usize = 16;
+
+/// The rows of this part.
+pub fn rows(context: &mut Context<'_>) {
+    context.row("8 byte latency", latency);
+    context.row("8 byte message rate, window 64", rate);
+}
+
+const fn plan(nic: NicMode) -> Plan {
+    Plan { nic, depth: 512, bytes: 64 << 10, inline: 64, steps: false }
+}
+
+/// A place in the buffer for every receive, each on a cache line of its own.
+const fn place(number: usize) -> usize {
+    (1 + number % RECEIVES) * 64
+}
+
+fn post(status: NtStatus) {
+    assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
+}
+
+/// Receives one message; the place it was in.
+fn receive(side: &mut Side, results: &mut [NDK_RESULT_EX]) {
+    let mut wait = Wait::new();
+    while side.received(results) == 0 {
+        wait.once();
+    }
+}
+
+/// Sends and gives a full queue time to get empty.
+struct Sender {
+    sent: usize,
+    signalled: usize,
+}
+
+impl Sender {
+    const fn new() -> Self {
+        Self { sent: 0, signalled: 0 }
+    }
+
+    fn send(&mut self, side: &mut Side, flags: u32) {
+        self.sent += 1;
+        let silent = if self.sent.is_multiple_of(SIGNAL) { 0 } else { NDK_OP_FLAG_SILENT_SUCCESS };
+        post(side.send(0, SIZE, flags | silent));
+        if silent == 0 {
+            self.signalled += side.initiated(&mut [NDK_RESULT_EX::ZEROED; 8]);
+        }
+    }
+
+    /// Waits until all sends that are signalled have completed.
+    fn finish(&mut self, side: &mut Side) {
+        let mut wait = Wait::new();
+        while self.signalled < self.sent / SIGNAL {
+            self.signalled += side.initiated(&mut [NDK_RESULT_EX::ZEROED; 8]);
+            wait.once();
+        }
+    }
+}
+
+fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, flags: u32) -> f64 {
+    let [here, there] = &mut connection.sides;
+    for number in 0..RECEIVES {
+        post(here.receive(place(number), SIZE));
+        post(there.receive(place(number), SIZE));
+    }
+    let play = |side: &mut Side, first: bool| {
+        let (mut sender, mut results) = (Sender::new(), [NDK_RESULT_EX::ZEROED; 1]);
+        if first {
+            sender.send(side, flags);
+        }
+        for number in 0..count {
+            receive(side, &mut results);
+            if !first || number + 1 < count {
+                sender.send(side, flags);
+            }
+            post(side.receive(place(number), SIZE));
+        }
+        sender.finish(side);
+    };
+    let (time, ()) = context.cores.both(|| play(here, true), || play(there, false));
+    // The receives that are left over; flushing them is no part of it.
+    each(time, 2 * count)
+}
+
+fn latency(context: &Context<'_>) -> Vec<Row> {
+    let name = "8 byte latency, polled, half round trip";
+    let goal = Goal::AtMost(0.5);
+    if !context.cores.are_two() {
+        return vec![Row::skipped(name, "UCX tag_lat", Unit::Nanoseconds, goal, "one core")];
+    }
+    let count = context.effort.scale(1 << 15);
+    let ours = |nic, flags| {
+        move || {
+            let mut connection = Connection::new(context.os, plan(nic));
+            let time = ping_pong(context, &mut connection, count, flags);
+            connection.close();
+            time
+        }
+    };
+    let samples = context.interleave(vec![
+        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE)),
+        Box::new(ours(NicMode::Direct, 0)),
+        Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE)),
+    ]);
+    vec![
+        Row::plain(&format!("{name}, direct engine, inline"), Unit::Nanoseconds, &samples[0]),
+        Row::plain(&format!("{name}, direct engine"), Unit::Nanoseconds, &samples[1]),
+        Row::plain(&format!("{name}, DPC engine"), Unit::Nanoseconds, &samples[2]),
+    ]
+}
+
+/// A number on a cache line of its own.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// One side sends as long as the other has posted receives, as consumers do that give each other credits.
+fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flags: u32, batch: usize) -> f64 {
+    let [here, there] = &mut connection.sides;
+    for number in 0..RECEIVES {
+        post(there.receive(place(number), SIZE));
+    }
+    let credit = Line(AtomicU64::new(RECEIVES as u64));
+    let send = || {
+        let (mut sender, mut seen) = (Sender::new(), 0);
+        let mut wait = Wait::new();
+        while sender.sent < count {
+            let window = sender.signalled * SIGNAL + WINDOW;
+            if sender.sent + batch > window {
+                sender.signalled += here.initiated(&mut [NDK_RESULT_EX::ZEROED; 8]);
+                wait.once();
+                continue;
+            }
+            while (sender.sent + batch) as u64 > seen {
+                seen = credit.0.load(Acquire);
+                wait.once();
+            }
+            wait.over();
+            for number in 1..=batch {
+                let defer = if number < batch { NDK_OP_FLAG_DEFER } else { 0 };
+                sender.send(here, flags | defer);
+            }
+        }
+        sender.finish(here);
+    };
+    let drain = || {
+        let (mut results, mut got) = ([NDK_RESULT_EX::ZEROED; 32], 0);
+        let mut wait = Wait::new();
+        while got < count {
+            let now = there.received(&mut results);
+            if now == 0 {
+                wait.once();
+                continue;
+            }
+            wait.over();
+            for _ in 0..now {
+                post(there.receive(place(got), SIZE));
+                got += 1;
+            }
+            credit.0.store((got + RECEIVES) as u64, Release);
+        }
+    };
+    let started = Instant::now();
+    let (time, ()) = context.cores.both(send, drain);
+    debug_assert!(time <= started.elapsed());
+    each(time, count)
+}
+
+fn rate(context: &Context<'_>) -> Vec<Row> {
+    let name = "8 byte message rate, window 64";
+    let goal = Goal::AtLeast(2.0);
+    if !context.cores.are_two() {
+        return vec![Row::skipped(name, "UCX tag_bw", Unit::Millions, goal, "one core")];
+    }
+    let count = context.effort.scale(1 << 18);
+    let ours = |nic, flags, batch| {
+        move || {
+            let mut connection = Connection::new(context.os, plan(nic));
+            let time = stream(context, &mut connection, count, flags, batch);
+            connection.close();
+            time
+        }
+    };
+    let samples: Vec<Samples> = context.interleave(vec![
+        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 1)),
+        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(NicMode::Direct, 0, 32)),
+        Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE, 32)),
+    ]);
+    vec![
+        Row::plain(&format!("{name}, direct engine, inline"), Unit::Millions, &samples[0]),
+        Row::plain(&format!("{name}, direct engine, inline, 32 a doorbell"), Unit::Millions, &samples[1]),
+        Row::plain(&format!("{name}, direct engine, 32 a doorbell"), Unit::Millions, &samples[2]),
+        Row::plain(&format!("{name}, DPC engine, inline, 32 a doorbell"), Unit::Millions, &samples[3]),
+    ]
+}
