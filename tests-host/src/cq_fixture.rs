@@ -209,6 +209,12 @@ impl TestCq {
         lock(&self.inner.cq).clone().expect("the queue is open")
     }
 
+    /// The engine's queue, unless it was closed.
+    #[must_use]
+    pub fn try_cq(&self) -> Option<Shared<Cq<HostOs>>> {
+        lock(&self.inner.cq).clone()
+    }
+
     /// Runs `work` on the consumer's end.
     ///
     /// # Panics
