@@ -8,7 +8,10 @@ mod connect;
 mod cq;
 mod disconnect;
 mod endpoint;
+mod fast;
+mod fast_register;
 mod flush;
+mod logical;
 mod moderation;
 mod notify;
 mod overrun;
@@ -20,6 +23,7 @@ mod registration;
 mod resize;
 mod results;
 mod transfer;
+mod window;
 
 use crate::case::Case;
 
@@ -38,8 +42,12 @@ const THEMES: &[&[Case]] = &[
     flush::CASES,
     region::CASES,
     access::CASES,
+    fast::CASES,
+    window::CASES,
+    logical::CASES,
     registration::CASES,
     protection::CASES,
+    fast_register::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,

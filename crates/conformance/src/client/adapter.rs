@@ -18,7 +18,7 @@ use super::{
     memory::Buffer,
     pd::{Pd, PdCore},
     request::{Pending, create, request_on_adapter},
-    session::Session,
+    session::{Session, Way},
 };
 use crate::case::{Check, Stop};
 
@@ -322,10 +322,20 @@ impl<'s> Adapter<'s> {
         let mapping = Mapping::reserve(*self, pages)?;
         let (place, size, offset) = mapping.places();
         let mdl: *mut MDL = buffer.mdl();
-        let pending = request_on_adapter(session, "NdkBuildLAM", |completion, context| {
+        let built = session.keep(move |status: NtStatus| {
+            if status == NtStatus::SUCCESS {
+                mapping.built();
+            }
+        })?;
+        let pending = request_on_adapter(session, "NdkBuildLAM", Some(built), |completion, context| {
             // SAFETY: the adapter is open; the MDL, the place, the size and the offset are kept by the session.
             unsafe { function(self.core.raw, mdl, length, completion, context, place, size, offset) }
         })?;
+        if pending.way() == Way::Inline
+            && let Some(status) = pending.outcome()
+        {
+            built(status);
+        }
         Ok((pending, mapping))
     }
 
@@ -347,12 +357,6 @@ pub enum Without {
     Completion,
     /// The place for the object.
     Place,
-}
-
-/// A context that is a number.
-#[must_use]
-pub const fn number_as_context(number: usize) -> *mut c_void {
-    ptr::without_provenance_mut(number)
 }
 
 /// Closes a connector for which there is no memory, which refuses its connection (`NDKPI 7.7.2`).

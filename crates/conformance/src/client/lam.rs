@@ -3,9 +3,10 @@
 use alloc::boxed::Box;
 use core::{
     cell::UnsafeCell,
+    ptr,
     sync::atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{AcqRel, Acquire},
+        AtomicBool, AtomicPtr, AtomicU32,
+        Ordering::{AcqRel, Acquire, Release},
     },
 };
 
@@ -30,7 +31,10 @@ pub struct Mapping<'s> {
     reserved: u32,
     size: AtomicU32,
     offset: AtomicU32,
+    /// There is nothing to release: not built yet, or released.
     released: AtomicBool,
+    /// The one that was reserved before it.
+    older: AtomicPtr<Self>,
 }
 
 impl<'s> Mapping<'s> {
@@ -43,14 +47,34 @@ impl<'s> Mapping<'s> {
         let words = try_slice(words, |_| UnsafeCell::new(0_u64))
             .map_err(|_| Stop::skipped(format_args!("no memory for a mapping of {pages} pages")))?;
         let place = session.own(Place(words))?;
-        session.keep(Self {
+        let mapping = session.keep(Self {
             adapter,
             place,
             reserved: pages,
             size: AtomicU32::new(u32::try_from(bytes).unwrap_or(u32::MAX)),
             offset: AtomicU32::new(u32::MAX),
-            released: AtomicBool::new(false),
-        })
+            released: AtomicBool::new(true),
+            older: AtomicPtr::new(ptr::null_mut()),
+        })?;
+        session.remember(mapping);
+        Ok(mapping)
+    }
+
+    /// The mapping was built: it is to be released.
+    pub(super) fn built(&self) {
+        self.released.store(false, Release);
+    }
+
+    /// Releases it, if it was built and is not released yet: a mapping keeps its adapter open.
+    pub(super) fn release_at_last(&self) {
+        if !self.released.swap(true, AcqRel) {
+            self.adapter.session().note(self.adapter.release_lam(self.raw()));
+        }
+    }
+
+    /// Where the one before it is noted.
+    pub(super) const fn older(&self) -> &AtomicPtr<Self> {
+        &self.older
     }
 
     /// What the call takes: the mapping, its size, and the place for the offset.
@@ -108,7 +132,7 @@ impl<'s> Mapping<'s> {
     ///
     /// It was released: the case is wrong.
     pub fn release(&self) -> Check {
-        ensure!(!self.released.swap(true, AcqRel), "the case releases a mapping twice");
+        ensure!(!self.released.swap(true, AcqRel), "the case releases a mapping that is not built");
         self.adapter.release_lam(self.raw())
     }
 }

@@ -285,8 +285,8 @@ impl<'s> QpCore<'s> {
     pub fn bind(
         &self,
         context: usize,
-        mr: &MrCore<'s>,
-        mw: &MwCore<'s>,
+        mr: &MrCore<'_>,
+        mw: &MwCore<'_>,
         address: u64,
         length: usize,
         flags: u32,
@@ -305,7 +305,7 @@ impl<'s> QpCore<'s> {
     /// # Errors
     ///
     /// As [`QpCore::receive`].
-    pub fn fast_register(&self, context: usize, mr: &MrCore<'s>, new: &FastRegistration<'_>) -> Check<NtStatus> {
+    pub fn fast_register(&self, context: usize, mr: &MrCore<'_>, new: &FastRegistration<'_>) -> Check<NtStatus> {
         let mr = mr.life().call()?;
         let region: *mut NDK_MR = mr.object();
         let count = u32::try_from(new.pages.len()).unwrap_or(u32::MAX);
@@ -333,7 +333,7 @@ impl<'s> QpCore<'s> {
     /// # Errors
     ///
     /// As [`QpCore::receive`].
-    pub fn invalidate_mr(&self, context: usize, mr: &MrCore<'s>, flags: u32) -> Check<NtStatus> {
+    pub fn invalidate_mr(&self, context: usize, mr: &MrCore<'_>, flags: u32) -> Check<NtStatus> {
         self.invalidate(context, &mr.life().call()?, flags)
     }
 
@@ -342,11 +342,11 @@ impl<'s> QpCore<'s> {
     /// # Errors
     ///
     /// As [`QpCore::receive`].
-    pub fn invalidate_mw(&self, context: usize, mw: &MwCore<'s>, flags: u32) -> Check<NtStatus> {
+    pub fn invalidate_mw(&self, context: usize, mw: &MwCore<'_>, flags: u32) -> Check<NtStatus> {
         self.invalidate(context, &mw.life().call()?, flags)
     }
 
-    fn invalidate(&self, context: usize, object: &Call<'_, 's>, flags: u32) -> Check<NtStatus> {
+    fn invalidate(&self, context: usize, object: &Call<'_, '_>, flags: u32) -> Check<NtStatus> {
         self.post(&self.initiating, |call| {
             let (qp, function) = slot!(call, NDK_QP, NdkInvalidate);
             // SAFETY: the objects are open, no other request is being posted.

@@ -206,9 +206,10 @@ pub fn request<'s>(
 pub fn request_on_adapter<'s>(
     session: &'s Session<'s>,
     what: &'static str,
+    then: Option<Then<'s>>,
     call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
 ) -> Check<Pending<'s>> {
-    let request = Request::begin(session, None, what, None)?;
+    let request = Request::begin(session, None, what, then)?;
     let status = call(Some(request_completed), request.context());
     Ok(request.has_returned(status))
 }

@@ -19,6 +19,7 @@ use super::{
     adapter::{Adapter, AdapterCore},
     arena::Arena,
     cq::{CqCore, Hook},
+    lam::Mapping,
     life::{Kind, Life},
 };
 use crate::{
@@ -70,6 +71,8 @@ pub struct Session<'p> {
     faults: AtomicPtr<Fault>,
     fault_count: AtomicU32,
     adapters: [AtomicPtr<AdapterCore>; 2],
+    /// The newest of the places for mappings.
+    mappings: AtomicPtr<()>,
     /// Objects that are not closed, by [`Kind`].
     open: [AtomicU32; Kind::COUNT],
     /// Requests and closes whose callback has not come.
@@ -125,6 +128,7 @@ impl<'p> Session<'p> {
             faults: AtomicPtr::new(ptr::null_mut()),
             fault_count: AtomicU32::new(0),
             adapters: [const { AtomicPtr::new(ptr::null_mut()) }; 2],
+            mappings: AtomicPtr::new(ptr::null_mut()),
             open: [const { AtomicU32::new(0) }; Kind::COUNT],
             awaited: AtomicU32::new(0),
             callbacks: AtomicU32::new(0),
@@ -141,6 +145,7 @@ impl<'p> Session<'p> {
             self.fault(format_args!("never closed or completed: {}", self.describe_open()));
             return false;
         }
+        self.release_mappings();
         for adapter in &self.adapters {
             let Some(core) = load(adapter) else { continue };
             // SAFETY: the adapter came from `open`, and nothing that descends from it is left to use it.
@@ -155,6 +160,16 @@ impl<'p> Session<'p> {
             return self.platform.wait(self.platform.patience(), &|| self.callbacks.load(Acquire) == 0);
         }
         true
+    }
+
+    /// Releases mappings that the case has not released.
+    fn release_mappings(&self) {
+        let mut mapping: *mut Mapping<'_> = self.mappings.load(Acquire).cast();
+        // SAFETY: the pointer is null or to a mapping that this session keeps.
+        while let Some(found) = unsafe { mapping.as_ref() } {
+            found.release_at_last();
+            mapping = found.older().load(Relaxed);
+        }
     }
 
     fn nothing_open(&self) -> bool {
@@ -411,6 +426,19 @@ impl<'s> Session<'s> {
             // SAFETY: the fault is not in the list yet: nobody else knows it.
             unsafe { (*fault).older = newest };
             match self.faults.compare_exchange_weak(newest, fault, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(changed) => newest = changed,
+            }
+        }
+    }
+
+    /// Notes a place for a mapping, to be released at the end if it was built and is not released by then.
+    pub(super) fn remember(&'s self, mapping: &'s Mapping<'s>) {
+        let new: *mut () = ptr::from_ref(mapping).cast_mut().cast();
+        let mut newest = self.mappings.load(Relaxed);
+        loop {
+            mapping.older().store(newest.cast(), Relaxed);
+            match self.mappings.compare_exchange_weak(newest, new, AcqRel, Relaxed) {
                 Ok(_) => return,
                 Err(changed) => newest = changed,
             }
