@@ -40,6 +40,15 @@ pub fn initiator_fails(side: &Side<'_>, context: usize, post: NtStatus) -> Check
     fails(side.initiated(), context, post)
 }
 
+/// As [`initiator_fails`], whatever the status.
+///
+/// # Errors
+///
+/// As [`fails`].
+pub fn must_fail(side: &Side<'_>, context: usize, post: NtStatus) -> Check {
+    initiator_fails(side, context, post).map(|_| ())
+}
+
 /// Statuses of failures that NDKPI does not name. The user-mode interface names one, which is the natural choice; another
 /// one is worth a note, but breaks no rule.
 pub struct Statuses {

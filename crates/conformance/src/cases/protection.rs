@@ -6,7 +6,7 @@ use ndkpi::{
     NDK_MR_FLAG_RDMA_READ_SINK as READ_SINK, NDK_SGE, NtStatus,
 };
 
-use super::common::{Statuses, element_at, fails, initiator_fails};
+use super::common::{Statuses, fails, initiator_fails};
 use crate::{
     case::{Case, Check, HELD, Verdict},
     client::{ALL_RIGHTS, Buffer, PAGE, Region, Remote, Session},
@@ -43,13 +43,6 @@ pub const CASES: &[Case] = &[
         read_sink,
     ),
     Case::new(
-        "protection.edges",
-        "NDKPI 7.4",
-        "Writes, reads, sends and receives the first byte, the last byte and all bytes of a region.",
-        "It works.",
-        edges,
-    ),
-    Case::new(
         "protection.outside-local",
         "NDKPI 3.9",
         "Uses elements that leave the region by one byte at either side, as source and as target.",
@@ -62,34 +55,6 @@ pub const CASES: &[Case] = &[
         "Writes to and reads from bytes that leave the peer's region by one at either side.",
         "The request fails, and no byte is moved.",
         outside_remote,
-    ),
-    Case::new(
-        "protection.wrapping-local",
-        "NDKPI 3.9",
-        "Uses elements whose address and length wrap, or whose lengths together do.",
-        "The request fails, and no byte is moved.",
-        wrapping_local,
-    ),
-    Case::new(
-        "protection.wrapping-remote",
-        "NDKPI 5.7",
-        "Writes to and reads from remote addresses near the end of the address space, and such that wrap.",
-        "The request fails.",
-        wrapping_remote,
-    ),
-    Case::new(
-        "protection.other-domain-local",
-        "NDKPI 5.3",
-        "Sends with the token of a region of another protection domain.",
-        "The request fails.",
-        other_domain_local,
-    ),
-    Case::new(
-        "protection.other-domain-remote",
-        "NDKPI 5.3",
-        "Writes to a region of another protection domain than that of the peer's queue pair.",
-        "The request fails, and no byte is moved.",
-        other_domain_remote,
     ),
     Case::new(
         "protection.stale-local",
@@ -106,31 +71,12 @@ pub const CASES: &[Case] = &[
         "The request fails, and no byte is moved. Open: whether a new registration has the old token.",
         stale_remote,
     ),
-    Case::new(
-        "protection.guessed",
-        "NDKPI 7.4",
-        "Writes with tokens that nobody gave out: zero, all ones, neighbours of a valid one, random ones.",
-        "The request fails, and no byte is moved.",
-        guessed,
-    ),
-    Case::new(
-        "protection.tokens-confused",
-        "NDKPI 5.5",
-        "Gives a region's local token to the peer, and sends with its remote token.",
-        "Open: whether one is good for the other's purpose.",
-        tokens_confused,
-    ),
-    Case::new(
-        "protection.no-bytes",
-        "NDKPI 9",
-        "Writes and reads 0 bytes with a token and an address that are not valid.",
-        "Open: whether that succeeds.",
-        no_bytes,
-    ),
 ];
 
 /// The bytes of the regions here, in the middle of which there is a page's end. The memory behind them goes on.
 const LENGTH: usize = PAGE + 100;
+const BYTES: u32 = 4196;
+const END: isize = 4196;
 
 /// The first bytes of a buffer that goes on after them.
 fn part<'s>(pair: &Pair<'s>, active: bool, rights: u32) -> Check<Region<'s>> {
@@ -223,47 +169,11 @@ fn read_sink(s: &Session<'_>) -> Verdict {
     HELD
 }
 
-fn edges(s: &Session<'_>) -> Verdict {
-    let pair = Pair::new(s)?;
-    let (near, far) = (part(&pair, true, ALL_RIGHTS)?, part(&pair, false, ALL_RIGHTS)?);
-    for (offset, length) in [(0, 1), (LENGTH - 1, 1), (0, LENGTH)] {
-        let (place, bytes) = (offset as isize, length as u32);
-        near.buffer.fill_pattern(offset, length, 1)?;
-        posted("NdkWrite", pair.a.qp.write(1, &[near.element(place, bytes)], remote_of(&far, place), 0)?)?;
-        pair.a.initiator_done(1)?;
-        far.buffer.has_pattern(offset, length, 1)?;
-        far.buffer.fill_pattern(offset, length, 2)?;
-        posted("NdkRead", pair.a.qp.read(2, &[near.element(place, bytes)], remote_of(&far, place), 0)?)?;
-        pair.a.initiator_done(2)?;
-        near.buffer.has_pattern(offset, length, 2)?;
-        posted("NdkReceive", pair.b.qp.receive(3, &[far.element(place, bytes)])?)?;
-        near.buffer.fill_pattern(offset, length, 3)?;
-        posted("NdkSend", pair.a.qp.send(3, &[near.element(place, bytes)], 0)?)?;
-        pair.a.initiator_done(3)?;
-        pair.b.receive_done(3)?;
-        far.buffer.has_pattern(offset, length, 3)?;
-    }
-    near.buffer.is_filled(LENGTH, 2 * PAGE - LENGTH, 0xEE)?;
-    far.buffer.is_filled(LENGTH, 2 * PAGE - LENGTH, 0xEE)?;
-    HELD
-}
-
 /// Bytes that are not all in a region of [`LENGTH`] bytes.
-const OUTSIDE: [(isize, u32); 6] = [
-    (-1, 1),
-    (-1, 8),
-    (LENGTH as isize, 1),
-    (LENGTH as isize - 7, 8),
-    (0, LENGTH as u32 + 1),
-    (-1, LENGTH as u32 + 2),
-];
+const OUTSIDE: [(isize, u32); 6] = [(-1, 1), (-1, 8), (END, 1), (END - 7, 8), (0, BYTES + 1), (-1, BYTES + 2)];
 
 /// Uses an element in every way, on a connection of its own each. It must not work.
-fn element_fails<'s>(
-    s: &'s Session<'s>,
-    statuses: &mut Statuses,
-    element: impl Fn(&Region<'s>) -> NDK_SGE,
-) -> Check {
+fn element_fails<'s>(s: &'s Session<'s>, statuses: &mut Statuses, element: impl Fn(&Region<'s>) -> NDK_SGE) -> Check {
     for way in ["a send", "a write", "a read", "a receive"] {
         let pair = Pair::new(s)?;
         let region = part(&pair, true, ALL_RIGHTS)?;
@@ -333,52 +243,6 @@ fn outside_remote(s: &Session<'_>) -> Verdict {
     statuses.verdict()
 }
 
-fn wrapping_local(s: &Session<'_>) -> Verdict {
-    let mut statuses = Statuses::new(NtStatus::ACCESS_VIOLATION);
-    let most = s.info()?.MaxTransferLength;
-    for (address, length) in [(u64::MAX, 2), (u64::MAX - 3, 8), (u64::MAX - 63, 64), (0, 64)] {
-        element_fails(s, &mut statuses, |region| element_at(address, length, region.local()))?;
-    }
-    element_fails(s, &mut statuses, |region| region.element(0, most))?;
-    // Two elements whose lengths add up to 64 in 32 bits.
-    let pair = Pair::new(s)?;
-    let list = [pair.a.region.element(0, u32::MAX), pair.a.region.element(0, 65)];
-    pair.b.receive(1, 0, 64)?;
-    let status = initiator_fails(&pair.a, 1, pair.a.qp.send(1, &list, 0)?)?;
-    if status != NtStatus::BUFFER_OVERFLOW {
-        statuses.note("lengths that wrap together", status);
-    }
-    statuses.verdict()
-}
-
-fn wrapping_remote(s: &Session<'_>) -> Verdict {
-    let mut statuses = Statuses::new(NtStatus::REMOTE_RESOURCES);
-    for (address, length) in [(u64::MAX, 2), (u64::MAX - 3, 8), (u64::MAX - 63, 64), (0, 64)] {
-        remote_fails(s, &mut statuses, length, |_, region| Ok(Remote { address, token: region.remote() }))?;
-    }
-    statuses.verdict()
-}
-
-fn other_domain_local(s: &Session<'_>) -> Verdict {
-    let mut statuses = Statuses::new(NtStatus::ACCESS_VIOLATION);
-    let other = s.adapter()?.create_pd()?;
-    let foreign = Region::new(other.core(), PAGE, ALL_RIGHTS)?;
-    foreign.buffer.fill(0, PAGE, 0xEE)?;
-    element_fails(s, &mut statuses, |_| foreign.element(0, 8))?;
-    foreign.buffer.is_filled(0, PAGE, 0xEE)?;
-    statuses.verdict()
-}
-
-fn other_domain_remote(s: &Session<'_>) -> Verdict {
-    let mut statuses = Statuses::new(NtStatus::REMOTE_RESOURCES);
-    let other = s.peer_adapter()?.create_pd()?;
-    let foreign = Region::new(other.core(), PAGE, ALL_RIGHTS)?;
-    foreign.buffer.fill(0, PAGE, 0xEE)?;
-    remote_fails(s, &mut statuses, 8, |_, _| Ok(remote_of(&foreign, 0)))?;
-    foreign.buffer.is_filled(0, PAGE, 0xEE)?;
-    statuses.verdict()
-}
-
 fn stale_local(s: &Session<'_>) -> Verdict {
     let mut statuses = Statuses::new(NtStatus::ACCESS_VIOLATION);
     for close in [false, true] {
@@ -420,60 +284,4 @@ fn stale_remote(s: &Session<'_>) -> Verdict {
         buffer.is_filled(0, 2 * PAGE, 0xEE)?;
     }
     statuses.verdict()
-}
-
-fn guessed(s: &Session<'_>) -> Verdict {
-    let mut random = s.random();
-    for round in 0..24 {
-        let pair = Pair::new(s)?;
-        let valid = [pair.b.region.remote(), pair.b.region.local(), pair.b.pd.privileged_token()?];
-        let own = pair.b.region.remote();
-        let token = match round {
-            0 => 0,
-            1 => u32::MAX,
-            2 => own.wrapping_add(1),
-            3 => own.wrapping_sub(1),
-            4 => own.swap_bytes(),
-            5..12 => own ^ (1 << random.below(32)),
-            _ => (random.next() >> 32) as u32,
-        };
-        if valid.contains(&token) {
-            continue;
-        }
-        pair.b.region.buffer.fill(0, PAGE, 0xEE)?;
-        let remote = Remote { token, ..pair.b.remote(0) };
-        let post = pair.a.qp.write(1, &[pair.a.region.element(0, 8)], remote, 0)?;
-        initiator_fails(&pair.a, 1, post)?;
-        pair.b.region.buffer.is_filled(0, PAGE, 0xEE)?;
-    }
-    HELD
-}
-
-fn tokens_confused(s: &Session<'_>) -> Verdict {
-    let pair = Pair::new(s)?;
-    if pair.b.region.local() == pair.b.region.remote() {
-        return observed!("they are equal");
-    }
-    let remote = Remote { token: pair.b.region.local(), ..pair.b.remote(0) };
-    posted("NdkWrite", pair.a.qp.write(1, &[pair.a.region.element(0, 8)], remote, 0)?)?;
-    let at_peer = pair.a.initiated().take_one()?.status;
-    let pair = Pair::new(s)?;
-    pair.b.receive(1, 0, 64)?;
-    let element = pair.a.region.buffer.element(0, 8, pair.a.region.remote());
-    let post = pair.a.qp.send(1, &[element], 0)?;
-    let at_home = if post == NtStatus::SUCCESS { pair.a.initiated().take_one()?.status } else { post };
-    observed!("a write with the peer's local token: {at_peer}; a send with the own remote token: {at_home}")
-}
-
-fn no_bytes(s: &Session<'_>) -> Verdict {
-    let mut seen = [NtStatus::SUCCESS; 2];
-    for (seen, writes) in seen.iter_mut().zip([true, false]) {
-        let pair = Pair::new(s)?;
-        let remote = Remote { address: 0x1234, token: 0xBAD0_70CE };
-        let list = [pair.a.region.element(0, 0)];
-        let post =
-            if writes { pair.a.qp.write(1, &list, remote, 0)? } else { pair.a.qp.read(1, &list, remote, 0)? };
-        *seen = if post == NtStatus::SUCCESS { pair.a.initiated().take_one()?.status } else { post };
-    }
-    observed!("write: {}, read: {}", seen[0], seen[1])
 }

@@ -7,7 +7,7 @@ use ndkpi::{
     NDK_OP_FLAG_ALLOW_REMOTE_READ, NtStatus,
 };
 
-use super::common::{initiator_fails, refused};
+use super::common::{must_fail, refused};
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
     client::{ALL_RIGHTS, Buffer, PAGE, Region, Remote, Session},
@@ -204,7 +204,7 @@ fn overlapping(s: &Session<'_>) -> Verdict {
     pair.a.region.buffer.has_pattern(0, 64, 1)?;
     let element = pair.a.region.element(0, 64);
     let remote = Remote { address: buffer.address(0), token: shut.remote() };
-    initiator_fails(&pair.a, 2, pair.a.qp.read(2, &[element], remote, 0)?)?;
+    must_fail(&pair.a, 2, pair.a.qp.read(2, &[element], remote, 0)?)?;
     HELD
 }
 
@@ -276,7 +276,7 @@ fn no_bytes(s: &Session<'_>) -> Verdict {
     }
     let remote = Remote { address: buffer.address(0), token: mr.remote_token()? };
     let post = pair.a.qp.write(1, &[pair.a.region.element(0, 1)], remote, 0)?;
-    initiator_fails(&pair.a, 1, post)?;
+    must_fail(&pair.a, 1, post)?;
     buffer.is_filled(0, PAGE, 0xEE)?;
     mr.core().deregister()?.succeeds()?;
     observed!("{status}")
@@ -334,7 +334,7 @@ fn deregistered_with_a_window(s: &Session<'_>) -> Verdict {
     let remote = Remote { address: b.region.address(0), token: mw.remote_token()? };
     let element = pair.a.region.element(0, 64);
     if status.is_success() {
-        initiator_fails(&pair.a, 2, pair.a.qp.read(2, &[element], remote, 0)?)?;
+        must_fail(&pair.a, 2, pair.a.qp.read(2, &[element], remote, 0)?)?;
         return observed!("{status}");
     }
     pair.a.read(2, 0, 64, remote, 0)?;
@@ -349,6 +349,7 @@ fn deregistered_with_a_window(s: &Session<'_>) -> Verdict {
 /// Writes to the passive side's region from now on, and `end`s its registration; then looks that nothing writes any more.
 fn ends_under_load<'s>(s: &'s Session<'s>, end: impl FnOnce(&mut Option<Region<'s>>) -> Check) -> Verdict {
     const LENGTH: usize = 1 << 20;
+    const BYTES: u32 = 1 << 20;
     let plan = Plan { bytes: LENGTH, ..Plan::new() };
     let pair = Pair::with(s, &plan, &Plan::new())?;
     let region = Region::new(pair.b.pd.core(), LENGTH, ALL_RIGHTS)?;
@@ -356,7 +357,7 @@ fn ends_under_load<'s>(s: &'s Session<'s>, end: impl FnOnce(&mut Option<Region<'
     let mut region = Some(region);
     pair.a.region.buffer.fill(0, LENGTH, 0xAA)?;
     for number in 0..16 {
-        pair.a.write(number, 0, LENGTH as u32, remote, 0)?;
+        pair.a.write(number, 0, BYTES, remote, 0)?;
     }
     end(&mut region)?;
     buffer.fill(0, LENGTH, 0x55)?;
