@@ -63,12 +63,25 @@ pub fn seed_in_words() -> String {
     seed.map_or_else(String::new, |seed| format!("; the seed is {seed}"))
 }
 
+/// Whether the environment wants each call printed, with `SIMULATED_KERNEL_TRACE`.
+fn trace() -> bool {
+    static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("SIMULATED_KERNEL_TRACE").is_some())
+}
+
 /// Carries out a routine that a driver calls: checks the IRQL, and lets panics end as bug checks.
-pub fn routine<R>(name: &'static str, limit: machine::Irql, work: impl FnOnce(&Arc<State>) -> R) -> R {
+pub fn routine<R>(
+    name: &'static str,
+    limit: impl FnOnce() -> machine::Irql,
+    work: impl FnOnce(&Arc<State>) -> R,
+) -> R {
     let _inside = context::Inside::new(name);
+    if trace() {
+        eprintln!("{name}, thread {}, driver {}, at {}", context::thread(), context::caller().0, machine::current_irql());
+    }
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         heap::report_violation();
-        let now = machine::current_irql();
+        let (now, limit) = (machine::current_irql(), limit());
         if now > limit {
             bug_check(Rule::IrqlTooHigh, format_args!("{name} called at {now}, but at most {limit} is allowed"));
         }

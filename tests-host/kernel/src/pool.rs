@@ -153,6 +153,15 @@ fn tag_in_words(tag: u32) -> String {
     tag.to_ne_bytes().iter().map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { '.' }).collect()
 }
 
+/// Prints who makes the block with the number that the environment names: the number is in the message of a leak.
+fn trace(number: u64) {
+    static WANTED: OnceLock<Option<u64>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| std::env::var("SIMULATED_KERNEL_BLOCK").ok()?.parse().ok());
+    if *wanted == Some(number) {
+        eprintln!("block {number}: {}", std::backtrace::Backtrace::force_capture());
+    }
+}
+
 /// Allocates. `None` if there is no memory.
 pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<usize> {
     let mut guard = lock(&POOL);
@@ -160,6 +169,7 @@ pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<
     let (slot, slot_size) = pool.take(size)?;
     let address = if size >= PAGE { slot } else { slot + GUARD };
     pool.number += 1;
+    trace(pool.number);
     pool.in_use += size;
     pool.most = pool.most.max(pool.in_use);
     pool.blocks.insert(address, Block { slot, slot_size, size, tag, owner, number: pool.number });

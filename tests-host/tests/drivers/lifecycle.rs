@@ -33,10 +33,10 @@ fn the_consumer_finds_the_provider_whichever_comes_first() {
     let kernel = Kernel::threads().start();
     let consumer = Consumer::load(&kernel).expect("the consumer loads");
     let file = consumer_control(&kernel);
-    let without = start(&file, Kind::Performance, 1);
+    let without = start(&file, Kind::Conformance, 1);
     assert_eq!(without.status, simulated_kernel::wdk::STATUS_DEVICE_NOT_READY);
     let provider = Provider::load(&kernel).expect("the provider loads");
-    assert!(start(&file, Kind::Performance, 1).is_success());
+    assert!(start(&file, Kind::Conformance, 1).is_success());
     let progress = finish(&kernel, &file);
     assert_eq!(progress.failed, 0, "{}", report(&file));
     drop(file);

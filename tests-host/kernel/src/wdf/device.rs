@@ -79,7 +79,8 @@ impl State {
     /// The device is being deleted: lets nobody open it, and waits for requests that are being served.
     pub fn stop_device(self: &Arc<Self>, device: &Arc<DeviceObject>) {
         device.finished.store(false, Release);
-        for queue in lock(&device.queues).clone() {
+        let queues = lock(&device.queues).clone();
+        for queue in queues {
             let queue = self.object(queue);
             if let Kind::Queue(queue) = &queue.kind {
                 self.purge_queue(queue);

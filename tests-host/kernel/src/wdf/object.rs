@@ -185,7 +185,8 @@ impl State {
             Kind::Target(target) => self.close_target(target),
             _ => {}
         }
-        for child in lock(&object.children).clone().into_iter().rev() {
+        let children = lock(&object.children).clone();
+        for child in children.into_iter().rev() {
             let child = self.object(child);
             if child.is_live() {
                 self.clean(&child);
@@ -202,7 +203,8 @@ impl State {
 
     /// Gives up the references that creation made, the children's before the parent's.
     fn let_go(self: &Arc<Self>, object: &Arc<Object>) {
-        for child in lock(&object.children).clone().into_iter().rev() {
+        let children = lock(&object.children).clone();
+        for child in children.into_iter().rev() {
             let child = lock(&self.framework).objects.get(&child).cloned();
             if let Some(child) = child {
                 self.let_go(&child);

@@ -27,7 +27,7 @@ use std::{
 macro_rules! routine {
     ($name:literal, $work:expr) => {{
         static LIMIT: std::sync::OnceLock<host::machine::Irql> = std::sync::OnceLock::new();
-        $crate::kernel::routine($name, *LIMIT.get_or_init(|| $crate::limits::of($name)), $work)
+        $crate::kernel::routine($name, || *LIMIT.get_or_init(|| $crate::limits::of($name)), $work)
     }};
 }
 pub(crate) use routine;

@@ -1,0 +1,72 @@
+//! Everything that can fail does, one after the other. The drivers say so, leave nothing behind, and still unload.
+
+use ndk_interface::{
+    control::{self, Info},
+    test_control::Kind,
+};
+use simulated_kernel::{
+    FaultPlan, Kernel,
+    wdk::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
+};
+
+use crate::world::{Consumer, Provider, consumer_control, finish, provider_control, report, start};
+
+/// What can be refused is refused with this.
+fn check(status: NTSTATUS) {
+    assert_eq!(status, STATUS_INSUFFICIENT_RESOURCES, "the status {status:#x} does not say what is wrong");
+}
+
+/// Load, use and unload. Whatever fails is taken back, and the rest goes on.
+fn scenario(kernel: &Kernel) {
+    let provider = match Provider::load(kernel) {
+        Ok(provider) => provider,
+        Err(status) => return check(status),
+    };
+    match Consumer::load(kernel) {
+        Ok(consumer) => {
+            let (ours, theirs) = (provider_control(kernel), consumer_control(kernel));
+            assert!(ours.control(control::QUERY_INFO, &[], Info::BYTES).is_success());
+            drop((ours, theirs));
+            consumer.unload();
+        }
+        Err(status) => check(status),
+    }
+    provider.unload();
+}
+
+#[test]
+fn each_thing_that_can_fail_in_load_and_unload_fails_once() {
+    let kernel = Kernel::seeded(1).preemption(0).start();
+    let mut number = 1;
+    loop {
+        kernel.inject(FaultPlan::Nth(number));
+        scenario(&kernel);
+        if !kernel.fault_happened() {
+            break;
+        }
+        number += 1;
+    }
+    assert!(number > 50, "only {number} things can fail");
+    kernel.inject(FaultPlan::None);
+    scenario(&kernel);
+}
+
+#[test]
+fn a_run_of_the_suite_survives_failures_all_over() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let file = consumer_control(&kernel);
+    for period in [2, 3, 7, 31, 97, 401, 1009] {
+        kernel.inject(FaultPlan::Every(period));
+        // Cases fail, of course. Nothing else may.
+        if start(&file, Kind::Conformance, period).is_success() {
+            let progress = finish(&kernel, &file);
+            assert!(progress.done > 0, "{}", report(&file));
+        }
+    }
+    kernel.inject(FaultPlan::None);
+    drop(file);
+    consumer.unload();
+    provider.unload();
+}

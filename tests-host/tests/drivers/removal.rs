@@ -1,0 +1,59 @@
+//! Stop, removal and surprise removal, idle and in the middle of a run.
+
+use ndk_interface::test_control::{Kind, State};
+use simulated_kernel::Kernel;
+
+use crate::world::{Consumer, Provider, consumer_control, progress, start};
+
+#[test]
+fn a_device_that_is_stopped_goes_on_afterwards() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    assert_eq!(provider.device.stop_and_start(), Ok(()));
+    provider.unload();
+}
+
+#[test]
+fn a_surprise_removal_without_consumers_comes_to_its_end() {
+    let kernel = Kernel::threads().start();
+    let Provider { driver, device } = Provider::load(&kernel).expect("the provider loads");
+    device.surprise_remove();
+    driver.unload();
+}
+
+fn in_a_run(kernel: &Kernel, remove: impl FnOnce(simulated_kernel::Device)) {
+    let provider = Provider::load(kernel).expect("the provider loads");
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let file = consumer_control(kernel);
+    let begun = start(&file, Kind::Stress, 7);
+    assert!(begun.is_success(), "{begun:?}");
+    kernel.sleep(3_000);
+    remove(provider.device);
+    kernel.wait_until(|| progress(&file).state != State::Running as u32);
+    drop(file);
+    consumer.unload();
+    provider.driver.unload();
+}
+
+#[test]
+fn a_removal_in_a_run_cancels_the_run_and_comes_to_its_end() {
+    in_a_run(&Kernel::threads().start(), |device| assert!(device.remove().is_ok(), "the consumer lets go"));
+}
+
+#[test]
+fn a_surprise_removal_in_a_run_cancels_the_run_and_comes_to_its_end() {
+    in_a_run(&Kernel::threads().start(), simulated_kernel::Device::surprise_remove);
+}
+
+#[test]
+fn the_consumer_can_be_removed_in_a_run() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let file = consumer_control(&kernel);
+    assert!(start(&file, Kind::Stress, 3).is_success());
+    kernel.sleep(2_000);
+    drop(file);
+    consumer.unload();
+    provider.unload();
+}

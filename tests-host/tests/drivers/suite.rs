@@ -1,0 +1,42 @@
+//! The conformance suite, from one driver through the other.
+
+use ndk_interface::test_control::{Kind, State};
+use simulated_kernel::Kernel;
+
+use crate::world::{Consumer, Provider, consumer_control, finish, report, start};
+
+fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
+    let provider = Provider::load(kernel).expect("the provider loads");
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let file = consumer_control(kernel);
+    let begun = start(&file, Kind::Conformance, seed);
+    assert!(begun.is_success(), "{begun:?}");
+    let progress = finish(kernel, &file);
+    assert_eq!((progress.state, progress.failed), (State::Finished as u32, 0), "{}", report(&file));
+    assert!(progress.passed > 0, "something was run");
+    assert_eq!(progress.done, progress.total, "{}", report(&file));
+    drop(file);
+    let calls = (kernel.calls(), kernel.trace_hash());
+    consumer.unload();
+    provider.unload();
+    calls
+}
+
+#[test]
+fn the_conformance_suite_passes_through_both_drivers() {
+    let kernel = Kernel::threads().start();
+    conformance(&kernel, 1);
+    assert!(kernel.dpcs_run() > 100, "deferred calls were made: {}", kernel.dpcs_run());
+}
+
+#[test]
+fn the_conformance_suite_passes_on_one_processor() {
+    conformance(&Kernel::threads().processors(1).start(), 2);
+}
+
+#[test]
+fn the_conformance_suite_passes_with_a_seed_and_replays() {
+    let run = || conformance(&Kernel::seeded(5).start(), 3);
+    let (first, second) = (run(), run());
+    assert_eq!(first, second, "the same seed is the same run");
+}
