@@ -48,7 +48,7 @@
 //! | requests posted before a disconnect | carried out, as long as its timeout allows |
 //! | disconnect after the peer's | done at once |
 //! | disconnect after the connection broke | `STATUS_CONNECTION_ABORTED`, the queue pair is flushed |
-//! | disconnect while the peer's accept or complete is not known yet | `STATUS_CONNECTION_INVALID` |
+//! | a request before the answer to the last one was told | `STATUS_CONNECTION_INVALID`, a connect `STATUS_CONNECTION_ACTIVE` |
 
 mod attachment;
 mod client;
