@@ -1,0 +1,134 @@
+//! `docs/semantics.md` names tests and files that exist, and every rule of NDKPI 7.1.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The names of the test functions in a source: written out, or given to a macro that makes one of each line.
+fn tests_in(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut attributed = false;
+    let mut in_macro = false;
+    for line in source.lines().map(str::trim) {
+        if line == "#[test]" {
+            attributed = true;
+        } else if let Some(rest) = line.strip_prefix("fn ") {
+            if attributed {
+                names.push(rest.split(['(', '<']).next().unwrap_or(rest).to_owned());
+            }
+            attributed = false;
+        }
+        // `every_allocation_fails_once! { name: "case"; }`
+        if line.ends_with("! {") && !line.starts_with("macro_rules") {
+            in_macro = true;
+        } else if line == "}" {
+            in_macro = false;
+        } else if in_macro && let Some((name, _)) = line.split_once(": ") {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// `target::module::name` of every test in `tests-host/tests` and the model checks.
+fn existing_tests() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for folder in ["tests-host/tests", "crates/engine/tests", "crates/fallible/tests"] {
+        let folder = root().join(folder);
+        for path in files(&folder) {
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let relative = path.strip_prefix(&folder).expect("below the folder").with_extension("");
+            let module = relative.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("::");
+            all.extend(tests_in(&read(&path)).into_iter().map(|name| format!("{module}::{name}")));
+        }
+    }
+    all
+}
+
+/// What stands between back quotes.
+fn quoted(document: &str) -> impl Iterator<Item = &str> {
+    document.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_test_that_is_listed_exists() {
+    let (document, tests) = (read(&root().join("docs/semantics.md")), existing_tests());
+    let listed: Vec<_> =
+        quoted(&document).filter(|name| name.matches("::").count() >= 1 && !name.contains(' ')).collect();
+    let named = listed.iter().filter(|name| {
+        name.contains("_") && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
+    });
+    let missing: Vec<_> =
+        named.clone().filter(|name| !tests.contains(**name) && **name != "target::module::name").collect();
+    assert!(missing.is_empty(), "not found: {missing:#?}");
+    assert!(named.count() > 80, "the document lists few tests");
+}
+
+#[test]
+fn every_file_that_is_listed_exists() {
+    let document = read(&root().join("docs/semantics.md"));
+    let listed: Vec<_> = quoted(&document).filter(|name| name.ends_with(".rs")).collect();
+    assert!(listed.len() > 20, "the document lists few files");
+    for name in listed {
+        assert!(root().join("crates").join(name).is_file(), "crates/{name} does not exist");
+    }
+}
+
+#[test]
+fn every_case_that_is_listed_exists() {
+    let document = read(&root().join("docs/semantics.md"));
+    let is_case = |name: &&str| {
+        let mut parts = name.split('.');
+        parts.clone().count() == 2
+            && parts
+                .all(|part| part.starts_with(|c: char| c.is_ascii_lowercase()) && !part.contains(['/', ' ', '_', ':']))
+            && !name.ends_with(".rs")
+            && !name.ends_with(".md")
+    };
+    let listed: Vec<_> = quoted(&document).filter(is_case).collect();
+    assert!(listed.len() > 30, "the document lists few cases");
+    for name in listed {
+        assert!(conformance::cases::all().any(|case| case.name == name), "there is no case {name}");
+    }
+}
+
+#[test]
+fn every_rule_of_ndkpi_7_1_is_listed() {
+    let (document, reference) =
+        (read(&root().join("docs/semantics.md")), read(&root().join("docs/reference/ndkpi.md")));
+    let rules: BTreeSet<_> = reference
+        .lines()
+        .filter_map(|line| line.strip_prefix("**7.1."))
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+        .collect();
+    assert!(rules.len() >= 12, "the reference has {} rules", rules.len());
+    for rule in rules {
+        assert!(document.contains(&format!("| 7.1.{rule} ")), "NDKPI 7.1.{rule} is not listed");
+    }
+}
