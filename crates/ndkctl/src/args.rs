@@ -52,7 +52,7 @@ pub struct Machine {
     #[arg(long, value_enum, default_value = "mixed", value_name = "MODE")]
     pub completion: Completion,
     /// Processors of the machine, 1 to 64; as many as the host has, between 2 and 8, if not given
-    #[arg(long, alias = "threads", value_name = "N", value_parser = parse_processors)]
+    #[arg(long, alias = "threads", value_name = "N", value_parser = parse_processors, allow_negative_numbers = true)]
     pub processors: Option<u32>,
     /// Where work requests are carried out: in deferred calls as hardware would, or in the post if possible
     #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
@@ -143,10 +143,10 @@ pub struct Selftest {
     #[arg(long, requires = "list", conflicts_with = "json")]
     pub markdown: bool,
     /// Run all of it this often, each time with another seed: 1 to 1000000
-    #[arg(long, default_value = "1", value_name = "N", value_parser = parse_repeat)]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = parse_repeat, allow_negative_numbers = true)]
     pub repeat: u32,
     /// Determines what is chosen at random; decimal, or hexadecimal after 0x
-    #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed)]
+    #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
     /// Run on one thread in an order that the seed determines: the same seed, the same run
     #[arg(long)]
@@ -194,10 +194,10 @@ pub enum Notify {
 #[derive(Clone, Debug, Args)]
 pub struct Ping {
     /// Bytes of a message, 1 to 1G: a number, with K, M or G for powers of 1024
-    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = parse_size, allow_negative_numbers = true)]
     pub size: u32,
     /// Round trips, 1 to 100000000
-    #[arg(long, default_value = "20000", value_name = "N", value_parser = parse_count)]
+    #[arg(long, default_value = "20000", value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub count: u32,
     /// How the sides learn of completions
     #[arg(long, value_enum, default_value = "poll", value_name = "HOW")]

@@ -158,7 +158,7 @@ pub const CASES: &[Case] = &[
         closed_listener_refuses,
     ),
     Case::new(
-        "connect.events-of-2.1",
+        "connect.events-with-a-reason",
         "NDKPI 5.8",
         "Establishes a connection with NdkAcceptEx and NdkCompleteConnectEx, and closes one side.",
         "The other side gets the event of NDKPI 2.1, once.",
