@@ -11,6 +11,7 @@ mod endpoint;
 mod fast;
 mod fast_register;
 mod flush;
+mod invalidate;
 mod logical;
 mod moderation;
 mod notify;
@@ -22,6 +23,7 @@ mod region;
 mod registration;
 mod resize;
 mod results;
+mod srq;
 mod transfer;
 mod window;
 
@@ -44,7 +46,9 @@ const THEMES: &[&[Case]] = &[
     access::CASES,
     fast::CASES,
     window::CASES,
+    invalidate::CASES,
     logical::CASES,
+    srq::CASES,
     registration::CASES,
     protection::CASES,
     fast_register::CASES,
