@@ -14,12 +14,12 @@ use std::ptr;
 use simulated_kernel::{Rule, caught};
 use skeleton::{Wrong, allocate, complete, keep, kept, output_buffer, run};
 use wdk_sys::{
-    _EVENT_TYPE, _KWAIT_REASON, KDPC, KEVENT, KLOCK_QUEUE_HANDLE, KTIMER, LARGE_INTEGER, PVOID, POOL_FLAG_NON_PAGED,
-    POOL_FLAG_PAGED, WDFREQUEST, call_unsafe_wdf_function_binding,
+    _EVENT_TYPE, _KWAIT_REASON, KDPC, KEVENT, KLOCK_QUEUE_HANDLE, KTIMER, LARGE_INTEGER, POOL_FLAG_NON_PAGED,
+    POOL_FLAG_PAGED, PVOID, WDFREQUEST, call_unsafe_wdf_function_binding,
     ntddk::{
-        ExAllocatePool2, ExFreePoolWithTag, KeAcquireInStackQueuedSpinLock, KeAcquireSpinLockRaiseToDpc, KeInitializeDpc,
-        KeInitializeEvent, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc, KeLowerIrql, KeReleaseSpinLock,
-        KeSetTimer, KeStallExecutionProcessor, KeWaitForSingleObject, KfRaiseIrql,
+        ExAllocatePool2, ExFreePoolWithTag, KeAcquireInStackQueuedSpinLock, KeAcquireSpinLockRaiseToDpc,
+        KeInitializeDpc, KeInitializeEvent, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc, KeLowerIrql,
+        KeReleaseSpinLock, KeSetTimer, KeStallExecutionProcessor, KeWaitForSingleObject, KfRaiseIrql,
     },
 };
 
@@ -234,5 +234,11 @@ fn lock_twice(_: &skeleton::Loaded) {
 
 #[test]
 fn what_the_skeleton_keeps_it_frees() {
-    run(Wrong { load: |_| { keep(allocate(10)); assert_eq!(kept(), 1); }, ..Wrong::default() });
+    run(Wrong {
+        load: |_| {
+            keep(allocate(10));
+            assert_eq!(kept(), 1);
+        },
+        ..Wrong::default()
+    });
 }

@@ -174,6 +174,12 @@ impl Baton {
         }
     }
 
+    /// Lets another thread go on, if there is one.
+    pub fn yield_now(&self) {
+        self.progress();
+        self.pass();
+    }
+
     /// A point at which other threads may get in between.
     pub fn preempt(&self) {
         if current_irql() != Irql::PASSIVE_LEVEL || !no_locks_held() {
@@ -181,8 +187,7 @@ impl Baton {
         }
         let yields = lock(&self.turns).draw() % 100 < u64::from(self.preemption);
         if yields {
-            self.progress();
-            self.pass();
+            self.yield_now();
         }
     }
 }

@@ -41,7 +41,8 @@ fn request(random: &mut Random, file: &File) {
         1 => CODES[random.below(10)] ^ 1 << random.below(16),
         _ => CODES[random.below(10)],
     };
-    let input: Vec<u8> = (0..random.below(40)).map(|_| if random.below(2) == 0 { 0 } else { random.next() as u8 }).collect();
+    let input: Vec<u8> =
+        (0..random.below(40)).map(|_| if random.below(2) == 0 { 0 } else { random.next() as u8 }).collect();
     let output = [random.below(48), random.below(5000)][random.below(2)];
     let answer = file.control(code, &input, output);
     assert!(answer.bytes.len() <= output);

@@ -20,7 +20,7 @@ use crate::context::DriverId;
 
 use std::{
     collections::BTreeMap,
-    sync::Mutex,
+    sync::{Mutex, atomic::AtomicU64},
 };
 
 /// Carries out a routine, at most at the IRQL of the DDI reference.
@@ -42,6 +42,8 @@ pub struct Wdm {
     pub resolution: Mutex<BTreeMap<DriverId, u32>>,
     /// Registered providers of events.
     pub etw: Mutex<BTreeMap<u64, DriverId>>,
+    /// How often somebody has asked for the time, with a seed.
+    pub asked: AtomicU64,
     /// Deferred calls that are running, of all drivers together by driver.
     pub running: Mutex<BTreeMap<DriverId, u32>>,
 }
