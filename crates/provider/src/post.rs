@@ -9,13 +9,15 @@ use engine::{
     memory::{Bind, FastRegister, Rights},
     qp::{Flags, Initiator, Sge, Work},
 };
+use fallible::Shared;
 use ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_QP, NDK_SGE, NtStatus, op_flags};
 
 use crate::{
     NdkOs,
+    device::Device,
     mr::MemoryRegion,
     mw::MemoryWindow,
-    object::{Borrowed, borrow},
+    object::{Body, Borrowed, borrow},
     qp::QueuePair,
 };
 
@@ -360,7 +362,12 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
     let mr = unsafe { borrow::<MemoryRegion<O>>(target.cast()) };
     // SAFETY: the caller passes an open window, or something that is none.
     let mw = unsafe { borrow::<MemoryWindow<O>>(target.cast()) };
+    // A token names nothing in another adapter's table, or something else.
+    let is_here = |device: &Shared<Device<O>>| Shared::ptr_eq(device, object.device());
     let prepare = || {
+        if !mr.as_ref().is_none_or(|mr| is_here(mr.device())) || !mw.as_ref().is_none_or(|mw| is_here(mw.device())) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
         let token = if let Some(mr) = mr {
             // SAFETY: the region is open until the consumer's call returns.
             unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?.invalidation_token()?
