@@ -264,7 +264,7 @@ fn first_byte(s: &Session<'_>) -> Verdict {
     for (offset, start) in [(0, 0), (1, 1), (100, 100), (4095, 4095)] {
         let base = BASE + u64::from(offset);
         let length = BYTES - start;
-        let what = FastRegistration { offset, base, length, ..fast.whole(EVERYTHING)? };
+        let what = FastRegistration { offset, length, base, ..fast.whole(EVERYTHING)? };
         fast.register(&pair.b, &what)?;
         fast.mapped.buffer.fill(0, BYTES, 0xEE)?;
         pair.a.region.buffer.fill(0, 1, 0x11)?;

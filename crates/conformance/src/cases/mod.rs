@@ -2,6 +2,7 @@
 
 mod access;
 mod arm;
+mod bad_input;
 mod close;
 mod common;
 mod connect;
@@ -19,6 +20,7 @@ mod overrun;
 mod post;
 mod protection;
 mod qp;
+mod rdma;
 mod region;
 mod registration;
 mod resize;
@@ -52,6 +54,8 @@ const THEMES: &[&[Case]] = &[
     registration::CASES,
     protection::CASES,
     fast_register::CASES,
+    rdma::CASES,
+    bad_input::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,
