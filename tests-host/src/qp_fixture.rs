@@ -2,14 +2,17 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use engine::{
     cq::Completion,
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Released, Rights},
     nic::{Nic, NicMode},
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use fallible::Shared;
 use host::{
@@ -18,7 +21,7 @@ use host::{
 };
 use ndkpi::NtStatus;
 
-use crate::cq_fixture::{TestCq, lock_alone};
+use crate::cq_fixture::{TestCq, lock, lock_alone};
 
 /// No flags.
 pub const PLAIN: Flags =
@@ -154,16 +157,21 @@ impl Net {
         receives: &TestCq,
         bytes: usize,
     ) -> Result<TestQp, NtStatus> {
-        let domain = Domain::try_new(&self.table)?;
-        let buffer = Arc::new(PinnedBuffer::new(bytes)?);
-        let region = Region::try_new(&domain, RegionKind::Normal)?;
-        // SAFETY: the descriptors are the buffer's own, and its bytes live until the engine has let go of them: the region's
-        // client keeps the buffer.
-        let memory = unsafe { HostMemory::from_mdl(buffer.mdl(), bytes) }?;
-        let rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rights::READ_SINK);
-        region.register(memory, rights, Keep(buffer.clone()))?;
+        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes)?;
+        self.try_qp_with(parameters, sends, receives, bytes, None)
+    }
+
+    fn try_qp_with(
+        &self,
+        parameters: QpParameters,
+        sends: &TestCq,
+        receives: &TestCq,
+        bytes: Bytes,
+        srq: Option<&Shared<Srq<HostOs>>>,
+    ) -> Result<TestQp, NtStatus> {
+        let domain = bytes.region.domain();
         let client = Arc::new(());
-        let new = Qp::try_new(&self.nic, &domain, &receives.cq(), &sends.cq(), None, &parameters, client.clone())?;
+        let new = Qp::try_new(&self.nic, domain, &receives.cq(), &sends.cq(), srq, &parameters, client.clone())?;
         let NewQp { qp, initiator, receiver } = new;
         Ok(TestQp {
             qp,
@@ -171,10 +179,48 @@ impl Net {
             receiver: Mutex::new(Some(receiver)),
             sends: sends.clone(),
             receives: receives.clone(),
-            buffer,
-            region,
+            bytes,
             client,
         })
+    }
+
+    /// A shared receive queue for `depth` receives, with bytes of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Srq::try_new`].
+    pub fn try_srq(&self, depth: u32, threshold: u32) -> Result<TestSrq, NtStatus> {
+        let bytes = Bytes::new(&Domain::try_new(&self.table)?, BYTES)?;
+        let seen = Arc::new(SrqSeen::default());
+        let parameters =
+            SrqParameters { depth, max_depth: 1_024, max_sge: 2, max_transfer: 1 << 20, threshold, processor: 0 };
+        let srq = Srq::try_new(&self.os, bytes.region.domain(), parameters, SrqConsumer(seen.clone()))?;
+        Ok(TestSrq { srq, bytes, seen })
+    }
+
+    /// [`Net::try_srq`] for a test that expects it to succeed.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    #[must_use]
+    pub fn srq(&self, depth: u32, threshold: u32) -> TestSrq {
+        self.try_srq(depth, threshold).expect("memory and a good depth")
+    }
+
+    /// Two queue pairs that are joined, the second of which takes its receives from `srq`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn pair_on(&self, srq: &TestSrq, context: usize) -> (TestQp, TestQp) {
+        let a = self.qp(PARAMETERS);
+        let bytes = Bytes::new(srq.bytes.region.domain(), 64).expect("memory");
+        let (sends, receives) = (self.cq(CQ_DEPTH), self.cq(CQ_DEPTH));
+        let b = self.try_qp_with(with_context(context), &sends, &receives, bytes, Some(&srq.srq)).expect("memory");
+        Qp::link(a.qp(), b.qp()).expect("both are new");
+        (a, b)
     }
 
     /// Two queue pairs that are joined.
@@ -207,6 +253,130 @@ impl Released for Keep {
     fn released(&self) {}
 }
 
+/// Registered bytes.
+struct Bytes {
+    buffer: Arc<PinnedBuffer>,
+    region: Shared<Region<HostOs>>,
+}
+
+impl Bytes {
+    fn new(domain: &Shared<Domain<HostOs>>, length: usize) -> Result<Self, NtStatus> {
+        let buffer = Arc::new(PinnedBuffer::new(length)?);
+        let region = Region::try_new(domain, RegionKind::Normal)?;
+        // SAFETY: the descriptors are the buffer's own, and its bytes live until the engine has let go of them: the region's
+        // client keeps the buffer.
+        let memory = unsafe { HostMemory::from_mdl(buffer.mdl(), length) }?;
+        let rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rights::READ_SINK);
+        region.register(memory, rights, Keep(buffer.clone()))?;
+        Ok(Self { buffer, region })
+    }
+
+    fn sge(&self, offset: usize, length: u32) -> Sge {
+        Sge { address: self.buffer.address(offset), length, token: self.region.local_token() }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // Transfers in progress keep them.
+        let _ = self.region.deregister();
+    }
+}
+
+/// What the consumer of a shared receive queue sees.
+#[derive(Default)]
+struct SrqSeen {
+    statuses: Mutex<Vec<NtStatus>>,
+    gone: AtomicBool,
+}
+
+/// The engine's client.
+struct SrqConsumer(Arc<SrqSeen>);
+
+impl SrqClient for SrqConsumer {
+    fn notify(&self, status: NtStatus) {
+        HostOs::assert_callback_context();
+        lock(&self.0.statuses).push(status);
+    }
+}
+
+impl Drop for SrqConsumer {
+    fn drop(&mut self) {
+        self.0.gone.store(true, Ordering::Release);
+    }
+}
+
+/// A shared receive queue and its consumer. Dropping it closes it.
+pub struct TestSrq {
+    srq: Shared<Srq<HostOs>>,
+    bytes: Bytes,
+    seen: Arc<SrqSeen>,
+}
+
+impl fmt::Debug for TestSrq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestSrq").finish_non_exhaustive()
+    }
+}
+
+impl TestSrq {
+    /// The engine's queue.
+    #[must_use]
+    pub const fn srq(&self) -> &Shared<Srq<HostOs>> {
+        &self.srq
+    }
+
+    /// A part of the registered bytes.
+    #[must_use]
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        self.bytes.sge(offset, length)
+    }
+
+    /// The registered bytes.
+    #[must_use]
+    pub fn buffer(&self) -> &PinnedBuffer {
+        &self.bytes.buffer
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    ///
+    /// As [`Srq::post`].
+    pub fn post(&self, context: usize, elements: &[Sge]) -> Result<(), NtStatus> {
+        self.srq.post(context, elements.iter().copied())
+    }
+
+    /// Posts a receive of `length` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the post is refused.
+    #[track_caller]
+    pub fn receive(&self, context: usize, length: u32) {
+        self.post(context, &[self.sge(0, length)]).expect("a receive");
+    }
+
+    /// Forgets the notifications so far and gives their statuses.
+    #[must_use = "the notifications are forgotten"]
+    pub fn take_statuses(&self) -> Vec<NtStatus> {
+        std::mem::take(&mut lock(&self.seen.statuses))
+    }
+
+    /// Closes the queue, and gives something that says whether the engine has let go of it.
+    pub fn into_witness(self) -> impl Fn() -> bool {
+        let seen = self.seen.clone();
+        drop(self);
+        move || seen.gone.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for TestSrq {
+    fn drop(&mut self) {
+        self.srq.close();
+    }
+}
+
 /// A queue pair and its consumer. Dropping it closes it.
 pub struct TestQp {
     qp: Shared<Qp<HostOs>>,
@@ -214,8 +384,7 @@ pub struct TestQp {
     receiver: Mutex<Option<Receiver<HostOs>>>,
     sends: TestCq,
     receives: TestCq,
-    buffer: Arc<PinnedBuffer>,
-    region: Shared<Region<HostOs>>,
+    bytes: Bytes,
     client: Arc<()>,
 }
 
@@ -247,25 +416,25 @@ impl TestQp {
     /// A part of the registered bytes.
     #[must_use]
     pub fn sge(&self, offset: usize, length: u32) -> Sge {
-        Sge { address: self.buffer.address(offset), length, token: self.region.local_token() }
+        self.bytes.sge(offset, length)
     }
 
     /// A write to a part of this side's bytes, for the peer.
     #[must_use]
     pub fn write_to(&self, offset: usize) -> Work {
-        Work::Write { address: self.buffer.address(offset), token: self.region.remote_token() }
+        Work::Write { address: self.bytes.buffer.address(offset), token: self.bytes.region.remote_token() }
     }
 
     /// A read of a part of this side's bytes, for the peer.
     #[must_use]
     pub fn read_from(&self, offset: usize) -> Work {
-        Work::Read { address: self.buffer.address(offset), token: self.region.remote_token() }
+        Work::Read { address: self.bytes.buffer.address(offset), token: self.bytes.region.remote_token() }
     }
 
     /// The registered bytes.
     #[must_use]
     pub fn buffer(&self) -> &PinnedBuffer {
-        &self.buffer
+        &self.bytes.buffer
     }
 
     /// Runs `work` on the end of the initiator queue.
@@ -339,7 +508,7 @@ impl TestQp {
     /// If the post is refused.
     #[track_caller]
     pub fn receive(&self, context: usize, length: u32) {
-        let element = self.sge(self.buffer.len() / 2, length);
+        let element = self.sge(self.bytes.buffer.len() / 2, length);
         let elements = if length == 0 { &[][..] } else { std::slice::from_ref(&element) };
         self.post_receive(context, elements).expect("a receive");
     }
@@ -390,8 +559,6 @@ impl TestQp {
 impl Drop for TestQp {
     fn drop(&mut self) {
         self.close();
-        // Transfers in progress keep the bytes.
-        let _ = self.region.deregister();
     }
 }
 

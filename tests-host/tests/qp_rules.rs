@@ -17,6 +17,8 @@ mod flush;
 mod flush_races;
 #[path = "qp_rules/posting.rs"]
 mod posting;
+#[path = "qp_rules/shared.rs"]
+mod shared;
 #[path = "qp_rules/transfer.rs"]
 mod transfer;
 

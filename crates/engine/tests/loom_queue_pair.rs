@@ -15,10 +15,17 @@ use engine::{
     cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
     memory::{Domain, MemoryLimits, MemoryTable},
     nic::{Nic, NicMode},
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use fallible::Shared;
-use loom::{model::Builder, thread};
+use loom::{
+    model::Builder,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+};
 use loom_os::LoomOs;
 use ndkpi::NtStatus;
 
@@ -63,15 +70,27 @@ struct Side {
     receiver: Receiver<LoomOs>,
     cq: Shared<Cq<LoomOs>>,
     consumer: CqConsumer<LoomOs>,
+    gone: Arc<AtomicBool>,
+}
+
+/// Says when the queue pair is gone.
+struct Owner(Arc<AtomicBool>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
 
 impl Side {
-    fn new(nic: &Shared<Nic<LoomOs>>, domain: &Shared<Domain<LoomOs>>) -> Self {
+    fn new(nic: &Shared<Nic<LoomOs>>, domain: &Shared<Domain<LoomOs>>, srq: Option<&Shared<Srq<LoomOs>>>) -> Self {
         let parameters = CqParameters { depth: 4, max_depth: 4, processor: 0 };
         let (cq, consumer) = Cq::try_new(nic.os(), parameters, Nobody).expect("memory");
-        let new = Qp::try_new(nic, domain, &cq, &cq, None, &PARAMETERS, ()).expect("memory");
-        let NewQp { qp, initiator, receiver } = new;
-        Self { qp, initiator, receiver, cq, consumer }
+        let gone = Arc::new(AtomicBool::new(false));
+        let owner = Owner(gone.clone());
+        let NewQp { qp, initiator, receiver } =
+            Qp::try_new(nic, domain, &cq, &cq, srq, &PARAMETERS, owner).expect("memory");
+        Self { qp, initiator, receiver, cq, consumer, gone }
     }
 
     fn statuses(&mut self) -> Vec<NtStatus> {
@@ -87,16 +106,26 @@ impl Side {
     }
 }
 
+impl SrqClient for Nobody {
+    fn notify(&self, _: NtStatus) {}
+}
+
 /// An operating system with two joined queue pairs.
 fn pair(mode: NicMode) -> (LoomOs, Side, Side) {
+    let (os, nic, domain) = adapter(mode);
+    let (a, b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, None));
+    Qp::link(&a.qp, &b.qp).expect("both are new");
+    (os, a, b)
+}
+
+/// An operating system with a NIC.
+fn adapter(mode: NicMode) -> (LoomOs, Shared<Nic<LoomOs>>, Shared<Domain<LoomOs>>) {
     let os = LoomOs::new();
     let limits = MemoryLimits { tokens: 4, mappings: 1, registration: 1, fast_register_pages: 1 };
     let table = MemoryTable::try_new(&os, limits).expect("memory");
     let domain = Domain::try_new(&table).expect("memory");
     let nic = Nic::try_new_in(&os, mode).expect("memory");
-    let (a, b) = (Side::new(&nic, &domain), Side::new(&nic, &domain));
-    Qp::link(&a.qp, &b.qp).expect("both are new");
-    (os, a, b)
+    (os, nic, domain)
 }
 
 fn send(initiator: &mut Initiator<LoomOs>) -> Result<(), NtStatus> {
@@ -277,5 +306,30 @@ fn the_end_of_the_connection_finishes_a_send_that_waits() {
         assert_eq!(a.statuses(), [NtStatus::IO_TIMEOUT]);
         assert!(!a.qp.is_linked() && !b.qp.is_linked());
         end(&os, [a, b]);
+    });
+}
+
+#[test]
+fn a_queue_pair_closed_while_its_peer_looks_for_a_shared_receive_goes_away() {
+    model(3, || {
+        let (os, nic, domain) = adapter(NicMode::Deferred);
+        let parameters =
+            SrqParameters { depth: 1, max_depth: 1, max_sge: 0, max_transfer: 0, threshold: 0, processor: 0 };
+        let srq = Srq::try_new(&os, &domain, parameters, Nobody).expect("memory");
+        let (mut a, b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, Some(&srq)));
+        Qp::link(&a.qp, &b.qp).expect("both are new");
+        send(&mut a.initiator).expect("connected");
+        let engine = {
+            let os = os.clone();
+            thread::spawn(move || os.run_one())
+        };
+        let gone = b.gone.clone();
+        b.close();
+        engine.join().expect("no panic");
+        os.run_all();
+        assert!(gone.load(SeqCst), "the shared queue keeps it");
+        assert_eq!(a.statuses(), [NtStatus::IO_TIMEOUT]);
+        a.close();
+        os.run_all();
     });
 }

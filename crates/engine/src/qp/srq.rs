@@ -263,6 +263,11 @@ impl<O: Os> Srq<O> {
     /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
     pub(super) fn claim(this: &Shared<Self>, qp: &Shared<Qp<O>>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
         let (claimed, queue) = this.state.with(|state| {
+            // A queue pair that is closed is dead before it is detached: it must not come into the list again, which would keep
+            // it. Its peer hears from the end of the connection.
+            if qp.is_dead() {
+                return (Claimed::Nothing, false);
+            }
             let mut request = None;
             state.requests.consumer.take(1, |found| request = Some(*found));
             let Some(request) = request else {
