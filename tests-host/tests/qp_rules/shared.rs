@@ -64,6 +64,25 @@ fn senders_that_wait_get_receives_as_they_are_posted() {
 }
 
 #[test]
+fn a_receive_that_the_first_one_in_the_line_does_not_want_any_more_goes_to_the_next() {
+    on_nics(|net| {
+        let srq = net.srq(8, 0);
+        let ((a, _b), (c, d)) = (net.pair_on(&srq, 1), net.pair_on(&srq, 2));
+        a.send(1, 8);
+        net.settle();
+        c.send(2, 8);
+        net.settle();
+        a.flush();
+        net.settle();
+        assert_eq!(a.sent(), all([1], NtStatus::CANCELLED));
+        srq.receive(3, 8);
+        net.settle();
+        assert_eq!(c.sent(), all([2], NtStatus::SUCCESS), "there is a receive, and nobody told it");
+        assert_eq!(d.received(), all([3], NtStatus::SUCCESS));
+    });
+}
+
+#[test]
 fn a_receive_goes_past_those_in_the_line_who_have_lost_their_peer() {
     on_busy_nics(|net| {
         let srq = net.srq(8, 0);

@@ -199,6 +199,19 @@ impl<O: Os> Srq<O> {
         Ok(())
     }
 
+    /// Calls the next queue pair in the list if there is a receive for it: whoever was called before it had no use for it.
+    ///
+    /// For the end of every turn that may have been such a call.
+    pub(super) fn pass_on(&self) {
+        let waiter = self.state.with(|state| {
+            let is_empty = state.requests.producer.occupied() == 0;
+            if is_empty { None } else { Self::next_waiter(state) }
+        });
+        if let Some([_waiting, peer]) = waiter {
+            Qp::ring(&peer);
+        }
+    }
+
     /// The first queue pair in the list that still has a peer, with that peer.
     fn next_waiter(state: &mut State<O>) -> Option<[Shared<Qp<O>>; 2]> {
         loop {

@@ -132,6 +132,9 @@ impl<O: Os> Transmit<O> {
             }
         };
         self.count(qp);
+        if let Some(srq) = self.peer.as_ref().and_then(|peer| peer.srq.as_ref()) {
+            srq.pass_on();
+        }
         if self.drain_to.take_if(|end| !newer(*end, self.requests.head())).is_some() {
             qp.tell_drained();
         }
@@ -147,6 +150,10 @@ impl<O: Os> Transmit<O> {
         if orders & order::RELINK != 0 {
             self.count(qp);
             self.peer = qp.peer();
+            if let Some(srq) = &qp.srq {
+                // This one was called perhaps, and its peer has nothing to send any more.
+                srq.pass_on();
+            }
         }
         if orders & order::FLUSH_INITIATOR != 0 {
             self.flush_to = Some(qp.flush_initiator_to.load(Ordering::Acquire));
