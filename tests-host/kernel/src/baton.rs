@@ -48,7 +48,7 @@ impl Turns {
 }
 
 impl Baton {
-    pub fn new(seed: u64, preemption: u8) -> Self {
+    pub const fn new(seed: u64, preemption: u8) -> Self {
         let turns = Turns { holder: 0, threads: VecDeque::new(), random: !seed, trace: 0, idle: 0, earliest: None };
         Self { turns: Mutex::new(turns), changed: Condvar::new(), preemption }
     }

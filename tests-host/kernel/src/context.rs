@@ -103,10 +103,16 @@ pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -
     let result = work();
     RUNNING.set(NOBODY);
     if locks_held() != locks {
-        bug_check(Rule::LockHeld, format_args!("{what} returned with {} spin locks more", locks_held().wrapping_sub(locks)));
+        bug_check(
+            Rule::LockHeld,
+            format_args!("{what} returned with {} spin locks more", locks_held().wrapping_sub(locks)),
+        );
     }
     if current_irql() != irql {
-        bug_check(Rule::IrqlNotRestored, format_args!("{what} was called at {irql} and returned at {}", current_irql()));
+        bug_check(
+            Rule::IrqlNotRestored,
+            format_args!("{what} was called at {irql} and returned at {}", current_irql()),
+        );
     }
     if CRITICAL.get() != critical {
         bug_check(Rule::CriticalRegion, format_args!("{what} returned inside of a critical region"));

@@ -11,8 +11,8 @@ use std::{
 use host::machine::{self, Machine, MachineRef};
 
 use crate::{
-    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule, tracked::Tracked,
-    waiting::Dispatcher, wdf::Framework, wdm::Wdm,
+    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule,
+    tracked::Tracked, waiting::Dispatcher, wdf::Framework, wdm::Wdm,
 };
 
 /// What all routines share.
@@ -70,14 +70,15 @@ fn trace() -> bool {
 }
 
 /// Carries out a routine that a driver calls: checks the IRQL, and lets panics end as bug checks.
-pub fn routine<R>(
-    name: &'static str,
-    limit: impl FnOnce() -> machine::Irql,
-    work: impl FnOnce(&Arc<State>) -> R,
-) -> R {
+pub fn routine<R>(name: &'static str, limit: impl FnOnce() -> machine::Irql, work: impl FnOnce(&Arc<State>) -> R) -> R {
     let _inside = context::Inside::new(name);
     if trace() {
-        eprintln!("{name}, thread {}, driver {}, at {}", context::thread(), context::caller().0, machine::current_irql());
+        eprintln!(
+            "{name}, thread {}, driver {}, at {}",
+            context::thread(),
+            context::caller().0,
+            machine::current_irql()
+        );
     }
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         heap::report_violation();
@@ -169,7 +170,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// A kernel whose processors are threads.
-    pub fn threads() -> Builder {
+    pub const fn threads() -> Builder {
         Builder {
             seed: None,
             processors: 4,
@@ -180,7 +181,7 @@ impl Kernel {
     }
 
     /// A kernel in which a seed decides what happens next. The same seed, the same run.
-    pub fn seeded(seed: u64) -> Builder {
+    pub const fn seeded(seed: u64) -> Builder {
         Builder { seed: Some(seed), ..Self::threads() }
     }
 

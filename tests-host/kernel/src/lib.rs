@@ -10,6 +10,10 @@
 //! the drivers are linked with the genuine bindings, whose imports a program cannot supply.
 
 #![cfg(unix)]
+#![allow(
+    clippy::significant_drop_tightening,
+    reason = "locks of a simulation: short sections, and clarity before speed"
+)]
 
 mod baton;
 mod check;

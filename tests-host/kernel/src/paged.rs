@@ -42,7 +42,9 @@ fn begin() {
 
 extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the system passes the information of this very signal.
-    let address = unsafe { (*info).si_addr() }.addr();
+    let info = unsafe { &*info };
+    // SAFETY: this signal's information has an address.
+    let address = unsafe { info.si_addr() }.addr();
     let base = BASE.load(Relaxed);
     if !(base..base + ARENA).contains(&address) {
         // SAFETY: the default is what happens without a handler; the fault happens again when this returns.

@@ -134,7 +134,7 @@ impl State {
     pub fn register_request(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
         let parent = Some(device.handle.load(Acquire));
         // The framework has requests in reserve: this does not fail.
-        let made = self.create_unfailing(Kind::Request(request.clone()), parent);
+        let made = self.create_unfailing(&Kind::Request(request.clone()), parent);
         request.handle.store(made.handle, Release);
     }
 
@@ -187,6 +187,7 @@ pub struct Driver {
 }
 
 /// A device of plug and play, of a driver that is loaded.
+#[expect(clippy::struct_field_names, reason = "the framework's device of a device")]
 pub struct Device {
     state: Arc<State>,
     device: Arc<DeviceObject>,
@@ -292,7 +293,10 @@ impl Driver {
         assert_eq!(devices, 0, "driver {} is unloaded while it has devices", self.name);
         let control = state.devices().iter().any(|device| device.owner == id);
         if control {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {} keeps itself loaded by a control device", self.name));
+            bug_check(
+                Rule::ReferenceLeak,
+                format_args!("driver {} keeps itself loaded by a control device", self.name),
+            );
         }
         let (handle, unload) = {
             let pnp = lock(&state.pnp);
@@ -453,7 +457,7 @@ impl Device {
 
 impl State {
     /// Makes an object that the framework has in reserve.
-    fn create_unfailing(self: &Arc<Self>, kind: Kind, parent: Option<usize>) -> Arc<Object> {
+    fn create_unfailing(self: &Arc<Self>, kind: &Kind, parent: Option<usize>) -> Arc<Object> {
         loop {
             if let Some(object) = self.create_object(kind.clone(), std::ptr::null_mut(), parent) {
                 return object;

@@ -94,7 +94,7 @@ pub fn is_live(address: usize) -> Option<bool> {
     })
 }
 
-fn bytes(address: usize, len: usize) -> &'static mut [u8] {
+const fn bytes(address: usize, len: usize) -> &'static mut [u8] {
     let start = ptr::with_exposed_provenance_mut(address);
     // SAFETY: the range lies in the arena, which is never unmapped; the callers hold the pool's lock or own the block, and
     // use the slice at once.
@@ -135,7 +135,7 @@ fn slot_size(size: usize) -> Option<usize> {
 }
 
 /// What a slot looks like after the block in it was freed: only the ends of long ones are looked at.
-fn poisoned(slot: usize, size: usize) -> [(usize, usize); 2] {
+const fn poisoned(slot: usize, size: usize) -> [(usize, usize); 2] {
     const LONG: usize = 64 << 10;
     if size <= LONG { [(slot, size), (slot, 0)] } else { [(slot, LONG / 2), (slot + size - LONG / 2, LONG / 2)] }
 }
@@ -240,7 +240,10 @@ fn check_guards(address: usize, block: &Block) {
         (false, true) => "beyond the end",
     };
     let tag = tag_in_words(block.tag);
-    bug_check(Rule::Overrun, format_args!("bytes {side} of a block of {} bytes with the tag {tag} were written", block.size));
+    bug_check(
+        Rule::Overrun,
+        format_args!("bytes {side} of a block of {} bytes with the tag {tag} were written", block.size),
+    );
 }
 
 /// Checks the bytes around every block and in every free one.

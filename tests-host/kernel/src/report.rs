@@ -25,10 +25,10 @@ pub fn bug_check(rule: Rule, details: fmt::Arguments<'_>) -> ! {
 /// Ends the process with the words of a panic, which may name a rule of the machine.
 #[cold]
 pub fn bug_check_panic(words: &str) -> ! {
-    match words.find("rule broken: ") {
-        Some(start) => stop(format_args!("{}", &words[start..])),
-        None => bug_check(Rule::DriverPanicked, format_args!("{words}")),
+    if let Some((_, rule)) = words.split_once("rule broken: ") {
+        stop(format_args!("rule broken: {rule}"));
     }
+    bug_check(Rule::DriverPanicked, format_args!("{words}"))
 }
 
 fn stop(words: fmt::Arguments<'_>) -> ! {

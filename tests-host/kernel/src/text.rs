@@ -13,7 +13,7 @@ pub fn units(string: PCUNICODE_STRING) -> Vec<u16> {
 
 /// The code units of a string.
 pub fn of(string: &UNICODE_STRING) -> Vec<u16> {
-    if string.Length % 2 != 0 || string.Length > string.MaximumLength {
+    if !string.Length.is_multiple_of(2) || string.Length > string.MaximumLength {
         bug_check(Rule::BadArgument, format_args!("a string of {} of {} bytes", string.Length, string.MaximumLength));
     }
     if string.Length == 0 {

@@ -98,7 +98,10 @@ impl Pending {
     pub fn wait(self) -> Answer {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "a request", || self.is_complete()) {
-            bug_check(Rule::RequestNeverCompleted, format_args!("the request {:#x} is not completed", self.request.code));
+            bug_check(
+                Rule::RequestNeverCompleted,
+                format_args!("the request {:#x} is not completed", self.request.code),
+            );
         }
         self.device.requests.fetch_sub(1, AcqRel);
         let (status, bytes) = self.request.collect();

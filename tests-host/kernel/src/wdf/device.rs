@@ -92,7 +92,15 @@ impl State {
     }
 
     /// Answers a query for an interface, as the framework does.
-    pub fn query_interface(&self, device: &DeviceObject, kind: &GUID, place: PINTERFACE, size: u16, version: u16) -> NTSTATUS {
+    #[expect(clippy::unused_self, reason = "only a running kernel answers")]
+    pub fn query_interface(
+        &self,
+        device: &DeviceObject,
+        kind: &GUID,
+        place: PINTERFACE,
+        size: u16,
+        version: u16,
+    ) -> NTSTATUS {
         let found = lock(&device.queries).iter().find(|query| same(&query.kind, kind)).cloned();
         let Some(found) = found else { return STATUS_NOT_SUPPORTED };
         // SAFETY: the copy is at least as long as the structure, and aligned to eight bytes.

@@ -43,9 +43,11 @@ static mut WdfFunctions: *const WDFFUNC = ptr::null();
 static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
 
 extern "C" fn not_simulated() {
-    kernel::routine("a function of the framework", || host::machine::Irql::HIGH_LEVEL, |_| {
-        bug_check(Rule::NotSimulated, format_args!("a function of the framework that is not simulated"))
-    })
+    kernel::routine(
+        "a function of the framework",
+        || host::machine::Irql::HIGH_LEVEL,
+        |_| bug_check(Rule::NotSimulated, format_args!("a function of the framework that is not simulated")),
+    );
 }
 
 /// Puts the table where the drivers look for it.

@@ -84,7 +84,7 @@ pub struct Object {
 
 impl Object {
     /// The handle as the driver has it.
-    pub fn pointer<T>(&self) -> *mut T {
+    pub const fn pointer<T>(&self) -> *mut T {
         ptr::without_provenance_mut(self.handle)
     }
 
@@ -134,7 +134,8 @@ impl State {
             // SAFETY: not null, so the driver's description, which lives as long as the driver.
             let info = unsafe { attributes.ContextTypeInfo.read() };
             check_size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(info.Size, "WDF_OBJECT_CONTEXT_TYPE_INFO");
-            let size = if attributes.ContextSizeOverride == 0 { info.ContextSize } else { attributes.ContextSizeOverride };
+            let size =
+                if attributes.ContextSizeOverride == 0 { info.ContextSize } else { attributes.ContextSizeOverride };
             Some((info.UniqueType.addr(), pool::allocate(owner, size.max(1), TAG, true)?))
         };
         let object = Arc::new(Object {
@@ -216,13 +217,19 @@ impl State {
     fn dereference(self: &Arc<Self>, object: &Arc<Object>) {
         let before = object.references.fetch_sub(1, AcqRel);
         if before < 1 {
-            bug_check(Rule::ReferenceUnderflow, format_args!("a {} is dereferenced once too often", object.kind.name()));
+            bug_check(
+                Rule::ReferenceUnderflow,
+                format_args!("a {} is dereferenced once too often", object.kind.name()),
+            );
         }
         if before > 1 {
             return;
         }
         if object.is_live() {
-            bug_check(Rule::ReferenceUnderflow, format_args!("the last reference to a {} is given up", object.kind.name()));
+            bug_check(
+                Rule::ReferenceUnderflow,
+                format_args!("the last reference to a {} is given up", object.kind.name()),
+            );
         }
         if let Some(destroy) = object.destroy {
             context::call(object.owner, "EvtDestroyCallback", || {

@@ -11,17 +11,12 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{
     _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE,
-    PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
-    STATUS_SUCCESS, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
 };
 
-use super::{
-    DeviceObject, Kind, RequestObject,
-    device::device,
-    function,
-    object::check_size,
-};
+use super::{DeviceObject, Kind, RequestObject, device::device, function, object::check_size};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -125,6 +120,7 @@ impl State {
     }
 
     /// Takes a cancelled request out of its queue. Whether it was there.
+    #[expect(clippy::unused_self, reason = "only a running kernel has queues")]
     pub fn withdraw(&self, queue: &QueueObject, request: &Arc<RequestObject>) -> bool {
         let mut waiting = lock(&queue.waiting);
         let before = waiting.len();

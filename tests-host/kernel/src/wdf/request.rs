@@ -71,15 +71,20 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     request
 }
 
+/// How a control code passes its buffers: buffered, two direct methods, neither.
+const fn method(code: u32) -> u32 {
+    code % 4
+}
+
 impl RequestObject {
     /// A request with the system's copy of `input` and room for `output` bytes.
     pub fn new(code: u32, input: &[u8], output: usize) -> Self {
-        let is_buffered = code & 3 == 0;
-        let is_direct = matches!(code & 3, 1 | 2);
+        let is_buffered = method(code) == 0;
+        let is_direct = matches!(method(code), 1 | 2);
         let size = if is_buffered { input.len().max(output) } else { input.len() };
         // What the copy does not fill is whatever was in the memory before: not zeros.
         let block = |size: usize| if size == 0 { 0 } else { pool::allocate(NOBODY, size, TAG, false).unwrap_or(0) };
-        let system = block(if code & 3 == 3 { 0 } else { size });
+        let system = block(if method(code) == 3 { 0 } else { size });
         if system != 0 {
             let place: *mut u8 = ptr::with_exposed_provenance_mut(system);
             // SAFETY: a new block, as long as the input at least.
@@ -109,8 +114,8 @@ impl RequestObject {
         lock(&self.progress).queue.as_ref().is_some_and(|one| Arc::ptr_eq(one, queue))
     }
 
-    fn answer_place(&self) -> usize {
-        if self.code & 3 == 0 { self.system } else { self.direct }
+    const fn answer_place(&self) -> usize {
+        if method(self.code) == 0 { self.system } else { self.direct }
     }
 
     /// What the user gets, after the completion; and the system's copies are freed.
@@ -173,6 +178,7 @@ impl State {
     }
 
     /// The user, or the framework, wants the request to end.
+    #[expect(clippy::unused_self, reason = "only a running kernel has requests")]
     pub fn cancel_request(self: &Arc<Self>, request: &Arc<RequestObject>) {
         request.cancelled.store(true, Release);
         let taken = {
@@ -192,7 +198,7 @@ impl State {
 /// # Safety
 ///
 /// The places are null or the driver's, and live until the call returns.
-unsafe fn answer(block: usize, length: usize, minimum: usize, buffer: *mut PVOID, place: *mut usize) -> NTSTATUS {
+const unsafe fn answer(block: usize, length: usize, minimum: usize, buffer: *mut PVOID, place: *mut usize) -> NTSTATUS {
     if length == 0 || length < minimum {
         return STATUS_BUFFER_TOO_SMALL;
     }
@@ -217,7 +223,7 @@ pub extern "C" fn WdfRequestRetrieveInputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputBuffer", |state| {
         let request = owned(state, handle);
-        if request.code & 3 == 3 {
+        if method(request.code) == 3 {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
         // SAFETY: the driver's places.
@@ -234,7 +240,7 @@ pub extern "C" fn WdfRequestRetrieveOutputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputBuffer", |state| {
         let request = owned(state, handle);
-        if request.code & 3 == 3 {
+        if method(request.code) == 3 {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
         // SAFETY: the driver's places.

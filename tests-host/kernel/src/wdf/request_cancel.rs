@@ -20,7 +20,10 @@ pub extern "C" fn WdfRequestMarkCancelableEx(
         let mut progress = lock(&request.progress);
         if progress.cancel.is_some() || cancel.is_none() {
             drop(progress);
-            bug_check(Rule::RequestCancelable, format_args!("a request is made cancelable twice, or without a routine"));
+            bug_check(
+                Rule::RequestCancelable,
+                format_args!("a request is made cancelable twice, or without a routine"),
+            );
         }
         if request.cancelled.load(Acquire) {
             return STATUS_CANCELLED;

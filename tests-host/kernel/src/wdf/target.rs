@@ -1,6 +1,8 @@
 //! Remote I/O targets: another driver's device, opened.
 
-use std::sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::AcqRel, atomic::Ordering::Acquire, atomic::Ordering::Release};
+use std::sync::{
+    Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::AcqRel, atomic::Ordering::Acquire, atomic::Ordering::Release,
+};
 
 use wdk_bindings::{
     _WDF_IO_TARGET_OPEN_TYPE, LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,

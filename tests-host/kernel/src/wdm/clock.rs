@@ -109,7 +109,10 @@ extern "C" fn ExSetTimerResolution(desired: ULONG, set: BOOLEAN) -> ULONG {
         match left {
             0 => {
                 drop(resolution);
-                bug_check(Rule::ReferenceUnderflow, format_args!("the clock's resolution was not raised by this driver"));
+                bug_check(
+                    Rule::ReferenceUnderflow,
+                    format_args!("the clock's resolution was not raised by this driver"),
+                );
             }
             1 => drop(resolution.remove(&driver)),
             _ => drop(resolution.insert(driver, left - 1)),

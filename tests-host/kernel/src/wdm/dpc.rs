@@ -36,7 +36,7 @@ impl Word {
         Self(pointer.expose_provenance())
     }
 
-    pub fn pointer<T>(self) -> *mut T {
+    pub const fn pointer<T>(self) -> *mut T {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
 }

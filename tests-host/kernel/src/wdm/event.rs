@@ -7,8 +7,8 @@ use std::sync::{
 
 use host::machine::{self, Event, EventKind, Irql};
 use wdk_bindings::{
-    _EVENT_TYPE, _WAIT_TYPE, BOOLEAN, EVENT_TYPE, KEVENT, KPRIORITY, KPROCESSOR_MODE, KSEMAPHORE, PKWAIT_BLOCK,
-    KWAIT_REASON, LARGE_INTEGER, LONG, NTSTATUS, PVOID, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WAIT_TYPE,
+    _EVENT_TYPE, _WAIT_TYPE, BOOLEAN, EVENT_TYPE, KEVENT, KPRIORITY, KPROCESSOR_MODE, KSEMAPHORE, KWAIT_REASON,
+    LARGE_INTEGER, LONG, NTSTATUS, PKWAIT_BLOCK, PVOID, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WAIT_TYPE,
 };
 
 use super::{clock, routine};
@@ -136,7 +136,12 @@ extern "C" fn KeInitializeSemaphore(place: *mut KSEMAPHORE, count: LONG, limit: 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn KeReleaseSemaphore(place: *mut KSEMAPHORE, _increment: KPRIORITY, adjustment: LONG, wait: BOOLEAN) -> LONG {
+extern "C" fn KeReleaseSemaphore(
+    place: *mut KSEMAPHORE,
+    _increment: KPRIORITY,
+    adjustment: LONG,
+    wait: BOOLEAN,
+) -> LONG {
     routine!("KeReleaseSemaphore", |state| {
         if wait != 0 {
             bug_check(Rule::NotSimulated, format_args!("KeReleaseSemaphore with Wait"));
@@ -191,7 +196,9 @@ extern "C" fn KeWaitForMultipleObjects(
         check_wait("KeWaitForMultipleObjects", end);
         let of = |index: usize| {
             // SAFETY: the driver's array has as many pointers.
-            let object = unsafe { objects.add(index).read() };
+            let place = unsafe { objects.add(index) };
+            // SAFETY: as above.
+            let object = unsafe { place.read() };
             state.tracked(object.expose_provenance(), "object")
         };
         let objects: Vec<Object> = (0..count as usize).map(of).collect();
@@ -203,7 +210,7 @@ extern "C" fn KeWaitForMultipleObjects(
                 return found.is_some();
             }
             // Nothing is taken before everything is there.
-            objects.iter().all(is_signalled) && objects.iter().map(acquire).fold(true, |all, one| all && one)
+            objects.iter().all(is_signalled) && objects.iter().all(acquire)
         });
         let index = NTSTATUS::try_from(first).unwrap_or(0);
         if signalled { STATUS_SUCCESS + index } else { STATUS_TIMEOUT }
@@ -211,7 +218,11 @@ extern "C" fn KeWaitForMultipleObjects(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn KeDelayExecutionThread(_mode: KPROCESSOR_MODE, _alertable: BOOLEAN, interval: *mut LARGE_INTEGER) -> NTSTATUS {
+extern "C" fn KeDelayExecutionThread(
+    _mode: KPROCESSOR_MODE,
+    _alertable: BOOLEAN,
+    interval: *mut LARGE_INTEGER,
+) -> NTSTATUS {
     routine!("KeDelayExecutionThread", |state| {
         let end = end(state, interval).unwrap_or(0);
         waiting::until(state, Some(end), "KeDelayExecutionThread", || false);

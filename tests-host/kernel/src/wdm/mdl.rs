@@ -19,9 +19,14 @@ use crate::{
 
 /// The tag of the system's allocations of MDLs.
 const TAG: u32 = u32::from_ne_bytes(*b"Mdl ");
-const FLAG_MAPPED: CSHORT = MDL_MAPPED_TO_SYSTEM_VA as CSHORT;
-const FLAG_NON_PAGED: CSHORT = MDL_SOURCE_IS_NONPAGED_POOL as CSHORT;
-const FLAG_LOCKED: CSHORT = MDL_PAGES_LOCKED as CSHORT;
+const FLAG_MAPPED: CSHORT = flag(MDL_MAPPED_TO_SYSTEM_VA);
+const FLAG_NON_PAGED: CSHORT = flag(MDL_SOURCE_IS_NONPAGED_POOL);
+const FLAG_LOCKED: CSHORT = flag(MDL_PAGES_LOCKED);
+
+#[expect(clippy::cast_possible_truncation, reason = "flags of sixteen bits")]
+const fn flag(flag: u32) -> CSHORT {
+    (flag as u16).cast_signed()
+}
 
 /// The MDLs that drivers have allocated.
 #[derive(Default)]
@@ -54,7 +59,13 @@ unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn IoAllocateMdl(address: PVOID, length: ULONG, _secondary: BOOLEAN, _quota: BOOLEAN, irp: PIRP) -> *mut MDL {
+extern "C" fn IoAllocateMdl(
+    address: PVOID,
+    length: ULONG,
+    _secondary: BOOLEAN,
+    _quota: BOOLEAN,
+    irp: PIRP,
+) -> *mut MDL {
     routine!("IoAllocateMdl", |state| {
         if !irp.is_null() {
             bug_check(Rule::NotSimulated, format_args!("an MDL for an IRP"));
@@ -105,7 +116,10 @@ extern "C" fn MmBuildMdlForNonPagedPool(mdl: *mut MDL) {
         let mdl = unsafe { &mut *mdl };
         let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
         let end = start.addr() + mdl.ByteCount as usize - 1;
-        if paged::contains(start.addr()) || pool::is_live(start.addr()) != Some(true) || pool::is_live(end) != Some(true) {
+        if paged::contains(start.addr())
+            || pool::is_live(start.addr()) != Some(true)
+            || pool::is_live(end) != Some(true)
+        {
             bug_check(Rule::BadMdl, format_args!("an MDL of memory that is no block of the non-paged pool"));
         }
         mdl.MappedSystemVa = start;

@@ -60,8 +60,13 @@ extern "C" fn KeBugCheckEx(code: ULONG, one: ULONG_PTR, two: ULONG_PTR, three: U
 extern "C" fn RtlInitUnicodeString(target: PUNICODE_STRING, source: PCWSTR) {
     routine!("RtlInitUnicodeString", |_| {
         let mut units = 0_u16;
-        // SAFETY: the driver's string has units up to its terminator.
-        while !source.is_null() && unsafe { source.add(usize::from(units)).read() } != 0 {
+        while !source.is_null() {
+            // SAFETY: the driver's string has units up to its terminator.
+            let unit = unsafe { source.add(usize::from(units)) };
+            // SAFETY: as above.
+            if unsafe { unit.read() } == 0 {
+                break;
+            }
             units += 1;
         }
         let terminator = if source.is_null() { 0 } else { 2 };

@@ -108,8 +108,7 @@ extern "C" fn PsCreateSystemThread(
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
         let (owner, number, context) = (context::caller(), state.next(), Word::of(context));
-        let thread =
-            Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
+        let thread = Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
         if let Some(baton) = &state.baton {
             baton.expect(number);
         }
