@@ -21,7 +21,6 @@ mod post;
 mod protection;
 mod qp;
 mod rdma;
-mod region;
 mod registration;
 mod resize;
 mod results;
@@ -44,7 +43,6 @@ const THEMES: &[&[Case]] = &[
     post::CASES,
     transfer::CASES,
     flush::CASES,
-    region::CASES,
     access::CASES,
     fast::CASES,
     window::CASES,

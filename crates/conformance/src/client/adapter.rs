@@ -20,7 +20,10 @@ use super::{
     request::{Pending, create, request_on_adapter},
     session::{Session, Way},
 };
-use crate::case::{Check, Stop};
+use crate::{
+    case::{Check, Stop},
+    platform::Platform,
+};
 
 /// An adapter as a session keeps it.
 pub struct AdapterCore {
@@ -100,6 +103,26 @@ macro_rules! adapter_slot {
 impl<'s> Adapter<'s> {
     pub(super) const fn new(session: &'s Session<'s>, core: &'s AdapterCore) -> Self {
         Self { session, core }
+    }
+
+    /// Opens an adapter with another version, asks what it can do, and closes it. The version is that of the header.
+    ///
+    /// # Errors
+    ///
+    /// The provider breaks the rules of the calls.
+    pub fn glimpse(
+        platform: &dyn Platform,
+        number: u32,
+        version: NDK_VERSION,
+    ) -> Check<Result<(NDK_VERSION, NDK_ADAPTER_INFO), NtStatus>> {
+        let raw = match platform.open(number, version) {
+            Ok(raw) => raw,
+            Err(status) => return Ok(Err(status)),
+        };
+        let core = AdapterCore::new(raw, number)?;
+        // SAFETY: the adapter was opened here, and nothing was made on it.
+        ensure!(unsafe { platform.close(raw) }, "the close of an adapter without objects does not return (NDKPI 7.9)");
+        Ok(Ok((core.version, core.info)))
     }
 
     /// The session.
@@ -365,7 +388,7 @@ pub enum Without {
 ///
 /// The connector is open, and nobody uses it any more.
 unsafe fn close_unkept(connector: *mut NDK_CONNECTOR) {
-    unsafe extern "system" fn closed(_context: *mut c_void) {}
+    const unsafe extern "system" fn closed(_context: *mut c_void) {}
 
     // SAFETY: the connector is open.
     let table = unsafe { (*connector).Dispatch };

@@ -88,7 +88,8 @@ impl<'s> Core<'s> for ConnectorCore<'s> {
     }
 }
 
-/// The slots of accept and complete-connect differ by version, not by shape.
+/// The slots of complete-connect differ by version, not by shape.
+#[expect(improper_ctypes_definitions, reason = "F is always a pointer to a function, of which an Option is one word")]
 type CompleteConnect<F> = unsafe extern "system" fn(
     *mut NDK_CONNECTOR,
     Option<F>,
@@ -280,7 +281,7 @@ impl<'s> ConnectorCore<'s> {
     /// The connector is closed, there is no memory, or the version has no such slot.
     pub fn complete_connect(&'s self, event: OnDisconnect<'s>) -> Check<Pending<'s>> {
         let call = self.life.call()?;
-        if let OnDisconnect::CountEx = event {
+        if matches!(event, OnDisconnect::CountEx) {
             let connector: *mut NDK_CONNECTOR = call.object();
             // SAFETY: the connector is open.
             let function = unsafe { NDK_CONNECTOR::complete_connect_ex(connector) };
@@ -324,7 +325,7 @@ impl<'s> ConnectorCore<'s> {
         let pair: *mut NDK_QP = qp_call.object();
         let (data, size) = bytes(offer.data);
         let (inbound, outbound) = (offer.inbound, offer.outbound);
-        if let OnDisconnect::CountEx = event {
+        if matches!(event, OnDisconnect::CountEx) {
             let connector: *mut NDK_CONNECTOR = call.object();
             // SAFETY: the connector is open.
             let function = unsafe { NDK_CONNECTOR::accept_ex(connector) };

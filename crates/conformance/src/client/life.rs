@@ -11,7 +11,7 @@ use core::{
     },
 };
 
-use ndkpi::{NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
+use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
 
 use super::{
     arena::Later,
@@ -83,6 +83,7 @@ struct Edge<'s> {
 }
 
 impl<'s> Edge<'s> {
+    #[expect(clippy::declare_interior_mutable_const, reason = "the value from which an array is made")]
     const NONE: Self = Self { to: Later::new(), counted: AtomicBool::new(false) };
 
     fn count(&self, counted: bool) {
@@ -128,13 +129,6 @@ impl<'s> Life<'s> {
             edge.to.set(antecedent);
         }
         life
-    }
-
-    /// The same, with something to do inside the callback of the close.
-    #[must_use]
-    pub(super) const fn then(mut self, after_close: Option<AfterClose<'s>>) -> Self {
-        self.after_close = after_close;
-        self
     }
 
     /// The object is made: it begins to live.
@@ -477,6 +471,67 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
         self.life
     }
 
+    /// The number of the first slot of the object's table, of `slots`, that is null.
+    ///
+    /// # Errors
+    ///
+    /// The object is closed.
+    pub fn null_slot(&self, slots: usize) -> Check<Option<usize>> {
+        let call = self.life.call()?;
+        Ok(table_of(&call, slots)[..slots.min(MOST_SLOTS)].iter().position(|slot| slot.is_null()))
+    }
+
+    /// `NdkQueryExtension`.
+    ///
+    /// # Errors
+    ///
+    /// The object is closed, or its second slot is null.
+    pub fn query_extension(&self, id: &GUID, version: NDK_VERSION) -> Check<NtStatus> {
+        let call = self.life.call()?;
+        // SAFETY: the object is open, and its `Dispatch` is at this offset whatever its kind.
+        let table = unsafe { (*call.object::<ndkpi::NDK_CQ>()).Dispatch };
+        // SAFETY: the second slot of every table but the adapter's asks for an extension.
+        let slot = unsafe { (*table).NdkQueryExtension };
+        let Some(function) = slot else { fail!("the slot NdkQueryExtension is NULL (NDKPI 4)") };
+        let mut interface = NDK_EXTENSION_INTERFACE { Dispatch: ptr::null() };
+        // SAFETY: the object is open, the other pointers are valid for the call.
+        Ok(unsafe { function(call.header(), ptr::from_ref(id), version, &raw mut interface) })
+    }
+
+    /// Does what the operating system's layer does (`NDKPI 7.10`): points `Dispatch` to a copy of the table, and writes to the
+    /// reserved block. Returns what [`Owned::is_interposed`] wants.
+    ///
+    /// # Errors
+    ///
+    /// The object is closed, or there is no memory.
+    pub fn interpose(&self, slots: usize) -> Check<&'s Interposed> {
+        let call = self.life.call()?;
+        let copy = self.life.session.keep(Interposed { slots: table_of(&call, slots) })?;
+        let object: *mut ndkpi::NDK_CQ = call.object();
+        // SAFETY: the object is open, and its `Dispatch` is the consumer's side's.
+        unsafe { (*object).Dispatch = ptr::from_ref(copy).cast() };
+        // SAFETY: the object is open, and its reserved block is the consumer's side's.
+        unsafe { (*object).Header.NdkReserved.rf = [SCRIBBLE; 4] };
+        Ok(copy)
+    }
+
+    /// Looks that what [`Owned::interpose`] did is still there: the provider must touch neither.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn is_interposed(&self, copy: &Interposed) -> Check {
+        let call = self.life.call()?;
+        let object: *mut ndkpi::NDK_CQ = call.object();
+        // SAFETY: the object is open.
+        let dispatch = unsafe { (*object).Dispatch };
+        ensure!(ptr::addr_eq(dispatch, copy), "the provider has changed Dispatch of a {:?} (NDKPI 7.10)", C::KIND);
+        // SAFETY: the object is open.
+        let reserved = unsafe { (*object).Header.NdkReserved.rf };
+        ensure!(reserved == [SCRIBBLE; 4], "the provider has changed NdkReserved of a {:?} (NDKPI 7.10)", C::KIND);
+        Ok(())
+    }
+
     /// Begins the close.
     ///
     /// # Errors
@@ -522,6 +577,36 @@ impl<'s, C: Core<'s>> Drop for Owned<'s, C> {
             self.life.session.note(self.begin_close().map(|_| ()));
         }
     }
+}
+
+/// The table of the longest object.
+const MOST_SLOTS: usize = 16;
+
+/// What the operating system's layer might write to a reserved block.
+const SCRIBBLE: *mut c_void = ptr::without_provenance_mut(0x05_C41B_B1E5);
+
+/// A copy of an object's table.
+pub struct Interposed {
+    slots: [*const c_void; MOST_SLOTS],
+}
+
+// SAFETY: the slots are functions, which any thread may call.
+unsafe impl Send for Interposed {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Interposed {}
+
+/// The first slots of an object's table.
+fn table_of(call: &Call<'_, '_>, slots: usize) -> [*const c_void; MOST_SLOTS] {
+    let mut copy = [ptr::null(); MOST_SLOTS];
+    // SAFETY: the object is open, and its `Dispatch` is at this offset whatever its kind.
+    let table = unsafe { (*call.object::<ndkpi::NDK_CQ>()).Dispatch };
+    for (index, slot) in copy.iter_mut().enumerate().take(slots) {
+        // SAFETY: every table is a row of function pointers, and the caller knows how many.
+        let place = unsafe { table.cast::<*const c_void>().add(index) };
+        // SAFETY: as before.
+        *slot = unsafe { place.read() };
+    }
+    copy
 }
 
 fn inspect_header<'s, C: Core<'s>>(session: &Session<'s>, header: *const NDK_OBJECT_HEADER, version: NDK_VERSION) {

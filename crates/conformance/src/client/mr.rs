@@ -1,6 +1,6 @@
 //! `NDK_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
 
-use ndkpi::{MDL, NDK_MR, NtStatus};
+use ndkpi::{MDL, NDK_MR};
 
 use super::{
     life::{Core, Kind, Life, Owned},
@@ -123,6 +123,3 @@ impl<'s> MrCore<'s> {
         Ok(unsafe { function(mr) })
     }
 }
-
-/// What a token of a region that is gone may do: nothing.
-pub const GONE: [NtStatus; 2] = [NtStatus::ACCESS_VIOLATION, NtStatus::REMOTE_RESOURCES];

@@ -98,6 +98,10 @@ impl<'p> Session<'p> {
     /// Opens the first adapter, lets `work` use it, closes what is left, and says how it all went.
     ///
     /// The session is lent to `work` only, so that nothing that callbacks refer to can be gone before the adapter is closed.
+    ///
+    /// # Errors
+    ///
+    /// What `work` stopped with, or what opening and closing the adapter showed.
     pub fn with(
         platform: &dyn Platform,
         options: &Options<'_>,
