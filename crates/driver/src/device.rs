@@ -88,7 +88,7 @@ unsafe fn try_add(driver: WDFDRIVER, mut init: PWDFDEVICE_INIT) -> Result<(), Nt
     let mut callbacks = WDF_PNPPOWER_EVENT_CALLBACKS {
         Size: size::<WDF_PNPPOWER_EVENT_CALLBACKS>(),
         EvtDeviceSelfManagedIoInit: Some(started),
-        EvtDeviceSelfManagedIoFlush: Some(removed),
+        EvtDeviceSelfManagedIoCleanup: Some(removed),
         EvtDeviceSurpriseRemoval: Some(surprise_removed),
         EvtDeviceQueryRemove: Some(query_remove),
         ..WDF_PNPPOWER_EVENT_CALLBACKS::default()
@@ -166,6 +166,8 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     }
 }
 
+/// Self-managed I/O is cleaned up, not flushed: after a surprise removal the framework flushes before the system has told
+/// consumers, and a consumer that closes when it is told would be waited for in vain.
 unsafe extern "C" fn removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
