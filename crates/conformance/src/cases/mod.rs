@@ -25,6 +25,7 @@ mod registration;
 mod resize;
 mod results;
 mod srq;
+mod stress;
 mod transfer;
 mod window;
 
@@ -58,6 +59,7 @@ const THEMES: &[&[Case]] = &[
     disconnect::CASES,
     endpoint::CASES,
     close::CASES,
+    stress::CASES,
 ];
 
 /// All cases, in the order of the report.
