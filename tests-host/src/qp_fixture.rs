@@ -184,13 +184,13 @@ impl Net {
         })
     }
 
-    /// A shared receive queue for `depth` receives, with bytes of its own.
+    /// A shared receive queue for `depth` receives, with `bytes` bytes of its own.
     ///
     /// # Errors
     ///
     /// As [`Srq::try_new`].
-    pub fn try_srq(&self, depth: u32, threshold: u32) -> Result<TestSrq, NtStatus> {
-        let bytes = Bytes::new(&Domain::try_new(&self.table)?, BYTES)?;
+    pub fn try_srq(&self, depth: u32, threshold: u32, bytes: usize) -> Result<TestSrq, NtStatus> {
+        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes)?;
         let seen = Arc::new(SrqSeen::default());
         let parameters =
             SrqParameters { depth, max_depth: 1_024, max_sge: 2, max_transfer: 1 << 20, threshold, processor: 0 };
@@ -205,7 +205,7 @@ impl Net {
     /// If it does not.
     #[must_use]
     pub fn srq(&self, depth: u32, threshold: u32) -> TestSrq {
-        self.try_srq(depth, threshold).expect("memory and a good depth")
+        self.try_srq(depth, threshold, BYTES).expect("memory and a good depth")
     }
 
     /// Two queue pairs that are joined, the second of which takes its receives from `srq`.
@@ -216,11 +216,22 @@ impl Net {
     #[must_use]
     pub fn pair_on(&self, srq: &TestSrq, context: usize) -> (TestQp, TestQp) {
         let a = self.qp(PARAMETERS);
+        let b = self.joined_on(srq, context, &a);
+        (a, b)
+    }
+
+    /// A queue pair that takes its receives from `srq` and is joined to `a`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory, or `a` was joined before.
+    #[must_use]
+    pub fn joined_on(&self, srq: &TestSrq, context: usize, a: &TestQp) -> TestQp {
         let bytes = Bytes::new(srq.bytes.region.domain(), 64).expect("memory");
         let (sends, receives) = (self.cq(CQ_DEPTH), self.cq(CQ_DEPTH));
         let b = self.try_qp_with(with_context(context), &sends, &receives, bytes, Some(&srq.srq)).expect("memory");
         Qp::link(a.qp(), b.qp()).expect("both are new");
-        (a, b)
+        b
     }
 
     /// Two queue pairs that are joined.
@@ -336,6 +347,12 @@ impl TestSrq {
     #[must_use]
     pub fn buffer(&self) -> &PinnedBuffer {
         &self.bytes.buffer
+    }
+
+    /// Their region.
+    #[must_use]
+    pub const fn region(&self) -> &Shared<Region<HostOs>> {
+        &self.bytes.region
     }
 
     /// Posts a receive.

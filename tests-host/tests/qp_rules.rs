@@ -15,6 +15,8 @@ mod flags;
 mod flush;
 #[path = "qp_rules/flush_races.rs"]
 mod flush_races;
+#[path = "qp_rules/invalidation.rs"]
+mod invalidation;
 #[path = "qp_rules/posting.rs"]
 mod posting;
 #[path = "qp_rules/shared.rs"]

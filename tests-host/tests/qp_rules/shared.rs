@@ -194,7 +194,7 @@ fn the_depth_of_a_shared_queue_is_exact_and_changes() {
 fn a_shared_queue_without_depth_or_too_deep_is_an_invalid_parameter() {
     on_nics(|net| {
         for depth in [0, 1_025, u32::MAX] {
-            assert_eq!(net.try_srq(depth, 0).err(), Some(NtStatus::INVALID_PARAMETER));
+            assert_eq!(net.try_srq(depth, 0, 64).err(), Some(NtStatus::INVALID_PARAMETER));
         }
     });
 }

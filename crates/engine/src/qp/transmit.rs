@@ -296,6 +296,8 @@ impl<O: Os> Transmit<O> {
         let now = left.min(budget.bytes);
         match (request.source, request.work) {
             (_, Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. }) => return true,
+            // Moved in an earlier turn; since then the request waits for something else.
+            (Source::Inline, _) if self.inline_moved => return true,
             (Source::Inline, _) => {
                 // Inline bytes are few, and lie in the queue until they are moved at once.
                 Self::move_inline(&mut self.chunks, &self.remote, request.length as usize);
