@@ -52,7 +52,7 @@ pub fn one_by_one(platform: &HostPlatform, tasks: &mut [&mut dyn Task]) {
     let machine = platform.machine();
     let seed = platform.task_seed.fetch_add(1, Relaxed);
     let mut random = Random::new(seed, "tasks");
-    let mut running: Vec<&mut &mut dyn Task> = tasks.iter_mut().collect();
+    let mut running: Vec<&mut dyn Task> = tasks.iter_mut().map(|task| &mut **task).collect();
     let mut waits = 0;
     while !running.is_empty() {
         let count = u32::try_from(running.len()).unwrap_or(1);

@@ -1,8 +1,16 @@
 //! The rules of NDKPI as a consumer checks them, on any `NDK_ADAPTER`.
 //!
-//! Placeholder text.
+//! A case is a function that drives a provider through the table of functions that it gave, and says what it saw; the
+//! `client` makes the calls, `fixture` the pairs of queue pairs most cases begin with, and the `runner` runs what a name
+//! selects. The crate knows nothing of this provider: `Platform` is all it needs of the place where it runs.
 
 #![no_std]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "the sizes and offsets of the cases are small numbers that the cases choose themselves"
+)]
+#![allow(clippy::match_bool, reason = "two ways for a request to fail read best side by side")]
 
 extern crate alloc;
 #[cfg(test)]

@@ -24,6 +24,7 @@ impl Random {
     }
 
     /// A generator that this one determines.
+    #[must_use]
     pub const fn split(&mut self) -> Self {
         Self { state: self.next() }
     }

@@ -388,12 +388,10 @@ fn bad_arithmetic(s: &Session<'_>) -> Verdict {
         ("three pages in a region for two", FastRegistration { pages: &three, ..all }),
         ("an offset of a page", FastRegistration { offset: PAGE as u32, length: 10, base: all.base, ..all }),
         ("one byte more than the pages hold", FastRegistration { length: 2 * PAGE + 1, ..all }),
-        ("more bytes than the pages hold behind the offset", FastRegistration {
-            offset: 1,
-            length: 2 * PAGE,
-            base: all.base + 1,
-            ..all
-        }),
+        (
+            "more bytes than the pages hold behind the offset",
+            FastRegistration { offset: 1, length: 2 * PAGE, base: all.base + 1, ..all },
+        ),
         ("a base that does not match the offset", FastRegistration { length: 100, base: all.base + 1, ..all }),
         ("a page that is not page-aligned", FastRegistration { pages: &off_page, ..all }),
         ("as many bytes as there can be", FastRegistration { length: usize::MAX, ..all }),

@@ -154,9 +154,10 @@ fn privileged_token(s: &Session<'_>) -> Verdict {
     from.fill_pattern(0, 3 * PAGE, 4)?;
     let size = u32::try_from(PAGE).unwrap_or(0);
     let mut lists = [[NDK_SGE::new(core::ptr::null_mut(), 0, 0); 3]; 2];
-    for page in 0..3 {
-        lists[0][page] = source.element(page * PAGE, size, tokens.0)?;
-        lists[1][page] = target.element(page * PAGE, size, tokens.1)?;
+    let [sources, targets] = &mut lists;
+    for (page, (from, to)) in sources.iter_mut().zip(targets).enumerate() {
+        *from = source.element(page * PAGE, size, tokens.0)?;
+        *to = target.element(page * PAGE, size, tokens.1)?;
     }
     posted("NdkReceive", pair.b.qp.receive(1, &lists[1])?)?;
     posted("NdkSend", pair.a.qp.send(1, &lists[0], 0)?)?;
@@ -201,8 +202,11 @@ fn never_remote(s: &Session<'_>) -> Verdict {
             pair.a.region.buffer.fill(0, 64, 0x11)?;
             let remote = Remote { address, token: pair.b.pd.privileged_token()? };
             let element = [pair.a.region.element(0, 64)];
-            let status =
-                if is_read { pair.a.qp.read(1, &element, remote, 0)? } else { pair.a.qp.write(1, &element, remote, 0)? };
+            let status = if is_read {
+                pair.a.qp.read(1, &element, remote, 0)?
+            } else {
+                pair.a.qp.write(1, &element, remote, 0)?
+            };
             let status = if status.is_success() { pair.a.initiated().take_one()?.status } else { status };
             ensure!(!status.is_success(), "the privileged token has given the peer access to {address:#x}");
             s.settle();
@@ -263,7 +267,8 @@ fn unmapped_address(s: &Session<'_>) -> Verdict {
     let mapping = map(&s.adapter()?, buffer)?;
     let (first, last) = (mapping.pages()?[0].to_bits(), mapping.pages()?[1].to_bits());
     let mut seen = NtStatus::SUCCESS;
-    let ranges = [(0, 64), (u64::MAX, 1), (last + PAGE as u64, 1), (last + PAGE as u64 - 1, 2), (first.wrapping_sub(1), 1)];
+    let ranges =
+        [(0, 64), (u64::MAX, 1), (last + PAGE as u64, 1), (last + PAGE as u64 - 1, 2), (first.wrapping_sub(1), 1)];
     for (address, length) in ranges {
         seen = refused(s, address, length)?;
     }

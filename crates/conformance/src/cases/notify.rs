@@ -330,7 +330,10 @@ fn second_callback<'s>(s: &'s Session<'s>, stage: &'s Stage<'s>, hook: Hook<'s>)
 fn poll_inside(s: &Session<'_>) -> Verdict {
     let found = s.keep(AtomicU32::new(0))?;
     let hook = s.hook(move |cq, _| {
-        while cq.poll_each(4, |_| drop(found.fetch_add(1, Relaxed)))? > 0 {}
+        while cq.poll_each(4, |_| {
+            found.fetch_add(1, Relaxed);
+        })? > 0
+        {}
         cq.arm(ANY)
     })?;
     let pair = Pair::with(s, &Plan::new(), &Plan { on_receive: Some(hook), ..Plan::new() })?;

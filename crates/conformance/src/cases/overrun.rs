@@ -91,7 +91,7 @@ fn full<'s>(s: &'s Session<'s>) -> Check<Pair<'s>> {
     Ok(pair)
 }
 
-fn reported<'s>(pair: &Pair<'s>, before: u32) -> Check {
+fn reported(pair: &Pair<'_>, before: u32) -> Check {
     let cq = pair.b.receive_cq.core();
     pair.start_delivery(3, false)?;
     cq.wait_callbacks(before + 1)?;

@@ -440,12 +440,10 @@ fn at_dispatch_level(s: &Session<'_>) -> Verdict {
     for number in 0..10 {
         let mut result = Ok(());
         s.platform().raised(&mut || {
-            let mut work = || {
-                pair.start_delivery(1, true)?;
-                cq.poll_each(0, |_| {})?;
-                cq.arm(ndkpi::NDK_CQ_NOTIFY_ANY)
-            };
-            result = work();
+            result = pair
+                .start_delivery(1, true)
+                .and_then(|()| cq.poll_each(0, |_| {}))
+                .and_then(|_| cq.arm(ndkpi::NDK_CQ_NOTIFY_ANY));
         });
         result?;
         cq.wait_callbacks(number + 1)?;

@@ -83,8 +83,11 @@ pub const CASES: &[Case] = &[
 
 const SMALL: QpSizes = QpSizes { receive_depth: 1, initiator_depth: 1, receive_sge: 1, initiator_sge: 1, inline: 0 };
 
-/// The five sizes, each with the adapter's limit for it.
-fn sizes(info: &NDK_ADAPTER_INFO) -> [(&'static str, u32, fn(u32) -> QpSizes); 5] {
+/// A size of a queue pair: its name, the adapter's limit for it, and the sizes in which it alone is not small.
+type Size = (&'static str, u32, fn(u32) -> QpSizes);
+
+/// The five sizes.
+fn sizes(info: &NDK_ADAPTER_INFO) -> [Size; 5] {
     [
         ("ReceiveQueueDepth", info.MaxReceiveQueueDepth, |size| QpSizes { receive_depth: size, ..SMALL }),
         ("InitiatorQueueDepth", info.MaxInitiatorQueueDepth, |size| QpSizes { initiator_depth: size, ..SMALL }),

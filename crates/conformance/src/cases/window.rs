@@ -84,13 +84,7 @@ pub const CASES: &[Case] = &[
         "They fail. Open: how.",
         invalidate_twice,
     ),
-    Case::new(
-        "window.bind-twice",
-        "NDKPI 9",
-        "Binds a window that is bound.",
-        "Open: what happens.",
-        bind_twice,
-    ),
+    Case::new("window.bind-twice", "NDKPI 9", "Binds a window that is bound.", "Open: what happens.", bind_twice),
     Case::new(
         "window.several-on-one-region",
         "NDKPI 7.6",
@@ -189,9 +183,15 @@ fn token_is_valid_at_return(s: &Session<'_>) -> Verdict {
 }
 
 fn range(s: &Session<'_>) -> Verdict {
-    for (offset, length, works) in
-        [(1000, 1, true), (1999, 1, true), (1000, 1000, true), (999, 1, false), (999, 2, false), (2000, 1, false), (1999, 2, false)]
-    {
+    for (offset, length, works) in [
+        (1000, 1, true),
+        (1999, 1, true),
+        (1000, 1000, true),
+        (999, 1, false),
+        (999, 2, false),
+        (2000, 1, false),
+        (1999, 2, false),
+    ] {
         let pair = Pair::new(s)?;
         pair.b.region.buffer.fill(0, 8192, 0xEE)?;
         let (_mw, token) = bound(&pair.b, 1000, 1000, BOTH)?;
@@ -256,7 +256,9 @@ fn needs_no_remote_right_of_the_region(s: &Session<'_>) -> Verdict {
 
 fn outside_of_the_region(s: &Session<'_>) -> Verdict {
     let mut seen = (NtStatus::SUCCESS, "");
-    for (offset, length) in [(-1, 64), (8192, 1), (8191, 2), (1, 8192), (0, 8193), (16, usize::MAX), (16, usize::MAX - 15)] {
+    for (offset, length) in
+        [(-1, 64), (8192, 1), (8191, 2), (1, 8192), (0, 8193), (16, usize::MAX), (16, usize::MAX - 15)]
+    {
         let pair = Pair::new(s)?;
         let mw = pair.b.pd.core().create_mw()?;
         let status = post_bind(&pair.b, &pair.b.region, &mw, offset, length, BOTH)?;

@@ -587,6 +587,7 @@ const SCRIBBLE: *mut c_void = ptr::without_provenance_mut(0x05_C41B_B1E5);
 
 /// A copy of an object's table.
 pub struct Interposed {
+    #[expect(dead_code, reason = "the object reads it, through its `Dispatch`")]
     slots: [*const c_void; MOST_SLOTS],
 }
 
