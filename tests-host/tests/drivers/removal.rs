@@ -30,6 +30,7 @@ fn in_a_run(kernel: &Kernel, remove: impl FnOnce(simulated_kernel::Device)) {
     kernel.sleep(3_000);
     remove(provider.device);
     kernel.wait_until(|| progress(&file).state != State::Running as u32);
+    assert_eq!(progress(&file).state, State::Cancelled as u32);
     drop(file);
     consumer.unload();
     provider.driver.unload();
