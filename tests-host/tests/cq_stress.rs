@@ -27,7 +27,7 @@ use host::{HostOs, machine::Machine};
 use tests_host::cq_fixture::{TestCq, failed, plain, solicited};
 
 /// Sleeping longer than this is sleeping for ever.
-const FOR_EVER: Duration = Duration::from_secs(60);
+const FOR_EVER: Duration = Duration::from_mins(1);
 /// Producers.
 const PRODUCERS: usize = 3;
 /// A number that tells the completions of one producer from those of another.
@@ -52,8 +52,9 @@ impl Alarm {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut rung, timeout) =
             self.bell.wait_timeout_while(rung, FOR_EVER, |rung| !*rung).unwrap_or_else(PoisonError::into_inner);
-        assert!(!timeout.timed_out(), "a wake-up was lost");
         *rung = false;
+        drop(rung);
+        assert!(!timeout.timed_out(), "a wake-up was lost");
     }
 }
 
@@ -243,7 +244,7 @@ fn resizes_under_load_lose_nothing_and_keep_the_order() {
     let finished = AtomicBool::new(false);
     let (mut resizes, mut sleeps) = (0_u32, 0);
     thread::scope(|scope| {
-        let resizer = scope.spawn(|| {
+        let changing = scope.spawn(|| {
             let cq = field.cq.cq();
             let depths = [64, 4_096, 100, 64, 65, 1_000, 128, 60, 3_000];
             let mut count = 0;
@@ -261,7 +262,7 @@ fn resizes_under_load_lose_nothing_and_keep_the_order() {
         });
         sleeps = run(&field, 15_000, Any, plain);
         finished.store(true, Relaxed);
-        resizes = resizer.join().expect("no panic");
+        resizes = changing.join().expect("no panic");
     });
     println!("45000 completions, {resizes} resizes, {sleeps} sleeps");
     assert!(resizes > 50, "hardly a resize: {resizes}");

@@ -119,7 +119,7 @@ fn call_back_under_a_lock(_: &skeleton::Loaded) {
     unsafe { KeReleaseSpinLock(lock, before) };
 }
 
-unsafe extern "C" fn nothing(_: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {}
+const unsafe extern "C" fn nothing(_: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {}
 
 fn new_dpc(routine: unsafe extern "C" fn(*mut KDPC, PVOID, PVOID, PVOID)) -> *mut KDPC {
     let dpc = Box::leak(Box::new(KDPC::default()));
@@ -153,9 +153,9 @@ fn forget_the_irql(request: WDFREQUEST, _: usize) {
 }
 
 fn overrun(request: WDFREQUEST, output: usize) {
-    let buffer = output_buffer(request);
+    let beyond = output_buffer(request).wrapping_add(output);
     // SAFETY: what the test is about.
-    unsafe { buffer.add(output).write_volatile(1) };
+    unsafe { beyond.write_volatile(1) };
     complete(request, 0, output);
 }
 
@@ -197,8 +197,9 @@ fn no_tag(_: &skeleton::Loaded) {
 fn write_after_free(_: &skeleton::Loaded) {
     let block = allocate(64);
     free(block);
+    let inside = block.cast::<u8>().wrapping_add(8);
     // SAFETY: what the test is about.
-    unsafe { block.cast::<u8>().add(8).write_volatile(1) };
+    unsafe { inside.write_volatile(1) };
 }
 
 fn event_after_free(_: &skeleton::Loaded) {

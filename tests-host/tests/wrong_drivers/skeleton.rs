@@ -37,7 +37,7 @@ impl Default for Wrong {
 }
 
 struct Device {
-    device: WDFDEVICE,
+    handle: WDFDEVICE,
     kept: Vec<PVOID>,
     wrong: Wrong,
 }
@@ -60,7 +60,7 @@ pub fn run(wrong: Wrong) {
     let limit = std::time::Duration::from_secs(2);
     let kernel = Kernel::seeded(1).preemption(0).hang_limit(limit).start();
     *DEVICE.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Device { device: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
+        Some(Device { handle: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
     let driver = kernel.load("wrong", entry).expect("the driver loads");
     let file = kernel.open(r"\DosDevices\Wrong").expect("the driver has a control device");
     assert!(file.control(0x22_2000, &[1, 2, 3], 5).is_success());
@@ -182,11 +182,11 @@ fn create_device(driver: WDFDRIVER) {
     assert_eq!(queued, 0);
     // SAFETY: the device is complete.
     unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
-    with(|place| place.device = device);
+    with(|place| place.handle = device);
 }
 
 fn delete_device() {
-    let device = with(|place| place.device);
+    let device = with(|place| place.handle);
     // SAFETY: the device is live, and not used again.
     unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, device.cast()) };
 }
