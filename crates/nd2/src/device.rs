@@ -31,6 +31,10 @@ use crate::{
     connector, cq, listener, mr, no_memory, srq,
 };
 
+/// What the engine's tokens have room for.
+#[expect(clippy::cast_possible_truncation, reason = "only 64-bit processors have this interface here")]
+const LARGEST_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
+
 /// How an adapter is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -55,8 +59,8 @@ impl Default for Config {
                 VendorId: 0x0200,
                 DeviceId: 1,
                 AdapterId: 1,
-                MaxRegistrationSize: MemoryLimits::MAX.registration as usize,
-                MaxWindowSize: MemoryLimits::MAX.registration as usize,
+                MaxRegistrationSize: LARGEST_REGISTRATION,
+                MaxWindowSize: LARGEST_REGISTRATION,
                 MaxInitiatorSge: 16,
                 MaxReceiveSge: 16,
                 MaxReadSge: 16,

@@ -55,7 +55,8 @@ const _: () = assert!(HRESULT::NAMED.len() < LONGEST);
 fn number_of(status: NtStatus) -> usize {
     let named = HRESULT::NAMED.iter().position(|(result, _)| result.to_status() == status);
     // What has no name is an internal error.
-    named.or_else(|| HRESULT::NAMED.iter().position(|(result, _)| *result == HRESULT::ND_INTERNAL_ERROR)).unwrap_or(0) + 1
+    named.or_else(|| HRESULT::NAMED.iter().position(|(result, _)| *result == HRESULT::ND_INTERNAL_ERROR)).unwrap_or(0)
+        + 1
 }
 
 /// The status with this number. A request that was never outstanding has number zero, and has succeeded.
@@ -124,8 +125,7 @@ impl PipeFile {
         // SAFETY: no condition.
         let process = unsafe { GetCurrentProcess() };
         // SAFETY: the handle is open, and the new one has a place.
-        let copied =
-            unsafe { DuplicateHandle(process, client.0, process, &raw mut file, 0, 0, DUPLICATE_SAME_ACCESS) };
+        let copied = unsafe { DuplicateHandle(process, client.0, process, &raw mut file, 0, 0, DUPLICATE_SAME_ACCESS) };
         if copied == 0 {
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
         }
@@ -166,7 +166,10 @@ impl OverlappedFile for PipeFile {
         let (event, context) = {
             // SAFETY: the structure is valid until the request has ended (the caller's promise).
             let overlapped = unsafe { overlapped.as_ref() };
-            (event_of(overlapped), if overlapped.hEvent.addr() & 1 == 0 { ptr::from_ref(overlapped) } else { ptr::null() })
+            (
+                event_of(overlapped),
+                if overlapped.hEvent.addr() & 1 == 0 { ptr::from_ref(overlapped) } else { ptr::null() },
+            )
         };
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let (writer, Bytes(bytes)) = &mut *other;

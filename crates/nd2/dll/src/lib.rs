@@ -27,7 +27,6 @@ use ndkpi::GUID;
 ///
 /// `iid` is null or valid for reading, `out` null or valid for writing.
 #[unsafe(no_mangle)]
-#[expect(non_snake_case, reason = "the name of the export")]
 pub unsafe extern "system" fn DllGetClassObject(
     _class: *const GUID,
     iid: *const GUID,
@@ -39,7 +38,6 @@ pub unsafe extern "system" fn DllGetClassObject(
 
 /// Whether the library can be unloaded. If so, its threads have ended.
 #[unsafe(no_mangle)]
-#[expect(non_snake_case, reason = "the name of the export")]
 pub extern "system" fn DllCanUnloadNow() -> HRESULT {
     runtime::stop()
 }

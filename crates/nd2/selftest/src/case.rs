@@ -48,6 +48,7 @@ impl From<ndkpi::NtStatus> for Failure {
 /// # Errors
 ///
 /// Says what is different.
+#[expect(clippy::needless_pass_by_value, reason = "what is compared was made for it")]
 pub fn is<T: PartialEq + Debug>(what: &str, found: T, wanted: T) -> Result<(), Failure> {
     if found == wanted { Ok(()) } else { Err(Failure(format!("{what}: {found:?} instead of {wanted:?}"))) }
 }

@@ -40,7 +40,7 @@ pub const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// Requests for notification that one queue takes.
 pub const MAX_NOTIFY_REQUESTS: u32 = 8;
 /// The longest that something may take before it is called a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A machine with two adapters.
 pub struct World {
@@ -116,17 +116,17 @@ impl World {
     }
 
     /// A request's structure with an event.
-    pub fn request(&self) -> Client {
+    pub(crate) fn request(&self) -> Client {
         Client::new(&self.platform)
     }
 
     /// A completion port for the file.
-    pub fn port(&self) -> Result<Arc<CompletionPort>, Failure> {
+    pub(crate) fn port(&self) -> Result<Arc<CompletionPort>, Failure> {
         self.platform.completion_port(self.file).ok_or_else(|| Failure::new("no such file"))
     }
 
     /// Lets everything happen that is going to.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         if matches!(self.schedule, Schedule::Seeded(..)) {
             return self.machine.run_until_idle();
         }
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Waits until `condition` holds.
-    pub fn until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Failure> {
+    pub(crate) fn until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Failure> {
         let started = Instant::now();
         while !condition() {
             match self.schedule {
@@ -153,20 +153,26 @@ impl World {
     }
 
     /// Waits for the end of a request and checks it.
-    pub fn ends(&self, what: &str, of: &impl Overlapped, request: &Client, with: HRESULT) -> Result<(), Failure> {
+    pub(crate) fn ends(
+        &self,
+        what: &str,
+        of: &impl Overlapped,
+        request: &Client,
+        with: HRESULT,
+    ) -> Result<(), Failure> {
         self.until(what, || !of.outcome(request, false).is_pending())?;
         is(what, of.outcome(request, true), with)
     }
 
     /// Checks that a request has not ended, after all has happened.
-    pub fn pends(&self, what: &str, of: &impl Overlapped, request: &Client) -> Result<(), Failure> {
+    pub(crate) fn pends(&self, what: &str, of: &impl Overlapped, request: &Client) -> Result<(), Failure> {
         self.settle();
         is(what, of.outcome(request, false), HRESULT::ND_PENDING)?;
         is("the event", request.is_signalled(), false)
     }
 
     /// Registered bytes with these rights besides local write.
-    pub fn memory(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
+    pub(crate) fn memory(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
         let region = self.adapter.region(self.file).map_err(|result| Failure::new(format!("region: {result}")))?;
         let buffer = PinnedBuffer::new(length)?;
         let request = self.request();
@@ -176,7 +182,7 @@ impl World {
     }
 
     /// Connects two queue pairs of the first adapter.
-    pub fn connect(&self, active: &Qp, passive: &Qp) -> Result<Link, Failure> {
+    pub(crate) fn connect(&self, active: &Qp, passive: &Qp) -> Result<Link, Failure> {
         let connector = || self.adapter.connector(self.file).map_err(|result| Failure::new(format!("{result}")));
         let listener = self.adapter.listener(self.file).map_err(|result| Failure::new(format!("{result}")))?;
         let link = Link { active: connector()?, passive: connector()? };

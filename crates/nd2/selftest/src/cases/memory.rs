@@ -38,7 +38,7 @@ fn register(world: &World) -> Result<String, Failure> {
     let region = made("the region", world.adapter.region(world.file))?;
     let request = world.request();
     is("tokens before", (region.local_token(), region.remote_token()), (0, 0))?;
-    let buffer = vec![0_u8; 64];
+    let buffer = [0_u8; 64];
     let at = buffer.as_ptr().cast();
     let flags = ND_MR_FLAG_ALLOW_LOCAL_WRITE;
     is("no buffer", region.register(ptr::null(), 64, flags, &request), HRESULT::ND_ACCESS_VIOLATION)?;
@@ -119,7 +119,7 @@ fn window_rights(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let window = made("the window", world.adapter.window())?;
     let region = made("the region", world.adapter.region(world.file))?;
-    let (buffer, request) = (vec![0_u8; 64], world.request());
+    let (buffer, request) = ([0_u8; 64], world.request());
     ok("Register", region.register(buffer.as_ptr().cast(), 64, ND_MR_FLAG_ALLOW_REMOTE_READ, &request))?;
     let at = buffer.as_ptr().addr() as u64;
     let bind = |place, flags| stream.sender.bind(1, &region, &window, place, flags);

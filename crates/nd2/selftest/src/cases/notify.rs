@@ -190,7 +190,8 @@ fn parallel(world: &World) -> Result<String, Failure> {
     if !matches!(world.schedule(), crate::Schedule::Threads) {
         return Ok("only with threads".into());
     }
-    let stream = Stream::new(world, 64)?;
+    // Room for all of them: the sender does not wait for the readers.
+    let stream = Stream::new(world, 256)?;
     let (messages, readers) = (200, 3);
     let sent = AtomicBool::new(false);
     let (platform, queue) = (&world.platform, &stream.queue);
@@ -205,7 +206,12 @@ fn parallel(world: &World) -> Result<String, Failure> {
                 if result.is_pending() {
                     result = queue.outcome(&request, true);
                 }
-                if result == HRESULT::ND_CANCELED && sent.load(Ordering::Acquire) {
+                let is_over = match result {
+                    HRESULT::ND_SUCCESS => false,
+                    HRESULT::ND_CANCELED => sent.load(Ordering::Acquire),
+                    _ => true,
+                };
+                if is_over {
                     return own;
                 }
             }
@@ -228,7 +234,7 @@ fn parallel(world: &World) -> Result<String, Failure> {
         holds("each reader's results are in order", own.is_sorted())?;
         all.extend(own);
     }
-    all.extend(stream.queue.results(64).iter().map(|result| result.RequestContext.addr()));
+    all.extend(stream.queue.results(256).iter().map(|result| result.RequestContext.addr()));
     all.sort_unstable();
     is("all results", all, (1..=messages).collect())?;
     Ok(format!("{readers} threads shared {messages} results"))

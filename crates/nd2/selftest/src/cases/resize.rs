@@ -96,7 +96,7 @@ fn under_load(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 64)?;
     let total = if world.schedule() == Schedule::Threads { 400 } else { 60 };
     let done = AtomicBool::new(false);
-    let mut resizes = 0_u32;
+    let mut count = 0_u32;
     let numbers = thread::scope(|scope| {
         let resizer = (world.schedule() == Schedule::Threads).then(|| {
             let (queue, done) = (&stream.queue, &done);
@@ -118,7 +118,7 @@ fn under_load(world: &World) -> Result<String, Failure> {
                 let posted = stream.deliver()?;
                 if resizer.is_none() {
                     ok("Resize", stream.queue.resize(if step % 2 == 0 { 64 } else { 16 }))?;
-                    resizes += 1;
+                    count += 1;
                 }
                 let taken = stream.queue.results(4);
                 numbers.extend(taken.iter().map(|result| result.RequestContext.addr()));
@@ -129,11 +129,11 @@ fn under_load(world: &World) -> Result<String, Failure> {
         let result = load();
         done.store(true, Ordering::Relaxed);
         if let Some(resizer) = resizer {
-            resizes += resizer.join().map_err(|_| Failure::new("the thread that resizes has panicked"))?;
+            count += resizer.join().map_err(|_| Failure::new("the thread that resizes has panicked"))?;
         }
         result.map(|()| numbers)
     })?;
     is("all results, in order", numbers, (1..=total).collect())?;
-    holds("it was resized", resizes > 0)?;
-    Ok(format!("{total} messages, {resizes} resizes"))
+    holds("it was resized", count > 0)?;
+    Ok(format!("{total} messages, {count} resizes"))
 }

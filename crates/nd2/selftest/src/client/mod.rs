@@ -1,5 +1,13 @@
 //! The interfaces as a client uses them: raw pointers, called through their tables.
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "every method is the one of the interface that it names, and takes what a client may pass by mistake"
+)]
+
 mod connection;
 mod memory;
 mod queue;
@@ -68,7 +76,7 @@ impl<T: Table> Com<T> {
     }
 
     /// The table.
-    pub fn table(&self) -> &'static T {
+    pub const fn table(&self) -> &'static T {
         // SAFETY: a COM object begins with a pointer to its table, which lives as long as the program.
         unsafe { self.object.cast::<&'static T>().read() }
     }

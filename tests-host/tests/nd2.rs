@@ -1,0 +1,18 @@
+//! The user-mode NetworkDirect interface (NDSPI): the cases of its self-test, the decision whose turn it is against an oracle,
+//! the table of valid statuses, the binary interface, and memory that runs out.
+
+#[path = "nd2/abi.rs"]
+mod abi;
+#[path = "nd2/allocation.rs"]
+mod allocation;
+#[path = "nd2/cases.rs"]
+mod cases;
+#[path = "nd2/statuses.rs"]
+mod statuses;
+#[path = "nd2/waiters.rs"]
+mod waiters;
+
+use tests_host::allocation::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
