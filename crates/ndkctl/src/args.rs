@@ -8,7 +8,10 @@ use engine::nic::NicMode;
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 
-use crate::size::{parse_count, parse_processors, parse_repeat, parse_seed, parse_size};
+use crate::{
+    nd2_selftest::Nd2Selftest,
+    size::{parse_count, parse_processors, parse_repeat, parse_seed, parse_size},
+};
 
 const EXAMPLES: &str = "\
 Try first:
@@ -43,6 +46,8 @@ pub enum Command {
     Counters(Counters),
     /// List connections and local endpoints of two adapters beside traffic between them
     Netstat(Netstat),
+    /// Check every sentence about completion queues of the user-mode interface
+    Nd2Selftest(Nd2Selftest),
 }
 
 /// Of what kind the machine and the provider are.

@@ -8,6 +8,7 @@ mod interrupt;
 mod load;
 mod markdown;
 mod measure;
+mod nd2_selftest;
 mod netstat;
 mod output;
 mod ping;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
+        Command::Nd2Selftest(args) => nd2_selftest::run(args),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

@@ -1,0 +1,90 @@
+//! `ndkctl nd2-selftest`: a case for each sentence of the documents of NetworkDirect's completion queues.
+
+use clap::Args;
+use nd2_selftest::{Case, Outcome, Row, Schedule, cases, run_one};
+use serde::Serialize;
+
+use crate::{
+    End,
+    output::{align_right, duration, print_json, print_table, table},
+    size::parse_seed,
+};
+
+/// What to check.
+#[derive(Clone, Debug, Args)]
+pub struct Nd2Selftest {
+    /// Only cases whose name or sentence contains this
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// List the cases and do not run them
+    #[arg(long)]
+    pub list: bool,
+    /// Run on a deterministic machine with this seed, instead of threads
+    #[arg(long, value_name = "N", value_parser = parse_seed, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A case, as JSON shows it.
+#[derive(Serialize)]
+struct RowJson<'a> {
+    name: &'a str,
+    sentence: &'a str,
+    result: &'a str,
+    seen: &'a str,
+    microseconds: u64,
+}
+
+const fn parts(outcome: &Outcome) -> (&str, &String) {
+    match outcome {
+        Outcome::Passed(seen) => ("passed", seen),
+        Outcome::Failed(seen) => ("FAILED", seen),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Nd2Selftest) -> Result<End, String> {
+    let wanted = |case: &Case| {
+        args.filter.as_deref().is_none_or(|filter| case.name.contains(filter) || case.place.contains(filter))
+    };
+    let selected: Vec<_> = cases().into_iter().filter(wanted).collect();
+    if selected.is_empty() {
+        return Err("no case matches the filter".to_owned());
+    }
+    if args.list {
+        let mut listed = table(&["case", "sentence"]);
+        for case in &selected {
+            listed.add_row([case.name, case.place]);
+        }
+        print_table(&listed);
+        return Ok(End::Good);
+    }
+    let schedule = args.seed.map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
+    let rows: Vec<_> = selected.iter().map(|case| run_one(case, schedule)).collect();
+    if args.json {
+        print_json(&rows.iter().map(json).collect::<Vec<_>>())?;
+    } else {
+        print(&rows);
+    }
+    Ok(if rows.iter().all(|row| row.outcome.is_pass()) { End::Good } else { End::Bad })
+}
+
+fn json(row: &Row) -> RowJson<'_> {
+    let (result, seen) = parts(&row.outcome);
+    let microseconds = u64::try_from(row.time.as_micros()).unwrap_or(u64::MAX);
+    RowJson { name: row.name, sentence: row.place, result, seen, microseconds }
+}
+
+fn print(rows: &[Row]) {
+    let mut printed = table(&["case", "sentence", "result", "time", "seen"]);
+    for row in rows {
+        let (result, seen) = parts(&row.outcome);
+        printed.add_row([row.name, row.place, result, &duration(row.time), seen]);
+    }
+    align_right(&mut printed, 3);
+    print_table(&printed);
+    let failed = rows.iter().filter(|row| !row.outcome.is_pass()).count();
+    println!("\n{} passed, {failed} failed", rows.len() - failed);
+}
