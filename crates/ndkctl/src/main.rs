@@ -1,6 +1,14 @@
 //! The command line of SoftNDK: the self-test, a ping-pong and what an adapter can do, all on the host and all through NDKPI's
 //! dispatch tables.
 
+#![allow(
+    clippy::collection_is_never_read,
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the help of a command is plain text, its switches are booleans, and its writers have one shape"
+)]
+
 mod args;
 mod counters;
 mod info;
@@ -34,6 +42,8 @@ enum End {
     Bad,
     /// Somebody wanted it to end.
     Interrupted,
+    /// A value that only the command itself could judge was wrong; it has been said what is allowed.
+    Refused,
 }
 
 fn main() -> ExitCode {
@@ -62,6 +72,7 @@ fn main() -> ExitCode {
         Ok(End::Good) => ExitCode::SUCCESS,
         Ok(End::Bad) => ExitCode::FAILURE,
         Ok(End::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(End::Refused) => ExitCode::from(USAGE),
         Err(error) => output::fail(format_args!("{error}")),
     }
 }

@@ -38,3 +38,32 @@ pub fn document(cases: &[&'static Case]) -> String {
     let _ = write!(text, "\n{} cases.\n", cases.len());
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use conformance::cases;
+
+    use super::document;
+
+    #[test]
+    fn the_document_in_the_repository_is_up_to_date() {
+        let written = include_str!("../../../docs/conformance.md").replace("\r\n", "\n");
+        let generated = document(&cases::all().collect::<Vec<_>>());
+        let differs = written.lines().zip(generated.lines()).find(|(written, generated)| written != generated);
+        assert!(
+            written == generated,
+            "docs/conformance.md is out of date: cargo run --release -- selftest --list --markdown > docs/conformance.md; \
+             first difference: {differs:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_breaks_a_row() {
+        for case in cases::all() {
+            for text in [case.name, case.section, case.does, case.expects] {
+                assert!(!text.contains(['|', '\n']), "{}: {text}", case.name);
+                assert!(!text.contains("  "), "{}: {text}", case.name);
+            }
+        }
+    }
+}

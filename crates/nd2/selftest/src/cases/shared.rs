@@ -3,7 +3,7 @@
 use nd2::abi::HRESULT;
 
 use crate::{
-    Case, Failure, World,
+    Case, Client, Failure, World,
     case::{is, ok},
     cases::results::take,
     client::Overlapped,
@@ -90,8 +90,12 @@ fn several(world: &World) -> Result<String, Failure> {
     for request in &requests {
         world.ends("a request", &srq, request, HRESULT::ND_SUCCESS)?;
     }
-    let order = [(); 3].map(|()| port.get().map(|packet| packet.overlapped));
-    is("the order", order, requests.each_ref().map(|request| Some(request.as_ptr())))?;
+    let mut order = Vec::new();
+    world.until("three packets", || {
+        order.extend(port.get().map(|packet| packet.overlapped));
+        order.len() >= 3
+    })?;
+    is("the order", order, requests.iter().map(Client::as_ptr).collect())?;
     Ok("3 requests, 1 event, in the order of their issue".into())
 }
 
