@@ -103,7 +103,7 @@ fn under_load(world: &World) -> Result<String, Failure> {
         ok("Resize, never below what is queued", queue.resize(depth))
     };
     let numbers = thread::scope(|scope| {
-        let resizer = threads.then(|| {
+        let worker = threads.then(|| {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     [128, 64, 256, 100].into_iter().try_for_each(resize)?;
