@@ -130,7 +130,7 @@ fn under_load(world: &World) -> Result<String, Failure> {
         };
         let numbers = load();
         done.store(true, Ordering::Relaxed);
-        resizer
+        worker
             .map_or(Ok(Ok(())), thread::ScopedJoinHandle::join)
             .map_err(|_| Failure::new("a thread has panicked"))??;
         numbers
