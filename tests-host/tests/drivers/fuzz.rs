@@ -42,7 +42,7 @@ fn request(random: &mut Random, file: &File) {
         _ => CODES[random.below(10)],
     };
     let input: Vec<u8> =
-        (0..random.below(40)).map(|_| if random.below(2) == 0 { 0 } else { random.next() as u8 }).collect();
+        (0..random.below(40)).map(|_| if random.below(2) == 0 { 0 } else { random.next().to_le_bytes()[0] }).collect();
     let output = [random.below(48), random.below(5000)][random.below(2)];
     let answer = file.control(code, &input, output);
     assert!(answer.bytes.len() <= output);
