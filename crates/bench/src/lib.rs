@@ -5,13 +5,17 @@
 
 pub mod measure;
 pub mod ndk;
+pub mod peers;
 pub mod report;
 pub mod row;
 mod rows;
 
+use std::cell::RefCell;
+
 use host::HostOs;
 use measure::{Cores, Effort, Samples, Subject, interleave};
-use row::Row;
+use peers::{ABSENT, Peer};
+use row::{Goal, Row, Unit};
 
 /// What the parts share.
 pub struct Context<'a> {
@@ -29,6 +33,59 @@ impl Context<'_> {
     /// Lets each subject have its turn in every round.
     fn interleave(&self, mut subjects: Vec<Subject<'_>>) -> Vec<Samples> {
         interleave(self.effort, &mut subjects)
+    }
+
+    /// Gives subjects and other programs their turns: fewer than others have, because programs take their time to start.
+    fn beside(
+        &self,
+        subjects: Vec<Subject<'_>>,
+        peers: &[Peer],
+        size: u32,
+        messages: usize,
+    ) -> (Vec<Samples>, Vec<(Peer, Result<Samples, String>)>) {
+        let ours = subjects.len();
+        let failures: Vec<_> = peers
+            .iter()
+            .map(|peer: &Peer| RefCell::new((!peer.is_installed()).then(|| ABSENT.to_owned())))
+            .collect();
+        let mut subjects: Vec<Subject<'_>> = subjects;
+        for (peer, failure) in peers.iter().zip(&failures) {
+            subjects.push(Box::new(move || {
+                if failure.borrow().is_some() {
+                    return f64::INFINITY;
+                }
+                peer.run(&self.cores, size, messages).unwrap_or_else(|error| {
+                    *failure.borrow_mut() = Some(error);
+                    f64::INFINITY
+                })
+            }));
+        }
+        let effort = Effort { rounds: self.effort.rounds.min(11), repeats: 1, ..self.effort };
+        let mut samples = interleave(effort, &mut subjects);
+        drop(subjects);
+        let theirs = samples.split_off(ours);
+        let theirs = theirs.into_iter().zip(failures).map(|(samples, failure)| match failure.into_inner() {
+            None => Ok(samples),
+            Some(failure) => Err(failure),
+        });
+        let theirs = peers.iter().copied().zip(theirs).collect();
+        (samples, theirs)
+    }
+
+    /// A row of ours beside another program, if there are figures of it.
+    fn compare(
+        &self,
+        row: &str,
+        unit: Unit,
+        goal: Goal,
+        ours: &Samples,
+        peer: Peer,
+        theirs: &Result<Samples, String>,
+    ) -> Row {
+        match theirs {
+            Ok(theirs) => Row::measured(row, peer.name(), unit, goal, ours, theirs),
+            Err(why) => Row::without_peer(row, peer.name(), unit, goal, ours, why),
+        }
     }
 
     /// Adds rows, if their common name is wanted.

@@ -1,11 +1,8 @@
 //! Messages of eight bytes between two cores, through NDKPI's dispatch tables.
 
-use std::{
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
-    time::Instant,
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
 };
 
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
@@ -13,8 +10,9 @@ use provider::NicMode;
 
 use crate::{
     Context,
-    measure::{Samples, Wait, each},
+    measure::{Samples, Subject, Wait, each},
     ndk::{Connection, Plan, Side},
+    peers::Peer,
     row::{Goal, Row, Unit},
 };
 
@@ -46,12 +44,15 @@ fn post(status: NtStatus) {
     assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
 }
 
-/// Receives one message; the place it was in.
-fn receive(side: &mut Side, results: &mut [NDK_RESULT_EX]) {
+/// Receives a message and looks at it.
+fn receive(side: &mut Side, number: usize, results: &mut [NDK_RESULT_EX]) {
     let mut wait = Wait::new();
     while side.received(results) == 0 {
         wait.once();
     }
+    let mut message = [0; SIZE as usize];
+    side.buffer().read(place(number), &mut message);
+    assert_eq!(message, [0; SIZE as usize], "another message");
 }
 
 /// Sends and gives a full queue time to get empty.
@@ -96,7 +97,7 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
             sender.send(side, flags);
         }
         for number in 0..count {
-            receive(side, &mut results);
+            receive(side, number, &mut results);
             if !first || number + 1 < count {
                 sender.send(side, flags);
             }
@@ -124,15 +125,21 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
             time
         }
     };
-    let samples = context.interleave(vec![
+    let subjects: Vec<Subject<'_>> = vec![
         Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE)),
         Box::new(ours(NicMode::Direct, 0)),
         Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE)),
-    ]);
+    ];
+    let peers = [Peer::UcxLatency, Peer::FabricLatency];
+    let (ours, peers) = context.beside(subjects, &peers, SIZE, context.effort.scale(1 << 17));
+    let row = |what: &str, ours: &Samples, (peer, theirs): &(Peer, Result<Samples, String>), goal| {
+        context.compare(&format!("{name}, {what}"), Unit::Nanoseconds, goal, ours, *peer, theirs)
+    };
     vec![
-        Row::plain(&format!("{name}, direct engine, inline"), Unit::Nanoseconds, &samples[0]),
-        Row::plain(&format!("{name}, direct engine"), Unit::Nanoseconds, &samples[1]),
-        Row::plain(&format!("{name}, DPC engine"), Unit::Nanoseconds, &samples[2]),
+        row("direct engine, inline", &ours[0], &peers[0], goal),
+        row("direct engine, inline", &ours[0], &peers[1], Goal::Reported),
+        row("direct engine", &ours[1], &peers[0], Goal::Reported),
+        row("DPC engine, inline", &ours[2], &peers[0], Goal::Reported),
     ]
 }
 
@@ -186,9 +193,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
             credit.0.store((got + RECEIVES) as u64, Release);
         }
     };
-    let started = Instant::now();
     let (time, ()) = context.cores.both(send, drain);
-    debug_assert!(time <= started.elapsed());
     each(time, count)
 }
 
@@ -207,16 +212,21 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
             time
         }
     };
-    let samples: Vec<Samples> = context.interleave(vec![
-        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 1)),
+    let subjects: Vec<Subject<'_>> = vec![
         Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 1)),
         Box::new(ours(NicMode::Direct, 0, 32)),
         Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE, 32)),
-    ]);
+    ];
+    let (ours, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
+    let (peer, theirs) = &peers[0];
+    let row = |what: &str, ours: &Samples, goal| {
+        context.compare(&format!("{name}, {what}"), Unit::Millions, goal, ours, *peer, theirs)
+    };
     vec![
-        Row::plain(&format!("{name}, direct engine, inline"), Unit::Millions, &samples[0]),
-        Row::plain(&format!("{name}, direct engine, inline, 32 a doorbell"), Unit::Millions, &samples[1]),
-        Row::plain(&format!("{name}, direct engine, 32 a doorbell"), Unit::Millions, &samples[2]),
-        Row::plain(&format!("{name}, DPC engine, inline, 32 a doorbell"), Unit::Millions, &samples[3]),
+        row("direct engine, inline, 32 a doorbell", &ours[0], goal),
+        row("direct engine, inline", &ours[1], Goal::Reported),
+        row("direct engine, 32 a doorbell", &ours[2], Goal::Reported),
+        row("DPC engine, inline, 32 a doorbell", &ours[3], Goal::Reported),
     ]
 }
