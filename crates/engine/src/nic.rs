@@ -29,11 +29,13 @@ pub enum NicMode {
 }
 
 /// What a queue pair may do in one turn.
-const TURN: Budget = Budget { bytes: 64 << 10, requests: 32 };
+const TURN: Budget = Budget { bytes: 256 << 10, requests: 32 };
 /// What a queue pair may do in a post of its consumer.
-pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 16 << 10, requests: 64 };
+pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 64 << 10, requests: 64 };
 /// Turns in one run of an engine's deferred call.
 const TURNS_PER_RUN: usize = 16;
+/// A turn that has spent what it may counts as so many.
+const LONG_TURN: usize = 4;
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,10 +141,14 @@ impl<O: Os> Engine<O> {
     }
 
     fn run(this: &Shared<Self>) {
-        for _ in 0..TURNS_PER_RUN {
+        let mut turns = 0;
+        while turns < TURNS_PER_RUN {
             let Some(qp) = this.ready.with(|ready| ready.list.pop_front()) else { return };
             if Qp::turn(&qp, TURN) {
                 this.ready.with(|ready| ready.list.push_back(qp));
+                turns += LONG_TURN;
+            } else {
+                turns += 1;
             }
         }
         if this.ready.with(|ready| !ready.list.is_empty()) {

@@ -218,6 +218,8 @@ impl<T: Copy + Send> Producer<T> {
     }
 
     /// How many entries the consumer has not taken. The consumer may take some at any time.
+    #[cold]
+    #[inline(never)]
     #[must_use]
     pub fn occupied(&mut self) -> u64 {
         self.seen_head = self.indices.head.load(Ordering::Acquire);
@@ -228,7 +230,8 @@ impl<T: Copy + Send> Producer<T> {
     #[inline]
     #[must_use]
     pub fn has_room(&mut self, count: u64) -> bool {
-        self.tail.wrapping_sub(self.seen_head).saturating_add(count) <= self.limit
+        // Counts are those of queues, far below the end of the type.
+        self.tail.wrapping_sub(self.seen_head).wrapping_add(count) <= self.limit
             || self.occupied().saturating_add(count) <= self.limit
     }
 

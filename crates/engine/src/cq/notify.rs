@@ -35,6 +35,7 @@ impl ArmType {
     }
 
     /// The arm that stands after arming `first` and then `second`, neither satisfied (`NDKPI 7.1.4`): the stronger one.
+    #[inline]
     #[must_use]
     pub fn merge(first: Option<Self>, second: Self) -> Self {
         first.map_or(second, |first| first.max(second))
@@ -190,6 +191,7 @@ impl Notify {
     }
 
     /// What the decision is made from.
+    #[inline]
     #[must_use]
     pub const fn view(&self) -> View {
         View {
@@ -287,6 +289,7 @@ impl Notify {
     }
 
     /// Makes a callback due if the arm is satisfied, without the delay of moderation.
+    #[inline]
     fn decide(&mut self) -> Action {
         if !satisfied(&self.view()) {
             return Action::default();
@@ -351,6 +354,7 @@ impl Notify {
         }
     }
 
+    #[inline(never)]
     fn make_due(&mut self) -> Action {
         self.hold = None;
         if self.closed {

@@ -57,6 +57,18 @@ pub struct QpParameters {
     pub context: usize,
 }
 
+impl QpParameters {
+    /// The bytes of all entries that the two queues have room for: requests and their elements.
+    #[must_use]
+    pub const fn entry_bytes(&self) -> usize {
+        let element = size_of::<Sge>();
+        let initiator =
+            size_of::<request::Request>() + self.max_initiator_sge as usize * element + self.inline_size as usize;
+        let receive = size_of::<request::ReceiveRequest>() + self.max_receive_sge as usize * element;
+        self.initiator_depth as usize * initiator + self.receive_depth as usize * receive
+    }
+}
+
 /// What has to be done besides the queues' requests. Bits of [`Initiating::orders`].
 mod order {
     /// Look at the link again.

@@ -5,7 +5,7 @@ use std::{
     cell::UnsafeCell,
     hint,
     sync::atomic::{
-        AtomicBool,
+        AtomicU8,
         Ordering::{Acquire, Relaxed, Release},
     },
     thread,
@@ -18,17 +18,20 @@ use crate::machine::{Irql, LockName, MachineRef, RawSpinLock};
 /// A spin lock around a value.
 ///
 /// Its class, for the order of locks, is the type of the value.
+#[repr(C)]
 pub struct HostLock<T> {
-    kind: Kind,
+    /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`].
+    state: AtomicU8,
     value: UnsafeCell<T>,
+    watched: Option<Watched>,
 }
 
-enum Kind {
-    /// A lock and nothing else.
-    Plain(AtomicBool),
-    /// A lock that keeps the rules of the machine.
-    Watched(Watched),
-}
+/// A lock that does nothing but lock, and that nobody has.
+const FREE: u8 = 0;
+/// A lock that does nothing but lock, and that somebody has.
+const TAKEN: u8 = 1;
+/// A lock that keeps the rules of the machine.
+const WATCHED: u8 = 2;
 
 struct Watched {
     raw: RawSpinLock,
@@ -48,11 +51,11 @@ impl<T> HostLock<T> {
             instance: machine.next_number(),
             preempts: machine.preempts().then(|| machine.clone()),
         };
-        Self { kind: Kind::Watched(watched), value: UnsafeCell::new(value) }
+        Self { state: AtomicU8::new(WATCHED), watched: Some(watched), value: UnsafeCell::new(value) }
     }
 
     pub(super) const fn plain(value: T) -> Self {
-        Self { kind: Kind::Plain(AtomicBool::new(false)), value: UnsafeCell::new(value) }
+        Self { state: AtomicU8::new(FREE), watched: None, value: UnsafeCell::new(value) }
     }
 }
 
@@ -69,43 +72,52 @@ impl<T> HostLock<T> {
     #[inline]
     #[track_caller]
     fn acquire(&self) -> Option<Irql> {
-        match &self.kind {
-            Kind::Plain(taken) => {
-                if taken.compare_exchange(false, true, Acquire, Relaxed).is_err() {
-                    spin(taken);
-                }
-                None
-            }
-            Kind::Watched(watched) => {
-                watched.preempt();
-                Some(watched.raw.acquire(LockName { class: type_name::<T>(), instance: watched.instance }))
+        if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
+            return None;
+        }
+        self.acquire_slowly()
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn acquire_slowly(&self) -> Option<Irql> {
+        if let Some(watched) = &self.watched {
+            watched.preempt();
+            let name = LockName { class: type_name::<T>(), instance: watched.instance };
+            return Some(watched.raw.acquire(name));
+        }
+        let mut rounds = 0_u32;
+        while self.state.load(Relaxed) != FREE
+            || self.state.compare_exchange_weak(FREE, TAKEN, Acquire, Relaxed).is_err()
+        {
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(128) {
+                // The holder's thread may have been taken off its core.
+                thread::yield_now();
+            } else {
+                hint::spin_loop();
             }
         }
+        None
     }
 
     #[inline]
     #[track_caller]
     fn release(&self, before: Option<Irql>) {
-        match &self.kind {
-            Kind::Plain(taken) => taken.store(false, Release),
-            Kind::Watched(watched) => {
-                watched.raw.release(before.unwrap_or(Irql::PASSIVE_LEVEL));
-                watched.preempt();
-            }
+        match before {
+            None => self.state.store(FREE, Release),
+            Some(before) => self.release_watched(before),
         }
     }
-}
 
-#[cold]
-fn spin(taken: &AtomicBool) {
-    let mut rounds = 0_u32;
-    while taken.load(Relaxed) || taken.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
-        rounds = rounds.wrapping_add(1);
-        if rounds.is_multiple_of(128) {
-            // The holder's thread may have been taken off its core.
-            thread::yield_now();
-        } else {
-            hint::spin_loop();
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn release_watched(&self, before: Irql) {
+        if let Some(watched) = &self.watched {
+            watched.raw.release(before);
+            watched.preempt();
         }
     }
 }
@@ -118,15 +130,16 @@ struct Unwinding<'lock, T> {
 
 impl<T> Drop for Unwinding<'_, T> {
     fn drop(&mut self) {
-        match (&self.lock.kind, self.before) {
-            (Kind::Plain(taken), _) => taken.store(false, Release),
-            (Kind::Watched(watched), before) => watched.raw.release_in_panic(before.unwrap_or(Irql::PASSIVE_LEVEL)),
+        match (self.before, &self.lock.watched) {
+            (Some(before), Some(watched)) => watched.raw.release_in_panic(before),
+            _ => self.lock.state.store(FREE, Release),
         }
     }
 }
 
 impl<T: Send> SpinLock<T> for HostLock<T> {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is done under the lock is to become part of the caller")]
     #[track_caller]
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         let before = self.acquire();
