@@ -72,7 +72,7 @@ impl<T> Segment<T> {
     fn try_new(capacity: u32) -> Result<Shared<Self>, AllocError> {
         let capacity = capacity as usize;
         // Batches that fill whole lines then share none with each other. It is not worth its memory for short queues.
-        let spare = if capacity < 64 { 0 } else { 8 };
+        let spare = if capacity < 128 { 0 } else { 8 };
         let places: Box<[UnsafeCell<MaybeUninit<T>>]> =
             try_slice(capacity + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
         let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
