@@ -1,20 +1,28 @@
 //! Measurements of SoftNDK, each beside the best of its kind.
 //!
 //! Every row is a ratio of two things that were measured in turn, in one run ([`measure`]); what it should be stands beside
-//! it ([`row`]). [`run`] is the command `bench`.
+//! it ([`row`]). [`command::run`] is the command `bench`.
 
+pub mod command;
+mod compare;
+pub mod counted;
 pub mod measure;
 pub mod ndk;
 pub mod peers;
+pub mod plot;
 pub mod report;
 pub mod row;
 mod rows;
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    sync::{Mutex, PoisonError},
+};
 
 use host::HostOs;
 use measure::{Cores, Effort, Samples, Subject, interleave};
 use peers::{ABSENT, Peer};
+use plot::Plot;
 use row::{Goal, Row, Unit};
 
 /// What the parts share.
@@ -25,11 +33,45 @@ pub struct Context<'a> {
     pub cores: Cores,
     /// The machine it is measured on, without the checks of its locks.
     pub os: &'a HostOs,
+    /// Says how many bytes of memory are in use, if somebody counts them.
+    pub memory_in_use: Option<fn() -> usize>,
     filter: Option<String>,
     rows: Vec<Row>,
+    plots: Mutex<Vec<Plot>>,
+}
+
+/// The figures of another program, or why there are none.
+struct Beside {
+    peer: Peer,
+    samples: Result<Samples, String>,
+}
+
+impl Beside {
+    /// A row of ours beside the program.
+    fn row(&self, row: &str, unit: Unit, goal: Goal, ours: &Samples) -> Row {
+        match &self.samples {
+            Ok(theirs) => Row::measured(row, self.peer.name(), unit, goal, ours, theirs),
+            Err(why) => Row::without_peer(row, self.peer.name(), unit, goal, ours, why),
+        }
+    }
 }
 
 impl Context<'_> {
+    /// Whether the figures are of no use.
+    fn is_quick(&self) -> bool {
+        self.effort == Effort::QUICK
+    }
+
+    /// Lets the machine finish what was closed.
+    fn settle(&self) {
+        settle(self.os);
+    }
+
+    /// Adds a plot.
+    fn plot(&self, plot: Plot) {
+        self.plots.lock().unwrap_or_else(PoisonError::into_inner).push(plot);
+    }
+
     /// Lets each subject have its turn in every round.
     fn interleave(&self, mut subjects: Vec<Subject<'_>>) -> Vec<Samples> {
         interleave(self.effort, &mut subjects)
@@ -42,12 +84,10 @@ impl Context<'_> {
         peers: &[Peer],
         size: u32,
         messages: usize,
-    ) -> (Vec<Samples>, Vec<(Peer, Result<Samples, String>)>) {
+    ) -> (Vec<Samples>, Vec<Beside>) {
         let ours = subjects.len();
-        let failures: Vec<_> = peers
-            .iter()
-            .map(|peer: &Peer| RefCell::new((!peer.is_installed()).then(|| ABSENT.to_owned())))
-            .collect();
+        let failures: Vec<_> =
+            peers.iter().map(|peer: &Peer| RefCell::new((!peer.is_installed()).then(|| ABSENT.to_owned()))).collect();
         let mut subjects: Vec<Subject<'_>> = subjects;
         for (peer, failure) in peers.iter().zip(&failures) {
             subjects.push(Box::new(move || {
@@ -64,28 +104,10 @@ impl Context<'_> {
         let mut samples = interleave(effort, &mut subjects);
         drop(subjects);
         let theirs = samples.split_off(ours);
-        let theirs = theirs.into_iter().zip(failures).map(|(samples, failure)| match failure.into_inner() {
-            None => Ok(samples),
-            Some(failure) => Err(failure),
-        });
-        let theirs = peers.iter().copied().zip(theirs).collect();
-        (samples, theirs)
-    }
-
-    /// A row of ours beside another program, if there are figures of it.
-    fn compare(
-        &self,
-        row: &str,
-        unit: Unit,
-        goal: Goal,
-        ours: &Samples,
-        peer: Peer,
-        theirs: &Result<Samples, String>,
-    ) -> Row {
-        match theirs {
-            Ok(theirs) => Row::measured(row, peer.name(), unit, goal, ours, theirs),
-            Err(why) => Row::without_peer(row, peer.name(), unit, goal, ours, why),
-        }
+        let theirs =
+            theirs.into_iter().zip(failures).map(|(samples, failure)| failure.into_inner().map_or(Ok(samples), Err));
+        let theirs = peers.iter().zip(theirs).map(|(peer, samples)| Beside { peer: *peer, samples });
+        (samples, theirs.collect())
     }
 
     /// Adds rows, if their common name is wanted.
@@ -99,6 +121,13 @@ impl Context<'_> {
     }
 }
 
+fn settle(os: &HostOs) {
+    while os.machine().leaks().is_some() {
+        os.machine().flush();
+    }
+    os.machine().flush();
+}
+
 /// What is to be measured.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -106,21 +135,42 @@ pub struct Options {
     pub quick: bool,
     /// Rows whose names contain this.
     pub filter: Option<String>,
+    /// Says how many bytes of memory are in use. Without it memory is not measured.
+    pub memory_in_use: Option<fn() -> usize>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The figures.
+    pub rows: Vec<Row>,
+    /// What is better seen than read.
+    pub plots: Vec<Plot>,
 }
 
 /// Measures.
 #[must_use]
-pub fn measure(options: &Options) -> Vec<Row> {
+pub fn measure(options: &Options) -> Measured {
     let machine = host::machine::Machine::threads().start();
     let os = HostOs::unwatched(&machine);
     let mut context = Context {
         effort: if options.quick { Effort::QUICK } else { Effort::FULL },
         cores: Cores::find(),
         os: &os,
+        memory_in_use: options.memory_in_use,
         filter: options.filter.clone(),
         rows: Vec::new(),
+        plots: Mutex::default(),
     };
+    rows::machine::rows(&mut context);
     rows::cq::rows(&mut context);
     rows::message::rows(&mut context);
-    context.rows
+    rows::transfer::rows(&mut context);
+    rows::scale::rows(&mut context);
+    rows::memory::rows(&mut context);
+    let plots = context.plots.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let rows = context.rows;
+    settle(&os);
+    machine.shutdown();
+    Measured { rows, plots }
 }

@@ -1,4 +1,8 @@
 //! The rows, by what they are about.
 
 pub mod cq;
+pub mod machine;
+pub mod memory;
 pub mod message;
+pub mod scale;
+pub mod transfer;

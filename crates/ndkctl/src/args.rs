@@ -42,6 +42,8 @@ pub enum Command {
     Ping(Ping),
     /// Show what the adapter can do (NDK_ADAPTER_INFO)
     Info(Info),
+    /// Measure, each figure beside the best of its kind
+    Bench(crate::bench::Bench),
     /// Show the counters of two adapters (NDIS_NDK_PERFORMANCE_COUNTERS) beside traffic between them
     Counters(Counters),
     /// List connections and local endpoints of two adapters beside traffic between them

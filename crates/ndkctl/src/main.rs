@@ -10,6 +10,7 @@
 )]
 
 mod args;
+mod bench;
 mod counters;
 mod info;
 mod interrupt;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args, &interrupted),
         Command::Ping(args) => ping::run(args, &interrupted),
         Command::Info(args) => info::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),

@@ -2,7 +2,10 @@
 
 use std::{
     hint::black_box,
-    sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Acquire, Ordering::Release},
+    },
     thread,
     time::Instant,
 };
@@ -19,7 +22,8 @@ use rtrb::chunks::ChunkError;
 
 use crate::{
     Context,
-    measure::{Gate, Wait, alone, each},
+    counted::{self, Scenario},
+    measure::{Gate, Samples, Wait, alone, each},
     row::{Goal, Row, Unit},
 };
 
@@ -74,6 +78,8 @@ pub fn rows(context: &mut Context<'_>) {
     context.row("CQ hand-off on two cores, batch 32", |context| vec![hand_off(context)]);
     context.row("CQ push one, poll one, one thread", one_thread);
     context.row("CQ, four producers", four_producers);
+    context.row("counted: instructions", counted);
+    context.row("callback round trip", |context| vec![round_trip(context)]);
 }
 
 fn hand_off(context: &Context<'_>) -> Row {
@@ -367,4 +373,67 @@ fn crossbeam_of_four(context: &Context<'_>, count: usize) -> f64 {
             got += 1;
         }
     })
+}
+
+/// Instructions that an arm may cost that finds nothing new.
+const ARM_LIMIT: f64 = 40.0;
+
+/// Counted instructions: exact, so there are no rounds.
+fn counted(_: &Context<'_>) -> Vec<Row> {
+    let counts = counted::count_all();
+    let scenarios = Scenario::ALL.into_iter().skip(1);
+    let rows = scenarios.map(|scenario| {
+        let name = format!("counted: {}", scenario.words());
+        let (unit, goal) = (Unit::Instructions, Goal::AtMost(1.0));
+        match &counts {
+            Ok(counts) => match counts.get(scenario.name()) {
+                Some(count) if scenario == Scenario::ArmNothingNew => {
+                    Row::limited(&name, "40 instructions", unit, *count, ARM_LIMIT)
+                }
+                Some(count) => Row::plain(&name, unit, &Samples::new(vec![*count])),
+                None => Row::skipped(&name, "", unit, Goal::Reported, "not counted"),
+            },
+            Err(why) if scenario == Scenario::ArmNothingNew => Row::skipped(&name, "40 instructions", unit, goal, why),
+            Err(why) => Row::skipped(&name, "", unit, Goal::Reported, why),
+        }
+    });
+    rows.collect()
+}
+
+/// Counts callbacks.
+#[derive(Clone, Default)]
+struct Calls(Arc<AtomicU64>);
+
+impl CqClient for Calls {
+    fn notify(&self, _: NtStatus) {
+        self.0.fetch_add(1, Release);
+    }
+
+    fn failed(&self, failure: CqFailure) {
+        panic!("a completion queue has failed: {failure:?}");
+    }
+}
+
+/// From a completion to the callback for it, on a machine whose processor sleeps until then.
+fn round_trip(context: &Context<'_>) -> Row {
+    let count = context.effort.scale(1 << 12);
+    context.cores.pin_first();
+    let samples = context.interleave(vec![Box::new(|| {
+        let calls = Calls::default();
+        let parameters = CqParameters { depth: DEPTH, max_depth: DEPTH, processor: 0 };
+        let (cq, mut consumer) = Cq::try_new(context.os, parameters, calls.clone()).expect("memory");
+        let started = Instant::now();
+        for number in 0..count {
+            consumer.arm(ArmType::Any);
+            Cq::push_one(&cq, completion(number));
+            while calls.0.load(Acquire) == number as u64 {
+                thread::yield_now();
+            }
+            consumer.poll(1, |_| {});
+        }
+        let time = each(started.elapsed(), count);
+        context.settle();
+        time
+    })]);
+    Row::plain("callback round trip: arm, completion, callback, poll; threads", Unit::Nanoseconds, &samples[0])
 }

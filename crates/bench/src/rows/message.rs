@@ -9,7 +9,7 @@ use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, N
 use provider::NicMode;
 
 use crate::{
-    Context,
+    Beside, Context,
     measure::{Samples, Subject, Wait, each},
     ndk::{Connection, Plan, Side},
     peers::Peer,
@@ -132,8 +132,8 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
     ];
     let peers = [Peer::UcxLatency, Peer::FabricLatency];
     let (ours, peers) = context.beside(subjects, &peers, SIZE, context.effort.scale(1 << 17));
-    let row = |what: &str, ours: &Samples, (peer, theirs): &(Peer, Result<Samples, String>), goal| {
-        context.compare(&format!("{name}, {what}"), Unit::Nanoseconds, goal, ours, *peer, theirs)
+    let row = |what: &str, ours: &Samples, peer: &Beside, goal| {
+        peer.row(&format!("{name}, {what}"), Unit::Nanoseconds, goal, ours)
     };
     vec![
         row("direct engine, inline", &ours[0], &peers[0], goal),
@@ -219,10 +219,7 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE, 32)),
     ];
     let (ours, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
-    let (peer, theirs) = &peers[0];
-    let row = |what: &str, ours: &Samples, goal| {
-        context.compare(&format!("{name}, {what}"), Unit::Millions, goal, ours, *peer, theirs)
-    };
+    let row = |what: &str, ours: &Samples, goal| peers[0].row(&format!("{name}, {what}"), Unit::Millions, goal, ours);
     vec![
         row("direct engine, inline, 32 a doorbell", &ours[0], goal),
         row("direct engine, inline", &ours[1], Goal::Reported),

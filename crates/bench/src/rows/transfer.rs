@@ -1,0 +1,126 @@
+//! RDMA reads and writes beside `memcpy` of the same bytes on the same core.
+
+use std::ptr;
+
+use host::{HostOs, machine::Machine};
+use ndkpi::{NDK_RESULT_EX, NtStatus};
+use provider::NicMode;
+
+use crate::{
+    Context,
+    measure::{Samples, Subject, alone},
+    ndk::{Connection, Plan},
+    plot::{Curve, Plot},
+    row::{Goal, Row, Unit},
+};
+
+/// Sizes of transfers.
+const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+/// The rows of this part.
+pub fn rows(context: &mut Context<'_>) {
+    context.row("RDMA write and read", bandwidth);
+}
+
+/// What is a goal at this size.
+const fn goal(size: usize) -> Goal {
+    match size {
+        0x1000 => Goal::AtLeast(0.8),
+        0x1_0000.. => Goal::AtLeast(0.95),
+        _ => Goal::Reported,
+    }
+}
+
+/// A size in words.
+fn words(size: usize) -> String {
+    if size < 1 << 20 { format!("{} KiB", size >> 10) } else { format!("{} MiB", size >> 20) }
+}
+
+fn bandwidth(context: &Context<'_>) -> Vec<Row> {
+    let most = if context.is_quick() { 1 << 20 } else { 64 << 20 };
+    // A machine of one thread: a deferred call runs on the core of who queued it, as in a kernel.
+    let machine = Machine::seeded(1).processors(1).start();
+    let os = HostOs::unwatched(&machine);
+    context.cores.pin_first();
+    let plan = Plan { nic: NicMode::Direct, depth: 16, bytes: most, inline: 0, steps: true };
+    let mut connection = Connection::new(&os, plan);
+    for side in &connection.sides {
+        side.buffer().fill(1);
+    }
+    let mut rows = Vec::new();
+    for (through, file, title) in [
+        (false, "transfer", "RDMA beside memcpy, the same bytes again and again, one core"),
+        (true, "transfer-streaming", "RDMA beside memcpy, through buffers larger than the cache, one core"),
+    ] {
+        let mut curves = [Vec::new(), Vec::new(), Vec::new()];
+        for size in SIZES.into_iter().filter(|size| *size <= most) {
+            let places = if through { most / size } else { 1 };
+            if through && places == 1 {
+                continue;
+            }
+            let samples = of_size(context, &machine, &mut connection, size, places);
+            let unit = Unit::Gibibytes(size);
+            let row = |what, ours| {
+                let name = format!("RDMA {what}, {}{}", words(size), if through { ", through all memory" } else { "" });
+                Row::measured(&name, "memcpy, same core", unit, goal(size), ours, &samples[2])
+            };
+            rows.push(row("write", &samples[0]));
+            rows.push(row("read", &samples[1]));
+            for (curve, samples) in curves.iter_mut().zip(&samples) {
+                #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+                curve.push((size as f64, unit.of(samples.median())));
+            }
+        }
+        let [write, read, memcpy] = curves;
+        let curves = vec![Curve::new("write", write), Curve::new("read", read), Curve::new("memcpy", memcpy)];
+        context.plot(Plot { file, title, x: "bytes", y: "GiB/s", curves });
+    }
+    connection.close();
+    machine.shutdown();
+    rows
+}
+
+/// Measures write, read and memcpy of `size` bytes, at so many places one after the other.
+fn of_size(
+    context: &Context<'_>,
+    machine: &Machine,
+    connection: &mut Connection,
+    size: usize,
+    places: usize,
+) -> Vec<Samples> {
+    let count = context.effort.scale((128 << 20) / size).clamp(2, 1 << 14);
+    let length = u32::try_from(size).expect("a size of the list");
+    let [here, there] = &mut connection.sides;
+    let (from, to) = (here.buffer().pointer(0), there.buffer().pointer(0));
+    let sides = std::cell::RefCell::new((here, there));
+    let run = |write: bool| {
+        let sides = &sides;
+        move || {
+            let (here, there) = &mut *sides.borrow_mut();
+            alone(count, || {
+                for number in 0..count {
+                    let place = number % places * size;
+                    let status =
+                        if write { here.write(there, place, length, 0) } else { here.read(there, place, length, 0) };
+                    assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
+                    let mut results = [NDK_RESULT_EX::ZEROED; 1];
+                    while here.initiated(&mut results) == 0 {
+                        machine.step();
+                    }
+                }
+            })
+        }
+    };
+    let memcpy = || {
+        alone(count, || {
+            for number in 0..count {
+                let place = number % places * size;
+                let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
+                // SAFETY: both buffers have so many bytes there, and no request uses them now.
+                unsafe { ptr::copy_nonoverlapping(std::hint::black_box(from), to, size) };
+            }
+        })
+    };
+    let subjects: Vec<Subject<'_>> = vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy)];
+    context.interleave(subjects)
+}
