@@ -1,0 +1,199 @@
+//! The program as a person meets it: exit codes, one line for a wrong argument, output that machines can read, Ctrl-C.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ndkctl(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ndkctl")).args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// The output of a run that succeeds.
+fn good(arguments: &[&str]) -> String {
+    let output = ndkctl(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&good(arguments)).expect("JSON")
+}
+
+#[test]
+fn without_arguments_it_says_what_to_try_first() {
+    let help = good(&[]);
+    assert!(help.contains("Try first:"), "{help}");
+    for command in ["ndkctl selftest", "ndkctl ping", "ndkctl info"] {
+        assert!(help.contains(command), "{command}: {help}");
+    }
+}
+
+#[test]
+fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
+    for (arguments, part) in [
+        (&["ping", "--size", "0"][..], "1 to 1G"),
+        (&["ping", "--size", "2G"], "1 to 1G"),
+        (&["ping", "--count", "-3"], "1 to 100000000"),
+        (&["ping", "--notify", "never"], "poll, any, solicited"),
+        (&["ping", "--frobnicate"], "--size"),
+        (&["selftest", "--completion", "late"], "inline, pending, early, mixed"),
+        (&["selftest", "--processors", "0"], "1 to 64"),
+        (&["selftest", "--repeat", "0"], "1 to 1000000"),
+        (&["selftest", "--seed", "red"], "hexadecimal"),
+        (&["selftest", "--filter", "no such case"], "arm"),
+        (&["self-test"], "selftest"),
+        (&["info", "--mem"], "--memory"),
+    ] {
+        let output = ndkctl(arguments);
+        let (said, shown) = (text(&output.stderr), text(&output.stdout));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert!(shown.is_empty(), "{arguments:?}: {shown}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_mistakes() {
+    for arguments in
+        [&["--help"][..], &["--version"], &["selftest", "--help"], &["ping", "--help"], &["info", "--help"]]
+    {
+        assert!(!good(arguments).is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_selftest_prints_a_row_for_each_case_and_a_table_of_counts() {
+    let shown = good(&["selftest", "--filter", "arm.merge"]);
+    assert!(shown.lines().filter(|line| line.starts_with("arm.merge")).count() >= 9, "{shown}");
+    assert!(shown.contains("NDKPI 7.1.4"), "{shown}");
+    assert!(shown.lines().any(|line| line.contains("passed") && line.contains("failed")), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "colours in a pipe");
+}
+
+#[test]
+fn the_selftest_lists_cases_for_people_and_for_programs() {
+    let shown = good(&["selftest", "--list", "--filter", "cq.depth"]);
+    assert!(shown.contains("cq.depth-one"), "{shown}");
+    let listed = json(&["selftest", "--list", "--json"]);
+    let cases = listed.as_array().expect("a list");
+    assert!(cases.len() > 100, "{}", cases.len());
+    for case in cases {
+        for field in ["name", "section", "does", "expects"] {
+            assert!(case[field].as_str().is_some_and(|text| !text.is_empty()), "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_selftest_tells_programs_what_it_found() {
+    for completion in ["inline", "pending", "early", "mixed"] {
+        let results =
+            json(&["selftest", "--filter", "cq.depth", "--completion", completion, "--json", "--seed", "0x2A"]);
+        assert_eq!((&results["failed"], &results["seed"]), (&0.into(), &42.into()), "{results}");
+        assert_eq!(results["completion"], completion);
+        let cases = results["cases"].as_array().expect("a list");
+        assert!(cases.iter().all(|case| case["outcome"] == "passed" || case["outcome"] == "observed"), "{results}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_deterministic_run() {
+    let outcomes = || {
+        let results = json(&["selftest", "--filter", "moderation", "--deterministic", "--seed", "7", "--json"]);
+        let cases = results["cases"].as_array().expect("a list").clone();
+        cases
+            .into_iter()
+            .map(|case| (case["name"].clone(), case["outcome"].clone(), case["text"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes(), outcomes());
+}
+
+#[test]
+fn a_repeated_selftest_uses_other_seeds() {
+    let results = json(&["selftest", "--filter", "arm.one-callback", "--repeat", "3", "--seed", "5", "--json"]);
+    let seeds: Vec<_> = results["cases"].as_array().expect("a list").iter().map(|case| case["seed"].as_u64()).collect();
+    assert_eq!(seeds, [Some(5), Some(6), Some(7)]);
+}
+
+#[test]
+fn junit_has_a_suite_for_each_theme() {
+    let path = std::env::temp_dir().join(format!("ndkctl-junit-{}.xml", std::process::id()));
+    let name = path.to_str().expect("a name that can be written");
+    good(&["selftest", "--filter", "arm.one,results.empty,moderation.unsupported", "--junit", name]);
+    let report = std::fs::read_to_string(&path).expect("the report");
+    std::fs::remove_file(&path).expect("the report goes away");
+    for part in ["<testsuite name=\"arm\"", "<testsuite name=\"results\"", "<skipped", "time=\""] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    let output = ndkctl(&["selftest", "--filter", "arm.one", "--junit", "/no/such/folder/report.xml"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn ping_measures_every_way_to_learn_of_messages() {
+    for notify in ["poll", "any", "solicited"] {
+        let results = json(&["ping", "--size", "4K", "--count", "500", "--notify", notify, "--json"]);
+        assert_eq!((&results["size"], &results["count"]), (&4096.into(), &500.into()), "{results}");
+        assert_eq!(results["notify"], notify);
+        let times = &results["microseconds"];
+        let (least, most) = (times["min"].as_f64().expect("min"), times["max"].as_f64().expect("max"));
+        assert!(least > 0.0 && least <= most, "{results}");
+    }
+    let shown = good(&["ping", "--count", "100", "--size", "1"]);
+    assert!(shown.contains("p99") && shown.contains("per second"), "{shown}");
+}
+
+#[test]
+fn info_shows_the_limits_and_what_idle_objects_cost() {
+    let shown = good(&["info"]);
+    assert!(shown.contains("MaxCqDepth") && shown.contains("CQ_RESIZE_SUPPORTED"), "{shown}");
+    let found = json(&["info", "--memory", "--json"]);
+    assert!(found["MaxCqDepth"].as_u64().is_some_and(|depth| depth >= 1 << 20), "{found}");
+    assert_eq!(found["Version"], "2.1");
+    let costs = found["memory"].as_array().expect("a list");
+    assert!(costs.iter().all(|cost| cost["bytes"].as_u64().is_some_and(|bytes| bytes > 0)), "{found}");
+    // In proportion to the depth: a deep queue costs more, but not more than its entries explain.
+    let of = |depth: u64| {
+        let queue = costs.iter().find(|cost| cost["object"] == "completion queue" && cost["depth"] == depth);
+        queue.and_then(|cost| cost["bytes"].as_u64()).expect("a completion queue")
+    };
+    assert!(of(16) < of(1024) && of(1024) < 1024 * 128, "{found}");
+    assert_eq!(json(&["info", "--ndkpi", "1", "--json"])["Version"], "1.2");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_it_cleanly() {
+    use std::{
+        process::Stdio,
+        thread::sleep,
+        time::{Duration, Instant},
+    };
+
+    for arguments in [&["selftest", "--repeat", "100000"][..], &["ping", "--count", "100000000"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        // Long enough to be in the middle of it.
+        sleep(Duration::from_millis(700));
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let begun = Instant::now();
+        while child.try_wait().expect("the program can be waited for").is_none() {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{arguments:?} does not end");
+            sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().expect("the program has ended");
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("panicked"), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
