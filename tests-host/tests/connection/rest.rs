@@ -124,7 +124,9 @@ fn nothing_moves_after(last: Said, end: impl Fn(Side) -> Option<Side>) {
         assert!(Some(sample(&target.buffer)) == before, "bytes moved");
         let completed = passive.queues.completed();
         interrupted += usize::from(completed.iter().any(|(_, status)| *status != NtStatus::SUCCESS));
-        active.map(Side::close);
+        if let Some(active) = active {
+            active.close();
+        }
         passive.close();
         world.machine.flush();
     }
