@@ -1,6 +1,6 @@
 //! Instructions, counted by callgrind: the same on a busy machine as on an idle one.
 //!
-//! The program runs itself under callgrind, with a scenario. Only what happens inside of [`repeat`] is counted.
+//! The program runs itself under callgrind, with a scenario. Only what happens inside of `repeat` is counted.
 
 use std::{
     collections::BTreeMap,

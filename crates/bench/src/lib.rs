@@ -1,6 +1,6 @@
 //! Measurements of SoftNDK, each beside the best of its kind.
 //!
-//! Every row is a ratio of two things that were measured in turn, in one run ([`measure`]); what it should be stands beside
+//! Every row is a ratio of two things that were measured in turn, in one run ([`measure()`]); what it should be stands beside
 //! it ([`row`]). [`command::run`] is the command `bench`.
 
 pub mod command;
