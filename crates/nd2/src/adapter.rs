@@ -13,8 +13,8 @@ use ndkpi::{GUID, NtStatus};
 use crate::{
     Device, OverlappedFile, Platform,
     abi::{
-        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IND2AdapterVtbl, KAFFINITY, ND2_ADAPTER_INFO,
-        SOCKET_ADDRESS_LIST,
+        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IND2AdapterVtbl, KAFFINITY, ND_VERSION_2,
+        ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST,
     },
     address,
     com::{Class, Object, borrow, unknown},
@@ -161,11 +161,13 @@ unsafe extern "system" fn query<P: Platform>(
     }
     // SAFETY: the buffer holds the structure, whose first field the client has set.
     let version = unsafe { info.cast::<u32>().read_unaligned() };
-    if version != object.0.device.config().info.InfoVersion {
+    let own = object.0.device.config().info;
+    // The page says that the version of the structure is 1. The public clients ask for that of the interface.
+    if version != own.InfoVersion && version != ND_VERSION_2 {
         return HRESULT::ND_INVALID_PARAMETER;
     }
     // SAFETY: the buffer holds the structure.
-    unsafe { info.write_unaligned(object.0.device.config().info) };
+    unsafe { info.write_unaligned(ND2_ADAPTER_INFO { InfoVersion: version, ..own }) };
     HRESULT::ND_SUCCESS
 }
 

@@ -1,11 +1,11 @@
 //! `IND2Connector`, except for its methods: what a connection is doing and who is told.
 
-use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
+use core::{ffi::c_void, net::SocketAddr};
 
 use engine::{
     connection::{
-        Answer, ConnectParameters, ConnectionData, Connector as EngineConnector, ConnectorClient, DisconnectReason,
-        Incoming, Owner, ReadLimits, Request, SharedEndpoint,
+        Connector as EngineConnector, ConnectorClient, DisconnectReason, Incoming, Owner, ReadLimits, Request,
+        SharedEndpoint,
     },
     os::{Os, SpinLock},
     qp::Qp,
@@ -14,10 +14,10 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 mod methods;
+mod requests;
 
 use crate::{
     Device, Platform,
-    abi::OVERLAPPED,
     adapter::AdapterCore,
     com::find,
     device::{Member, Membership},
@@ -28,15 +28,27 @@ use crate::{
 struct State<P: Platform> {
     /// The engine's connector: made by the first connect, or what came over a listener.
     engine: Option<Shared<EngineConnector<P::Os>>>,
+    /// The number of the engine's connector that was there last. A cancelled one still answers, and must not be heard.
+    current: u64,
+    /// Numbers that were given out.
+    numbers: u64,
     /// The local address that `Bind` took.
     bound: Option<Shared<SharedEndpoint<P::Os>>>,
     /// The request that the engine answers later. There is one at a time.
-    request: Option<(Request, Pending<P>)>,
+    request: Option<Asked<P>>,
     /// Requests to hear of the end of the connection.
     disconnects: Outstanding<P>,
     life: Life,
     /// What every request ends with from now on.
     end: Option<NtStatus>,
+}
+
+/// A request that the engine answers later.
+struct Asked<P: Platform> {
+    request: Request,
+    pending: Pending<P>,
+    /// The queue pair that is being connected.
+    qp: Option<Shared<Qp<P::Os>>>,
 }
 
 /// How far a connection has come.
@@ -57,19 +69,25 @@ pub struct Core<P: Platform> {
     state: <P::Os as Os>::Lock<State<P>>,
 }
 
-struct Client<P: Platform>(Shared<Core<P>>);
+/// How one of the engine's connectors reaches the core.
+struct Client<P: Platform> {
+    core: Shared<Core<P>>,
+    number: u64,
+}
 
 impl<P: Platform> ConnectorClient for Client<P> {
     fn completed(&self, request: Request, status: NtStatus) {
-        self.0.completed(request, status);
+        self.core.completed(self.number, request, status);
     }
 
     fn disconnected(&self, _reason: DisconnectReason) {
-        self.0.state.with(|state| {
-            state.life = Life::Over;
-            state.disconnects.end(NtStatus::SUCCESS);
+        self.core.state.with(|state| {
+            if state.current == self.number {
+                state.life = Life::Over;
+                state.disconnects.end(NtStatus::SUCCESS);
+            }
         });
-        self.0.report();
+        self.core.report();
     }
 }
 
@@ -89,6 +107,8 @@ impl<P: Platform> Connector<P> {
         let device = adapter.device();
         let state = State {
             engine: None,
+            current: 0,
+            numbers: 0,
             bound: None,
             request: None,
             disconnects: Outstanding::new(device.config().max_notify_requests as usize),
@@ -115,18 +135,25 @@ impl<P: Platform> Connector<P> {
 
 impl<P: Platform> Drop for Connector<P> {
     fn drop(&mut self) {
-        Core::finish(&self.core, NtStatus::CANCELLED);
+        self.core.finish(NtStatus::CANCELLED);
     }
 }
 
 impl<P: Platform> Core<P> {
+    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+        &self.adapter
+    }
+
     fn report(&self) {
         Outstanding::report(&self.state, |state| &mut state.disconnects);
     }
 
-    fn completed(&self, request: Request, status: NtStatus) {
+    fn completed(&self, number: u64, request: Request, status: NtStatus) {
         let ended = self.state.with(|state| {
-            let (_, ended) = state.request.take_if(|(asked, _)| *asked == request)?;
+            if state.current != number {
+                return None;
+            }
+            let ended = state.request.take_if(|asked| asked.request == request)?;
             match request {
                 Request::Accept if status.is_success() => state.life = Life::Established,
                 Request::Disconnect => {
@@ -139,48 +166,81 @@ impl<P: Platform> Core<P> {
             Some(ended)
         });
         if let Some(ended) = ended {
-            ended.complete(status);
+            ended.pending.complete(status);
+        }
+        self.report();
+    }
+
+    /// Ends all requests with `status`, and those that come later.
+    fn end(&self, status: NtStatus) {
+        let asked = self.state.with(|state| {
+            let end = *state.end.get_or_insert(status);
+            state.disconnects.end(end);
+            state.request.take()
+        });
+        if let Some(asked) = asked {
+            asked.pending.complete(status);
         }
         self.report();
     }
 
     /// Ends everything with `status`, for good.
-    fn finish(this: &Shared<Self>, status: NtStatus) {
-        let (engine, bound, request) = this.state.with(|state| {
-            let end = *state.end.get_or_insert(status);
-            state.disconnects.end(end);
-            (state.engine.take(), state.bound.take(), state.request.take())
-        });
-        if let Some((_, request)) = request {
-            request.complete(status);
-        }
-        this.report();
+    fn finish(&self, status: NtStatus) {
+        self.end(status);
+        let (engine, bound) = self.state.with(|state| (state.engine.take(), state.bound.take()));
         if let Some(engine) = engine {
             EngineConnector::close(&engine);
         }
         drop(bound);
     }
 
+    /// The adapter is gone, and connections are about to break.
+    pub fn removing(&self) {
+        self.end(NtStatus::DEVICE_REMOVED);
+    }
+
     /// The adapter is gone.
-    pub fn removed(this: &Shared<Self>) {
-        Self::finish(this, NtStatus::DEVICE_REMOVED);
+    pub fn removed(&self) {
+        self.finish(NtStatus::DEVICE_REMOVED);
     }
 
     /// Cancels what is outstanding. That gives up an attempt to connect or accept, and breaks a connection that is being
     /// disconnected.
     fn cancel(&self) {
-        let (engine, request) = self.state.with(|state| {
-            state.disconnects.end(NtStatus::CANCELLED);
-            let request = state.request.take();
-            (if request.is_some() { state.engine.take() } else { None }, request)
+        self.state.with(|state| state.disconnects.end(NtStatus::CANCELLED));
+        self.give_up(|_| true);
+    }
+
+    /// The client has released a queue pair. If it is being connected, that is given up.
+    pub fn queue_pair_released(&self, qp: &Shared<Qp<P::Os>>) {
+        self.give_up(|asked| asked.qp.as_ref().is_some_and(|other| Shared::ptr_eq(other, qp)));
+    }
+
+    fn give_up(&self, which: impl FnOnce(&mut Asked<P>) -> bool) {
+        let given_up = self.state.with(|state| {
+            let asked = state.request.take_if(which)?;
+            if state.life == Life::Established {
+                state.life = Life::Over;
+            }
+            Some((state.engine.take(), asked))
         });
-        if let Some((_, request)) = request {
-            request.complete(NtStatus::CANCELLED);
+        let (engine, asked) = given_up.unzip();
+        if let Some(asked) = asked {
+            asked.pending.complete(NtStatus::CANCELLED);
         }
         self.report();
-        if let Some(engine) = engine {
+        if let Some(engine) = engine.flatten() {
             EngineConnector::close(&engine);
         }
+    }
+
+    /// A client for another one of the engine's connectors.
+    fn client(this: &Shared<Self>) -> Client<P> {
+        let number = this.state.with(|state| {
+            state.numbers += 1;
+            state.numbers
+        });
+        Client { core: this.clone(), number }
     }
 
     /// Gives the connector the request that came over a listener.
@@ -191,13 +251,16 @@ impl<P: Platform> Core<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`. The request is refused then.
     pub fn adopt(this: &Shared<Self>, incoming: Incoming<P::Os>) -> Result<(), NtStatus> {
         this.check_idle()?;
-        let engine = incoming.into_connector(Client(this.clone()))?;
-        let unused = this.state.with(|state| match state {
-            State { engine: place @ None, end: None, .. } => {
-                *place = Some(engine);
-                None
+        let client = Self::client(this);
+        let number = client.number;
+        let engine = incoming.into_connector(client)?;
+        let unused = this.state.with(|state| {
+            if state.engine.is_some() || state.end.is_some() {
+                return Some(engine);
             }
-            _ => Some(engine),
+            state.engine = Some(engine);
+            state.current = number;
+            None
         });
         if let Some(unused) = unused {
             EngineConnector::close(&unused);
@@ -238,11 +301,15 @@ impl<P: Platform> Core<P> {
         if let Some(engine) = this.state.with(|state| state.engine.clone()) {
             return Ok(engine);
         }
-        let made =
-            EngineConnector::try_new(this.adapter.device().attachment(), Owner::default(), Client(this.clone()))?;
-        let (engine, unused) = this.state.with(|state| match &state.engine {
-            Some(engine) => (engine.clone(), Some(made)),
-            None => (state.engine.insert(made).clone(), None),
+        let client = Self::client(this);
+        let number = client.number;
+        let made = EngineConnector::try_new(this.adapter.device().attachment(), Owner::default(), client)?;
+        let (engine, unused) = this.state.with(|state| {
+            if let Some(engine) = &state.engine {
+                return (engine.clone(), Some(made));
+            }
+            state.current = number;
+            (state.engine.insert(made).clone(), None)
         });
         if let Some(unused) = unused {
             EngineConnector::close(&unused);
@@ -259,120 +326,7 @@ impl<P: Platform> Core<P> {
         drop(self.state.with(|state| state.bound.replace(endpoint)));
         Ok(())
     }
-
-    /// Asks the engine for something that it may answer later.
-    ///
-    /// # Safety
-    ///
-    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
-    unsafe fn ask(
-        &self,
-        request: Request,
-        overlapped: NonNull<OVERLAPPED>,
-        ask: impl FnOnce() -> Result<Answer, NtStatus>,
-    ) -> NtStatus {
-        // The answer may come before the question has been asked: what waits for it is there first.
-        let begun = self.state.with(|state| {
-            if let Some(status) = state.end {
-                return Err(status);
-            }
-            if state.request.is_some() {
-                return Err(NtStatus::INVALID_DEVICE_STATE);
-            }
-            // SAFETY: the caller's promise.
-            state.request = Some((request, unsafe { Pending::begin(&self.file, overlapped) }));
-            Ok(())
-        });
-        if let Err(status) = begun {
-            return status;
-        }
-        let status = match ask() {
-            Ok(Answer::Pending) => return NtStatus::PENDING,
-            Ok(Answer::Done) => NtStatus::SUCCESS,
-            Err(status) => status,
-        };
-        let withdrawn = self.state.with(|state| state.request.take_if(|(asked, _)| *asked == request));
-        // Cancelled meanwhile: its end was reported, so it has to be one that was pending.
-        withdrawn.map_or(NtStatus::PENDING, |(_, pending)| pending.withdraw(status))
-    }
-
-    unsafe fn connect(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<P::Os>>,
-        parameters: &ConnectParameters<'_>,
-        overlapped: NonNull<OVERLAPPED>,
-    ) -> Result<NtStatus, NtStatus> {
-        this.check()?;
-        if this.state.with(|state| state.bound.is_none()) {
-            let any = if parameters.remote.is_ipv4() { UNSPECIFIED_V4 } else { UNSPECIFIED_V6 };
-            this.bind(any)?;
-        }
-        let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
-        let engine = Self::make_engine(this)?;
-        let ask = || EngineConnector::connect_shared(&engine, qp, &bound, parameters).map(|()| Answer::Pending);
-        // SAFETY: the caller's promise.
-        Ok(unsafe { this.ask(Request::Connect, overlapped, ask) })
-    }
-
-    fn complete_connect(&self) -> Result<(), NtStatus> {
-        let engine = self.engine()?;
-        // The end of the connection is not reported before this side knows that it has begun.
-        let hold = EngineConnector::complete_connect(&engine)?;
-        self.state.with(|state| state.life = Life::Established);
-        drop(hold);
-        Ok(())
-    }
-
-    fn connection_data(&self, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
-        self.engine()?.connection_data(into)
-    }
-
-    /// Asks to hear of the end of the connection.
-    ///
-    /// # Safety
-    ///
-    /// As [`Core::ask`].
-    unsafe fn notify_disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        self.state.with(|state| {
-            if let Some(status) = state.end {
-                return status;
-            }
-            match state.life {
-                Life::Before => return NtStatus::CONNECTION_INVALID,
-                Life::Over => return NtStatus::SUCCESS,
-                Life::Established => {}
-            }
-            if let Err(error) = state.disconnects.reserve() {
-                return no_memory(error);
-            }
-            // SAFETY: the caller's promise.
-            state.disconnects.push(unsafe { Pending::begin(&self.file, overlapped) });
-            NtStatus::PENDING
-        })
-    }
-
-    /// Disconnects.
-    ///
-    /// # Safety
-    ///
-    /// As [`Core::ask`].
-    unsafe fn disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> Result<NtStatus, NtStatus> {
-        let engine = self.engine()?;
-        // SAFETY: the caller's promise.
-        let status = unsafe { self.ask(Request::Disconnect, overlapped, || EngineConnector::disconnect(&engine)) };
-        if status == NtStatus::SUCCESS || status == NtStatus::CONNECTION_ABORTED {
-            self.state.with(|state| {
-                state.life = Life::Over;
-                state.disconnects.end(NtStatus::SUCCESS);
-            });
-            self.report();
-        }
-        Ok(status)
-    }
 }
-
-const UNSPECIFIED_V4: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED), 0);
-const UNSPECIFIED_V6: SocketAddr = SocketAddr::new(core::net::IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED), 0);
 
 /// The adapter's address that a client means: for a wildcard its first one of the family.
 ///

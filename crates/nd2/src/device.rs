@@ -28,7 +28,7 @@ use crate::{
         },
     },
     com::find,
-    connector, cq, listener, mr, no_memory, srq,
+    connector, cq, listener, no_memory, srq,
 };
 
 /// What the engine's tokens have room for.
@@ -94,7 +94,6 @@ impl Default for Config {
 pub enum Member<P: Platform> {
     CompletionQueue(Shared<cq::core::Core<P>>),
     SharedReceiveQueue(Shared<srq::Core<P>>),
-    MemoryRegion(Shared<mr::Core<P>>),
     QueuePair(Shared<Qp<P::Os>>),
     Connector(Shared<connector::Core<P>>),
     Listener(Shared<listener::Core<P>>),
@@ -105,7 +104,6 @@ impl<P: Platform> Clone for Member<P> {
         match self {
             Self::CompletionQueue(core) => Self::CompletionQueue(core.clone()),
             Self::SharedReceiveQueue(core) => Self::SharedReceiveQueue(core.clone()),
-            Self::MemoryRegion(core) => Self::MemoryRegion(core.clone()),
             Self::QueuePair(qp) => Self::QueuePair(qp.clone()),
             Self::Connector(core) => Self::Connector(core.clone()),
             Self::Listener(core) => Self::Listener(core.clone()),
@@ -239,17 +237,27 @@ impl<P: Platform> Device<P> {
     /// cleaning up succeeds.
     pub fn remove(&self) {
         self.removed.store(true, Ordering::Release);
+        // What is outstanding ends because the adapter is gone, and not because that ends something else.
+        self.for_each(|member| match member {
+            Member::CompletionQueue(core) => core.removed(),
+            Member::SharedReceiveQueue(core) => core.removed(),
+            Member::Connector(core) => core.removing(),
+            Member::QueuePair(_) | Member::Listener(_) => {}
+        });
+        self.for_each(|member| match member {
+            Member::QueuePair(qp) => Qp::fail(&qp),
+            Member::Connector(core) => core.removed(),
+            Member::Listener(core) => core.removed(),
+            Member::CompletionQueue(_) | Member::SharedReceiveQueue(_) => {}
+        });
         self.attachment.detach();
+    }
+
+    /// Calls `each` for every member, with no lock held.
+    fn for_each(&self, mut each: impl FnMut(Member<P>)) {
         for number in 0..self.members.with(|members| members.bound()) {
-            let member = self.members.with(|members| members.get(number).cloned());
-            match member {
-                Some(Member::CompletionQueue(core)) => core.removed(),
-                Some(Member::SharedReceiveQueue(core)) => core.removed(),
-                Some(Member::MemoryRegion(core)) => core.removed(),
-                Some(Member::QueuePair(qp)) => Qp::fail(&qp),
-                Some(Member::Connector(core)) => connector::Core::removed(&core),
-                Some(Member::Listener(core)) => core.removed(),
-                None => {}
+            if let Some(member) = self.members.with(|members| members.get(number).cloned()) {
+                each(member);
             }
         }
     }

@@ -10,7 +10,7 @@ use fallible::Shared;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Device, Platform,
+    Platform,
     abi::{
         HRESULT, IID_IND2MemoryRegion, IID_IND2Overlapped, IND2MemoryRegionVtbl, OVERLAPPED,
         mr_flags::{
@@ -20,23 +20,17 @@ use crate::{
     },
     adapter::AdapterCore,
     com::{Class, borrow, find},
-    device::{Member, Membership},
     no_memory,
     overlapped::{Overlapped, Pending, overlapped},
 };
-
-/// What waits for the end of transfers that use the region's bytes.
-struct State<P: Platform> {
-    deregister: Option<Pending<P>>,
-    /// The transfers have ended, or the adapter is gone, with this.
-    end: NtStatus,
-}
 
 /// A region behind its COM object.
 pub struct Core<P: Platform> {
     adapter: Shared<AdapterCore<P>>,
     file: Shared<P::File>,
-    state: <P::Os as Os>::Lock<State<P>>,
+    /// What waits for the end of transfers that use the region's bytes. The removal of the adapter does not end it: the
+    /// client may free the bytes afterwards.
+    deregister: <P::Os as Os>::Lock<Option<Pending<P>>>,
     dpc: <P::Os as Os>::Dpc<Deregistered<P>>,
 }
 
@@ -63,16 +57,9 @@ impl<P: Platform> Routine for Deregistered<P> {
 
 impl<P: Platform> Core<P> {
     fn finish(&self) {
-        let ended = self.state.with(|state| state.deregister.take().map(|request| (request, state.end)));
-        if let Some((request, status)) = ended {
-            request.complete(status);
+        if let Some(request) = self.deregister.with(Option::take) {
+            request.complete(NtStatus::SUCCESS);
         }
-    }
-
-    /// The adapter is gone.
-    pub fn removed(&self) {
-        self.state.with(|state| state.end = NtStatus::DEVICE_REMOVED);
-        self.finish();
     }
 }
 
@@ -83,7 +70,6 @@ impl<P: Platform> Core<P> {
 pub struct MemoryRegion<P: Platform> {
     core: Shared<Core<P>>,
     region: Shared<Region<P::Os>>,
-    _member: Membership<P>,
 }
 
 impl<P: Platform> MemoryRegion<P> {
@@ -97,13 +83,12 @@ impl<P: Platform> MemoryRegion<P> {
         let core = Shared::try_new(Core {
             adapter: adapter.clone(),
             file: file.clone(),
-            state: os.lock(State { deregister: None, end: NtStatus::SUCCESS })?,
+            deregister: os.lock(None)?,
             dpc: os.dpc(os.current_processor())?,
         })
         .map_err(no_memory)?;
-        let member = Device::join(adapter.device(), Member::MemoryRegion(core.clone()))?;
         let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
-        Ok(Self { core, region, _member: member })
+        Ok(Self { core, region })
     }
 
     /// The engine's region behind a client's pointer, if it is one of this adapter.
@@ -142,8 +127,8 @@ impl<P: Platform> MemoryRegion<P> {
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
     unsafe fn deregister(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         let core = &self.core;
-        core.state.with(|state| {
-            if state.deregister.is_some() {
+        core.deregister.with(|place| {
+            if place.is_some() {
                 return NtStatus::INVALID_DEVICE_STATE;
             }
             // Transfers may let go at once: their word is not taken before the lock is released.
@@ -151,7 +136,7 @@ impl<P: Platform> MemoryRegion<P> {
                 Ok(Release::Done) => NtStatus::SUCCESS,
                 Ok(Release::Pending) => {
                     // SAFETY: the caller's promise.
-                    state.deregister = Some(unsafe { Pending::begin(&core.file, overlapped) });
+                    *place = Some(unsafe { Pending::begin(&core.file, overlapped) });
                     NtStatus::PENDING
                 }
                 Err(status) => status,
@@ -195,7 +180,7 @@ impl<P: Platform> Overlapped for MemoryRegion<P> {
 
     fn cancel(&self) -> Result<(), NtStatus> {
         // A deregistration has happened; only its end is outstanding.
-        let waits = self.core.state.with(|state| state.deregister.is_some());
+        let waits = self.core.deregister.with(|place| place.is_some());
         if waits { Err(NtStatus::UNSUCCESSFUL) } else { Ok(()) }
     }
 }

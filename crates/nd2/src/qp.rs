@@ -15,6 +15,7 @@ use crate::{
     abi::{HRESULT, IID_IND2QueuePair, IND2QueuePairVtbl},
     adapter::AdapterCore,
     com::{Class, borrow, find, unknown},
+    connector,
     cq::{core::Owned, v1::CompletionQueue1, v2::CompletionQueue2},
     device::{Member, Membership},
     post,
@@ -36,6 +37,8 @@ pub struct QueuePair<P: Platform> {
     initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
     /// `None` with a shared receive queue.
     receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
+    /// The connector that was asked last to connect it.
+    connector: <P::Os as Os>::Lock<Option<Shared<connector::Core<P>>>>,
     _member: Membership<P>,
 }
 
@@ -93,6 +96,7 @@ impl<P: Platform> QueuePair<P> {
             adapter: adapter.clone(),
             initiator: os.lock(initiator)?,
             receiver: os.lock(receiver)?,
+            connector: os.lock(None)?,
             _member: Device::join(device, Member::QueuePair(qp.clone()))?,
             qp: qp.clone(),
         };
@@ -100,13 +104,21 @@ impl<P: Platform> QueuePair<P> {
         Ok(made)
     }
 
-    /// The engine's queue pair behind a client's pointer, if it is one of this adapter.
+    /// The engine's queue pair behind a client's pointer, if it is one of the adapter of `connector`, which is about to
+    /// connect it.
     ///
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Qp<P::Os>>> {
-        let qp = |qp: &Self| Shared::ptr_eq(&qp.adapter, adapter).then(|| qp.qp.clone());
+    pub unsafe fn find(connector: &Shared<connector::Core<P>>, unknown: *mut c_void) -> Option<Shared<Qp<P::Os>>> {
+        let qp = |qp: &Self| {
+            if !Shared::ptr_eq(&qp.adapter, connector.adapter()) {
+                return None;
+            }
+            // The reference to another one is dropped after the lock is released.
+            drop(qp.connector.with(|place| place.replace(connector.clone())));
+            Some(qp.qp.clone())
+        };
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, qp) }?
     }
@@ -147,6 +159,9 @@ impl<O: Os> Drop for CloseOnDrop<O> {
 
 impl<P: Platform> Drop for QueuePair<P> {
     fn drop(&mut self) {
+        if let Some(connector) = self.connector.with(Option::take) {
+            connector.queue_pair_released(&self.qp);
+        }
         // Disconnects, and cancels what is posted. The completions still come.
         Qp::close(&self.qp);
     }

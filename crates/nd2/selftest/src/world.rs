@@ -11,7 +11,10 @@ use fallible::Shared;
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
     Config, Device,
-    abi::{HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE},
+    abi::{
+        HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
+        mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
+    },
     class::get_class_object,
 };
 
@@ -50,7 +53,7 @@ pub struct World {
     pub adapter: Adapter,
     /// A file of it.
     pub file: HANDLE,
-    /// The adapters.
+    /// The adapters. The second one cannot resize queues.
     pub devices: [Shared<Device<HostPlatform>>; 2],
     /// The equivalents of Windows.
     pub platform: HostPlatform,
@@ -78,6 +81,7 @@ impl World {
         let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, ..Config::default() };
         let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;
         config.info.AdapterId = 2;
+        config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
         let other = Device::try_new(&platform, &wire, &[network(THERE)], config)?;
         let devices = [first, other];
         let iid = IID_IND2Provider;
@@ -173,10 +177,14 @@ impl World {
 
     /// Registered bytes with these rights besides local write.
     pub(crate) fn memory(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
+        self.registered(length, flags | ND_MR_FLAG_ALLOW_LOCAL_WRITE)
+    }
+
+    /// Registered bytes with these rights.
+    pub(crate) fn registered(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
         let region = self.adapter.region(self.file).map_err(|result| Failure::new(format!("region: {result}")))?;
         let buffer = PinnedBuffer::new(length)?;
         let request = self.request();
-        let flags = flags | ND_MR_FLAG_ALLOW_LOCAL_WRITE;
         ok("Register", region.register(buffer.pointer(0).cast(), length, flags, &request))?;
         Ok(Piece { region, buffer })
     }

@@ -29,6 +29,11 @@ macro_rules! layout {
 }
 use layout;
 
+/// The version of version 1 (`NDSPI 5`).
+pub const ND_VERSION_1: u32 = 0x1;
+/// The version of version 2 (`NDSPI 5`).
+pub const ND_VERSION_2: u32 = 0x2_0000;
+
 /// What kind of notification a request waits for (`ND_CQ_NOTIFY_*`, `NDSPI 5`).
 pub mod notify {
     /// Errors of the queue, and failed requests.

@@ -89,7 +89,7 @@ unsafe extern "system" fn connect<P: Platform>(
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
     // SAFETY: the caller's promise.
-    let Some(qp) = (unsafe { QueuePair::<P>::find(&core.adapter, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
+    let Some(qp) = (unsafe { QueuePair::<P>::find(core, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
     let connect = || {
         // SAFETY: the caller's promise.
         let remote = unsafe { address::read(address, length) }?;
@@ -135,14 +135,14 @@ unsafe extern "system" fn accept<P: Platform>(
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
     // SAFETY: the caller's promise.
-    let Some(qp) = (unsafe { QueuePair::<P>::find(&core.adapter, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
+    let Some(qp) = (unsafe { QueuePair::<P>::find(core, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
     let accept = || {
         // SAFETY: the caller's promise.
         let data = unsafe { address::bytes(data, data_length) }?;
         let engine = core.engine()?;
         let ask = || EngineConnector::accept(&engine, &qp, reads(inbound, outbound), data).map(|()| Answer::Pending);
         // SAFETY: the caller's promise.
-        Ok(unsafe { core.ask(Request::Accept, overlapped, ask) })
+        Ok(unsafe { core.ask(Request::Accept, Some(&qp), overlapped, ask) })
     };
     either(accept())
 }

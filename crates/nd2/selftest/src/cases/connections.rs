@@ -1,4 +1,4 @@
-//! Connectors and listeners.
+//! Connectors and listeners: how connections begin.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,42 +8,41 @@ use crate::{
     Case, Client, Failure, World,
     case::{holds, is, ok},
     client::{Connector, Listener, Overlapped, Qp},
-    stream::{Stream, made},
+    stream::made,
     world::{HERE, HERE_V6, SIZES, THERE},
 };
 
 pub const CASES: &[Case] = &[
     Case::new("connection.establish", "IND2Connector, remarks; IND2Listener, remarks", establish),
     Case::new("connection.waiting_requests", "IND2Listener::GetConnectionRequest, remarks", waiting),
+    Case::new("connection.requests_in_order", "IND2Listener::GetConnectionRequest, remarks", in_order),
     Case::new("connection.backlog", "IND2Listener::Listen, parameters 1", backlog),
     Case::new("connection.refused", "IND2Connector::Connect, return value 9", refused),
     Case::new("connection.unreachable", "IND2Connector::Connect, return values 7, 8", unreachable),
     Case::new("connection.reject", "IND2Connector::Reject; GetPrivateData", reject),
     Case::new("connection.addresses_in_use", "IND2Connector::Bind, return value 4", in_use),
+    Case::new("connection.bind_again", "IND2Connector::Bind; IND2Listener::Bind", bind_again),
     Case::new("connection.read_limits", "IND2Connector::GetReadLimits", read_limits),
     Case::new("connection.cancel_gives_up", "IND2Connector::Connect, remarks 3", cancel),
-    Case::new("connection.notify_disconnect", "IND2Connector::NotifyDisconnect", notify_disconnect),
-    Case::new("connection.notify_disconnect_canceled", "IND2Connector::NotifyDisconnect, return values", no_disconnect),
-    Case::new("connection.disconnect_flushes", "IND2Connector::Disconnect, remarks", disconnect),
-    Case::new("connection.release_disconnects", "IND2Connector::Disconnect, implementation notes", release),
+    Case::new("connection.cancel_and_connect_again", "IND2Connector::Connect, remarks 3", cancel_and_again),
     Case::new("connection.between_adapters", "IND2Listener, remarks", between),
     Case::new("connection.too_much_private_data", "IND2Connector::Connect, return value 3", private_data),
     Case::new("connection.listener_released", "IND2Listener::GetConnectionRequest, return value 3", listener_released),
 ];
 
 /// Objects for a connection.
-struct Side {
-    qp: Qp,
-    connector: Connector,
+pub struct Side {
+    pub qp: Qp,
+    pub connector: Connector,
 }
 
-fn side(world: &World) -> Result<Side, Failure> {
+pub fn side(world: &World) -> Result<Side, Failure> {
     let queue = made("a queue", world.adapter.queue(world.file, 64, 0))?;
     let qp = made("a queue pair", world.adapter.qp(queue.as_ptr(), queue.as_ptr(), 0, SIZES))?;
     Ok(Side { qp, connector: made("a connector", world.adapter.connector(world.file))? })
 }
 
-fn listen(world: &World, backlog: u32) -> Result<(Listener, SocketAddr), Failure> {
+pub fn listen(world: &World, backlog: u32) -> Result<(Listener, SocketAddr), Failure> {
     let listener = made("a listener", world.adapter.listener(world.file))?;
     is("an address before Listen", listener.local(), Err(HRESULT::ND_INVALID_DEVICE_STATE))?;
     is("Listen before Bind", listener.listen(backlog), HRESULT::ND_INVALID_DEVICE_STATE)?;
@@ -55,7 +54,7 @@ fn listen(world: &World, backlog: u32) -> Result<(Listener, SocketAddr), Failure
 }
 
 /// Begins to connect, with data.
-fn connect(world: &World, side: &Side, to: SocketAddr) -> Result<Client, Failure> {
+pub fn connect(world: &World, side: &Side, to: SocketAddr) -> Result<Client, Failure> {
     let request = world.request();
     ok("Bind", side.connector.bind(SocketAddr::new(HERE, 0)))?;
     is("Connect", side.connector.connect(&side.qp, to, (3, 5), b"from a", &request), HRESULT::ND_PENDING)?;
@@ -71,6 +70,10 @@ fn establish(world: &World) -> Result<String, Failure> {
     let connects = connect(world, &a, at)?;
     world.ends("the request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
     world.pends("the connect", &a.connector, &connects)?;
+    let again = world.request();
+    let result = a.connector.connect(&a.qp, at, (0, 0), &[], &again);
+    is("another Connect meanwhile", result, HRESULT::ND_INVALID_DEVICE_STATE)?;
+    is("another role meanwhile", listener.request(&a.connector, &again), HRESULT::ND_CONNECTION_ACTIVE)?;
     is("the peer's address", b.connector.peer(), a.connector.local())?;
     is("the listener's address", b.connector.local(), Ok(at))?;
     let mut data = [0; 512];
@@ -111,6 +114,30 @@ fn waiting(world: &World) -> Result<String, Failure> {
         world.ends("a connect", &active.connector, connect, HRESULT::ND_CONNECTION_REFUSED)?;
     }
     Ok("requests wait for connections and connections for requests".into())
+}
+
+fn in_order(world: &World) -> Result<String, Failure> {
+    let (port, (listener, at)) = (world.port()?, listen(world, 0)?);
+    let (active, passives) = (side(world)?, [side(world)?, side(world)?, side(world)?]);
+    let waits = [(); 3].map(|()| world.request());
+    for (passive, request) in passives.iter().zip(&waits) {
+        is("GetConnectionRequest", listener.request(&passive.connector, request), HRESULT::ND_PENDING)?;
+    }
+    let connects = connect(world, &active, at)?;
+    world.ends("the first", &listener, &waits[0], HRESULT::ND_SUCCESS)?;
+    for request in &waits[1..] {
+        world.pends("the others", &listener, request)?;
+    }
+    ok("Reject", passives[0].connector.reject(&[]))?;
+    world.ends("the connect", &active.connector, &connects, HRESULT::ND_CONNECTION_REFUSED)?;
+    world.settle();
+    while port.get().is_some() {}
+    ok("cancel", listener.cancel())?;
+    for request in &waits[1..] {
+        let packet = port.get().map(|packet| (packet.overlapped, packet.status));
+        is("the packet", packet, Some((request.as_ptr(), HRESULT::ND_CANCELED)))?;
+    }
+    Ok("one for each connection, in the order of their issue; cancelled in the same order".into())
 }
 
 fn backlog(world: &World) -> Result<String, Failure> {
@@ -184,6 +211,24 @@ fn in_use(world: &World) -> Result<String, Failure> {
     Ok("ND_SHARING_VIOLATION until it is released".into())
 }
 
+fn bind_again(world: &World) -> Result<String, Failure> {
+    let [first, second] = [7001, 7002].map(|port| SocketAddr::new(HERE, port));
+    let (binder, other) = (side(world)?.connector, made("a listener", world.adapter.listener(world.file))?);
+    ok("Bind", binder.bind(first))?;
+    is("its address", other.bind(first), HRESULT::ND_SHARING_VIOLATION)?;
+    ok("Bind again", binder.bind(second))?;
+    world.settle();
+    ok("the address that was given up", other.bind(first))?;
+    is("Bind to it", binder.bind(first), HRESULT::ND_SHARING_VIOLATION)?;
+    is("the address that is kept", other.bind(second), HRESULT::ND_SHARING_VIOLATION)?;
+    drop(binder);
+    world.settle();
+    ok("Bind again", other.bind(second))?;
+    world.settle();
+    ok("the address that was given up", side(world)?.connector.bind(first))?;
+    Ok("the address before is given up, of a connector and of a listener".into())
+}
+
 fn read_limits(world: &World) -> Result<String, Failure> {
     let (a, b) = (side(world)?, side(world)?);
     let (listener, at) = listen(world, 0)?;
@@ -233,73 +278,37 @@ fn cancel(world: &World) -> Result<String, Failure> {
     Ok("ND_CANCELED; the other side's accept is ND_CONNECTION_ABORTED".into())
 }
 
-fn notify_disconnect(world: &World) -> Result<String, Failure> {
-    let (a, b) = (side(world)?, side(world)?);
-    let [never, first, second, late] = [(); 4].map(|()| world.request());
-    is("never connected", a.connector.notify_disconnect(&never), HRESULT::ND_CONNECTION_INVALID)?;
-    let link = world.connect(&a.qp, &b.qp)?;
-    for request in [&first, &second] {
-        is("NotifyDisconnect", link.active.notify_disconnect(request), HRESULT::ND_PENDING)?;
+fn cancel_and_again(world: &World) -> Result<String, Failure> {
+    let a = side(world)?;
+    let (listener, at) = listen(world, 0)?;
+    let attempts = 5;
+    let mut connects = Vec::new();
+    // Nothing happens in between: what the given up attempt still has to say comes when the next one is under way.
+    for _ in 1..attempts {
+        let given_up = connect(world, &a, at)?;
+        ok("cancel", a.connector.cancel())?;
+        is("the connect", a.connector.outcome(&given_up, false), HRESULT::ND_CANCELED)?;
+        connects.push(given_up);
     }
-    world.pends("while connected", &link.active, &first)?;
-    let disconnects = world.request();
-    let result = link.passive.disconnect(&disconnects);
-    holds("Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
-    for request in [&first, &second] {
-        world.ends("the notification", &link.active, request, HRESULT::ND_SUCCESS)?;
+    let last = connect(world, &a, at)?;
+    world.pends("the last connect", &a.connector, &last)?;
+    for given_up in &connects {
+        is("a given up connect", a.connector.outcome(given_up, false), HRESULT::ND_CANCELED)?;
     }
-    world.until("the disconnect", || !disconnects.status().is_pending())?;
-    ok("afterwards", link.active.notify_disconnect(&late))?;
-    Ok("pending until the peer disconnects, ND_SUCCESS at once afterwards".into())
-}
-
-fn no_disconnect(world: &World) -> Result<String, Failure> {
-    let (a, b) = (side(world)?, side(world)?);
-    let link = world.connect(&a.qp, &b.qp)?;
-    let request = world.request();
-    is("NotifyDisconnect", link.active.notify_disconnect(&request), HRESULT::ND_PENDING)?;
-    ok("cancel", link.active.cancel())?;
-    is("the notification", link.active.outcome(&request, false), HRESULT::ND_CANCELED)?;
-    // The connection is none the worse.
-    let again = world.request();
-    is("NotifyDisconnect", link.active.notify_disconnect(&again), HRESULT::ND_PENDING)?;
-    world.pends("the connection", &link.active, &again)?;
-    ok("cancel", link.active.cancel())?;
-    Ok("ND_CANCELED by CancelOverlappedRequests, and the connection stays".into())
-}
-
-fn disconnect(world: &World) -> Result<String, Failure> {
-    let stream = Stream::new(world, 8)?;
-    let number = stream.receive()?;
-    let (request, hears) = (world.request(), world.request());
-    is("NotifyDisconnect", stream.link.passive.notify_disconnect(&hears), HRESULT::ND_PENDING)?;
-    let result = stream.link.passive.disconnect(&request);
-    if result.is_pending() {
-        world.ends("Disconnect", &stream.link.passive, &request, HRESULT::ND_SUCCESS)?;
-    } else {
-        ok("Disconnect", result)?;
+    // The listener may still have those that were given up: one of its requests is the last attempt.
+    let passives = (0..attempts).map(|_| side(world)).collect::<Result<Vec<_>, _>>()?;
+    for passive in &passives {
+        let arrives = world.request();
+        let result = listener.request(&passive.connector, &arrives);
+        if result.is_pending() {
+            ok("cancel", listener.cancel())?;
+            break;
+        }
+        ok("GetConnectionRequest", result)?;
+        let _ = passive.connector.reject(&[]);
     }
-    world.ends("its own notification", &stream.link.passive, &hears, HRESULT::ND_SUCCESS)?;
-    let mut results = Vec::new();
-    world.until("the receive", || {
-        results.extend(stream.queue.results(4));
-        !results.is_empty()
-    })?;
-    let found = (results[0].RequestContext.addr(), results[0].Status);
-    is("the receive", found, (number, HRESULT::ND_CANCELED))?;
-    is("a send", stream.receiver.send(1, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
-    is("again", stream.link.passive.disconnect(&request), HRESULT::ND_CONNECTION_INVALID)?;
-    Ok("what was outstanding is ND_CANCELED".into())
-}
-
-fn release(world: &World) -> Result<String, Failure> {
-    let (a, b) = (side(world)?, side(world)?);
-    let link = world.connect(&a.qp, &b.qp)?;
-    let hears = world.request();
-    is("NotifyDisconnect", link.active.notify_disconnect(&hears), HRESULT::ND_PENDING)?;
-    drop(b);
-    world.ends("the notification", &link.active, &hears, HRESULT::ND_SUCCESS)?;
-    Ok("releasing a connected queue pair disconnects it".into())
+    world.ends("the last connect", &a.connector, &last, HRESULT::ND_CONNECTION_REFUSED)?;
+    Ok(format!("{attempts} attempts without a pause: only the last is answered"))
 }
 
 fn between(world: &World) -> Result<String, Failure> {

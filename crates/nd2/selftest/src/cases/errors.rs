@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     Case::new("notify.buffer_overflow_no_more_completions", "Notify, return value 4.3", overflow_silent),
     Case::new("notify.a_dead_queue_answers_every_type", "Notify, return values 3, 4", every_type),
     Case::new("notify.canceled_when_destroyed", "Notify, return value 5", destroyed),
+    Case::new("notify.destroyed_while_completions_come", "Notify, return value 5", destroyed_in_traffic),
     Case::new("notify.device_removed", "Notify, return value 7.1", removed),
     Case::new("notify.device_removed_only_cleanup", "Notify, return value 7.2", only_cleanup),
 ];
@@ -153,6 +154,30 @@ fn destroyed(world: &World) -> Result<String, Failure> {
     Ok("3 requests end with ND_CANCELED, in the order of their issue".into())
 }
 
+fn destroyed_in_traffic(world: &World) -> Result<String, Failure> {
+    let (rounds, mut cancelled) = (6, 0);
+    for _ in 0..rounds {
+        let stream = Stream::new(world, 64)?;
+        let requests = waiting(world, &stream)?;
+        for _ in 0..3 {
+            stream.receive()?;
+            ok("Send", stream.sender.send(0, &[stream.memory.sge(0, 8)], 0))?;
+        }
+        let Stream { queue, sends, receiver, .. } = stream;
+        drop(queue);
+        // The queue pair goes on without it.
+        for request in &requests {
+            world.until("a request", || !request.status().is_pending())?;
+            let result = sends.outcome(request, false);
+            cancelled += usize::from(result == HRESULT::ND_CANCELED);
+            let ended = [HRESULT::ND_SUCCESS, HRESULT::ND_CANCELED].contains(&result);
+            is(&format!("a request has ended with {result}"), ended, true)?;
+        }
+        drop(receiver);
+    }
+    Ok(format!("{cancelled} of {} requests end with ND_CANCELED, the others were completed before", rounds * 3))
+}
+
 fn removed(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let requests = waiting(world, &stream)?;
@@ -168,6 +193,7 @@ fn removed(world: &World) -> Result<String, Failure> {
 fn only_cleanup(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let number = stream.deliver()?;
+    let posted = stream.receive()?;
     world.devices[0].remove();
     let refused = HRESULT::ND_DEVICE_REMOVED;
     let request = world.request();
@@ -177,8 +203,13 @@ fn only_cleanup(world: &World) -> Result<String, Failure> {
     is("Send", stream.sender.send(0, &[], 0), refused)?;
     is("Resize", stream.queue.resize(16), refused)?;
     // Cleaning up.
-    let taken = stream.queue.results(8);
-    is("GetResults", taken.first().map(|result| result.RequestContext.addr()), Some(number))?;
+    let mut taken = Vec::new();
+    world.until("what was posted", || {
+        taken.extend(stream.queue.results(8));
+        taken.len() >= 2
+    })?;
+    let taken: Vec<_> = taken.iter().map(|result| (result.RequestContext.addr(), result.Status)).collect();
+    is("GetResults", taken, vec![(number, HRESULT::ND_SUCCESS), (posted, HRESULT::ND_CANCELED)])?;
     ok("CancelOverlappedRequests", stream.queue.cancel())?;
     ok("Flush", stream.sender.flush())?;
     ok("Deregister", stream.memory.region.deregister(&request))?;

@@ -1,12 +1,12 @@
 //! Memory regions and windows, and the flags that are not NDKPI's.
 
-use std::ptr;
+use std::{ptr, thread};
 
 use nd2::abi::{
     HRESULT,
     mr_flags::{
         ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
-        ND_MR_FLAG_DO_NOT_SECURE_VM,
+        ND_MR_FLAG_DO_NOT_SECURE_VM, ND_MR_FLAG_RDMA_READ_SINK,
     },
     op_flags::{
         ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE, ND_OP_FLAG_INLINE, ND_OP_FLAG_READ_FENCE,
@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     Case::new("region.register", "IND2MemoryRegion::Register", register),
     Case::new("region.deregister", "IND2MemoryRegion::Deregister", deregister),
     Case::new("region.deregister_waits_for_transfers", "IND2MemoryRegion::Deregister, return value 2", busy),
+    Case::new("region.rights_of_a_read", "IND2MemoryRegion::Register, flags", read_sink),
     Case::new("window.grants_what_was_bound", "IND2MemoryWindow; IND2QueuePair::Bind", window),
     Case::new("window.needs_rights_of_its_region", "IND2QueuePair::Bind, return value 4", window_rights),
     Case::new("post.flags_are_those_of_nd", "NDSPI 5", flags),
@@ -69,6 +70,9 @@ fn deregister(world: &World) -> Result<String, Failure> {
     Ok("its token is no good any more".into())
 }
 
+/// As many bytes as take a while.
+const LONG: usize = 1 << 20;
+
 fn busy(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let window = made("the window", world.adapter.window())?;
@@ -85,7 +89,51 @@ fn busy(world: &World) -> Result<String, Failure> {
         ok("Deregister", result)?;
     }
     ok("nothing to cancel", piece.region.cancel())?;
-    Ok("ND_DEVICE_BUSY while a window is bound".into())
+    // While a transfer uses the bytes, if that can be had.
+    let far = world.memory(LONG, ND_MR_FLAG_ALLOW_REMOTE_WRITE)?;
+    let mut waited = 0;
+    for _ in 0..8 {
+        let near = world.registered(LONG, 0)?;
+        let list = [near.sge(0, u32::try_from(LONG).unwrap_or(0))];
+        ok("Write", stream.sender.write(3, &list, far.address(0), far.region.remote_token(), 0))?;
+        thread::yield_now();
+        let result = near.region.deregister(&request);
+        let written = if result.is_pending() {
+            waited += 1;
+            let cancel = near.region.cancel();
+            let over = !request.status().is_pending();
+            holds("ND_UNSUCCESSFUL while it waits", over || cancel == HRESULT::ND_UNSUCCESSFUL)?;
+            world.ends("Deregister", &near.region, &request, HRESULT::ND_SUCCESS)?;
+            true
+        } else {
+            ok("Deregister", result)?;
+            false
+        };
+        let found = take(world, &stream.sends, 1)?[0].Status;
+        if found != HRESULT::ND_SUCCESS {
+            is("the write came too late", (found, written), (HRESULT::ND_ACCESS_VIOLATION, false))?;
+            break;
+        }
+    }
+    Ok(format!("ND_DEVICE_BUSY while a window is bound; {waited} waited for a transfer"))
+}
+
+fn read_sink(world: &World) -> Result<String, Failure> {
+    let far = world.registered(64, ND_MR_FLAG_ALLOW_REMOTE_READ)?;
+    far.buffer.write(0, b"far away");
+    for (flags, status) in [
+        (ND_MR_FLAG_RDMA_READ_SINK, HRESULT::ND_SUCCESS),
+        (ND_MR_FLAG_ALLOW_LOCAL_WRITE, HRESULT::ND_SUCCESS),
+        (0, HRESULT::ND_ACCESS_VIOLATION),
+    ] {
+        let stream = Stream::new(world, 8)?;
+        let near = world.registered(64, flags)?;
+        ok("Read", stream.sender.read(1, &[near.sge(0, 8)], far.address(0), far.region.remote_token(), 0))?;
+        is("the read", take(world, &stream.sends, 1)?[0].Status, status)?;
+        let bytes = if status == HRESULT::ND_SUCCESS { *b"far away" } else { [0; 8] };
+        is("the bytes", near.buffer.bytes(0, 8), bytes.to_vec())?;
+    }
+    Ok("into a sink or bytes that may be written, and no others".into())
 }
 
 fn window(world: &World) -> Result<String, Failure> {

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod connections;
+mod disconnections;
 mod errors;
 mod interface;
 mod memory;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
         objects::CASES,
         memory::CASES,
         connections::CASES,
+        disconnections::CASES,
         shared::CASES,
     ]
     .concat()

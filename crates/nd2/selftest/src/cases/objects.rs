@@ -6,7 +6,7 @@ use nd2::{
     abi::{
         HRESULT, IID_IND2Adapter, IID_IND2CompletionQueue, IID_IND2Connector, IID_IND2Overlapped, IID_IND2Provider,
         IID_IND2QueuePair, IID_IUnknown, IND2AdapterVtbl, IND2CompletionQueueVtbl, IND2OverlappedVtbl, IUnknownVtbl,
-        ND2_ADAPTER_INFO, notify::ND_CQ_NOTIFY_ANY,
+        ND_VERSION_2, ND2_ADAPTER_INFO, notify::ND_CQ_NOTIFY_ANY,
     },
     class::{can_unload_now, get_class_object},
 };
@@ -79,6 +79,10 @@ fn identity(world: &World) -> Result<String, Failure> {
     is("a foreign interface", queue.query::<IND2AdapterVtbl>(&IID_IND2Adapter).err(), Some(HRESULT::E_NOINTERFACE))?;
     let strange = GUID::from_u128(0x0123_4567);
     is("an unknown interface", queue.query::<IUnknownVtbl>(&strange).err(), Some(HRESULT::E_NOINTERFACE))?;
+    let mut place = ptr::without_provenance_mut(1);
+    // SAFETY: the object is held, and the pointers are valid.
+    let result = unsafe { (unknown.table().QueryInterface)(unknown.as_ptr(), &raw const strange, &raw mut place) };
+    is("the place for it", (result, place), (HRESULT::E_NOINTERFACE, ptr::null_mut()))?;
     Ok("one IUnknown, reflexive, symmetric and transitive; E_NOINTERFACE for others".into())
 }
 
@@ -177,9 +181,13 @@ fn query(world: &World) -> Result<String, Failure> {
     is("what was used", length, 0x60)?;
     is("what it says", info, world.devices[0].config().info)?;
     holds("reads have no more pieces than others", info.MaxReadSge <= info.MaxInitiatorSge)?;
+    info.InfoVersion = ND_VERSION_2;
+    ok("as the public clients ask", world.adapter.info(Some(&mut info), &mut length))?;
+    let wanted = ND2_ADAPTER_INFO { InfoVersion: ND_VERSION_2, ..world.devices[0].config().info };
+    is("what it says then", info, wanted)?;
     info.InfoVersion = 9;
     is("another version", world.adapter.info(Some(&mut info), &mut length), HRESULT::ND_INVALID_PARAMETER)?;
-    Ok("0x60 bytes of version 1".into())
+    Ok("0x60 bytes of version 1, whether it is called 1 or ND_VERSION_2".into())
 }
 
 fn files(world: &World) -> Result<String, Failure> {

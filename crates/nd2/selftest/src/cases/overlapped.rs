@@ -1,6 +1,6 @@
 //! `IND2Overlapped`, as completion queues have it.
 
-use std::thread;
+use std::{sync::Barrier, thread};
 
 use nd2::abi::{HRESULT, notify::ND_CQ_NOTIFY_ANY};
 
@@ -9,6 +9,7 @@ use crate::{
     case::{is, ok},
     client::Overlapped,
     stream::{Stream, made},
+    world::MAX_NOTIFY_REQUESTS,
 };
 
 pub const CASES: &[Case] = &[
@@ -16,6 +17,8 @@ pub const CASES: &[Case] = &[
     Case::new("overlapped.cancel_in_the_order_of_cancellation", "CancelOverlappedRequests, summary", cancel_order),
     Case::new("overlapped.cancel_keeps_the_order_of_issue", "CancelOverlappedRequests, summary", cancel_one_queue),
     Case::new("overlapped.cancel_loses_no_completion", "CancelOverlappedRequests, summary", cancel_loses_nothing),
+    Case::new("overlapped.cancel_races_with_completions", "CancelOverlappedRequests, summary", cancel_race),
+    Case::new("overlapped.cancel_by_several_threads", "CancelOverlappedRequests, summary", cancel_together),
     Case::new("overlapped.cancel_without_requests", "CancelOverlappedRequests, return value 1", cancel_nothing),
     Case::new("overlapped.result_without_waiting", "GetOverlappedResult, parameters 2", no_wait),
     Case::new("overlapped.result_with_waiting", "GetOverlappedResult, parameters 2", wait),
@@ -87,6 +90,61 @@ fn cancel_loses_nothing(world: &World) -> Result<String, Failure> {
     ok("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
     stream.takes(&[number])?;
     Ok("a completion while nobody waits ends the next request at once".into())
+}
+
+fn cancel_race(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 64)?;
+    let (rounds, mut cancelled) = (40, 0);
+    for _ in 0..rounds {
+        let request = world.request();
+        is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
+        let number = stream.receive()?;
+        // Nobody waits until the message has arrived.
+        ok("Send", stream.sender.send(0, &[stream.memory.sge(0, 8)], 0))?;
+        ok("cancel", stream.queue.cancel())?;
+        // Another thread may still be reporting it.
+        let outcome = stream.queue.outcome(&request, true);
+        world.until("the send", || !stream.sends.results(1).is_empty())?;
+        match outcome {
+            HRESULT::ND_SUCCESS => {}
+            HRESULT::ND_CANCELED => {
+                cancelled += 1;
+                // Nobody was notified of the completion.
+                ok("Notify after the cancellation", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+            }
+            other => return Err(Failure::new(format!("the request: {other}"))),
+        }
+        stream.takes(&[number])?;
+    }
+    Ok(format!("{cancelled} of {rounds} requests were cancelled, the others completed, and no completion was lost"))
+}
+
+fn cancel_together(world: &World) -> Result<String, Failure> {
+    if world.schedule() != Schedule::Threads {
+        return Ok("only with threads".into());
+    }
+    let port = world.port()?;
+    let queue = made("the queue", world.adapter.queue(world.file, 8, 0))?;
+    let (rounds, threads) = (100, 3);
+    for _ in 0..rounds {
+        let requests = [(); MAX_NOTIFY_REQUESTS as usize].map(|()| world.request());
+        for request in &requests {
+            is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, request), HRESULT::ND_PENDING)?;
+        }
+        let start = Barrier::new(threads);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    start.wait();
+                    queue.cancel()
+                });
+            }
+        });
+        for request in &requests {
+            is("the packet", port.get().map(|packet| packet.overlapped), Some(request.as_ptr()))?;
+        }
+    }
+    Ok(format!("{threads} threads, {rounds} times: all requests of the queue, in the order of their issue"))
 }
 
 fn cancel_nothing(world: &World) -> Result<String, Failure> {

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use nd2::abi::{HRESULT, ND2_ADAPTER_INFO, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED};
+use nd2::abi::{HRESULT, IID_IND2Adapter, ND2_ADAPTER_INFO, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED};
 
 use crate::{
     Case, Failure, Schedule, World,
@@ -19,6 +19,7 @@ pub const CASES: &[Case] = &[
     Case::new("resize.invalid_parameter", "Resize, return value 3", invalid),
     Case::new("resize.device_removed", "Resize, return value 4", removed),
     Case::new("resize.flag_says_supported", "Resize, return value 5", flag),
+    Case::new("resize.not_supported", "Resize, return value 5", not_supported),
     Case::new("resize.limits_come_from_query", "Resize, remarks 1", invalid),
     Case::new("resize.below_the_results_is_an_overflow", "Resize, remarks 2.2", below),
     Case::new("resize.loses_nothing", "Resize, remarks 3.1", loses_nothing),
@@ -65,6 +66,19 @@ fn flag(world: &World) -> Result<String, Failure> {
     let queue = made("the queue", world.adapter.queue(world.file, 8, 0))?;
     ok("Resize", queue.resize(9))?;
     Ok("the flag is set, and the method works".into())
+}
+
+fn not_supported(world: &World) -> Result<String, Failure> {
+    let other = made("the other adapter", world.provider.open(&IID_IND2Adapter, 2))?;
+    let mut info = ND2_ADAPTER_INFO { InfoVersion: 1, ..Default::default() };
+    ok("Query", other.info(Some(&mut info), &mut 0x60))?;
+    holds("the flag is not set", info.AdapterFlags & ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED == 0)?;
+    let file = made("its file", other.file())?;
+    let queue = made("its queue", other.queue(file, 8, 0))?;
+    is("Resize", queue.resize(9), HRESULT::ND_NOT_SUPPORTED)?;
+    let queue = made("its queue of version 1", other.queue1(file, 8))?;
+    is("Resize", queue.resize(9), HRESULT::ND_NOT_SUPPORTED)?;
+    Ok("ND_NOT_SUPPORTED from an adapter without the flag".into())
 }
 
 fn below(world: &World) -> Result<String, Failure> {

@@ -33,12 +33,17 @@ pub const CASES: &[Case] = &[
     Case::new("v1.device_removed", "v1 Notify, return value 7", removed),
     Case::new("v1.leads_to_results", "v1 Notify, remarks 1", eleven_steps),
     Case::new("v1.eleven_steps", "v1 Notify, remarks 2, steps 1 to 11", eleven_steps),
+    Case::new("v1.new_completions_since_the_last", "v1 Notify, remarks 2.1, 2.2", since_the_last),
     Case::new("v1.several_completions_one_notification", "v1 Notify, remarks 3", drain),
     Case::new("v1.several_requests", "v1 Notify, remarks 4", several),
     Case::new("v1.nothing_by_default", "v1 Notify, remarks 5", by_default),
     Case::new("v1.peek_after_rearming", "v1 Notify, implementation note 1", case_1),
+    Case::new("v1.race_between_drained_and_armed", "v1 Notify, implementation note 2", race),
     Case::new("v1.case_1", "v1 Notify, case 1, steps 1 to 3", case_1),
     Case::new("v1.case_2", "v1 Notify, case 2, steps 1 to 4", case_2),
+    Case::new("v1.case_1_in_two_steps", "v1 Notify, note on case 1", race),
+    Case::new("v1.when_it_is_called_does_not_matter", "v1 Notify, after case 2", any_moment),
+    Case::new("v1.any_takes_precedence", "NDSPI 8", precedence),
     Case::new("v1.resize", "v1 Resize", resize),
     Case::new("v1.results_are_the_clients_blocks", "v1 GetResults", blocks),
     Case::new("v1.get_overlapped_result_has_a_byte_count", "v1 INDOverlapped", several),
@@ -149,6 +154,77 @@ fn case_2(world: &World) -> Result<String, Failure> {
     Ok("Notify completes".into())
 }
 
+fn since_the_last(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let (mut blocks, request) = ([EMPTY; 2], world.request());
+    let [first, second] = &mut blocks;
+    is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
+    stream.deliver(first, 0)?;
+    stream.ends("the first", &request, HRESULT::ND_SUCCESS)?;
+    // The completion stays in the queue.
+    is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
+    stream.pends("the second", &request)?;
+    stream.deliver(second, 0)?;
+    stream.ends("after another completion", &request, HRESULT::ND_SUCCESS)?;
+    is("GetResults", stream.queue.results(8), blocks.iter_mut().map(ptr::from_mut).collect())?;
+    Ok("a completion that was left in the queue does not notify again".into())
+}
+
+fn race(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 64)?;
+    let rounds = 30;
+    for _ in 0..rounds {
+        let mut block = EMPTY;
+        let context = ptr::from_mut(&mut block);
+        ok("Receive", stream.receiver.receive_at(context.cast(), &[stream.memory.sge(4096, 64)]))?;
+        // The sender does not wait for anybody.
+        ok("Send", stream.sender.send(0, &[stream.memory.sge(0, 8)], 0))?;
+        let mut found = stream.queue.results(4);
+        while found.is_empty() {
+            let request = world.request();
+            let result = stream.queue.notify(ND_CQ_NOTIFY_ANY, &request);
+            if result.is_pending() {
+                stream.ends("the notification", &request, HRESULT::ND_SUCCESS)?;
+            } else {
+                ok("the notification", result)?;
+            }
+            found = stream.queue.results(4);
+        }
+        is("the block", found, vec![context])?;
+        world.until("the send", || !stream.sends.results(1).is_empty())?;
+    }
+    Ok(format!("{rounds} rounds: ND_SUCCESS, whether it is returned or comes later, and none lost"))
+}
+
+fn any_moment(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    for before in [false, true] {
+        let (mut block, request) = (EMPTY, world.request());
+        is("GetResults", stream.queue.results(8).len(), 0)?;
+        if before {
+            is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
+            stream.deliver(&mut block, 0)?;
+            stream.ends("the request", &request, HRESULT::ND_SUCCESS)?;
+        } else {
+            stream.deliver(&mut block, 0)?;
+            ok("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+        }
+        is("GetResults", stream.queue.results(8), vec![ptr::from_mut(&mut block)])?;
+    }
+    Ok("an entry after the last GetResults ends a Notify issued before it or after it".into())
+}
+
+fn precedence(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let (mut block, [solicited, any]) = (EMPTY, [(); 2].map(|()| world.request()));
+    is("Notify SOLICITED", stream.queue.notify(ND_CQ_NOTIFY_SOLICITED, &solicited), HRESULT::ND_PENDING)?;
+    is("Notify ANY", stream.queue.notify(ND_CQ_NOTIFY_ANY, &any), HRESULT::ND_PENDING)?;
+    stream.deliver(&mut block, 0)?;
+    stream.ends("the SOLICITED request", &solicited, HRESULT::ND_SUCCESS)?;
+    stream.ends("the ANY request", &any, HRESULT::ND_SUCCESS)?;
+    Ok("a plain send ends SOLICITED requests too, while one for ANY is outstanding".into())
+}
+
 fn failure(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let request = world.request();
@@ -235,7 +311,7 @@ fn resize(world: &World) -> Result<String, Failure> {
         stream.deliver(block, 0)?;
     }
     is("below the results", stream.queue.resize(2), HRESULT::ND_BUFFER_OVERFLOW)?;
-    is("more than 32 bits", stream.queue.resize(1 << 40), HRESULT::ND_INVALID_PARAMETER)?;
+    is("more than 32 bits", stream.queue.resize((1 << 40) + 64), HRESULT::ND_INVALID_PARAMETER)?;
     is("none", stream.queue.resize(0), HRESULT::ND_INVALID_PARAMETER)?;
     ok("Resize", stream.queue.resize(1024))?;
     is("results", stream.queue.results(8).len(), 3)?;

@@ -1,0 +1,135 @@
+//! What a connector's client asks for and is answered later.
+
+use core::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    ptr::NonNull,
+};
+
+use engine::{
+    connection::{Answer, ConnectParameters, ConnectionData, Connector as EngineConnector, Request},
+    os::SpinLock,
+    qp::Qp,
+};
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{Asked, Core, Life};
+use crate::{Platform, abi::OVERLAPPED, no_memory, overlapped::Pending};
+
+const UNSPECIFIED_V4: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const UNSPECIFIED_V6: SocketAddr = SocketAddr::new(core::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+impl<P: Platform> Core<P> {
+    /// Asks the engine for something that it may answer later.
+    ///
+    /// # Safety
+    ///
+    /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
+    pub(super) unsafe fn ask(
+        &self,
+        request: Request,
+        qp: Option<&Shared<Qp<P::Os>>>,
+        overlapped: NonNull<OVERLAPPED>,
+        ask: impl FnOnce() -> Result<Answer, NtStatus>,
+    ) -> NtStatus {
+        // The answer may come before the question has been asked: what waits for it is there first.
+        let begun = self.state.with(|state| {
+            if let Some(status) = state.end {
+                return Err(status);
+            }
+            if state.request.is_some() {
+                return Err(NtStatus::INVALID_DEVICE_STATE);
+            }
+            // SAFETY: the caller's promise.
+            let pending = unsafe { Pending::begin(&self.file, overlapped) };
+            state.request = Some(Asked { request, pending, qp: qp.cloned() });
+            Ok(())
+        });
+        if let Err(status) = begun {
+            return status;
+        }
+        let status = match ask() {
+            Ok(Answer::Pending) => return NtStatus::PENDING,
+            Ok(Answer::Done) => NtStatus::SUCCESS,
+            Err(status) => status,
+        };
+        let withdrawn = self.state.with(|state| state.request.take_if(|asked| asked.request == request));
+        // Cancelled meanwhile: its end was reported, so it has to be one that was pending.
+        withdrawn.map_or(NtStatus::PENDING, |asked| asked.pending.withdraw(status))
+    }
+
+    pub(super) unsafe fn connect(
+        this: &Shared<Self>,
+        qp: &Shared<Qp<P::Os>>,
+        parameters: &ConnectParameters<'_>,
+        overlapped: NonNull<OVERLAPPED>,
+    ) -> Result<NtStatus, NtStatus> {
+        this.check()?;
+        if this.state.with(|state| state.bound.is_none()) {
+            let any = if parameters.remote.is_ipv4() { UNSPECIFIED_V4 } else { UNSPECIFIED_V6 };
+            this.bind(any)?;
+        }
+        let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        let engine = Self::make_engine(this)?;
+        let ask = || EngineConnector::connect_shared(&engine, qp, &bound, parameters).map(|()| Answer::Pending);
+        // SAFETY: the caller's promise.
+        Ok(unsafe { this.ask(Request::Connect, Some(qp), overlapped, ask) })
+    }
+
+    pub(super) fn complete_connect(&self) -> Result<(), NtStatus> {
+        let engine = self.engine()?;
+        // The end of the connection is not reported before this side knows that it has begun.
+        let hold = EngineConnector::complete_connect(&engine)?;
+        self.state.with(|state| state.life = Life::Established);
+        drop(hold);
+        Ok(())
+    }
+
+    pub(super) fn connection_data(&self, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+        self.engine()?.connection_data(into)
+    }
+
+    /// Asks to hear of the end of the connection.
+    ///
+    /// # Safety
+    ///
+    /// As [`Core::ask`].
+    pub(super) unsafe fn notify_disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        self.state.with(|state| {
+            if let Some(status) = state.end {
+                return status;
+            }
+            match state.life {
+                Life::Before => return NtStatus::CONNECTION_INVALID,
+                Life::Over => return NtStatus::SUCCESS,
+                Life::Established => {}
+            }
+            if let Err(error) = state.disconnects.reserve() {
+                return no_memory(error);
+            }
+            // SAFETY: the caller's promise.
+            state.disconnects.push(unsafe { Pending::begin(&self.file, overlapped) });
+            NtStatus::PENDING
+        })
+    }
+
+    /// Disconnects.
+    ///
+    /// # Safety
+    ///
+    /// As [`Core::ask`].
+    pub(super) unsafe fn disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> Result<NtStatus, NtStatus> {
+        let engine = self.engine()?;
+        // SAFETY: the caller's promise.
+        let status =
+            unsafe { self.ask(Request::Disconnect, None, overlapped, || EngineConnector::disconnect(&engine)) };
+        if status == NtStatus::SUCCESS || status == NtStatus::CONNECTION_ABORTED {
+            self.state.with(|state| {
+                state.life = Life::Over;
+                state.disconnects.end(NtStatus::SUCCESS);
+            });
+            self.report();
+        }
+        Ok(status)
+    }
+}
