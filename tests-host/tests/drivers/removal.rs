@@ -42,7 +42,6 @@ fn a_removal_in_a_run_cancels_the_run_and_comes_to_its_end() {
 }
 
 #[test]
-#[ignore = "an open defect: about one run in twenty hangs (docs/simulated-kernel.md)"]
 fn a_surprise_removal_in_a_run_cancels_the_run_and_comes_to_its_end() {
     in_a_run(&Kernel::threads().start(), simulated_kernel::Device::surprise_remove);
 }

@@ -119,10 +119,11 @@ impl<'s> Adapter<'s> {
             Ok(raw) => raw,
             Err(status) => return Ok(Err(status)),
         };
-        let core = AdapterCore::new(raw, number)?;
+        let core = AdapterCore::new(raw, number);
         // SAFETY: the adapter was opened here, and nothing was made on it.
-        ensure!(unsafe { platform.close(raw) }, "the close of an adapter without objects does not return (NDKPI 7.9)");
-        Ok(Ok((core.version, core.info)))
+        let closed = raw.is_null() || unsafe { platform.close(raw) };
+        ensure!(closed, "the close of an adapter without objects does not return (NDKPI 7.9)");
+        core.map(|core| Ok((core.version, core.info)))
     }
 
     /// The session.

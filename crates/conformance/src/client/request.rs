@@ -160,6 +160,19 @@ impl Pending<'_> {
         Ok(request.status().unwrap_or(NtStatus::PENDING))
     }
 
+    /// Waits for the outcome, also when somebody wants the suite to end: what a create request brings belongs to its caller,
+    /// and an object that nobody takes is never closed.
+    fn outwait(&self) -> Check<NtStatus> {
+        let request = self.request;
+        let platform = request.session.platform();
+        let limit = platform.patience();
+        platform.wait(limit, &|| request.status().is_some());
+        let what = request.what;
+        request.status().ok_or_else(|| {
+            Stop::failed(format_args!("waited {} ms for the completion of {what} (NDKPI 5.0)", limit / 1000))
+        })
+    }
+
     /// Waits for a success.
     ///
     /// # Errors
@@ -217,7 +230,8 @@ pub fn request_on_adapter<'s>(
 /// What a create request has brought: an object that nobody owns yet, or the reason that there is none.
 pub type Created<T> = Result<*mut T, NtStatus>;
 
-/// Creates an object (pattern P1) and waits for it. `call` gets what the function wants at the end.
+/// Creates an object (pattern P1) and waits for it, whoever wants the suite to end meanwhile. `call` gets what the function
+/// wants at the end.
 ///
 /// # Errors
 ///
@@ -231,10 +245,14 @@ pub fn create<'s, T: Object>(
     let request = Request::begin(session, parent, what, None)?;
     let status = call(Some(create_completed), request.context(), request.place.as_ptr().cast());
     let pending = request.has_returned(status);
-    let outcome = pending.wait()?;
+    let outcome = pending.outwait()?;
     let place = request.place.load(Acquire);
     if pending.way() != Way::Inline && place != UNTOUCHED {
-        fail!("{what} returned {} and wrote the place for the object (NDKPI 5.0, P1)", NtStatus::PENDING);
+        // Not the end of the case: the object has to be closed.
+        session.fault(format_args!(
+            "{what} returned {} and wrote the place for the object (NDKPI 5.0, P1)",
+            NtStatus::PENDING
+        ));
     }
     if outcome != NtStatus::SUCCESS {
         return Ok(Err(outcome));

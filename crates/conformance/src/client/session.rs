@@ -109,6 +109,11 @@ impl<'p> Session<'p> {
     ) -> Verdict {
         let session = Session::new(platform, options)?;
         let verdict = session.adapter().map(drop).and_then(|()| work(&session));
+        let verdict = match verdict {
+            // What a case has not seen because it was ended early says nothing.
+            Err(Stop::Failed(_)) if platform.cancelled() => Err(Stop::skipped(format_args!("cancelled"))),
+            verdict => verdict,
+        };
         let ended = session.end();
         let faults = session.describe_faults();
         if ended {
@@ -449,10 +454,11 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Notes how a step inside a callback went.
+    /// Notes how a step inside a callback went. In a case that is ended early callbacks find the case already leaving.
     pub fn note(&self, result: Check) {
         match result {
             Ok(()) | Err(Stop::Skipped(_)) => {}
+            Err(Stop::Failed(_)) if self.platform.cancelled() => {}
             Err(Stop::Failed(seen)) => self.fault(format_args!("in a callback: {seen}")),
         }
     }
