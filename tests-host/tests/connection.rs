@@ -22,6 +22,8 @@ mod lifetime;
 mod listening;
 #[path = "connection/random.rs"]
 mod random;
+#[path = "connection/removal.rs"]
+mod removal;
 #[path = "connection/rest.rs"]
 mod rest;
 #[path = "connection/world.rs"]

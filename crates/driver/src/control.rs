@@ -14,10 +14,10 @@ use ndk_interface::control::{
     DEVICE_NAME, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL, SET_FAULTS,
     SET_SETTINGS, Settings,
 };
-use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus, SOCKADDR_INET};
+use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
-use crate::{driver::Driver, os::Kernel};
+use crate::{driver::Driver, os::Kernel, socket};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
@@ -175,8 +175,8 @@ fn connections(driver: &Driver) -> Result<Vec<u8>, NtStatus> {
     for adapter in driver.adapters().iter().flatten() {
         adapter.provider().attachment().connections(|connection| {
             bytes.try_reserve(ENTRY).map_err(no_memory)?;
-            append(&mut bytes, &connection.local.into());
-            append(&mut bytes, &connection.remote.into());
+            bytes.extend_from_slice(&socket::bytes(connection.local));
+            bytes.extend_from_slice(&socket::bytes(connection.remote));
             // Neither a program's nor of a process: consumers of this driver are in the kernel.
             bytes.extend_from_slice(&[0; 8]);
             Ok::<_, NtStatus>(())
@@ -189,14 +189,4 @@ fn connections(driver: &Driver) -> Result<Vec<u8>, NtStatus> {
     bytes[2..4].copy_from_slice(&size.to_le_bytes());
     bytes[8..12].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     Ok(bytes)
-}
-
-/// The 28 bytes of an address, for which there is room.
-fn append(bytes: &mut Vec<u8>, address: &SOCKADDR_INET) {
-    let SOCKADDR_INET { Ipv6: address } = address;
-    bytes.extend_from_slice(&address.sin6_family.to_ne_bytes());
-    bytes.extend_from_slice(&address.sin6_port.to_ne_bytes());
-    bytes.extend_from_slice(&address.sin6_flowinfo.to_ne_bytes());
-    bytes.extend_from_slice(&address.sin6_addr.Byte);
-    bytes.extend_from_slice(&address.sin6_scope_id.to_ne_bytes());
 }

@@ -5,7 +5,7 @@
 //! | device add | made; its interface is registered; the control device is made with the first one |
 //! | started | consumers can open it |
 //! | query remove | refused while a consumer has it open |
-//! | surprise removal | no new opens; consumers have heard of it from plug and play, and close |
+//! | surprise removal | no new opens; every connection ends, and both its sides are told; consumers hear of the removal from plug and play, and close |
 //! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
 //! | device deleted | nothing is left; the control device goes with the last one |
 
@@ -161,8 +161,9 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
         adapter.started.store(false, Release);
-        // Nobody finds its addresses any more.
-        adapter.provider.attachment().detach();
+        trace::gone(adapter.number(), adapter.open_count());
+        // Consumers have disconnect events and flushed queue pairs before plug and play tells them to close.
+        adapter.provider.attachment().abort();
     }
 }
 

@@ -22,6 +22,7 @@ pub mod driver;
 pub mod interface;
 pub mod os;
 pub mod settings;
+mod socket;
 pub mod trace;
 
 use wdk_sys::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT};

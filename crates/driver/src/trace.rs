@@ -1,10 +1,14 @@
 //! Events for whoever collects traces: `TraceLogging`, so that the trace describes itself.
 //!
 //! There is one for each thing that happens seldom, and none on the data path. While nobody listens an event costs one
-//! comparison.
+//! comparison: what it would say is not even computed.
 
+use engine::{connection::Request, cq::notify::CqFailure};
 use ndkpi::{NDK_VERSION, NtStatus};
+use provider::Note;
 use tracelogging::{Level, define_provider, write_event};
+
+use crate::socket;
 
 define_provider!(PROVIDER, "SoftNDK");
 
@@ -46,6 +50,51 @@ pub fn refused(version: NDK_VERSION, status: NtStatus) {
 /// A consumer has closed an adapter.
 pub fn closed(open: u32) {
     write_event!(PROVIDER, "Closed", level(Level::Informational), u32("Open", &open));
+}
+
+/// An adapter has gone without a word, and its connections with it.
+pub fn gone(adapter: u8, open: u32) {
+    write_event!(PROVIDER, "Gone", level(Level::Warning), u8("Adapter", &adapter), u32("Open", &open));
+}
+
+/// Something has happened on an adapter. `IRQL <= DISPATCH_LEVEL`.
+pub fn note(note: Note) {
+    match note {
+        Note::Connected { local, remote } => write_event!(
+            PROVIDER,
+            "Connected",
+            level(Level::Informational),
+            socketaddress("Local", &socket::bytes(local)),
+            socketaddress("Remote", &socket::bytes(remote)),
+        ),
+        Note::Accepted => write_event!(PROVIDER, "Accepted", level(Level::Informational)),
+        Note::Failed { request, status } => write_event!(
+            PROVIDER,
+            "RequestFailed",
+            level(Level::Warning),
+            str8("Request", name(request)),
+            i32_hex("Status", &status.0),
+        ),
+        Note::Disconnected => write_event!(PROVIDER, "Disconnected", level(Level::Informational)),
+        Note::Lost(reason) => {
+            write_event!(PROVIDER, "ConnectionLost", level(Level::Warning), u32("Reason", &reason.code()))
+        }
+        Note::QueueFailed(failure) => write_event!(
+            PROVIDER,
+            "CompletionQueueFailed",
+            level(Level::Error),
+            bool8("Overrun", &(failure == CqFailure::Overrun)),
+            i32_hex("Status", &failure.status().0),
+        ),
+    };
+}
+
+const fn name(request: Request) -> &'static str {
+    match request {
+        Request::Connect => "connect",
+        Request::Accept => "accept",
+        Request::Disconnect => "disconnect",
+    }
 }
 
 /// An adapter waits for consumers to close it.

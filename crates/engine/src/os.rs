@@ -104,6 +104,9 @@ pub trait Routine: 'static {
 }
 
 /// A deferred procedure call.
+///
+/// It may be dropped while its routine runs, and not while it is queued. Whoever queues it for a target that owns it keeps to
+/// that by itself: the queued call holds the target, and the target holds the call.
 pub trait Dpc<R: Routine>: Send + Sync {
     /// Queues the call, which holds a reference to `target` until it has run.
     ///

@@ -61,6 +61,15 @@ impl<T> Slab<T> {
         }
     }
 
+    /// As [`Slab::get`], to change it.
+    #[must_use]
+    pub fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        match self.places.get_mut(number)? {
+            Place::Taken(value) => Some(value),
+            Place::Free(_) => None,
+        }
+    }
+
     /// One more than the highest number given out so far.
     #[must_use]
     pub const fn bound(&self) -> usize {

@@ -33,6 +33,7 @@ pub use self::{
     event::{Event, EventKind},
     failure::Failure,
     irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, locks_held, lower, no_locks_held, raise},
+    lock_order::forget as forget_lock_order,
     rules::Rule,
     spin_lock::{LockName, RawSpinLock},
     statistics::{ProcessorStatistics, Statistics},

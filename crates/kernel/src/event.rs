@@ -58,11 +58,18 @@ impl Event {
         self.wait_until(ptr::null_mut());
     }
 
-    /// Waits until the event is set, but no longer than that many milliseconds. `false` if the time ran out.
+    /// Whether the event is set.
     #[must_use]
-    pub fn wait_for(&self, milliseconds: u32) -> bool {
+    pub fn is_set(&self) -> bool {
+        self.wait_micros(0)
+    }
+
+    /// Waits until the event is set, but no longer than that many microseconds. `false` if the time ran out.
+    #[must_use]
+    pub fn wait_micros(&self, micros: u64) -> bool {
         // Negative: counted from now, in units of 100 nanoseconds.
-        let mut timeout = LARGE_INTEGER { QuadPart: -i64::from(milliseconds) * 10_000 };
+        let units = i64::try_from(micros.saturating_mul(10)).unwrap_or(i64::MAX);
+        let mut timeout = LARGE_INTEGER { QuadPart: -units };
         self.wait_until(&raw mut timeout)
     }
 

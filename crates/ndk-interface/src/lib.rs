@@ -19,6 +19,7 @@
 
 pub mod control;
 pub mod interface;
+pub mod report;
 pub mod test_control;
 mod wire;
 

@@ -21,6 +21,8 @@ pub const QUERY_PROGRESS: u32 = control_code(0x21, READ);
 /// Asks the run to end soon. No input, no output; harmless if there is none.
 pub const CANCEL: u32 = control_code(0x22, WRITE);
 /// Takes a [`From`] and answers with the run's report from there on: UTF-8 text, `STATUS_BUFFER_OVERFLOW` if there is more.
+///
+/// A character may be cut where the room ends. [`crate::report`] says what the lines are.
 pub const QUERY_REPORT: u32 = control_code(0x23, READ);
 
 wire! {
@@ -46,7 +48,7 @@ pub enum Kind {
     Conformance = 0,
     /// The suite again and again with other random numbers, until the time is over.
     Stress = 1,
-    /// Latency and rate, until the time is over. `STATUS_NOT_SUPPORTED` by drivers that cannot.
+    /// Latency, rate and bandwidth, each for its share of the time.
     Performance = 2,
 }
 

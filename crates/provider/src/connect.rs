@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, slice};
 
-use engine::connection::{Answer, ConnectParameters, Connector, ReadLimits};
+use engine::connection::{Answer, ConnectParameters, Connector, ReadLimits, Request as Asked};
 use fallible::Shared;
 use ndkpi::{
     NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
@@ -13,6 +13,7 @@ use crate::{
     NdkOs, address,
     completion::Request,
     connector::{Bonds, ConnectorObject, DisconnectEvent},
+    note::Note,
     object::{Borrowed, borrow},
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
@@ -71,8 +72,9 @@ unsafe fn ask<O: NdkOs>(
 }
 
 /// The engine has refused a connection that was to begin.
-fn refused<O: NdkOs>(object: &ConnectorObject<O>, former: Bonds<O>, status: NtStatus) -> NtStatus {
+fn refused<O: NdkOs>(object: &ConnectorObject<O>, former: Bonds<O>, request: Asked, status: NtStatus) -> NtStatus {
     object.unbind(former);
+    object.note(Note::Failed { request, status });
     status
 }
 
@@ -109,7 +111,7 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
         let former = object.bind(&pair, None, None);
         let result = Connector::connect(connector, qp, local, &parameters);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -149,7 +151,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
         let former = object.bind(&pair, Some(&shared), None);
         let result = Connector::connect_shared(connector, qp, endpoint, &parameters);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -178,8 +180,14 @@ unsafe fn complete<O: NdkOs>(
     let former = object.replace_disconnect_event(event);
     match Connector::complete_connect(connector) {
         // The connection may end at once; the consumer hears of that after it has heard of this.
-        Ok(hold) => request.finish_before(&object, NtStatus::SUCCESS, hold),
+        Ok(hold) => {
+            if let (Ok(local), Ok(remote)) = (connector.local_address(), connector.peer_address()) {
+                object.note(Note::Connected { local, remote });
+            }
+            request.finish_before(&object, NtStatus::SUCCESS, hold)
+        }
         Err(status) => {
+            object.note(Note::Failed { request: Asked::Connect, status });
             object.replace_disconnect_event(former);
             request.finish(&object, status)
         }
@@ -251,7 +259,7 @@ unsafe fn accept_request<O: NdkOs>(
         let private_data = unsafe { private_data(data, data_length) }?;
         let former = object.bind(&pair, None, event);
         let result = Connector::accept(connector, qp, reads, private_data);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Accept, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -378,6 +386,16 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+        let answer = Connector::disconnect(connector);
+        match answer {
+            Ok(Answer::Done) => object.note(Note::Disconnected),
+            // The object's client notes how it ends.
+            Ok(Answer::Pending) => {}
+            Err(status) => object.note(Note::Failed { request: Asked::Disconnect, status }),
+        }
+        answer
+    };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask::<O>(connector, completion, context, |_, connector| Connector::disconnect(connector)) }
+    unsafe { ask::<O>(connector, completion, context, work) }
 }

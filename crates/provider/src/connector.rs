@@ -20,6 +20,7 @@ use crate::{
     completion::Request,
     connect,
     device::Device,
+    note::Note,
     object::{AnyRef, Body, ObjectRef, borrow, close, kind, query_extension},
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
@@ -79,12 +80,20 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
         if !status.is_success() {
             self.0.failed(asked);
         }
+        match asked {
+            _ if !status.is_success() => self.0.note(Note::Failed { request: asked, status }),
+            // The connection is there when the consumer completes the connect.
+            Asked::Connect => {}
+            Asked::Accept => self.0.note(Note::Accepted),
+            Asked::Disconnect => self.0.note(Note::Disconnected),
+        }
         if let Some(request) = self.0.withdraw() {
             request.outcome(self.0.clone(), status).deliver();
         }
     }
 
     fn disconnected(&self, reason: DisconnectReason) {
+        self.0.note(Note::Lost(reason));
         match self.0.state.with(|state| state.disconnect.take()) {
             Some(DisconnectEvent::Plain(callback, context)) => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
@@ -184,6 +193,11 @@ impl<O: NdkOs> ConnectorObject<O> {
         });
         // With no lock held.
         drop(unneeded);
+    }
+
+    /// Tells whoever collects traces.
+    pub fn note(&self, note: Note) {
+        self.adapter.device().os().note(note);
     }
 
     /// A request has failed: there is no connection that could end, and nothing that it needed is needed any more.

@@ -21,6 +21,7 @@ use crate::{
     cell::{Exclusive, Slot},
     completion::Request,
     device::Device,
+    note::Note,
     object::{Body, ObjectRef, borrow, close, kind, query_extension},
 };
 
@@ -50,8 +51,10 @@ impl<O: NdkOs> CqClient for Client<O> {
         unsafe { (self.callback)(self.context, status) };
     }
 
-    fn failed(&self, _failure: CqFailure) {
-        self.object.device().events.cq_errors.fetch_add(1, Ordering::Relaxed);
+    fn failed(&self, failure: CqFailure) {
+        let device = self.object.device();
+        device.events.cq_errors.fetch_add(1, Ordering::Relaxed);
+        device.os().note(Note::QueueFailed(failure));
     }
 }
 

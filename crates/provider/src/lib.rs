@@ -34,6 +34,7 @@ mod lam;
 mod listener;
 mod mr;
 mod mw;
+mod note;
 mod object;
 mod os;
 mod pd;
@@ -45,6 +46,7 @@ mod srq;
 pub use completion::CompletionMode;
 pub use device::{Config, Device};
 pub use engine::nic::NicMode;
+pub use note::Note;
 pub use os::NdkOs;
 
 /// `STATUS_INSUFFICIENT_RESOURCES` for memory that could not be had.

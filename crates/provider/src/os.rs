@@ -3,6 +3,8 @@
 use engine::os::Os;
 use ndkpi::{MDL, NtStatus};
 
+use crate::Note;
+
 /// An operating system that has MDLs.
 pub trait NdkOs: Os {
     /// The first `length` bytes that a chain of MDLs describes, mapped for as long as the value lives.
@@ -21,4 +23,9 @@ pub trait NdkOs: Os {
     ///
     /// `mdl` is null or points to a chain of MDLs whose pages are locked, and stay locked until the value is dropped.
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<Self::Memory, NtStatus>;
+
+    /// Something has happened, for whoever collects traces. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    fn note(&self, note: Note) {
+        let _ = note;
+    }
 }

@@ -1,8 +1,9 @@
 //! # `ndktest`, the consumer driver
 //!
 //! A KMDF driver that consumes NDKPI, to test the provider in the kernel. [`finder`] waits for the provider's device
-//! interface, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] is what a run does, on the [`platform`] of the kernel,
-//! and [`control`] is the device by which `ndkctl` starts, watches and cancels runs.
+//! interface, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
+//! what a run does, on the [`platform`] of the kernel, and [`control`] is the device by which `ndkctl` starts, watches and
+//! cancels runs.
 //!
 //! Off Windows the same code is a library on the bindings of `wdk-bindings`, for tests with a simulated kernel.
 
@@ -20,6 +21,8 @@ pub mod control;
 pub mod device;
 pub mod driver;
 pub mod finder;
+pub mod histogram;
+pub mod performance;
 pub mod platform;
 pub mod provider;
 pub mod run;

@@ -11,12 +11,17 @@ use core::{
 
 use fallible::Shared;
 use kernel::{Event, Thread, WaitLock};
-use ndk_interface::test_control::{Kind, Progress, SECONDS, Start, State};
+use ndk_interface::{
+    report::Line,
+    test_control::{Kind, Progress, SECONDS, Start, State},
+};
 use ndkpi::NtStatus;
 use wdk_sys::WDFDEVICE;
 
 use crate::{
     finder::Link,
+    performance,
+    platform::KernelPlatform,
     provider::{Interface, Target},
     suite, trace,
 };
@@ -29,6 +34,8 @@ pub struct Run {
     start: Start,
     kind: Kind,
     cancel: AtomicBool,
+    /// Set together with `cancel`, for who sleeps.
+    cancelled: Event,
     /// Set when the thread has let go of everything that is the provider's.
     over: Event,
     done: AtomicU32,
@@ -44,6 +51,7 @@ impl Run {
             start,
             kind,
             cancel: AtomicBool::new(false),
+            cancelled: Event::try_new()?,
             over: Event::try_new()?,
             done: AtomicU32::new(0),
             total: AtomicU32::new(0),
@@ -72,6 +80,12 @@ impl Run {
     /// Asks the run to end soon.
     pub fn cancel(&self) {
         self.cancel.store(true, Release);
+        self.cancelled.set();
+    }
+
+    /// Sleeps, but not longer than until somebody wants the run to end.
+    pub fn sleep(&self, micros: u64) {
+        let _ = self.cancelled.wait_micros(micros);
     }
 
     /// Asks the run to end and waits until it has let go of the provider.
@@ -86,10 +100,10 @@ impl Run {
     }
 
     /// One more step is done, and how it went.
-    pub fn step(&self, passed: bool, line: fmt::Arguments<'_>) {
-        if passed { &self.passed } else { &self.failed }.fetch_add(1, Relaxed);
+    pub fn step(&self, line: &Line<'_>) {
+        self.say(format_args!("{line}"));
+        if line.is_failure() { &self.failed } else { &self.passed }.fetch_add(1, Relaxed);
         self.done.fetch_add(1, Relaxed);
-        self.say(line);
     }
 
     /// Adds a line to the report, as long as there is room and memory.
@@ -102,7 +116,7 @@ impl Run {
     }
 
     fn is_over(&self) -> bool {
-        self.over.wait_for(0)
+        self.over.is_set()
     }
 
     fn progress(&self) -> Progress {
@@ -169,7 +183,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; `STATUS_NOT_SUPPORTED`; what opening the provider says.
+    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; what opening the provider says.
     ///
     /// # Safety
     ///
@@ -177,7 +191,6 @@ impl Runs {
     pub unsafe fn start(&self, device: WDFDEVICE, link: &Link, start: Start) -> Result<(), NtStatus> {
         let kind = Kind::from_number(start.kind).filter(|_| SECONDS.contains(&start.seconds));
         let kind = kind.ok_or(NtStatus::INVALID_PARAMETER)?;
-        suite::supported(kind)?;
         self.latest.with(|latest| {
             if latest.stopped {
                 return Err(NtStatus::DEVICE_NOT_READY);
@@ -251,7 +264,11 @@ impl Runs {
 /// The thread of a run.
 fn carry_out(run: &Run, interface: Interface) {
     trace::begun(run.start.kind, run.start.seed);
-    suite::run(run, &interface);
+    let platform = KernelPlatform::new(run, &interface);
+    match run.kind {
+        Kind::Conformance | Kind::Stress => suite::run(run, &platform),
+        Kind::Performance => performance::run(run, &platform),
+    }
     drop(interface);
     run.over.set();
     trace::over(&run.progress());

@@ -218,6 +218,7 @@ pub fn free(address: usize, tag: Option<u32>) {
     }
     check_guards(address, &block);
     kernel::current().forget_range(address, block.size);
+    crate::wdm::forget_locks(address, block.size);
     for (start, len) in poisoned(block.slot, block.slot_size) {
         bytes(start, len).fill(POISON);
     }

@@ -21,8 +21,8 @@ use super::processor;
 ///
 /// # Invariants
 ///
-/// `dpc` was initialised with `run::<R>` and does not move. While it is queued its first argument is a counted reference to
-/// an `R::Target`.
+/// `dpc` was initialised with `run::<R>` and does not move. It is queued only with a counted reference to an `R::Target` as
+/// its first argument.
 pub struct KernelDpc<R: Routine> {
     dpc: Box<UnsafeCell<KDPC>>,
     runs: PhantomData<fn(R)>,
@@ -69,14 +69,12 @@ impl<R: Routine> Dpc<R> for KernelDpc<R> {
 
 impl<R: Routine> Drop for KernelDpc<R> {
     fn drop(&mut self) {
-        // A call that is running does not need the DPC any more: the kernel has taken out of it what it needs.
+        // A call that is running does not need the DPC any more: the kernel has taken out of it what it needs. One that is
+        // queued there is not (the contract of `Dpc`). Were there one, its memory must not be freed in the queue, and its
+        // reference would be lost: the argument is the kernel's, which documents no way to ask for it.
         // SAFETY: the DPC is initialised (invariant).
         let removed = unsafe { KeRemoveQueueDpc(self.dpc.get()) };
-        if removed != 0 {
-            let argument = self.dpc.get_mut().SystemArgument1;
-            // SAFETY: the call was queued with this reference (invariant) and will not be made.
-            drop(unsafe { Shared::<R::Target>::from_raw(argument.cast_const().cast()) });
-        }
+        debug_assert!(removed == 0, "a deferred call was dropped while it was queued");
     }
 }
 

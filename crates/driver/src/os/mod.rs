@@ -9,8 +9,10 @@ mod timer;
 
 use engine::os::{Affinity, Event, Os, Routine};
 use ndkpi::{MDL, NtStatus};
-use provider::NdkOs;
+use provider::{NdkOs, Note};
 use wdk_sys::ntddk::KeQueryInterruptTimePrecise;
+
+use crate::trace;
 
 pub use self::{dpc::KernelDpc, lock::KernelLock, memory::KernelMemory, timer::KernelTimer};
 
@@ -94,6 +96,10 @@ impl NdkOs for Kernel {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<Self::Memory, NtStatus> {
         // SAFETY: the caller's promise is the one that is asked for.
         unsafe { KernelMemory::from_mdl(mdl.cast(), length) }
+    }
+
+    fn note(&self, note: Note) {
+        trace::note(note);
     }
 }
 

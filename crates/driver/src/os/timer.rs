@@ -3,13 +3,10 @@
 use core::{
     cell::UnsafeCell,
     ptr,
-    sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicUsize,
-        Ordering::{AcqRel, Acquire, Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use engine::os::{Routine, Timer};
+use engine::os::{Os, Routine, SpinLock, Timer};
 use fallible::Shared;
 use ndkpi::NtStatus;
 use wdk_sys::{
@@ -20,12 +17,7 @@ use wdk_sys::{
     },
 };
 
-/// Deferred calls of one timer.
-///
-/// When a timer is set again, the call of the due time before may have left the timer's queue and not reached that of the
-/// deferred calls. If both used one DPC, two due times could end in one call, and it would be unknown how many references
-/// that call holds. With a few of them to choose from, each call has a DPC of its own.
-const SLOTS: usize = 3;
+use super::{Kernel, KernelLock};
 
 /// A timer that runs `R`.
 pub struct KernelTimer<R: Routine> {
@@ -36,26 +28,33 @@ pub struct KernelTimer<R: Routine> {
 ///
 /// # Invariants
 ///
-/// `timer` and the DPCs are initialised, and in a [`Shared`] they do not move. The timer is only ever set with the DPC of a
-/// slot. A slot's `target` is null, or a counted reference that belongs to the call that its DPC is going to make; with it
-/// goes a counted reference to the state.
+/// `timer` and `dpc` are initialised, and in a [`Shared`] they do not move. The timer is set only with this DPC, under the
+/// lock, and only while no call is [under way](Plan::under_way). A call that is under way holds a counted reference to the
+/// state.
 struct State<R: Routine> {
     timer: UnsafeCell<KTIMER>,
-    slots: [Slot<R>; SLOTS],
-    /// The slot with which the timer was set last.
-    current: AtomicUsize,
-}
-
-struct Slot<R: Routine> {
     dpc: UnsafeCell<KDPC>,
-    target: AtomicPtr<R::Target>,
+    plan: KernelLock<Plan<R::Target>>,
 }
 
-// SAFETY: the kernel's routines may be called for one timer or DPC by any number of threads at a time; the references in the
-// slots are `Send` and `Sync` as all targets are.
+/// What is to come of a timer.
+///
+/// Between a due time and its deferred call there is a moment at which neither [`KeCancelTimer`] nor [`KeRemoveQueueDpc`] finds
+/// anything to take back. A timer that were set again just then might have one call for two due times, or two, and nobody could
+/// tell which. So it is not set: the call that is under way finds the later due time, and sets the timer itself.
+struct Plan<T> {
+    /// A call will be made that cannot be taken back, or that nobody has tried to take back.
+    under_way: bool,
+    /// For whom; `None` if nobody wants the call any more.
+    target: Option<Shared<T>>,
+    /// The call that is under way is that of a due time which was forgotten: the one that is wanted comes later, then.
+    postponed_to: Option<u64>,
+}
+
+// SAFETY: the kernel's routines may be called for one timer or DPC by any number of threads at a time.
 #[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it are the kernel's")]
 unsafe impl<R: Routine> Send for State<R> {}
-// SAFETY: as for `Send`.
+// SAFETY: as for `Send`; everything else is behind a lock.
 unsafe impl<R: Routine> Sync for State<R> {}
 
 impl<R: Routine> KernelTimer<R> {
@@ -65,101 +64,98 @@ impl<R: Routine> KernelTimer<R> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        let slot = || Slot { dpc: UnsafeCell::new(KDPC::default()), target: AtomicPtr::new(ptr::null_mut()) };
-        let state = State {
+        let state = Shared::try_new(State {
             timer: UnsafeCell::new(KTIMER::default()),
-            slots: core::array::from_fn(|_| slot()),
-            current: AtomicUsize::new(0),
-        };
-        let state = Shared::try_new(state).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            dpc: UnsafeCell::new(KDPC::default()),
+            plan: KernelLock::new(Plan { under_way: false, target: None, postponed_to: None }),
+        });
+        let state: Shared<State<R>> = state.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let context: PVOID = Shared::as_ptr(&state).cast_mut().cast();
-        for slot in &state.slots {
-            // SAFETY: memory for a DPC that stays where it is, and nobody else knows it yet.
-            unsafe { KeInitializeDpc(slot.dpc.get(), Some(run::<R>), context) };
-        }
+        // SAFETY: memory for a DPC that stays where it is, and nobody else knows it yet.
+        unsafe { KeInitializeDpc(state.dpc.get(), Some(run::<R>), context) };
         // SAFETY: memory for a timer that stays where it is, and nobody else knows it yet.
         unsafe { KeInitializeTimer(state.timer.get()) };
         Ok(Self { state })
     }
+}
 
-    /// Takes back every call that has not begun. Whether there was one.
-    fn retract(&self) -> bool {
-        let state = &self.state;
-        // SAFETY: the timer is initialised (invariant).
-        let was_set = unsafe { KeCancelTimer(state.timer.get()) } != 0;
-        let mut retracted = was_set;
-        if was_set {
-            self.give_back(&state.slots[state.current.load(Relaxed)]);
-        }
-        for slot in &state.slots {
-            // SAFETY: the DPC is initialised (invariant).
-            if unsafe { KeRemoveQueueDpc(slot.dpc.get()) } != 0 {
-                self.give_back(slot);
-                retracted = true;
-            }
-        }
-        retracted
+impl<R: Routine> State<R> {
+    /// Has the deferred call be made `delay` microseconds from now. No call is under way, and `plan` is this state's.
+    fn begin(this: &Shared<Self>, plan: &mut Plan<R::Target>, delay: u64) {
+        plan.under_way = true;
+        // Given back by the call, or by who takes it back.
+        core::mem::forget(this.clone());
+        // Negative: counted from now, in units of 100 nanoseconds.
+        let units = i64::try_from(delay.saturating_mul(10)).unwrap_or(i64::MAX);
+        let due = LARGE_INTEGER { QuadPart: -units };
+        // SAFETY: the timer and the DPC are initialised (invariant), and the call has its reference.
+        unsafe { KeSetTimer(this.timer.get(), due, this.dpc.get()) };
     }
 
-    /// Gives back the references of a call that will not be made.
-    fn give_back(&self, slot: &Slot<R>) {
-        let target = slot.target.swap(ptr::null_mut(), AcqRel);
-        if !target.is_null() {
-            // SAFETY: the slot's reference (invariant), which the swap has taken out of it.
-            drop(unsafe { Shared::from_raw(target.cast_const()) });
+    /// Tries to take back the call that is under way. Its reference to the state is the result, to be dropped when the lock is
+    /// not held any more; `None` if there is no such call, or it cannot be taken back.
+    fn take_back(&self, plan: &mut Plan<R::Target>) -> Option<Shared<Self>> {
+        if !plan.under_way {
+            return None;
         }
-        // SAFETY: the reference to the state that goes with the call (invariant).
-        drop(unsafe { Shared::from_raw(Shared::as_ptr(&self.state)) });
+        // SAFETY: the timer is initialised (invariant).
+        let was_set = unsafe { KeCancelTimer(self.timer.get()) };
+        // SAFETY: the DPC is initialised (invariant).
+        if was_set == 0 && unsafe { KeRemoveQueueDpc(self.dpc.get()) } == 0 {
+            return None;
+        }
+        plan.under_way = false;
+        // SAFETY: the reference of the call that was under way (invariant), which will not be made.
+        Some(unsafe { Shared::from_raw(ptr::from_ref(self)) })
     }
 }
 
 impl<R: Routine> Timer<R> for KernelTimer<R> {
     fn set(&self, delay: u64, target: &Shared<R::Target>) {
-        self.retract();
-        let state = &self.state;
-        let current = state.current.load(Relaxed);
-        // With luck the next one; the others are taken only if calls of as many due times are just beginning.
-        let order = (1..=SLOTS).map(|step| (current + step) % SLOTS);
-        let next = order.clone().find(|&index| state.slots[index].target.load(Acquire).is_null());
-        let index = next.unwrap_or((current + 1) % SLOTS);
-        let slot = &state.slots[index];
-
-        let counted = Shared::into_raw(target.clone()).cast_mut();
-        let before = slot.target.swap(counted, AcqRel);
-        if !before.is_null() {
-            // No slot was free. The call that is just beginning will find the new reference.
-            // SAFETY: the slot's reference (invariant), which the swap has taken out of it.
-            drop(unsafe { Shared::from_raw(before.cast_const()) });
-        }
-        core::mem::forget(state.clone());
-        state.current.store(index, Relaxed);
-
-        // Negative: counted from now, in units of 100 nanoseconds.
-        let units = i64::try_from(delay.saturating_mul(10)).unwrap_or(i64::MAX);
-        let due = LARGE_INTEGER { QuadPart: -units };
-        // SAFETY: the timer and the DPC are initialised (invariant), and the call has its references.
-        unsafe { KeSetTimer(state.timer.get(), due, slot.dpc.get()) };
+        let mut wanted = Some(target.clone());
+        // What is not wanted any more is dropped after the lock is released.
+        let unused = self.state.plan.with(|plan| {
+            let taken_back = self.state.take_back(plan);
+            core::mem::swap(&mut plan.target, &mut wanted);
+            if plan.under_way {
+                plan.postponed_to = Some(Kernel.now().saturating_add(delay));
+            } else {
+                State::begin(&self.state, plan, delay);
+            }
+            taken_back
+        });
+        drop((unused, wanted));
     }
 
     fn cancel(&self) -> bool {
-        self.retract()
+        let (taken_back, target) = self.state.plan.with(|plan| {
+            plan.postponed_to = None;
+            // A call that cannot be taken back will find that it has nobody to run for.
+            (self.state.take_back(plan), plan.target.take())
+        });
+        drop(taken_back);
+        target.is_some()
     }
 }
 
 impl<R: Routine> Drop for KernelTimer<R> {
     fn drop(&mut self) {
-        self.retract();
+        let _ = self.cancel();
     }
 }
 
-unsafe extern "C" fn run<R: Routine>(dpc: *mut KDPC, context: PVOID, _one: PVOID, _two: PVOID) {
+unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, _one: PVOID, _two: PVOID) {
     // SAFETY: the context is the state's address, and this call has a counted reference to it (invariant).
     let state = unsafe { Shared::<State<R>>::from_raw(context.cast_const().cast()) };
-    let Some(slot) = state.slots.iter().find(|slot| ptr::eq(slot.dpc.get(), dpc)) else { return };
-    let target = slot.target.swap(ptr::null_mut(), AcqRel);
-    if !target.is_null() {
-        // SAFETY: the slot's reference (invariant), which the swap has taken out of it.
-        let target = unsafe { Shared::from_raw(target.cast_const()) };
+    let target = state.plan.with(|plan| {
+        plan.under_way = false;
+        if let Some(due) = plan.postponed_to.take() {
+            State::begin(&state, plan, due.saturating_sub(Kernel.now()));
+            return None;
+        }
+        plan.target.take()
+    });
+    if let Some(target) = target {
         R::run(&target);
     }
 }

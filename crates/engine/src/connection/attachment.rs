@@ -11,7 +11,8 @@ use super::{
     Timeouts, Wire,
     counters::Counters,
     endpoint::{Claim, LocalAddress},
-    listing::{self, ConnectionRow},
+    line::Line,
+    listing::{self, ConnectionRow, Connections},
 };
 use crate::{
     memory_status,
@@ -26,7 +27,7 @@ pub struct Attachment<O: Os> {
     timeouts: Timeouts,
     addresses: O::Lock<Own<O>>,
     pub(super) counters: Counters,
-    pub(super) connections: O::Lock<Slab<ConnectionRow>>,
+    pub(super) connections: O::Lock<Connections<O>>,
     pub(super) endpoints: O::Lock<Slab<EndpointEntry>>,
 }
 
@@ -54,7 +55,7 @@ impl<O: Os> Attachment<O> {
             timeouts,
             addresses: os.lock(Own { list: Vec::new(), detached: false })?,
             counters: Counters::default(),
-            connections: os.lock(Slab::new())?,
+            connections: os.lock(Connections::new())?,
             endpoints: os.lock(Slab::new())?,
         })
         .map_err(memory_status)
@@ -103,6 +104,28 @@ impl<O: Os> Attachment<O> {
             }
             core::mem::take(&mut own.list)
         }));
+    }
+
+    /// The adapter has gone: it is [detached](Attachment::detach), and its connections end at once. Both sides of each are
+    /// told (`NDKPI 7.7.6`); a queue pair on this adapter is flushed, one on another adapter only loses its peer.
+    ///
+    /// A connect or accept of this adapter that waits is answered with `STATUS_CONNECTION_ABORTED`, the connect that an accept
+    /// belongs to with `STATUS_CONNECTION_REFUSED`, and later ones fail. A connect from another adapter that was not
+    /// accepted yet waits until the consumer here closes what stands for it, or for its timeout. Everything that is open
+    /// still has to be closed.
+    ///
+    /// Callable with no lock held at `IRQL <= DISPATCH_LEVEL`.
+    pub fn abort(&self) {
+        self.detach();
+        self.connections.with(Connections::shut);
+        // From here on no line is added.
+        let result = listing::list(&self.connections, ConnectionRow::line, |line| {
+            Line::abort(&line, self);
+            Ok::<_, core::convert::Infallible>(())
+        });
+        match result {
+            Ok(()) => {}
+        }
     }
 
     /// The limits it was made with.

@@ -39,6 +39,8 @@ pub enum DisconnectReason {
     Failed = 3,
     /// The peer disconnected, but what it had posted did not end in time.
     TimedOut = 4,
+    /// The adapter of one of the sides has gone.
+    Removed = 5,
 }
 
 impl DisconnectReason {

@@ -8,7 +8,7 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{
-    Connector, DisconnectReason, Request,
+    Attachment, Connector, DisconnectReason, Request,
     line::{Ending, Line, LineState, Phase, Role, Sides},
 };
 use crate::{
@@ -84,12 +84,34 @@ impl<O: Os> Line<O> {
         Self::end(this, Ending::Lost(DisconnectReason::Failed));
     }
 
+    /// An adapter has gone, and with it the line, however far that is.
+    pub(super) fn abort(this: &Shared<Self>, gone: &Attachment<O>) {
+        let is_gone = |role: Role| core::ptr::eq(&raw const *this.attachments[role], gone);
+        let failed = this.state.with(|state| match state.phase {
+            Phase::Requested | Phase::Accepted => {
+                let by = if is_gone(Role::Active) { Role::Active } else { Role::Passive };
+                state.abandon(this, by, NtStatus::CONNECTION_ABORTED, Ending::Abandoned(by))
+            }
+            Phase::Established | Phase::Over(_) => None,
+        });
+        if let Some(failed) = failed {
+            failed.finish();
+        }
+        Self::end_and_flush(this, Ending::Lost(DisconnectReason::Removed), is_gone);
+    }
+
     /// Ends the connection, if it is established.
     pub(super) fn end(this: &Shared<Self>, ending: Ending) {
+        Self::end_and_flush(this, ending, |_| false);
+    }
+
+    /// [`Line::end`]; the queue pairs of the sides that `flushed` names are flushed.
+    fn end_and_flush(this: &Shared<Self>, ending: Ending, flushed: impl Fn(Role) -> bool) {
         let Some((failing, qps)) = this.state.with(|state| {
             (state.phase == Phase::Established).then(|| {
                 state.declare_over(this, ending, None);
-                let failing = Role::BOTH.map(|role| state.ends[role].as_ref().is_some_and(|end| end.disconnected));
+                let disconnected = |role: Role| state.ends[role].as_ref().is_some_and(|end| end.disconnected);
+                let failing = Role::BOTH.map(|role| disconnected(role) || flushed(role));
                 (failing, state.qps())
             })
         }) else {
@@ -97,7 +119,7 @@ impl<O: Os> Line<O> {
         };
         for (role, failing) in Role::BOTH.into_iter().zip(failing) {
             match &qps[role] {
-                // A disconnect flushes.
+                // A disconnect flushes, and so does an adapter that goes.
                 Some(qp) if failing => Qp::fail(qp),
                 // An incoming one does not (`NDKPI 7.7.6`).
                 Some(qp) => Qp::unlink(qp),

@@ -39,11 +39,12 @@ impl<O: Os> Line<O> {
     /// - `STATUS_CONNECTION_ABORTED`: the active side has given up.
     /// - `STATUS_CONNECTION_ACTIVE`: accepted already.
     /// - `STATUS_CONNECTION_INVALID`: rejected already.
+    /// - `STATUS_DEVICE_REMOVED`: the adapter of the passive side has gone.
     pub fn accept(this: &Shared<Self>, acceptance: Acceptance<O>) -> Result<(), NtStatus> {
         let attachment = &this.attachments.passive;
         // What is not used is dropped after the lock is released.
         let unused = this.state.with(|state| {
-            if let Err(status) = state.acceptable() {
+            if let Err(status) = state.acceptable().and_then(|()| acceptance.listed.attach(this)) {
                 return Err((status, acceptance));
             }
             let Some(end) = &mut state.ends.passive else { return Err((NtStatus::CONNECTION_INVALID, acceptance)) };

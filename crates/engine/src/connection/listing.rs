@@ -1,13 +1,15 @@
 //! What `OID_NDK_CONNECTIONS` and `OID_NDK_LOCAL_ENDPOINTS` show (`NDIS-NDK 6`).
 //!
-//! The lists hold plain values, no references: being listed keeps nothing alive.
+//! Listeners and shared endpoints are listed as plain values: being listed keeps nothing alive. A connection is listed with its
+//! line, so that an adapter that goes finds what ends with it; the row goes when the connection does, at the latest when the
+//! connector is closed.
 
-use core::{cell::Cell, net::SocketAddr};
+use core::net::SocketAddr;
 
 use fallible::Shared;
 use ndkpi::NtStatus;
 
-use super::{Attachment, Owner};
+use super::{Attachment, Owner, line::Line};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
@@ -48,15 +50,37 @@ pub struct EndpointEntry {
     pub owner: Owner,
 }
 
-/// A connection in the list of its adapter: hidden until it is established, so that establishing it needs no memory.
-pub(super) struct ConnectionRow {
-    entry: ConnectionEntry,
-    active: Cell<bool>,
+/// The connections of an adapter, and those that are to become some.
+pub(super) struct Connections<O: Os> {
+    rows: Slab<ConnectionRow<O>>,
+    /// The adapter has gone: there are to be no more.
+    shut: bool,
 }
 
-impl ConnectionRow {
+impl<O: Os> Connections<O> {
+    pub const fn new() -> Self {
+        Self { rows: Slab::new(), shut: false }
+    }
+
+    pub const fn shut(&mut self) {
+        self.shut = true;
+    }
+}
+
+/// A connection in the list of its adapter: hidden until it is established, so that establishing it needs no memory.
+pub(super) struct ConnectionRow<O: Os> {
+    entry: ConnectionEntry,
+    active: bool,
+    line: Option<Shared<Line<O>>>,
+}
+
+impl<O: Os> ConnectionRow<O> {
     pub fn visible(&self) -> Option<ConnectionEntry> {
-        self.active.get().then_some(self.entry)
+        self.active.then_some(self.entry)
+    }
+
+    pub fn line(&self) -> Option<Shared<Line<O>>> {
+        self.line.clone()
     }
 }
 
@@ -73,16 +97,33 @@ impl<O: Os> ListedConnection<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(attachment: &Shared<Attachment<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
-        let row = ConnectionRow { entry, active: Cell::new(false) };
-        let number = attachment.connections.with(|rows| rows.try_insert(row)).map_err(memory_status)?;
+        let row = ConnectionRow { entry, active: false, line: None };
+        let number = attachment.connections.with(|list| list.rows.try_insert(row)).map_err(memory_status)?;
         Ok(Self { attachment: attachment.clone(), number })
+    }
+
+    /// From here on the line ends when the adapter goes. Called under its lock.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_REMOVED` if the adapter has gone.
+    pub fn attach(&self, line: &Shared<Line<O>>) -> Result<(), NtStatus> {
+        self.attachment.connections.with(|list| {
+            if list.shut {
+                return Err(NtStatus::DEVICE_REMOVED);
+            }
+            if let Some(row) = list.rows.get_mut(self.number) {
+                row.line = Some(line.clone());
+            }
+            Ok(())
+        })
     }
 
     /// The connection is established.
     pub fn show(&self) {
-        self.attachment.connections.with(|rows| {
-            if let Some(row) = rows.get(self.number) {
-                row.active.set(true);
+        self.attachment.connections.with(|list| {
+            if let Some(row) = list.rows.get_mut(self.number) {
+                row.active = true;
             }
         });
     }
@@ -90,22 +131,47 @@ impl<O: Os> ListedConnection<O> {
 
 impl<O: Os> Drop for ListedConnection<O> {
     fn drop(&mut self) {
-        self.attachment.connections.with(|rows| rows.remove(self.number));
+        // The line is given up after the lock is released.
+        drop(self.attachment.connections.with(|list| list.rows.remove(self.number)));
+    }
+}
+
+/// Something with numbered rows.
+pub(super) trait Rows {
+    type Row;
+
+    fn rows(&self) -> &Slab<Self::Row>;
+}
+
+impl<O: Os> Rows for Connections<O> {
+    type Row = ConnectionRow<O>;
+
+    fn rows(&self) -> &Slab<Self::Row> {
+        &self.rows
+    }
+}
+
+impl Rows for Slab<EndpointEntry> {
+    type Row = EndpointEntry;
+
+    fn rows(&self) -> &Self {
+        self
     }
 }
 
 /// Gives `sink` what `pick` makes of the rows, a few at a time, with no lock held while `sink` runs.
 ///
 /// Rows that come or go meanwhile may be shown or not.
-pub(super) fn list<Row, T: Copy, E>(
-    rows: &impl SpinLock<Slab<Row>>,
-    pick: impl Fn(&Row) -> Option<T>,
+pub(super) fn list<List: Rows, T, E>(
+    list: &impl SpinLock<List>,
+    pick: impl Fn(&List::Row) -> Option<T>,
     mut sink: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut next = 0;
     loop {
-        let mut batch = [None; BATCH];
-        let done = rows.with(|rows| {
+        let mut batch = [const { None }; BATCH];
+        let done = list.with(|list| {
+            let rows = list.rows();
             let end = rows.bound().min(next + BATCH);
             for (place, number) in batch.iter_mut().zip(next..end) {
                 *place = rows.get(number).and_then(&pick);

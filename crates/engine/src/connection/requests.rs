@@ -54,6 +54,7 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address.
     /// - `STATUS_CONNECTION_REFUSED`: nobody listens there, or not now, or the backlog is full.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
+    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
     pub fn connect(
         this: &Shared<Self>,
         qp: &Shared<Qp<O>>,
@@ -114,11 +115,15 @@ impl<O: Os> Connector<O> {
         let attachments = Sides { active: attachment.clone(), passive: place.listener().attachment().clone() };
         let addresses = Sides { active: local, passive: remote };
         let line = Line::try_new(addresses, attachments, parameters.reads, data)?;
-        // From here on nothing can fail, except that the consumer closes the connector against the rules.
+        // From here on nothing can fail, except that the adapter goes, or that the consumer closes the connector against the
+        // rules.
         let unused = line.state.with(|line_state| {
+            if let Err(status) = listed.attach(&line) {
+                return Some((status, origin, listed));
+            }
             this.state.with(|state| {
                 if !matches!(state.stage, Stage::Starting) {
-                    return Some((origin, listed));
+                    return Some((NtStatus::CANCELLED, origin, listed));
                 }
                 let mut end = End::new(this.clone());
                 end.qp = Some(qp.clone());
@@ -131,8 +136,8 @@ impl<O: Os> Connector<O> {
                 None
             })
         });
-        if unused.is_some() {
-            return Err(NtStatus::CANCELLED);
+        if let Some((status, ..)) = unused {
+            return Err(status);
         }
         bound.keep();
         place.fill(line);
@@ -180,6 +185,7 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_ACTIVE`: accepted already, or the queue pair has a connector already or had a connection.
     /// - `STATUS_CONNECTION_INVALID`: the connector stands for no request, has rejected it, or the queue pair has failed.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
+    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
     pub fn accept(
         this: &Shared<Self>,
         qp: &Shared<Qp<O>>,

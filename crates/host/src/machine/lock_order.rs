@@ -5,6 +5,7 @@
 //! one by one, as far as the table of recent pairs remembers.
 
 use std::{
+    ops::Range,
     panic::Location,
     sync::{Mutex, PoisonError},
 };
@@ -62,6 +63,16 @@ pub fn check(state: &ThreadState, name: LockName, place: &'static Location<'stat
                 ),
             );
         }
+    }
+}
+
+/// Forgets the pairs of the locks of `class` with these numbers: they are gone, and other locks may get their numbers.
+pub fn forget(class: &str, instances: &Range<u64>) {
+    let is_gone =
+        |pair: &Pair| pair.class == class && (instances.contains(&pair.first) || instances.contains(&pair.second));
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    for place in &mut known.pairs {
+        place.take_if(|pair| is_gone(pair));
     }
 }
 

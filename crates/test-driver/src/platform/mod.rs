@@ -101,12 +101,13 @@ impl Platform for KernelPlatform<'_> {
         for _ in 0..4 {
             flush();
         }
-        sleep(2_000);
+        self.run.sleep(2_000);
         flush();
     }
 
     fn sleep(&self, micros: u64) {
-        sleep(micros);
+        // What the case was to wait for does not matter any more when the run is cancelled.
+        self.run.sleep(micros);
     }
 
     fn raised(&self, work: &mut dyn FnMut()) {
@@ -144,12 +145,18 @@ impl Platform for KernelPlatform<'_> {
     }
 }
 
-/// Microseconds of interrupt time, which counts units of 100 nanoseconds.
+/// Interrupt time, in units of 100 nanoseconds.
 #[must_use]
-pub fn now() -> u64 {
+pub fn ticks() -> u64 {
     let mut counter = 0;
     // SAFETY: the place lives until the call returns.
-    unsafe { KeQueryInterruptTimePrecise(&raw mut counter) / 10 }
+    unsafe { KeQueryInterruptTimePrecise(&raw mut counter) }
+}
+
+/// Microseconds of interrupt time.
+#[must_use]
+pub fn now() -> u64 {
+    ticks() / 10
 }
 
 /// Waits, for a multiple of the clock's period.

@@ -16,7 +16,14 @@ fn lock_at<'lock>(word: *mut KSPIN_LOCK) -> (&'lock RawSpinLock, LockName) {
         bug_check(Rule::PagedAtDispatch, format_args!("the spin lock at {address:#x} is in pageable memory"));
     }
     // SAFETY: the driver's word for a lock, which has the size and alignment of this type, for which each value is one.
-    (unsafe { &*word.cast::<RawSpinLock>() }, LockName { class: "driver's spin lock", instance: address as u64 })
+    (unsafe { &*word.cast::<RawSpinLock>() }, LockName { class: CLASS, instance: address as u64 })
+}
+
+const CLASS: &str = "driver's spin lock";
+
+/// The memory of so many bytes is free: a lock that comes to lie there is another one.
+pub fn forget_range(address: usize, size: usize) {
+    machine::forget_lock_order(CLASS, &(address as u64..(address + size) as u64));
 }
 
 fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {

@@ -15,7 +15,7 @@ mod rundown;
 mod thread;
 mod timer;
 
-pub use self::{mdl::Mdls, notification::Notifications, thread::Threads};
+pub use self::{lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads};
 use crate::context::DriverId;
 
 use std::{

@@ -1,0 +1,14 @@
+//! A program's side of the control devices of `softndk` and `ndktest` (the crate `ndk-interface` has the requests).
+//!
+//! Everything but the call of the system is the same everywhere: a [`Transport`] carries a request to a driver and its answer
+//! back. On Windows that is [`ControlDevice`]; in tests it is a simulated kernel.
+
+mod run;
+mod transport;
+#[cfg(windows)]
+mod windows;
+
+pub use run::{Event, TestDriver};
+pub use transport::{Answer, Refusal, Transport};
+#[cfg(windows)]
+pub use windows::ControlDevice;

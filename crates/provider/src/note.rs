@@ -1,0 +1,36 @@
+//! What happens seldom and is worth a line in a trace.
+
+use core::net::SocketAddr;
+
+use engine::{
+    connection::{DisconnectReason, Request},
+    cq::notify::CqFailure,
+};
+use ndkpi::NtStatus;
+
+/// Something that has happened on an adapter. None of it is on the data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A connect was completed: there is a connection between these addresses.
+    Connected {
+        /// The address on this side.
+        local: SocketAddr,
+        /// The address on the other side, whose [`Note::Accepted`] comes too.
+        remote: SocketAddr,
+    },
+    /// An accept was completed.
+    Accepted,
+    /// A connect, accept or disconnect has failed.
+    Failed {
+        /// What was asked.
+        request: Request,
+        /// Its answer.
+        status: NtStatus,
+    },
+    /// A consumer's disconnect was completed.
+    Disconnected,
+    /// A connection has ended without the consumer's doing, who is told now.
+    Lost(DisconnectReason),
+    /// A completion queue has failed: overrun, most likely.
+    QueueFailed(CqFailure),
+}

@@ -1,0 +1,214 @@
+//! The provider's operating system on the kernel, `softndk::os`, on the simulated kernel: what the engine may rely on when a
+//! timer or a deferred call is set, cancelled or dropped just as it is due.
+
+#![cfg(unix)]
+
+extern crate wdk_bindings as wdk_sys;
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use engine::os::{Dpc, Os, Routine, Timer};
+use fallible::Shared;
+use simulated_kernel::{Kernel, irql};
+use softndk::os::{Kernel as KernelOs, KernelDpc, KernelTimer};
+use wdk_sys::{
+    LARGE_INTEGER,
+    ntddk::{KeDelayExecutionThread, KeFlushQueuedDpcs},
+};
+
+/// Runs `work` as code of the provider driver, which is loaded for it.
+fn in_the_driver(kernel: &Kernel, work: impl FnOnce()) {
+    let driver = kernel.load("softndk", softndk::driver_entry).expect("the provider loads");
+    driver.run(work);
+    // Looks for memory, timers and deferred calls that are left.
+    driver.unload();
+}
+
+/// Kernels on which threads really run beside each other, and seeded ones on which they are interrupted at every call.
+fn kernels() -> impl Iterator<Item = Kernel> {
+    let seeded = (1..13).map(|seed| Kernel::seeded(seed).preemption(40));
+    (0..2).map(|_| Kernel::threads()).chain(seeded).map(simulated_kernel::Builder::start)
+}
+
+fn sleep(microseconds: i64) {
+    let mut interval = LARGE_INTEGER { QuadPart: -microseconds * 10 };
+    // SAFETY: at PASSIVE_LEVEL, and the number lives until the call returns.
+    let _ = unsafe { KeDelayExecutionThread(0, 0, &raw mut interval) };
+}
+
+fn flush() {
+    // SAFETY: at PASSIVE_LEVEL.
+    unsafe { KeFlushQueuedDpcs() };
+}
+
+/// Waits until the bell has rung so often, and as long again for a ring that should not come.
+fn settle(bell: &Shared<Bell>, rings: u32) {
+    // A machine may be slow. If the ring does not come, the caller sees it.
+    for _ in 0..10_000 {
+        if bell.rings() >= rings {
+            break;
+        }
+        sleep(1_000);
+    }
+    sleep(3_000);
+    flush();
+    flush();
+}
+
+#[derive(Default)]
+struct Bell {
+    rings: AtomicU32,
+}
+
+impl Bell {
+    fn rings(&self) -> u32 {
+        self.rings.load(SeqCst)
+    }
+}
+
+struct Ring;
+
+impl Routine for Ring {
+    type Target = Bell;
+
+    fn run(bell: &Shared<Bell>) {
+        assert_eq!(irql(), 2, "a deferred call");
+        bell.rings.fetch_add(1, SeqCst);
+    }
+}
+
+/// A small generator, so that a failure is found again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+#[test]
+fn a_timer_runs_once_for_each_time_that_it_is_set_and_not_cancelled() {
+    for (number, kernel) in (1_u64..).zip(kernels()) {
+        in_the_driver(&kernel, || {
+            let mut random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let bell = Shared::try_new(Bell::default()).expect("memory");
+            let timer = KernelTimer::<Ring>::try_new().expect("memory");
+            for _ in 0..60 {
+                let before = bell.rings();
+                // Half of the due times have come when the next call is made, or are just coming.
+                let delay = random.below(4);
+                timer.set(delay * delay * 160, &bell);
+                if random.below(2) == 0 {
+                    sleep(random.below(400).cast_signed());
+                }
+                if random.below(3) == 0 {
+                    settle(&bell, before + 1);
+                    assert_eq!(bell.rings(), before + 1, "it was set once");
+                    assert!(!timer.cancel(), "it has run");
+                    continue;
+                }
+                let cancelled = timer.cancel();
+                let at_once = bell.rings();
+                settle(&bell, if cancelled { before } else { before + 1 });
+                if cancelled {
+                    assert_eq!((at_once, bell.rings()), (before, before), "it was cancelled");
+                } else {
+                    assert_eq!(bell.rings(), before + 1, "it was too late to cancel it");
+                }
+            }
+            drop(timer);
+            flush();
+            assert_eq!(Shared::references_now(&bell), 1);
+        });
+    }
+}
+
+#[test]
+fn a_timer_that_is_set_again_and_again_forgets_all_but_the_last_due_time() {
+    for kernel in kernels() {
+        in_the_driver(&kernel, || {
+            let bell = Shared::try_new(Bell::default()).expect("memory");
+            let timer = KernelTimer::<Ring>::try_new().expect("memory");
+            for _ in 0..40 {
+                for _ in 0..12 {
+                    timer.set(0, &bell);
+                }
+                let before = bell.rings();
+                timer.set(2_000, &bell);
+                settle(&bell, before + 1);
+                // However many calls were just beginning, the last one is not lost, and no more than one comes beside it.
+                let rings = bell.rings() - before;
+                assert!((1..=2).contains(&rings), "{rings} runs");
+                assert!(!timer.cancel(), "nothing is left to be cancelled");
+            }
+            drop(timer);
+            assert_eq!(Shared::references_now(&bell), 1);
+        });
+    }
+}
+
+#[test]
+fn a_timer_that_is_dropped_does_not_run_any_more() {
+    for kernel in kernels() {
+        in_the_driver(&kernel, || {
+            for delay in [0, 0, 0, 1, 1, 50, 50, 400] {
+                let bell = Shared::try_new(Bell::default()).expect("memory");
+                let timer = KernelTimer::<Ring>::try_new().expect("memory");
+                timer.set(delay, &bell);
+                drop(timer);
+                // A call that had begun may still be running.
+                flush();
+                let rings = bell.rings();
+                settle(&bell, rings);
+                assert_eq!(bell.rings(), rings);
+                assert_eq!(Shared::references_now(&bell), 1);
+            }
+        });
+    }
+}
+
+/// Owns the deferred call whose target it is, as every object of the engine does.
+struct Owner {
+    call: OnceLock<KernelDpc<Work>>,
+    ran: Arc<AtomicU32>,
+}
+
+struct Work;
+
+impl Routine for Work {
+    type Target = Owner;
+
+    fn run(owner: &Shared<Owner>) {
+        owner.ran.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn the_last_reference_to_the_owner_of_a_call_may_be_that_of_the_call() {
+    for kernel in kernels() {
+        let ran = Arc::new(AtomicU32::new(0));
+        in_the_driver(&kernel, || {
+            for round in 0..32 {
+                let owner = Owner { call: OnceLock::new(), ran: ran.clone() };
+                let owner = Shared::try_new(owner).expect("memory");
+                let call = KernelDpc::try_new(round % KernelOs.processors()).expect("a processor");
+                assert!(owner.call.set(call).is_ok());
+                let call = owner.call.get().expect("it was set");
+                assert!(call.queue(&owner), "it was not queued before");
+                drop(owner);
+                if round % 4 == 0 {
+                    flush();
+                }
+            }
+            flush();
+        });
+        assert_eq!(ran.load(SeqCst), 32, "one run for each");
+        assert_eq!(Arc::strong_count(&ran), 1, "every owner has gone");
+    }
+}

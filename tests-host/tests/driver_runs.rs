@@ -1,0 +1,15 @@
+//! Runs of `ndktest` as a program sees them, through the crate that `ndkctl` uses; and a removal as a consumer sees it.
+
+#![cfg(unix)]
+
+#[path = "driver_runs/client.rs"]
+mod client;
+#[path = "driver_runs/consumer.rs"]
+mod consumer;
+#[path = "driver_runs/histogram.rs"]
+mod histogram;
+#[path = "driver_runs/removal.rs"]
+mod removal;
+#[expect(dead_code, reason = "the other tests of the drivers need more of it")]
+#[path = "drivers/world.rs"]
+mod world;

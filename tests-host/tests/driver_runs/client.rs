@@ -1,0 +1,148 @@
+//! A program that starts, watches and cancels runs.
+
+use driver_client::{Answer, Event, Refusal, TestDriver, Transport};
+use ndk_interface::test_control::{Kind, Progress, Start, State};
+use simulated_kernel::{
+    File, Kernel,
+    wdk::{
+        STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_BUSY, STATUS_DEVICE_NOT_READY, STATUS_INVALID_PARAMETER,
+        STATUS_NOT_SUPPORTED,
+    },
+};
+
+use crate::world::{Consumer, Provider, consumer_control};
+
+/// What the crate does with `DeviceIoControl` on Windows.
+struct ToKernel(File);
+
+impl Transport for ToKernel {
+    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+        let answer = self.0.control(code, input, output.len());
+        let more = answer.status == STATUS_BUFFER_OVERFLOW;
+        if !more && !answer.is_success() {
+            return Err(match answer.status {
+                STATUS_DEVICE_BUSY => Refusal::Busy,
+                STATUS_DEVICE_NOT_READY => Refusal::NotReady,
+                STATUS_INVALID_PARAMETER => Refusal::Invalid,
+                STATUS_NOT_SUPPORTED => Refusal::NotSupported,
+                other => Refusal::Other(other),
+            });
+        }
+        output[..answer.bytes.len()].copy_from_slice(&answer.bytes);
+        Ok(Answer { length: answer.bytes.len(), more })
+    }
+}
+
+/// What a run has shown.
+#[derive(Default)]
+struct Seen {
+    steps: Vec<(String, String, String)>,
+    remarks: Vec<String>,
+    progress: Vec<Progress>,
+}
+
+impl Seen {
+    fn note(&mut self, event: Event<'_>) {
+        match event {
+            Event::Step(line) => {
+                self.steps.push((line.name.to_owned(), line.outcome.to_owned(), line.text.to_owned()));
+            }
+            Event::Remark(line) => self.remarks.push(line.to_owned()),
+            Event::Progress(progress) => self.progress.push(progress),
+        }
+    }
+}
+
+fn with_drivers(kernel: &Kernel, work: impl FnOnce(&TestDriver<ToKernel>)) {
+    let provider = Provider::load(kernel).expect("the provider loads");
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let driver = TestDriver::new(ToKernel(consumer_control(kernel)));
+    work(&driver);
+    drop(driver);
+    consumer.unload();
+    provider.unload();
+}
+
+fn start(kind: Kind, seconds: u32) -> Start {
+    Start { kind: kind as u32, seconds, seed: 7 }
+}
+
+#[test]
+fn a_performance_run_measures_each_thing_for_its_share_of_the_time() {
+    for kernel in [Kernel::threads(), Kernel::threads().processors(1), Kernel::seeded(3)] {
+        let kernel = kernel.start();
+        with_drivers(&kernel, |driver| {
+            driver.start(&start(Kind::Performance, 1)).expect("it starts");
+            let mut seen = Seen::default();
+            let last =
+                driver.watch(|| kernel.sleep(10_000), || false, |event| seen.note(event)).expect("it can be watched");
+            assert_eq!((last.state, last.kind), (State::Finished as u32, Kind::Performance as u32));
+            assert_eq!((last.done, last.total, last.passed, last.failed), (4, 4, 4, 0), "{:?}", seen.steps);
+            let names = seen.steps.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>();
+            assert_eq!(names, ["round-trip.polled", "round-trip.notified", "rate.sends", "bandwidth.writes"]);
+            for (name, outcome, text) in &seen.steps {
+                assert_eq!(outcome, "measured", "{name}: {text}");
+                let count: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number in front");
+                assert!(count > 0, "{name}: {text}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_suite_is_shown_step_by_step_and_as_the_progress_counts() {
+    let kernel = Kernel::threads().start();
+    with_drivers(&kernel, |driver| {
+        driver.start(&start(Kind::Conformance, 600)).expect("it starts");
+        assert_eq!(driver.start(&start(Kind::Conformance, 600)), Err(Refusal::Busy));
+        let mut seen = Seen::default();
+        let last =
+            driver.watch(|| kernel.sleep(10_000), || false, |event| seen.note(event)).expect("it can be watched");
+        assert_eq!(last.state, State::Finished as u32);
+        assert_eq!(seen.remarks.first().map(String::as_str), Some("seed 0x7"));
+        assert_eq!(seen.steps.len(), last.done as usize, "every step has a line");
+        let names = seen.steps.iter().map(|(name, ..)| name.as_str());
+        assert!(names.eq(conformance::cases::all().map(|case| case.name)), "in the order of the suite");
+        let words = ["passed", "failed", "observed", "skipped"];
+        assert!(seen.steps.iter().all(|(_, outcome, _)| words.contains(&outcome.as_str())));
+        assert!(seen.progress.is_sorted_by_key(|progress| progress.done));
+        // Somebody who comes later can read it again.
+        let mut again = Seen::default();
+        driver.watch(|| (), || false, |event| again.note(event)).expect("it can be watched");
+        assert_eq!(again.steps, seen.steps);
+    });
+}
+
+#[test]
+fn a_run_is_cancelled_when_the_program_wants_it() {
+    for kind in [Kind::Stress, Kind::Performance] {
+        let kernel = Kernel::threads().start();
+        with_drivers(&kernel, |driver| {
+            driver.start(&start(kind, 3600)).expect("it starts");
+            let mut looks = 0;
+            let last = driver.watch(|| kernel.sleep(5_000), || true, |_| looks += 1).expect("it can be watched");
+            assert_eq!(last.state, State::Cancelled as u32);
+            assert!(looks > 0);
+            // The next one can be started at once.
+            driver.start(&start(Kind::Performance, 3600)).expect("it starts");
+            assert_eq!(driver.cancel(), Ok(()));
+        });
+    }
+}
+
+#[test]
+fn values_out_of_range_and_a_missing_provider_are_refused() {
+    let kernel = Kernel::threads().start();
+    with_drivers(&kernel, |driver| {
+        assert_eq!(driver.start(&start(Kind::Stress, 0)), Err(Refusal::Invalid));
+        assert_eq!(driver.start(&start(Kind::Stress, 3601)), Err(Refusal::Invalid));
+        assert_eq!(driver.start(&Start { kind: 3, seconds: 1, seed: 0 }), Err(Refusal::Invalid));
+        assert_eq!(driver.cancel(), Ok(()), "there is none");
+        assert_eq!(driver.progress().map(|progress| progress.state), Ok(State::Idle as u32));
+    });
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let driver = TestDriver::new(ToKernel(consumer_control(&kernel)));
+    assert_eq!(driver.start(&start(Kind::Stress, 1)), Err(Refusal::NotReady));
+    drop(driver);
+    consumer.unload();
+}
