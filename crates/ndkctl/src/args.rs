@@ -10,7 +10,7 @@ use provider::CompletionMode;
 
 use crate::{
     nd2_selftest::Nd2Selftest,
-    size::{parse_count, parse_processors, parse_repeat, parse_seed, parse_size},
+    size::{parse_count, parse_processors, parse_repeat, parse_seconds, parse_seed, parse_size},
 };
 
 const EXAMPLES: &str = "\
@@ -50,6 +50,8 @@ pub enum Command {
     Netstat(Netstat),
     /// Check every sentence about completion queues of the user-mode interface
     Nd2Selftest(Nd2Selftest),
+    /// Have the driver ndktest run for a while in the kernel (Windows)
+    DriverRun(DriverRun),
 }
 
 /// Of what kind the machine and the provider are.
@@ -143,6 +145,11 @@ pub struct Selftest {
     /// Only the cases whose name or section contains this; several parts are separated by commas
     #[arg(long, value_name = "PART")]
     pub filter: Option<String>,
+    /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
+    #[arg(long, conflicts_with_all = [
+        "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
+    ])]
+    pub driver: bool,
     /// Show the cases instead of running them
     #[arg(long)]
     pub list: bool,
@@ -184,6 +191,33 @@ impl Selftest {
         }
         setup
     }
+}
+
+/// `ndkctl driver-run`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(after_help = "Exit code: 0 if no step failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
+pub struct DriverRun {
+    /// What the driver does
+    #[arg(value_enum, value_name = "WHAT")]
+    pub kind: DriverRunKind,
+    /// For how long, 1 to 3600
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub seconds: u32,
+    /// Determines what is chosen at random; decimal, or hexadecimal after 0x
+    #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the driver does for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DriverRunKind {
+    /// The suite again and again, each time with other random numbers.
+    Stress,
+    /// Latency, rate and bandwidth of messages.
+    Performance,
 }
 
 /// How the sides of a ping-pong learn of completions.

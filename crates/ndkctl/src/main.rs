@@ -1,5 +1,5 @@
-//! The command line of SoftNDK: the self-test, a ping-pong and what an adapter can do, all on the host and all through NDKPI's
-//! dispatch tables.
+//! The command line of SoftNDK: the self-test, a ping-pong and what an adapter can do, on the host and through NDKPI's
+//! dispatch tables; on Windows also what the drivers do in the kernel.
 
 #![allow(
     clippy::collection_is_never_read,
@@ -12,6 +12,9 @@
 mod args;
 mod bench;
 mod counters;
+mod driver;
+mod driver_run;
+mod driver_selftest;
 mod info;
 mod interrupt;
 mod load;
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
+        Command::DriverRun(args) => driver_run::run(args, &interrupted),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

@@ -15,24 +15,32 @@ use serde::Serialize;
 use crate::{
     End,
     args::Selftest,
-    markdown,
+    driver, driver_selftest, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
 };
 
 /// A case that has run.
-struct Entry {
-    case: &'static Case,
-    seed: u64,
-    outcome: Outcome,
-    took: Duration,
+pub struct Entry {
+    /// Which.
+    pub case: &'static Case,
+    /// With which random numbers.
+    pub seed: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Everything that was asked for has run, or somebody ended it.
-struct Results {
-    entries: Vec<Entry>,
-    tally: Tally,
-    took: Duration,
-    interrupted: bool,
+pub struct Results {
+    /// The cases, in the order in which they ran.
+    pub entries: Vec<Entry>,
+    /// How many ended in which way.
+    pub tally: Tally,
+    /// How long all of it took.
+    pub took: Duration,
+    /// Somebody ended it.
+    pub interrupted: bool,
 }
 
 /// Runs the command.
@@ -48,7 +56,15 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     if args.list {
         return list(args, &selected);
     }
-    let results = execute(args, &selected, interrupted);
+    let results = if args.driver {
+        if !cfg!(windows) {
+            eprintln!("ndkctl selftest: {}", driver::ELSEWHERE);
+            return Ok(End::Refused);
+        }
+        driver_selftest::execute(&driver::open()?, args, interrupted)?
+    } else {
+        execute(args, &selected, interrupted)
+    };
     if args.json {
         print_json(&ResultsJson::new(args, &results))?;
     } else {
@@ -101,7 +117,8 @@ fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
     results
 }
 
-fn print_entry(entry: &Entry, width: usize) {
+/// Prints the line of a case.
+pub fn print_entry(entry: &Entry, width: usize) {
     let Entry { case, outcome, took, .. } = entry;
     let text = outcome.text();
     let time = duration(*took);
@@ -117,7 +134,11 @@ fn summarize(args: &Selftest, results: &Results) {
         println!("  does      {}", case.does);
         println!("  expected  {}", case.expects);
         println!("  seen      {}", outcome.text());
-        println!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
+        if args.driver {
+            println!("  again     ndkctl selftest --driver --seed {seed}");
+        } else {
+            println!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
+        }
     }
     println!();
     if results.interrupted {
@@ -126,7 +147,6 @@ fn summarize(args: &Selftest, results: &Results) {
     let Tally { passed, failed, observed, skipped } = results.tally;
     let mut counts =
         table(&["cases", "passed", "failed", "observed", "skipped", "time", "seed", "completion", "NDKPI"]);
-    let completion = format!("{:?}", args.machine.completion).to_lowercase();
     counts.add_row([
         results.tally.total().to_string(),
         passed.to_string(),
@@ -135,16 +155,21 @@ fn summarize(args: &Selftest, results: &Results) {
         skipped.to_string(),
         duration(results.took),
         args.seed.to_string(),
-        completion,
+        completion(args),
         format!("{}.x", args.ndkpi.version().Major),
     ]);
     (0..5).for_each(|column| align_right(&mut counts, column));
     print_table(&counts);
 }
 
+/// Who decides how requests complete: the command line, or the driver's settings.
+fn completion(args: &Selftest) -> String {
+    if args.driver { "driver".to_owned() } else { format!("{:?}", args.machine.completion).to_lowercase() }
+}
+
 /// The flags that make a run the same again.
 fn again(args: &Selftest) -> String {
-    let completion = format!("{:?}", args.machine.completion).to_lowercase();
+    let completion = completion(args);
     let mut flags = format!(" --completion {completion} --ndkpi {}", args.ndkpi.version().Major);
     if args.deterministic {
         flags.push_str(" --deterministic");
@@ -223,7 +248,7 @@ impl<'a> ResultsJson<'a> {
         let Tally { passed, failed, observed, skipped } = results.tally;
         Self {
             seed: args.seed,
-            completion: format!("{:?}", args.machine.completion).to_lowercase(),
+            completion: completion(args),
             ndkpi: args.ndkpi.version().to_string(),
             deterministic: args.deterministic,
             interrupted: results.interrupted,

@@ -1,5 +1,7 @@
 //! Numbers on the command line. What is refused is answered with what is allowed.
 
+use ndk_interface::test_control::SECONDS;
+
 /// The longest message: `MaxTransferLength`.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_ROUNDS: u64 = 100_000_000;
@@ -40,6 +42,11 @@ pub fn parse_count(text: &str) -> Result<u32, String> {
 /// How often to run everything.
 pub fn parse_repeat(text: &str) -> Result<u32, String> {
     number(text, "a number of repetitions", MOST_REPEATS)
+}
+
+/// How long a driver is to run.
+pub fn parse_seconds(text: &str) -> Result<u32, String> {
+    number(text, "a number of seconds", u64::from(*SECONDS.end()))
 }
 
 /// A number of processors.

@@ -46,6 +46,10 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--seed", "red"], "hexadecimal"),
         (&["selftest", "--filter", "no such case"], "arm"),
         (&["self-test"], "selftest"),
+        (&["selftest", "--driver", "--filter", "arm"], "--filter"),
+        (&["selftest", "--driver", "--completion", "early"], "--completion"),
+        (&["driver-run", "sprint"], "stress, performance"),
+        (&["driver-run", "stress", "--seconds", "4000"], "1 to 3600"),
         (&["info", "--mem"], "--memory"),
     ] {
         let output = ndkctl(arguments);
@@ -54,6 +58,18 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
         assert!(said.contains(part), "{arguments:?}: {said}");
         assert!(shown.is_empty(), "{arguments:?}: {shown}");
+    }
+}
+
+#[cfg(not(windows))]
+#[test]
+fn where_there_are_no_drivers_one_line_says_so() {
+    for arguments in [&["selftest", "--driver"][..], &["driver-run", "performance"]] {
+        let output = ndkctl(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("Windows") && output.stdout.is_empty(), "{said}");
     }
 }
 

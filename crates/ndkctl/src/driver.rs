@@ -1,0 +1,70 @@
+//! The way to the driver `ndktest`.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use driver_client::{Event, Refusal, TestDriver, Transport};
+use ndk_interface::test_control::{Kind, Progress, Start};
+
+/// Between two looks at a run.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Who wants the driver where there is none is told so.
+pub const ELSEWHERE: &str = "the drivers run on Windows only (docs/windows-vm.md); `ndkctl selftest` without --driver checks the \
+                             provider on any host";
+
+/// Opens the driver's control device.
+///
+/// # Errors
+///
+/// Why that is not possible.
+#[cfg(windows)]
+pub fn open() -> Result<TestDriver<driver_client::ControlDevice>, String> {
+    let device = driver_client::ControlDevice::open(ndk_interface::test_control::WIN32_NAME);
+    device.map(TestDriver::new).map_err(|refusal| refused(&refusal))
+}
+
+/// Nothing to be opened.
+#[cfg(not(windows))]
+pub struct Nowhere;
+
+#[cfg(not(windows))]
+impl Transport for Nowhere {
+    fn control(&self, _: u32, _: &[u8], _: &mut [u8]) -> Result<driver_client::Answer, Refusal> {
+        Err(Refusal::NotThere)
+    }
+}
+
+/// There is no driver here.
+///
+/// # Errors
+///
+/// Always.
+#[cfg(not(windows))]
+pub fn open() -> Result<TestDriver<Nowhere>, String> {
+    Err(ELSEWHERE.to_owned())
+}
+
+/// A refusal in words.
+fn refused(refusal: &Refusal) -> String {
+    format!("the driver ndktest: {refusal}")
+}
+
+/// Has the driver run, and shows what it does until it is over.
+///
+/// # Errors
+///
+/// The driver has refused, or is gone.
+pub fn follow<T: Transport>(
+    driver: &TestDriver<T>,
+    (kind, seconds, seed): (Kind, u32, u64),
+    interrupted: &AtomicBool,
+    show: impl FnMut(Event<'_>),
+) -> Result<Progress, String> {
+    driver.start(&Start { kind: kind as u32, seconds, seed }).map_err(|refusal| refused(&refusal))?;
+    let watched = driver.watch(|| thread::sleep(PAUSE), || interrupted.load(Relaxed), show);
+    watched.map_err(|refusal| refused(&refusal))
+}

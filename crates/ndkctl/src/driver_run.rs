@@ -1,0 +1,86 @@
+//! `ndkctl driver-run`: a stress or performance run of the driver `ndktest`.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use driver_client::Event;
+use ndk_interface::test_control::{Kind, State};
+use serde::Serialize;
+
+use crate::{
+    End,
+    args::{DriverRun, DriverRunKind},
+    driver::{ELSEWHERE, follow, open},
+    output::{duration, print_json, progress},
+};
+
+/// A step, for a program.
+#[derive(Debug, Serialize)]
+struct Step {
+    name: String,
+    outcome: String,
+    micros: u64,
+    text: String,
+}
+
+/// All of it, for a program.
+#[derive(Debug, Serialize)]
+struct Run {
+    seed: u64,
+    seconds: u32,
+    interrupted: bool,
+    passed: u32,
+    failed: u32,
+    steps: Vec<Step>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What went wrong.
+pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
+    if !cfg!(windows) {
+        eprintln!("ndkctl driver-run: {ELSEWHERE}");
+        return Ok(End::Refused);
+    }
+    let driver = open()?;
+    let kind = match args.kind {
+        DriverRunKind::Stress => Kind::Stress,
+        DriverRunKind::Performance => Kind::Performance,
+    };
+    let bar = progress(0, "{spinner} {pos} steps {elapsed} {wide_msg}");
+    let mut steps = Vec::new();
+    let show = |event: Event<'_>| match event {
+        Event::Step(line) => {
+            // Of a stress run there are many, and only those that failed say something.
+            if !args.json && (kind == Kind::Performance || line.is_failure()) {
+                let took = duration(Duration::from_micros(line.micros));
+                bar.suspend(|| println!("{:22} {:9} {took:>8}  {}", line.name, line.outcome, line.text));
+            }
+            bar.set_message(line.name.to_owned());
+            let (name, outcome, text) = (line.name.to_owned(), line.outcome.to_owned(), line.text.to_owned());
+            steps.push(Step { name, outcome, micros: line.micros, text });
+        }
+        Event::Remark(_) => {}
+        Event::Progress(progress) => bar.set_position(progress.done.into()),
+    };
+    let last = follow(&driver, (kind, args.seconds, args.seed), interrupted, show)?;
+    bar.finish_and_clear();
+    let interrupted = interrupted.load(Relaxed);
+    if args.json {
+        let (passed, failed) = (last.passed, last.failed);
+        print_json(&Run { seed: args.seed, seconds: args.seconds, interrupted, passed, failed, steps })?;
+    } else {
+        println!("{} steps, {} failed", last.done, last.failed);
+    }
+    if interrupted {
+        return Ok(End::Interrupted);
+    }
+    if last.state == State::Cancelled as u32 {
+        return Err("the run was cancelled: the provider's device or the driver's is going".to_owned());
+    }
+    Ok(if last.failed == 0 { End::Good } else { End::Bad })
+}
