@@ -12,6 +12,7 @@ use std::{
 
 use conformance::{
     Case, Platform,
+    random::Random,
     runner::{self, Outcome, Run},
     text::Text,
 };
@@ -38,10 +39,12 @@ pub struct Finished {
     pub outcome: Outcome,
     /// How long it took.
     pub took: Duration,
+    /// On a seeded machine: a number that depends on everything that happened. Equal for equal runs.
+    pub trace: Option<u64>,
 }
 
 impl Harness {
-    /// Runs cases on machines of this kind.
+    /// Runs cases on machines of this kind. Their seeds are not those of the setup, but determined by the seed of each run.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         Self { setup, layer: None, limit: Duration::from_mins(2), cancelled: Arc::default(), verbose: false }
@@ -77,12 +80,12 @@ impl Harness {
     #[must_use]
     pub fn run(&self, case: &'static Case, how: Run) -> Finished {
         let started = Instant::now();
-        let outcome = self.run_beside(case, how);
-        Finished { outcome, took: started.elapsed() }
+        let (outcome, trace) = self.run_beside(case, how);
+        Finished { outcome, took: started.elapsed(), trace }
     }
 
     /// On a thread that is left behind if the case does not come to an end.
-    fn run_beside(&self, case: &'static Case, how: Run) -> Outcome {
+    fn run_beside(&self, case: &'static Case, how: Run) -> (Outcome, Option<u64>) {
         let (done, outcome) = mpsc::channel();
         let this = self.clone();
         let work = move || {
@@ -91,7 +94,9 @@ impl Harness {
         };
         let thread = match std::thread::Builder::new().name(case.name.to_owned()).spawn(work) {
             Ok(thread) => thread,
-            Err(error) => return Outcome::Skipped(Text::new(format_args!("no thread for the case: {error}"))),
+            Err(error) => {
+                return (Outcome::Skipped(Text::new(format_args!("no thread for the case: {error}"))), None);
+            }
         };
         match outcome.recv_timeout(self.limit) {
             Ok(outcome) => {
@@ -100,23 +105,26 @@ impl Harness {
             }
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.limit.as_secs();
-                Outcome::Failed(Text::new(format_args!("a call of the provider has not returned within {seconds} s")))
+                let text = Text::new(format_args!("a call of the provider has not returned within {seconds} s"));
+                (Outcome::Failed(text), None)
             }
             Err(RecvTimeoutError::Disconnected) => {
-                Outcome::Failed(Text::new(format_args!("the thread of the case has gone")))
+                (Outcome::Failed(Text::new(format_args!("the thread of the case has gone"))), None)
             }
         }
     }
 
-    fn run_here(&self, case: &Case, how: Run) -> Outcome {
+    fn run_here(&self, case: &Case, how: Run) -> (Outcome, Option<u64>) {
         let mut setup = self.setup;
-        setup.seed ^= how.seed;
+        // The seed of the run alone, so that it is all that a replay needs.
+        let mut random = Random::new(how.seed, case.name);
+        setup.seed = random.next();
         if let Scheduler::Seeded { seed, .. } = &mut setup.scheduler {
-            *seed ^= how.seed;
+            *seed = random.next();
         }
         let platform = match HostPlatform::start_with_cancel(setup, &self.cancelled) {
             Ok(platform) => Arc::new(platform),
-            Err(status) => return Outcome::Skipped(Text::new(format_args!("no machine: {status}"))),
+            Err(status) => return (Outcome::Skipped(Text::new(format_args!("no machine: {status}"))), None),
         };
         platform.set_verbose(self.verbose);
         let layered = self.layer.as_ref().map(|layer| layer(&platform));
@@ -134,16 +142,18 @@ impl Harness {
                 Outcome::Failed(Text::new(format_args!("{before} a processor panicked: {panic}")))
             }
         };
+        let trace = matches!(setup.scheduler, Scheduler::Seeded { .. }).then(|| platform.machine().trace_hash());
         if outcome.is_failure() {
             // Whatever is still going on may go on: the machine is left behind.
             std::mem::forget(platform);
-            return outcome;
+            return (outcome, trace);
         }
-        match Arc::into_inner(platform).map(HostPlatform::finish) {
+        let outcome = match Arc::into_inner(platform).map(HostPlatform::finish) {
             Some(Ok(())) => outcome,
             Some(Err(left)) => Outcome::Failed(Text::new(format_args!("left behind: {left}"))),
             None => Outcome::Failed(Text::new(format_args!("somebody still uses the machine"))),
-        }
+        };
+        (outcome, trace)
     }
 
     /// Whether somebody has set the flag.

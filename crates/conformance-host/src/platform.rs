@@ -54,6 +54,10 @@ pub struct Setup {
     pub nic: NicMode,
     /// Adapters on the wire.
     pub adapters: u8,
+    /// Flags that the adapters leave out (`NDKPI 2.6`).
+    pub without: u32,
+    /// Memory regions, windows and protection domains of an adapter at most, together; by default the provider decides.
+    pub tokens: Option<u32>,
     /// Until when something that has to happen must have happened, in microseconds.
     pub patience: u64,
 }
@@ -67,6 +71,8 @@ impl Default for Setup {
             seed: 0,
             nic: NicMode::Deferred,
             adapters: 2,
+            without: 0,
+            tokens: None,
             patience: 5_000_000,
         }
     }
@@ -136,6 +142,8 @@ impl HostPlatform {
             let longest = usize::try_from(engine::memory::MAX_LENGTH).unwrap_or(usize::MAX);
             config.info.MaxRegistrationSize = config.info.MaxRegistrationSize.min(longest);
             config.info.MaxWindowSize = config.info.MaxWindowSize.min(longest);
+            config.info.AdapterFlags &= !setup.without;
+            config.max_tokens = setup.tokens.unwrap_or(config.max_tokens);
             config.timeouts.connect = TIMEOUT;
             config.timeouts.establish = TIMEOUT;
             config.timeouts.disconnect = TIMEOUT;

@@ -11,8 +11,9 @@ use engine::{
 };
 use fallible::Shared;
 use ndkpi::{
-    GROUP_AFFINITY, NDK_CQ, NDK_CQ_DISPATCH, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION,
-    NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NDK_VERSION, NtStatus,
+    GROUP_AFFINITY, NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_CQ,
+    NDK_CQ_DISPATCH, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_OPERATION_TYPE, NDK_RESULT,
+    NDK_RESULT_EX, NDK_VERSION, NtStatus,
 };
 
 use crate::{
@@ -164,6 +165,9 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
         Ok(request) => request,
         Err(status) => return status,
     };
+    if !object.device().has(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED) {
+        return request.finish(&object, NtStatus::NOT_SUPPORTED);
+    }
     // SAFETY: the queue is open until the consumer's call returns.
     let cq = unsafe { object.engine() };
     let status = cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::resize(cq, depth).into());
@@ -291,6 +295,9 @@ unsafe extern "system" fn control_cq_interrupt_moderation<O: NdkOs>(
 ) -> NtStatus {
     // SAFETY: the caller passes an open queue.
     let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return NtStatus::INVALID_PARAMETER };
+    if !object.device().has(NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) {
+        return NtStatus::NOT_SUPPORTED;
+    }
     // SAFETY: the queue is open until the consumer's call returns.
     let cq = unsafe { object.engine() };
     cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::moderate(cq, interval, count).into())

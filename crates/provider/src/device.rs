@@ -38,7 +38,8 @@ pub const MAX_ADDRESSES: usize = 8;
 /// How a device is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What the adapter says of itself and enforces; `Version` is filled in for each consumer.
+    /// What the adapter says of itself and enforces; `Version` is filled in for each consumer. Of the flags, those of moderation,
+    /// resize and local invalidation can be left out, and are not supported then. The others say what it does in any case.
     pub info: NDK_ADAPTER_INFO,
     /// Queue pairs of the device at most.
     pub max_qps: u32,
@@ -294,6 +295,12 @@ impl<O: NdkOs> Device<O> {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether the adapter has this flag (`NDKPI 2.6`).
+    #[must_use]
+    pub const fn has(&self, flag: u32) -> bool {
+        self.config.info.AdapterFlags & flag == flag
     }
 
     /// The NIC.

@@ -23,11 +23,12 @@ pub struct MemoryWindow<O: NdkOs> {
 impl<O: NdkOs> MemoryWindow<O> {
     /// Makes a window in `pd`.
     pub fn create(pd: &ObjectRef<ProtectionDomain<O>>) -> Result<ObjectRef<Self>, NtStatus> {
-        let window = Window::try_new(pd.domain())?;
         let object = ObjectRef::try_new(
             pd.adapter().version(),
             Self { window: Slot::empty(), region: Slot::empty(), pd: pd.clone() },
         )?;
+        // Transfers that use the window keep the object: its close waits for them.
+        let window = Window::try_new_for(pd.domain(), object.clone())?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.window.replace(Some(window)) };
         Ok(object)

@@ -10,7 +10,10 @@ use engine::{
     qp::{Flags, Initiator, Sge, Work},
 };
 use fallible::Shared;
-use ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_QP, NDK_SGE, NtStatus, op_flags};
+use ndkpi::{
+    NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER,
+    NDK_QP, NDK_SGE, NtStatus, op_flags,
+};
 
 use crate::{
     NdkOs,
@@ -92,7 +95,9 @@ unsafe fn initiate<O: NdkOs>(
         // SAFETY: no other post to the queue runs (the caller's promise).
         return unsafe { refuse(&object, NtStatus::INVALID_PARAMETER) };
     };
-    let (context, how) = (context.expose_provenance(), flags_of(flags));
+    let mut how = flags_of(flags);
+    how.local_invalidate &= object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED);
+    let context = context.expose_provenance();
     if op_flags::is_inline(flags) {
         let parts = list.iter().map(|entry| {
             // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
@@ -151,7 +156,7 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
     unsafe { initiate::<O>(qp, context, list, count, flags, op_flags::SEND, work) }
 }
 
-/// `NDK_FN_READ`.
+/// `NDK_FN_READ`. The flag that invalidates the sink counts only if the adapter says so (`NDKPI 7.3`).
 ///
 /// # Safety
 ///

@@ -144,6 +144,13 @@ pub const CASES: &[Case] = &[
         read_limits,
     ),
     Case::new(
+        "connect.no-reads",
+        "NDKPI 7.7.3",
+        "Connects with an outbound read limit of 0 on one side, then with an inbound one of 0 on the other, and reads.",
+        "The reads fail and move nothing; the other side reads as it may. Open: how they fail.",
+        no_reads,
+    ),
+    Case::new(
         "connect.paused-events",
         "NDKPI 7.7.8",
         "Pauses connect events, connects, resumes and connects again.",
@@ -529,6 +536,32 @@ fn read_limits(s: &Session<'_>) -> Verdict {
         ensure_eq!((seen_b.inbound, seen_b.outbound), expected(b_in, b_out, a_in, a_out), "limits of the passive side");
     }
     HELD
+}
+
+fn no_reads(s: &Session<'_>) -> Verdict {
+    let mut seen = None;
+    for (a_outbound, b_inbound) in [(0, 16), (16, 0)] {
+        let (a, b) = Pair::apart(s, &Plan::new(), &Plan::new())?;
+        let offer = |inbound, outbound| Offer { inbound, outbound, data: &[] };
+        let terms = Terms { a: offer(16, a_outbound), b: offer(b_inbound, 16), ..Terms::new() };
+        let pair = Pair::join(s, a, b, &terms)?;
+        let (a, b) = (&pair.a, &pair.b);
+        a.region.buffer.fill_pattern(0, 64, 1)?;
+        b.read(1, 0, 64, a.remote(0), 0)?;
+        b.initiator_done(1)?;
+        b.region.buffer.has_pattern(0, 64, 1)?;
+        a.region.buffer.fill(64, 64, 0xEE)?;
+        let status = a.qp.read(2, &[a.region.element(64, 64)], b.remote(0), 0)?;
+        let (how, status) =
+            if status.is_success() { ("by completion", a.initiated().take_one()?.status) } else { ("inline", status) };
+        ensure!(!status.is_success(), "a read succeeded although the limit of reads in progress is 0");
+        a.region.buffer.is_filled(64, 64, 0xEE)?;
+        seen = Some((how, status));
+    }
+    match seen {
+        Some((how, status)) => observed!("{how} {status}"),
+        None => HELD,
+    }
 }
 
 fn paused_events(s: &Session<'_>) -> Verdict {

@@ -10,11 +10,14 @@ use ndkpi::{
     NDK_VERSION, NtStatus,
 };
 
-use super::logical::map;
+use super::{
+    logical::map,
+    registration::{LOAD, under_load},
+};
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
     client::{Adapter, Buffer, FastRegistration, Mapping, Mr, PAGE, Remote, Session},
-    fixture::{Pair, Side, posted},
+    fixture::{Pair, Plan, Side, posted},
 };
 
 pub const CASES: &[Case] = &[
@@ -137,6 +140,20 @@ pub const CASES: &[Case] = &[
         "Registers FRMRPageCount pages at once and writes to the last byte.",
         "It works.",
         largest,
+    ),
+    Case::new(
+        "fast.invalidated-under-load",
+        "NDKPI 7.6",
+        "Invalidates a fast-registered region while a peer writes megabytes to it.",
+        "No byte changes after the invalidation is complete.",
+        invalidated_under_load,
+    ),
+    Case::new(
+        "fast.closed-under-load",
+        "NDKPI 7.9",
+        "Closes a fast-registered region while a peer writes megabytes to it.",
+        "The close completes, and no byte changes after that.",
+        closed_under_load,
     ),
 ];
 
@@ -532,4 +549,28 @@ fn largest(s: &Session<'_>) -> Verdict {
     ensure_eq!(write(&pair, fast.remote(last as isize)?, 1)?, NtStatus::SUCCESS, "a write to the last byte");
     fast.buffer.is_filled(last, 1, 0x77)?;
     HELD
+}
+
+/// A pair whose passive side has fast-registered as many bytes as [`under_load`] needs.
+fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
+    let pair = Pair::with(s, &Plan { bytes: LOAD, ..Plan::new() }, &Plan::new())?;
+    let pages = u32::try_from(LOAD / PAGE).unwrap_or(u32::MAX);
+    if s.peer_adapter()?.info().FRMRPageCount < pages {
+        skip!("FRMRPageCount is below {pages}");
+    }
+    let fast = there(s, &pair, pages)?;
+    fast.register(&pair.b, BOTH)?;
+    Ok((pair, fast))
+}
+
+fn invalidated_under_load(s: &Session<'_>) -> Verdict {
+    let (pair, fast) = loaded(s)?;
+    under_load(s, &pair, fast.buffer, fast.remote(0)?, || fast.invalidate(&pair.b))
+}
+
+fn closed_under_load(s: &Session<'_>) -> Verdict {
+    let (pair, fast) = loaded(s)?;
+    let remote = fast.remote(0)?;
+    let Fast { mr, buffer, .. } = fast;
+    under_load(s, &pair, buffer, remote, || mr.close().map(|_| ()))
 }

@@ -4,6 +4,7 @@ mod access;
 mod arm;
 mod bad_input;
 mod close;
+mod close_inside;
 mod common;
 mod connect;
 mod cq;
@@ -16,6 +17,7 @@ mod invalidate;
 mod logical;
 mod moderation;
 mod notify;
+mod object;
 mod overrun;
 mod post;
 mod protection;
@@ -27,12 +29,15 @@ mod results;
 mod srq;
 mod stress;
 mod transfer;
+mod version;
 mod window;
 
 use crate::case::Case;
 
 /// All themes, in the order of the report.
 const THEMES: &[&[Case]] = &[
+    version::CASES,
+    object::CASES,
     cq::CASES,
     results::CASES,
     arm::CASES,
@@ -59,6 +64,7 @@ const THEMES: &[&[Case]] = &[
     disconnect::CASES,
     endpoint::CASES,
     close::CASES,
+    close_inside::CASES,
     stress::CASES,
 ];
 

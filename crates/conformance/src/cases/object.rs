@@ -8,9 +8,7 @@ use ndkpi::{
 
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
-    client::{
-        Connector, Cq, Listener, Mr, Mw, Pd, Qp, RawAddress, Session, SharedEndpoint, Srq, Way,
-    },
+    client::{Connector, Cq, Listener, Mr, Mw, Pd, Qp, RawAddress, Session, SharedEndpoint, Srq, Way},
     fixture::{Pair, Plan, Terms},
     platform::Family,
 };
@@ -82,7 +80,11 @@ impl<'s> Zoo<'s> {
         let qp = pd.core().create_qp(cq.core(), cq.core(), 0, Plan::new().sizes)?;
         let srq = match adapter.info().MaxSrqDepth {
             0 => None,
-            _ => Some(pd.core().try_create_srq(4, 1, 0, None, true)?.map_err(|status| Stop::status("NdkCreateSrq", status))?),
+            _ => Some(
+                pd.core()
+                    .try_create_srq(4, 1, 0, None, true)?
+                    .map_err(|status| Stop::status("NdkCreateSrq", status))?,
+            ),
         };
         let (connector, listener) = (adapter.create_connector()?, adapter.create_listener(None)?);
         let address = RawAddress::new(s.address(0, Family::V4, 0)?);

@@ -348,18 +348,33 @@ fn deregistered_with_a_window(s: &Session<'_>) -> Verdict {
 
 /// Writes to the passive side's region from now on, and `end`s its registration; then looks that nothing writes any more.
 fn ends_under_load<'s>(s: &'s Session<'s>, end: impl FnOnce(&mut Option<Region<'s>>) -> Check) -> Verdict {
-    const LENGTH: usize = 1 << 20;
-    const BYTES: u32 = 1 << 20;
-    let plan = Plan { bytes: LENGTH, ..Plan::new() };
-    let pair = Pair::with(s, &plan, &Plan::new())?;
-    let region = Region::new(pair.b.pd.core(), LENGTH, ALL_RIGHTS)?;
+    let pair = Pair::with(s, &Plan { bytes: LOAD, ..Plan::new() }, &Plan::new())?;
+    let region = Region::new(pair.b.pd.core(), LOAD, ALL_RIGHTS)?;
     let (buffer, remote) = (region.buffer, Remote { address: region.address(0), token: region.remote() });
     let mut region = Some(region);
+    under_load(s, &pair, buffer, remote, || end(&mut region))
+}
+
+/// Bytes of one write of [`under_load`], and of the memory that it is about.
+pub const LOAD: usize = 1 << 20;
+
+/// Writes megabytes from the active side, ends the access of peers to `buffer` by `end` meanwhile, and looks that no byte
+/// changes after that.
+pub fn under_load(
+    s: &Session<'_>,
+    pair: &Pair<'_>,
+    buffer: &Buffer,
+    remote: Remote,
+    end: impl FnOnce() -> Check,
+) -> Verdict {
+    const LENGTH: usize = LOAD;
     pair.a.region.buffer.fill(0, LENGTH, 0xAA)?;
     for number in 0..16 {
-        pair.a.write(number, 0, BYTES, remote, 0)?;
+        pair.a.write(number, 0, 1 << 20, remote, 0)?;
     }
-    end(&mut region)?;
+    // Some of it is on its way then.
+    s.platform().dwell(&|| false);
+    end()?;
     buffer.fill(0, LENGTH, 0x55)?;
     let done = pair.a.initiated().take(16)?;
     s.settle();

@@ -4,7 +4,7 @@ use ndkpi::{NDK_SGE, NtStatus};
 
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
-    client::{Adapter, Pd, QpSizes, Region, Session, Srq},
+    client::{Adapter, Pd, QpSizes, Region, Session, Srq, SrqCore, SrqHook},
     fixture::{Pair, Plan, Side, is_success, posted},
 };
 
@@ -129,6 +129,20 @@ pub const CASES: &[Case] = &[
         without_notification,
     ),
     Case::new(
+        "srq.modify-inside-its-callback",
+        "NDKPI 7.12",
+        "Posts receives and sets the threshold again inside the callback, as consumers do, while all receives are used up.",
+        "A callback each time fewer are left, never two at a time.",
+        modify_inside_its_callback,
+    ),
+    Case::new(
+        "srq.close-inside-its-callback",
+        "NDKPI 7.9",
+        "Closes the queue inside its callback, while a queue pair uses it; then closes the queue pair.",
+        "The close pends until both the callback has returned and the queue pair is closed.",
+        close_inside_its_callback,
+    ),
+    Case::new(
         "srq.flush-of-a-queue-pair",
         "NDKPI 7.12",
         "Flushes and closes one of two queue pairs of a queue with receives in it.",
@@ -161,12 +175,16 @@ struct Pool<'s> {
 
 impl<'s> Pool<'s> {
     fn new(s: &'s Session<'s>, depth: u32, threshold: u32) -> Check<Self> {
+        Self::with(s, depth, threshold, None)
+    }
+
+    fn with(s: &'s Session<'s>, depth: u32, threshold: u32, hook: Option<SrqHook<'s>>) -> Check<Self> {
         let adapter = s.peer_adapter()?;
         if adapter.info().MaxSrqDepth == 0 {
             skip!("the adapter has no shared receive queues");
         }
         let pd = adapter.create_pd()?;
-        let srq = pd.core().try_create_srq(depth, 2, threshold, None, true)?;
+        let srq = pd.core().try_create_srq(depth, 2, threshold, hook, true)?;
         let srq = srq.map_err(|status| Stop::status("NdkCreateSrq", status))?;
         let region = Region::new(pd.core(), 8192, crate::client::ALL_RIGHTS)?;
         Ok(Self { srq, region, pd, adapter })
@@ -437,6 +455,47 @@ fn without_notification(s: &Session<'_>) -> Verdict {
     let srq = srq.map_err(|status| Stop::status("NdkCreateSrq without a callback", status))?;
     srq.core().modify(0, 3)?.succeeds()?;
     srq.stays_at_callbacks(0)?;
+    HELD
+}
+
+fn modify_inside_its_callback<'s>(s: &'s Session<'s>) -> Verdict {
+    let again = s.keep(|srq: &'s SrqCore<'s>, _| {
+        // As many as are left: the next one that is used is the next to tell.
+        srq.modify(0, 6_u32.saturating_sub(srq.callbacks() + 1)).map(|_| ())
+    })?;
+    let pool = Pool::with(s, 16, 0, Some(again))?;
+    let pair = pool.pair(s, 0)?;
+    pool.post(1, 6)?;
+    pool.srq.core().modify(0, 6)?.succeeds()?;
+    pool.srq.stays_at_callbacks(0)?;
+    for number in 1..=5 {
+        uses(&pair, number)?;
+        pool.srq.wait_callbacks(u32::try_from(number).unwrap_or(u32::MAX))?;
+        s.settle();
+    }
+    pool.srq.stays_at_callbacks(5)?;
+    HELD
+}
+
+fn close_inside_its_callback<'s>(s: &'s Session<'s>) -> Verdict {
+    let close = s.keep(|srq: &'s SrqCore<'s>, _| {
+        let closing = srq.life().close_within(0)?;
+        ensure_eq!(closing.status(), NtStatus::PENDING, "the close of a queue inside its callback, with a queue pair");
+        Ok(())
+    })?;
+    let pool = Pool::with(s, 8, 0, Some(close))?;
+    let pair = pool.pair(s, 0)?;
+    pool.post(1, 1)?;
+    pool.srq.core().modify(0, 1)?.succeeds()?;
+    uses(&pair, 1)?;
+    let srq = pool.srq.core();
+    srq.wait_callbacks(1)?;
+    s.settle();
+    ensure!(!srq.life().is_closed(), "the close of a shared receive queue completed before that of its queue pair");
+    pair.link.b.close()?;
+    pair.b.qp.close()?;
+    s.wait("the close of the shared receive queue (NDKPI 7.9)", || srq.life().is_closed())?;
+    srq.stays_at_callbacks(1)?;
     HELD
 }
 

@@ -6,11 +6,14 @@ use ndkpi::{
     NDK_OP_FLAG_SILENT_SUCCESS as SILENT, NDK_OPERATION_TYPE as Type, NDK_VERSION, NtStatus,
 };
 
-use super::fast::{read, write};
+use super::{
+    fast::{read, write},
+    registration::{LOAD, under_load},
+};
 use crate::{
     case::{Case, Check, HELD, Verdict},
     client::{Mw, PAGE, Region, Remote, Session},
-    fixture::{Pair, Side, posted},
+    fixture::{Pair, Plan, Side, posted},
 };
 
 pub const CASES: &[Case] = &[
@@ -105,6 +108,13 @@ pub const CASES: &[Case] = &[
         "Binds a window to a region of another protection domain.",
         "It fails. Open: how.",
         of_another_domain,
+    ),
+    Case::new(
+        "window.closed-under-load",
+        "NDKPI 7.9",
+        "Closes a window while a peer writes megabytes through it.",
+        "The close completes, and no byte changes after that.",
+        closed_under_load,
     ),
 ];
 
@@ -364,4 +374,11 @@ fn of_another_domain(s: &Session<'_>) -> Verdict {
     };
     ensure!(!status.is_success(), "a window of another domain was bound");
     observed!("{how} {status}")
+}
+
+fn closed_under_load(s: &Session<'_>) -> Verdict {
+    let plan = Plan { bytes: LOAD, ..Plan::new() };
+    let pair = Pair::with(s, &plan, &plan)?;
+    let (mw, token) = bound(&pair.b, 0, LOAD, BOTH)?;
+    under_load(s, &pair, pair.b.region.buffer, at(&pair.b, token, 0), || mw.close().map(|_| ()))
 }

@@ -83,6 +83,10 @@ impl<O: Os> Line<O> {
             let Sides { active: Some(active), passive: Some(passive) } = state.qps() else {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
+            for (role, qp) in [(Role::Active, &active), (Role::Passive, &passive)] {
+                // At most one read of a queue pair is in progress at a time, so a limit counts only if it is none.
+                qp.allow_reads(state.reads_of(role).outbound > 0);
+            }
             if Qp::link(&active, &passive).is_err() {
                 let broken = if active.is_dead() { Role::Active } else { Role::Passive };
                 state.give_up(this, broken);

@@ -208,8 +208,7 @@ impl<O: Os> Line<O> {
     pub fn data(&self, role: Role, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
         self.state.with(|state| {
             let required = state.data[role.other()].as_ref().ok_or(NtStatus::CONNECTION_INVALID)?.copy_to(into);
-            let reads = state.reads[role].against(state.reads[role.other()]);
-            Ok(ConnectionData { reads, required })
+            Ok(ConnectionData { reads: state.reads_of(role), required })
         })
     }
 
@@ -241,6 +240,11 @@ impl<O: Os> Line<O> {
 }
 
 impl<O: Os> LineState<O> {
+    /// The read limits of a side: what is left of its own after those of the other side (`NDKPI 7.7.3`).
+    pub fn reads_of(&self, role: Role) -> ReadLimits {
+        self.reads[role].against(self.reads[role.other()])
+    }
+
     /// Answers a request if it waits.
     pub fn answer(&mut self, role: Role, request: Request, status: NtStatus) {
         if let Some(end) = &mut self.ends[role]

@@ -14,7 +14,7 @@ use super::{
     grant::{Grant, Source, Span},
     mapping::PAGE_SIZE,
     pages::PageList,
-    piece::{Uses, is_sole},
+    piece::{Client, Uses, is_sole},
     region::Region,
     token::Tag,
 };
@@ -109,6 +109,7 @@ pub struct Fast<O: Os> {
 impl<O: Os> Fast<O> {
     pub fn try_new(
         table: &Shared<MemoryTable<O>>,
+        client: &Shared<Client>,
         room: u32,
         remote_access: bool,
         local: Tag,
@@ -118,7 +119,7 @@ impl<O: Os> Fast<O> {
         Ok(Self {
             local,
             latest,
-            uses: Shared::try_new(Uses).map_err(memory_status)?,
+            uses: Uses::try_new(client).map_err(memory_status)?,
             remote_access,
             room,
             windows: Windows::default(),

@@ -1,6 +1,9 @@
 //! Bytes that a request may use, found and checked.
 
-use fallible::Shared;
+use alloc::boxed::Box;
+use core::any::Any;
+
+use fallible::{AllocError, Shared, try_box};
 
 use super::{mapping::Mappings, pages::PageList, pinned::Pinned};
 use crate::{
@@ -8,8 +11,38 @@ use crate::{
     sync::{Ordering, fence},
 };
 
-/// Counts the pieces that were found through one object, by its references.
-pub struct Uses;
+/// Counts the pieces that were found through one object, by its references. The object's client is not dropped before the
+/// last of them: whoever closes the object learns then that nobody uses its bytes any more (`NDKPI 7.9`).
+pub struct Uses {
+    _client: Shared<Client>,
+}
+
+impl Uses {
+    /// No pieces yet.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn try_new(client: &Shared<Client>) -> Result<Shared<Self>, AllocError> {
+        Shared::try_new(Self { _client: client.clone() })
+    }
+}
+
+/// What whoever made an object wants to have dropped when nothing of the object is left.
+pub struct Client {
+    _value: Box<dyn Any + Send + Sync>,
+}
+
+impl Client {
+    /// Keeps `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn try_new(value: impl Any + Send + Sync) -> Result<Shared<Self>, AllocError> {
+        Shared::try_new(Self { _value: try_box(value)? })
+    }
+}
 
 /// Whether nobody else refers to the value. Then what others did with it, or while they had it, happened before.
 pub fn is_sole<T>(this: &Shared<T>) -> bool {

@@ -12,6 +12,7 @@ use super::{
     entry::{Entry, Normal, Object, Windows},
     fast::Fast,
     grant::{Grant, Source, Span},
+    piece::Client,
     pinned::{Pinned, Release, Released},
     token::Tag,
 };
@@ -36,8 +37,9 @@ pub enum RegionKind {
 pub struct Region<O: Os> {
     domain: Shared<Domain<O>>,
     number: u32,
-    /// Dropped with the region, which windows keep longer than its owner does.
-    _client: Box<dyn Any + Send + Sync>,
+    /// Dropped with the region, which windows keep longer than its owner does, and with the last piece that was found
+    /// through a fast registration.
+    client: Shared<Client>,
 }
 
 impl<O: Os> Region<O> {
@@ -50,7 +52,8 @@ impl<O: Os> Region<O> {
         Self::try_new_for(domain, kind, ())
     }
 
-    /// [`Region::try_new`] with a client, which is dropped when the last of the region is gone.
+    /// [`Region::try_new`] with a client, which is dropped when the last of the region is gone, and with it the last use of
+    /// bytes that were fast-registered with it. Normally registered bytes tell when they are [released](Released).
     ///
     /// # Errors
     ///
@@ -60,7 +63,7 @@ impl<O: Os> Region<O> {
         kind: RegionKind,
         client: impl Any + Send + Sync,
     ) -> Result<Shared<Self>, NtStatus> {
-        let client = try_box(client).map_err(memory_status)?;
+        let client = Client::try_new(client).map_err(memory_status)?;
         let object = match kind {
             RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default() }),
             RegionKind::Fast => Object::Fast(None),
@@ -69,7 +72,7 @@ impl<O: Os> Region<O> {
         let number = domain.table().tokens().insert(|_| entry).map_err(memory_status)?;
         domain.table().population().regions.enter();
         // From here on a failure drops the region, which gives its place back.
-        Shared::try_new(Self { domain: domain.clone(), number, _client: client }).map_err(memory_status)
+        Shared::try_new(Self { domain: domain.clone(), number, client }).map_err(memory_status)
     }
 
     /// The region's protection domain.
@@ -174,7 +177,7 @@ impl<O: Os> Region<O> {
         let random = table.random();
         let new = |stamp: &mut u32| {
             let (local, remote) = (Tag::next(stamp, random, |_| false), Tag::next(stamp, random >> 8, |_| false));
-            Fast::try_new(table, most_pages, remote_access, local, remote)
+            Fast::try_new(table, &self.client, most_pages, remote_access, local, remote)
         };
         // Tags are given out under the lock, memory before it.
         let mut stamp = self.with(|stamp, object| match object {

@@ -1,5 +1,7 @@
 //! Memory windows (`NDKPI 5.3`, `7.6`).
 
+use core::any::Any;
+
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
 
@@ -8,7 +10,7 @@ use super::{
     access::Rights,
     entry::{Entry, Object},
     grant::{Grant, Span},
-    piece::Uses,
+    piece::{Client, Uses},
     region::Region,
     token::Tag,
 };
@@ -128,9 +130,20 @@ impl<O: Os> Window<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(domain: &Shared<Domain<O>>) -> Result<Shared<Self>, NtStatus> {
+        Self::try_new_for(domain, ())
+    }
+
+    /// [`Window::try_new`] with a client, which is dropped when the window is gone and no piece is left that was found through
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Window::try_new`].
+    pub fn try_new_for(domain: &Shared<Domain<O>>, client: impl Any + Send + Sync) -> Result<Shared<Self>, NtStatus> {
         let table = domain.table();
         let random = table.random();
-        let uses = Shared::try_new(Uses).map_err(memory_status)?;
+        let client = Client::try_new(client).map_err(memory_status)?;
+        let uses = Uses::try_new(&client).map_err(memory_status)?;
         // The place's own tag is made when its number is known.
         let own = Tag::of(0);
         let window = Bindings { own, latest: None, posted: [const { None }; POSTED_BINDS], bound: None, uses };

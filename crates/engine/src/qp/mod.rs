@@ -105,6 +105,8 @@ pub struct Qp<O: Os> {
     linked: AtomicBool,
     /// The peer waits for a receive to be posted.
     awaited: AtomicBool,
+    /// The connection does not let this side read.
+    no_reads: AtomicBool,
     domain: Shared<Domain<O>>,
     receive_cq: Shared<Cq<O>>,
     initiator_cq: Shared<Cq<O>>,
@@ -200,6 +202,7 @@ impl<O: Os> Qp<O> {
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
+            no_reads: AtomicBool::new(false),
             domain: domain.clone(),
             receive_cq: receive_cq.clone(),
             initiator_cq: initiator_cq.clone(),
@@ -327,6 +330,12 @@ impl<O: Os> Qp<O> {
     #[must_use]
     pub fn take_link_client(&self) -> Option<Box<dyn LinkClient>> {
         self.link.with(|link| link.client.take())
+    }
+
+    /// Whether reads can be posted once there is a peer: not if the outbound read limit of the connection is zero
+    /// (`NDKPI 7.7.3`).
+    pub(crate) fn allow_reads(&self, allowed: bool) {
+        self.no_reads.store(!allowed, Ordering::Release);
     }
 
     /// The queue pair at the other end.

@@ -164,6 +164,7 @@ impl<O: Os> Initiator<O> {
     /// Nothing is posted then, and everything deferred before is on its way.
     ///
     /// - `STATUS_CONNECTION_INVALID`: the queue pair is not connected.
+    /// - `STATUS_INVALID_DEVICE_REQUEST`: a read, on a connection whose outbound read limit is zero.
     /// - `STATUS_NO_MORE_ENTRIES`: the queue is full.
     /// - `STATUS_DATA_OVERRUN`: too many elements.
     /// - `STATUS_BUFFER_OVERFLOW`: more bytes than one request may have.
@@ -198,6 +199,9 @@ impl<O: Os> Initiator<O> {
         elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
+        if matches!(work, Work::Read { .. }) && self.qp.no_reads.load(Ordering::Relaxed) {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
         let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
         if count > self.queue.limits.elements {
             return Err(NtStatus::DATA_OVERRUN);
