@@ -80,10 +80,7 @@ fn completion_of_a_resize<'s>(s: &'s Session<'s>) -> Verdict {
 
 fn notification_of_the_queue_pair<'s>(s: &'s Session<'s>) -> Verdict {
     let place: &Later<'s, QpCore<'s>> = s.keep(Later::new())?;
-    let hook = s.hook(move |_, _| match place.take() {
-        Some(qp) => qp.life().close_within(0).map(|_| ()),
-        None => Ok(()),
-    })?;
+    let hook = s.hook(move |_, _| place.take().map_or(Ok(()), |qp| qp.life().close_within(0).map(|_| ())))?;
     let plan = Plan { on_receive: Some(hook), ..Plan::new() };
     let Side { qp, region, receive_cq, initiator_cq, pd } = Side::new(&s.adapter()?, &plan, 1)?;
     for context in 0..4 {
