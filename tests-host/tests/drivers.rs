@@ -2,16 +2,22 @@
 
 #![cfg(unix)]
 
+extern crate wdk_bindings as wdk_sys;
+
 #[path = "drivers/control.rs"]
 mod control;
 #[path = "drivers/faults.rs"]
 mod faults;
 #[path = "drivers/fuzz.rs"]
 mod fuzz;
+#[path = "drivers/holder.rs"]
+mod holder;
 #[path = "drivers/lifecycle.rs"]
 mod lifecycle;
 #[path = "drivers/removal.rs"]
 mod removal;
+#[path = "wrong_drivers/small_driver.rs"]
+mod small_driver;
 #[path = "drivers/suite.rs"]
 mod suite;
 #[path = "drivers/world.rs"]

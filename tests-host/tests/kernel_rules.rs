@@ -6,9 +6,13 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "kernel_rules/contracts.rs"]
 mod contracts;
+#[path = "kernel_rules/removal.rs"]
+mod removal;
 #[expect(dead_code, reason = "the wrong drivers need more of it")]
 #[path = "wrong_drivers/skeleton.rs"]
 mod skeleton;
+#[path = "wrong_drivers/small_driver.rs"]
+mod small_driver;
 
 use std::ptr;
 

@@ -401,9 +401,10 @@ impl Device {
             self.state.tell_targets(&self.device, false);
             return Err((self, status));
         }
+        // The system tells those who have let go before the removal itself.
+        self.state.tell_targets(&self.device, true);
         self.power_down();
         self.clean_up();
-        self.state.tell_targets(&self.device, true);
         self.finish();
         Ok(())
     }
@@ -446,6 +447,14 @@ impl Device {
     pub unsafe fn query_interface(&self, kind: &GUID, place: *mut u8, size: u16, version: u16) -> Result<(), NTSTATUS> {
         let status = self.state.query_interface(&self.device, kind, place.cast(), size, version);
         if status < 0 { Err(status) } else { Ok(()) }
+    }
+
+    /// The symbolic links of its device interfaces that are enabled.
+    #[must_use]
+    pub fn links(&self) -> Vec<String> {
+        let interfaces = lock(&self.device.interfaces);
+        let enabled = interfaces.iter().filter(|interface| interface.enabled);
+        enabled.map(|interface| String::from_utf16_lossy(&interface.link)).collect()
     }
 
     /// How many files are open on the device.

@@ -3,7 +3,10 @@
 use ndk_interface::test_control::{Kind, State};
 use simulated_kernel::Kernel;
 
-use crate::world::{Consumer, Provider, consumer_control, progress, start};
+use crate::{
+    holder,
+    world::{Consumer, Provider, SEEDS, consumer_control, progress, start},
+};
 
 #[test]
 fn a_device_that_is_stopped_goes_on_afterwards() {
@@ -21,6 +24,32 @@ fn a_surprise_removal_without_consumers_comes_to_its_end() {
     driver.unload();
 }
 
+/// The consumer closes the adapter when it is told that the device goes, and not before: a provider that waits for it earlier
+/// waits for ever.
+fn while_held(kernel: &Kernel, remove: impl FnOnce(simulated_kernel::Device)) {
+    let Provider { driver, device } = Provider::load(kernel).expect("the provider loads");
+    let (consumer, its) = holder::load(kernel, &device);
+    assert!(holder::holds());
+    remove(device);
+    assert!(!holder::holds());
+    assert!(its.remove().is_ok());
+    consumer.unload();
+    driver.unload();
+}
+
+#[test]
+fn a_removal_comes_to_its_end_when_the_consumer_lets_go() {
+    while_held(&Kernel::threads().start(), |device| assert!(device.remove().is_ok(), "the consumer lets go"));
+}
+
+#[test]
+fn a_surprise_removal_comes_to_its_end_when_the_consumer_is_told() {
+    for seed in SEEDS {
+        while_held(&Kernel::seeded(seed).start(), simulated_kernel::Device::surprise_remove);
+    }
+}
+
+/// The run would go on for minutes: it ends only because the consumer is told of the removal.
 fn in_a_run(kernel: &Kernel, remove: impl FnOnce(simulated_kernel::Device)) {
     let provider = Provider::load(kernel).expect("the provider loads");
     let consumer = Consumer::load(kernel).expect("the consumer loads");

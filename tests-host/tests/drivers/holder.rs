@@ -1,0 +1,110 @@
+//! A consumer as consumers are in earnest: it opens the adapter when it starts, and keeps it until plug and play tells it that
+//! the adapter goes.
+
+use std::sync::{Mutex, PoisonError};
+
+use ndk_interface::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
+use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION};
+use simulated_kernel::{Device, Driver, Kernel};
+use wdk_sys::{
+    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, WDFDRIVER, WDFIOTARGET,
+    call_unsafe_wdf_function_binding,
+};
+
+use crate::small_driver::{attributes, create_device, create_driver, open_target};
+
+/// An adapter that is open.
+struct Held {
+    interface: SOFTNDK_INTERFACE,
+    adapter: *mut NDK_ADAPTER,
+}
+
+// SAFETY: the provider's functions may be called on any thread.
+unsafe impl Send for Held {}
+
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+static LINK: Mutex<String> = Mutex::new(String::new());
+
+/// Loads the consumer, which opens the adapter of `provider`. To be unloaded when it has closed it.
+pub fn load(kernel: &Kernel, provider: &Device) -> (Driver, Device) {
+    *LINK.lock().unwrap_or_else(PoisonError::into_inner) = provider.links().remove(0);
+    let driver = kernel.load("holder", entry).expect("the consumer loads");
+    let device = driver.add_device().expect("the consumer opens the adapter");
+    (driver, device)
+}
+
+/// Whether it has the adapter open.
+pub fn holds() -> bool {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
+    create_driver(driver, path, add)
+}
+
+unsafe extern "C" fn add(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
+    let device = create_device(init, attributes());
+    let link = LINK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match open_target(device, &link, asked, gone) {
+        Ok(target) => open_adapter(target),
+        Err(status) => status,
+    }
+}
+
+fn open_adapter(target: WDFIOTARGET) -> NTSTATUS {
+    let kind = GUID {
+        Data1: GUID_SOFTNDK.Data1,
+        Data2: GUID_SOFTNDK.Data2,
+        Data3: GUID_SOFTNDK.Data3,
+        Data4: GUID_SOFTNDK.Data4,
+    };
+    let mut interface = SOFTNDK_INTERFACE::EMPTY;
+    // SAFETY: the target is open; the identifier and the place live until the call returns, and the place has the size that is
+    // said.
+    let status = unsafe {
+        call_unsafe_wdf_function_binding!(
+            WdfIoTargetQueryForInterface,
+            target,
+            &raw const kind,
+            (&raw mut interface).cast(),
+            SOFTNDK_INTERFACE_SIZE,
+            SOFTNDK_INTERFACE_VERSION,
+            std::ptr::null_mut()
+        )
+    };
+    if status < 0 {
+        return status;
+    }
+    let parameters = NDIS_OPEN_NDK_ADAPTER_PARAMETERS { Version: NDK_VERSION::V2_1, ..Default::default() };
+    let mut adapter = std::ptr::null_mut();
+    let open = interface.OpenNdkAdapter.expect("the provider can be opened");
+    // SAFETY: the interface's own function and context, and structures that live until the call returns.
+    let status = unsafe { open(interface.AdapterContext, &raw const parameters, &raw mut adapter) };
+    assert!(status.is_success(), "{status}");
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { interface, adapter });
+    STATUS_SUCCESS
+}
+
+fn let_go() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Held { interface, adapter }) = held else { return };
+    let close = interface.CloseNdkAdapter.expect("the provider can be closed");
+    // SAFETY: the interface's own function and context; the adapter came from it and is not used again.
+    unsafe { close(interface.AdapterContext, adapter) };
+    let dereference = interface.InterfaceDereference.expect("an interface is counted");
+    // SAFETY: the interface's own function and context, for the count that the query made.
+    unsafe { dereference(interface.Context) };
+}
+
+unsafe extern "C" fn asked(target: WDFIOTARGET) -> NTSTATUS {
+    let_go();
+    // SAFETY: the framework's own argument.
+    unsafe { call_unsafe_wdf_function_binding!(WdfIoTargetCloseForQueryRemove, target) };
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn gone(target: WDFIOTARGET) {
+    let_go();
+    // SAFETY: the framework's own argument.
+    unsafe { call_unsafe_wdf_function_binding!(WdfIoTargetClose, target) };
+}
