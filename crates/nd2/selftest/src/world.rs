@@ -42,6 +42,8 @@ pub const HERE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 1
 pub const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// Requests for notification that one queue takes.
 pub const MAX_NOTIFY_REQUESTS: u32 = 8;
+/// Pieces that a read may have.
+const MAX_READ_SGE: u32 = 3;
 /// The longest that something may take before it is called a hang.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -79,6 +81,8 @@ impl World {
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
         let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, ..Config::default() };
+        // Fewer than of other requests.
+        config.info.MaxReadSge = MAX_READ_SGE;
         let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;
         config.info.AdapterId = 2;
         config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;

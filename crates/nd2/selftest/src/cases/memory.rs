@@ -174,6 +174,11 @@ fn window_rights(world: &World) -> Result<String, Failure> {
     is("write without local write", bind((at, 64), ND_OP_FLAG_ALLOW_WRITE), HRESULT::ND_ACCESS_VIOLATION)?;
     is("outside of the region", bind((at, 65), ND_OP_FLAG_ALLOW_READ), HRESULT::ND_ACCESS_VIOLATION)?;
     is("no right", bind((at, 64), 0), HRESULT::ND_INVALID_PARAMETER_6)?;
+    let alone = stream.queue.as_ptr();
+    let alone = made("a queue pair", world.adapter.qp(alone, alone, 0, crate::world::SIZES))?;
+    let refused = alone.bind(1, &region, &window, (at, 64), ND_OP_FLAG_ALLOW_READ);
+    is("not connected", refused, HRESULT::ND_CONNECTION_INVALID)?;
+    is("the token, after what was refused", window.remote_token(), 0)?;
     ok("read", bind((at, 64), ND_OP_FLAG_ALLOW_READ))?;
     is("the bind", take(world, &stream.sends, 1)?[0].Status, HRESULT::ND_SUCCESS)?;
     ok("Invalidate", stream.sender.invalidate(2, &window, 0))?;
@@ -235,6 +240,8 @@ fn limits(world: &World) -> Result<String, Failure> {
     is("too many pieces", stream.receiver.receive(1, &[sge; 5]), HRESULT::ND_DATA_OVERRUN)?;
     let huge = nd2::abi::ND2_SGE { BufferLength: u32::MAX, ..sge };
     is("too many bytes", stream.sender.send(1, &[huge], 0), HRESULT::ND_BUFFER_OVERFLOW)?;
+    let (at, token) = (stream.memory.address(0), stream.memory.region.remote_token());
+    is("too many pieces of a read", stream.sender.read(1, &[sge; 4], at, token, 0), HRESULT::ND_DATA_OVERRUN)?;
     for _ in 0..64 {
         ok("Receive", stream.receiver.receive(1, &[sge]))?;
     }

@@ -124,6 +124,10 @@ fn open(world: &World) -> Result<String, Failure> {
     is("an unknown interface", interface, Some(HRESULT::E_NOINTERFACE))?;
     world.devices[1].remove();
     is("a removed one", world.provider.open(&IID_IND2Adapter, 2).err(), Some(HRESULT::ND_DEVICE_REMOVED))?;
+    let address = SOCKADDR_INET::from(SocketAddr::new(THERE, 0));
+    is("its address", world.provider.resolve(&address), Err(HRESULT::ND_INVALID_ADDRESS))?;
+    let left = [HERE, HERE_V6].map(|address| SocketAddr::new(address, 0));
+    list(|into, length| world.provider.addresses(into, length), &left)?;
     Ok("known adapters open; ND_INVALID_PARAMETER for others".into())
 }
 
