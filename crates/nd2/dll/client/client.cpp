@@ -171,7 +171,8 @@ static void overrun(CompletionQueue2 *queue, Stream &stream, HANDLE port) {
     need("Receive", stream.receiver->Receive(nullptr, &stream.in, 1));
     need("Send", stream.sender->Send(nullptr, &stream.out, 1, 1));
     Packet packet = next_packet(port, 10000);
-    check("the port is told", packet.overlapped == &request);
+    check("the port is told of a failure", packet.overlapped == &request && !packet.success);
+    check("there is one packet", next_packet(port, 0).overlapped == nullptr);
     is("the result is the overrun", queue->GetOverlappedResult(&request, FALSE), nd_buffer_overflow);
     is("Notify on a dead queue", queue->Notify(1, &request), nd_buffer_overflow);
 }
@@ -245,6 +246,33 @@ static void traffic(Adapter *adapter) {
     overrun(queue, stream, port);
     version_1(adapter, file);
 
+    // A failure that is not a cancellation, and another request behind it.
+    while (next_packet(port, 0).overlapped != nullptr) {
+    }
+    Request refused, waits;
+    Connector *third;
+    need("CreateConnector", adapter->CreateConnector(iid_connector, file, (void **)&third));
+    QueuePair *pair;
+    need("CreateQueuePair", adapter->CreateQueuePair(iid_pair, sends, sends, nullptr, 8, 8, 2, 2, 0, (void **)&pair));
+    for (int round = 0; round < 3; ++round) {
+        Connector *fourth;
+        need("CreateConnector", adapter->CreateConnector(iid_connector, file, (void **)&fourth));
+        is("GetConnectionRequest", listener->GetConnectionRequest(fourth, &waits), nd_pending);
+        need("Connector::Bind", third->Bind((sockaddr *)&address, sizeof address));
+        is("Connect", third->Connect(pair, (sockaddr *)&at, sizeof at, 0, 0, nullptr, 0, &refused), nd_pending);
+        Packet arrived = next_packet(port, 10000);
+        check("a request has arrived", arrived.success && arrived.overlapped == &waits);
+        is("its result", listener->GetOverlappedResult(&waits, FALSE), nd_success);
+        need("Reject", fourth->Reject(nullptr, 0));
+        Packet failed = next_packet(port, 10000);
+        check("the port is told of the failure", !failed.success && failed.overlapped == &refused);
+        check("which is not a cancellation", failed.error != ERROR_OPERATION_ABORTED);
+        is("the connect was refused", third->GetOverlappedResult(&refused, TRUE), nd_connection_refused);
+        fourth->Release();
+    }
+    third->Release();
+    pair->Release();
+
     // The dead queue took its queue pair with it, and that the connection.
     is("Disconnect", active->Disconnect(&request), nd_connection_aborted);
     active->Release();
@@ -296,6 +324,8 @@ int main(int, char **arguments) {
         info.version = 1;
         need("Query", adapter->Query(&info, &(length = sizeof info)));
         check("its identifier", info.id == id && length == sizeof info);
+        info.version = 0x20000;
+        need("Query as the public clients do", adapter->Query(&info, &(length = sizeof info)));
         void *none = nullptr;
         is("a file that is none", adapter->CreateCompletionQueue(iid_queue, (HANDLE)0x12340, 8, 0, 0, &none),
            nd_invalid_handle);

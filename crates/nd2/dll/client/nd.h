@@ -150,5 +150,6 @@ enum : ULONG {
     nd_access_violation = 0xC0000005,
     nd_buffer_overflow = 0x80000005,
     nd_invalid_handle = 0xC0000008,
+    nd_connection_refused = 0xC0000236,
     nd_connection_aborted = 0xC0000241,
 };

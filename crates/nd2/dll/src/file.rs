@@ -2,19 +2,21 @@
 //!
 //! A client may bind the file's handle to a completion port, wait for the event in its structure, or ask the structure, and
 //! all of it is the business of the I/O manager. So the end of a request is the end of a real one: a read of an empty pipe
-//! that takes the client's structure as its own, and that is ended at once by a byte or by a cancellation. Such a read
+//! that takes the client's structure as its own, and that is ended at once by a message or by a cancellation. Such a read
 //! always pends first, and so is reported whatever the completion modes of the file are.
 //!
 //! A request that is outstanding has no read: the structure says "pending" because it is written there.
 //!
 //! ```text
-//! STATUS_CANCELLED   CancelIoEx: the structure and the completion port say so too
-//! everything else    a message whose length is the number of the status: it comes back as the count of bytes, to which
-//!                    documentation gives no meaning, and GetOverlappedResult makes the status of it
+//! STATUS_SUCCESS     a message: the structure and the completion port say so too
+//! STATUS_CANCELLED   CancelIoEx: likewise
+//! everything else    a read with room for as many bytes as the number of the status, and a message that is longer: the
+//!                    structure and the port say STATUS_BUFFER_OVERFLOW, the count of bytes is the number, and
+//!                    GetOverlappedResult makes the status of it
 //! ```
 //!
-//! The second way lets the completion port report success for a request that `GetOverlappedResult` says has failed. That is
-//! allowed: clients have to call it, and it may turn a success into an error (`NDSPI 1`).
+//! So the port says of every request whether it has failed. Why, only `GetOverlappedResult` says, which clients have to call
+//! (`NDSPI 1`).
 
 use core::{
     ffi::c_void,
@@ -35,12 +37,12 @@ use windows_sys::{
             CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_READ, INVALID_HANDLE_VALUE, STATUS_PENDING,
         },
         Storage::FileSystem::{
-            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, PIPE_ACCESS_OUTBOUND,
-            SetFileCompletionNotificationModes, WriteFile,
+            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_WRITE_ATTRIBUTES, OPEN_EXISTING,
+            PIPE_ACCESS_OUTBOUND, SetFileCompletionNotificationModes, WriteFile,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
-            Pipes::{CreateNamedPipeW, PIPE_TYPE_MESSAGE, PIPE_WAIT},
+            Pipes::{CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_TYPE_MESSAGE, PIPE_WAIT, SetNamedPipeHandleState},
             Threading::{GetCurrentProcess, GetCurrentProcessId, INFINITE, ResetEvent, SetEvent, WaitForSingleObject},
             WindowsProgramming::{FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, FILE_SKIP_SET_EVENT_ON_HANDLE},
         },
@@ -110,11 +112,15 @@ impl PipeFile {
         // SAFETY: the name ends with zero, and no attributes are given.
         let other = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, 1, 4096, 0, 0, ptr::null()) };
         let other = checked(other)?;
-        let flags = FILE_FLAG_OVERLAPPED;
+        let (access, flags) = (GENERIC_READ | FILE_WRITE_ATTRIBUTES, FILE_FLAG_OVERLAPPED);
         // SAFETY: as before.
         let client =
-            unsafe { CreateFileW(name.as_ptr(), GENERIC_READ, 0, ptr::null(), OPEN_EXISTING, flags, ptr::null_mut()) };
+            unsafe { CreateFileW(name.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, flags, ptr::null_mut()) };
         let client = checked(client)?;
+        // SAFETY: the handle is open, and the mode has a place.
+        if unsafe { SetNamedPipeHandleState(client.0, &PIPE_READMODE_MESSAGE, ptr::null(), ptr::null()) } == 0 {
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
         #[expect(clippy::cast_possible_truncation, reason = "two bits of a byte")]
         let modes = (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE) as u8;
         // SAFETY: the handle is open.
@@ -175,12 +181,12 @@ impl OverlappedFile for PipeFile {
         let (writer, Bytes(bytes)) = &mut *other;
         let place = overlapped.as_ptr().cast::<IO_STATUS_BLOCK>();
         let into: *mut c_void = bytes.as_mut_ptr().cast();
-        #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
-        let longest = LONGEST as u32;
+        #[expect(clippy::cast_possible_truncation, reason = "at most a small constant")]
+        let (longest, room) = (LONGEST as u32, if status.is_success() { LONGEST } else { number } as u32);
         // SAFETY: the file is open; the structure begins with what takes the status, and is valid until that has been
         // written; the bytes stay until the read has ended, which it does below.
         let read = unsafe {
-            NtReadFile(self.file.0, event, None, context.cast(), place, into, longest, ptr::null(), ptr::null())
+            NtReadFile(self.file.0, event, None, context.cast(), place, into, room, ptr::null(), ptr::null())
         };
         let ended = if read != STATUS_PENDING {
             false
@@ -190,10 +196,20 @@ impl OverlappedFile for PipeFile {
         } else {
             let mut written = 0;
             #[expect(clippy::cast_possible_truncation, reason = "below a small constant")]
-            let length = number as u32;
+            let length = (number + usize::from(!status.is_success())) as u32;
             let message = [0_u8; LONGEST];
             // SAFETY: the other end is open, and the message as long as it says.
-            unsafe { WriteFile(writer.0, message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 }
+            let sent = unsafe { WriteFile(writer.0, message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 };
+            if sent && !status.is_success() {
+                let mut end = IO_STATUS_BLOCK::default();
+                // The end of the message, which nobody is told of, and which is there: this does not wait.
+                let (file, end) = (self.file.0, &raw mut end);
+                // SAFETY: the file is open, and the bytes and the place for the status stay until the read has ended.
+                unsafe {
+                    NtReadFile(file, ptr::null_mut(), None, ptr::null(), end, into, longest, ptr::null(), ptr::null())
+                };
+            }
+            sent
         };
         drop(other);
         if !ended {
@@ -213,7 +229,7 @@ impl OverlappedFile for PipeFile {
         // SAFETY: the structure is valid (the caller's promise).
         let overlapped = unsafe { overlapped.as_ref() };
         match overlapped.status().to_status() {
-            NtStatus::SUCCESS => status_of(overlapped.InternalHigh.load(Ordering::Acquire)),
+            NtStatus::SUCCESS | NtStatus::BUFFER_OVERFLOW => status_of(overlapped.InternalHigh.load(Ordering::Acquire)),
             status => status,
         }
     }

@@ -15,6 +15,11 @@ pub const CASES: &[Case] = &[
     Case::new("connection.cancelled_disconnect", "CancelOverlappedRequests, summary", cancelled_disconnect),
     Case::new("connection.queue_pair_released", "IND2Connector::Connect, return value 4", queue_pair_released),
     Case::new("connection.notify_disconnect", "IND2Connector::NotifyDisconnect", notify_disconnect),
+    Case::new(
+        "connection.peer_disconnect_leaves_requests",
+        "IND2Connector::NotifyDisconnect, implementation notes",
+        leaves_requests,
+    ),
     Case::new("connection.notify_disconnect_canceled", "IND2Connector::NotifyDisconnect, return values", no_disconnect),
     Case::new("connection.disconnect_flushes", "IND2Connector::Disconnect, remarks", disconnect),
     Case::new("connection.release_disconnects", "IND2Connector::Disconnect, implementation notes", release),
@@ -72,6 +77,29 @@ fn notify_disconnect(world: &World) -> Result<String, Failure> {
     world.until("the disconnect", || !disconnects.status().is_pending())?;
     ok("afterwards", link.active.notify_disconnect(&late))?;
     Ok("pending until the peer disconnects, ND_SUCCESS at once afterwards".into())
+}
+
+fn leaves_requests(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let number = stream.receive()?;
+    let [hears, disconnects, own] = [(); 3].map(|()| world.request());
+    is("NotifyDisconnect", stream.link.passive.notify_disconnect(&hears), HRESULT::ND_PENDING)?;
+    let result = stream.link.active.disconnect(&disconnects);
+    holds("Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
+    world.ends("the notification", &stream.link.passive, &hears, HRESULT::ND_SUCCESS)?;
+    world.settle();
+    is("results after the peer's disconnect", stream.queue.results(8).len(), 0)?;
+    let result = stream.link.passive.disconnect(&own);
+    holds("its own Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
+    let mut results = Vec::new();
+    world.until("the receive", || {
+        results.extend(stream.queue.results(8));
+        !results.is_empty()
+    })?;
+    let found = (results[0].RequestContext.addr(), results[0].Status);
+    is("the receive", found, (number, HRESULT::ND_CANCELED))?;
+    world.until("both disconnects", || !disconnects.status().is_pending() && !own.status().is_pending())?;
+    Ok("a receive stays until its own side disconnects".into())
 }
 
 fn no_disconnect(world: &World) -> Result<String, Failure> {
