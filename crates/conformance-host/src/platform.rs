@@ -211,10 +211,7 @@ impl HostPlatform {
         let end = self.machine.now().saturating_add(limit);
         let mut pause = 1;
         loop {
-            if until() {
-                return true;
-            }
-            self.machine.run_until_idle();
+            self.machine.run_until(until);
             if until() {
                 return true;
             }

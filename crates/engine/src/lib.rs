@@ -20,6 +20,7 @@ extern crate alloc;
 
 pub mod connection;
 pub mod cq;
+pub mod fault;
 pub mod memory;
 pub mod nic;
 pub mod os;

@@ -12,6 +12,7 @@ use core::{
 
 use engine::{
     connection::Hold,
+    fault::{self, Fault},
     os::{Dpc, Routine, SpinLock},
 };
 use fallible::{Shared, try_box};
@@ -129,6 +130,10 @@ impl<O: NdkOs> Outcome<O> {
                 if let Some(completion) = completion {
                     // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                     unsafe { completion(context) };
+                }
+                #[cfg(feature = "faults")]
+                if let AnyObject::Cq(cq) = &object {
+                    cq.call_late();
                 }
                 drop(object);
             }
@@ -279,6 +284,12 @@ impl<P> CreateRequest<P> {
             Err(status) if way == Way::Inline => return status,
             Err(status) => (status, None),
         };
+        if fault::is(Fault::PendingCreateWritesPlace)
+            && let Some(object) = &object
+        {
+            // SAFETY: `out` is valid for a write (the caller's promise).
+            unsafe { self.out.write(object.as_public()) };
+        }
         // The reference goes to the consumer only when nothing can fail any more.
         let public = object.as_ref().map_or(core::ptr::null_mut(), |object| object.as_public().cast());
         let held = Q::into_any_ref(parent.clone());
@@ -344,6 +355,10 @@ impl Request {
             Outcome::Requested { completion: self.completion, context: self.context, status, held, events }
         };
         match completions.way() {
+            Way::Inline if fault::is(Fault::CompletesTwice) => {
+                outcome(events).deliver();
+                status
+            }
             Way::Inline => status,
             Way::Early => {
                 outcome(events).deliver();

@@ -2,7 +2,10 @@
 
 use core::{ffi::c_void, slice};
 
-use engine::connection::{Answer, ConnectParameters, Connector, ReadLimits, Request as Asked};
+use engine::{
+    connection::{Answer, ConnectParameters, Connector, ReadLimits, Request as Asked},
+    fault::{self, Fault},
+};
 use fallible::Shared;
 use ndkpi::{
     NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
@@ -371,8 +374,9 @@ pub unsafe extern "system" fn get_connection_data<O: NdkOs>(
         }
     }
     let required = u32::try_from(found.required).unwrap_or(u32::MAX);
+    let stored = if fault::is(Fault::PrivateDataLengthWrong) { required.min(room) } else { required };
     // SAFETY: `length` is valid for writing.
-    unsafe { length.write(required) };
+    unsafe { length.write(stored) };
     if !data.is_null() && room < required { NtStatus::BUFFER_TOO_SMALL } else { NtStatus::SUCCESS }
 }
 

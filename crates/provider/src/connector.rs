@@ -4,6 +4,7 @@ use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
 use engine::{
     connection::{Connector, ConnectorClient, DisconnectReason, Owner, Request as Asked},
+    fault::{self, Fault},
     os::SpinLock,
 };
 use fallible::Shared;
@@ -94,7 +95,14 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
 
     fn disconnected(&self, reason: DisconnectReason) {
         self.0.note(Note::Lost(reason));
-        match self.0.state.with(|state| state.disconnect.take()) {
+        let event = self.0.state.with(|state| state.disconnect.take());
+        if fault::is(Fault::SecondDisconnectIndication)
+            && let Some(DisconnectEvent::Plain(callback, context)) = event
+        {
+            // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+            unsafe { callback(context) };
+        }
+        match event {
             Some(DisconnectEvent::Plain(callback, context)) => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                 unsafe { callback(context) };

@@ -7,6 +7,7 @@ use engine::{
         Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
         notify::{ArmType, CqFailure},
     },
+    fault::{self, Fault},
     os::Affinity,
 };
 use fallible::Shared;
@@ -31,6 +32,9 @@ pub struct CompletionQueue<O: NdkOs> {
     consumer: Exclusive<CqConsumer<O>>,
     cq: Slot<Shared<Cq<O>>>,
     adapter: ObjectRef<Adapter<O>>,
+    /// For [`Fault::CallbackAfterClose`].
+    #[cfg(feature = "faults")]
+    late: (NDK_FN_CQ_NOTIFICATION_CALLBACK, usize),
 }
 
 /// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
@@ -71,7 +75,13 @@ impl<O: NdkOs> CompletionQueue<O> {
         let device = adapter.device();
         device.cqs.take()?;
         // From here on dropping the object gives the place back.
-        let body = Self { consumer: Exclusive::empty(), cq: Slot::empty(), adapter: adapter.clone() };
+        let body = Self {
+            consumer: Exclusive::empty(),
+            cq: Slot::empty(),
+            adapter: adapter.clone(),
+            #[cfg(feature = "faults")]
+            late: (callback, context.expose_provenance()),
+        };
         let object = ObjectRef::try_new(adapter.version(), body)?;
         // Affinity is advice (`NDKPI 5.2`): what the machine does not have is no reason to fail.
         let processor = affinity
@@ -100,6 +110,16 @@ impl<O: NdkOs> CompletionQueue<O> {
     /// The adapter the queue was made on.
     pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
         &self.adapter
+    }
+
+    /// For [`Fault::CallbackAfterClose`]: the close has completed.
+    #[cfg(feature = "faults")]
+    pub fn call_late(&self) {
+        if fault::is(Fault::CallbackAfterClose) {
+            let (callback, context) = self.late;
+            // SAFETY: none: this is the mistake. The suite keeps its contexts until the adapter is closed.
+            unsafe { callback(ptr::with_exposed_provenance_mut(context), NtStatus::SUCCESS) };
+        }
     }
 
     fn overlapped(&self) {
@@ -182,6 +202,10 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
 unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     // SAFETY: the caller passes an open queue.
     let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return };
+    if fault::is(Fault::ReservedBlockTouched) {
+        // SAFETY: the caller passes an open queue.
+        unsafe { (*cq).Header.NdkReserved.rf = [ptr::null_mut(); 4] };
+    }
     let Some(kind) = ArmType::from_value(kind) else {
         object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
         return;
@@ -241,6 +265,12 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
         object.overlapped();
         return 0;
     };
+    if taken >= 2 && fault::is(Fault::WrongOrder) {
+        // SAFETY: the array has at least the two entries that were taken.
+        let second = unsafe { results.add(1) };
+        // SAFETY: both were written.
+        unsafe { results.swap(second) };
+    }
     // At most `count`.
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`, a u32")]
     let taken = taken as u32;

@@ -7,6 +7,7 @@ use core::{
 
 use engine::{
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
+    fault::{self, Fault},
     memory::{MemoryLimits, MemoryTable},
     nic::{Nic, NicMode},
     os::Event,
@@ -264,7 +265,12 @@ impl<O: NdkOs> Device<O> {
     ///
     /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn open(this: &Shared<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let version = version.negotiate(&VERSIONS)?;
+        let version = match version.negotiate(&VERSIONS) {
+            Err(_) if fault::is(Fault::MinorVersionNotChecked) => {
+                NDK_VERSION::new(version.Major, 0).negotiate(&VERSIONS)?
+            }
+            version => version?,
+        };
         let closed = Shared::try_new(this.os.event()?).map_err(no_memory)?;
         let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
         Ok(adapter.into_public())

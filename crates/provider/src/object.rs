@@ -9,7 +9,10 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use engine::os::{Event, Os};
+use engine::{
+    fault::{self, Fault},
+    os::{Event, Os},
+};
 use fallible::{Shared, Unique, try_box};
 use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
 
@@ -274,14 +277,23 @@ pub unsafe extern "system" fn close<B: Body>(
     unsafe { *object.close.get() = Some(CloseRequest { completion, context }) };
     // SAFETY: the consumer makes no other call on the object, and closes it once.
     unsafe { object.begin_close() };
+    if fault::is(Fault::CloseCompletesEarly)
+        && let Some(completion) = completion
+    {
+        // SAFETY: as above.
+        unsafe { *object.close.get() = Some(CloseRequest { completion: None, context }) };
+        // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
+        unsafe { completion(context) };
+    }
     // SAFETY: the consumer does not use the pointer after close, and closes once.
     let handed_out = unsafe { object.take_back() };
     let Some(mut last) = handed_out.release() else { return NtStatus::PENDING };
+    let way = if fault::is(Fault::CloseCompletesEarly) { Way::Later } else { way };
     match way {
         Way::Inline => {
             *last.close.get_mut() = None;
             drop(last);
-            NtStatus::SUCCESS
+            if fault::is(Fault::CloseFails) { NtStatus::INTERNAL_ERROR } else { NtStatus::SUCCESS }
         }
         Way::Early => {
             *last.close.get_mut() = None;

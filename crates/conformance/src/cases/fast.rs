@@ -17,7 +17,7 @@ use super::{
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
     client::{Adapter, Buffer, FastRegistration, Mapping, Mr, PAGE, Remote, Session},
-    fixture::{Pair, Plan, Side, posted},
+    fixture::{Pair, Plan, QP_A, QP_B, Side, Terms, posted},
 };
 
 pub const CASES: &[Case] = &[
@@ -144,7 +144,7 @@ pub const CASES: &[Case] = &[
     Case::new(
         "fast.invalidated-under-load",
         "NDKPI 7.6",
-        "Invalidates a fast-registered region while a peer writes megabytes to it.",
+        "Invalidates a fast-registered region over another connection while a peer writes megabytes to it.",
         "No byte changes after the invalidation is complete.",
         invalidated_under_load,
     ),
@@ -565,7 +565,12 @@ fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
 
 fn invalidated_under_load(s: &Session<'_>) -> Verdict {
     let (pair, fast) = loaded(s)?;
-    under_load(s, &pair, fast.buffer, fast.remote(0)?, || fast.invalidate(&pair.b))
+    // The write that fails ends its connection, so the invalidation goes over another one of the same protection domain.
+    let mut other = Side::new(&s.peer_adapter()?, &Plan::new(), QP_B)?;
+    let sizes = Plan::new().sizes;
+    other.qp = pair.b.pd.core().create_qp(other.receive_cq.core(), other.initiated(), QP_B, sizes)?;
+    let other = Pair::join(s, Side::new(&s.adapter()?, &Plan::new(), QP_A)?, other, &Terms::new())?;
+    under_load(s, &pair, fast.buffer, fast.remote(0)?, || fast.invalidate(&other.b))
 }
 
 fn closed_under_load(s: &Session<'_>) -> Verdict {

@@ -61,8 +61,8 @@ pub const CASES: &[Case] = &[
     Case::new(
         "overrun.every-queue-pair",
         "NDKPI 7.1.10",
-        "Overruns a queue with one of the two queue pairs that use it, then uses the other.",
-        "No further completion is reported: every attached queue pair is unusable.",
+        "Overruns a queue with one of the two queue pairs that use it, then uses the other, in both directions.",
+        "No further completion is reported, and nothing succeeds: every attached queue pair is unusable.",
         every_queue_pair,
     ),
     Case::new(
@@ -219,6 +219,14 @@ fn every_queue_pair(s: &Session<'_>) -> Verdict {
     let _ = second.a.qp.send(21, &[second.a.region.element(0, 16)], 0)?;
     s.settle();
     ensure_eq!(cq.poll(16)?.len(), 0, "completions of another queue pair of the queue that was overrun");
+    // Its sends complete on a queue that was not overrun.
+    second.a.receive(22, 0, 64)?;
+    let status = second.b.qp.send(23, &[second.b.region.element(0, 16)], 0)?;
+    if status.is_success() {
+        s.settle();
+        let done = other.poll(16)?;
+        ensure!(done.iter().all(|done| !done.status.is_success()), "a queue pair of the queue goes on: {done:?}");
+    }
     HELD
 }
 

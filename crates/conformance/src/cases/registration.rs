@@ -356,7 +356,10 @@ fn ends_under_load<'s>(s: &'s Session<'s>, end: impl FnOnce(&mut Option<Region<'
 }
 
 /// Bytes of one write of [`under_load`], and of the memory that it is about.
-pub const LOAD: usize = 1 << 20;
+///
+/// No power of two: a provider that works in steps of such sizes is to be met in the middle of a write.
+pub const LOAD: usize = LOAD_BYTES as usize;
+const LOAD_BYTES: u32 = 5 << 18;
 
 /// Writes megabytes from the active side, ends the access of peers to `buffer` by `end` meanwhile, and looks that no byte
 /// changes after that.
@@ -368,12 +371,13 @@ pub fn under_load(
     end: impl FnOnce() -> Check,
 ) -> Verdict {
     const LENGTH: usize = LOAD;
+    buffer.fill(0, LENGTH, 0)?;
     pair.a.region.buffer.fill(0, LENGTH, 0xAA)?;
     for number in 0..16 {
-        pair.a.write(number, 0, 1 << 20, remote, 0)?;
+        pair.a.write(number, 0, LOAD_BYTES, remote, 0)?;
     }
-    // Some of it is on its way then.
-    s.platform().dwell(&|| false);
+    let begun = || buffer.is_filled(0, 1, 0).is_err();
+    s.platform().dwell(&begun);
     end()?;
     buffer.fill(0, LENGTH, 0x55)?;
     let done = pair.a.initiated().take(16)?;

@@ -12,6 +12,7 @@ use super::{
     line::{Ending, Line, LineState, Phase, Role, Sides},
 };
 use crate::{
+    fault::{self, Fault},
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -44,14 +45,18 @@ impl<O: Os> Line<O> {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
             end.disconnected = true;
-            end.connector.silence();
+            if !fault::is(Fault::IndicationOfOwnDisconnect) {
+                end.connector.silence();
+            }
             if over.is_none() {
                 end.wait(Request::Disconnect, this.attachments[role].timeouts().disconnect);
             }
             Ok((over, state.qps()))
         })?;
         let Some(ending) = over else {
-            if let Some(qp) = &qps[role] {
+            if fault::is(Fault::DisconnectDoesNotDrain) {
+                Self::end(this, Ending::Graceful);
+            } else if let Some(qp) = &qps[role] {
                 Qp::drain(qp);
             }
             return Ok(Disconnect::Pending);
@@ -118,6 +123,8 @@ impl<O: Os> Line<O> {
             return;
         };
         for (role, failing) in Role::BOTH.into_iter().zip(failing) {
+            let failing =
+                (failing && !fault::is(Fault::DisconnectDoesNotFlush)) || fault::is(Fault::FlushOnIncomingDisconnect);
             match &qps[role] {
                 // A disconnect flushes, and so does an adapter that goes.
                 Some(qp) if failing => Qp::fail(qp),
@@ -205,6 +212,9 @@ impl<O: Os> LineState<O> {
                 _ => NtStatus::CONNECTION_ABORTED,
             };
             Connector::answer(&end.connector, Request::Disconnect, status);
+            if fault::is(Fault::IndicationOfOwnDisconnect) {
+                Connector::indicate(&end.connector, DisconnectReason::Disconnected);
+            }
             return;
         }
         let reason = match ending {

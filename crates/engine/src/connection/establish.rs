@@ -10,6 +10,7 @@ use super::{
     parameters::PrivateData,
 };
 use crate::{
+    fault::{self, Fault},
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -56,6 +57,9 @@ impl<O: Os> Line<O> {
             state.reads.passive = acceptance.reads.capped(attachment.limits().max_reads);
             state.phase = Phase::Accepted;
             state.answer(Role::Active, Request::Connect, NtStatus::SUCCESS);
+            if fault::is(Fault::AcceptCompletesEarly) {
+                state.answer(Role::Passive, Request::Accept, NtStatus::SUCCESS);
+            }
             Ok(())
         });
         unused.map_err(|(status, _)| status)

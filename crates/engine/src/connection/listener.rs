@@ -8,6 +8,7 @@ use ndkpi::NtStatus;
 
 use super::{Attachment, Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, endpoint::Claim, line::Line};
 use crate::{
+    fault::{self, Fault},
     memory_status,
     os::{Dpc, Os, Routine, SpinLock},
 };
@@ -100,12 +101,15 @@ impl<O: Os> Listener<O> {
     /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
     /// listened. An event that is being delivered at this moment goes on.
     pub fn pause(&self, paused: bool) {
-        self.state.with(|state| state.paused = paused);
+        self.state.with(|state| state.paused = paused && !fault::is(Fault::PauseIgnored));
     }
 
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
     /// that came over it are closed. Connectors that were delivered can still be accepted.
     pub fn close(this: &Shared<Self>) {
+        if fault::is(Fault::ClosedListenerAccepts) {
+            return;
+        }
         // What the table of ports held is dropped after the lock is released.
         drop(this.state.with(|state| {
             state.closed = true;

@@ -3,6 +3,7 @@
 use ndkpi::NtStatus;
 
 use super::notify::Class;
+use crate::fault::{self, Fault};
 
 /// The kind of request a completion is for (`NDKPI 2.2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +52,15 @@ impl Completion {
     /// What an arm sees in this completion.
     #[inline]
     #[must_use]
-    pub const fn class(&self) -> Class {
+    pub fn class(&self) -> Class {
+        if (fault::is(Fault::FailedRequestDoesNotSolicit) && !self.status.is_success())
+            || (fault::is(Fault::SolicitedEntryIsPlain) && self.solicited)
+        {
+            return Class::Plain;
+        }
+        if fault::is(Fault::PlainEntrySolicits) && self.status.is_success() {
+            return Class::Solicited;
+        }
         if !self.status.is_success() {
             Class::Failed
         } else if self.solicited {

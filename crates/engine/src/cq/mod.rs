@@ -18,6 +18,7 @@ use ndkpi::NtStatus;
 use notify::{Action, ArmType, CqFailure, Notify, View};
 
 use crate::{
+    fault::{self, Fault},
     memory_status,
     os::{Dpc, Os, Routine, SpinLock, Timer},
     qp::{Attached, Qp, ToFail},
@@ -116,7 +117,8 @@ impl<O: Os> Cq<O> {
     ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
-        let (producer, consumer) = ring::try_new(depth, first).map_err(memory_status)?;
+        let (producer, consumer) =
+            ring::try_new(depth + u32::from(fault::is(Fault::DepthOffByOne)), first).map_err(memory_status)?;
         let state =
             State { entries: producer, notify: Notify::new(first), depth, attached: Attached::new(), told: false };
         let cq = Shared::try_new(Self {
@@ -154,11 +156,11 @@ impl<O: Os> Cq<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "measured: see `Cq::push_one`")]
     fn push_one_locked(this: &Shared<Self>, state: &mut State<O>, completion: Completion) -> bool {
-        if state.notify.failure().is_some() {
+        if state.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
             return false;
         }
         if !state.entries.push(completion) {
-            return Self::fail_locked(this, state, CqFailure::Overrun);
+            return !fault::is(Fault::OverrunSilent) && Self::fail_locked(this, state, CqFailure::Overrun);
         }
         let full = state.notify.is_waiting() && !state.entries.has_room(1);
         let action = state.notify.queued(completion.class(), full);
@@ -178,7 +180,7 @@ impl<O: Os> Cq<O> {
             false
         };
         state.entries.publish();
-        let overrun = pushed < completions.len();
+        let overrun = pushed < completions.len() && !fault::is(Fault::OverrunSilent);
         (overrun && Self::fail_locked(this, state, CqFailure::Overrun)) || queue
     }
 
@@ -205,7 +207,9 @@ impl<O: Os> Cq<O> {
         if state.notify.failure().is_some() {
             return false;
         }
-        state.attached.begin_failure();
+        if !fault::is(Fault::OverrunLeavesQueuePairs) {
+            state.attached.begin_failure();
+        }
         let action = state.notify.fail(failure);
         let _ = Self::follow(this, state, action);
         // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
@@ -247,6 +251,7 @@ impl<O: Os> Cq<O> {
             let (result, queue) = this.state.with(|state| match state.entries.resize(depth, given) {
                 Ok(()) => {
                     state.depth = depth;
+                    fault::remember(Fault::ResizeLosesEntry);
                     let full = !state.entries.has_room(1);
                     let action = state.notify.resized(full);
                     (Ok(()), Self::follow(this, state, action))
@@ -271,7 +276,10 @@ impl<O: Os> Cq<O> {
     pub fn moderate(this: &Shared<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
         let resolution = this.os.timer_resolution();
         let queue = this.state.with(|state| {
-            let moderation = Moderation::new(interval, count, state.depth, resolution)?;
+            let moderation = match Moderation::new(interval, count, state.depth, resolution) {
+                Err(_) if fault::is(Fault::ModerationWithoutLimit) => Moderation::OFF,
+                moderation => moderation?,
+            };
             let full = !state.entries.has_room(1);
             let action = state.notify.moderate(moderation, full, this.os.now());
             Ok::<_, NtStatus>(Self::follow(this, state, action))
@@ -290,7 +298,16 @@ impl<O: Os> Cq<O> {
             let action = state.notify.arm(kind, taken);
             Self::follow(this, state, action)
         });
+        if (queue && fault::is(Fault::CallbackInsideArm)) || Self::breaks_turn(this) {
+            return Self::notify(this);
+        }
         this.queue_if(queue, this);
+    }
+
+    /// For [`Fault::CallbackReentered`].
+    #[inline]
+    fn breaks_turn(this: &Shared<Self>) -> bool {
+        fault::is(Fault::CallbackReentered) && this.state.with(|state| state.notify.break_turn())
     }
 
     /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
@@ -321,7 +338,9 @@ impl<O: Os> Cq<O> {
     /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
     #[inline]
     fn follow(this: &Shared<Self>, state: &mut State<O>, action: Action) -> bool {
-        if let Some(micros) = action.timer {
+        if let Some(micros) = action.timer
+            && !fault::is(Fault::ModerationIgnoresInterval)
+        {
             Self::set_timer(this, state, micros);
         }
         action.queue
@@ -342,6 +361,14 @@ impl<O: Os> Cq<O> {
 
     /// Calls the consumer back for what is due, a bounded number of times.
     fn notify(this: &Shared<Self>) {
+        if fault::is(Fault::CallbackUnderLock) {
+            return this.state.with(|state| {
+                if let Some(status) = state.notify.begin() {
+                    this.client.notify(status);
+                    let _ = state.notify.end();
+                }
+            });
+        }
         for _ in 0..CALLBACKS_PER_RUN {
             let Some(status) = this.state.with(|state| state.notify.begin()) else { return };
             this.client.notify(status);

@@ -10,6 +10,7 @@
 use ndkpi::NtStatus;
 
 use super::moderation::{Delay, Moderation};
+use crate::fault::{self, Fault};
 
 /// What an arm waits for, weakest first (`NDKPI 7.1.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +39,9 @@ impl ArmType {
     #[inline]
     #[must_use]
     pub fn merge(first: Option<Self>, second: Self) -> Self {
+        if fault::is(Fault::ArmDowngraded) {
+            return second;
+        }
         first.map_or(second, |first| first.max(second))
     }
 }
@@ -243,6 +247,9 @@ impl Notify {
 
     #[inline]
     fn note(&mut self, class: Class) {
+        if fault::is(Fault::UnarmedCallback) && !self.closed {
+            self.arm = Some(ArmType::Any);
+        }
         self.newest = self.newest.wrapping_add(1);
         if class != Class::Plain {
             self.newest_solicited = self.newest;
@@ -253,15 +260,16 @@ impl Notify {
     }
 
     fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
-        let urgent = class == Class::Failed || full;
+        let urgent = (class == Class::Failed || full) && !fault::is(Fault::ModerationHoldsFailure);
         let satisfied = satisfied(&self.view());
-        if satisfied {
+        if satisfied && !fault::is(Fault::ArmIsNotOneShot) {
             self.arm = None;
         }
         if let Some(hold) = &mut self.hold {
             // One callback will answer for both arms, if the entry has satisfied another one.
             hold.completions += 1;
-            let ends = urgent || self.moderation.counted(hold.completions);
+            let counted = self.moderation.counted(hold.completions) && !fault::is(Fault::ModerationIgnoresCount);
+            let ends = (urgent && !fault::is(Fault::ModerationIgnoresCount)) || counted;
             return if ends { self.make_due() } else { Action::default() };
         }
         if !satisfied || self.due {
@@ -285,6 +293,9 @@ impl Notify {
         }
         self.arm = Some(ArmType::merge(self.arm, kind));
         self.taken = taken;
+        if fault::is(Fault::ArmMissesQueuedEntry) {
+            return Action::default();
+        }
         self.decide()
     }
 
@@ -294,7 +305,9 @@ impl Notify {
         if !satisfied(&self.view()) {
             return Action::default();
         }
-        self.arm = None;
+        if !fault::is(Fault::ArmIsNotOneShot) {
+            self.arm = None;
+        }
         self.make_due()
     }
 
@@ -304,6 +317,9 @@ impl Notify {
             return Action::default();
         }
         self.failure = Failure::ToReport(failure);
+        if self.hold.is_some() && fault::is(Fault::ModerationHoldsFailure) {
+            return Action::default();
+        }
         if self.hold.is_some() { self.make_due() } else { self.decide() }
     }
 
@@ -333,6 +349,9 @@ impl Notify {
 
     /// The queue has a new size and is `full` or not. A full queue gets no entry that could end a hold.
     pub fn resized(&mut self, full: bool) -> Action {
+        if fault::is(Fault::ResizeDisarms) {
+            self.arm = None;
+        }
         if full && self.hold.is_some() { self.make_due() } else { Action::default() }
     }
 
@@ -394,13 +413,29 @@ impl Notify {
     }
 
     /// The callback has returned. `true` if another is due: its turn is the caller's.
-    pub const fn end(&mut self) -> bool {
+    pub fn end(&mut self) -> bool {
+        if fault::is(Fault::EntryDuringCallbackLost) {
+            self.last_callback = self.newest;
+            self.due = false;
+        }
         self.turn = if self.due { Turn::Queued } else { Turn::Idle };
         self.due
     }
 
+    /// For [`Fault::CallbackReentered`]: the callback that is due does not wait for the one that runs.
+    pub(super) fn break_turn(&mut self) -> bool {
+        let breaks = fault::is(Fault::CallbackReentered) && self.due && self.turn == Turn::Running;
+        if breaks {
+            self.turn = Turn::Queued;
+        }
+        breaks
+    }
+
     /// No callback begins from now on.
-    pub const fn close(&mut self) {
+    pub fn close(&mut self) {
+        if fault::is(Fault::CallbackAfterCloseBegan) {
+            return;
+        }
         self.closed = true;
         self.arm = None;
         self.due = false;

@@ -11,7 +11,11 @@ use super::{
     piece::{Piece, is_sole},
     token::{Tag, number_of},
 };
-use crate::{memory_status, os::Os};
+use crate::{
+    fault::{self, Fault},
+    memory_status,
+    os::Os,
+};
 
 /// A protection domain.
 pub struct Domain<O: Os> {
@@ -80,13 +84,13 @@ impl<O: Os> Domain<O> {
             return Ok(Piece::empty());
         }
         if token == self.privileged {
-            if access.is_remote() {
+            if access.is_remote() && !fault::is(Fault::PrivilegedTokenIsRemote) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
             return Source::Logical(address).piece(&self.table, length, None);
         }
         let found = self.table.tokens().with(number_of(token), |_, entry| {
-            if entry.domain != self.number {
+            if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
                 return None;
             }
             entry.object.find(Tag::of(token), access, address, u64::from(length))
@@ -168,6 +172,9 @@ impl<O: Os> Domain<O> {
     }
 
     fn end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
+        if fault::is(Fault::TokenAfterInvalidate) && !by_peer {
+            return Ok(());
+        }
         let tag = Tag::of(token);
         let binding = self.with_own(number_of(token), |object| match object {
             Object::Fast(Some(fast)) => fast.end(tag, by_peer).map(|()| None),

@@ -11,7 +11,10 @@ use super::{
     pinned::Pinned,
     token::Tag,
 };
-use crate::os::Os;
+use crate::{
+    fault::{self, Fault},
+    os::Os,
+};
 
 /// The addresses of a region or window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +34,15 @@ impl Span {
     /// Nothing wraps: lengths are compared with what is left, not added to addresses.
     #[inline]
     pub fn locate(self, address: u64, length: u64) -> Option<u64> {
+        if fault::is(Fault::RangeOffByOneBelow) && address.checked_add(1) == Some(self.base) && length <= self.length {
+            return Some(0);
+        }
         let offset = address.checked_sub(self.base)?;
         let left = self.length.checked_sub(offset)?;
+        if fault::is(Fault::RangeOffByOneAbove) && offset > 0 && length == left + 1 {
+            // Not really behind the registration: that would be a fault of the test.
+            return Some(offset - 1);
+        }
         (length <= left).then_some(offset)
     }
 
@@ -111,7 +121,12 @@ impl<O: Os> Grant<O> {
     #[inline]
     pub fn admit(&self, tag: Tag, access: Access, address: u64, length: u64) -> Option<u64> {
         let named = if access.is_remote() { self.remote == tag } else { self.local == Some(tag) };
-        if named && self.rights.allow(access) { self.span.locate(address, length) } else { None }
+        let allowed = self.rights.allow(access)
+            || fault::is(Fault::RightsNotChecked)
+            || (fault::is(Fault::LocalWriteIsRemoteWrite)
+                && access == Access::RemoteWrite
+                && self.rights.contain(Rights::LOCAL_WRITE));
+        if named && allowed { self.span.locate(address, length) } else { None }
     }
 
     /// Where a window with these rights over these addresses would lie (`NDKPI 7.6`).

@@ -7,6 +7,7 @@ use fallible::{AllocError, Shared, try_box};
 
 use super::{mapping::Mappings, pages::PageList, pinned::Pinned};
 use crate::{
+    fault::{self, Fault},
     os::{Memory, Os},
     sync::{Ordering, fence},
 };
@@ -24,6 +25,9 @@ impl Uses {
     ///
     /// [`AllocError`].
     pub fn try_new(client: &Shared<Client>) -> Result<Shared<Self>, AllocError> {
+        if fault::is(Fault::CloseDoesNotWait) {
+            return Shared::try_new(Self { _client: Client::try_new(())? });
+        }
         Shared::try_new(Self { _client: client.clone() })
     }
 }

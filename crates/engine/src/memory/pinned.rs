@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use fallible::{AllocError, Shared, try_box};
 
 use crate::{
+    fault::{self, Fault},
     os::Memory,
     sync::{AtomicBool, Ordering},
 };
@@ -78,7 +79,9 @@ impl<M: Memory> Pinned<M> {
 
     /// Gives up the reference of a registration. The client is told, unless this reference was the last.
     pub fn let_go(this: Shared<Self>) -> Release {
-        let Some(last) = this.release() else { return Release::Pending };
+        let Some(last) = this.release() else {
+            return if fault::is(Fault::DeregisterDoesNotWait) { Release::Done } else { Release::Pending };
+        };
         last.teller.armed.store(false, Ordering::Relaxed);
         Release::Done
     }

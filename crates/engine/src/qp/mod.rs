@@ -28,6 +28,7 @@ use transmit::{Transmit, Turn};
 
 use crate::{
     cq::{Completion, Cq, Operation},
+    fault::{self, Fault},
     memory::Domain,
     memory_status,
     nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
@@ -335,7 +336,7 @@ impl<O: Os> Qp<O> {
     /// Whether reads can be posted once there is a peer: not if the outbound read limit of the connection is zero
     /// (`NDKPI 7.7.3`).
     pub(crate) fn allow_reads(&self, allowed: bool) {
-        self.no_reads.store(!allowed, Ordering::Release);
+        self.no_reads.store(!allowed && !fault::is(Fault::ReadLimitIgnored), Ordering::Release);
     }
 
     /// The queue pair at the other end.

@@ -10,6 +10,7 @@ use super::{
     transmit::Transmit,
 };
 use crate::{
+    fault::{self, Fault},
     memory_status,
     os::Os,
     ring::{self, Producer, Watch},
@@ -203,7 +204,7 @@ impl<O: Os> Initiator<O> {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
         let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
-        if count > self.queue.limits.elements {
+        if count > self.queue.limits.elements + u32::from(fault::is(Fault::TooManyElementsAccepted)) {
             return Err(NtStatus::DATA_OVERRUN);
         }
         self.queue.check_room()?;
@@ -283,12 +284,16 @@ impl<O: Os> Initiator<O> {
     }
 
     fn check_connected(&self) -> Result<(), NtStatus> {
-        if self.qp.is_linked() && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
+        let is_connected = self.qp.is_linked() || fault::is(Fault::UnconnectedPostAccepted);
+        if is_connected && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
     }
 
     /// A post that is refused with `status`. What was deferred before it goes on its way (`NDKPI 7.3`): the consumer will not
     /// post the request that would have rung for it.
     pub fn refuse(&mut self, status: NtStatus) -> Prepared {
+        if fault::is(Fault::DeferredStaysOnFailure) {
+            return Prepared { result: Err(status), tail: None, bell: None };
+        }
         let bell = core::mem::take(&mut self.deferred).then_some(usize::MAX);
         Prepared { result: Err(status), tail: None, bell }
     }

@@ -17,6 +17,7 @@ use super::{
     request::ReceiveRequest,
 };
 use crate::{
+    fault::{self, Fault},
     memory::{Access, Domain, Piece},
     memory_status,
     os::{Dpc, Os, Routine, SpinLock},
@@ -93,7 +94,7 @@ impl<O: Os> State<O> {
         if !self.armed || !low || self.closed {
             return false;
         }
-        self.armed = false;
+        self.armed = fault::is(Fault::SrqNotificationIsNotOneShot);
         self.due = true;
         true
     }
@@ -235,6 +236,9 @@ impl<O: Os> Srq<O> {
         }
         if depth > 0 {
             this.resize(depth)?;
+        }
+        if threshold == 0 && fault::is(Fault::SrqZeroThresholdDisarms) {
+            this.state.with(|state| state.armed = false);
         }
         if threshold > 0 {
             let queue = this.state.with(|state| {

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     cq::{Cq, Operation, notify::newer},
+    fault::{self, Fault},
     memory::{Access, Piece, transfer},
     memory_status,
     nic::{Budget, Traffic},
@@ -43,6 +44,9 @@ pub(super) struct Transmit<O: Os> {
     /// The link client is told when the requests before this number are finished.
     drain_to: Option<u64>,
     current: Option<Current<O>>,
+    /// For [`Fault::RemoteInvalidateLate`].
+    #[cfg(feature = "faults")]
+    late: Option<(Shared<crate::memory::Domain<O>>, u32)>,
     /// The inline bytes of the current request have left their queue.
     inline_moved: bool,
     /// Local bytes of the current request. Has room for all that a request may name.
@@ -111,6 +115,8 @@ impl<O: Os> Transmit<O> {
             flush_to: None,
             drain_to: None,
             current: None,
+            #[cfg(feature = "faults")]
+            late: None,
             inline_moved: false,
             local,
             remote,
@@ -120,6 +126,10 @@ impl<O: Os> Transmit<O> {
 
     /// Carries requests out until there are none, the first has to wait, or the budget is spent.
     pub(super) fn turn(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Turn {
+        #[cfg(feature = "faults")]
+        if let Some((domain, token)) = self.late.take() {
+            let _ = domain.invalidate_remote(token);
+        }
         self.follow_orders(qp);
         let turn = loop {
             if budget.is_spent() {
@@ -348,6 +358,11 @@ impl<O: Os> Transmit<O> {
             (Work::Invalidate { token }, _) => (&qp.domain, token),
             _ => return Ok(true),
         };
+        #[cfg(feature = "faults")]
+        if fault::is(Fault::RemoteInvalidateLate) && matches!(request.work, Work::Send { .. }) {
+            self.late = Some((domain.clone(), token));
+            return Ok(true);
+        }
         if !current.invalidated {
             // The bytes have moved: this request's own use of the memory is over.
             self.local.clear();
@@ -361,7 +376,7 @@ impl<O: Os> Transmit<O> {
             result.map_err(Failure::of)?;
             current.invalidated = true;
         }
-        Ok(domain.is_quiet(token))
+        Ok(domain.is_quiet(token) || fault::is(Fault::InvalidateDoesNotWait))
     }
 
     /// All bytes of the first request have moved: what else belongs to it happens, and it completes.
@@ -371,7 +386,7 @@ impl<O: Os> Transmit<O> {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
                     claim.finish(NtStatus::SUCCESS, |completion| {
-                        completion.bytes = request.length;
+                        completion.bytes = request.length + u32::from(fault::is(Fault::BytesWrong));
                         completion.solicited = request.flags.solicit;
                         if let Some(token) = invalidate {
                             completion.operation = Operation::ReceiveAndInvalidate;
@@ -429,7 +444,13 @@ impl<O: Os> Transmit<O> {
         }
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        if !(status.is_success() && request.flags.silent_success) {
+        let silent = request.flags.silent_success
+            && match status {
+                NtStatus::SUCCESS => !fault::is(Fault::SilentSuccessCompletes),
+                NtStatus::CANCELLED => fault::is(Fault::FlushForgetsSilent),
+                _ => fault::is(Fault::SilentFailureIsSilent),
+            };
+        if !silent {
             Cq::push_one(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
         }
     }

@@ -205,6 +205,19 @@ impl MachineRef {
         self.run_while(0, || true);
     }
 
+    /// [`MachineRef::run_until_idle`], but stops as soon as `condition` holds: whoever waits for something goes on while other
+    /// work is still to be done.
+    ///
+    /// # Panics
+    ///
+    /// As [`MachineRef::run_until_idle`].
+    #[track_caller]
+    pub fn run_until(&self, condition: impl Fn() -> bool) {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.run_while(0, || !condition());
+    }
+
     /// Runs a seeded machine for a time, timers included.
     ///
     /// # Panics
