@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds softndk.sys and ndktest.sys on Linux (Debian), without the Windows Driver Kit, and test-signs them.
 #
-#   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--check-reproducible] [--no-install] [--no-sign]
+#   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--faults] [--check-reproducible] [--no-install] [--no-sign]
 #
 # Results: target/drivers/<arch>/{softndk,ndktest}.sys, with the driver packages beside them. What the stand-ins for the
 # kit's crates are and why they can be trusted is in docs/cross-build.md.
@@ -13,6 +13,7 @@ PROFILE=release
 CHECK_REPRODUCIBLE=0
 INSTALL=1
 SIGN=1
+FEATURES=()
 while (($#)); do
     case $1 in
         --arch)
@@ -23,6 +24,8 @@ while (($#)); do
             esac
             shift ;;
         --debug) PROFILE=dev ;;
+        # Failures can be asked for: for tests of consumers.
+        --faults) FEATURES=(--features softndk/faults) ;;
         --check-reproducible) CHECK_REPRODUCIBLE=1 ;;
         --no-install) INSTALL=0 ;;
         --no-sign) SIGN=0 ;;
@@ -62,11 +65,19 @@ install_what_is_missing() {
     local archives
     archives=$(mktemp -d)
     mkdir "$archives/partial"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq --no-install-recommends \
-        "${packages[@]}" >/dev/null
+    if ! apt-get update -qq ||
+        ! DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq \
+            --no-install-recommends "${packages[@]}" >/dev/null; then
+        rm -rf "$archives"
+        echo "cannot install: ${packages[*]}; these Debian packages are needed (docs/cross-build.md)" >&2
+        exit 1
+    fi
     rm -rf "$archives"
-    has_compiler || { echo "the compiler package is older than Rust 1.91" >&2; exit 1; }
+    if ! has_compiler; then
+        echo "$COMPILER is older than Rust 1.91 or has no library source beside it;" \
+            "needed: Debian's rustc-web and rust-web-src of 1.91 or later (docs/cross-build.md)" >&2
+        exit 1
+    fi
 }
 
 # What the kit's build support gives the linker for a KMDF driver, and what makes images of equal sources equal.
@@ -97,7 +108,7 @@ build() {
     cp Cargo.lock "$directory.lock/Cargo.lock"
     env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" \
         "${variable}_LINKER=$LINKER" "${variable}_RUSTFLAGS=${flags[*]}" \
-        cargo build --quiet --profile "$PROFILE" --target "$triple" --package softndk --package ndktest \
+        cargo build --quiet --profile "$PROFILE" --target "$triple" --package softndk --package ndktest "${FEATURES[@]}" \
         -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
         -Zlockfile-path --config "resolver.lockfile-path='$directory.lock/Cargo.lock'" \
         --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \

@@ -6,6 +6,8 @@
 mod client;
 #[path = "driver_runs/consumer.rs"]
 mod consumer;
+#[path = "driver_runs/faults.rs"]
+mod faults;
 #[path = "driver_runs/histogram.rs"]
 mod histogram;
 #[path = "driver_runs/removal.rs"]

@@ -11,13 +11,13 @@ use kernel::{
     wide,
 };
 use ndk_interface::control::{
-    DEVICE_NAME, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL, SET_FAULTS,
-    SET_SETTINGS, Settings,
+    DEVICE_NAME, INFO_TEST_BUILD, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL,
+    SET_FAULTS, SET_SETTINGS, Settings,
 };
 use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
-use crate::{driver::Driver, os::Kernel, socket};
+use crate::{driver::Driver, faults, os::Kernel, socket};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
@@ -100,7 +100,10 @@ fn serve(driver: &Driver, request: Request, code: u32) {
             let set = new.and_then(|new| driver.set(&new.ok_or(NtStatus::INVALID_PARAMETER)?));
             request.finish(set);
         }
-        SET_FAULTS => request.finish(Err(NtStatus::NOT_SUPPORTED)),
+        SET_FAULTS => {
+            let set = faults::set(driver, &request);
+            request.finish(set);
+        }
         _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),
     }
 }
@@ -124,7 +127,7 @@ fn info(driver: &Driver) -> Info {
         interface_version: u32::from(ndk_interface::SOFTNDK_INTERFACE_VERSION),
         driver_version: VERSION,
         ndk_version: u32::from(highest.Major) << 16 | u32::from(highest.Minor),
-        flags: 0,
+        flags: if faults::AVAILABLE { INFO_TEST_BUILD } else { 0 },
         adapters: adapters().map(|adapter| u32::from(adapter.is_started())).sum(),
         open_adapters: adapters().map(|adapter| adapter.open_count()).sum(),
         processors: Kernel.processors(),

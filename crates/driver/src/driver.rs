@@ -19,6 +19,7 @@ use wdk_sys::{
 use crate::{
     control::Control,
     device::{self, Adapter},
+    faults,
     os::{Kernel, KernelLock},
     settings::Settings,
     trace,
@@ -62,6 +63,7 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
     trace::start();
+    faults::reset();
     Kernel::start();
     // SAFETY: the caller's promise.
     unsafe { register(driver, registry_path) }.inspect_err(|_| stop())
@@ -132,6 +134,7 @@ unsafe extern "C" fn unload(_driver: WDFDRIVER) {
 
 /// Undoes what [`create`] did besides the framework's part.
 fn stop() {
+    faults::reset();
     Kernel::stop();
     trace::stop();
 }

@@ -19,6 +19,7 @@ extern crate wdk_panic;
 pub mod control;
 pub mod device;
 pub mod driver;
+pub mod faults;
 pub mod interface;
 pub mod os;
 pub mod settings;

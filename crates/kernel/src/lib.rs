@@ -12,6 +12,8 @@ extern crate alloc;
 extern crate wdk_bindings as wdk_sys;
 
 mod event;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod pool;
 mod rundown;
 mod status;

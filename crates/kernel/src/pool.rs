@@ -18,6 +18,10 @@ pub struct Aligned<A>(pub A);
 #[expect(clippy::cast_ptr_alignment, reason = "an address aligned to more than 16 bytes")]
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Aligned<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        #[cfg(feature = "faults")]
+        if crate::faults::allocation_fails() {
+            return core::ptr::null_mut();
+        }
         if layout.align() <= POOL_ALIGNMENT {
             // SAFETY: the caller's promise about the layout.
             return unsafe { self.0.alloc(layout) };

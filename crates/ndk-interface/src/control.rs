@@ -108,11 +108,11 @@ impl Settings {
 }
 
 wire! {
-    /// Faults to be injected, for tests of consumers.
+    /// Failures to be shown to consumers, whose tests want some.
     Faults {
-        /// Every allocation fails whose number, counted from this call on, is a multiple of this; zero: none.
+        /// Every allocation of the driver fails whose number, counted from this call on, is a multiple of this; zero: none.
         fail_every_allocation: u32,
-        /// Every connection is lost after that many requests; zero: never.
-        lose_connection_after: u32,
+        /// Not zero: every connection that there is now breaks, as if a cable were pulled and put back.
+        lose_connections: u32,
     }
 }

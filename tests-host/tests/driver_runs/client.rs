@@ -13,7 +13,7 @@ use simulated_kernel::{
 use crate::world::{Consumer, Provider, consumer_control};
 
 /// What the crate does with `DeviceIoControl` on Windows.
-struct ToKernel(File);
+pub struct ToKernel(pub File);
 
 impl Transport for ToKernel {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {

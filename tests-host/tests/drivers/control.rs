@@ -1,12 +1,12 @@
 //! The control devices: every length is checked, and every request is answered once.
 
 use ndk_interface::{
-    control::{self, Info, Settings},
+    control::{self, Faults, Info, Settings},
     test_control::{self, Progress, State},
 };
 use simulated_kernel::{
     Kernel,
-    wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED},
+    wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER},
 };
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
@@ -55,7 +55,8 @@ fn short_buffers_and_unknown_codes_are_refused() {
         (&ours, control::QUERY_COUNTERS, 0, 239, STATUS_BUFFER_TOO_SMALL),
         (&ours, control::SET_SETTINGS, Settings::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
         (&ours, control::SET_SETTINGS, Settings::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
-        (&ours, control::SET_FAULTS, 64, 0, STATUS_NOT_SUPPORTED),
+        (&ours, control::SET_FAULTS, Faults::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
+        (&ours, control::SET_FAULTS, Faults::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
         (&ours, control::QUERY_INFO + 0x400, 64, 64, STATUS_INVALID_DEVICE_REQUEST),
         (&theirs, test_control::START, 0, 0, STATUS_BUFFER_TOO_SMALL),
         (&theirs, test_control::START, 17, 0, STATUS_INVALID_PARAMETER),

@@ -1,5 +1,5 @@
 //! Spin locks: the kernel's queued ones, whose waiters spin on memory of their own and get the lock in the order in which
-//! they came.
+//! they came. Chosen by reasoning, not measured (`docs/verification.md`).
 
 use core::cell::UnsafeCell;
 

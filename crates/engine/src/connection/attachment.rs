@@ -119,8 +119,18 @@ impl<O: Os> Attachment<O> {
         self.detach();
         self.connections.with(Connections::shut);
         // From here on no line is added.
+        self.each_line(|line| Line::abort(line, self));
+    }
+
+    /// Every connection that there is now breaks, as if a cable were pulled and put back. For tests of consumers.
+    pub fn lose_connections(&self) {
+        self.each_line(Line::broken);
+    }
+
+    /// Calls `each` with what is listed, with no lock held.
+    fn each_line(&self, each: impl Fn(&Shared<Line<O>>)) {
         let result = listing::list(&self.connections, ConnectionRow::line, |line| {
-            Line::abort(&line, self);
+            each(&line);
             Ok::<_, core::convert::Infallible>(())
         });
         match result {

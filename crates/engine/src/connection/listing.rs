@@ -16,8 +16,8 @@ use crate::{
     slab::Slab,
 };
 
-/// Entries that are read while the lock of a list is held once.
-const BATCH: usize = 16;
+/// Entries that are read while the lock of a list is held once. They lie on the stack, and a kernel's is small.
+const BATCH: usize = 8;
 
 /// An active connection (`NDIS_NDK_CONNECTION_ENTRY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ struct Slot<T>(AtomicPtr<T>);
 ///
 /// # Invariants
 ///
-/// `info` describes memory of the size of a [`Slot`] and names itself as the unique type.
+/// `info` describes memory of the size of a `Slot` and names itself as the unique type.
 #[repr(transparent)]
 pub struct ContextType<T> {
     info: WDF_OBJECT_CONTEXT_TYPE_INFO,
