@@ -54,8 +54,14 @@ impl<P: Platform> Core<P> {
             Err(status) => status,
         };
         let withdrawn = self.state.with(|state| state.request.take_if(|asked| asked.request == request));
-        // Cancelled meanwhile: its end was reported, so it has to be one that was pending.
-        withdrawn.map_or(NtStatus::PENDING, |asked| asked.pending.withdraw(status))
+        match withdrawn {
+            // The other side's word: clients wait for it, and do not expect it from the method.
+            Some(asked) if status == NtStatus::CONNECTION_REFUSED => asked.pending.complete(status),
+            Some(asked) => return asked.pending.withdraw(status),
+            // Cancelled meanwhile: its end was reported, so it has to be one that was pending.
+            None => {}
+        }
+        NtStatus::PENDING
     }
 
     pub(super) unsafe fn connect(
