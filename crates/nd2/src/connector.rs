@@ -36,6 +36,8 @@ struct State<P: Platform> {
     bound: Option<Shared<SharedEndpoint<P::Os>>>,
     /// The request that the engine answers later. There is one at a time.
     request: Option<Asked<P>>,
+    /// The queue pair that is connected.
+    qp: Option<Shared<Qp<P::Os>>>,
     /// Requests to hear of the end of the connection.
     disconnects: Outstanding<P>,
     life: Life,
@@ -81,13 +83,19 @@ impl<P: Platform> ConnectorClient for Client<P> {
     }
 
     fn disconnected(&self, _reason: DisconnectReason) {
-        self.core.state.with(|state| {
-            if state.current == self.number {
-                state.life = Life::Over;
-                state.disconnects.end(NtStatus::SUCCESS);
+        let qp = self.core.state.with(|state| {
+            if state.current != self.number {
+                return None;
             }
+            state.life = Life::Over;
+            state.disconnects.end(NtStatus::SUCCESS);
+            state.qp.take()
         });
         self.core.report();
+        if let Some(qp) = qp {
+            // What is outstanding ends on both sides; NDKPI leaves that to its consumer.
+            Qp::flush_receives(&qp);
+        }
     }
 }
 
@@ -111,6 +119,7 @@ impl<P: Platform> Connector<P> {
             numbers: 0,
             bound: None,
             request: None,
+            qp: None,
             disconnects: Outstanding::new(device.config().max_notify_requests as usize),
             life: Life::Before,
             end: None,
@@ -153,7 +162,11 @@ impl<P: Platform> Core<P> {
             if state.current != number {
                 return None;
             }
-            let ended = state.request.take_if(|asked| asked.request == request)?;
+            let mut ended = state.request.take_if(|asked| asked.request == request)?;
+            if status.is_success() && ended.qp.is_some() {
+                // Another one is dropped after the lock is released.
+                core::mem::swap(&mut state.qp, &mut ended.qp);
+            }
             match request {
                 Request::Accept if status.is_success() => state.life = Life::Established,
                 Request::Disconnect => {
@@ -165,8 +178,8 @@ impl<P: Platform> Core<P> {
             }
             Some(ended)
         });
-        if let Some(ended) = ended {
-            ended.pending.complete(status);
+        if let Some(Asked { pending, .. }) = ended {
+            pending.complete(status);
         }
         self.report();
     }
@@ -187,11 +200,11 @@ impl<P: Platform> Core<P> {
     /// Ends everything with `status`, for good.
     fn finish(&self, status: NtStatus) {
         self.end(status);
-        let (engine, bound) = self.state.with(|state| (state.engine.take(), state.bound.take()));
+        let (engine, bound, qp) = self.state.with(|state| (state.engine.take(), state.bound.take(), state.qp.take()));
         if let Some(engine) = engine {
             EngineConnector::close(&engine);
         }
-        drop(bound);
+        drop((bound, qp));
     }
 
     /// The adapter is gone, and connections are about to break.
@@ -213,7 +226,9 @@ impl<P: Platform> Core<P> {
 
     /// The client has released a queue pair. If it is being connected, that is given up.
     pub fn queue_pair_released(&self, qp: &Shared<Qp<P::Os>>) {
-        self.give_up(|asked| asked.qp.as_ref().is_some_and(|other| Shared::ptr_eq(other, qp)));
+        let is_it = |other: &mut Shared<Qp<P::Os>>| Shared::ptr_eq(other, qp);
+        self.give_up(|asked| asked.qp.as_mut().is_some_and(is_it));
+        drop(self.state.with(|state| state.qp.take_if(is_it)));
     }
 
     fn give_up(&self, which: impl FnOnce(&mut Asked<P>) -> bool) {

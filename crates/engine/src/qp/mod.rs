@@ -363,6 +363,13 @@ impl<O: Os> Qp<O> {
         Self::ring(this);
     }
 
+    /// The same for the receive queue only. What the initiator queue holds ends by itself when the connection is over.
+    pub fn flush_receives(this: &Shared<Self>) {
+        this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
+        this.initiating.orders.fetch_or(order::FLUSH_RECEIVE, Ordering::AcqRel);
+        Self::ring(this);
+    }
+
     /// Lets the link client know when everything in the initiator queue is finished: carried out, failed or cancelled.
     pub fn drain(this: &Shared<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);

@@ -5,7 +5,10 @@ use nd2::abi::{HRESULT, IID_IND2Adapter};
 use crate::{
     Case, Failure, World,
     case::{holds, is, ok},
-    cases::connections::{Side, connect, listen, side},
+    cases::{
+        connections::{Side, connect, listen, side},
+        results::take,
+    },
     client::Overlapped,
     stream::{Stream, made},
     world::SIZES,
@@ -15,11 +18,7 @@ pub const CASES: &[Case] = &[
     Case::new("connection.cancelled_disconnect", "CancelOverlappedRequests, summary", cancelled_disconnect),
     Case::new("connection.queue_pair_released", "IND2Connector::Connect, return value 4", queue_pair_released),
     Case::new("connection.notify_disconnect", "IND2Connector::NotifyDisconnect", notify_disconnect),
-    Case::new(
-        "connection.peer_disconnect_leaves_requests",
-        "IND2Connector::NotifyDisconnect, implementation notes",
-        leaves_requests,
-    ),
+    Case::new("connection.peer_disconnect_flushes", "IND2Connector, remarks; IND2Listener, remarks", peer_disconnects),
     Case::new("connection.notify_disconnect_canceled", "IND2Connector::NotifyDisconnect, return values", no_disconnect),
     Case::new("connection.disconnect_flushes", "IND2Connector::Disconnect, remarks", disconnect),
     Case::new("connection.release_disconnects", "IND2Connector::Disconnect, implementation notes", release),
@@ -79,27 +78,21 @@ fn notify_disconnect(world: &World) -> Result<String, Failure> {
     Ok("pending until the peer disconnects, ND_SUCCESS at once afterwards".into())
 }
 
-fn leaves_requests(world: &World) -> Result<String, Failure> {
+fn peer_disconnects(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
-    let number = stream.receive()?;
-    let [hears, disconnects, own] = [(); 3].map(|()| world.request());
+    let numbers = [stream.receive()?, stream.receive()?];
+    let [hears, disconnects] = [(); 2].map(|()| world.request());
     is("NotifyDisconnect", stream.link.passive.notify_disconnect(&hears), HRESULT::ND_PENDING)?;
     let result = stream.link.active.disconnect(&disconnects);
     holds("Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
-    world.ends("the notification", &stream.link.passive, &hears, HRESULT::ND_SUCCESS)?;
-    world.settle();
-    is("results after the peer's disconnect", stream.queue.results(8).len(), 0)?;
-    let result = stream.link.passive.disconnect(&own);
-    holds("its own Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
-    let mut results = Vec::new();
-    world.until("the receive", || {
-        results.extend(stream.queue.results(8));
-        !results.is_empty()
-    })?;
-    let found = (results[0].RequestContext.addr(), results[0].Status);
-    is("the receive", found, (number, HRESULT::ND_CANCELED))?;
-    world.until("both disconnects", || !disconnects.status().is_pending() && !own.status().is_pending())?;
-    Ok("a receive stays until its own side disconnects".into())
+    let found = take(world, &stream.queue, 2)?;
+    let found: Vec<_> = found.iter().map(|result| (result.RequestContext.addr(), result.Status)).collect();
+    is("the receives", found, numbers.map(|number| (number, HRESULT::ND_CANCELED)).to_vec())?;
+    // It was told before.
+    is("the notification", stream.link.passive.outcome(&hears, false), HRESULT::ND_SUCCESS)?;
+    world.until("the disconnect", || !disconnects.status().is_pending())?;
+    is("a send", stream.receiver.send(1, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
+    Ok("receives end with ND_CANCELED, after NotifyDisconnect".into())
 }
 
 fn no_disconnect(world: &World) -> Result<String, Failure> {
