@@ -6,6 +6,8 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "drivers/control.rs"]
 mod control;
+#[path = "drivers/exercise.rs"]
+mod exercise;
 #[path = "drivers/faults.rs"]
 mod faults;
 #[path = "drivers/fuzz.rs"]

@@ -155,7 +155,7 @@ pub trait Platform: Sync {
         false
     }
 
-    /// Takes a line for whoever looks for the cause of a failure.
+    /// Takes a line for whoever looks for the cause of a failure. At `PASSIVE_LEVEL`, never in a callback.
     fn log(&self, line: fmt::Arguments<'_>) {
         let _ = line;
     }

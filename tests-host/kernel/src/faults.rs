@@ -1,11 +1,17 @@
-//! Faults on purpose: the n-th thing that can fail does.
+//! Faults on purpose: the n-th thing that can fail does, or the first one at each call site.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
 };
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, State, lock};
 
 /// Counts what can fail, and lets one of it fail.
 #[derive(Default)]
@@ -13,6 +19,8 @@ pub struct Faults {
     counted: AtomicU64,
     failing: AtomicU64,
     period: AtomicU64,
+    /// Call sites at which something has failed, if each is to fail once.
+    sites: Mutex<Option<BTreeSet<u64>>>,
     happened: AtomicBool,
     /// How often a fault was injected.
     injected: AtomicU64,
@@ -27,19 +35,26 @@ pub enum FaultPlan {
     Nth(u64),
     /// Every one of so many, for good.
     Every(u64),
+    /// At each call site the first one: of the drivers that [`Kernel::image`] knows.
+    EachSite,
 }
 
-impl Faults {
+impl State {
     /// Something that can fail is about to be done. Whether it fails.
     pub fn strikes(&self) -> bool {
-        let number = self.counted.fetch_add(1, AcqRel) + 1;
-        let (failing, period) = (self.failing.load(Acquire), self.period.load(Acquire));
-        let strikes = number == failing || (period != 0 && number.is_multiple_of(period));
-        if strikes {
-            self.happened.store(true, Release);
-            self.injected.fetch_add(1, Relaxed);
+        let faults = &self.faults;
+        let number = faults.counted.fetch_add(1, AcqRel) + 1;
+        let (failing, period) = (faults.failing.load(Acquire), faults.period.load(Acquire));
+        let by_number = number == failing || (period != 0 && number.is_multiple_of(period));
+        let by_site = lock(&faults.sites).is_some() && {
+            let site = self.call_site();
+            lock(&faults.sites).as_mut().is_some_and(|sites| sites.insert(site))
+        };
+        if by_number || by_site {
+            faults.happened.store(true, Release);
+            faults.injected.fetch_add(1, Relaxed);
         }
-        strikes
+        by_number || by_site
     }
 }
 
@@ -51,12 +66,14 @@ impl Kernel {
     pub fn inject(&self, plan: FaultPlan) {
         let faults = &self.state.faults;
         let (failing, period) = match plan {
-            FaultPlan::None => (0, 0),
+            FaultPlan::None | FaultPlan::EachSite => (0, 0),
             FaultPlan::Nth(number) => (number, 0),
             FaultPlan::Every(period) => (0, period),
         };
+        *lock(&faults.sites) = (plan == FaultPlan::EachSite).then(BTreeSet::new);
         faults.happened.store(false, Release);
         faults.counted.store(0, Release);
+        faults.injected.store(0, Release);
         faults.failing.store(failing, Release);
         faults.period.store(period, Release);
     }
@@ -65,6 +82,12 @@ impl Kernel {
     #[must_use]
     pub fn fault_happened(&self) -> bool {
         self.state.faults.happened.load(Acquire)
+    }
+
+    /// How many faults were injected since the last plan was made.
+    #[must_use]
+    pub fn faults_injected(&self) -> u64 {
+        self.state.faults.injected.load(Acquire)
     }
 
     /// How many things that can fail were done since the last plan was made.

@@ -11,7 +11,7 @@ use std::{
 use host::machine::{self, Machine, MachineRef};
 
 use crate::{
-    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule,
+    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule, sites,
     tracked::Tracked, waiting::Dispatcher, wdf::Framework, wdm::Wdm,
 };
 
@@ -26,6 +26,7 @@ pub struct State {
     pub framework: Mutex<Framework>,
     pub pnp: Mutex<Pnp>,
     pub faults: Faults,
+    pub images: Mutex<sites::Images>,
     pub dpc_limit: Duration,
     pub hang_limit: Duration,
     next: AtomicU64,
@@ -145,6 +146,7 @@ impl Builder {
             framework: Mutex::default(),
             pnp: Mutex::default(),
             faults: Faults::default(),
+            images: Mutex::default(),
             dpc_limit: self.dpc_limit,
             hang_limit: self.hang_limit,
             next: AtomicU64::new(1),

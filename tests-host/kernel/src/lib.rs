@@ -27,6 +27,7 @@ mod pnp;
 mod pool;
 mod report;
 mod rule;
+mod sites;
 mod text;
 mod tracked;
 mod user;

@@ -301,7 +301,7 @@ pub fn usage(owner: DriverId) -> (usize, usize) {
 pub fn allocate_for_driver(size: usize) -> *mut u8 {
     let state = kernel::current();
     state.preempt();
-    if state.faults.strikes() {
+    if state.strikes() {
         return ptr::null_mut();
     }
     let address = allocate(context::caller(), size, HEAP_TAG, true);

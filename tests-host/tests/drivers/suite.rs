@@ -5,7 +5,7 @@ use std::process::Command;
 use ndk_interface::test_control::{Kind, State};
 use simulated_kernel::Kernel;
 
-use crate::world::{Consumer, Provider, consumer_control, finish, report, start};
+use crate::world::{Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, report, start};
 
 fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
     let provider = Provider::load(kernel).expect("the provider loads");
@@ -26,14 +26,18 @@ fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
 
 #[test]
 fn the_conformance_suite_passes_through_both_drivers() {
-    let kernel = Kernel::threads().start();
-    conformance(&kernel, 1);
-    assert!(kernel.dpcs_run() > 100, "deferred calls were made: {}", kernel.dpcs_run());
+    in_a_process_of_its_own("suite::the_conformance_suite_passes_through_both_drivers", || {
+        let kernel = Kernel::threads().start();
+        conformance(&kernel, 1);
+        assert!(kernel.dpcs_run() > 100, "deferred calls were made: {}", kernel.dpcs_run());
+    });
 }
 
 #[test]
 fn the_conformance_suite_passes_on_one_processor() {
-    conformance(&Kernel::threads().processors(1).start(), 2);
+    in_a_process_of_its_own("suite::the_conformance_suite_passes_on_one_processor", || {
+        conformance(&Kernel::threads().processors(1).start(), 2);
+    });
 }
 
 /// Tells the process of a test to carry out the run and to print what it was.

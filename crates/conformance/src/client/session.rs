@@ -149,6 +149,10 @@ impl<'p> Session<'p> {
     /// Waits for what is still open, and closes the adapters. `false` if something never comes to an end: the session must
     /// stay then.
     fn end(&self) -> bool {
+        if let Some(faults) = self.describe_faults() {
+            // In case that what follows does not come to its end.
+            self.platform.log(format_args!("fault: {faults}"));
+        }
         let closed = self.platform.wait(self.platform.patience(), &|| self.nothing_open());
         if !closed {
             self.fault(format_args!("never closed or completed: {}", self.describe_open()));
@@ -422,9 +426,8 @@ impl<'s> Session<'s> {
         self.platform.settle();
     }
 
-    /// Notes something wrong that no rule of the case is about.
+    /// Notes something wrong that no rule of the case is about. At any `IRQL <= DISPATCH_LEVEL`: callbacks do.
     pub fn fault(&self, what: fmt::Arguments<'_>) {
-        self.platform.log(format_args!("fault: {what}"));
         if self.fault_count.fetch_add(1, Relaxed) >= MOST_FAULTS {
             return;
         }

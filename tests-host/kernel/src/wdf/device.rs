@@ -187,7 +187,7 @@ pub extern "C" fn WdfDeviceCreateSymbolicLink(
         if state.device_linked(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         lock(&device.links).push(name);
@@ -206,7 +206,7 @@ pub extern "C" fn WdfDeviceCreateDeviceInterface(
         let Some(node) = device.node else {
             bug_check(Rule::BadArgument, format_args!("a device interface of a control device"));
         };
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         // SAFETY: the driver's identifier, which lives until the call returns.
@@ -240,7 +240,7 @@ pub extern "C" fn WdfDeviceAddQueryInterface(
         if size < size_of::<INTERFACE>() {
             return STATUS_INVALID_PARAMETER;
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let mut bytes = vec![0_u64; size.div_ceil(8)];

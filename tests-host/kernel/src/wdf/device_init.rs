@@ -59,7 +59,7 @@ pub extern "C" fn WdfControlDeviceInitAllocate(
         if !is_descriptor {
             bug_check(Rule::BadArgument, format_args!("`{sddl}` is no security descriptor"));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return ptr::null_mut();
         }
         state.create_init(owner, None)
@@ -83,7 +83,7 @@ pub extern "C" fn WdfDeviceInitAssignName(
 ) -> NTSTATUS {
     function!("WdfDeviceInitAssignName", |state| {
         let name = text::text(name);
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         state.with_init(init, |init| init.name = name);

@@ -123,7 +123,7 @@ impl State {
         parent: Option<usize>,
     ) -> Option<Arc<Object>> {
         let attributes = read_attributes(attributes);
-        if self.faults.strikes() {
+        if self.strikes() {
             return None;
         }
         let owner = context::caller();

@@ -54,7 +54,7 @@ pub extern "C" fn WdfRegistryQueryULong(
 ) -> NTSTATUS {
     function!("WdfRegistryQueryULong", |state| match value(state, key, name) {
         None => STATUS_OBJECT_NAME_NOT_FOUND,
-        Some(_) if state.faults.strikes() => STATUS_INSUFFICIENT_RESOURCES,
+        Some(_) if state.strikes() => STATUS_INSUFFICIENT_RESOURCES,
         Some(Value::Number(number)) => {
             // SAFETY: the driver's place, which lives until the call returns.
             unsafe { place.write(number) };
@@ -75,7 +75,7 @@ pub extern "C" fn WdfRegistryQueryValue(
 ) -> NTSTATUS {
     function!("WdfRegistryQueryValue", |state| {
         let Some(value) = value(state, key, name) else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let bytes = value.bytes();

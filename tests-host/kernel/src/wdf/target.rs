@@ -161,7 +161,7 @@ pub extern "C" fn WdfIoTargetOpen(
             return STATUS_INVALID_DEVICE_STATE;
         }
         let link = text::of(&parameters.TargetDeviceName);
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let Some(device) = state.device_of_interface(&link) else { return STATUS_OBJECT_NAME_NOT_FOUND };
@@ -202,7 +202,7 @@ pub extern "C" fn WdfIoTargetQueryForInterface(
     function!("WdfIoTargetQueryForInterface", |state| {
         let device = lock(&target(state, handle).opened).device.clone();
         let Some(device) = device else { return STATUS_INVALID_DEVICE_STATE };
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         // SAFETY: the driver's identifier, which lives until the call returns.

@@ -86,7 +86,7 @@ fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Word, argu
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
     routine!("KeInitializeDpc", |state| {
-        let (owner, address, context) = (context::caller(), Word::of(dpc), Word::of(context));
+        let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Word::of(context));
         let call = move |arguments| run(owner, work, address, context, arguments);
         let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {
             bug_check(Rule::NotSimulated, format_args!("no memory for a DPC"));
@@ -95,6 +95,11 @@ extern "C" fn KeInitializeDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context:
         unsafe { dpc.write(KDPC::default()) };
         state.track(address.0, owner, Object::Dpc(Arc::new(object)));
     });
+}
+
+/// Where `KeInitializeDpc` was loaded: what its symbol says is relative to that.
+pub fn anchor() -> usize {
+    (KeInitializeDpc as *const ()).addr()
 }
 
 #[unsafe(no_mangle)]

@@ -70,7 +70,7 @@ extern "C" fn IoAllocateMdl(
         if !irp.is_null() {
             bug_check(Rule::NotSimulated, format_args!("an MDL for an IRP"));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return ptr::null_mut();
         }
         let owner = context::caller();
@@ -181,7 +181,7 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         if mdl.MdlFlags & FLAG_LOCKED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is mapped whose pages are not locked"));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return ptr::null_mut();
         }
         mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);

@@ -30,7 +30,7 @@ extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PV
         if kind == POOL_FLAG_PAGED && machine::current_irql() > Irql::APC_LEVEL {
             bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             if flags & POOL_FLAG_RAISE_ON_FAILURE != 0 {
                 bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
             }

@@ -15,7 +15,9 @@ mod rundown;
 mod thread;
 mod timer;
 
-pub use self::{lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads};
+pub use self::{
+    dpc::anchor, lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads,
+};
 use crate::context::DriverId;
 
 use std::{

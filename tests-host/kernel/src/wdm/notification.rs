@@ -107,7 +107,7 @@ extern "C" fn IoRegisterPlugPlayNotification(
         if driver.is_null() || routine.is_none() || data.is_null() {
             bug_check(Rule::BadArgument, format_args!("a registration for notifications with a null argument"));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         // SAFETY: for this category the driver passes the class, which lives until the call returns.

@@ -103,7 +103,7 @@ extern "C" fn PsCreateSystemThread(
         if attributes.is_none_or(|attributes| attributes.Attributes & OBJ_KERNEL_HANDLE == 0) {
             bug_check(Rule::BadArgument, format_args!("a thread whose handle is not a kernel handle"));
         }
-        if state.faults.strikes() {
+        if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };

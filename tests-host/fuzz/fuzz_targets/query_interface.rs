@@ -1,0 +1,12 @@
+//! Queries for the provider's interface.
+
+#![no_main]
+
+#[allow(dead_code, reason = "the other target needs the rest")]
+#[path = "../../tests/drivers/exercise.rs"]
+mod exercise;
+#[allow(dead_code, reason = "the tests need the rest")]
+#[path = "../../tests/drivers/world.rs"]
+mod world;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::query_interface(bytes));

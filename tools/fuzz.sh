@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Fuzzes the drivers in the simulated kernel: the control codes of both, and the queries for the provider's interface.
+#
+#   tools/fuzz.sh [seconds]     how long, for all targets together; 60 by default
+#
+# libFuzzer needs a nightly compiler and a C++ compiler. Without them this says so and does nothing: `cargo test` runs the same
+# targets for a moment, without looking at what they reach. What is found lies in target/fuzz-artifacts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+SECONDS_IN_ALL=${1:-60}
+TARGETS=(control_codes query_interface)
+
+skip() {
+    echo "fuzzing is left out: $*"
+    exit 0
+}
+command -v rustup >/dev/null || skip "there is no rustup to ask for a nightly compiler"
+rustup run nightly rustc --version >/dev/null 2>&1 || skip "there is no nightly compiler (rustup toolchain install nightly)"
+command -v c++ >/dev/null || skip "there is no C++ compiler for libFuzzer"
+if ! command -v cargo-fuzz >/dev/null && ! [[ -x ${CARGO_HOME:-$HOME/.cargo}/bin/cargo-fuzz ]]; then
+    echo "installing cargo-fuzz"
+    cargo install --quiet --locked cargo-fuzz || skip "cargo-fuzz cannot be installed"
+fi
+
+# The kernel's pool has guards and poison of its own, and a handler for faults: no other sanitizer.
+OPTIONS=(--fuzz-dir tests-host/fuzz --target-dir target/fuzz --sanitizer none)
+for target in "${TARGETS[@]}"; do
+    cargo +nightly fuzz build "${OPTIONS[@]}" "$target"
+done
+for target in "${TARGETS[@]}"; do
+    corpus=target/fuzz-corpus/$target
+    mkdir -p "$corpus" target/fuzz-artifacts
+    echo "fuzzing $target for $((SECONDS_IN_ALL / ${#TARGETS[@]})) s"
+    cargo +nightly fuzz run "${OPTIONS[@]}" "$target" "$corpus" "tests-host/fuzz/seeds/$target" -- \
+        -max_total_time="$((SECONDS_IN_ALL / ${#TARGETS[@]}))" -max_len=2048 -len_control=0 -timeout=60 -print_final_stats=1 \
+        -artifact_prefix="$PWD/target/fuzz-artifacts/$target-"
+done
