@@ -7,27 +7,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_NO_BORDERS};
-use serde::Deserialize;
+use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 
-use crate::measure::Samples;
+use crate::{measure::Samples, report::Figure};
 
 /// How often each build has its turn.
-const TURNS: usize = 5;
+const TURNS: usize = 11;
 /// Turns to see that everything runs.
 const QUICK_TURNS: usize = 1;
 
-/// What is read of a row.
-#[derive(Deserialize)]
-struct Figure {
-    row: String,
-    against: String,
-    ours: Option<f64>,
-    unit: String,
-}
-
-/// Figures of one build, by row.
-type Figures = BTreeMap<(String, String, String), Vec<f64>>;
+/// Figures of one build, by row and unit.
+type Figures = BTreeMap<(String, String), Vec<f64>>;
 
 /// Builds `base` and measures it and this build in turn. A table of what both have.
 ///
@@ -91,7 +81,7 @@ fn output(command: &mut Command) -> Result<String, String> {
 /// Lets a build measure, and adds its figures.
 fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures) -> Result<(), String> {
     let mut command = Command::new(program);
-    command.args(["bench", "--quick", "--json"]).arg(file);
+    command.args(["bench", "--quick", "--alone", "--json"]).arg(file);
     if let Some(filter) = filter {
         command.args(["--filter", filter]);
     }
@@ -104,7 +94,7 @@ fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures
     let rows: Vec<Figure> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     for row in rows {
         if let Some(value) = row.ours {
-            figures.entry((row.row, row.against, row.unit)).or_default().push(value);
+            figures.entry((row.row, row.unit)).or_default().push(value);
         }
     }
     Ok(())
@@ -112,7 +102,7 @@ fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures
 
 fn table(base: &str, theirs: &Figures, ours: &Figures) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_NO_BORDERS);
+    table.load_style(NOTHING);
     table.set_header(["row", "unit", base, "this build", "ratio"]);
     for (row, values) in ours {
         let Some(before) = theirs.get(row) else { continue };
@@ -120,7 +110,7 @@ fn table(base: &str, theirs: &Figures, ours: &Figures) -> String {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         table.add_row([
             Cell::new(&row.0),
-            Cell::new(&row.2),
+            Cell::new(&row.1),
             right(format!("{before:.2}")),
             right(format!("{now:.2}")),
             right(format!("{:.2}", now / before)),

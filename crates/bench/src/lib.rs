@@ -3,9 +3,11 @@
 //! Every row is a ratio of two things that were measured in turn, in one run ([`measure()`]); what it should be stands beside
 //! it ([`row`]). [`command::run`] is the command `bench`.
 
+pub mod allocated;
 pub mod command;
 mod compare;
 pub mod counted;
+pub mod machine;
 pub mod measure;
 pub mod ndk;
 pub mod peers;
@@ -25,6 +27,43 @@ use peers::{ABSENT, Peer};
 use plot::Plot;
 use row::{Goal, Row, Unit};
 
+/// Rows that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What the machine can do at best.
+    Machine,
+    /// Completion queues.
+    Cq,
+    /// Messages between two cores.
+    Message,
+    /// Reads and writes.
+    Transfer,
+    /// Costs that do not depend on how many there are.
+    Scale,
+    /// Memory of idle objects.
+    Memory,
+    /// The conformance suite.
+    Suite,
+}
+
+impl Part {
+    /// All parts, in the order of the report.
+    pub const ALL: [Self; 7] =
+        [Self::Machine, Self::Cq, Self::Message, Self::Transfer, Self::Scale, Self::Memory, Self::Suite];
+
+    fn measure(self, context: &mut Context<'_>) {
+        match self {
+            Self::Machine => rows::machine::rows(context),
+            Self::Cq => rows::cq::rows(context),
+            Self::Message => rows::message::rows(context),
+            Self::Transfer => rows::transfer::rows(context),
+            Self::Scale => rows::scale::rows(context),
+            Self::Memory => rows::memory::rows(context),
+            Self::Suite => rows::suite::rows(context),
+        }
+    }
+}
+
 /// What the parts share.
 pub struct Context<'a> {
     /// How much is measured.
@@ -33,9 +72,8 @@ pub struct Context<'a> {
     pub cores: Cores,
     /// The machine it is measured on, without the checks of its locks.
     pub os: &'a HostOs,
-    /// Says how many bytes of memory are in use, if somebody counts them.
-    pub memory_in_use: Option<fn() -> usize>,
     filter: Option<String>,
+    alone: bool,
     rows: Vec<Row>,
     plots: Mutex<Vec<Plot>>,
 }
@@ -86,8 +124,7 @@ impl Context<'_> {
         messages: usize,
     ) -> (Vec<Samples>, Vec<Beside>) {
         let ours = subjects.len();
-        let failures: Vec<_> =
-            peers.iter().map(|peer: &Peer| RefCell::new((!peer.is_installed()).then(|| ABSENT.to_owned()))).collect();
+        let failures: Vec<_> = peers.iter().map(|peer: &Peer| RefCell::new(self.why_without(*peer))).collect();
         let mut subjects: Vec<Subject<'_>> = subjects;
         for (peer, failure) in peers.iter().zip(&failures) {
             subjects.push(Box::new(move || {
@@ -108,6 +145,17 @@ impl Context<'_> {
             theirs.into_iter().zip(failures).map(|(samples, failure)| failure.into_inner().map_or(Ok(samples), Err));
         let theirs = peers.iter().zip(theirs).map(|(peer, samples)| Beside { peer: *peer, samples });
         (samples, theirs.collect())
+    }
+
+    /// Why a program is not measured, if it is not.
+    fn why_without(&self, peer: Peer) -> Option<String> {
+        if self.alone {
+            Some("not asked for".to_owned())
+        } else if peer.is_installed() {
+            None
+        } else {
+            Some(ABSENT.to_owned())
+        }
     }
 
     /// Adds rows, if their common name is wanted.
@@ -135,8 +183,10 @@ pub struct Options {
     pub quick: bool,
     /// Rows whose names contain this.
     pub filter: Option<String>,
-    /// Says how many bytes of memory are in use. Without it memory is not measured.
-    pub memory_in_use: Option<fn() -> usize>,
+    /// Without the programs of others.
+    pub alone: bool,
+    /// Only these rows.
+    pub part: Option<Part>,
 }
 
 /// What was measured.
@@ -157,17 +207,16 @@ pub fn measure(options: &Options) -> Measured {
         effort: if options.quick { Effort::QUICK } else { Effort::FULL },
         cores: Cores::find(),
         os: &os,
-        memory_in_use: options.memory_in_use,
         filter: options.filter.clone(),
+        alone: options.alone,
         rows: Vec::new(),
         plots: Mutex::default(),
     };
-    rows::machine::rows(&mut context);
-    rows::cq::rows(&mut context);
-    rows::message::rows(&mut context);
-    rows::transfer::rows(&mut context);
-    rows::scale::rows(&mut context);
-    rows::memory::rows(&mut context);
+    for part in Part::ALL {
+        if options.part.is_none_or(|only| only == part) {
+            part.measure(&mut context);
+        }
+    }
     let plots = context.plots.into_inner().unwrap_or_else(PoisonError::into_inner);
     let rows = context.rows;
     settle(&os);

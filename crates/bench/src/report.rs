@@ -1,14 +1,76 @@
-//! How rows are shown: a table for people, JSON for programs.
+//! How rows are shown: tables for people, JSON for programs.
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_NO_BORDERS};
+use std::fmt::Write;
 
-use crate::row::Row;
+use comfy_table::{
+    Cell, CellAlignment, Table, TableStyle,
+    presets::{ASCII_MARKDOWN, NOTHING},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{machine, row::Row};
+
+/// A row as programs read it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What was measured, and against what.
+    pub row: String,
+    /// The median of ours, in `unit`.
+    pub ours: Option<f64>,
+    /// The median of what it is compared with, in `unit`.
+    pub peer: Option<f64>,
+    /// The unit of `ours` and `peer`.
+    pub unit: String,
+    /// `ours` divided by `peer`.
+    pub ratio: Option<f64>,
+    /// What the ratio should be.
+    pub goal: Option<String>,
+    /// Whether it is.
+    pub met: Option<bool>,
+    /// Why it was not measured, if it was not.
+    pub skipped: Option<String>,
+}
+
+impl From<&Row> for Figure {
+    fn from(row: &Row) -> Self {
+        let Row { row, ours, peer, unit, ratio, goal, met, skipped, against, .. } = row.clone();
+        let row = if against.is_empty() { row } else { format!("{row} | {against}") };
+        Self { row, ours, peer, unit: unit.to_owned(), ratio, goal, met, skipped }
+    }
+}
+
+/// All rows as JSON: a list of objects.
+///
+/// # Errors
+///
+/// In words, why not.
+pub fn json(rows: &[Row]) -> Result<String, String> {
+    let figures: Vec<_> = rows.iter().map(Figure::from).collect();
+    serde_json::to_string_pretty(&figures).map(|text| text + "\n").map_err(|error| error.to_string())
+}
 
 /// A table of all rows.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
+    styled(rows, NOTHING).trim_fmt()
+}
+
+/// The machine, the command and a table of all rows, as Markdown.
+#[must_use]
+pub fn markdown(rows: &[Row], command: &str) -> String {
+    let mut text = String::from("# Figures\n\n");
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "Written by `{command}`; do not edit. [README.md](README.md) says how to read it.\n");
+    for line in machine::description() {
+        let _ = writeln!(text, "- {line}");
+    }
+    let _ = writeln!(text, "\n{}", styled(rows, ASCII_MARKDOWN));
+    text
+}
+
+fn styled(rows: &[Row], style: TableStyle) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_NO_BORDERS);
+    table.load_style(style);
     table.set_header(["row", "against", "ours", "peer", "unit", "ratio", "goal", "met"]);
     for row in rows {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
@@ -32,11 +94,45 @@ pub fn table(rows: &[Row]) -> String {
             Cell::new(met),
         ]);
     }
-    table.to_string()
+    table
 }
 
 fn with_spread(value: f64, spread: Option<f64>) -> String {
     let digits = if value.abs() >= 100.0 { 0 } else { 2 };
     let value = format!("{value:.digits$}");
     spread.map_or_else(|| value.clone(), |spread| format!("{value} ±{:.0}%", spread * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{json, markdown};
+    use crate::{
+        measure::Samples,
+        row::{Goal, Row, Unit},
+    };
+
+    fn rows() -> [Row; 2] {
+        let (ours, peer) = (Samples::new(vec![50.0]), Samples::new(vec![100.0]));
+        [
+            Row::measured("a", "b", Unit::Nanoseconds, Goal::AtMost(0.5), &ours, &peer),
+            Row::skipped("c", "", Unit::Bytes, Goal::Reported, "absent"),
+        ]
+    }
+
+    #[test]
+    fn a_row_is_an_object_of_eight_fields() {
+        let text = json(&rows()).expect("rows");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let first = value[0].as_object().expect("an object");
+        let names: Vec<_> = first.keys().map(String::as_str).collect();
+        assert_eq!(names, ["goal", "met", "ours", "peer", "ratio", "row", "skipped", "unit"], "in no order");
+        assert_eq!((&first["row"], &first["met"]), (&"a | b".into(), &true.into()));
+        assert_eq!((&value[1]["row"], &value[1]["skipped"]), (&"c".into(), &"absent".into()));
+    }
+
+    #[test]
+    fn the_report_says_what_has_made_it() {
+        let text = markdown(&rows(), "bench --all");
+        assert!(text.contains("`bench --all`") && text.contains("| 50.00 ±0% | 100 ±0% |"), "{text}");
+    }
 }

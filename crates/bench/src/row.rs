@@ -1,7 +1,5 @@
 //! What is reported: a row for everything that has a goal.
 
-use serde::Serialize;
-
 use crate::measure::Samples;
 
 /// What a ratio should be.
@@ -38,6 +36,8 @@ impl Goal {
 pub enum Unit {
     /// Nanoseconds for one operation.
     Nanoseconds,
+    /// Milliseconds for one operation. Samples are nanoseconds.
+    Milliseconds,
     /// Millions of operations in a second.
     Millions,
     /// Gibibytes in a second. Samples are nanoseconds for so many bytes.
@@ -54,6 +54,7 @@ impl Unit {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nanoseconds => "ns",
+            Self::Milliseconds => "ms",
             Self::Millions => "M/s",
             Self::Gibibytes(_) => "GiB/s",
             Self::Bytes => "bytes",
@@ -66,6 +67,7 @@ impl Unit {
     pub fn of(self, sample: f64) -> f64 {
         match self {
             Self::Nanoseconds | Self::Bytes | Self::Instructions => sample,
+            Self::Milliseconds => sample / 1e6,
             Self::Millions => 1e3 / sample,
             #[expect(clippy::cast_precision_loss, reason = "no transfer has 2^52 bytes")]
             Self::Gibibytes(bytes) => bytes as f64 * 1e9 / sample / f64::from(1 << 30),
@@ -74,7 +76,7 @@ impl Unit {
 }
 
 /// A figure of the report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What was measured.
     pub row: String,

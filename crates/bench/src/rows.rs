@@ -5,4 +5,5 @@ pub mod machine;
 pub mod memory;
 pub mod message;
 pub mod scale;
+pub mod suite;
 pub mod transfer;

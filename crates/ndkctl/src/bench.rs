@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bench::command::Arguments;
 use clap::Args;
 
-use crate::{End, measure};
+use crate::End;
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -16,21 +16,27 @@ pub struct Bench {
     /// A run of seconds, to see that everything works: its figures mean little
     #[arg(long)]
     pub quick: bool,
+    /// Without the programs of others: UCX and libfabric
+    #[arg(long)]
+    pub alone: bool,
     /// Write the rows as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write the table as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Draw the plots, as SVG
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
     /// Build this commit too, and run the two builds in turn
-    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["json", "plots", "counts"])]
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["json", "report", "plots", "smoke", "counts"])]
     pub compare: Option<String>,
-    /// Only count instructions (callgrind), and compare with the counts in this file
-    #[arg(long, value_name = "FILE")]
+    /// Only count instructions (callgrind); fail if there are more than those kept in the repository
+    #[arg(long, conflicts_with_all = ["json", "report", "plots", "counts"])]
+    pub smoke: bool,
+    /// Only count instructions, and write the counts to this file: crates/bench/counts.json is what is kept
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "report", "plots"])]
     pub counts: Option<PathBuf>,
-    /// Write the counts to the file instead
-    #[arg(long, requires = "counts")]
-    pub update: bool,
 }
 
 /// Runs the command.
@@ -38,12 +44,14 @@ pub fn run(args: &Bench) -> Result<End, String> {
     let arguments = Arguments {
         quick: args.quick,
         filter: args.filter.clone(),
+        alone: args.alone,
         json: args.json.clone(),
+        report: args.report.clone(),
         plots: args.plots.clone(),
         compare: args.compare.clone(),
+        smoke: args.smoke,
         counts: args.counts.clone(),
-        update: args.update,
-        memory_in_use: Some(measure::in_use),
+        words: std::env::args().skip(1).collect(),
     };
     Ok(if bench::command::run(&arguments)? { End::Good } else { End::Bad })
 }

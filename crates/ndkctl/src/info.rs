@@ -1,5 +1,6 @@
 //! `ndkctl info`: what the adapter says of itself, and what idle objects cost.
 
+use bench::allocated;
 use conformance::{
     HELD, Stop,
     client::{Options, QpSizes, Session},
@@ -17,7 +18,6 @@ use serde_json::{Map, Value, json};
 use crate::{
     End,
     args::Info,
-    measure,
     output::{bytes, print_json, print_table, table},
 };
 
@@ -63,11 +63,11 @@ fn costs(session: &Session<'_>) -> Result<Vec<Cost>, Stop> {
     let mut costs = Vec::new();
     for depth in [16, 128, 1024] {
         let mut queues = Vec::with_capacity(MANY);
-        let before = measure::in_use();
+        let before = allocated::in_use();
         for _ in 0..MANY {
             queues.push(adapter.create_cq(depth, None)?);
         }
-        let cost = measure::in_use() - before;
+        let cost = allocated::in_use() - before;
         costs.push(Cost { object: "completion queue", depth, bytes: cost / MANY });
     }
     let pd = adapter.create_pd()?;
@@ -78,11 +78,11 @@ fn costs(session: &Session<'_>) -> Result<Vec<Cost>, Stop> {
         let mut pairs = Vec::with_capacity(MANY);
         // What a completion queue keeps of its queue pairs grows in steps.
         let first = pd.core().create_qp(cq.core(), cq.core(), 0, sizes)?;
-        let before = measure::in_use();
+        let before = allocated::in_use();
         for _ in 0..MANY {
             pairs.push(pd.core().create_qp(cq.core(), cq.core(), 0, sizes)?);
         }
-        let cost = measure::in_use() - before;
+        let cost = allocated::in_use() - before;
         costs.push(Cost { object: "queue pair, both queues", depth, bytes: cost / MANY });
         drop(first);
     }

@@ -19,7 +19,6 @@ mod info;
 mod interrupt;
 mod load;
 mod markdown;
-mod measure;
 mod nd2_selftest;
 mod netstat;
 mod output;

@@ -10,7 +10,8 @@ use engine::{
 use super::cq::Quiet;
 use crate::{
     Context,
-    row::{Goal, Row, Unit},
+    allocated::in_use,
+    row::{Row, Unit},
 };
 
 /// Objects that are made to measure one.
@@ -31,10 +32,6 @@ fn row(name: &str, bytes: usize, entries: usize) -> Row {
 
 fn idle(context: &Context<'_>) -> Vec<Row> {
     let names = ["memory of an idle CQ, depth 256", "memory of an idle QP, depth 64/64, one element each"];
-    let Some(in_use) = context.memory_in_use else {
-        let skip = |name| Row::skipped(name, "entries", Unit::Bytes, Goal::AtMost(1.0), "the allocator does not count");
-        return names.map(skip).to_vec();
-    };
     let os = context.os;
     let before = in_use();
     let parameters = CqParameters { depth: 256, max_depth: 256, processor: 0 };

@@ -1,8 +1,11 @@
 //! Messages of eight bytes between two cores, through NDKPI's dispatch tables.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
+use std::{
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+    time::Instant,
 };
 
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
@@ -22,6 +25,8 @@ const SIZE: u32 = 8;
 const WINDOW: usize = 64;
 /// Receives that are posted before the first message.
 const RECEIVES: usize = 256;
+/// Round trips between two looks at the clock.
+const GROUP: usize = 8;
 /// One send in so many is signalled: a success implies those before it.
 const SIGNAL: usize = 16;
 
@@ -85,6 +90,7 @@ impl Sender {
     }
 }
 
+/// Half a round trip: the median of groups of them, as UCX reports its median.
 fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, flags: u32) -> f64 {
     let [here, there] = &mut connection.sides;
     for number in 0..RECEIVES {
@@ -93,10 +99,16 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
     }
     let play = |side: &mut Side, first: bool| {
         let (mut sender, mut results) = (Sender::new(), [NDK_RESULT_EX::ZEROED; 1]);
+        let (mut groups, mut began) = (Vec::with_capacity(count / GROUP), Instant::now());
         if first {
             sender.send(side, flags);
         }
         for number in 0..count {
+            if first && number > 0 && number.is_multiple_of(GROUP) {
+                let now = Instant::now();
+                groups.push(each(now - began, 2 * GROUP));
+                began = now;
+            }
             receive(side, number, &mut results);
             if !first || number + 1 < count {
                 sender.send(side, flags);
@@ -104,10 +116,12 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
             post(side.receive(place(number), SIZE));
         }
         sender.finish(side);
+        groups
     };
-    let (time, ()) = context.cores.both(|| play(here, true), || play(there, false));
-    // The receives that are left over; flushing them is no part of it.
-    each(time, 2 * count)
+    let mut groups = Vec::new();
+    // The receives that are left over are flushed later.
+    context.cores.both(|| groups = play(here, true), || drop(play(there, false)));
+    Samples::new(groups).median()
 }
 
 fn latency(context: &Context<'_>) -> Vec<Row> {

@@ -15,7 +15,7 @@ pub use completion::{Completion, Operation};
 use fallible::{Shared, try_box};
 use moderation::Moderation;
 use ndkpi::NtStatus;
-use notify::{Action, ArmType, CqFailure, Notify, View};
+use notify::{Action, ArmType, Class, CqFailure, Notify, View};
 
 use crate::{
     fault::{self, Fault},
@@ -144,17 +144,42 @@ impl<O: Os> Cq<O> {
     }
 
     /// [`Cq::push`] for one completion.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: the completion stays in registers until it is in its slot")]
+    #[inline]
     pub fn push_one(this: &Shared<Self>, completion: Completion) {
-        // Not a closure with a body, which may be a function of its own: on the way over the stack, loads of other widths than
-        // the stores would wait for them.
-        let queue = this.state.with(|state| Self::push_one_locked(this, state, completion));
+        let Completion { qp_context, request_context, status, bytes, invalidated_token, provider_error, .. } =
+            completion;
+        let details = (invalidated_token, provider_error);
+        let kind = (completion.operation, completion.solicited);
+        Self::push_fields(this, (qp_context, request_context), (status, bytes), details, kind);
+    }
+
+    /// [`Cq::push_one`] for a completion in registers: on the way over the stack, loads of other widths than the stores would
+    /// wait for them. One function for all callers, so that what is done under the lock becomes part of it.
+    #[inline(never)]
+    fn push_fields(
+        this: &Shared<Self>,
+        (qp_context, request_context): (usize, usize),
+        (status, bytes): (NtStatus, u32),
+        (invalidated_token, provider_error): (u32, u32),
+        (operation, solicited): (Operation, bool),
+    ) {
+        let queue = this.state.with(|state| {
+            let completion = Completion {
+                qp_context,
+                request_context,
+                status,
+                bytes,
+                invalidated_token,
+                provider_error,
+                operation,
+                solicited,
+            };
+            Self::push_one_locked(this, state, completion)
+        });
         this.queue_if(queue, this);
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: see `Cq::push_one`")]
+    #[inline]
     fn push_one_locked(this: &Shared<Self>, state: &mut State<O>, completion: Completion) -> bool {
         if state.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
             return false;
@@ -162,8 +187,20 @@ impl<O: Os> Cq<O> {
         if !state.entries.push(completion) {
             return !fault::is(Fault::OverrunSilent) && Self::fail_locked(this, state, CqFailure::Overrun);
         }
-        let full = state.notify.is_waiting() && !state.entries.has_room(1);
-        let action = state.notify.queued(completion.class(), full);
+        let class = completion.class();
+        if state.notify.is_waiting() {
+            return Self::decide_on_one(this, state, class);
+        }
+        state.notify.queued_unseen([class]);
+        state.entries.publish();
+        false
+    }
+
+    /// Publishes an entry of this class that was pushed while somebody waits. Whether the deferred call has to be queued.
+    #[inline(never)]
+    fn decide_on_one(this: &Shared<Self>, state: &mut State<O>, class: Class) -> bool {
+        let full = !state.entries.has_room(1);
+        let action = state.notify.queued(class, full);
         state.entries.publish();
         Self::follow(this, state, action)
     }
@@ -294,7 +331,8 @@ impl<O: Os> Cq<O> {
     /// end, this does without it.
     #[inline]
     pub fn arm(this: &Shared<Self>, kind: ArmType, taken: u64) {
-        let queue = this.state.with(|state| {
+        // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
+        let queue = this.state.with(move |state| {
             let action = state.notify.arm(kind, taken);
             Self::follow(this, state, action)
         });

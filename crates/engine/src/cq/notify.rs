@@ -242,7 +242,9 @@ impl Notify {
     #[inline]
     pub fn queued_unseen(&mut self, classes: impl IntoIterator<Item = Class>) {
         debug_assert!(!self.is_waiting());
-        classes.into_iter().for_each(|class| self.note(class));
+        for class in classes {
+            self.note(class);
+        }
     }
 
     #[inline]
@@ -259,6 +261,7 @@ impl Notify {
         }
     }
 
+    #[inline]
     fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
         let urgent = (class == Class::Failed || full) && !fault::is(Fault::ModerationHoldsFailure);
         let satisfied = satisfied(&self.view());
@@ -373,7 +376,7 @@ impl Notify {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn make_due(&mut self) -> Action {
         self.hold = None;
         if self.closed {

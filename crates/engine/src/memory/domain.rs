@@ -6,7 +6,7 @@ use ndkpi::NtStatus;
 use super::{
     MemoryTable, Posted,
     access::Access,
-    entry::{Entry, Object},
+    entry::{Entry, Named, Object},
     grant::Source,
     piece::{Piece, is_sole},
     token::{Tag, number_of},
@@ -89,13 +89,25 @@ impl<O: Os> Domain<O> {
             }
             return Source::Logical(address).piece(&self.table, length, None);
         }
-        let found = self.table.tokens().with(number_of(token), |_, entry| {
-            if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
+        let (domain, mut later) = (self.number, None);
+        let later_found = &mut later;
+        let found = self.table.tokens().with(number_of(token), move |_, entry| {
+            if entry.domain != domain && !fault::is(Fault::DomainNotChecked) {
                 return None;
             }
-            entry.object.find(Tag::of(token), access, address, u64::from(length))
+            let Named { grant, offset, uses } =
+                entry.object.find(Tag::of(token), access, address, u64::from(length))?;
+            // Most registrations are ranges, and need no other look-up.
+            let piece = grant.source.piece_of_range(offset, length, uses);
+            if piece.is_none() {
+                *later_found = Some((grant.source.at(offset), uses.cloned()));
+            }
+            piece
         });
-        let (source, uses) = found.flatten().ok_or(NtStatus::ACCESS_VIOLATION)?;
+        if let Some(Some(piece)) = found {
+            return Ok(piece);
+        }
+        let (source, uses) = later.ok_or(NtStatus::ACCESS_VIOLATION)?;
         source.piece(&self.table, length, uses)
     }
 

@@ -56,16 +56,19 @@ impl Windows {
     }
 }
 
+/// What a request names.
+pub struct Named<'a, O: Os> {
+    pub grant: &'a Grant<O>,
+    /// Where in the registration the bytes begin.
+    pub offset: u64,
+    /// What to hold while they are used.
+    pub uses: Option<&'a Shared<Uses>>,
+}
+
 impl<O: Os> Object<O> {
-    /// Where the bytes are that a request names, if it may use them so, and what to hold while it does.
+    /// What a request names, if it may use it so.
     #[inline]
-    pub fn find(
-        &self,
-        tag: Tag,
-        access: Access,
-        address: u64,
-        length: u64,
-    ) -> Option<(Source<O>, Option<Shared<Uses>>)> {
+    pub fn find(&self, tag: Tag, access: Access, address: u64, length: u64) -> Option<Named<'_, O>> {
         let (grant, uses) = match self {
             Self::Normal(normal) => (normal.grant.as_ref()?, None),
             Self::Fast(fast) => {
@@ -76,7 +79,7 @@ impl<O: Os> Object<O> {
             Self::Domain => return None,
         };
         let offset = grant.admit(tag, access, address, length)?;
-        Some((grant.source.at(offset), uses.cloned()))
+        Some(Named { grant, offset, uses })
     }
 
     /// The registration that windows are bound to, as far as it has been carried out or, if `posted`, as far as it has been

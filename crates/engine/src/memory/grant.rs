@@ -78,6 +78,14 @@ impl<O: Os> Source<O> {
         }
     }
 
+    /// `length` bytes from `offset` on, if they are in memory that was registered itself.
+    #[inline]
+    pub fn piece_of_range(&self, offset: u64, length: u32, uses: Option<&Shared<Uses>>) -> Option<Piece<O>> {
+        let Self::Range(pinned, start) = self else { return None };
+        let start = usize::try_from(start + offset).ok()?;
+        Some(Piece::of_range(pinned.clone(), start, length as usize, uses.cloned()))
+    }
+
     /// The first `length` bytes.
     ///
     /// # Errors

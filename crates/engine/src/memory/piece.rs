@@ -146,6 +146,9 @@ impl<O: Os> Piece<O> {
     /// Copies `from` to the bytes from `offset` on.
     pub fn write(&self, offset: usize, from: &[u8]) {
         self.check(offset, from.len());
+        if let Some((memory, start)) = self.range() {
+            return memory.write(start + offset, from);
+        }
         let mut rest = from;
         let mut at = offset;
         while !rest.is_empty() {
@@ -159,8 +162,24 @@ impl<O: Os> Piece<O> {
         }
     }
 
+    #[inline]
     fn check(&self, offset: usize, length: usize) {
-        assert!(offset <= self.length && length <= self.length - offset, "outside of the piece");
+        assert!(self.has(offset, length), "outside of the piece");
+    }
+
+    /// Whether `length` bytes from `offset` on are bytes of the piece.
+    #[inline]
+    pub(super) const fn has(&self, offset: usize, length: usize) -> bool {
+        offset <= self.length && length <= self.length - offset
+    }
+
+    /// The memory that the bytes are in and where in it they begin, if they lie side by side in one range.
+    #[inline]
+    pub(super) fn range(&self) -> Option<(&O::Memory, usize)> {
+        match &self.bytes {
+            Bytes::Range(pinned, start) => Some((pinned.memory(), *start)),
+            Bytes::None | Bytes::Pages(..) => None,
+        }
     }
 
     /// The bytes from `offset` on that are copied at once: at least one and `most` at most. Both must be inside of the piece.

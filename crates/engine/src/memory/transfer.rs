@@ -55,6 +55,24 @@ impl<'a, O: Os> Cursor<'a, O> {
 /// lock but, for the latter, that of a look-up. If the lists overlap in memory, bytes may be copied before or after they are
 /// overwritten, as with hardware. What a list does not have is not copied: to ask for it is a fault of the engine.
 pub fn transfer<O: Os>(to: &[Piece<O>], to_offset: usize, from: &[Piece<O>], from_offset: usize, length: usize) {
+    // Most lists have one piece, and most pieces one range.
+    if let ([target], [source]) = (to, from)
+        && let (Some((to, to_start)), Some((from, from_start))) = (target.range(), source.range())
+        && target.has(to_offset, length)
+        && source.has(from_offset, length)
+    {
+        return to.copy_from(to_start + to_offset, from, from_start + from_offset, length);
+    }
+    transfer_between_lists(to, to_offset, from, from_offset, length);
+}
+
+fn transfer_between_lists<O: Os>(
+    to: &[Piece<O>],
+    to_offset: usize,
+    from: &[Piece<O>],
+    from_offset: usize,
+    length: usize,
+) {
     let (mut to, mut from) = (Cursor::at(to, to_offset), Cursor::at(from, from_offset));
     let mut left = length;
     while left > 0 {

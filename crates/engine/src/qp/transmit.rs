@@ -191,6 +191,11 @@ impl<O: Os> Transmit<O> {
             return self.fail(qp, &request, failure);
         }
         if self.current.is_none() {
+            if self.move_at_once(qp, &request, budget) {
+                self.note_traffic(&request);
+                self.complete(qp, &request, NtStatus::SUCCESS);
+                return Step::Finished;
+            }
             match self.start(qp, &request) {
                 Ok(true) => {}
                 Ok(false) => return Step::Waiting,
@@ -228,6 +233,30 @@ impl<O: Os> Transmit<O> {
         let first = !core::mem::replace(&mut self.broken, true);
         let status = if first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
         Some(Failure { status, peer_gone: true })
+    }
+
+    /// Carries out the move of a read or write with one element, which the budget allows in one go. `false` if it is no such
+    /// request or something is wrong with it: then nothing has been done, and the long way will find out what.
+    #[inline]
+    fn move_at_once(&mut self, qp: &Qp<O>, request: &Request, budget: &mut Budget) -> bool {
+        let (address, token, is_read) = match request.work {
+            Work::Read { address, token } if !request.flags.local_invalidate => (address, token, true),
+            Work::Write { address, token } => (address, token, false),
+            _ => return false,
+        };
+        let (length, Some(peer)) = (request.length as usize, &self.peer) else { return false };
+        if request.source != Source::Elements(1) || length == 0 || length > budget.bytes {
+            return false;
+        }
+        let Some(element) = self.elements.front() else { return false };
+        let (there, here) =
+            if is_read { (Access::RemoteRead, Access::ReadSink) } else { (Access::RemoteWrite, Access::LocalRead) };
+        let Ok(there) = peer.domain.resolve(token, address, request.length, there) else { return false };
+        let Ok(here) = qp.domain.resolve(element.token, element.address, element.length, here) else { return false };
+        let (to, from) = if is_read { (here, there) } else { (there, here) };
+        transfer(core::slice::from_ref(&to), 0, core::slice::from_ref(&from), 0, length);
+        budget.bytes -= length;
+        true
     }
 
     /// Finds the bytes of the first request on both sides. `false` if the peer has no receive for it.

@@ -64,6 +64,7 @@ impl HostMemory {
     }
 
     /// Panics if the bytes are not in the range.
+    #[inline]
     #[track_caller]
     fn check(&self, offset: usize, length: usize) {
         let end = offset.checked_add(length);
@@ -157,6 +158,14 @@ impl Memory for HostMemory {
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
         self.check(offset, len);
         from.check(from_offset, len);
+        if let (Segments::One(to), Segments::One(from)) = (&self.segments, &from.segments) {
+            // SAFETY: the offset is in the range (checked), which is one piece (invariant).
+            let from = unsafe { from.pointer.add(from_offset) };
+            // SAFETY: as for the source.
+            let to = unsafe { to.pointer.add(offset) };
+            // SAFETY: both have `len` bytes from there on (checked).
+            return unsafe { copy(from, to, len) };
+        }
         // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
         let to_address = self.base.wrapping_add(offset as u64);
         let from_address = from.base.wrapping_add(from_offset as u64);

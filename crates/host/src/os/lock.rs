@@ -23,7 +23,8 @@ pub struct HostLock<T> {
     /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`].
     state: AtomicU8,
     value: UnsafeCell<T>,
-    watched: Option<Watched>,
+    /// In a box, so that locks that are not watched are small.
+    watched: Option<Box<Watched>>,
 }
 
 /// A lock that does nothing but lock, and that nobody has.
@@ -35,6 +36,8 @@ const WATCHED: u8 = 2;
 
 struct Watched {
     raw: RawSpinLock,
+    /// The IRQL before, of who holds the lock.
+    before: AtomicU8,
     /// Tells the locks of one class apart.
     instance: u64,
     /// The machine, if it wants to get in between (a seeded one).
@@ -48,10 +51,11 @@ impl<T> HostLock<T> {
     pub(super) fn new(machine: &MachineRef, value: T) -> Self {
         let watched = Watched {
             raw: RawSpinLock::new(),
+            before: AtomicU8::new(0),
             instance: machine.next_number(),
             preempts: machine.preempts().then(|| machine.clone()),
         };
-        Self { state: AtomicU8::new(WATCHED), watched: Some(watched), value: UnsafeCell::new(value) }
+        Self { state: AtomicU8::new(WATCHED), watched: Some(Box::new(watched)), value: UnsafeCell::new(value) }
     }
 
     pub(super) const fn plain(value: T) -> Self {
@@ -60,6 +64,10 @@ impl<T> HostLock<T> {
 }
 
 impl Watched {
+    fn before(&self) -> Irql {
+        Irql(self.before.load(Relaxed))
+    }
+
     fn preempt(&self) {
         if let Some(machine) = &self.preempts {
             machine.preempt();
@@ -68,24 +76,16 @@ impl Watched {
 }
 
 impl<T> HostLock<T> {
-    /// Acquires the lock. The IRQL before, if the lock is watched.
-    #[inline]
-    #[track_caller]
-    fn acquire(&self) -> Option<Irql> {
-        if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
-            return None;
-        }
-        self.acquire_slowly()
-    }
-
+    /// Acquires a lock that is watched, or that somebody has.
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_slowly(&self) -> Option<Irql> {
+    fn acquire_slowly(&self) {
         if let Some(watched) = &self.watched {
             watched.preempt();
             let name = LockName { class: type_name::<T>(), instance: watched.instance };
-            return Some(watched.raw.acquire(name));
+            watched.before.store(watched.raw.acquire(name).0, Relaxed);
+            return;
         }
         let mut rounds = 0_u32;
         while self.state.load(Relaxed) != FREE
@@ -99,40 +99,27 @@ impl<T> HostLock<T> {
                 hint::spin_loop();
             }
         }
-        None
-    }
-
-    #[inline]
-    #[track_caller]
-    fn release(&self, before: Option<Irql>) {
-        match before {
-            None => self.state.store(FREE, Release),
-            Some(before) => self.release_watched(before),
-        }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn release_watched(&self, before: Irql) {
+    fn release_watched(&self) {
         if let Some(watched) = &self.watched {
-            watched.raw.release(before);
+            watched.raw.release(watched.before());
             watched.preempt();
         }
     }
 }
 
 /// Releases the lock if the work panics.
-struct Unwinding<'lock, T> {
-    lock: &'lock HostLock<T>,
-    before: Option<Irql>,
-}
+struct Unwinding<'lock, T>(&'lock HostLock<T>);
 
 impl<T> Drop for Unwinding<'_, T> {
     fn drop(&mut self) {
-        match (self.before, &self.lock.watched) {
-            (Some(before), Some(watched)) => watched.raw.release_in_panic(before),
-            _ => self.lock.state.store(FREE, Release),
+        match &self.0.watched {
+            Some(watched) => watched.raw.release_in_panic(watched.before()),
+            None => self.0.state.store(FREE, Release),
         }
     }
 }
@@ -142,14 +129,21 @@ impl<T: Send> SpinLock<T> for HostLock<T> {
     #[expect(clippy::inline_always, reason = "measured: what is done under the lock is to become part of the caller")]
     #[track_caller]
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
-        let before = self.acquire();
-        let unwinding = Unwinding { lock: self, before };
+        if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
+            self.acquire_slowly();
+        }
+        let unwinding = Unwinding(self);
         // SAFETY: this thread holds the lock. Acquiring it again from inside `work` panics or never succeeds, so nobody else
         // has a reference to the value.
         let value = unsafe { &mut *self.value.get() };
         let result = work(value);
         std::mem::forget(unwinding);
-        self.release(before);
+        // Asked of the state, not kept from before: then nothing of the acquisition has to be remembered in a register.
+        if self.state.load(Relaxed) == TAKEN {
+            self.state.store(FREE, Release);
+        } else {
+            self.release_watched();
+        }
         result
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory is in use.
+//! How much memory is in use. Whoever links this crate has its allocator.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -42,6 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Bytes in use now.
+#[must_use]
 pub fn in_use() -> usize {
     IN_USE.load(Relaxed)
 }

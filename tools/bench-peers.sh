@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs from Debian what `ndkctl bench` compares with and counts with, as far as it is missing: UCX's and libfabric's own
+# benchmarks, and valgrind. Where that is not possible it says so, and the bench says in its rows what is absent.
+#
+#   tools/bench-peers.sh
+set -euo pipefail
+
+missing=()
+command -v ucx_perftest >/dev/null || missing+=(ucx-utils)
+command -v fi_pingpong >/dev/null || missing+=(libfabric-bin)
+command -v valgrind >/dev/null || missing+=(valgrind)
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  as_root=(sudo -n)
+fi
+if ! command -v apt-get >/dev/null; then
+  echo "not a Debian: install ${missing[*]} by other means" >&2
+  exit 0
+fi
+if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"; }; then
+  echo "could not be installed: ${missing[*]}" >&2
+fi
