@@ -82,7 +82,7 @@ impl Os for HostOs {
     type Memory = HostMemory;
 
     fn lock<T: Send + 'static>(&self, value: T) -> Result<HostLock<T>, NtStatus> {
-        self.create(|| Ok(if self.watched { HostLock::new(&self.machine, value) } else { HostLock::plain(value) }))
+        self.create(|| if self.watched { HostLock::try_new(&self.machine, value) } else { Ok(HostLock::plain(value)) })
     }
 
     fn dpc<R: Routine>(&self, processor: u32) -> Result<HostDpc<R>, NtStatus> {

@@ -11,6 +11,9 @@ use crate::{
 /// The program that runs both. It is one of its own because the simulated kernel brings its own allocator.
 const PROGRAM: &str = "driver_suite";
 
+/// Fewer than elsewhere: a round takes many seconds, and the row has no goal.
+const ROUNDS: usize = 3;
+
 /// The rows of this part.
 pub fn rows(context: &mut Context<'_>) {
     context.row("conformance through the drivers", |context| vec![suite(context)]);
@@ -19,7 +22,7 @@ pub fn rows(context: &mut Context<'_>) {
 fn suite(context: &Context<'_>) -> Row {
     let (name, against) = ("conformance through the simulated kernel's drivers, a run", "host provider");
     let (unit, goal) = (Unit::Milliseconds, Goal::Reported);
-    match run(if context.is_quick() { 1 } else { context.effort.rounds.min(11) }) {
+    match run(if context.is_quick() { 1 } else { ROUNDS }) {
         Ok([drivers, host]) => Row::measured(name, against, unit, goal, &drivers, &host),
         Err(why) => Row::skipped(name, against, unit, goal, &why),
     }

@@ -188,7 +188,7 @@ impl<O: Os> Cq<O> {
             return !fault::is(Fault::OverrunSilent) && Self::fail_locked(this, state, CqFailure::Overrun);
         }
         let class = completion.class();
-        if state.notify.is_waiting() {
+        if state.notify.is_waiting() || fault::is(Fault::UnarmedCallback) {
             return Self::decide_on_one(this, state, class);
         }
         state.notify.queued_unseen([class]);

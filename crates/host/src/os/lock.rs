@@ -12,6 +12,7 @@ use std::{
 };
 
 use engine::os::SpinLock;
+use fallible::{AllocError, try_box};
 
 use crate::machine::{Irql, LockName, MachineRef, RawSpinLock};
 
@@ -48,14 +49,15 @@ struct Watched {
 unsafe impl<T: Send> Sync for HostLock<T> {}
 
 impl<T> HostLock<T> {
-    pub(super) fn new(machine: &MachineRef, value: T) -> Self {
+    pub(super) fn try_new(machine: &MachineRef, value: T) -> Result<Self, AllocError> {
         let watched = Watched {
             raw: RawSpinLock::new(),
             before: AtomicU8::new(0),
             instance: machine.next_number(),
             preempts: machine.preempts().then(|| machine.clone()),
         };
-        Self { state: AtomicU8::new(WATCHED), watched: Some(Box::new(watched)), value: UnsafeCell::new(value) }
+        let watched = Some(try_box(watched)?);
+        Ok(Self { state: AtomicU8::new(WATCHED), watched, value: UnsafeCell::new(value) })
     }
 
     pub(super) const fn plain(value: T) -> Self {
