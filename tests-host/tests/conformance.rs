@@ -139,6 +139,8 @@ const DECISIONS: &[(&str, &str)] = &[
     ("invalidate.then-locally", "by completion STATUS_INVALID_DEVICE_REQUEST"),
     ("srq.receive-on-the-queue-pair", "STATUS_INVALID_DEVICE_REQUEST"),
     ("connect.no-reads", "inline STATUS_INVALID_DEVICE_REQUEST"),
+    ("bad-input.queue-pair-of-another-adapter", "connect: STATUS_INVALID_PARAMETER, accept: STATUS_INVALID_PARAMETER"),
+    ("bad-input.objects-of-another-kind", "bind: STATUS_INVALID_PARAMETER, invalidate: STATUS_INVALID_PARAMETER"),
     ("version.majors", "1.2 and 2.1"),
 ];
 

@@ -17,7 +17,7 @@ use crate::{
     completion::Request,
     connector::{Bonds, ConnectorObject, DisconnectEvent},
     note::Note,
-    object::{Borrowed, borrow},
+    object::{Body, Borrowed, borrow},
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
 };
@@ -74,6 +74,25 @@ unsafe fn ask<O: NdkOs>(
     object.withdraw().map_or(status, |request| request.finish(&object, status))
 }
 
+/// The queue pair that a consumer wants to connect, which has to be of the connector's adapter.
+///
+/// # Errors
+///
+/// `STATUS_INVALID_PARAMETER` if it is not, or no queue pair at all.
+///
+/// # Safety
+///
+/// `qp` is null or open.
+unsafe fn queue_pair_of<O: NdkOs>(
+    connector: &Borrowed<ConnectorObject<O>>,
+    qp: *mut NDK_QP,
+) -> Result<Borrowed<QueuePair<O>>, NtStatus> {
+    // SAFETY: the caller's promise is the same.
+    let pair = unsafe { borrow::<QueuePair<O>>(qp) };
+    let is_here = |pair: &Borrowed<QueuePair<O>>| Shared::ptr_eq(pair.device(), connector.device());
+    pair.filter(is_here).ok_or(NtStatus::INVALID_PARAMETER)
+}
+
 /// The engine has refused a connection that was to begin.
 fn refused<O: NdkOs>(object: &ConnectorObject<O>, former: Bonds<O>, request: Asked, status: NtStatus) -> NtStatus {
     object.unbind(former);
@@ -102,7 +121,7 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
 ) -> NtStatus {
     let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
         let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the address is valid for reading.
@@ -140,7 +159,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
 ) -> NtStatus {
     let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
         let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the caller passes an open endpoint.
@@ -255,7 +274,7 @@ unsafe fn accept_request<O: NdkOs>(
     let Acceptance { qp, reads, data, data_length, event } = acceptance;
     let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
-        let pair = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
         let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the data is valid for reading.

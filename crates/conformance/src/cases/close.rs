@@ -7,10 +7,11 @@ use alloc::boxed::Box;
 
 use ndkpi::{NDK_CQ_NOTIFY_ANY as ANY, NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NtStatus};
 
+use super::registration::LOAD;
 use crate::{
     case::{Case, Check, HELD, Verdict},
-    client::{Closing, Owned, Region, Session},
-    fixture::{Pair, Plan, Side, is_done, posted},
+    client::{ALL_RIGHTS, Closing, Owned, Region, Remote, Session},
+    fixture::{Link, Pair, Plan, Side, is_done, posted},
 };
 
 pub const CASES: &[Case] = &[
@@ -77,6 +78,20 @@ pub const CASES: &[Case] = &[
         "Closes a region without deregistering it; writes to its token afterwards.",
         "The close completes, the write fails.",
         registered_region,
+    ),
+    Case::new(
+        "close.while-disconnecting",
+        "NDKPI 7.9",
+        "Disconnects while a send waits for a receive of the peer, and closes the connector at once.",
+        "Both complete, the disconnect first.",
+        while_disconnecting,
+    ),
+    Case::new(
+        "close.while-deregistering",
+        "NDKPI 7.9",
+        "Deregisters a region while a peer writes megabytes to it, and closes it at once.",
+        "Both complete, the deregistration first.",
+        while_deregistering,
     ),
     Case::new(
         "close.during-traffic",
@@ -281,6 +296,45 @@ fn registered_region(s: &Session<'_>) -> Verdict {
     ensure!(!done.status.is_success(), "a write to the token of a closed region succeeded");
     buffer.is_filled(0, 16, 7)?;
     drop((link, a, qp, receive_cq, initiator_cq, pd));
+    HELD
+}
+
+fn while_disconnecting(s: &Session<'_>) -> Verdict {
+    for _ in 0..5 {
+        let Pair { link, a, b } = Pair::new(s)?;
+        let Link { a: active, b: passive, listener } = link;
+        a.send(1, 0, 16, 0)?;
+        let pending = active.core().disconnect()?;
+        active.start_close()?.wait()?;
+        ensure!(
+            pending.outcome().is_some(),
+            "the close of a connector completed before its disconnect (NDKPI 7.9, rule 3)"
+        );
+        passive.close()?;
+        drop((listener, a, b));
+    }
+    HELD
+}
+
+fn while_deregistering(s: &Session<'_>) -> Verdict {
+    for _ in 0..5 {
+        let pair = Pair::with(s, &Plan { bytes: LOAD, ..Plan::new() }, &Plan::new())?;
+        let Region { mr, buffer, .. } = Region::new(pair.b.pd.core(), LOAD, ALL_RIGHTS)?;
+        let remote = Remote { address: buffer.address(0), token: mr.remote_token()? };
+        for number in 0..4 {
+            pair.a.write(number, 0, 5 << 18, remote, 0)?;
+        }
+        let begun = || buffer.is_filled(0, 1, 0).is_err();
+        s.platform().dwell(&begun);
+        let pending = mr.core().deregister()?;
+        mr.start_close()?.wait()?;
+        ensure!(
+            pending.outcome().is_some(),
+            "the close of a region completed before its deregistration (NDKPI 7.9, rule 3)"
+        );
+        pending.succeeds()?;
+        pair.a.initiated().take(4)?;
+    }
     HELD
 }
 

@@ -67,6 +67,13 @@ pub const CASES: &[Case] = &[
         malformed_address,
     ),
     Case::new(
+        "connect.timeouts",
+        "NDKPI 5.8",
+        "Leaves a connection request without an answer, and an accepted connection without its completion.",
+        "The connect ends with STATUS_IO_TIMEOUT, and so does the accept.",
+        timeouts,
+    ),
+    Case::new(
         "connect.accept-pends",
         "NDKPI 7.7.2",
         "Accepts, and completes the connect later.",
@@ -414,6 +421,18 @@ fn rejected_by_active_side(s: &Session<'_>) -> Verdict {
     ensure_eq!(r.active.core().reject(&[])?, NtStatus::SUCCESS, "NdkReject");
     accepting.ends_with(NtStatus::CONNECTION_ABORTED)?;
     r.passive.core().stays_at_disconnects(0)?;
+    HELD
+}
+
+fn timeouts(s: &Session<'_>) -> Verdict {
+    let Some(limit) = s.platform().timeouts() else { skip!("it would take longer than the platform wants to wait") };
+    let (unanswered, incomplete) = (requested(s, &Terms::new().a)?, requested(s, &Terms::new().a)?);
+    let accepting = incomplete.passive.core().accept(incomplete.b.qp.core(), &Terms::new().b, OnDisconnect::Count)?;
+    incomplete.connecting.succeeds()?;
+    let over = || unanswered.connecting.outcome().is_some() && accepting.outcome().is_some();
+    ensure!(s.platform().wait(limit, &over), "neither request may go on for ever");
+    unanswered.connecting.ends_with(NtStatus::IO_TIMEOUT)?;
+    accepting.ends_with(NtStatus::IO_TIMEOUT)?;
     HELD
 }
 

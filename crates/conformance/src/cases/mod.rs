@@ -3,6 +3,7 @@
 mod access;
 mod arm;
 mod bad_input;
+mod bad_order;
 mod close;
 mod close_inside;
 mod common;
@@ -60,6 +61,7 @@ const THEMES: &[&[Case]] = &[
     fast_register::CASES,
     rdma::CASES,
     bad_input::CASES,
+    bad_order::CASES,
     connect::CASES,
     disconnect::CASES,
     endpoint::CASES,

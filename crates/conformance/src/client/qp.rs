@@ -300,6 +300,30 @@ impl<'s> QpCore<'s> {
         })
     }
 
+    /// `NdkBind` with objects that may be of other kinds: against the rules of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`QpCore::receive`].
+    pub fn bind_any(&self, context: usize, region: &Life<'_>, window: &Life<'_>) -> Check<NtStatus> {
+        let (region, window) = (region.call()?, window.call()?);
+        let (region, window): (*mut NDK_MR, *mut NDK_MW) = (region.object(), window.object());
+        self.post(&self.initiating, |call| {
+            let (qp, function) = slot!(call, NDK_QP, NdkBind);
+            // SAFETY: as in `bind`, but for the kinds of the objects, which are open: the provider has to see that.
+            Ok(unsafe { function(qp, number(context), region, window, ptr::null_mut(), 0, 0) })
+        })
+    }
+
+    /// `NdkInvalidate` of an object that may be of another kind: against the rules of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`QpCore::receive`].
+    pub fn invalidate_any(&self, context: usize, object: &Life<'_>) -> Check<NtStatus> {
+        self.invalidate(context, &object.call()?, 0)
+    }
+
     /// `NdkFastRegister`.
     ///
     /// # Errors
