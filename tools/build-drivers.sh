@@ -150,7 +150,7 @@ package() {
     local source name
     for source in driver.inx crates/test-driver/ndktest.inx; do
         name=$(sed -n 's/^CatalogFile *= *\(.*\)\.cat.*/\1/p' "$source")
-        sed -e "s/\$ARCH\$/$architecture/g" -e "s/\$KMDFVERSION\$/$KMDF/" \
+        sed -e "s/[$]ARCH[$]/$architecture/g" -e "s/[$]KMDFVERSION[$]/$KMDF/" \
             -e "s|^\(DriverVer *= *\).*|\1$date,$version|" "$source" >"$OUT/$1/$name.inf"
     done
 }

@@ -235,3 +235,27 @@ fn a_comment_and_a_separator_in_quotes_are_text() {
     assert_eq!(inf.value("S", "a"), "\"x;y,z\"");
     assert_eq!(inf.section("S")[1].1, ["b", "c"]);
 }
+
+/// What `tools/build-drivers.sh` has made of the sources, as `stampinf` would. Without packages there is nothing to look at.
+#[test]
+fn the_packages_are_stamped() {
+    for (directory, architecture) in [("x86_64", "amd64"), ("aarch64", "arm64")] {
+        for driver in &DRIVERS {
+            let path = format!("target/drivers/{directory}/{}.inf", driver.name);
+            if !root().join(&path).exists() {
+                println!("not checked, because it was not built by tools/build-drivers.sh: {path}");
+                continue;
+            }
+            let inf = Inf::read(&path);
+            let manufacturer = inf.values("Manufacturer", "%Provider%");
+            let models = format!("NT{architecture}.10.0...19041");
+            assert_eq!(manufacturer, ["SoftNDK", &models], "{path}");
+            assert_eq!(inf.section(&format!("SoftNDK.{models}")).len(), 1, "{path}");
+            let wdf = inf.values(&format!("{}_Device.NT.Wdf", driver.prefix), "KmdfService");
+            assert_eq!(inf.value(&wdf[1], "KmdfLibraryVersion"), "1.15", "{path}");
+            let [date, version] = inf.values("Version", "DriverVer") else { panic!("{path}: a date and a version") };
+            assert!(date.split('/').map(str::len).eq([2, 2, 4]), "{path}: {date}");
+            assert_eq!(version.split('.').count(), 4, "{path}: {version}");
+        }
+    }
+}
