@@ -7,7 +7,7 @@ extern crate wdk_bindings as wdk_sys;
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicU32, Ordering::SeqCst},
+    atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 
 use engine::os::{Dpc, Os, Routine, Timer};
@@ -61,6 +61,8 @@ fn settle(bell: &Shared<Bell>, rings: u32) {
 #[derive(Default)]
 struct Bell {
     rings: AtomicU32,
+    /// When it rang last.
+    last: AtomicU64,
 }
 
 impl Bell {
@@ -76,6 +78,7 @@ impl Routine for Ring {
 
     fn run(bell: &Shared<Bell>) {
         assert_eq!(irql(), 2, "a deferred call");
+        bell.last.store(KernelOs.now(), SeqCst);
         bell.rings.fetch_add(1, SeqCst);
     }
 }
@@ -140,7 +143,16 @@ fn a_timer_that_is_set_again_and_again_forgets_all_but_the_last_due_time() {
                     timer.set(0, &bell);
                 }
                 let before = bell.rings();
+                let due = KernelOs.now() + 2_000;
                 timer.set(2_000, &bell);
+                // The clock counts whole microseconds.
+                for _ in 0..10_000 {
+                    if bell.last.load(SeqCst) + 1 >= due {
+                        break;
+                    }
+                    sleep(1_000);
+                }
+                assert!(bell.last.load(SeqCst) + 1 >= due, "nothing came when the timer was due");
                 settle(&bell, before + 1);
                 // However many calls were just beginning, the last one is not lost, and no more than one comes beside it.
                 let rings = bell.rings() - before;

@@ -39,6 +39,10 @@ fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
         state.dispatcher.signal();
         let address = of_expiry.load(Relaxed);
         if address != 0 {
+            // Between an expiry and its call neither of them can be taken back, and others may get in between.
+            if state.seed.is_none() {
+                std::thread::yield_now();
+            }
             // Queued already: then two expiries are one call.
             let _ = dpc::tracked(&state, std::ptr::with_exposed_provenance_mut(address)).queue(Arguments::NONE);
         }
