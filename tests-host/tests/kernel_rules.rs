@@ -8,6 +8,8 @@ extern crate wdk_bindings as wdk_sys;
 mod contracts;
 #[path = "kernel_rules/removal.rs"]
 mod removal;
+#[path = "kernel_rules/requests.rs"]
+mod requests;
 #[expect(dead_code, reason = "the wrong drivers need more of it")]
 #[path = "wrong_drivers/skeleton.rs"]
 mod skeleton;
@@ -19,13 +21,15 @@ use std::ptr;
 use simulated_kernel::{Rule, caught};
 use skeleton::{Loaded, Wrong, allocate, keep, run};
 use wdk_sys::{
-    _EVENT_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
+    _EVENT_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
+    POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
     ntddk::{
         ExAcquireRundownProtection, ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection,
         ExReleaseRundownProtection, ExSetTimerResolution, IoAllocateMdl, IoFreeMdl, KeAcquireSpinLockAtDpcLevel,
-        KeAcquireSpinLockRaiseToDpc, KeEnterCriticalRegion, KeFlushQueuedDpcs, KeInitializeDpc, KeInitializeEvent,
-        KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc, KeLeaveCriticalRegion, KeLowerIrql,
-        KeReleaseSpinLock, KeSetEvent, KeSetTimer, KfRaiseIrql, MmBuildMdlForNonPagedPool, ZwClose,
+        KeAcquireSpinLockRaiseToDpc, KeDelayExecutionThread, KeEnterCriticalRegion, KeFlushQueuedDpcs, KeInitializeDpc,
+        KeInitializeEvent, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc, KeLeaveCriticalRegion,
+        KeLowerIrql, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeStallExecutionProcessor, KfRaiseIrql,
+        MmBuildMdlForNonPagedPool, PsCreateSystemThread, ZwClose,
     },
 };
 
@@ -73,6 +77,11 @@ rules! {
     an_mdl_left breaks PoolLeak by |_| { new_mdl(keep(allocate(64))); };
     an_mdl_of_no_pool breaks BadMdl by |_| mdl_of_no_pool();
     a_handle_closed_twice breaks BadHandle by |_| close();
+    a_stall_of_milliseconds breaks StallTooLong by |_| stall(2_000);
+    a_clock_lowered_that_was_not_raised breaks ReferenceUnderflow by |_| lower_resolution();
+    an_event_of_no_kind breaks BadArgument by |_| event_of_kind(7);
+    a_wait_in_a_release breaks NotSimulated by |_| set_and_wait(new_event());
+    a_thread_left_running breaks ThreadAtUnload by |_| start_thread();
 }
 
 fn raise(level: u8) -> u8 {
@@ -210,6 +219,44 @@ fn rundown_released_twice(_: &Loaded) {
 fn raise_resolution() {
     // SAFETY: at PASSIVE_LEVEL.
     unsafe { ExSetTimerResolution(10_000, 1) };
+}
+
+fn lower_resolution() {
+    // SAFETY: the test's scenario, which is wrong.
+    unsafe { ExSetTimerResolution(0, 0) };
+}
+
+fn stall(microseconds: u32) {
+    // SAFETY: the routine has no conditions.
+    unsafe { KeStallExecutionProcessor(microseconds) };
+}
+
+fn event_of_kind(kind: i32) {
+    // SAFETY: the test's scenario, which is wrong.
+    unsafe { KeInitializeEvent(keep(allocate(size_of::<KEVENT>())).cast(), kind, 0) };
+}
+
+fn set_and_wait(event: *mut KEVENT) {
+    // SAFETY: the test's scenario, which this kernel does not know.
+    unsafe { KeSetEvent(event, 0, 1) };
+}
+
+unsafe extern "C" fn sleep(_: PVOID) {
+    let mut interval = LARGE_INTEGER { QuadPart: -100_000_000 };
+    // SAFETY: at PASSIVE_LEVEL, and the number lives until the call returns.
+    let _ = unsafe { KeDelayExecutionThread(0, 0, &raw mut interval) };
+}
+
+fn start_thread() {
+    let mut attributes = OBJECT_ATTRIBUTES { Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() };
+    let (mut handle, none) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the structures live until the call returns.
+    let status = unsafe {
+        PsCreateSystemThread(&raw mut handle, 0, &raw mut attributes, none, ptr::null_mut(), Some(sleep), none)
+    };
+    assert_eq!(status, 0);
+    // SAFETY: the handle was just opened.
+    let _ = unsafe { ZwClose(handle) };
 }
 
 fn new_mdl(block: PVOID) -> *mut wdk_sys::MDL {

@@ -6,6 +6,7 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+#[expect(dead_code, reason = "the rules of requests need more of it")]
 #[path = "wrong_drivers/skeleton.rs"]
 mod skeleton;
 

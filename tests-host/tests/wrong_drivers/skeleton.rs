@@ -5,11 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use simulated_kernel::Kernel;
+use simulated_kernel::{Builder, Driver, File, Kernel};
 use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_SYNCHRONIZATION_SCOPE, NTSTATUS, PCUNICODE_STRING,
     PDRIVER_OBJECT, POOL_FLAG_NON_PAGED, PVOID, PWDFDEVICE_INIT, UNICODE_STRING, WDF_DRIVER_CONFIG,
-    WDF_IO_QUEUE_CONFIG, WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFDRIVER, WDFQUEUE, WDFREQUEST,
+    WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFDRIVER, WDFQUEUE, WDFREQUEST,
     call_unsafe_wdf_function_binding,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
 };
@@ -38,6 +38,7 @@ impl Default for Wrong {
 
 struct Device {
     handle: WDFDEVICE,
+    queue: WDFQUEUE,
     kept: Vec<PVOID>,
     wrong: Wrong,
 }
@@ -46,6 +47,8 @@ struct Device {
 unsafe impl Send for Device {}
 
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
+/// A control code of the driver.
+pub const CODE: u32 = 0x22_2000;
 static ONE: Mutex<()> = Mutex::new(());
 const TAG: u32 = u32::from_ne_bytes(*b"Wrng");
 
@@ -56,14 +59,23 @@ fn with<R>(work: impl FnOnce(&mut Device) -> R) -> R {
 
 /// Loads the driver, sends a control code, and unloads it, on a seeded kernel.
 pub fn run(wrong: Wrong) {
+    run_with(wrong, |_, file| assert!(file.control(CODE, &[1, 2, 3], 5).is_success()));
+}
+
+/// Loads the driver, lets `work` use it, and unloads it, on a seeded kernel.
+pub fn run_with(wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
+    run_on(Kernel::seeded(1).preemption(0).hang_limit(std::time::Duration::from_secs(2)), wrong, work);
+}
+
+/// Loads the driver, lets `work` use it, and unloads it.
+pub fn run_on(kernel: Builder, wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
     let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let limit = std::time::Duration::from_secs(2);
-    let kernel = Kernel::seeded(1).preemption(0).hang_limit(limit).start();
+    let kernel = kernel.start();
     *DEVICE.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Device { handle: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
+        Some(Device { handle: ptr::null_mut(), queue: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
     let driver = kernel.load("wrong", entry).expect("the driver loads");
     let file = kernel.open(r"\DosDevices\Wrong").expect("the driver has a control device");
-    assert!(file.control(0x22_2000, &[1, 2, 3], 5).is_success());
+    work(&driver, &file);
     drop(file);
     // What the removal of its last device would do.
     driver.run(delete_device);
@@ -168,21 +180,37 @@ fn create_device(driver: WDFDRIVER) {
     // SAFETY: the device is live.
     let linked = unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateSymbolicLink, device, &raw const link) };
     assert_eq!(linked, 0);
-    let mut config = WDF_IO_QUEUE_CONFIG {
-        Size: u32::try_from(size_of::<WDF_IO_QUEUE_CONFIG>()).expect("a small structure"),
-        DispatchType: _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential,
-        DefaultQueue: 1,
-        EvtIoDeviceControl: Some(control),
-        ..WDF_IO_QUEUE_CONFIG::default()
-    };
-    // SAFETY: the device is live, and the structure lives until the call returns.
-    let queued = unsafe {
-        call_unsafe_wdf_function_binding!(WdfIoQueueCreate, device, &raw mut config, ptr::null_mut(), ptr::null_mut())
-    };
-    assert_eq!(queued, 0);
+    let queue = create_queue(device, _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential, true);
     // SAFETY: the device is complete.
     unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
-    with(|place| place.handle = device);
+    with(|place| (place.handle, place.queue) = (device, queue));
+}
+
+fn create_queue(device: WDFDEVICE, dispatch: WDF_IO_QUEUE_DISPATCH_TYPE, default: bool) -> WDFQUEUE {
+    let mut config = WDF_IO_QUEUE_CONFIG {
+        Size: u32::try_from(size_of::<WDF_IO_QUEUE_CONFIG>()).expect("a small structure"),
+        DispatchType: dispatch,
+        DefaultQueue: default.into(),
+        EvtIoDeviceControl: default.then_some(control as _),
+        ..WDF_IO_QUEUE_CONFIG::default()
+    };
+    let mut queue = ptr::null_mut();
+    // SAFETY: the device is live, and the structures live until the call returns.
+    let queued = unsafe {
+        call_unsafe_wdf_function_binding!(WdfIoQueueCreate, device, &raw mut config, ptr::null_mut(), &raw mut queue)
+    };
+    assert_eq!(queued, 0);
+    queue
+}
+
+/// One more queue, from which the driver takes requests itself.
+pub fn manual_queue() -> WDFQUEUE {
+    create_queue(with(|device| device.handle), _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual, false)
+}
+
+/// The queue to which the control codes come, one at a time.
+pub fn default_queue() -> WDFQUEUE {
+    with(|device| device.queue)
 }
 
 fn delete_device() {

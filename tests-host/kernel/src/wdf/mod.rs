@@ -104,6 +104,7 @@ table! {
     queue::WdfIoQueueGetDevice @ WdfIoQueueGetDeviceTableIndex: PFN_WDFIOQUEUEGETDEVICE,
     queue::WdfIoQueuePurge @ WdfIoQueuePurgeTableIndex: PFN_WDFIOQUEUEPURGE,
     queue::WdfIoQueueDrain @ WdfIoQueueDrainTableIndex: PFN_WDFIOQUEUEDRAIN,
+    queue::WdfIoQueueStop @ WdfIoQueueStopTableIndex: PFN_WDFIOQUEUESTOP,
     queue::WdfIoQueueStart @ WdfIoQueueStartTableIndex: PFN_WDFIOQUEUESTART,
     queue::WdfIoQueueRetrieveNextRequest @ WdfIoQueueRetrieveNextRequestTableIndex: PFN_WDFIOQUEUERETRIEVENEXTREQUEST,
     request::WdfRequestRetrieveInputBuffer @ WdfRequestRetrieveInputBufferTableIndex: PFN_WDFREQUESTRETRIEVEINPUTBUFFER,

@@ -12,8 +12,8 @@ use host::machine::{self, Irql};
 use wdk_bindings::{
     _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE,
     PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
-    WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
+    STATUS_SUCCESS, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
 };
 
 use super::{DeviceObject, Kind, RequestObject, device::device, function, object::check_size};
@@ -36,6 +36,8 @@ pub struct QueueObject {
     pub delivered: AtomicU32,
     most: u32,
     accepts: AtomicBool,
+    /// It keeps what it has.
+    stopped: AtomicBool,
 }
 
 // SAFETY: the callback is a function, which any thread may call.
@@ -55,7 +57,7 @@ impl State {
     /// Puts a request into a queue and has it presented.
     pub fn enqueue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
         if !queue.accepts.load(Acquire) {
-            self.finish_request(request, STATUS_CANCELLED, 0);
+            self.finish_request(request, STATUS_INVALID_DEVICE_STATE, 0);
             return;
         }
         lock(&queue.waiting).push_back(request.clone());
@@ -68,6 +70,7 @@ impl State {
             if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual
                 || machine::current_irql() > Irql::PASSIVE_LEVEL
                 || queue.delivered.load(Acquire) >= queue.most
+                || queue.stopped.load(Acquire)
             {
                 return;
             }
@@ -106,9 +109,26 @@ impl State {
             Kind::Request(request) if request.is_of(queue) => Some(request.clone()),
             _ => None,
         });
-        for request in delivered {
-            self.cancel_request(&request);
+        // All are cancelled before the driver hears of the first.
+        let routines: Vec<_> = delivered.iter().filter_map(|request| self.begin_cancel(request)).collect();
+        for routine in routines {
+            self.call_cancel(&routine);
         }
+    }
+
+    /// Takes a request that moves to it from another queue. Whether it does.
+    pub fn accept(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) -> bool {
+        let accepts = queue.accepts.load(Acquire);
+        if accepts {
+            let before = lock(&request.progress).queue.take();
+            lock(&queue.waiting).push_back(request.clone());
+            if let Some(before) = before {
+                before.delivered.fetch_sub(1, AcqRel);
+                self.present(&before);
+            }
+            self.present(queue);
+        }
+        accepts
     }
 
     /// The queue is being deleted.
@@ -163,6 +183,7 @@ pub extern "C" fn WdfIoQueueCreate(
             delivered: AtomicU32::new(0),
             most,
             accepts: AtomicBool::new(true),
+            stopped: AtomicBool::new(false),
         });
         let Some(new) = state.create_object(Kind::Queue(queue.clone()), attributes, Some(object.handle)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
@@ -233,10 +254,23 @@ pub extern "C" fn WdfIoQueueDrain(
     });
 }
 
+pub extern "C" fn WdfIoQueueStop(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFQUEUE,
+    done: PFN_WDF_IO_QUEUE_STATE,
+    _context: WDFCONTEXT,
+) {
+    function!("WdfIoQueueStop", |state| {
+        no_callback(done);
+        queue(state, handle).stopped.store(true, Release);
+    });
+}
+
 pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
     function!("WdfIoQueueStart", |state| {
         let queue = queue(state, handle);
         queue.accepts.store(true, Release);
+        queue.stopped.store(false, Release);
         state.present(&queue);
     });
 }

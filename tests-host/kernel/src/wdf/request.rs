@@ -32,6 +32,8 @@ pub struct Progress {
     pub queue: Option<Arc<QueueObject>>,
     /// The driver's routine while the request can be cancelled.
     pub cancel: PFN_WDF_REQUEST_CANCEL,
+    /// It is cancelled, and the driver's routine will be called.
+    cancelling: bool,
     pub information: usize,
     /// Status and number of bytes.
     pub outcome: Option<(NTSTATUS, usize)>,
@@ -91,7 +93,7 @@ impl RequestObject {
             unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
         }
         let direct = block(if is_direct { output } else { 0 });
-        let progress = Progress { queue: None, cancel: None, information: 0, outcome: None };
+        let progress = Progress { queue: None, cancel: None, cancelling: false, information: 0, outcome: None };
         Self {
             handle: AtomicUsize::new(0),
             code,
@@ -159,6 +161,13 @@ impl State {
                 drop(progress);
                 bug_check(Rule::RequestCancelable, format_args!("a request is completed that can be cancelled"));
             }
+            if progress.cancelling {
+                drop(progress);
+                bug_check(
+                    Rule::RequestCancelable,
+                    format_args!("a cancelled request is completed before EvtRequestCancel is called for it"),
+                );
+            }
             progress.queue.take()
         };
         if let Some(queue) = queue {
@@ -178,21 +187,41 @@ impl State {
     }
 
     /// The user, or the framework, wants the request to end.
-    #[expect(clippy::unused_self, reason = "only a running kernel has requests")]
     pub fn cancel_request(self: &Arc<Self>, request: &Arc<RequestObject>) {
-        request.cancelled.store(true, Release);
-        let taken = {
-            let mut progress = lock(&request.progress);
-            progress.cancel.take().and_then(|cancel| progress.queue.clone().map(|queue| (cancel, queue)))
-        };
-        if let Some((cancel, queue)) = taken {
-            let handle = request.handle.load(Acquire);
-            crate::context::call(queue.owner, "EvtRequestCancel", || {
-                // SAFETY: the driver's own routine, with the handle of a request that it has.
-                unsafe { cancel(ptr::without_provenance_mut(handle)) };
-            });
+        if let Some(routine) = self.begin_cancel(request) {
+            self.preempt();
+            self.call_cancel(&routine);
         }
     }
+
+    /// The request is cancelled from now on. The driver's routine that is to be called, if it has one.
+    #[expect(clippy::unused_self, reason = "only a running kernel has requests")]
+    pub fn begin_cancel(self: &Arc<Self>, request: &Arc<RequestObject>) -> Option<Cancel> {
+        request.cancelled.store(true, Release);
+        let mut progress = lock(&request.progress);
+        let routine = progress.cancel.take()?;
+        let queue = progress.queue.clone()?;
+        progress.cancelling = true;
+        Some(Cancel { routine, queue, request: request.clone() })
+    }
+
+    /// Calls the driver's routine, which completes the request, at once or later.
+    #[expect(clippy::unused_self, reason = "only a running kernel has requests")]
+    pub fn call_cancel(self: &Arc<Self>, cancel: &Cancel) {
+        lock(&cancel.request.progress).cancelling = false;
+        let handle = cancel.request.handle.load(Acquire);
+        crate::context::call(cancel.queue.owner, "EvtRequestCancel", || {
+            // SAFETY: the driver's own routine, with the handle of a request that it has.
+            unsafe { (cancel.routine)(ptr::without_provenance_mut(handle)) };
+        });
+    }
+}
+
+/// A driver's routine for a request that is cancelled.
+pub struct Cancel {
+    routine: unsafe extern "C" fn(WDFREQUEST),
+    queue: Arc<QueueObject>,
+    request: Arc<RequestObject>,
 }
 
 /// # Safety

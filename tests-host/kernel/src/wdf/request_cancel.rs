@@ -1,14 +1,17 @@
 //! Requests that can be cancelled, and requests that move to another queue.
 
-use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::Ordering::Acquire;
 
 use wdk_bindings::{
-    BOOLEAN, NTSTATUS, PFN_WDF_REQUEST_CANCEL, PWDF_DRIVER_GLOBALS, STATUS_CANCELLED, STATUS_SUCCESS, WDFQUEUE,
-    WDFREQUEST,
+    BOOLEAN, NTSTATUS, PFN_WDF_REQUEST_CANCEL, PWDF_DRIVER_GLOBALS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_PARAMETER, STATUS_SUCCESS, WDFQUEUE, WDFREQUEST,
 };
 
 use super::{function, queue::queue, request::owned};
 use crate::{kernel::lock, report::bug_check, rule::Rule};
+
+/// A status of the framework: the queue takes no requests.
+const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 
 pub extern "C" fn WdfRequestMarkCancelableEx(
     _globals: PWDF_DRIVER_GLOBALS,
@@ -17,13 +20,12 @@ pub extern "C" fn WdfRequestMarkCancelableEx(
 ) -> NTSTATUS {
     function!("WdfRequestMarkCancelableEx", |state| {
         let request = owned(state, handle);
+        if cancel.is_none() {
+            bug_check(Rule::BadArgument, format_args!("a request is made cancelable without a routine"));
+        }
         let mut progress = lock(&request.progress);
-        if progress.cancel.is_some() || cancel.is_none() {
-            drop(progress);
-            bug_check(
-                Rule::RequestCancelable,
-                format_args!("a request is made cancelable twice, or without a routine"),
-            );
+        if progress.cancel.is_some() {
+            return STATUS_INVALID_DEVICE_REQUEST;
         }
         if request.cancelled.load(Acquire) {
             return STATUS_CANCELLED;
@@ -49,7 +51,7 @@ pub extern "C" fn WdfRequestUnmarkCancelable(_globals: PWDF_DRIVER_GLOBALS, hand
         } else if request.cancelled.load(Acquire) {
             STATUS_CANCELLED
         } else {
-            bug_check(Rule::RequestCancelable, format_args!("a request is unmarked that could not be cancelled"))
+            STATUS_INVALID_PARAMETER
         }
     })
 }
@@ -72,18 +74,16 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
     function!("WdfRequestForwardToIoQueue", |state| {
         let request = owned(state, handle);
         let target = queue(state, target);
-        let before = {
-            let mut progress = lock(&request.progress);
-            if progress.cancel.is_some() {
-                drop(progress);
-                bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
-            }
-            progress.queue.take()
-        };
-        if let Some(before) = before {
-            before.delivered.fetch_sub(1, AcqRel);
+        if lock(&request.progress).cancel.is_some() {
+            bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
         }
-        state.enqueue(&target, &request);
+        if request.is_of(&target) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        if !state.accept(&target, &request) {
+            // Then the driver has it still.
+            return STATUS_WDF_BUSY;
+        }
         STATUS_SUCCESS
     })
 }
