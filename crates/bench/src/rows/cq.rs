@@ -98,7 +98,7 @@ fn batch(first: usize) -> [Completion; BATCH] {
     std::array::from_fn(|index| completion(first + index))
 }
 
-/// What a consumer does with an entry: it looks at all of it.
+/// What a consumer does with an entry: it looks at what every one has.
 #[derive(Default)]
 struct Reader {
     sum: usize,
@@ -107,7 +107,7 @@ struct Reader {
 impl Reader {
     #[inline]
     fn read(&mut self, entry: &Completion) {
-        let rest = entry.qp_context ^ entry.bytes as usize ^ entry.invalidated_token as usize;
+        let rest = entry.qp_context ^ entry.bytes as usize ^ entry.provider_error as usize;
         let failed = usize::from(!entry.status.is_success());
         self.sum = self.sum.wrapping_add(entry.request_context ^ rest ^ failed);
     }

@@ -148,29 +148,32 @@ impl<O: Os> Cq<O> {
     pub fn push_one(this: &Shared<Self>, completion: Completion) {
         let Completion { qp_context, request_context, status, bytes, invalidated_token, provider_error, .. } =
             completion;
-        let details = (invalidated_token, provider_error);
+        let outcome = u64::from(status.0.cast_unsigned()) | u64::from(bytes) << 32;
+        let details = u64::from(invalidated_token) | u64::from(provider_error) << 32;
         let kind = (completion.operation, completion.solicited);
-        Self::push_fields(this, (qp_context, request_context), (status, bytes), details, kind);
+        Self::push_fields(this, (qp_context, request_context), outcome, details, kind);
     }
 
     /// [`Cq::push_one`] for a completion in registers: on the way over the stack, loads of other widths than the stores would
-    /// wait for them. One function for all callers, so that what is done under the lock becomes part of it.
+    /// wait for them. Halves of a word go together, so that they are stored together: a consumer may load them so. One function
+    /// for all callers, so that what is done under the lock becomes part of it.
     #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower halves of two words")]
     fn push_fields(
         this: &Shared<Self>,
         (qp_context, request_context): (usize, usize),
-        (status, bytes): (NtStatus, u32),
-        (invalidated_token, provider_error): (u32, u32),
+        outcome: u64,
+        details: u64,
         (operation, solicited): (Operation, bool),
     ) {
         let queue = this.state.with(|state| {
             let completion = Completion {
                 qp_context,
                 request_context,
-                status,
-                bytes,
-                invalidated_token,
-                provider_error,
+                status: NtStatus((outcome as u32).cast_signed()),
+                bytes: (outcome >> 32) as u32,
+                invalidated_token: details as u32,
+                provider_error: (details >> 32) as u32,
                 operation,
                 solicited,
             };
