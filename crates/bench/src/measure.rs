@@ -35,6 +35,13 @@ impl Effort {
     }
 }
 
+/// Rounds that a row has at least, however long they take.
+const LEAST_ROUNDS: usize = 11;
+/// After so long there are no more rounds than that.
+const LONG: Duration = Duration::from_secs(15);
+/// A round that takes so long is not repeated within itself.
+const LONG_ROUND: Duration = Duration::from_secs(2);
+
 /// Times of one subject: one for each round, in nanoseconds for each operation, or any other unit in which less is better.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples(Vec<f64>);
@@ -86,17 +93,26 @@ pub type Subject<'a> = Box<dyn FnMut() -> f64 + 'a>;
 /// Gives every subject its turn in every round. The samples of each, in the order of the subjects.
 ///
 /// The first round is not counted: caches, branch predictors and lazily made pages are not the subject. Every other round
-/// begins at the other end, so that nobody always comes after the same one.
+/// begins at the other end, so that nobody always comes after the same one. On a busy machine there are fewer rounds than
+/// `effort` asks for, so that all rows are measured in minutes.
 pub fn interleave(effort: Effort, subjects: &mut [Subject<'_>]) -> Vec<Samples> {
     let mut samples = vec![Samples::default(); subjects.len()];
+    let (started, mut repeats) = (Instant::now(), effort.repeats);
     for round in 0..=effort.rounds {
+        if round > LEAST_ROUNDS && started.elapsed() > LONG {
+            break;
+        }
+        let began = Instant::now();
         for turn in 0..subjects.len() {
             let which = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
             let subject = &mut subjects[which];
-            let best = (0..effort.repeats).map(|_| subject()).fold(f64::INFINITY, f64::min);
+            let best = (0..repeats).map(|_| subject()).fold(f64::INFINITY, f64::min);
             if round > 0 {
                 samples[which].0.push(best);
             }
+        }
+        if began.elapsed() > LONG_ROUND {
+            repeats = 1;
         }
     }
     samples
