@@ -22,14 +22,14 @@ use simulated_kernel::{Rule, caught};
 use skeleton::{Loaded, Wrong, allocate, keep, run};
 use wdk_sys::{
     _EVENT_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
-    POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
+    POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID, call_unsafe_wdf_function_binding,
     ntddk::{
         ExAcquireRundownProtection, ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection,
         ExReleaseRundownProtection, ExSetTimerResolution, IoAllocateMdl, IoFreeMdl, KeAcquireSpinLockAtDpcLevel,
         KeAcquireSpinLockRaiseToDpc, KeDelayExecutionThread, KeEnterCriticalRegion, KeFlushQueuedDpcs, KeInitializeDpc,
-        KeInitializeEvent, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc, KeLeaveCriticalRegion,
-        KeLowerIrql, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeStallExecutionProcessor, KfRaiseIrql,
-        MmBuildMdlForNonPagedPool, PsCreateSystemThread, ZwClose,
+        KeInitializeEvent, KeInitializeSemaphore, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc,
+        KeLeaveCriticalRegion, KeLowerIrql, KeReleaseSemaphore, KeReleaseSpinLock, KeSetEvent, KeSetTimer,
+        KeStallExecutionProcessor, KfRaiseIrql, MmBuildMdlForNonPagedPool, PsCreateSystemThread, ZwClose,
     },
 };
 
@@ -62,6 +62,8 @@ rules! {
     an_event_above_dispatch_level breaks IrqlTooHigh by |_| { let event = new_event(); raise(3); set(event); };
     an_allocation_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); allocate(8); };
     a_box_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); drop(Box::new(1_u8)); lower(0); };
+    an_object_above_dispatch_level breaks IrqlTooHigh by |loaded| { raise(3); reference(loaded); };
+    a_semaphore_above_dispatch_level breaks IrqlTooHigh by |_| release_semaphore(keep(allocate(64)));
     paged_pool_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); pool(POOL_FLAG_PAGED); };
     flags_of_two_pools breaks PoolFlags by |_| { pool(POOL_FLAG_PAGED | POOL_FLAG_NON_PAGED); };
     a_free_with_another_tag breaks PoolTag by |_| free(allocate(8), TAG + 1);
@@ -224,6 +226,20 @@ fn raise_resolution() {
 fn lower_resolution() {
     // SAFETY: the test's scenario, which is wrong.
     unsafe { ExSetTimerResolution(0, 0) };
+}
+
+fn reference(loaded: &Loaded) {
+    let (object, none) = (loaded.driver.cast(), ptr::null_mut());
+    // SAFETY: the test's scenario, which is wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfObjectReferenceActual, object, none, 0, ptr::null_mut()) };
+}
+
+fn release_semaphore(block: PVOID) {
+    // SAFETY: a new block.
+    unsafe { KeInitializeSemaphore(block.cast(), 0, 1) };
+    raise(3);
+    // SAFETY: the test's scenario, which is wrong.
+    unsafe { KeReleaseSemaphore(block.cast(), 0, 1, 0) };
 }
 
 fn stall(microseconds: u32) {

@@ -4,10 +4,29 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use host::machine::Irql;
 
+use crate::{report::bug_check, rule::Rule};
+
 /// What the DDI reference says of each routine.
 const FACTS: &str = include_str!("../../facts/ddi.json");
 
-/// The highest level of a routine. One about which nothing is said may be called at any.
+/// Routines whose level the table does not have because the reference gives it in its remarks, or in two parts. What more there
+/// is to say, such as that a wait is allowed below this level only, the routines themselves check.
+const IN_REMARKS: [&str; 12] = [
+    "KeReleaseSemaphore",
+    "KeSetEvent",
+    "KeWaitForMultipleObjects",
+    "KeWaitForSingleObject",
+    "MmMapLockedPagesSpecifyCache",
+    "MmProbeAndLockPages",
+    "MmUnmapLockedPages",
+    "RtlInitUnicodeString",
+    "WdfObjectDelete",
+    "WdfObjectDereferenceActual",
+    "WdfObjectGetTypedContextWorker",
+    "WdfObjectReferenceActual",
+];
+
+/// The highest level of a routine.
 pub fn of(routine: &str) -> Irql {
     static LIMITS: OnceLock<BTreeMap<String, Irql>> = OnceLock::new();
     let limits = LIMITS.get_or_init(|| {
@@ -15,7 +34,11 @@ pub fn of(routine: &str) -> Irql {
         let routines = facts.as_object().expect("the facts are an object");
         routines.iter().map(|(name, fact)| (name.clone(), level(fact["irql"].as_str().unwrap_or("")))).collect()
     });
-    limits.get(routine).copied().unwrap_or(Irql::HIGH_LEVEL)
+    if IN_REMARKS.contains(&routine) {
+        return Irql::DISPATCH_LEVEL;
+    }
+    let limit = limits.get(routine);
+    *limit.unwrap_or_else(|| bug_check(Rule::NotSimulated, format_args!("nothing is known about {routine}")))
 }
 
 /// The first level that the words name: `<= DISPATCH_LEVEL`, `PASSIVE_LEVEL (see Remarks)`.
