@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Options, Part, compare,
     counted::{self, Counts},
-    measure, report,
+    machine, measure, report,
 };
 
 /// What can be said on the command line.
@@ -66,6 +66,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
     }
     let options =
         Options { quick: arguments.quick, filter: arguments.filter.clone(), alone: arguments.alone, part: None };
+    // Before threads are kept on single processors.
+    let machine = machine::description();
     let measured = measure(&options);
     println!("{}", report::table(&measured.rows));
     let words = arguments.words.join(" ");
@@ -74,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
         write(file, &report::json(&measured.rows)?)?;
     }
     if let Some(file) = &arguments.report {
-        write(file, &report::markdown(&measured.rows, &command))?;
+        write(file, &report::markdown(&measured.rows, &machine, &command))?;
     }
     if let Some(folder) = &arguments.plots {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;

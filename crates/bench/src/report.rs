@@ -8,7 +8,7 @@ use comfy_table::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{machine, row::Row};
+use crate::row::Row;
 
 /// A row as programs read it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,11 +57,11 @@ pub fn table(rows: &[Row]) -> String {
 
 /// The machine, the command and a table of all rows, as Markdown.
 #[must_use]
-pub fn markdown(rows: &[Row], command: &str) -> String {
+pub fn markdown(rows: &[Row], machine: &[String], command: &str) -> String {
     let mut text = String::from("# Figures\n\n");
     // Writing to a string does not fail.
     let _ = writeln!(text, "Written by `{command}`; do not edit. [README.md](README.md) says how to read it.\n");
-    for line in machine::description() {
+    for line in machine {
         let _ = writeln!(text, "- {line}");
     }
     let _ = writeln!(text, "\n{}", styled(rows, ASCII_MARKDOWN));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_report_says_what_has_made_it() {
-        let text = markdown(&rows(), "bench --all");
+        let text = markdown(&rows(), &["a machine".to_owned()], "bench --all");
         assert!(text.contains("`bench --all`") && text.contains("| 50.00 ±0% | 100 ±0% |"), "{text}");
     }
 }
