@@ -4,23 +4,19 @@
 #
 #   tools/bench-peers.sh
 set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/debian.sh
 
 missing=()
 command -v ucx_perftest >/dev/null || missing+=(ucx-utils)
 command -v fi_pingpong >/dev/null || missing+=(libfabric-bin)
 command -v valgrind >/dev/null || missing+=(valgrind)
 if [ ${#missing[@]} -eq 0 ]; then
-  exit 0
+    exit 0
 fi
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  as_root=(sudo -n)
-fi
 if ! command -v apt-get >/dev/null; then
-  echo "not a Debian: install ${missing[*]} by other means" >&2
-  exit 0
+    echo "not a Debian: install ${missing[*]} by other means" >&2
+    exit 0
 fi
-if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"; }; then
-  echo "could not be installed: ${missing[*]}" >&2
-fi
+install_packages "${missing[@]}" || echo "could not be installed: ${missing[*]}" >&2

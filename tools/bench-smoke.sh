@@ -5,13 +5,9 @@
 #   tools/bench-smoke.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/debian.sh
 
 if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null; then
-  as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    as_root=(sudo -n)
-  fi
-  { "${as_root[@]}" apt-get update -q && "${as_root[@]}" apt-get install -q -y --no-install-recommends valgrind; } ||
-    echo "valgrind could not be installed" >&2
+    install_packages valgrind || echo "valgrind could not be installed" >&2
 fi
 cargo run --release -- bench --smoke

@@ -7,6 +7,7 @@
 # kit's crates are and why they can be trusted is in docs/cross-build.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/debian.sh
 
 ARCHES=(x86_64 aarch64)
 PROFILE=release
@@ -38,20 +39,13 @@ done
 TOP=$PWD
 OUT=$TOP/target/drivers
 CACHE=${DRIVERS_TARGET_DIR:-$TOP/target/drivers-build}
-# rustup brings no core library for Windows targets. Debian ships a compiler with the matching library source.
-COMPILER=/usr/bin/rustc
 LINKER=lld-link-19
 
 say() { printf '== %s\n' "$*"; }
 
-has_compiler() {
-    [[ -x $COMPILER ]] && [[ -f $("$COMPILER" --print sysroot)/lib/rustlib/src/rust/library/core/Cargo.toml ]] &&
-        (($("$COMPILER" --version | sed -E 's/^rustc 1\.([0-9]+).*/\1/') >= 91))
-}
-
 install_what_is_missing() {
     local packages=()
-    has_compiler || packages+=(rustc-web rust-web-src)
+    has_compiler || packages+=("${COMPILER_PACKAGES[@]}")
     command -v "$LINKER" >/dev/null || packages+=(lld-19)
     ((SIGN)) && { command -v osslsigncode >/dev/null || packages+=(osslsigncode); }
     ((SIGN)) && { command -v openssl >/dev/null || packages+=(openssl); }
@@ -60,24 +54,11 @@ install_what_is_missing() {
         echo "missing: ${packages[*]} (install these Debian packages, or run as root)" >&2
         exit 1
     fi
-    say "installing ${packages[*]}"
-    # An archive directory of its own: another apt process may clean the common one.
-    local archives
-    archives=$(mktemp -d)
-    mkdir "$archives/partial"
-    if ! apt-get update -qq ||
-        ! DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq \
-            --no-install-recommends "${packages[@]}" >/dev/null; then
-        rm -rf "$archives"
+    if ! install_packages "${packages[@]}"; then
         echo "cannot install: ${packages[*]}; these Debian packages are needed (docs/cross-build.md)" >&2
         exit 1
     fi
-    rm -rf "$archives"
-    if ! has_compiler; then
-        echo "$COMPILER is older than Rust 1.91 or has no library source beside it;" \
-            "needed: Debian's rustc-web and rust-web-src of 1.91 or later (docs/cross-build.md)" >&2
-        exit 1
-    fi
+    check_compiler
 }
 
 # What the kit's build support gives the linker for a KMDF driver, and what makes images of equal sources equal.

@@ -8,6 +8,7 @@
 # a message, and everything else still counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/debian.sh
 
 INSTALL=1
 TEST=1
@@ -26,39 +27,18 @@ done
 TOP=$PWD
 OUT=$TOP/target/nd2
 CACHE=${ND2_TARGET_DIR:-$TOP/target/nd2-build}
-# rustup brings no standard library for Windows targets. Debian ships a compiler with the matching library source, and
-# import libraries of Windows.
-COMPILER=/usr/bin/rustc
 TRIPLE=x86_64-pc-windows-gnu
 LINKER=x86_64-w64-mingw32-gcc-win32
 
 say() { printf '== %s\n' "$*"; }
 
-has_compiler() {
-    [[ -x $COMPILER ]] && [[ -f $("$COMPILER" --print sysroot)/lib/rustlib/src/rust/library/std/Cargo.toml ]] &&
-        (($("$COMPILER" --version | sed -E 's/^rustc 1\.([0-9]+).*/\1/') >= 91))
-}
-
-install_packages() {
-    ((INSTALL)) && [[ $(id -u) == 0 ]] || return 1
-    say "installing $*"
-    # An archive directory of its own: another apt process may clean the common one.
-    local archives
-    archives=$(mktemp -d)
-    mkdir "$archives/partial"
-    apt-get update -qq &&
-        DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq \
-            --no-install-recommends "$@" >/dev/null
-    local result=$?
-    rm -rf "$archives"
-    return $result
-}
+may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
 
 packages=()
-has_compiler || packages+=(rustc-web rust-web-src)
+has_compiler || packages+=("${COMPILER_PACKAGES[@]}")
 command -v "$LINKER" >/dev/null || packages+=(gcc-mingw-w64-x86-64-win32)
 ((TEST)) && { command -v x86_64-w64-mingw32-g++-win32 >/dev/null || packages+=(g++-mingw-w64-x86-64-win32); }
-if ((${#packages[@]})) && ! install_packages "${packages[@]}"; then
+if ((${#packages[@]})) && ! { may_install && install_packages "${packages[@]}"; }; then
     echo "missing: ${packages[*]} (install these Debian packages, or run as root)" >&2
     exit 1
 fi
@@ -106,7 +86,7 @@ sed -n 's/^\s*DLL Name: /imports /p' "$CACHE/image.txt"
 say "building the test program"
 x86_64-w64-mingw32-g++-win32 -std=c++17 -O1 -Wall -Wextra -Wno-cast-function-type -Wno-non-virtual-dtor -static \
     -o "$OUT/nd2-client.exe" crates/nd2/dll/client/client.cpp -lws2_32
-if ! command -v wine >/dev/null && ! install_packages wine wine64; then
+if ! command -v wine >/dev/null && ! { may_install && install_packages wine wine64; }; then
     say "skipped: Wine is not installed and cannot be"
     exit 0
 fi

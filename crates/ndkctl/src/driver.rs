@@ -7,7 +7,7 @@ use std::{
 };
 
 use driver_client::{Event, Refusal, TestDriver, Transport};
-use ndk_interface::test_control::{Kind, Progress, Start};
+use ndk_interface::test_control::{Kind, Progress, Start, State};
 
 /// Between two looks at a run.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -67,4 +67,16 @@ pub fn follow<T: Transport>(
     driver.start(&Start { kind: kind as u32, seconds, seed }).map_err(|refusal| refused(&refusal))?;
     let watched = driver.watch(|| thread::sleep(PAUSE), || interrupted.load(Relaxed), show);
     watched.map_err(|refusal| refused(&refusal))
+}
+
+/// Looks that nobody but the person at this program has ended a run early.
+///
+/// # Errors
+///
+/// The driver has.
+pub fn not_cancelled(last: &Progress) -> Result<(), String> {
+    if last.state == State::Cancelled as u32 {
+        return Err("the run was cancelled: the provider's device or the driver's is going".to_owned());
+    }
+    Ok(())
 }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use driver_client::Event;
-use ndk_interface::test_control::{Kind, State};
+use ndk_interface::test_control::Kind;
 use serde::Serialize;
 
 use crate::{
     End,
     args::{DriverRun, DriverRunKind},
-    driver::{ELSEWHERE, follow, open},
+    driver::{ELSEWHERE, follow, not_cancelled, open},
     output::{duration, print_json, progress},
 };
 
@@ -79,8 +79,6 @@ pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
     if interrupted {
         return Ok(End::Interrupted);
     }
-    if last.state == State::Cancelled as u32 {
-        return Err("the run was cancelled: the provider's device or the driver's is going".to_owned());
-    }
+    not_cancelled(&last)?;
     Ok(if last.failed == 0 { End::Good } else { End::Bad })
 }

@@ -5,18 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance::{Case, Outcome, Tally, cases, text::Text};
+use conformance::{Case, Outcome, cases, text::Text};
 use driver_client::{Event, TestDriver, Transport};
 use ndk_interface::{
     report::Line,
-    test_control::{Kind, SECONDS, State},
+    test_control::{Kind, SECONDS},
 };
 
 use crate::{
     args::Selftest,
-    driver::follow,
+    driver::{follow, not_cancelled},
     output::progress,
-    selftest::{Entry, Results, print_entry},
+    selftest::{Entry, Results},
 };
 
 /// Has the driver run everything that was asked for.
@@ -30,8 +30,7 @@ pub fn execute<T: Transport>(
     interrupted: &AtomicBool,
 ) -> Result<Results, String> {
     let started = Instant::now();
-    let mut results =
-        Results { entries: Vec::new(), tally: Tally::default(), took: Duration::ZERO, interrupted: false };
+    let mut results = Results::default();
     for round in 0..args.repeat {
         if interrupted.load(Relaxed) {
             break;
@@ -59,12 +58,7 @@ fn round<T: Transport>(
         Event::Step(line) => match entry(&line, seed) {
             Some(entry) => {
                 bar.set_message(entry.case.name);
-                // With many rounds only the first one is shown in full.
-                if !args.json && (round == 0 || entry.outcome.is_failure()) {
-                    bar.suspend(|| print_entry(&entry, width));
-                }
-                results.tally.count(&entry.outcome);
-                results.entries.push(entry);
+                results.add(entry, args, round.into(), &bar, width);
             }
             None => unknown = Some(line.name.to_owned()),
         },
@@ -85,9 +79,7 @@ fn round<T: Transport>(
     if interrupted.load(Relaxed) {
         return Ok(());
     }
-    if last.state == State::Cancelled as u32 {
-        return Err("the run was cancelled: the provider's device or the driver's is going".to_owned());
-    }
+    not_cancelled(&last)?;
     if last.done < last.total {
         return Err(format!("only {} of {} cases were run in {} s", last.done, last.total, SECONDS.end()));
     }

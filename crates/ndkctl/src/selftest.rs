@@ -9,6 +9,7 @@ use std::{
 
 use conformance::{Case, Outcome, Run, Tally, cases, selects};
 use conformance_host::Harness;
+use indicatif::ProgressBar;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 
@@ -32,6 +33,7 @@ pub struct Entry {
 }
 
 /// Everything that was asked for has run, or somebody ended it.
+#[derive(Default)]
 pub struct Results {
     /// The cases, in the order in which they ran.
     pub entries: Vec<Entry>,
@@ -41,6 +43,18 @@ pub struct Results {
     pub took: Duration,
     /// Somebody ended it.
     pub interrupted: bool,
+}
+
+impl Results {
+    /// Shows a case that has run in a round, in lines of that width beside the bar, and counts it.
+    pub fn add(&mut self, entry: Entry, args: &Selftest, round: u64, bar: &ProgressBar, width: usize) {
+        // With many rounds only the first one is shown in full.
+        if !args.json && (round == 0 || entry.outcome.is_failure()) {
+            bar.suspend(|| print_entry(&entry, width));
+        }
+        self.tally.count(&entry.outcome);
+        self.entries.push(entry);
+    }
 }
 
 /// Runs the command.
@@ -87,8 +101,7 @@ fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
     let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.enable_steady_tick(Duration::from_millis(100));
     let width = selected.iter().map(|case| case.name.len()).max().unwrap_or(0);
-    let mut results =
-        Results { entries: Vec::new(), tally: Tally::default(), took: Duration::ZERO, interrupted: false };
+    let mut results = Results::default();
     'rounds: for round in 0..rounds {
         let seed = args.seed.wrapping_add(round);
         let how = Run { version: args.ndkpi.version(), seed, hostile: true };
@@ -103,12 +116,7 @@ fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
             }
             bar.inc(1);
             let entry = Entry { case, seed, outcome: finished.outcome, took: finished.took };
-            // With many rounds only the first one is shown in full.
-            if !args.json && (round == 0 || entry.outcome.is_failure()) {
-                bar.suspend(|| print_entry(&entry, width));
-            }
-            results.tally.count(&entry.outcome);
-            results.entries.push(entry);
+            results.add(entry, args, round, &bar, width);
         }
     }
     bar.finish_and_clear();
@@ -118,7 +126,7 @@ fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
 }
 
 /// Prints the line of a case.
-pub fn print_entry(entry: &Entry, width: usize) {
+fn print_entry(entry: &Entry, width: usize) {
     let Entry { case, outcome, took, .. } = entry;
     let text = outcome.text();
     let time = duration(*took);

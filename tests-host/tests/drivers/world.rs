@@ -23,17 +23,22 @@ pub struct Consumer {
     pub device: Device,
 }
 
+/// A driver and its device; the driver is unloaded if it makes none.
+fn with_device(driver: Driver) -> Result<(Driver, Device), NTSTATUS> {
+    match driver.add_device() {
+        Ok(device) => Ok((driver, device)),
+        Err(status) => {
+            driver.unload();
+            Err(status)
+        }
+    }
+}
+
 impl Provider {
     pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
         kernel.image("softndk", &["softndk", "provider", "engine"]);
-        let driver = kernel.load("softndk", softndk::driver_entry)?;
-        match driver.add_device() {
-            Ok(device) => Ok(Self { driver, device }),
-            Err(status) => {
-                driver.unload();
-                Err(status)
-            }
-        }
+        let (driver, device) = with_device(kernel.load("softndk", softndk::driver_entry)?)?;
+        Ok(Self { driver, device })
     }
 
     pub fn unload(self) {
@@ -45,14 +50,8 @@ impl Provider {
 impl Consumer {
     pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
         kernel.image("ndktest", &["ndktest", "conformance"]);
-        let driver = kernel.load("ndktest", ndktest::driver_entry)?;
-        match driver.add_device() {
-            Ok(device) => Ok(Self { driver, device }),
-            Err(status) => {
-                driver.unload();
-                Err(status)
-            }
-        }
+        let (driver, device) = with_device(kernel.load("ndktest", ndktest::driver_entry)?)?;
+        Ok(Self { driver, device })
     }
 
     pub fn unload(self) {

@@ -224,10 +224,21 @@ pub struct Cancel {
     request: Arc<RequestObject>,
 }
 
+/// Gives a driver one of the two buffers of a request; `METHOD_NEITHER` has none.
+///
 /// # Safety
 ///
 /// The places are null or the driver's, and live until the call returns.
-const unsafe fn answer(block: usize, length: usize, minimum: usize, buffer: *mut PVOID, place: *mut usize) -> NTSTATUS {
+const unsafe fn answer(
+    code: u32,
+    (block, length): (usize, usize),
+    minimum: usize,
+    buffer: *mut PVOID,
+    place: *mut usize,
+) -> NTSTATUS {
+    if method(code) == 3 {
+        return STATUS_INVALID_DEVICE_REQUEST;
+    }
     if length == 0 || length < minimum {
         return STATUS_BUFFER_TOO_SMALL;
     }
@@ -252,11 +263,8 @@ pub extern "C" fn WdfRequestRetrieveInputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputBuffer", |state| {
         let request = owned(state, handle);
-        if method(request.code) == 3 {
-            return STATUS_INVALID_DEVICE_REQUEST;
-        }
         // SAFETY: the driver's places.
-        unsafe { answer(request.system, request.input, minimum, buffer, length) }
+        unsafe { answer(request.code, (request.system, request.input), minimum, buffer, length) }
     })
 }
 
@@ -269,11 +277,8 @@ pub extern "C" fn WdfRequestRetrieveOutputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputBuffer", |state| {
         let request = owned(state, handle);
-        if method(request.code) == 3 {
-            return STATUS_INVALID_DEVICE_REQUEST;
-        }
         // SAFETY: the driver's places.
-        unsafe { answer(request.answer_place(), request.output, minimum, buffer, length) }
+        unsafe { answer(request.code, (request.answer_place(), request.output), minimum, buffer, length) }
     })
 }
 
