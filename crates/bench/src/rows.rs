@@ -4,6 +4,7 @@ pub mod cq;
 pub mod machine;
 pub mod memory;
 pub mod message;
+pub mod producers;
 pub mod scale;
 pub mod suite;
 pub mod transfer;

@@ -1,7 +1,6 @@
 //! Completion queues beside other queues: entries of the same size, in the same batches.
 
 use std::{
-    hint::black_box,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Acquire, Ordering::Release},
@@ -20,10 +19,11 @@ use host::HostOs;
 use ndkpi::NtStatus;
 use rtrb::chunks::ChunkError;
 
+use super::producers;
 use crate::{
     Context,
     counted::{self, Scenario},
-    measure::{Gate, Samples, Wait, alone, each},
+    measure::{Samples, Wait, alone, each},
     row::{Goal, Row, Unit},
 };
 
@@ -31,8 +31,6 @@ use crate::{
 const DEPTH: u32 = 1024;
 /// Entries handed over at once.
 const BATCH: usize = 32;
-/// Producers of the row with several.
-const PRODUCERS: usize = 4;
 
 /// A consumer that is never called back; a queue that fails ends the measurement.
 pub struct Quiet;
@@ -65,11 +63,16 @@ const _: () = assert!(size_of::<Completion>() == 40);
 /// A value to be written to one side of a cache line that belongs to its reader and its writer alone.
 #[repr(align(128))]
 #[derive(Default)]
-struct Line(AtomicU64);
+pub struct Line(pub AtomicU64);
 
 /// A queue of [`DEPTH`] entries.
 pub fn queue(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
-    let parameters = CqParameters { depth: DEPTH, max_depth: DEPTH, processor: 0 };
+    queue_of(os, DEPTH)
+}
+
+/// A queue of `depth` entries.
+pub fn queue_of(os: &HostOs, depth: u32) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+    let parameters = CqParameters { depth, max_depth: depth, processor: 0 };
     Cq::try_new(os, parameters, Quiet).expect("memory")
 }
 
@@ -77,7 +80,7 @@ pub fn queue(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
 pub fn rows(context: &mut Context<'_>) {
     context.row("CQ hand-off on two cores, batch 32", |context| vec![hand_off(context)]);
     context.row("CQ push one, poll one, one thread", one_thread);
-    context.row("CQ, four producers", four_producers);
+    producers::rows(context);
     context.row("counted: instructions", counted);
     context.row("callback round trip", |context| vec![round_trip(context)]);
 }
@@ -267,112 +270,6 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
             rtrb,
         ),
     ]
-}
-
-fn four_producers(context: &Context<'_>) -> Vec<Row> {
-    let count = context.effort.scale(1 << 18) / (PRODUCERS * BATCH) * (PRODUCERS * BATCH);
-    let samples = context.interleave(vec![
-        Box::new(|| ours_of_four(context, count, 1)),
-        Box::new(|| ours_of_four(context, count, 8)),
-        Box::new(|| crossbeam_of_four(context, count)),
-    ]);
-    let row = |name, ours, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, &samples[2]);
-    vec![
-        row("CQ, four producers", &samples[0], Goal::AtLeast(2.0)),
-        row("CQ, four producers, eight entries at a time", &samples[1], Goal::Reported),
-    ]
-}
-
-/// Runs four producers on both cores, and the consumer on the first.
-fn four(context: &Context<'_>, count: usize, produce: impl Fn(usize) + Sync, consume: impl FnOnce()) -> f64 {
-    let gate = Gate::new(1 + u32::try_from(PRODUCERS).unwrap_or(u32::MAX));
-    context.cores.pin_first();
-    thread::scope(|scope| {
-        for number in 0..PRODUCERS {
-            let (gate, produce) = (&gate, &produce);
-            scope.spawn(move || {
-                // One in four shares the consumer's core.
-                if number > 0 {
-                    context.cores.pin_second();
-                }
-                gate.pass();
-                produce(number);
-            });
-        }
-        gate.pass();
-        let started = Instant::now();
-        consume();
-        each(started.elapsed(), count)
-    })
-}
-
-/// Each producer has a quarter of the queue for its entries, as queue pairs share one that is as deep as all of them.
-fn ours_of_four(context: &Context<'_>, count: usize, batch: usize) -> f64 {
-    let (cq, mut consumer) = queue(context.os);
-    let taken: [Line; PRODUCERS] = Default::default();
-    let produce = |number: usize| {
-        let (mut sent, mut seen, mut wait) = (0, 0, Wait::new());
-        while sent < count / PRODUCERS {
-            while sent + batch - seen > DEPTH as usize / PRODUCERS {
-                #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-                let now = taken[number].0.load(Acquire) as usize;
-                if now == seen {
-                    wait.once();
-                }
-                seen = now;
-            }
-            wait.over();
-            let entries: [Completion; 8] =
-                std::array::from_fn(|index| Completion { qp_context: number, ..completion(sent + index) });
-            if batch == 1 {
-                Cq::push_one(&cq, entries[0]);
-            } else {
-                Cq::push(&cq, &entries[..batch]);
-            }
-            sent += batch;
-        }
-    };
-    four(context, count, produce, || {
-        let (mut from, mut got, mut wait) = ([0; PRODUCERS], 0, Wait::new());
-        while got < count {
-            let now = consumer.poll(BATCH, |entry| from[black_box(*entry).qp_context] += 1);
-            if now == 0 {
-                wait.once();
-                continue;
-            }
-            wait.over();
-            got += now;
-            for (line, count) in taken.iter().zip(from) {
-                line.0.store(count, Release);
-            }
-        }
-    })
-}
-
-fn crossbeam_of_four(context: &Context<'_>, count: usize) -> f64 {
-    let queue = ArrayQueue::new(DEPTH as usize);
-    let produce = |number: usize| {
-        let mut wait = Wait::new();
-        for sent in 0..count / PRODUCERS {
-            let entry = Completion { qp_context: number, ..completion(sent) };
-            while queue.push(entry).is_err() {
-                wait.once();
-            }
-            wait.over();
-        }
-    };
-    four(context, count, produce, || {
-        let (mut from, mut got, mut wait) = ([0_u64; PRODUCERS], 0, Wait::new());
-        while got < count {
-            let Some(entry) = queue.pop() else {
-                wait.once();
-                continue;
-            };
-            wait.over();
-            from[black_box(entry).qp_context] += 1;
-            got += 1;
-        }
-    })
 }
 
 /// Instructions that an arm may cost that finds nothing new.

@@ -1,0 +1,234 @@
+//! Several producers on one completion queue.
+//!
+//! Four producers and a consumer are five threads, and there are two cores: whatever is measured, at most two of them run. If
+//! all five go on as they like, the operating system decides the figure. A producer that finds the queue full, and a consumer
+//! that finds it empty, keep the core that somebody else needs to change that, and if the consumer gets ahead of the producers,
+//! every entry makes its way between the cores alone. Both queues then show rates that differ by a factor of ten from run to
+//! run. That is [`beside`], which has no goal.
+//!
+//! What has a goal goes in bursts: four producers, two on each core, fill the queue; then the consumer empties it. So the two
+//! producers that run meet in the queue all the time, and nobody ever waits for room or for an entry. The time is that from the
+//! beginning of a burst until the last entry is taken out. Both queues are as deep as a burst and are used in the same way.
+//! `ArrayQueue` cannot take or give several entries at once. A NIC can put in several, which is a row without a goal, and a
+//! consumer polls for several, as NDKPI has it.
+
+use std::{
+    hint::black_box,
+    sync::atomic::Ordering::{AcqRel, Acquire, Release},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam_queue::ArrayQueue;
+use engine::cq::{Completion, Cq};
+
+use super::cq::{Line, completion, queue_of};
+use crate::{
+    Context,
+    measure::{Gate, each},
+    row::{Goal, Row, Unit},
+};
+
+/// Producers, each of which has a quarter of the queue for its entries.
+const PRODUCERS: usize = 4;
+/// Entries that every queue holds, and a burst has: a turn of a producer then is much longer than the change to the next one.
+const DEPTH: u32 = 1 << 14;
+/// Entries of a producer in a burst.
+const SHARE: usize = DEPTH as usize / PRODUCERS;
+/// Bursts in one run.
+const BURSTS: usize = 8;
+/// Entries that the consumer asks for.
+const POLL: usize = 32;
+/// Entries that a NIC puts in at once.
+const TURN: usize = 8;
+
+/// The rows of this file.
+pub fn rows(context: &mut Context<'_>) {
+    context.row("CQ, four producers", four_producers);
+}
+
+fn four_producers(context: &Context<'_>) -> Vec<Row> {
+    let name = "CQ, four producers";
+    if !context.cores.are_two() {
+        return vec![Row::skipped(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(2.0), "one core")];
+    }
+    let samples = context.interleave(vec![
+        Box::new(|| ours_in_bursts(context, 1)),
+        Box::new(|| ours_in_bursts(context, TURN)),
+        Box::new(|| crossbeam_in_bursts(context)),
+        Box::new(|| ours_beside(context)),
+        Box::new(|| crossbeam_beside(context)),
+    ]);
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside] = &samples[..] else { unreachable!("five subjects") };
+    let row =
+        |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
+    vec![
+        row(name, single, crossbeam, Goal::AtLeast(2.0)),
+        row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::Reported),
+        row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
+    ]
+}
+
+/// The entry `number` of a producer.
+const fn entry(producer: usize, number: usize) -> Completion {
+    Completion { qp_context: producer, ..completion(number) }
+}
+
+/// What a consumer does with an entry.
+fn count(from: &mut [u64; PRODUCERS], entry: &Completion) {
+    from[black_box(entry).qp_context] += 1;
+}
+
+/// Lets four producers `fill` a queue, two on each core, and a consumer `drain` it, again and again.
+fn bursts(context: &Context<'_>, fill: impl Fn(usize) + Sync, mut drain: impl FnMut()) -> f64 {
+    let bursts = context.effort.scale(BURSTS);
+    let (begun, done) = (Line::default(), Line::default());
+    let until = |line: &Line, value: usize| {
+        while line.0.load(Acquire) < value as u64 {
+            thread::yield_now();
+        }
+    };
+    context.cores.pin_first();
+    let time = thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            let (begun, done, fill) = (&begun, &done, &fill);
+            scope.spawn(move || {
+                if producer % 2 == 1 {
+                    context.cores.pin_second();
+                }
+                done.0.fetch_add(1, AcqRel);
+                for burst in 1..=bursts {
+                    until(begun, burst);
+                    fill(producer);
+                    done.0.fetch_add(1, AcqRel);
+                }
+            });
+        }
+        until(&done, PRODUCERS);
+        let mut time = Duration::ZERO;
+        for burst in 1..=bursts {
+            let started = Instant::now();
+            begun.0.store(burst as u64, Release);
+            until(&done, (burst + 1) * PRODUCERS);
+            drain();
+            time += started.elapsed();
+        }
+        time
+    });
+    each(time, bursts * PRODUCERS * SHARE)
+}
+
+fn ours_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
+    let (cq, mut consumer) = queue_of(context.os, DEPTH);
+    let fill = |producer| {
+        for first in (0..SHARE).step_by(batch) {
+            if batch == 1 {
+                Cq::push_one(&cq, entry(producer, first));
+            } else {
+                let entries: [Completion; TURN] = std::array::from_fn(|index| entry(producer, first + index));
+                Cq::push(&cq, &entries);
+            }
+        }
+    };
+    bursts(context, fill, || {
+        let mut from = [0; PRODUCERS];
+        while consumer.poll(POLL, |entry| count(&mut from, entry)) > 0 {}
+        assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
+    })
+}
+
+fn crossbeam_in_bursts(context: &Context<'_>) -> f64 {
+    let queue = ArrayQueue::new(DEPTH as usize);
+    let fill = |producer| {
+        for number in 0..SHARE {
+            assert!(queue.push(entry(producer, number)).is_ok(), "the queue is as deep as a burst");
+        }
+    };
+    bursts(context, fill, || {
+        let mut from = [0; PRODUCERS];
+        while let Some(entry) = queue.pop() {
+            count(&mut from, &entry);
+        }
+        assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
+    })
+}
+
+/// Runs four producers, one of them on the consumer's core, and the consumer. Who has to wait lends its core to others.
+fn beside(context: &Context<'_>, produce: impl Fn(usize) + Sync, consume: impl FnOnce(usize)) -> f64 {
+    let entries = context.effort.scale(BURSTS) * PRODUCERS * SHARE;
+    let gate = Gate::new(1 + u32::try_from(PRODUCERS).unwrap_or(u32::MAX));
+    context.cores.pin_first();
+    thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            let (gate, produce) = (&gate, &produce);
+            scope.spawn(move || {
+                if producer > 0 {
+                    context.cores.pin_second();
+                }
+                gate.pass();
+                produce(producer);
+            });
+        }
+        gate.pass();
+        let started = Instant::now();
+        consume(entries);
+        each(started.elapsed(), entries)
+    })
+}
+
+/// A completion queue may not be overrun: each producer has a quarter of it, as queue pairs share one that is as deep as all of
+/// them, and the consumer says how much it has taken.
+fn ours_beside(context: &Context<'_>) -> f64 {
+    let (cq, mut consumer) = queue_of(context.os, DEPTH);
+    let taken: [Line; PRODUCERS] = Default::default();
+    let share = context.effort.scale(BURSTS) * SHARE;
+    let produce = |producer: usize| {
+        let mut room = SHARE as u64;
+        for number in 0..share {
+            while number as u64 == room {
+                room = taken[producer].0.load(Acquire) + SHARE as u64;
+                if number as u64 == room {
+                    thread::yield_now();
+                }
+            }
+            Cq::push_one(&cq, entry(producer, number));
+        }
+    };
+    beside(context, produce, |entries| {
+        let (mut from, mut got) = ([0; PRODUCERS], 0);
+        while got < entries {
+            let now = consumer.poll(POLL, |entry| count(&mut from, entry));
+            got += now;
+            if now == 0 {
+                thread::yield_now();
+            }
+            for (line, count) in taken.iter().zip(from) {
+                line.0.store(count, Release);
+            }
+        }
+    })
+}
+
+fn crossbeam_beside(context: &Context<'_>) -> f64 {
+    let queue = ArrayQueue::new(DEPTH as usize);
+    let share = context.effort.scale(BURSTS) * SHARE;
+    let produce = |producer: usize| {
+        for number in 0..share {
+            while queue.push(entry(producer, number)).is_err() {
+                thread::yield_now();
+            }
+        }
+    };
+    beside(context, produce, |entries| {
+        let mut from = [0; PRODUCERS];
+        for _ in 0..entries {
+            let entry = loop {
+                match queue.pop() {
+                    Some(entry) => break entry,
+                    None => thread::yield_now(),
+                }
+            };
+            count(&mut from, &entry);
+        }
+    })
+}
