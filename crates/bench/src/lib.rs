@@ -7,6 +7,7 @@ pub mod allocated;
 pub mod command;
 mod compare;
 pub mod counted;
+pub mod distance;
 pub mod machine;
 pub mod measure;
 pub mod ndk;
@@ -115,14 +116,19 @@ impl Context<'_> {
         interleave(self.effort, &mut subjects)
     }
 
-    /// Gives subjects and other programs their turns: fewer than others have, because programs take their time to start.
+    /// [`Context::interleave`] for subjects on two cores: what was measured while these were at one distance.
+    fn interleave_on_two(&self, mut subjects: Vec<Subject<'_>>) -> distance::Measured {
+        distance::interleave(self.effort, &self.cores, &mut subjects)
+    }
+
+    /// Gives subjects and other programs their turns, on two cores: fewer than others have, because programs take their time to start.
     fn beside(
         &self,
         subjects: Vec<Subject<'_>>,
         peers: &[Peer],
         size: u32,
         messages: usize,
-    ) -> (Vec<Samples>, Vec<Beside>) {
+    ) -> (distance::Measured, Vec<Beside>) {
         let ours = subjects.len();
         let failures: Vec<_> = peers.iter().map(|peer: &Peer| RefCell::new(self.why_without(*peer))).collect();
         let mut subjects: Vec<Subject<'_>> = subjects;
@@ -138,13 +144,13 @@ impl Context<'_> {
             }));
         }
         let effort = Effort { rounds: self.effort.rounds.min(11), repeats: 1, ..self.effort };
-        let mut samples = interleave(effort, &mut subjects);
+        let mut measured = distance::interleave(effort, &self.cores, &mut subjects);
         drop(subjects);
-        let theirs = samples.split_off(ours);
+        let theirs = measured.samples.split_off(ours);
         let theirs =
             theirs.into_iter().zip(failures).map(|(samples, failure)| failure.into_inner().map_or(Ok(samples), Err));
         let theirs = peers.iter().zip(theirs).map(|(peer, samples)| Beside { peer: *peer, samples });
-        (samples, theirs.collect())
+        (measured, theirs.collect())
     }
 
     /// Why a program is not measured, if it is not.

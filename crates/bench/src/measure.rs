@@ -36,7 +36,7 @@ impl Effort {
 }
 
 /// Rounds that a row has at least, however long they take.
-const LEAST_ROUNDS: usize = 11;
+pub const LEAST_ROUNDS: usize = 11;
 /// After so long there are no more rounds than that.
 const LONG: Duration = Duration::from_secs(15);
 /// A round that takes so long is not repeated within itself.
@@ -90,25 +90,55 @@ impl Samples {
 /// One thing to measure: runs once, and gives a figure of which less is better.
 pub type Subject<'a> = Box<dyn FnMut() -> f64 + 'a>;
 
+/// The turn of a subject, and what was seen before and after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn<L> {
+    /// What was seen before.
+    pub before: L,
+    /// The best run.
+    pub figure: f64,
+    /// What was seen after.
+    pub after: L,
+}
+
+/// Gives every subject its turn, which is as many runs as `repeats`. The turns, in the order of the subjects.
+///
+/// Every other round begins at the other end, so that nobody always comes after the same one.
+pub fn round<L>(
+    number: usize,
+    repeats: usize,
+    subjects: &mut [Subject<'_>],
+    mut look: impl FnMut() -> L,
+) -> Vec<Turn<L>> {
+    let mut take = |subject: &mut Subject<'_>| {
+        let before = look();
+        let figure = (0..repeats).map(|_| subject()).fold(f64::INFINITY, f64::min);
+        Turn { before, figure, after: look() }
+    };
+    if number.is_multiple_of(2) {
+        return subjects.iter_mut().map(take).collect();
+    }
+    let mut turns: Vec<_> = subjects.iter_mut().rev().map(&mut take).collect();
+    turns.reverse();
+    turns
+}
+
 /// Gives every subject its turn in every round. The samples of each, in the order of the subjects.
 ///
-/// The first round is not counted: caches, branch predictors and lazily made pages are not the subject. Every other round
-/// begins at the other end, so that nobody always comes after the same one. On a busy machine there are fewer rounds than
-/// `effort` asks for, so that all rows are measured in minutes.
+/// The first round is not counted: caches, branch predictors and lazily made pages are not the subject. On a busy machine
+/// there are fewer rounds than `effort` asks for, so that all rows are measured in minutes.
 pub fn interleave(effort: Effort, subjects: &mut [Subject<'_>]) -> Vec<Samples> {
     let mut samples = vec![Samples::default(); subjects.len()];
     let (started, mut repeats) = (Instant::now(), effort.repeats);
-    for round in 0..=effort.rounds {
-        if round > LEAST_ROUNDS && started.elapsed() > LONG {
+    for number in 0..=effort.rounds {
+        if number > LEAST_ROUNDS && started.elapsed() > LONG {
             break;
         }
         let began = Instant::now();
-        for turn in 0..subjects.len() {
-            let which = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
-            let subject = &mut subjects[which];
-            let best = (0..repeats).map(|_| subject()).fold(f64::INFINITY, f64::min);
-            if round > 0 {
-                samples[which].0.push(best);
+        let turns = round(number, repeats, subjects, || ());
+        if number > 0 {
+            for (samples, turn) in samples.iter_mut().zip(turns) {
+                samples.0.push(turn.figure);
             }
         }
         if began.elapsed() > LONG_ROUND {

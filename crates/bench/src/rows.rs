@@ -1,5 +1,6 @@
 //! The rows, by what they are about.
 
+pub mod bounds;
 pub mod cq;
 pub mod machine;
 pub mod memory;

@@ -19,10 +19,11 @@ use host::HostOs;
 use ndkpi::NtStatus;
 use rtrb::chunks::ChunkError;
 
-use super::producers;
+use super::{bounds, producers};
 use crate::{
     Context,
     counted::{self, Scenario},
+    distance::Line,
     measure::{Samples, Wait, alone, each},
     row::{Goal, Row, Unit},
 };
@@ -60,11 +61,6 @@ pub const fn completion(number: usize) -> Completion {
 
 const _: () = assert!(size_of::<Completion>() == 40);
 
-/// A value to be written to one side of a cache line that belongs to its reader and its writer alone.
-#[repr(align(128))]
-#[derive(Default)]
-pub struct Line(pub AtomicU64);
-
 /// A queue of [`DEPTH`] entries.
 pub fn queue(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
     queue_of(os, DEPTH)
@@ -91,9 +87,12 @@ fn hand_off(context: &Context<'_>) -> Row {
     if !context.cores.are_two() {
         return Row::skipped(name, "rtrb", Unit::Millions, goal, "one core");
     }
-    let count = context.effort.scale(1 << 20) / BATCH * BATCH;
-    let samples = context
-        .interleave(vec![Box::new(|| ours_handed_off(context, count)), Box::new(|| rtrb_handed_off(context, count))]);
+    let count = context.effort.scale(1 << 19) / BATCH * BATCH;
+    let measured = context.interleave_on_two(vec![
+        Box::new(|| ours_handed_off(context, count)),
+        Box::new(|| rtrb_handed_off(context, count)),
+    ]);
+    let samples = &measured.samples;
     Row::measured(name, "rtrb, slices of 32", Unit::Millions, goal, &samples[0], &samples[1])
 }
 
@@ -103,19 +102,21 @@ fn batch(first: usize) -> [Completion; BATCH] {
 
 /// What a consumer does with an entry: it looks at what every one has.
 #[derive(Default)]
-struct Reader {
+pub struct Reader {
     sum: usize,
 }
 
 impl Reader {
+    /// Looks at an entry.
     #[inline]
-    fn read(&mut self, entry: &Completion) {
+    pub fn read(&mut self, entry: &Completion) {
         let rest = entry.qp_context ^ entry.bytes as usize ^ entry.provider_error as usize;
         let failed = usize::from(!entry.status.is_success());
         self.sum = self.sum.wrapping_add(entry.request_context ^ rest ^ failed);
     }
 
-    fn check(&self, count: usize) {
+    /// Checks that `count` entries were read, each once.
+    pub fn check(&self, count: usize) {
         // Numbers with the lowest bit flipped: in pairs, so the sum is that of the numbers.
         debug_assert!(count.is_multiple_of(2));
         assert_eq!(self.sum, count * (count - 1) / 2, "entries were lost");
@@ -255,9 +256,11 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(armed(Some(ArmType::Solicited)))),
         Box::new(rtrb),
         Box::new(crossbeam),
+        Box::new(bounds::queue::one_by_one(DEPTH as usize, count)),
     ]);
-    let [unarmed, armed, rtrb, crossbeam] = &samples[..] else { unreachable!("four subjects") };
+    let [unarmed, armed, rtrb, crossbeam, least] = &samples[..] else { unreachable!("five subjects") };
     let name = "CQ push one, poll one, one thread";
+    let bound = "machine: rtrb and a lock for its producers, push one, pop one, one thread";
     vec![
         Row::measured(name, "rtrb", Unit::Nanoseconds, Goal::AtMost(2.0), unarmed, rtrb),
         Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(3.0), unarmed, crossbeam),
@@ -269,6 +272,8 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
             armed,
             rtrb,
         ),
+        Row::measured(bound, "rtrb", Unit::Nanoseconds, Goal::Reported, least, rtrb),
+        Row::measured(bound, "crossbeam ArrayQueue", Unit::Millions, Goal::Reported, least, crossbeam),
     ]
 }
 

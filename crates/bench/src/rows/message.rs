@@ -11,8 +11,10 @@ use std::{
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
 use provider::NicMode;
 
+use super::bounds;
 use crate::{
     Beside, Context,
+    distance::Line,
     measure::{Samples, Subject, Wait, each},
     ndk::{Connection, Plan, Side},
     peers::Peer,
@@ -143,9 +145,11 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE)),
         Box::new(ours(NicMode::Direct, 0)),
         Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE)),
+        Box::new(|| bounds::message::ping_pong(&context.cores, count)),
     ];
     let peers = [Peer::UcxLatency, Peer::FabricLatency];
-    let (ours, peers) = context.beside(subjects, &peers, SIZE, context.effort.scale(1 << 17));
+    let (measured, peers) = context.beside(subjects, &peers, SIZE, context.effort.scale(1 << 17));
+    let ours = &measured.samples;
     let row = |what: &str, ours: &Samples, peer: &Beside, goal| {
         peer.row(&format!("{name}, {what}"), Unit::Nanoseconds, goal, ours)
     };
@@ -154,12 +158,19 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
         row("direct engine, inline", &ours[0], &peers[1], Goal::Reported),
         row("direct engine", &ours[1], &peers[0], Goal::Reported),
         row("DPC engine, inline", &ours[2], &peers[0], Goal::Reported),
+        peers[0].row(
+            "machine: the lines of a message there and back, halved",
+            Unit::Nanoseconds,
+            Goal::Reported,
+            &ours[3],
+        ),
+        Row::plain(
+            "machine: a cache line there and back, during the rows of 8 byte latency",
+            Unit::Nanoseconds,
+            &measured.line,
+        ),
     ]
 }
-
-/// A number on a cache line of its own.
-#[repr(align(128))]
-struct Line(AtomicU64);
 
 /// One side sends as long as the other has posted receives, as consumers do that give each other credits.
 fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flags: u32, batch: usize) -> f64 {
@@ -231,13 +242,21 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 1)),
         Box::new(ours(NicMode::Direct, 0, 32)),
         Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(|| bounds::message::stream(&context.cores, count)),
     ];
-    let (ours, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
+    let (measured, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
+    let ours = &measured.samples;
     let row = |what: &str, ours: &Samples, goal| peers[0].row(&format!("{name}, {what}"), Unit::Millions, goal, ours);
     vec![
         row("direct engine, inline, 32 a doorbell", &ours[0], goal),
         row("direct engine, inline", &ours[1], Goal::Reported),
         row("direct engine, 32 a doorbell", &ours[2], Goal::Reported),
         row("DPC engine, inline, 32 a doorbell", &ours[3], Goal::Reported),
+        peers[0].row("machine: the lines of messages in one direction", Unit::Millions, Goal::Reported, &ours[4]),
+        Row::plain(
+            "machine: a cache line there and back, during the rows of 8 byte rate",
+            Unit::Nanoseconds,
+            &measured.line,
+        ),
     ]
 }

@@ -22,9 +22,10 @@ use std::{
 use crossbeam_queue::ArrayQueue;
 use engine::cq::{Completion, Cq};
 
-use super::cq::{Line, completion, queue_of};
+use super::cq::{completion, queue_of};
 use crate::{
     Context,
+    distance::Line,
     measure::{Gate, each},
     row::{Goal, Row, Unit},
 };
@@ -52,14 +53,16 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
     if !context.cores.are_two() {
         return vec![Row::skipped(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(2.0), "one core")];
     }
-    let samples = context.interleave(vec![
+    let measured = context.interleave_on_two(vec![
         Box::new(|| ours_in_bursts(context, 1)),
         Box::new(|| ours_in_bursts(context, TURN)),
         Box::new(|| crossbeam_in_bursts(context)),
         Box::new(|| ours_beside(context)),
         Box::new(|| crossbeam_beside(context)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside] = &samples[..] else { unreachable!("five subjects") };
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside] = &measured.samples[..] else {
+        unreachable!("five subjects")
+    };
     let row =
         |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
     vec![

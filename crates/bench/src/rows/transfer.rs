@@ -1,11 +1,12 @@
 //! RDMA reads and writes beside `memcpy` of the same bytes on the same core.
 
-use std::ptr;
+use std::{hint::black_box, ptr};
 
 use host::{HostOs, machine::Machine};
 use ndkpi::{NDK_RESULT_EX, NtStatus};
 use provider::NicMode;
 
+use super::bounds;
 use crate::{
     Context,
     measure::{Samples, Subject, alone},
@@ -28,6 +29,17 @@ const fn goal(size: usize) -> Goal {
         0x1000 => Goal::AtLeast(0.8),
         0x1_0000.. => Goal::AtLeast(0.95),
         _ => Goal::Reported,
+    }
+}
+
+/// What bounds the rows of this size: what there is besides the copy.
+const fn bounds_of(size: usize) -> &'static [&'static str] {
+    match size {
+        0x1000 => {
+            &[", an atomic exchange and a store", ", three atomic exchanges and a completion through rtrb with a lock"]
+        }
+        0x1_0000 => &[", then a look at 40 lines, one after the other"],
+        _ => &[],
     }
 }
 
@@ -66,6 +78,10 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
             };
             rows.push(row("write", &samples[0]));
             rows.push(row("read", &samples[1]));
+            for (name, least) in bounds_of(size).iter().zip(samples.iter().skip(3)) {
+                let name = format!("machine: memcpy of {}{name}", words(size));
+                rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
+            }
             for (curve, samples) in curves.iter_mut().zip(&samples) {
                 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
                 curve.push((size as f64, unit.of(samples.median())));
@@ -111,16 +127,30 @@ fn of_size(
             })
         }
     };
+    let copy = |place: usize| {
+        let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
+        // SAFETY: both buffers have so many bytes there, and no request uses them now.
+        unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
+    };
     let memcpy = || {
         alone(count, || {
             for number in 0..count {
-                let place = number % places * size;
-                let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
-                // SAFETY: both buffers have so many bytes there, and no request uses them now.
-                unsafe { ptr::copy_nonoverlapping(std::hint::black_box(from), to, size) };
+                copy(number % places * size);
             }
         })
     };
-    let subjects: Vec<Subject<'_>> = vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy)];
+    let mut subjects: Vec<Subject<'_>> = vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy)];
+    if places == 1 {
+        // What bounds them, where the copy is not nearly all.
+        let copy = || copy(0);
+        match size {
+            0x1000 => {
+                subjects.push(Box::new(bounds::copy::owning_one(count, copy)));
+                subjects.push(Box::new(bounds::copy::completed(count, copy)));
+            }
+            0x1_0000 => subjects.push(Box::new(bounds::copy::then_touch(count, copy))),
+            _ => {}
+        }
+    }
     context.interleave(subjects)
 }

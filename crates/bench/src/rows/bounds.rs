@@ -1,0 +1,8 @@
+//! The least that any implementation has to do, measured: the rows `machine: ...` beside the peers of the rows they bound.
+//!
+//! Each does what the interface forces, with nothing around it: no object is looked up, nothing is checked, counted or decided,
+//! nobody can be told anything. If a goal is not reached so, it is not reached by more.
+
+pub mod copy;
+pub mod message;
+pub mod queue;
