@@ -10,6 +10,8 @@ mod consumer;
 mod faults;
 #[path = "driver_runs/histogram.rs"]
 mod histogram;
+#[path = "driver_runs/locks.rs"]
+mod locks;
 #[path = "driver_runs/removal.rs"]
 mod removal;
 #[expect(dead_code, reason = "the other tests of the drivers need more of it")]

@@ -15,6 +15,8 @@ mod requests;
 mod skeleton;
 #[path = "wrong_drivers/small_driver.rs"]
 mod small_driver;
+#[path = "kernel_rules/spin_locks.rs"]
+mod spin_locks;
 
 use std::ptr;
 

@@ -54,7 +54,10 @@ impl Part {
 
     fn measure(self, context: &mut Context<'_>) {
         match self {
-            Self::Machine => rows::machine::rows(context),
+            Self::Machine => {
+                rows::machine::rows(context);
+                rows::lock::rows(context);
+            }
             Self::Cq => rows::cq::rows(context),
             Self::Message => rows::message::rows(context),
             Self::Transfer => rows::transfer::rows(context),

@@ -22,6 +22,7 @@ pub mod device;
 pub mod driver;
 pub mod finder;
 pub mod histogram;
+pub mod locks;
 pub mod performance;
 pub mod platform;
 pub mod provider;

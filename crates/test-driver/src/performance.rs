@@ -2,7 +2,7 @@
 //! both sides of a connection of the adapter with itself.
 //!
 //! What is measured is a consumer that looks at everything: the suite's client checks each call and each result. Times come
-//! from the interrupt-time clock, in units of 100 nanoseconds.
+//! from the interrupt-time clock, in units of 100 nanoseconds. Besides, there is what spin locks cost ([`locks`]).
 
 use core::cell::Cell;
 
@@ -17,6 +17,7 @@ use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NDK_VERSION};
 
 use crate::{
     histogram::Histogram,
+    locks,
     platform::{KernelPlatform, now, ticks},
     run::Run,
 };
@@ -33,22 +34,32 @@ const ROUNDS: u32 = 32;
 /// Measures until the time is over, and says what it has seen.
 type Measure = for<'s> fn(&'s Session<'s>, &Until<'_>) -> Check<Text>;
 
-const MEASURES: [(&str, Measure); 4] = [
+const MEASURES: [(&str, Measure); 6] = [
     ("round-trip.polled", |session, until| round_trips(session, until, false)),
     ("round-trip.notified", |session, until| round_trips(session, until, true)),
     ("rate.sends", sends),
     ("bandwidth.writes", writes),
+    ("lock.alone", |session, until| locks::measure(session.platform(), until, 1)),
+    ("lock.contended", |session, until| locks::measure(session.platform(), until, locks::THREADS)),
 ];
 
 /// When a measurement ends.
-struct Until<'run> {
+pub struct Until<'run> {
     run: &'run Run,
     end: u64,
 }
 
 impl Until<'_> {
-    fn is_over(&self) -> bool {
-        self.run.is_cancelled() || now() >= self.end
+    /// Whether it has to end at once.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.run.is_cancelled()
+    }
+
+    /// Whether it has had its time, or has to end at once.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_cancelled() || now() >= self.end
     }
 }
 

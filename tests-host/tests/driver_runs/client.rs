@@ -67,23 +67,49 @@ fn start(kind: Kind, seconds: u32) -> Start {
     Start { kind: kind as u32, seconds, seed: 7 }
 }
 
+/// What it costs, for each kind of spin lock.
+fn a_report_of_locks(text: &str, threads: u32) {
+    let parts = text.split("; ").collect::<Vec<_>>();
+    let [front, queued, framework, plain] = parts[..] else { panic!("four parts: {text}") };
+    assert!(front.ends_with(&format!(" pairs, threads: {threads}")), "{text}");
+    for (part, name) in [(queued, "queued"), (framework, "WDF"), (plain, "plain")] {
+        let words = part.split(' ').collect::<Vec<_>>();
+        assert_eq!((words[0], words[2]), (name, "ns"), "{text}");
+        assert!(words[1].parse::<f64>().is_ok_and(|cost| cost > 0.0), "{text}");
+        if threads > 1 {
+            assert!(words[5].parse::<f64>().is_ok_and(|in_a_row| in_a_row >= 1.0), "{text}");
+        }
+    }
+    assert!(framework.ends_with(" of queued") && plain.ends_with(" of queued"), "{text}");
+}
+
 #[test]
 fn a_performance_run_measures_each_thing_for_its_share_of_the_time() {
-    for kernel in [Kernel::threads(), Kernel::threads().processors(1), Kernel::seeded(3)] {
-        let kernel = kernel.start();
+    for (kernel, processors) in [(Kernel::threads(), 4), (Kernel::threads().processors(1), 1), (Kernel::seeded(3), 4)] {
+        let kernel = kernel.processors(processors).start();
         with_drivers(&kernel, |driver| {
             driver.start(&start(Kind::Performance, 1)).expect("it starts");
             let mut seen = Seen::default();
             let last =
                 driver.watch(|| kernel.sleep(10_000), || false, |event| seen.note(event)).expect("it can be watched");
             assert_eq!((last.state, last.kind), (State::Finished as u32, Kind::Performance as u32));
-            assert_eq!((last.done, last.total, last.passed, last.failed), (4, 4, 4, 0), "{:?}", seen.steps);
+            assert_eq!((last.done, last.total, last.passed, last.failed), (6, 6, 6, 0), "{:?}", seen.steps);
             let names = seen.steps.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>();
-            assert_eq!(names, ["round-trip.polled", "round-trip.notified", "rate.sends", "bandwidth.writes"]);
+            let through = ["round-trip.polled", "round-trip.notified", "rate.sends", "bandwidth.writes"];
+            assert_eq!(names, [through.as_slice(), &["lock.alone", "lock.contended"]].concat());
             for (name, outcome, text) in &seen.steps {
+                if name == "lock.contended" && processors == 1 {
+                    assert_eq!((outcome.as_str(), text.as_str()), ("skipped", "there is one processor"));
+                    continue;
+                }
                 assert_eq!(outcome, "measured", "{name}: {text}");
                 let count: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number in front");
                 assert!(count > 0, "{name}: {text}");
+                match name.as_str() {
+                    "lock.alone" => a_report_of_locks(text, 1),
+                    "lock.contended" => a_report_of_locks(text, 4),
+                    _ => {}
+                }
             }
         });
     }

@@ -66,7 +66,7 @@ fn connections_are_lost_and_others_can_be_made() {
     let file = provider_control(&kernel);
     let driver = TestDriver::new(ToKernel(consumer_control(&kernel)));
     driver.start(&Start { kind: Kind::Performance as u32, seconds: 3600, seed: 1 }).expect("it starts");
-    // The first measurement has a connection, and is to go on for a quarter of an hour.
+    // The first measurement has a connection, and is to go on for ten minutes.
     kernel.wait_until(|| counter(&file, ACTIVE_CONNECTION) > 0);
     set(&file, 0, 1);
     kernel.wait_until(|| driver.progress().is_ok_and(|progress| progress.failed == 1));

@@ -10,6 +10,7 @@ mod queue;
 mod registry;
 mod request;
 mod request_cancel;
+mod spin_lock;
 mod target;
 
 use std::ptr;
@@ -21,6 +22,7 @@ pub use self::{
     object::{Framework, Kind, Object},
     queue::QueueObject,
     request::RequestObject,
+    spin_lock::SpinLockObject,
     target::TargetObject,
 };
 use crate::{kernel, report::bug_check, rule::Rule};
@@ -129,6 +131,9 @@ table! {
         PFN_WDFOBJECTGETTYPEDCONTEXTWORKER,
     object::WdfObjectReferenceActual @ WdfObjectReferenceActualTableIndex: PFN_WDFOBJECTREFERENCEACTUAL,
     object::WdfObjectDereferenceActual @ WdfObjectDereferenceActualTableIndex: PFN_WDFOBJECTDEREFERENCEACTUAL,
+    spin_lock::WdfSpinLockCreate @ WdfSpinLockCreateTableIndex: PFN_WDFSPINLOCKCREATE,
+    spin_lock::WdfSpinLockAcquire @ WdfSpinLockAcquireTableIndex: PFN_WDFSPINLOCKACQUIRE,
+    spin_lock::WdfSpinLockRelease @ WdfSpinLockReleaseTableIndex: PFN_WDFSPINLOCKRELEASE,
     target::WdfIoTargetCreate @ WdfIoTargetCreateTableIndex: PFN_WDFIOTARGETCREATE,
     target::WdfIoTargetOpen @ WdfIoTargetOpenTableIndex: PFN_WDFIOTARGETOPEN,
     target::WdfIoTargetClose @ WdfIoTargetCloseTableIndex: PFN_WDFIOTARGETCLOSE,

@@ -16,7 +16,7 @@ use wdk_bindings::{
     WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
 };
 
-use super::{DeviceObject, QueueObject, RequestObject, TargetObject, function};
+use super::{DeviceObject, QueueObject, RequestObject, SpinLockObject, TargetObject, function};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -43,6 +43,7 @@ pub enum Kind {
     Queue(Arc<QueueObject>),
     Request(Arc<RequestObject>),
     Target(Arc<TargetObject>),
+    SpinLock(Arc<SpinLockObject>),
     Key,
     General,
 }
@@ -55,6 +56,7 @@ impl Kind {
             Self::Queue(_) => "queue",
             Self::Request(_) => "request",
             Self::Target(_) => "I/O target",
+            Self::SpinLock(_) => "spin lock",
             Self::Key => "registry key",
             Self::General => "general object",
         }
@@ -184,6 +186,7 @@ impl State {
             Kind::Device(device) => self.stop_device(device),
             Kind::Queue(queue) => self.stop_queue(queue),
             Kind::Target(target) => self.close_target(target),
+            Kind::SpinLock(spin_lock) => spin_lock.end(object.handle),
             _ => {}
         }
         let children = lock(&object.children).clone();

@@ -21,13 +21,18 @@ fn lock_at<'lock>(word: *mut KSPIN_LOCK) -> (&'lock RawSpinLock, LockName) {
 
 const CLASS: &str = "driver's spin lock";
 
+/// What a driver's lock is called that is not a word of the driver's: the framework's handle.
+pub const fn name_of(handle: usize) -> LockName {
+    LockName { class: CLASS, instance: handle as u64 }
+}
+
 /// The memory of so many bytes is free: a lock that comes to lie there is another one.
 pub fn forget_range(address: usize, size: usize) {
     machine::forget_lock_order(CLASS, &(address as u64..(address + size) as u64));
 }
 
-fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
-    let (lock, name) = lock_at(word);
+/// Raises to `DISPATCH_LEVEL` and acquires. The level before.
+pub fn hold(state: &State, lock: &RawSpinLock, name: LockName) -> Irql {
     state.preempt();
     let before = lock.acquire(name);
     if before < Irql::DISPATCH_LEVEL {
@@ -36,15 +41,26 @@ fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
     before
 }
 
-fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
+/// Releases and goes back to the level before.
+pub fn let_go(state: &State, lock: &RawSpinLock, before: Irql) {
     if before > Irql::DISPATCH_LEVEL {
         bug_check(Rule::IrqlNotRestored, format_args!("a spin lock is released to {before}"));
     }
-    lock_at(word).0.release(before);
+    lock.release(before);
     state.preempt();
 }
 
-fn at_dispatch(name: &str) {
+fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
+    let (lock, name) = lock_at(word);
+    hold(state, lock, name)
+}
+
+fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
+    let_go(state, lock_at(word).0, before);
+}
+
+/// Nothing below `DISPATCH_LEVEL` may call this.
+pub fn at_dispatch(name: &str) {
     let now = machine::current_irql();
     if now < Irql::DISPATCH_LEVEL {
         bug_check(Rule::IrqlNotRaised, format_args!("{name} called at {now}"));

@@ -5,7 +5,7 @@
 mod clock;
 mod dpc;
 mod event;
-mod lock;
+pub mod lock;
 mod mdl;
 mod memory;
 mod misc;

@@ -1,0 +1,176 @@
+//! Two kinds of spin lock, as such: a queued one, as the kernel's in-stack queued lock is, beside plain ones.
+//!
+//! The locks are those of others, in user mode. The figures are about the algorithms; what Windows' routines cost, only Windows
+//! can tell (`ndkctl driver-run performance`).
+
+use std::hint::black_box;
+
+use mcslock::raw::{MutexNode, spins::Mutex as McsLock};
+use spin::{
+    mutex::{SpinMutex, TicketMutex},
+    relax::Spin,
+};
+
+use crate::{
+    Context,
+    measure::{Samples, Subject, alone, each},
+    row::{Goal, Row, Unit},
+};
+
+const QUEUED: &str = "lock: queued";
+const SPIN: &str = "spin, test and set";
+const TICKET: &str = "spin, ticket";
+
+/// The rows of this part.
+pub fn rows(context: &mut Context<'_>) {
+    context.row("lock: queued, nobody else", |context| uncontended(context));
+    context.row("lock: queued, two cores", |context| contended(context));
+}
+
+/// What is behind each lock, in a cache line with it. A short critical section, as those of the engine are.
+#[derive(Default)]
+struct Counted {
+    pairs: u64,
+    again: [u64; 2],
+    last: u32,
+    changes: u64,
+}
+
+impl Counted {
+    /// One more pair of so many; `false` if there are no more.
+    const fn count(&mut self, side: u32, all: u64) -> bool {
+        if self.pairs == all {
+            return false;
+        }
+        self.pairs += 1;
+        self.again[0] += 1;
+        self.again[1] += 1;
+        if self.last != side {
+            self.changes += 1;
+            self.last = side;
+        }
+        true
+    }
+}
+
+trait Lock: Sync {
+    fn new() -> Self;
+    fn count(&self, side: u32, all: u64) -> bool;
+    fn value(self) -> Counted;
+}
+
+#[repr(align(128))]
+struct Line<L>(L);
+
+impl Lock for Line<McsLock<Counted>> {
+    fn new() -> Self {
+        Self(McsLock::new(Counted::default()))
+    }
+
+    #[inline]
+    fn count(&self, side: u32, all: u64) -> bool {
+        // A new node each time: where the kernel's queued lock is used, the handle is made on the stack too.
+        self.0.lock_with_then(&mut MutexNode::new(), |counted| counted.count(side, all))
+    }
+
+    fn value(self) -> Counted {
+        self.0.into_inner()
+    }
+}
+
+impl Lock for Line<SpinMutex<Counted, Spin>> {
+    fn new() -> Self {
+        Self(SpinMutex::new(Counted::default()))
+    }
+
+    #[inline]
+    fn count(&self, side: u32, all: u64) -> bool {
+        self.0.lock().count(side, all)
+    }
+
+    fn value(self) -> Counted {
+        self.0.into_inner()
+    }
+}
+
+impl Lock for Line<TicketMutex<Counted, Spin>> {
+    fn new() -> Self {
+        Self(TicketMutex::new(Counted::default()))
+    }
+
+    #[inline]
+    fn count(&self, side: u32, all: u64) -> bool {
+        self.0.lock().count(side, all)
+    }
+
+    fn value(self) -> Counted {
+        self.0.into_inner()
+    }
+}
+
+type Queued = Line<McsLock<Counted>>;
+type Plain = Line<SpinMutex<Counted, Spin>>;
+type Ticket = Line<TicketMutex<Counted, Spin>>;
+
+/// Rows of the first samples beside each of the others.
+fn beside(name: &str, [queued, plain, ticket]: [&Samples; 3]) -> Vec<Row> {
+    let row = |against, theirs| Row::measured(name, against, Unit::Nanoseconds, Goal::Reported, queued, theirs);
+    vec![row(SPIN, plain), row(TICKET, ticket)]
+}
+
+fn uncontended(context: &Context<'_>) -> Vec<Row> {
+    fn run<'a, L: Lock>(count: usize) -> Subject<'a> {
+        Box::new(move || {
+            let lock = L::new();
+            alone(count, || while black_box(&lock).count(0, count as u64) {})
+        })
+    }
+    let count = context.effort.scale(1 << 20);
+    context.cores.pin_first();
+    let samples = context.interleave(vec![run::<Queued>(count), run::<Plain>(count), run::<Ticket>(count)]);
+    beside(&format!("{QUEUED}, nobody else: acquire and release"), [&samples[0], &samples[1], &samples[2]])
+}
+
+/// Both cores want the lock all the time. What a pair takes, and how long it takes until the other core has had the lock.
+fn contended(context: &Context<'_>) -> Vec<Row> {
+    let pairs = format!("{QUEUED}, two cores want it: acquire and release");
+    let changes = format!("{QUEUED}, two cores want it: until the other one has it");
+    if !context.cores.are_two() {
+        return [pairs, changes]
+            .map(|name| Row::skipped(&name, SPIN, Unit::Nanoseconds, Goal::Reported, "one core"))
+            .into();
+    }
+    let all = context.effort.scale(1 << 18);
+    // What each run took, for each change of hands.
+    let mut held = [const { Vec::new() }; 3];
+    let [queued, plain, ticket] = &mut held;
+    let samples = context.interleave(vec![
+        both::<Queued>(context, all, queued),
+        both::<Plain>(context, all, plain),
+        both::<Ticket>(context, all, ticket),
+    ]);
+    let held = held.map(Samples::new);
+    let mut rows = beside(&pairs, [&samples[0], &samples[1], &samples[2]]);
+    rows.extend(beside(&changes, [&held[0], &held[1], &held[2]]));
+    rows
+}
+
+/// Until both together have had the lock so often, so that nobody is ever alone with it.
+fn both<'a, L: Lock>(context: &'a Context<'_>, all: usize, held: &'a mut Vec<f64>) -> Subject<'a> {
+    Box::new(move || {
+        let lock = L::new();
+        let side = |number| {
+            let mut pairs = 0_u64;
+            while black_box(&lock).count(number, all as u64) {
+                pairs += 1;
+            }
+            pairs
+        };
+        let mut here = 0;
+        let (time, there) = context.cores.both(|| here = side(1), || side(2));
+        let Counted { pairs, again, changes, .. } = lock.value();
+        assert_eq!((pairs, again), (here + there, [here + there; 2]), "the lock excludes");
+        held.push(each(time, usize::try_from(changes).unwrap_or(usize::MAX)));
+        each(time, all)
+    })
+}
