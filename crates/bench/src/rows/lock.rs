@@ -140,37 +140,37 @@ fn contended(context: &Context<'_>) -> Vec<Row> {
             .map(|name| Row::skipped(&name, SPIN, Unit::Nanoseconds, Goal::Reported, "one core"))
             .into();
     }
-    let all = context.effort.scale(1 << 18);
-    // What each run took, for each change of hands.
-    let mut held = [const { Vec::new() }; 3];
-    let [queued, plain, ticket] = &mut held;
-    let samples = context.interleave(vec![
-        both::<Queued>(context, all, queued),
-        both::<Plain>(context, all, plain),
-        both::<Ticket>(context, all, ticket),
+    let all = context.effort.scale(1 << 16);
+    let measured = context.interleave_on_two(vec![
+        Box::new(|| both::<Queued>(context, all).0),
+        Box::new(|| both::<Plain>(context, all).0),
+        Box::new(|| both::<Ticket>(context, all).0),
+        Box::new(|| both::<Queued>(context, all).1),
+        Box::new(|| both::<Plain>(context, all).1),
+        Box::new(|| both::<Ticket>(context, all).1),
     ]);
-    let held = held.map(Samples::new);
-    let mut rows = beside(&pairs, [&samples[0], &samples[1], &samples[2]]);
-    rows.extend(beside(&changes, [&held[0], &held[1], &held[2]]));
+    let [queued, plain, ticket, queued_held, plain_held, ticket_held] = &measured.samples[..] else {
+        unreachable!("six subjects")
+    };
+    let mut rows = beside(&pairs, [queued, plain, ticket]);
+    rows.extend(beside(&changes, [queued_held, plain_held, ticket_held]));
     rows
 }
 
-/// Until both together have had the lock so often, so that nobody is ever alone with it.
-fn both<'a, L: Lock>(context: &'a Context<'_>, all: usize, held: &'a mut Vec<f64>) -> Subject<'a> {
-    Box::new(move || {
-        let lock = L::new();
-        let side = |number| {
-            let mut pairs = 0_u64;
-            while black_box(&lock).count(number, all as u64) {
-                pairs += 1;
-            }
-            pairs
-        };
-        let mut here = 0;
-        let (time, there) = context.cores.both(|| here = side(1), || side(2));
-        let Counted { pairs, again, changes, .. } = lock.value();
-        assert_eq!((pairs, again), (here + there, [here + there; 2]), "the lock excludes");
-        held.push(each(time, usize::try_from(changes).unwrap_or(usize::MAX)));
-        each(time, all)
-    })
+/// Runs until both together have had the lock so often, so that nobody is ever alone with it. Nanoseconds for each pair, and for
+/// each time that the lock went over to the other core.
+fn both<L: Lock>(context: &Context<'_>, all: usize) -> (f64, f64) {
+    let lock = L::new();
+    let side = |number| {
+        let mut pairs = 0_u64;
+        while black_box(&lock).count(number, all as u64) {
+            pairs += 1;
+        }
+        pairs
+    };
+    let mut here = 0;
+    let (time, there) = context.cores.both(|| here = side(1), || side(2));
+    let Counted { pairs, again, changes, .. } = lock.value();
+    assert_eq!((pairs, again), (here + there, [here + there; 2]), "the lock excludes");
+    (each(time, all), each(time, usize::try_from(changes).unwrap_or(usize::MAX)))
 }
