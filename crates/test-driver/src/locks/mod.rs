@@ -207,7 +207,7 @@ impl Shown {
             )));
         }
         let in_a_row = (threads > 1).then_some(counted.pairs * 10 / counted.changes.max(1));
-        let tenths = counted.median().ok_or_else(|| Stop::skipped(format_args!("ended before its end")))?;
+        let tenths = counted.median().ok_or_else(|| Stop::skipped(format_args!("cancelled")))?;
         Ok(Self { name, tenths, in_a_row })
     }
 }
