@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::measure::{Cores, Effort, LEAST_ROUNDS, Samples, Subject, Turn, each, round};
+use crate::{
+    measure::{Cores, Effort, LEAST_ROUNDS, Samples, Subject, Turn, each, round},
+    row::{Row, Unit},
+};
 
 /// Round trips that tell the distance.
 const LOOK: u64 = 1 << 11;
@@ -65,6 +68,15 @@ pub struct Measured {
     pub samples: Vec<Samples>,
     /// The cache line, before and after the turns of all of them.
     pub line: Samples,
+}
+
+impl Measured {
+    /// A row that says how far the cores were from each other while the rows of `what` were measured.
+    #[must_use]
+    pub fn row(&self, what: &str) -> Row {
+        let name = format!("machine: a cache line there and back, during {what}");
+        Row::plain(&name, Unit::Nanoseconds, &self.line)
+    }
 }
 
 /// [`interleave`](crate::measure::interleave) for subjects on two cores.

@@ -164,11 +164,7 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
             Goal::Reported,
             &ours[3],
         ),
-        Row::plain(
-            "machine: a cache line there and back, during the rows of 8 byte latency",
-            Unit::Nanoseconds,
-            &measured.line,
-        ),
+        measured.row("8 byte latency"),
     ]
 }
 
@@ -253,10 +249,6 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         row("direct engine, 32 a doorbell", &ours[2], Goal::Reported),
         row("DPC engine, inline, 32 a doorbell", &ours[3], Goal::Reported),
         peers[0].row("machine: the lines of messages in one direction", Unit::Millions, Goal::Reported, &ours[4]),
-        Row::plain(
-            "machine: a cache line there and back, during the rows of 8 byte rate",
-            Unit::Nanoseconds,
-            &measured.line,
-        ),
+        measured.row("8 byte message rate"),
     ]
 }

@@ -69,6 +69,7 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         row(name, single, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::Reported),
         row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
+        measured.row("CQ, four producers"),
     ]
 }
 
