@@ -16,6 +16,12 @@ const TURNS: usize = 11;
 /// Turns to see that everything runs.
 const QUICK_TURNS: usize = 1;
 
+/// A build that fails in its turn has another try, so often in all. One commit's benchmarks may fail now and then, and are
+/// nothing that can be changed now.
+const TRIES: usize = 3;
+/// What is worse by less than this share is called nothing.
+const TOLERANCE: f64 = 0.05;
+
 /// Figures of one build, by row and unit.
 type Figures = BTreeMap<(String, String), Vec<f64>>;
 
@@ -31,15 +37,16 @@ pub fn with(base: &str, quick: bool, filter: Option<&str>) -> Result<String, Str
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let file = folder.join("rows.json");
     let (mut ours, mut theirs) = (Figures::new(), Figures::new());
-    for turn in 0..if quick { QUICK_TURNS } else { TURNS } {
-        eprintln!("turn {}", turn + 1);
+    let turns = if quick { QUICK_TURNS } else { TURNS };
+    for turn in 0..turns {
+        eprintln!("turn {} of {turns}", turn + 1);
         // Nobody is always the second.
         let mut builds = [(&there, &mut theirs), (&here, &mut ours)];
         if turn % 2 == 1 {
             builds.reverse();
         }
         for (program, figures) in builds {
-            take(program, filter, &file, figures)?;
+            take_at_last(program, filter, &file, figures)?;
         }
     }
     // The files are of no use to anybody else.
@@ -53,7 +60,8 @@ fn build(base: &str) -> Result<PathBuf, String> {
     let commit = output(Command::new("git").args(["rev-parse", "--verify", &format!("{base}^{{commit}}")]))?;
     let tree = Path::new(&top).join("target/compare").join(&commit);
     if !tree.exists() {
-        output(Command::new("git").args(["worktree", "add", "--detach"]).arg(&tree).arg(&commit))?;
+        // Forced: git still knows of a work tree that went with the folder of builds.
+        output(Command::new("git").args(["worktree", "add", "--force", "--detach"]).arg(&tree).arg(&commit))?;
     }
     eprintln!("building {commit}");
     let target = Path::new(&top).join("target/compare/target");
@@ -78,6 +86,18 @@ fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// [`take`], which may fail sometimes.
+fn take_at_last(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures) -> Result<(), String> {
+    let mut tries = 1;
+    loop {
+        match take(program, filter, file, figures) {
+            Err(error) if tries < TRIES => eprintln!("{error}\nonce more"),
+            result => return result,
+        }
+        tries += 1;
+    }
+}
+
 /// Lets a build measure, and adds its figures.
 fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures) -> Result<(), String> {
     let mut command = Command::new(program);
@@ -85,36 +105,108 @@ fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures
     if let Some(filter) = filter {
         command.args(["--filter", filter]);
     }
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
-    if !status.success() {
-        return Err(format!("{}: {status}", program.display()));
+    let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}\n{words}", program.display(), output.status));
     }
     let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
     let rows: Vec<Figure> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    for row in rows {
-        if let Some(value) = row.ours {
-            figures.entry((row.row, row.unit)).or_default().push(value);
-        }
+    // What stands in a row beside several peers is one figure of ours.
+    let rows = rows.into_iter().filter_map(|row| {
+        let name = row.row.split(" | ").next().unwrap_or_default().to_owned();
+        Some(((name, row.unit), row.ours?))
+    });
+    let mut turn = BTreeMap::new();
+    turn.extend(rows);
+    for (name, value) in turn {
+        figures.entry(name).or_default().push(value);
     }
     Ok(())
+}
+
+/// What the figures of the build at hand are, beside those of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    Better,
+    Worse,
+}
+
+/// Worse or better is what differs by more than the tolerance, and more than both sets of figures vary: the middle halves of
+/// them do not overlap.
+fn verdict(unit: &str, now: &Samples, before: &Samples) -> Verdict {
+    let is_above = |this: &Samples, that: &Samples| {
+        this.median() > that.median() * (1.0 + TOLERANCE) && this.quantile(0.25) > that.quantile(0.75)
+    };
+    // Of rates, more is better.
+    let is_rate = unit.ends_with("/s");
+    match (is_above(now, before), is_above(before, now)) {
+        (true, _) => {
+            if is_rate {
+                Verdict::Better
+            } else {
+                Verdict::Worse
+            }
+        }
+        (_, true) => {
+            if is_rate {
+                Verdict::Worse
+            } else {
+                Verdict::Better
+            }
+        }
+        _ => Verdict::Same,
+    }
 }
 
 fn table(base: &str, theirs: &Figures, ours: &Figures) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_header(["row", "unit", base, "this build", "ratio"]);
+    table.set_header(["row", "unit", base, "this build", "ratio", ""]);
     for (row, values) in ours {
         let Some(before) = theirs.get(row) else { continue };
-        let (now, before) = (Samples::new(values.clone()).median(), Samples::new(before.clone()).median());
+        let (now, before) = (Samples::new(values.clone()), Samples::new(before.clone()));
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let figure = |samples: &Samples| right(format!("{:.2} ±{:.0}%", samples.median(), samples.spread() * 100.0));
         table.add_row([
             Cell::new(&row.0),
             Cell::new(&row.1),
-            right(format!("{before:.2}")),
-            right(format!("{now:.2}")),
-            right(format!("{:.2}", now / before)),
+            figure(&before),
+            figure(&now),
+            right(format!("{:.2}", now.median() / before.median())),
+            Cell::new(match verdict(&row.1, &now, &before) {
+                Verdict::Same => "",
+                Verdict::Better => "better",
+                Verdict::Worse => "WORSE",
+            }),
         ]);
     }
-    table.to_string()
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, verdict};
+    use crate::measure::Samples;
+
+    fn samples(values: &[f64]) -> Samples {
+        Samples::new(values.to_vec())
+    }
+
+    #[test]
+    fn more_time_is_worse_and_a_higher_rate_is_better() {
+        let (low, high) = (samples(&[10.0, 10.1, 10.2]), samples(&[12.0, 12.1, 12.2]));
+        assert_eq!(verdict("ns", &high, &low), Verdict::Worse);
+        assert_eq!(verdict("M/s", &high, &low), Verdict::Better);
+        assert_eq!(verdict("GiB/s", &low, &high), Verdict::Worse);
+        assert_eq!(verdict("instructions", &low, &high), Verdict::Better);
+    }
+
+    #[test]
+    fn figures_that_overlap_or_hardly_differ_are_the_same() {
+        let (wide, high) = (samples(&[5.0, 10.0, 15.0, 20.0]), samples(&[12.0, 13.0, 14.0, 15.0]));
+        assert_eq!(verdict("ns", &high, &wide), Verdict::Same);
+        assert_eq!(verdict("ns", &samples(&[104.0; 3]), &samples(&[100.0; 3])), Verdict::Same);
+    }
 }
