@@ -264,15 +264,18 @@ pub fn count(scenario: Scenario) -> Result<f64, String> {
     command.args(["--tool=callgrind", "--toggle-collect=*softndk_bench_counted*", "--quiet"]);
     command.arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(&program).arg("bench").env(SCENARIO, scenario.name());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().map_err(|error| format!("valgrind: {error}"))?;
+    command.stdin(Stdio::null());
+    let ended = command.output().map_err(|error| format!("valgrind: {error}"))?;
     let output = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()));
     // It may not be there.
     let _ = fs::remove_file(&file);
-    if !status.success() {
-        return Err(format!("valgrind: {status}"));
+    if !ended.status.success() {
+        let words = String::from_utf8_lossy(&ended.stderr);
+        return Err(format!("valgrind, scenario `{}`: {}\n{words}", scenario.name(), ended.status));
     }
-    let total = of_program(&output?, &program).ok_or("callgrind has counted nothing")?;
+    let total = of_program(&output?, &program).ok_or_else(|| {
+        format!("callgrind has counted nothing of {} (was it built anew meanwhile?)", program.display())
+    })?;
     #[expect(clippy::cast_precision_loss, reason = "a small constant")]
     let each = total / COUNT as f64;
     Ok(each)
