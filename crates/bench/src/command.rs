@@ -93,6 +93,10 @@ pub fn run_part(part: Part) {
         return;
     }
     let quick = std::env::args().any(|word| word == "--quick");
+    // Before threads are kept on single processors.
+    for line in machine::description() {
+        println!("{line}");
+    }
     let measured = measure(&Options { quick, part: Some(part), ..Options::default() });
     println!("{}", report::table(&measured.rows));
 }

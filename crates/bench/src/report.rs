@@ -49,10 +49,15 @@ pub fn json(rows: &[Row]) -> Result<String, String> {
     serde_json::to_string_pretty(&figures).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-/// A table of all rows.
+/// What a reader of the table has to know.
+const LEGEND: &str =
+    "ours, peer: medians of the rounds, and half of the distance between their quartiles; ratio: ours by peer.
+docs/performance/README.md says how it is measured, and what the rows `machine: ...` bound.";
+
+/// A table of all rows, and how to read it.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    styled(rows, NOTHING).trim_fmt()
+    format!("{}\n\n{LEGEND}", styled(rows, NOTHING).trim_fmt())
 }
 
 /// The machine, the command and a table of all rows, as Markdown.
