@@ -66,6 +66,23 @@ pub struct Traffic {
     pub out_frames: u64,
 }
 
+impl Traffic {
+    /// Whether nothing has moved.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.in_frames == 0 && self.out_frames == 0
+    }
+
+    /// The same, as the other end of the connection sees it.
+    pub(crate) const fn of_peer(&self) -> Self {
+        Self {
+            in_octets: self.out_octets,
+            out_octets: self.in_octets,
+            in_frames: self.out_frames,
+            out_frames: self.in_frames,
+        }
+    }
+}
+
 /// One direction. A sender counts what goes out of its own engine and what comes in at its peer's: with both directions on
 /// cache lines of their own, two that send to each other do not meet here.
 #[derive(Default)]

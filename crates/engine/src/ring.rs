@@ -18,7 +18,7 @@
 #![allow(unsafe_code, reason = "slots are shared between two processors; every use is proved at its place")]
 
 use alloc::boxed::Box;
-use core::mem::MaybeUninit;
+use core::{mem::MaybeUninit, ptr::NonNull, slice};
 
 use fallible::{AllocError, Shared, try_slice};
 
@@ -85,27 +85,61 @@ impl<T> Segment<T> {
         self.capacity as u64
     }
 
-    #[inline]
     fn slots(&self) -> &[UnsafeCell<MaybeUninit<T>>] {
         &self.places[self.first..][..self.capacity]
     }
+}
 
-    #[inline]
+/// The segment that one side uses, with the place of its slots: the way to a slot does not lead through the segment.
+///
+/// # Invariants
+///
+/// `slots` points to the `mask + 1` slots of `segment`, a power of two. They do not move, and live as long as the segment.
+struct At<T> {
+    segment: Shared<Segment<T>>,
+    slots: NonNull<UnsafeCell<MaybeUninit<T>>>,
+    mask: usize,
+}
+
+// SAFETY: an `At` is a reference to a segment, and may go where that may; what it points to belongs to the segment.
+unsafe impl<T: Send> Send for At<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send> Sync for At<T> {}
+
+impl<T> At<T> {
     const fn index(&self, number: u64) -> usize {
-        // The number of slots is a power of two, so the mask keeps the index inside. It fits a `usize`: lengths do.
-        #[expect(clippy::cast_possible_truncation, reason = "the mask is below the length of a slice")]
-        let index = (number & (self.capacity() - 1)) as usize;
-        index
+        #[expect(clippy::cast_possible_truncation, reason = "only bits of the mask, a `usize`, are kept")]
+        let number = number as usize;
+        number & self.mask
+    }
+
+    fn new(segment: Shared<Segment<T>>) -> Self {
+        let slots = segment.slots();
+        let (slots, mask) = (NonNull::from(slots).cast(), slots.len() - 1);
+        Self { segment, slots, mask }
     }
 
     #[inline]
     fn slot(&self, number: u64) -> &UnsafeCell<MaybeUninit<T>> {
-        &self.places[self.first + self.index(number)]
+        // SAFETY: the index is not above the mask, so the slot is one of the segment's (invariant).
+        let slot = unsafe { self.slots.add(self.index(number)) };
+        // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
+        unsafe { slot.as_ref() }
+    }
+
+    /// The slots from that of entry `number` to the last one.
+    #[inline]
+    fn slots_from(&self, number: u64) -> &[UnsafeCell<MaybeUninit<T>>] {
+        let begin = self.index(number);
+        // SAFETY: as in `slot`.
+        let first = unsafe { self.slots.add(begin) };
+        // SAFETY: so many slots lie from there to the last one, and they live as long as `self`.
+        unsafe { slice::from_raw_parts(first.as_ptr(), self.mask + 1 - begin) }
     }
 }
 
 #[cfg(not(loom))]
-impl<T: Copy> Segment<T> {
+impl<T: Copy> At<T> {
     /// Writes `entries` into the slots from that of entry `number` on.
     ///
     /// In one or two copies: the slots are in the consumer's cache, and wide stores let the processor fetch more of them at
@@ -116,11 +150,10 @@ impl<T: Copy> Segment<T> {
     /// There are at most as many entries as slots, and until they are published their slots belong to the caller.
     #[inline]
     unsafe fn write(&self, number: u64, entries: &[T]) {
-        let begin = self.index(number);
-        let (until_end, from_start) = entries.split_at(entries.len().min(self.capacity - begin));
-        for (place, part) in [(begin, until_end), (0, from_start)] {
-            let slots = &self.slots()[place..][..part.len()];
-            let to = slots.as_ptr().cast::<T>().cast_mut();
+        let until_end = self.slots_from(number);
+        let (first, rest) = entries.split_at(entries.len().min(until_end.len()));
+        for (slots, part) in [(until_end, first), (self.slots_from(0), rest)] {
+            let to = slots[..part.len()].as_ptr().cast::<T>().cast_mut();
             // SAFETY: the cells lie side by side, each of the layout of a `T` and open to writes through a shared reference;
             // there are as many as entries (checked), they are the caller's, and `part` is memory of its own.
             unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
@@ -129,7 +162,7 @@ impl<T: Copy> Segment<T> {
 }
 
 #[cfg(loom)]
-impl<T: Copy> Segment<T> {
+impl<T: Copy> At<T> {
     /// Writes `entries` into the slots from that of entry `number` on.
     ///
     /// # Safety
@@ -166,6 +199,7 @@ const fn capacity_for(entries: u32) -> u32 {
 /// [`AllocError`] when there is no memory.
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(capacity_for(limit))?;
+    let at = At::new(segment.clone());
     let indices = Shared::try_new(Indices {
         tail: CachePadded(AtomicU64::new(first)),
         handed_over: AtomicU64::new(first),
@@ -174,25 +208,25 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     })?;
     let producer = Producer {
         indices: indices.clone(),
-        segment: segment.clone(),
+        at: At::new(segment),
         limit: u64::from(limit),
         tail: first,
         kept: first,
         seen_head: first,
         links: 0,
     };
-    Ok((producer, Consumer { indices, segment, head: first, seen_tail: first }))
+    Ok((producer, Consumer { indices, at, head: first, readable: first }))
 }
 
 /// The side that puts entries in.
 ///
 /// # Invariants
 ///
-/// - `limit` is at most the capacity of `segment`.
-/// - `tail - head` is at most `limit`, and the entries from the last seal on lie in `segment`.
+/// - `limit` is at most the capacity of the segment at hand.
+/// - `tail - head` is at most `limit`, and the entries from the last seal on lie in that segment.
 pub struct Producer<T> {
     indices: Shared<Indices>,
-    segment: Shared<Segment<T>>,
+    at: At<T>,
     limit: u64,
     /// Number of the next entry to be written: the published tail plus what is written and not yet published.
     tail: u64,
@@ -242,7 +276,7 @@ impl<T: Copy + Send> Producer<T> {
         if !self.has_room(1) {
             return false;
         }
-        self.segment.slot(self.tail).with_mut(|slot| {
+        self.at.slot(self.tail).with_mut(|slot| {
             // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
             // there is room, so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with acquire,
             // so the consumer has done with the slot.
@@ -266,7 +300,7 @@ impl<T: Copy + Send> Producer<T> {
         }
         // SAFETY: the entries are not published, and those before them in their slots have been taken, as in `push`. There are
         // at most as many as `limit`, so not more than slots.
-        unsafe { self.segment.write(self.tail, &entries[..count]) };
+        unsafe { self.at.write(self.tail, &entries[..count]) };
         self.tail = self.tail.wrapping_add(count as u64);
         count
     }
@@ -301,7 +335,7 @@ impl<T: Copy + Send> Producer<T> {
     /// How a queue for `limit` entries would be made out of this one.
     #[must_use]
     pub fn plan(&self, limit: u32) -> Plan {
-        let (wanted, capacity) = (u64::from(capacity_for(limit)), self.segment.capacity());
+        let (wanted, capacity) = (u64::from(capacity_for(limit)), self.at.segment.capacity());
         let alone = self.indices.followed.load(Ordering::Relaxed) == self.links;
         if wanted > capacity || (wanted < capacity && alone) { Plan::NewSegment } else { Plan::InPlace }
     }
@@ -319,7 +353,7 @@ impl<T: Copy + Send> Producer<T> {
         if self.plan(limit) == Plan::NewSegment {
             match spare.filter(|spare| spare.0.capacity() >= u64::from(limit)) {
                 Some(spare) => self.continue_in(spare.0),
-                None if u64::from(limit) > self.segment.capacity() => return Err(ResizeError::NeedsSpare),
+                None if u64::from(limit) > self.at.segment.capacity() => return Err(ResizeError::NeedsSpare),
                 // A smaller segment only saves memory.
                 None => {}
             }
@@ -332,13 +366,13 @@ impl<T: Copy + Send> Producer<T> {
     fn continue_in(&mut self, segment: Shared<Segment<T>>) {
         self.publish();
         let link = Link { end: self.tail, segment: segment.clone() };
-        self.segment.next.with_mut(|next| {
+        self.at.segment.next.with_mut(|next| {
             // SAFETY: the segment is not sealed: the producer seals a segment only here, and leaves it then. So `next` is
             // still the producer's, and is `None`.
             unsafe { next.write(Some(link)) };
         });
-        self.segment.sealed.store(true, Ordering::Release);
-        self.segment = segment;
+        self.at.segment.sealed.store(true, Ordering::Release);
+        self.at = At::new(segment);
         self.links = self.links.wrapping_add(1);
     }
 }
@@ -396,13 +430,17 @@ pub enum ResizeError {
 }
 
 /// The side that takes entries out, in the order they were put in.
+///
+/// # Invariants
+///
+/// The entries from `head` up to `readable` are published, were seen to be, and lie in the segment at hand.
 pub struct Consumer<T> {
     indices: Shared<Indices>,
-    segment: Shared<Segment<T>>,
+    at: At<T>,
     /// Number of the next entry to be taken.
     head: u64,
-    /// The published tail when it was last looked at.
-    seen_tail: u64,
+    /// Number of the first entry that cannot be read without another [look](Consumer::look).
+    readable: u64,
 }
 
 impl<T: Copy + Send> Consumer<T> {
@@ -417,17 +455,12 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
-        while taken < most {
-            let here = self.available(most - taken).min(most - taken);
-            if here == 0 {
-                break;
-            }
-            let begin = self.segment.index(self.head);
-            let slots = &self.segment.slots()[begin..];
-            let here = here.min(slots.len());
+        while taken < most && (self.head != self.readable || self.look()) {
+            let slots = self.at.slots_from(self.head);
+            let here = self.known().min(most - taken).min(slots.len());
             for slot in &slots[..here] {
                 slot.with(|slot| {
-                    // SAFETY: as in `read`: `available` has counted the entry.
+                    // SAFETY: as in `read`: the entry lies before `readable`.
                     let slot = unsafe { &*slot };
                     // SAFETY: a published entry has been written.
                     each(unsafe { slot.assume_init_ref() });
@@ -445,18 +478,14 @@ impl<T: Copy + Send> Consumer<T> {
     /// The next entry, which stays in the queue.
     #[inline]
     pub fn front(&mut self) -> Option<T> {
-        self.peek(0)
+        (self.head != self.readable || self.look()).then(|| self.read(self.head))
     }
 
     /// The entry `ahead` places behind the next one, if it is published. All of them lie in one segment or are not seen.
     #[inline]
     pub fn peek(&mut self, ahead: usize) -> Option<T> {
-        if self.available(ahead + 1) <= ahead {
-            return None;
-        }
-        let mut entry = None;
-        self.read(self.head.wrapping_add(ahead as u64), |found| entry = Some(*found));
-        entry
+        let is_known = self.known() > ahead || (self.look() && self.known() > ahead);
+        is_known.then(|| self.read(self.head.wrapping_add(ahead as u64)))
     }
 
     /// Frees the slots of `count` entries, whether they were looked at or not. Entries that are not published stay: the head
@@ -466,9 +495,8 @@ impl<T: Copy + Send> Consumer<T> {
         if count == 0 {
             return;
         }
-        // Whoever looked at the entries knows that they are there; if the segment ends before them, that was seen too.
-        let known = self.seen_tail.wrapping_sub(self.head);
-        if count as u64 <= known && !self.segment.sealed.load(Ordering::Acquire) {
+        // Whoever looked at the entries knows that they are there.
+        if count <= self.known() {
             self.head = self.head.wrapping_add(count as u64);
             self.publish();
         } else {
@@ -481,48 +509,54 @@ impl<T: Copy + Send> Consumer<T> {
         self.indices.head.store(self.head, Ordering::Release);
     }
 
-    /// Gives `each` the entry `number`, which [`Consumer::available`] has counted.
+    /// How many entries can be read without another look.
     #[inline]
-    fn read(&self, number: u64, each: impl FnOnce(&T)) {
-        self.segment.slot(number).with(|slot| {
-            // SAFETY: the entry was published (`seen_tail`, read with acquire, is past it) and lies in this segment, and the
-            // producer writes to the slot again only when `head` has been published past the entry.
-            let slot = unsafe { &*slot };
-            // SAFETY: a published entry has been written.
-            each(unsafe { slot.assume_init_ref() });
-        });
+    const fn known(&self) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "not more than slots")]
+        let known = self.readable.wrapping_sub(self.head) as usize;
+        known
     }
 
-    /// How many entries can be read from the segment at hand. Looks at the producer's index if fewer than `wanted` are known.
+    /// The entry `number`, which lies before `readable`.
     #[inline]
-    fn available(&mut self, wanted: usize) -> usize {
+    fn read(&self, number: u64) -> T {
+        self.at.slot(number).with(|slot| {
+            // SAFETY: the entry was published, and seen to be with acquire, and lies in this segment (invariant); the producer
+            // writes to the slot again only when `head` has been published past the entry.
+            let slot = unsafe { &*slot };
+            // SAFETY: a published entry has been written.
+            unsafe { slot.assume_init() }
+        })
+    }
+
+    /// Looks at the producer's index. Whether there is more to be read in the segment at hand, which is the next one if the one
+    /// before had nothing left.
+    fn look(&mut self) -> bool {
         loop {
-            if self.seen_tail.wrapping_sub(self.head) < wanted as u64 {
-                let tail = self.indices.tail.load(Ordering::Acquire);
-                // It goes back only if watches publish out of order, against their rules: then it is old news.
-                if is_past(tail, self.seen_tail) {
-                    self.seen_tail = tail;
-                }
-            }
-            let known = self.seen_tail.wrapping_sub(self.head);
+            let mut until = self.indices.tail.load(Ordering::Acquire);
             // A tail past the end of the segment was published after the seal, so the seal is seen here.
-            let here = if self.segment.sealed.load(Ordering::Acquire) {
-                let left = self.end().wrapping_sub(self.head);
-                if left == 0 {
+            if self.at.segment.sealed.load(Ordering::Acquire) {
+                let end = self.end();
+                if end == self.head {
                     self.follow();
                     continue;
                 }
-                known.min(left)
-            } else {
-                known
-            };
-            return usize::try_from(here).unwrap_or(usize::MAX);
+                if is_past(until, end) {
+                    until = end;
+                }
+            }
+            // It goes back only if watches publish out of order, against their rules: then it is old news.
+            let is_news = is_past(until, self.readable);
+            if is_news {
+                self.readable = until;
+            }
+            return is_news;
         }
     }
 
     /// Number of the first entry that is not in the segment, which is sealed.
     fn end(&self) -> u64 {
-        self.segment.next.with(|next| {
+        self.at.segment.next.with(|next| {
             // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed.
             let next = unsafe { &*next };
             next.as_ref().map_or(self.head, |link| link.end)
@@ -531,13 +565,13 @@ impl<T: Copy + Send> Consumer<T> {
 
     /// Goes on in the next segment. The one at hand is sealed and empty.
     fn follow(&mut self) {
-        let link = self.segment.next.with_mut(|next| {
+        let link = self.at.segment.next.with_mut(|next| {
             // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed mutably.
             let next = unsafe { &mut *next };
             next.take()
         });
         if let Some(link) = link {
-            self.segment = link.segment;
+            self.at = At::new(link.segment);
             let followed = self.indices.followed.load(Ordering::Relaxed);
             self.indices.followed.store(followed.wrapping_add(1), Ordering::Relaxed);
         }

@@ -89,14 +89,10 @@ impl<O: Os> Domain<O> {
             }
             return Source::Logical(address).piece(&self.table, length, None);
         }
-        let (domain, mut later) = (self.number, None);
+        let mut later = None;
         let later_found = &mut later;
         let found = self.table.tokens().with(number_of(token), move |_, entry| {
-            if entry.domain != domain && !fault::is(Fault::DomainNotChecked) {
-                return None;
-            }
-            let Named { grant, offset, uses } =
-                entry.object.find(Tag::of(token), access, address, u64::from(length))?;
+            let Named { grant, offset, uses } = self.find(entry, token, address, length, access)?;
             // Most registrations are ranges, and need no other look-up.
             let piece = grant.source.piece_of_range(offset, length, uses);
             if piece.is_none() {
@@ -109,6 +105,43 @@ impl<O: Os> Domain<O> {
         }
         let (source, uses) = later.ok_or(NtStatus::ACCESS_VIOLATION)?;
         source.piece(&self.table, length, uses)
+    }
+
+    /// Lets `work` use bytes that a request names as for [`Domain::resolve`], if they lie side by side in memory that was
+    /// registered itself: it gets the memory, and the offset of the first of them. `None` if they do not, or may not be used so.
+    ///
+    /// `work` runs under the lock of the token's place, which spares the references and keeps the end of the registration
+    /// waiting. So it is to be short, and may not take the lock of another token.
+    #[inline]
+    pub(crate) fn with_range<U>(
+        &self,
+        token: u32,
+        address: u64,
+        length: u32,
+        access: Access,
+        work: impl FnOnce(&O::Memory, usize) -> U,
+    ) -> Option<U> {
+        let found = self.table.tokens().with(number_of(token), |_, entry| {
+            let Named { grant, offset, .. } = self.find(entry, token, address, length, access)?;
+            let (memory, start) = grant.source.range(offset)?;
+            Some(work(memory, start))
+        });
+        found?
+    }
+
+    #[inline]
+    fn find<'a>(
+        &self,
+        entry: &'a Entry<O>,
+        token: u32,
+        address: u64,
+        length: u32,
+        access: Access,
+    ) -> Option<Named<'a, O>> {
+        if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
+            return None;
+        }
+        entry.object.find(Tag::of(token), access, address, u64::from(length))
     }
 
     /// Works on an object of this domain, under the rules of [`Places::with`](super::places::Places::with).

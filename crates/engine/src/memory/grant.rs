@@ -78,6 +78,13 @@ impl<O: Os> Source<O> {
         }
     }
 
+    /// The memory that was registered itself, and where in it the bytes from `offset` on lie.
+    #[inline]
+    pub fn range(&self, offset: u64) -> Option<(&O::Memory, usize)> {
+        let Self::Range(pinned, start) = self else { return None };
+        Some((pinned.memory(), usize::try_from(start + offset).ok()?))
+    }
+
     /// `length` bytes from `offset` on, if they are in memory that was registered itself.
     #[inline]
     pub fn piece_of_range(&self, offset: u64, length: u32, uses: Option<&Shared<Uses>>) -> Option<Piece<O>> {

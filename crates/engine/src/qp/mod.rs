@@ -62,10 +62,12 @@ impl QpParameters {
     /// The bytes of all entries that the two queues have room for: requests and their elements.
     #[must_use]
     pub const fn entry_bytes(&self) -> usize {
-        let element = size_of::<Sge>();
-        let initiator =
-            size_of::<request::Request>() + self.max_initiator_sge as usize * element + self.inline_size as usize;
-        let receive = size_of::<request::ReceiveRequest>() + self.max_receive_sge as usize * element;
+        const fn others(elements: u32) -> usize {
+            elements.saturating_sub(1) as usize * size_of::<Sge>()
+        }
+        let inline = (self.inline_size as usize).saturating_sub(request::HERE);
+        let initiator = size_of::<request::Request>() + others(self.max_initiator_sge) + inline;
+        let receive = size_of::<request::ReceiveRequest>() + others(self.max_receive_sge);
         self.initiator_depth as usize * initiator + self.receive_depth as usize * receive
     }
 }

@@ -6,7 +6,7 @@ use ndkpi::NtStatus;
 use super::{
     Flags, Qp, QpParameters, Sge, Work,
     receive::Receive,
-    request::{CHUNK, Chunk, ReceiveRequest, Request, Source},
+    request::{CHUNK, Chunk, HERE, ReceiveRequest, Request, Source, chunks_for},
     transmit::Transmit,
 };
 use crate::{
@@ -28,6 +28,42 @@ pub(super) fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Produce
     ring::try_new(entries, 0).map_err(memory_status)
 }
 
+/// Puts all elements but the first into their queue. The first, if there is one, and the bytes of all.
+///
+/// # Errors
+///
+/// `STATUS_BUFFER_OVERFLOW` if these are more than `most`; the queue is as it was then.
+#[inline]
+pub(super) fn push_elements(
+    queue: &mut Producer<Sge>,
+    mut elements: impl Iterator<Item = Sge>,
+    most: u32,
+) -> Result<(Sge, u32), NtStatus> {
+    let first = elements.next().unwrap_or_default();
+    let mut length = first.length;
+    if length > most {
+        return Err(NtStatus::BUFFER_OVERFLOW);
+    }
+    let mut others = 0_u32;
+    for element in elements {
+        let longer = length.checked_add(element.length).filter(|longer| *longer <= most);
+        let Some(longer) = longer else {
+            queue.retract();
+            return Err(NtStatus::BUFFER_OVERFLOW);
+        };
+        length = longer;
+        if !queue.push(element) {
+            queue.retract();
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        others += 1;
+    }
+    if others > 0 {
+        queue.publish();
+    }
+    Ok((first, length))
+}
+
 pub(super) struct InitiatorQueue {
     requests: Producer<Request>,
     elements: Producer<Sge>,
@@ -46,9 +82,9 @@ struct Limits {
 pub(super) fn initiator_queue<O: Os>(parameters: &QpParameters) -> Result<(InitiatorQueue, Transmit<O>), NtStatus> {
     let depth = parameters.initiator_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
-    let (elements, taken_elements) = ring_for(depth, parameters.max_initiator_sge)?;
-    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
-    let (chunks, taken_chunks) = ring_for(depth, parameters.inline_size.div_ceil(CHUNK as u32))?;
+    let (elements, taken_elements) = ring_for(depth, parameters.max_initiator_sge.saturating_sub(1))?;
+    let chunks = u32::try_from(chunks_for(parameters.inline_size as usize)).unwrap_or(u32::MAX);
+    let (chunks, taken_chunks) = ring_for(depth, chunks)?;
     let limits = Limits {
         depth,
         elements: parameters.max_initiator_sge,
@@ -77,46 +113,39 @@ impl InitiatorQueue {
         if self.requests.push(request) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
 
-    fn push_elements(&mut self, elements: impl Iterator<Item = Sge>) -> Result<u32, NtStatus> {
-        let mut length = 0_u32;
-        for element in elements {
-            length = length.checked_add(element.length).ok_or(NtStatus::BUFFER_OVERFLOW)?;
-            if length > self.limits.transfer {
-                return Err(NtStatus::BUFFER_OVERFLOW);
-            }
-            if !self.elements.push(element) {
-                return Err(NtStatus::NO_MORE_ENTRIES);
-            }
-        }
-        Ok(length)
-    }
-
-    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<u32, NtStatus> {
+    /// Takes the bytes of `parts`: the first for the request, the others in their queue, and how many there are.
+    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<([u8; HERE], u32), NtStatus> {
         let limit = self.limits.inline.min(self.limits.transfer) as usize;
-        let mut length = 0_usize;
+        let (mut first, mut length) = ([0; HERE], 0_usize);
         let mut chunk: Chunk = [0; CHUNK];
         for part in parts {
             if part.len() > limit - length {
                 return Err(NtStatus::INVALID_BUFFER_SIZE);
             }
-            let mut rest = part;
+            let (now, mut rest) = part.split_at(part.len().min(HERE.saturating_sub(length)));
+            if !now.is_empty() {
+                first[length..][..now.len()].copy_from_slice(now);
+                length += now.len();
+            }
             while !rest.is_empty() {
-                let filled = length % CHUNK;
-                let fits = rest.len().min(CHUNK - filled);
-                let (now, later) = rest.split_at(fits);
-                chunk[filled..filled + fits].copy_from_slice(now);
-                length += fits;
+                let filled = (length - HERE) % CHUNK;
+                let (now, later) = rest.split_at(rest.len().min(CHUNK - filled));
+                chunk[filled..][..now.len()].copy_from_slice(now);
+                length += now.len();
                 rest = later;
-                if length.is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
+                if filled + now.len() == CHUNK && !self.chunks.push(chunk) {
                     return Err(NtStatus::NO_MORE_ENTRIES);
                 }
             }
         }
-        if !length.is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
-            return Err(NtStatus::NO_MORE_ENTRIES);
+        if length > HERE {
+            if !(length - HERE).is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+            self.chunks.publish();
         }
         // At most `inline`, a u32.
-        Ok(u32::try_from(length).unwrap_or(u32::MAX))
+        Ok((first, u32::try_from(length).unwrap_or(u32::MAX)))
     }
 }
 
@@ -208,15 +237,8 @@ impl<O: Os> Initiator<O> {
             return Err(NtStatus::DATA_OVERRUN);
         }
         self.queue.check_room()?;
-        let length = match self.queue.push_elements(elements) {
-            Ok(length) => length,
-            Err(error) => {
-                self.queue.elements.retract();
-                return Err(error);
-            }
-        };
-        self.queue.elements.publish();
-        self.queue.push(Request { context, work, flags, length, source: Source::Elements(count) })?;
+        let (first, length) = push_elements(&mut self.queue.elements, elements, self.queue.limits.transfer)?;
+        self.queue.push(Request { context, work, flags, length, source: Source::Elements { count, first } })?;
         Ok(length)
     }
 
@@ -257,15 +279,14 @@ impl<O: Os> Initiator<O> {
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
         self.queue.check_room()?;
-        let length = match self.queue.push_inline(parts) {
-            Ok(length) => length,
+        let (first, length) = match self.queue.push_inline(parts) {
+            Ok(taken) => taken,
             Err(error) => {
                 self.queue.chunks.retract();
                 return Err(error);
             }
         };
-        self.queue.chunks.publish();
-        self.queue.push(Request { context, work, flags, length, source: Source::Inline })?;
+        self.queue.push(Request { context, work, flags, length, source: Source::Inline { first } })?;
         Ok(length)
     }
 
@@ -362,7 +383,7 @@ pub(super) struct ReceiveQueue {
 pub(super) fn receive_queue(parameters: &QpParameters) -> Result<(ReceiveQueue, Receive), NtStatus> {
     let depth = parameters.receive_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
-    let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge)?;
+    let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge.saturating_sub(1))?;
     let limits = Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
     Ok((ReceiveQueue { requests, elements, limits }, Receive::new(taken_requests, taken_elements)))
 }
@@ -384,21 +405,8 @@ impl ReceiveQueue {
         if self.limits.depth == 0 || !self.requests.has_room(1) {
             return Err(NtStatus::NO_MORE_ENTRIES);
         }
-        let mut length = 0_u32;
-        for element in elements {
-            let longer = length.checked_add(element.length).filter(|longer| *longer <= self.limits.transfer);
-            let Some(longer) = longer else {
-                self.elements.retract();
-                return Err(NtStatus::BUFFER_OVERFLOW);
-            };
-            length = longer;
-            if !self.elements.push(element) {
-                self.elements.retract();
-                return Err(NtStatus::NO_MORE_ENTRIES);
-            }
-        }
-        self.elements.publish();
-        if self.requests.push(ReceiveRequest { context, length, elements: count }) {
+        let (first, length) = push_elements(&mut self.elements, elements, self.limits.transfer)?;
+        if self.requests.push(ReceiveRequest { context, length, elements: count, first }) {
             Ok(())
         } else {
             Err(NtStatus::NO_MORE_ENTRIES)

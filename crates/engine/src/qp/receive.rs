@@ -1,6 +1,7 @@
 //! The receive queue of a queue pair, as the engine sees it.
 
 use alloc::vec::Vec;
+use core::iter;
 
 use fallible::Shared;
 use ndkpi::NtStatus;
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::{
     cq::{Completion, Cq, Operation, notify::newer},
+    fault::{self, Fault},
     memory::{Access, Piece},
     nic::Budget,
     os::{Os, SpinLock},
@@ -59,7 +61,7 @@ impl Receive {
     }
 
     fn remove_first(&mut self, request: &ReceiveRequest) {
-        self.elements.advance(request.elements as usize);
+        self.elements.advance(request.queued_elements());
         self.requests.advance(1);
     }
 }
@@ -85,8 +87,8 @@ impl<O: Os> Qp<O> {
             let Some(request) = request else { return Claimed::Nothing };
             receive.claimed = true;
             let claim = Claim { qp: this.clone(), request, shared: false };
-            for index in 0..request.elements as usize {
-                let Some(element) = receive.elements.peek(index) else { break };
+            let others = (0..request.queued_elements()).map_while(|index| receive.elements.peek(index));
+            for element in iter::once(request.first).chain(others) {
                 if element.length == 0 {
                     continue;
                 }
@@ -96,6 +98,42 @@ impl<O: Os> Qp<O> {
                 }
             }
             Claimed::Receive(claim)
+        })
+    }
+
+    /// Fills the first receive with a message of `length` bytes that `fill` puts there, and completes it, all in one go and
+    /// without a [`Claim`]. `fill` gets the memory of the receive and the offset of its first byte in there.
+    ///
+    /// `false` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
+    /// been done, and the long way will find out what. `fill` runs under locks, so the message is to be short.
+    #[inline]
+    pub(super) fn receive_at_once(
+        this: &Shared<Self>,
+        length: u32,
+        solicited: bool,
+        fill: impl FnOnce(&O::Memory, usize),
+    ) -> bool {
+        if this.srq.is_some() {
+            return false;
+        }
+        this.receive.with(|receive| {
+            if receive.claimed || receive.is_flushed() || this.is_dead() {
+                return false;
+            }
+            let Some(ReceiveRequest { context, elements, first, .. }) = receive.requests.front() else { return false };
+            if elements > 1 || first.length < length {
+                return false;
+            }
+            // What is wrong with the receive is wrong also if the message would have had room elsewhere.
+            let is_filled = first.length == 0
+                || this.domain.with_range(first.token, first.address, first.length, Access::LocalWrite, fill).is_some();
+            if is_filled {
+                receive.requests.advance(1);
+                let completion = this.completion(context, Operation::Receive, NtStatus::SUCCESS);
+                let bytes = length + u32::from(fault::is(Fault::BytesWrong));
+                Cq::push_one(&this.receive_cq, Completion { bytes, solicited, ..completion });
+            }
+            is_filled
         })
     }
 

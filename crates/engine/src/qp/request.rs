@@ -86,7 +86,8 @@ impl Work {
     }
 }
 
-/// A request of the initiator queue, as it lies in the queue. Its elements or inline bytes lie in queues of their own.
+/// A request of the initiator queue, as it lies in the queue. What does not fit of its elements or inline bytes lies in queues
+/// of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub context: usize,
@@ -97,26 +98,70 @@ pub struct Request {
     pub source: Source,
 }
 
+/// Inline bytes that lie in the request itself: as many as an element takes.
+pub const HERE: usize = size_of::<Sge>();
+
 /// Where the local bytes of a request are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In this many elements.
-    Elements(u32),
-    /// In the queue of inline bytes.
-    Inline,
+    /// In elements.
+    Elements {
+        /// How many there are.
+        count: u32,
+        /// The first of them, if there is one. The others lie in the queue of elements.
+        first: Sge,
+    },
+    /// In the request, and if they are more than [`HERE`], in the queue of inline bytes.
+    Inline {
+        /// The first of them.
+        first: [u8; HERE],
+    },
 }
 
-/// A request of a receive queue. Its elements lie in a queue of their own.
+impl Source {
+    /// The token of the first element; zero, which is none, without one.
+    pub const fn first_token(&self) -> u32 {
+        match self {
+            Self::Elements { first, .. } => first.token,
+            Self::Inline { .. } => 0,
+        }
+    }
+
+    /// How many entries of the queue of elements belong to the request.
+    pub const fn queued_elements(&self) -> usize {
+        match self {
+            Self::Elements { count, .. } => count.saturating_sub(1) as usize,
+            Self::Inline { .. } => 0,
+        }
+    }
+}
+
+/// A request of a receive queue. All elements but the first lie in a queue of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRequest {
     pub context: usize,
     /// Bytes of all elements.
     pub length: u32,
+    /// How many elements there are.
     pub elements: u32,
+    /// The first of them, if there is one.
+    pub first: Sge,
 }
 
-/// Inline bytes lie in the queue in pieces of this size.
+impl ReceiveRequest {
+    /// How many entries of the queue of elements belong to the request.
+    pub const fn queued_elements(&self) -> usize {
+        self.elements.saturating_sub(1) as usize
+    }
+}
+
+/// Inline bytes lie in their queue in pieces of this size.
 pub const CHUNK: usize = 32;
 
 /// A piece of inline bytes.
 pub type Chunk = [u8; CHUNK];
+
+/// How many pieces of the queue of inline bytes so many inline bytes need.
+pub const fn chunks_for(length: usize) -> usize {
+    length.saturating_sub(HERE).div_ceil(CHUNK)
+}

@@ -12,7 +12,7 @@ use ndkpi::NtStatus;
 use super::{
     Qp, Sge,
     attached::{Attached, ToFail},
-    post::ring_for,
+    post::{push_elements, ring_for},
     receive::{Claim, Claimed},
     request::ReceiveRequest,
 };
@@ -130,7 +130,7 @@ impl<O: Os> Srq<O> {
         }
         let state = State {
             requests: Both::try_new(depth, 1)?,
-            elements: Both::try_new(depth, max_sge)?,
+            elements: Both::try_new(depth, max_sge.saturating_sub(1))?,
             threshold,
             armed: threshold > 0,
             due: false,
@@ -168,28 +168,11 @@ impl<O: Os> Srq<O> {
             if !state.requests.producer.has_room(1) {
                 return Err(NtStatus::NO_MORE_ENTRIES);
             }
-            let mut length = 0_u32;
-            let push_all = || {
-                for element in elements {
-                    length = length
-                        .checked_add(element.length)
-                        .filter(|length| *length <= self.limits.max_transfer)
-                        .ok_or(NtStatus::BUFFER_OVERFLOW)?;
-                    if !state.elements.producer.push(element) {
-                        return Err(NtStatus::NO_MORE_ENTRIES);
-                    }
-                }
-                Ok(())
-            };
-            if let Err(status) = push_all() {
-                state.elements.producer.retract();
-                return Err(status);
-            }
-            if !state.requests.producer.push(ReceiveRequest { context, length, elements: count }) {
-                state.elements.producer.retract();
+            let (first, length) =
+                push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
+            if !state.requests.producer.push(ReceiveRequest { context, length, elements: count, first }) {
                 return Err(NtStatus::NO_MORE_ENTRIES);
             }
-            state.elements.producer.publish();
             state.requests.producer.publish();
             Ok(Self::next_waiter(state))
         })?;
@@ -255,7 +238,7 @@ impl<O: Os> Srq<O> {
 
     fn resize(&self, depth: u32) -> Result<(), NtStatus> {
         // As large as the queue of elements was made for a new one of this depth.
-        let element_limit = (depth.saturating_mul(self.limits.max_sge)).max(1);
+        let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
         let plans =
             self.state.with(|state| (state.requests.producer.plan(depth), state.elements.producer.plan(element_limit)));
         let mut requests =
@@ -294,7 +277,7 @@ impl<O: Os> Srq<O> {
                 return (Claimed::Nothing, false);
             };
             let mut failure = None;
-            state.elements.consumer.take(request.elements as usize, |element| {
+            let mut find = |element: &Sge| {
                 if element.length == 0 || failure.is_some() {
                     return;
                 }
@@ -302,7 +285,9 @@ impl<O: Os> Srq<O> {
                     Ok(piece) => sink.push(piece),
                     Err(status) => failure = Some(status),
                 }
-            });
+            };
+            find(&request.first);
+            state.elements.consumer.take(request.queued_elements(), find);
             let claim = Claim { qp: qp.clone(), request, shared: true };
             let claimed = match failure {
                 Some(status) => Claimed::Unusable(claim, status),

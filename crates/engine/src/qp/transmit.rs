@@ -1,6 +1,7 @@
 //! The initiator queue of a queue pair, as the engine sees it: what a turn does.
 
 use alloc::vec::Vec;
+use core::iter;
 
 use fallible::Shared;
 use ndkpi::NtStatus;
@@ -8,7 +9,7 @@ use ndkpi::NtStatus;
 use super::{
     Qp, QpParameters, Work, order,
     receive::{Claim, Claimed},
-    request::{CHUNK, Chunk, Request, Sge, Source},
+    request::{CHUNK, Chunk, HERE, Request, Sge, Source, chunks_for},
 };
 use crate::{
     cq::{Cq, Operation, notify::newer},
@@ -16,10 +17,13 @@ use crate::{
     memory::{Access, Piece, transfer},
     memory_status,
     nic::{Budget, Traffic},
-    os::Os,
+    os::{Memory, Os},
     ring::Consumer,
     sync::Ordering,
 };
+
+/// Bytes that may be moved while a lock is held: at most a page, less than a microsecond.
+const SHORT: usize = 4096;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +57,8 @@ pub(super) struct Transmit<O: Os> {
     local: Vec<Piece<O>>,
     /// The peer's bytes of the current request. Has room for all that a receive may name.
     remote: Vec<Piece<O>>,
-    /// What this turn moved, as this side and as the peer counts it.
-    traffic: (Traffic, Traffic),
+    /// What was moved and is not counted yet.
+    traffic: Traffic,
 }
 
 /// The request in progress: the first of the queue.
@@ -62,10 +66,15 @@ struct Current<O: Os> {
     claim: Option<Claim<O>>,
     /// Bytes moved so far.
     moved: usize,
-    /// The token of the first element.
-    first_token: u32,
     /// The token that the request invalidates is invalid.
     invalidated: bool,
+}
+
+/// The bytes of a short message.
+enum Bytes<'a, M> {
+    Inline(&'a [u8]),
+    /// Bytes of this memory from an offset on.
+    Registered(&'a M, usize),
 }
 
 /// Why a request cannot go on.
@@ -120,7 +129,7 @@ impl<O: Os> Transmit<O> {
             inline_moved: false,
             local,
             remote,
-            traffic: Default::default(),
+            traffic: Traffic::default(),
         })
     }
 
@@ -174,57 +183,67 @@ impl<O: Os> Transmit<O> {
     }
 
     fn count(&mut self, qp: &Qp<O>) {
-        let (ours, theirs) = core::mem::take(&mut self.traffic);
-        if ours == Traffic::default() {
-            // Whatever moves is counted on both sides.
+        let traffic = core::mem::take(&mut self.traffic);
+        if traffic.is_none() {
             return;
         }
-        qp.engine.count(&ours);
+        qp.engine.count(&traffic);
         if let Some(peer) = &self.peer {
-            peer.engine.count(&theirs);
+            peer.engine.count(&traffic.of_peer());
         }
     }
 
+    #[inline]
     fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
         let Some(request) = self.requests.front() else { return Step::Empty };
-        if let Some(failure) = self.cancelled(qp, &request) {
-            return self.fail(qp, &request, failure);
+        if self.carry_out_at_once(qp, &request, budget) {
+            self.note_traffic(&request);
+            self.finish(qp, &request, NtStatus::SUCCESS);
+            return Step::Finished;
+        }
+        self.step_slowly(qp, &request, budget)
+    }
+
+    /// The long way to carry the first request out, perhaps in many turns. It may be in progress.
+    #[inline(never)]
+    fn step_slowly(&mut self, qp: &Shared<Qp<O>>, request: &Request, budget: &mut Budget) -> Step {
+        if let Some(failure) = self.cancelled(qp, request) {
+            return self.fail(qp, request, failure);
         }
         if self.current.is_none() {
-            if self.move_at_once(qp, &request, budget) {
-                self.note_traffic(&request);
-                self.complete(qp, &request, NtStatus::SUCCESS);
-                return Step::Finished;
-            }
-            match self.start(qp, &request) {
+            match self.start(qp, request) {
                 Ok(true) => {}
                 Ok(false) => return Step::Waiting,
-                Err(failure) => return self.fail(qp, &request, failure),
+                Err(failure) => return self.fail(qp, request, failure),
             }
         }
-        if !self.advance(&request, budget) {
+        if !self.advance(request, budget) {
             return Step::Moving;
         }
-        match self.invalidate(qp, &request) {
+        match self.invalidate(qp, request) {
             Ok(true) => {}
             Ok(false) => {
                 // Whoever uses the memory has its turn meanwhile.
                 budget.bytes = 0;
                 return Step::Moving;
             }
-            Err(failure) => return self.fail(qp, &request, failure),
+            Err(failure) => return self.fail(qp, request, failure),
         }
-        match self.succeed(qp, &request) {
+        match self.succeed(qp, request) {
             Ok(()) => Step::Finished,
-            Err(failure) => self.fail(qp, &request, failure),
+            Err(failure) => self.fail(qp, request, failure),
         }
+    }
+
+    /// Whether the first request was flushed and has not begun. What has begun is carried out: it would leave half a message at
+    /// the peer.
+    fn is_flushed(&self) -> bool {
+        self.current.is_none() && self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
     }
 
     /// Whether the first request must not be carried out, or not any further.
     fn cancelled(&mut self, qp: &Qp<O>, request: &Request) -> Option<Failure> {
-        // What has begun is carried out: it would leave half a message at the peer.
-        let flushed = self.current.is_none() && self.flush_to.is_some_and(|end| newer(end, self.requests.head()));
-        if flushed || qp.is_dead() {
+        if self.is_flushed() || qp.is_dead() {
             return Some(Failure { status: NtStatus::CANCELLED, peer_gone: true });
         }
         if self.peer.is_some() {
@@ -235,28 +254,95 @@ impl<O: Os> Transmit<O> {
         Some(Failure { status, peer_gone: true })
     }
 
-    /// Carries out the move of a read or write with one element, which the budget allows in one go. `false` if it is no such
-    /// request or something is wrong with it: then nothing has been done, and the long way will find out what.
+    /// Carries the first request out, all but its completion, if it moves bytes that are in one piece on both sides, as most
+    /// do, and the budget allows them in one go. `false` if it is no such request or something is wrong with it: then nothing
+    /// has been done, and the long way will find out what.
     #[inline]
-    fn move_at_once(&mut self, qp: &Qp<O>, request: &Request, budget: &mut Budget) -> bool {
-        let (address, token, is_read) = match request.work {
-            Work::Read { address, token } if !request.flags.local_invalidate => (address, token, true),
-            Work::Write { address, token } => (address, token, false),
-            _ => return false,
-        };
-        let (length, Some(peer)) = (request.length as usize, &self.peer) else { return false };
-        if request.source != Source::Elements(1) || length == 0 || length > budget.bytes {
+    fn carry_out_at_once(&self, qp: &Qp<O>, request: &Request, budget: &mut Budget) -> bool {
+        let Some(peer) = &self.peer else { return false };
+        let length = request.length as usize;
+        if self.current.is_some() || length > budget.bytes || qp.is_dead() || self.is_flushed() {
             return false;
         }
-        let Some(element) = self.elements.front() else { return false };
-        let (there, here) =
-            if is_read { (Access::RemoteRead, Access::ReadSink) } else { (Access::RemoteWrite, Access::LocalRead) };
-        let Ok(there) = peer.domain.resolve(token, address, request.length, there) else { return false };
-        let Ok(here) = qp.domain.resolve(element.token, element.address, element.length, here) else { return false };
-        let (to, from) = if is_read { (here, there) } else { (there, here) };
-        transfer(core::slice::from_ref(&to), 0, core::slice::from_ref(&from), 0, length);
-        budget.bytes -= length;
-        true
+        let is_done = match request.work {
+            Work::Send { invalidate: None } => Self::send_at_once(qp, peer, request),
+            Work::Write { address, token } => {
+                Self::move_at_once(qp, peer, request, (address, token), (Access::RemoteWrite, Access::LocalRead))
+            }
+            Work::Read { address, token } if !request.flags.local_invalidate => {
+                Self::move_at_once(qp, peer, request, (address, token), (Access::RemoteRead, Access::ReadSink))
+            }
+            _ => false,
+        };
+        if is_done {
+            budget.bytes -= length;
+        }
+        is_done
+    }
+
+    /// [`Transmit::carry_out_at_once`] for a short message.
+    fn send_at_once(qp: &Qp<O>, peer: &Shared<Qp<O>>, request: &Request) -> bool {
+        let length = request.length as usize;
+        let found;
+        let bytes = match &request.source {
+            Source::Inline { first } if length <= HERE => Bytes::Inline(&first[..length]),
+            Source::Elements { count: 0..=1, first } if length <= SHORT => {
+                match qp.domain.resolve(first.token, first.address, first.length, Access::LocalRead) {
+                    Ok(piece) => found = piece,
+                    Err(_) => return false,
+                }
+                match found.range() {
+                    Some((memory, start)) => Bytes::Registered(memory, start),
+                    None if length == 0 => Bytes::Inline(&[]),
+                    None => return false,
+                }
+            }
+            Source::Inline { .. } | Source::Elements { .. } => return false,
+        };
+        Qp::receive_at_once(peer, request.length, request.flags.solicit, |to, at| match bytes {
+            Bytes::Inline(bytes) => to.write(at, bytes),
+            Bytes::Registered(from, start) => to.copy_from(at, from, start, length),
+        })
+    }
+
+    /// [`Transmit::carry_out_at_once`] for a read or write.
+    #[inline]
+    fn move_at_once(
+        qp: &Qp<O>,
+        peer: &Qp<O>,
+        request: &Request,
+        (address, token): (u64, u32),
+        (there, here): (Access, Access),
+    ) -> bool {
+        let length = request.length as usize;
+        if length == 0 {
+            return false;
+        }
+        let first = match &request.source {
+            Source::Elements { count: 1, first } => first,
+            Source::Inline { first } if length <= HERE => {
+                let write = |to: &O::Memory, at| to.write(at, &first[..length]);
+                return peer.domain.with_range(token, address, request.length, there, write).is_some();
+            }
+            _ => return false,
+        };
+        let Ok(local) = qp.domain.resolve(first.token, first.address, first.length, here) else { return false };
+        let is_read = there == Access::RemoteRead;
+        if length > SHORT {
+            let Ok(remote) = peer.domain.resolve(token, address, request.length, there) else { return false };
+            let (to, from) = if is_read { (local, remote) } else { (remote, local) };
+            transfer(core::slice::from_ref(&to), 0, core::slice::from_ref(&from), 0, length);
+            return true;
+        }
+        let Some((local, start)) = local.range() else { return false };
+        let move_all = |remote: &O::Memory, at| {
+            if is_read {
+                local.copy_from(start, remote, at, length);
+            } else {
+                remote.copy_from(at, local, start, length);
+            }
+        };
+        peer.domain.with_range(token, address, request.length, there, move_all).is_some()
     }
 
     /// Finds the bytes of the first request on both sides. `false` if the peer has no receive for it.
@@ -276,7 +362,7 @@ impl<O: Os> Transmit<O> {
             Work::Write { address, token } => self.find_remote(address, token, request.length, Access::RemoteWrite)?,
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
-        self.current = Some(Current { claim, moved: 0, first_token: 0, invalidated: false });
+        self.current = Some(Current { claim, moved: 0, invalidated: false });
         if let Some(claim) = self
             .current
             .as_mut()
@@ -302,15 +388,10 @@ impl<O: Os> Transmit<O> {
     }
 
     fn find_local(&mut self, qp: &Qp<O>, request: &Request) -> Result<(), Failure> {
-        let Source::Elements(count) = request.source else { return Ok(()) };
+        let Source::Elements { first, .. } = request.source else { return Ok(()) };
         let access = if matches!(request.work, Work::Read { .. }) { Access::ReadSink } else { Access::LocalRead };
-        for index in 0..count as usize {
-            let Some(element) = self.elements.peek(index) else { break };
-            if index == 0
-                && let Some(current) = &mut self.current
-            {
-                current.first_token = element.token;
-            }
+        let others = (0..request.source.queued_elements()).map_while(|index| self.elements.peek(index));
+        for element in iter::once(first).chain(others) {
             if element.length == 0 {
                 continue;
             }
@@ -336,19 +417,19 @@ impl<O: Os> Transmit<O> {
         match (request.source, request.work) {
             (_, Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. }) => return true,
             // Moved in an earlier turn; since then the request waits for something else.
-            (Source::Inline, _) if self.inline_moved => return true,
-            (Source::Inline, _) => {
+            (Source::Inline { .. }, _) if self.inline_moved => return true,
+            (Source::Inline { first }, _) => {
                 // Inline bytes are few, and lie in the queue until they are moved at once.
-                Self::move_inline(&mut self.chunks, &self.remote, request.length as usize);
+                Self::move_inline(&first, &mut self.chunks, &self.remote, request.length as usize);
                 self.inline_moved = true;
                 budget.bytes = budget.bytes.saturating_sub(left);
                 current.moved += left;
                 return true;
             }
-            (Source::Elements(_), Work::Read { .. }) => {
+            (Source::Elements { .. }, Work::Read { .. }) => {
                 transfer(&self.local, current.moved, &self.remote, current.moved, now);
             }
-            (Source::Elements(_), _) => {
+            (Source::Elements { .. }, _) => {
                 transfer(&self.remote, current.moved, &self.local, current.moved, now);
             }
         }
@@ -357,13 +438,10 @@ impl<O: Os> Transmit<O> {
         now == left
     }
 
-    fn move_inline(chunks: &mut Consumer<Chunk>, to: &[Piece<O>], length: usize) {
+    fn move_inline(first: &[u8; HERE], chunks: &mut Consumer<Chunk>, to: &[Piece<O>], length: usize) {
         let (mut pieces, mut place) = (to.iter(), 0);
         let mut piece = pieces.next();
-        let mut left = length;
-        chunks.take(length.div_ceil(CHUNK), |chunk| {
-            let mut bytes = &chunk[..left.min(CHUNK)];
-            left -= bytes.len();
+        let mut put = |mut bytes: &[u8]| {
             while let (Some(target), false) = (piece, bytes.is_empty()) {
                 let (now, later) = bytes.split_at(bytes.len().min(target.len() - place));
                 target.write(place, now);
@@ -374,6 +452,13 @@ impl<O: Os> Transmit<O> {
                     place = 0;
                 }
             }
+        };
+        put(&first[..length.min(HERE)]);
+        let mut left = length.saturating_sub(HERE);
+        chunks.take(chunks_for(length), |chunk| {
+            let bytes = &chunk[..left.min(CHUNK)];
+            left -= bytes.len();
+            put(bytes);
         });
     }
 
@@ -383,7 +468,7 @@ impl<O: Os> Transmit<O> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
             (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
-            (Work::Read { .. }, _) if request.flags.local_invalidate => (&qp.domain, current.first_token),
+            (Work::Read { .. }, _) if request.flags.local_invalidate => (&qp.domain, request.source.first_token()),
             (Work::Invalidate { token }, _) => (&qp.domain, token),
             _ => return Ok(true),
         };
@@ -432,17 +517,15 @@ impl<O: Os> Transmit<O> {
         Ok(())
     }
 
+    #[inline]
     fn note_traffic(&mut self, request: &Request) {
-        let (ours, theirs) = &mut self.traffic;
-        let (from, to) = match request.work {
-            Work::Send { .. } | Work::Write { .. } => (ours, theirs),
-            Work::Read { .. } => (theirs, ours),
+        let (octets, frames) = match request.work {
+            Work::Send { .. } | Work::Write { .. } => (&mut self.traffic.out_octets, &mut self.traffic.out_frames),
+            Work::Read { .. } => (&mut self.traffic.in_octets, &mut self.traffic.in_frames),
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => return,
         };
-        from.out_octets += u64::from(request.length);
-        from.out_frames += 1;
-        to.in_octets += u64::from(request.length);
-        to.in_frames += 1;
+        *octets += u64::from(request.length);
+        *frames += 1;
     }
 
     /// The first request fails. Unless its peer was gone before, that ends the connection (`NDKPI 7.2`).
@@ -462,15 +545,20 @@ impl<O: Os> Transmit<O> {
         Step::Finished
     }
 
-    /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
+    /// The first request, which went the long way, completes.
     fn complete(&mut self, qp: &Qp<O>, request: &Request, status: NtStatus) {
         self.local.clear();
         self.remote.clear();
-        match request.source {
-            Source::Elements(count) => self.elements.advance(count as usize),
-            Source::Inline if self.inline_moved => self.inline_moved = false,
-            Source::Inline => self.chunks.advance((request.length as usize).div_ceil(CHUNK)),
+        self.elements.advance(request.source.queued_elements());
+        if matches!(request.source, Source::Inline { .. }) && !core::mem::take(&mut self.inline_moved) {
+            self.chunks.advance(chunks_for(request.length as usize));
         }
+        self.finish(qp, request, status);
+    }
+
+    /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
+    #[inline]
+    fn finish(&mut self, qp: &Qp<O>, request: &Request, status: NtStatus) {
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
         let silent = request.flags.silent_success
