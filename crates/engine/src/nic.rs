@@ -71,20 +71,9 @@ impl Traffic {
     pub(crate) const fn is_none(&self) -> bool {
         self.in_frames == 0 && self.out_frames == 0
     }
-
-    /// The same, as the other end of the connection sees it.
-    pub(crate) const fn of_peer(&self) -> Self {
-        Self {
-            in_octets: self.out_octets,
-            out_octets: self.in_octets,
-            in_frames: self.out_frames,
-            out_frames: self.in_frames,
-        }
-    }
 }
 
-/// One direction. A sender counts what goes out of its own engine and what comes in at its peer's: with both directions on
-/// cache lines of their own, two that send to each other do not meet here.
+/// Bytes and messages that went one way.
 #[derive(Default)]
 struct Direction {
     octets: AtomicU64,
@@ -115,15 +104,25 @@ struct Ready<O: Os> {
 pub struct Engine<O: Os> {
     ready: O::Lock<Ready<O>>,
     dpc: O::Dpc<EngineRun<O>>,
+    /// The NIC, to tell whether two engines belong to the same.
+    nic: Shared<Identity>,
+    /// What moved between queue pairs of the NIC, in either direction: it came in and went out. Counted by who sends or reads,
+    /// on a cache line of its own, so that two that send to each other do not meet here.
+    within: CachePadded<Direction>,
     incoming: CachePadded<Direction>,
     outgoing: CachePadded<Direction>,
 }
 
+/// That of a NIC differs from all others by its address.
+struct Identity;
+
 impl<O: Os> Engine<O> {
-    fn try_new(os: &O, processor: u32) -> Result<Shared<Self>, NtStatus> {
+    fn try_new(os: &O, nic: &Shared<Identity>, processor: u32) -> Result<Shared<Self>, NtStatus> {
         Shared::try_new(Self {
             ready: os.lock(Ready { list: VecDeque::new(), members: 0 })?,
             dpc: os.dpc(processor)?,
+            nic: nic.clone(),
+            within: CachePadded(Direction::default()),
             incoming: CachePadded(Direction::default()),
             outgoing: CachePadded(Direction::default()),
         })
@@ -151,10 +150,17 @@ impl<O: Os> Engine<O> {
         this.dpc.queue(this);
     }
 
-    /// Counts what a turn moved.
-    pub(crate) fn count(&self, traffic: &Traffic) {
-        self.incoming.add(traffic.in_octets, traffic.in_frames);
-        self.outgoing.add(traffic.out_octets, traffic.out_frames);
+    /// Counts what a turn moved to and from a queue pair of the engine `peer`, on both sides.
+    pub(crate) fn count(&self, peer: &Self, traffic: &Traffic) {
+        let Traffic { in_octets, out_octets, in_frames, out_frames } = *traffic;
+        if Shared::ptr_eq(&self.nic, &peer.nic) {
+            self.within.add(in_octets + out_octets, in_frames + out_frames);
+        } else {
+            self.incoming.add(in_octets, in_frames);
+            self.outgoing.add(out_octets, out_frames);
+            peer.incoming.add(out_octets, out_frames);
+            peer.outgoing.add(in_octets, in_frames);
+        }
     }
 
     fn run(this: &Shared<Self>) {
@@ -210,10 +216,11 @@ impl<O: Os> Nic<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_in(os: &O, mode: NicMode) -> Result<Shared<Self>, NtStatus> {
+        let identity = Shared::try_new(Identity).map_err(memory_status)?;
         let mut engines = Vec::new();
         engines.try_reserve_exact(os.processors() as usize).map_err(|error| memory_status(error.into()))?;
         for processor in 0..os.processors() {
-            engines.push(Engine::try_new(os, processor)?);
+            engines.push(Engine::try_new(os, &identity, processor)?);
         }
         let nic = Self { os: os.clone(), mode, engines: engines.into_boxed_slice(), dealt: AtomicU32::new(0) };
         Shared::try_new(nic).map_err(memory_status)
@@ -244,10 +251,12 @@ impl<O: Os> Nic<O> {
     pub fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
         for engine in &self.engines {
-            sum.in_octets += engine.incoming.octets.load(Ordering::Relaxed);
-            sum.out_octets += engine.outgoing.octets.load(Ordering::Relaxed);
-            sum.in_frames += engine.incoming.frames.load(Ordering::Relaxed);
-            sum.out_frames += engine.outgoing.frames.load(Ordering::Relaxed);
+            let [within, incoming, outgoing] = [&engine.within, &engine.incoming, &engine.outgoing]
+                .map(|direction| (direction.octets.load(Ordering::Relaxed), direction.frames.load(Ordering::Relaxed)));
+            sum.in_octets += within.0 + incoming.0;
+            sum.out_octets += within.0 + outgoing.0;
+            sum.in_frames += within.1 + incoming.1;
+            sum.out_frames += within.1 + outgoing.1;
         }
         sum
     }

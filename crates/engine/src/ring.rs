@@ -22,20 +22,32 @@ use core::{mem::MaybeUninit, ptr::NonNull, slice};
 
 use fallible::{AllocError, Shared, try_slice};
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
 
 /// What both sides see.
 struct Indices {
-    /// Number of the next entry to be published. Written by the producer.
-    tail: CachePadded<AtomicU64>,
-    /// Number of the next entry that a [`Watch`] may not publish. Written by the producer.
+    filled: CachePadded<Filled>,
+    taken: CachePadded<Taken>,
+}
+
+/// Written by the producer.
+struct Filled {
+    /// Number of the next entry to be published.
+    tail: AtomicU64,
+    /// Number of the next entry that a [`Watch`] may not publish.
     handed_over: AtomicU64,
-    /// Number of the next entry to be taken. Written by the consumer.
-    head: CachePadded<AtomicU64>,
-    /// How many links the consumer has followed. Written by the consumer.
+    /// How many segments are sealed.
+    sealed: AtomicU32,
+}
+
+/// Written by the consumer.
+struct Taken {
+    /// Number of the next entry to be taken.
+    head: AtomicU64,
+    /// How many links were followed.
     followed: AtomicU32,
 }
 
@@ -44,7 +56,8 @@ struct Indices {
 /// # Invariants
 ///
 /// - `first + capacity` is at most the number of places, and `capacity` is a power of two.
-/// - `next` is written by the producer before `sealed` is set, and belongs to the consumer afterwards.
+/// - `next` is written by the producer before it counts the segment among the sealed ones, and belongs to the consumer
+///   afterwards.
 struct Segment<T> {
     /// The slots, and some on both sides that are not used: so the first lies at the beginning of a cache line.
     places: Box<[UnsafeCell<MaybeUninit<T>>]>,
@@ -52,7 +65,6 @@ struct Segment<T> {
     first: usize,
     /// The number of slots.
     capacity: usize,
-    sealed: AtomicBool,
     next: UnsafeCell<Option<Link<T>>>,
 }
 
@@ -77,8 +89,7 @@ impl<T> Segment<T> {
             try_slice(capacity + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
         let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
         let first = (0..spare).find(is_aligned).unwrap_or(0);
-        let (sealed, next) = (AtomicBool::new(false), UnsafeCell::new(None));
-        Shared::try_new(Self { places, first, capacity, sealed, next })
+        Shared::try_new(Self { places, first, capacity, next: UnsafeCell::new(None) })
     }
 
     const fn capacity(&self) -> u64 {
@@ -200,11 +211,10 @@ const fn capacity_for(entries: u32) -> u32 {
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(capacity_for(limit))?;
     let at = At::new(segment.clone());
+    let (number, none) = (|| AtomicU64::new(first), || AtomicU32::new(0));
     let indices = Shared::try_new(Indices {
-        tail: CachePadded(AtomicU64::new(first)),
-        handed_over: AtomicU64::new(first),
-        head: CachePadded(AtomicU64::new(first)),
-        followed: AtomicU32::new(0),
+        filled: CachePadded(Filled { tail: number(), handed_over: number(), sealed: none() }),
+        taken: CachePadded(Taken { head: number(), followed: none() }),
     })?;
     let producer = Producer {
         indices: indices.clone(),
@@ -213,9 +223,9 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
         tail: first,
         kept: first,
         seen_head: first,
-        links: 0,
+        sealed: 0,
     };
-    Ok((producer, Consumer { indices, at, head: first, readable: first }))
+    Ok((producer, Consumer { indices, at, head: first, readable: first, followed: 0 }))
 }
 
 /// The side that puts entries in.
@@ -234,7 +244,7 @@ pub struct Producer<T> {
     kept: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
-    links: u32,
+    sealed: u32,
 }
 
 impl<T: Copy + Send> Producer<T> {
@@ -256,7 +266,7 @@ impl<T: Copy + Send> Producer<T> {
     #[inline(never)]
     #[must_use]
     pub fn occupied(&mut self) -> u64 {
-        self.seen_head = self.indices.head.load(Ordering::Acquire);
+        self.seen_head = self.indices.taken.head.load(Ordering::Acquire);
         self.tail.wrapping_sub(self.seen_head)
     }
 
@@ -309,7 +319,7 @@ impl<T: Copy + Send> Producer<T> {
     #[inline]
     pub fn publish(&mut self) {
         self.kept = self.tail;
-        self.indices.tail.store(self.tail, Ordering::Release);
+        self.indices.filled.tail.store(self.tail, Ordering::Release);
     }
 
     /// Lets a [`Watch`] publish what was pushed, and gives the number for that.
@@ -317,7 +327,7 @@ impl<T: Copy + Send> Producer<T> {
     pub(crate) fn hand_over(&mut self) -> u64 {
         self.kept = self.tail;
         // The watch may be somebody else's: he publishes what was written before this.
-        self.indices.handed_over.store(self.tail, Ordering::Release);
+        self.indices.filled.handed_over.store(self.tail, Ordering::Release);
         self.tail
     }
 
@@ -336,7 +346,7 @@ impl<T: Copy + Send> Producer<T> {
     #[must_use]
     pub fn plan(&self, limit: u32) -> Plan {
         let (wanted, capacity) = (u64::from(capacity_for(limit)), self.at.segment.capacity());
-        let alone = self.indices.followed.load(Ordering::Relaxed) == self.links;
+        let alone = self.indices.taken.followed.load(Ordering::Relaxed) == self.sealed;
         if wanted > capacity || (wanted < capacity && alone) { Plan::NewSegment } else { Plan::InPlace }
     }
 
@@ -371,9 +381,9 @@ impl<T: Copy + Send> Producer<T> {
             // still the producer's, and is `None`.
             unsafe { next.write(Some(link)) };
         });
-        self.at.segment.sealed.store(true, Ordering::Release);
+        self.sealed = self.sealed.wrapping_add(1);
+        self.indices.filled.sealed.store(self.sealed, Ordering::Release);
         self.at = At::new(segment);
-        self.links = self.links.wrapping_add(1);
     }
 }
 
@@ -384,15 +394,15 @@ impl Watch {
     /// Number of the next entry to be published.
     #[must_use]
     pub fn tail(&self) -> u64 {
-        self.0.tail.load(Ordering::Acquire)
+        self.0.filled.tail.load(Ordering::Acquire)
     }
 
     /// [`Producer::publish`] for a producer that has handed over up to this number, when somebody else may be about to use the
     /// producer. Any other number does no harm: nothing is published that was not written.
     #[inline]
     pub(crate) fn publish(&self, tail: u64) {
-        if !is_past(tail, self.0.handed_over.load(Ordering::Acquire)) {
-            self.0.tail.store(tail, Ordering::Release);
+        if !is_past(tail, self.0.filled.handed_over.load(Ordering::Acquire)) {
+            self.0.filled.tail.store(tail, Ordering::Release);
         }
     }
 }
@@ -441,6 +451,8 @@ pub struct Consumer<T> {
     head: u64,
     /// Number of the first entry that cannot be read without another [look](Consumer::look).
     readable: u64,
+    /// How many links were followed: the segment at hand is sealed if more segments are.
+    followed: u32,
 }
 
 impl<T: Copy + Send> Consumer<T> {
@@ -456,18 +468,9 @@ impl<T: Copy + Send> Consumer<T> {
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
         while taken < most && (self.head != self.readable || self.look()) {
-            let slots = self.at.slots_from(self.head);
-            let here = self.known().min(most - taken).min(slots.len());
-            for slot in &slots[..here] {
-                slot.with(|slot| {
-                    // SAFETY: as in `read`: the entry lies before `readable`.
-                    let slot = unsafe { &*slot };
-                    // SAFETY: a published entry has been written.
-                    each(unsafe { slot.assume_init_ref() });
-                });
-            }
-            self.head = self.head.wrapping_add(here as u64);
-            taken += here;
+            self.with_slot(self.head, &mut each);
+            self.head = self.head.wrapping_add(1);
+            taken += 1;
         }
         if taken > 0 {
             self.publish();
@@ -506,7 +509,7 @@ impl<T: Copy + Send> Consumer<T> {
 
     #[inline]
     fn publish(&self) {
-        self.indices.head.store(self.head, Ordering::Release);
+        self.indices.taken.head.store(self.head, Ordering::Release);
     }
 
     /// How many entries can be read without another look.
@@ -517,50 +520,65 @@ impl<T: Copy + Send> Consumer<T> {
         known
     }
 
-    /// The entry `number`, which lies before `readable`.
+    /// Gives `each` the entry `number`, which lies before `readable`.
     #[inline]
-    fn read(&self, number: u64) -> T {
+    fn with_slot<U>(&self, number: u64, each: impl FnOnce(&T) -> U) -> U {
         self.at.slot(number).with(|slot| {
             // SAFETY: the entry was published, and seen to be with acquire, and lies in this segment (invariant); the producer
             // writes to the slot again only when `head` has been published past the entry.
             let slot = unsafe { &*slot };
             // SAFETY: a published entry has been written.
-            unsafe { slot.assume_init() }
+            each(unsafe { slot.assume_init_ref() })
         })
+    }
+
+    #[inline]
+    fn read(&self, number: u64) -> T {
+        self.with_slot(number, |entry| *entry)
     }
 
     /// Looks at the producer's index. Whether there is more to be read in the segment at hand, which is the next one if the one
     /// before had nothing left.
+    #[inline]
     fn look(&mut self) -> bool {
         loop {
-            let mut until = self.indices.tail.load(Ordering::Acquire);
+            let tail = self.indices.filled.tail.load(Ordering::Acquire);
             // A tail past the end of the segment was published after the seal, so the seal is seen here.
-            if self.at.segment.sealed.load(Ordering::Acquire) {
-                let end = self.end();
-                if end == self.head {
-                    self.follow();
-                    continue;
-                }
-                if is_past(until, end) {
-                    until = end;
-                }
+            if self.indices.filled.sealed.load(Ordering::Acquire) == self.followed {
+                return self.note(tail);
             }
-            // It goes back only if watches publish out of order, against their rules: then it is old news.
-            let is_news = is_past(until, self.readable);
-            if is_news {
-                self.readable = until;
+            if let Some(end) = self.end_or_follow() {
+                return self.note(if is_past(tail, end) { end } else { tail });
             }
-            return is_news;
         }
     }
 
-    /// Number of the first entry that is not in the segment, which is sealed.
-    fn end(&self) -> u64 {
-        self.at.segment.next.with(|next| {
+    /// Entries up to the number `until` are published and lie in the segment at hand. Whether that is news.
+    #[inline]
+    const fn note(&mut self, until: u64) -> bool {
+        // A tail goes back only if watches publish out of order, against their rules: then it is old news.
+        let is_news = is_past(until, self.readable);
+        if is_news {
+            self.readable = until;
+        }
+        is_news
+    }
+
+    /// Number of the first entry that is not in the segment, which is sealed. If nothing is left in it, `None`, and the
+    /// consumer goes on in the next one.
+    #[cold]
+    #[inline(never)]
+    fn end_or_follow(&mut self) -> Option<u64> {
+        let end = self.at.segment.next.with(|next| {
             // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed.
             let next = unsafe { &*next };
             next.as_ref().map_or(self.head, |link| link.end)
-        })
+        });
+        if end != self.head {
+            return Some(end);
+        }
+        self.follow();
+        None
     }
 
     /// Goes on in the next segment. The one at hand is sealed and empty.
@@ -572,8 +590,8 @@ impl<T: Copy + Send> Consumer<T> {
         });
         if let Some(link) = link {
             self.at = At::new(link.segment);
-            let followed = self.indices.followed.load(Ordering::Relaxed);
-            self.indices.followed.store(followed.wrapping_add(1), Ordering::Relaxed);
+            self.followed = self.followed.wrapping_add(1);
+            self.indices.taken.followed.store(self.followed, Ordering::Relaxed);
         }
     }
 }

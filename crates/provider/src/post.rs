@@ -96,7 +96,8 @@ unsafe fn initiate<O: NdkOs>(
         return unsafe { refuse(&object, NtStatus::INVALID_PARAMETER) };
     };
     let mut how = flags_of(flags);
-    how.local_invalidate &= object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED);
+    how.local_invalidate =
+        how.local_invalidate && object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED);
     let context = context.expose_provenance();
     if op_flags::is_inline(flags) {
         let parts = list.iter().map(|entry| {

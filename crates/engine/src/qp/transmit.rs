@@ -183,13 +183,12 @@ impl<O: Os> Transmit<O> {
     }
 
     fn count(&mut self, qp: &Qp<O>) {
-        let traffic = core::mem::take(&mut self.traffic);
-        if traffic.is_none() {
+        if self.traffic.is_none() {
             return;
         }
-        qp.engine.count(&traffic);
+        // Without a peer nothing moves, and whoever changes the peer counts first.
         if let Some(peer) = &self.peer {
-            peer.engine.count(&traffic.of_peer());
+            qp.engine.count(&peer.engine, &core::mem::take(&mut self.traffic));
         }
     }
 
