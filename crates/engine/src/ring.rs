@@ -478,6 +478,14 @@ impl<T: Copy + Send> Consumer<T> {
         taken
     }
 
+    /// Gives `work` the next entry, which stays in the queue; `None` if there is none.
+    ///
+    /// In its place, because a copy loads it in pieces of other widths than it was stored in, and waits for the stores.
+    #[inline]
+    pub fn with_front<U>(&mut self, work: impl FnOnce(&T) -> U) -> Option<U> {
+        (self.head != self.readable || self.look()).then(|| self.with_slot(self.head, work))
+    }
+
     /// The next entry, which stays in the queue.
     #[inline]
     pub fn front(&mut self) -> Option<T> {

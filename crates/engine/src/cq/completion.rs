@@ -28,24 +28,28 @@ pub enum Operation {
 }
 
 /// The outcome of one request.
+///
+/// No two words that an `NDK_RESULT` has side by side lie side by side here in that order: a consumer that polls at once would
+/// load both at a time, and wait until the two stores of the producer have reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Completion {
     /// What the consumer gave when it created the queue pair.
     pub qp_context: usize,
-    /// What the consumer gave when it posted the request.
-    pub request_context: usize,
-    /// Success, or why the request failed.
-    pub status: NtStatus,
-    /// Bytes received. Zero for other requests.
-    pub bytes: u32,
     /// The token that the sender invalidated, for [`Operation::ReceiveAndInvalidate`]. Zero for other requests.
     pub invalidated_token: u32,
     /// The provider's own diagnosis; zero for success (`NDKPI 3.6`).
     pub provider_error: u32,
+    /// What the consumer gave when it posted the request.
+    pub request_context: usize,
     /// The kind of request.
     pub operation: Operation,
     /// The sender asked for an event.
     pub solicited: bool,
+    /// Success, or why the request failed.
+    pub status: NtStatus,
+    /// Bytes received. Zero for other requests.
+    pub bytes: u32,
 }
 
 impl Completion {

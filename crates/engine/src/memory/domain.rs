@@ -17,6 +17,19 @@ use crate::{
     os::Os,
 };
 
+/// Bytes that a request names, and what it wants to do with them.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The token.
+    pub token: u32,
+    /// The address of the first byte.
+    pub address: u64,
+    /// How many bytes.
+    pub length: u32,
+    /// What for.
+    pub access: Access,
+}
+
 /// A protection domain.
 pub struct Domain<O: Os> {
     table: Shared<MemoryTable<O>>,
@@ -92,7 +105,7 @@ impl<O: Os> Domain<O> {
         let mut later = None;
         let later_found = &mut later;
         let found = self.table.tokens().with(number_of(token), move |_, entry| {
-            let Named { grant, offset, uses } = self.find(entry, token, address, length, access)?;
+            let Named { grant, offset, uses } = self.find(entry, &Wanted { token, address, length, access })?;
             // Most registrations are ranges, and need no other look-up.
             let piece = grant.source.piece_of_range(offset, length, uses);
             if piece.is_none() {
@@ -111,33 +124,45 @@ impl<O: Os> Domain<O> {
     /// registered itself: it gets the memory, and the offset of the first of them. `None` if they do not, or may not be used so.
     ///
     /// `work` runs under the lock of the token's place, which spares the references and keeps the end of the registration
-    /// waiting. So it is to be short, and may not take the lock of another token.
+    /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
-    pub(crate) fn with_range<U>(
-        &self,
-        token: u32,
-        address: u64,
-        length: u32,
-        access: Access,
-        work: impl FnOnce(&O::Memory, usize) -> U,
-    ) -> Option<U> {
-        let found = self.table.tokens().with(number_of(token), |_, entry| {
-            let Named { grant, offset, .. } = self.find(entry, token, address, length, access)?;
-            let (memory, start) = grant.source.range(offset)?;
+    pub(crate) fn with_range<U>(&self, wanted: &Wanted, work: impl FnOnce(&O::Memory, usize) -> U) -> Option<U> {
+        let found = self.table.tokens().with(number_of(wanted.token), |_, entry| {
+            let (memory, start) = self.range(entry, wanted)?;
             Some(work(memory, start))
         });
         found?
     }
 
+    /// [`Domain::with_range`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not
+    /// of the same adapter.
     #[inline]
-    fn find<'a>(
+    pub(crate) fn with_ranges<U>(
         &self,
-        entry: &'a Entry<O>,
-        token: u32,
-        address: u64,
-        length: u32,
-        access: Access,
-    ) -> Option<Named<'a, O>> {
+        mine: &Wanted,
+        peer: &Self,
+        theirs: &Wanted,
+        work: impl FnOnce((&O::Memory, usize), (&O::Memory, usize)) -> U,
+    ) -> Option<U> {
+        if !Shared::ptr_eq(&self.table, &peer.table) {
+            return None;
+        }
+        let numbers = (number_of(mine.token), number_of(theirs.token));
+        let found = self.table.tokens().with_two(numbers.0, numbers.1, |my_entry, their_entry| {
+            Some(work(self.range(my_entry, mine)?, peer.range(their_entry, theirs)?))
+        });
+        found?
+    }
+
+    #[inline]
+    fn range<'a>(&self, entry: &'a Entry<O>, wanted: &Wanted) -> Option<(&'a O::Memory, usize)> {
+        let Named { grant, offset, .. } = self.find(entry, wanted)?;
+        grant.source.range(offset)
+    }
+
+    #[inline]
+    fn find<'a>(&self, entry: &'a Entry<O>, wanted: &Wanted) -> Option<Named<'a, O>> {
+        let Wanted { token, address, length, access } = *wanted;
         if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
             return None;
         }

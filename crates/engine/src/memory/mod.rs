@@ -39,8 +39,9 @@
 //!
 //! # Locks
 //!
-//! Tokens and mappings lie in two tables with one lock to 64 places, and one for the free places. No look-up takes two locks at
-//! a time, and none is held while anything is dropped that was handed in from outside.
+//! Tokens and mappings lie in two tables with one lock to 64 places, and one for the free places. A look-up of one takes one
+//! lock at a time, one of two tokens may take two, in the order of the table. No lock is held while anything is dropped that was
+//! handed in from outside.
 
 mod access;
 mod domain;
@@ -58,7 +59,7 @@ mod transfer;
 mod window;
 
 pub use access::{Access, Rights};
-pub use domain::Domain;
+pub use domain::{Domain, Wanted};
 use entry::Entry;
 use fallible::Shared;
 pub use fast::{FastRegister, SHEETS};

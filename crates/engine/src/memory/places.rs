@@ -4,9 +4,11 @@
 //! follow each other lie in different chunks: processors that look up different numbers rarely meet. All locks exist from
 //! the beginning, because a look-up without one would need unsafe code to see that a chunk has been made.
 //!
-//! Locks: the list of free places is locked before a chunk. A look-up locks one chunk and nothing else.
+//! Locks: the list of free places is locked before a chunk. A look-up locks one chunk and nothing else, one of two values
+//! perhaps two, the lower one first.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::cmp::Ordering::{Equal, Greater, Less};
 
 use fallible::{AllocError, try_slice};
 use ndkpi::NtStatus;
@@ -101,6 +103,29 @@ impl<O: Os, T: Send + 'static> Places<O, T> {
             State::Taken(value) => Some(work(&mut place.stamp, value)),
             State::Free(_) => None,
         })?
+    }
+
+    /// Works on the values `first` and `second`, if both exist, as [`Places::with`] does on one. They may be the same.
+    ///
+    /// This is where two chunks are locked at a time: always the one with the lower index first.
+    #[inline]
+    pub fn with_two<U>(&self, first: u32, second: u32, work: impl FnOnce(&T, &T) -> U) -> Option<U> {
+        fn value<T>(chunk: &Chunk<T>, place: usize) -> Option<&T> {
+            match &chunk.as_ref()?.get(place)?.state {
+                State::Taken(value) => Some(value),
+                State::Free(_) => None,
+            }
+        }
+        if first > self.largest || second > self.largest {
+            return None;
+        }
+        let ((first_chunk, first), (second_chunk, second)) = (self.locate(first), self.locate(second));
+        let (one, other) = (self.chunks.get(first_chunk)?, self.chunks.get(second_chunk)?);
+        match first_chunk.cmp(&second_chunk) {
+            Equal => one.with(|both| Some(work(value(both, first)?, value(both, second)?))),
+            Less => one.with(|one| other.with(|other| Some(work(value(one, first)?, value(other, second)?)))),
+            Greater => other.with(|other| one.with(|one| Some(work(value(one, first)?, value(other, second)?)))),
+        }
     }
 
     /// Puts a value in a free place, whose number is returned. `make` gets the place's stamp and follows the rule of

@@ -11,6 +11,7 @@ mod attached;
 mod post;
 mod receive;
 mod request;
+mod short;
 mod srq;
 mod transmit;
 

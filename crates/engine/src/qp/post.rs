@@ -109,6 +109,7 @@ impl InitiatorQueue {
     }
 
     /// Puts a request in that still has to be published.
+    #[inline]
     fn push(&mut self, request: Request) -> Result<(), NtStatus> {
         if self.requests.push(request) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }

@@ -101,17 +101,17 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Fills the first receive with a message of `length` bytes that `fill` puts there, and completes it, all in one go and
-    /// without a [`Claim`]. `fill` gets the memory of the receive and the offset of its first byte in there.
+    /// Fills the first receive with a message of `length` bytes and completes it, all in one go and without a [`Claim`]. `fill`
+    /// gets the only element of the receive and puts the message there; it says whether it has done so.
     ///
     /// `false` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
-    /// been done, and the long way will find out what. `fill` runs under locks, so the message is to be short.
+    /// been done, and the long way will find out what. `fill` runs under a lock, so the message is to be short.
     #[inline]
     pub(super) fn receive_at_once(
         this: &Shared<Self>,
         length: u32,
         solicited: bool,
-        fill: impl FnOnce(&O::Memory, usize),
+        fill: impl FnOnce(&Sge) -> bool,
     ) -> bool {
         if this.srq.is_some() {
             return false;
@@ -120,20 +120,17 @@ impl<O: Os> Qp<O> {
             if receive.claimed || receive.is_flushed() || this.is_dead() {
                 return false;
             }
-            let Some(ReceiveRequest { context, elements, first, .. }) = receive.requests.front() else { return false };
-            if elements > 1 || first.length < length {
-                return false;
-            }
-            // What is wrong with the receive is wrong also if the message would have had room elsewhere.
-            let is_filled = first.length == 0
-                || this.domain.with_range(first.token, first.address, first.length, Access::LocalWrite, fill).is_some();
-            if is_filled {
-                receive.requests.advance(1);
-                let completion = this.completion(context, Operation::Receive, NtStatus::SUCCESS);
-                let bytes = length + u32::from(fault::is(Fault::BytesWrong));
-                Cq::push_one(&this.receive_cq, Completion { bytes, solicited, ..completion });
-            }
-            is_filled
+            let filled = receive.requests.with_front(|request| {
+                let fits = request.elements <= 1 && request.first.length >= length;
+                // What is wrong with a receive is wrong also if the message does not need it.
+                (fits && (request.first.length == 0 || fill(&request.first))).then_some(request.context)
+            });
+            let Some(Some(context)) = filled else { return false };
+            receive.requests.advance(1);
+            let completion = this.completion(context, Operation::Receive, NtStatus::SUCCESS);
+            let bytes = length + u32::from(fault::is(Fault::BytesWrong));
+            Cq::push_one(&this.receive_cq, Completion { bytes, solicited, ..completion });
+            true
         })
     }
 

@@ -1,6 +1,9 @@
 //! What a consumer posts.
 
-use crate::{cq::Operation, memory::Posted};
+use crate::{
+    cq::Operation,
+    memory::{Access, Posted, Wanted},
+};
 
 /// A piece of registered memory: an element of a scatter/gather list (`NDKPI 3.9`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,14 @@ pub struct Sge {
     pub length: u32,
     /// The region's local token.
     pub token: u32,
+}
+
+impl Sge {
+    /// Its bytes, wanted for `access`.
+    #[inline]
+    pub(super) const fn wanted(&self, access: Access) -> Wanted {
+        Wanted { token: self.token, address: self.address, length: self.length, access }
+    }
 }
 
 /// How a request is to be carried out (`NDKPI 2.4`).

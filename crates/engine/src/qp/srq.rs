@@ -168,8 +168,7 @@ impl<O: Os> Srq<O> {
             if !state.requests.producer.has_room(1) {
                 return Err(NtStatus::NO_MORE_ENTRIES);
             }
-            let (first, length) =
-                push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
+            let (first, length) = push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
             if !state.requests.producer.push(ReceiveRequest { context, length, elements: count, first }) {
                 return Err(NtStatus::NO_MORE_ENTRIES);
             }

@@ -10,6 +10,7 @@ use super::{
     Qp, QpParameters, Work, order,
     receive::{Claim, Claimed},
     request::{CHUNK, Chunk, HERE, Request, Sge, Source, chunks_for},
+    short,
 };
 use crate::{
     cq::{Cq, Operation, notify::newer},
@@ -17,13 +18,10 @@ use crate::{
     memory::{Access, Piece, transfer},
     memory_status,
     nic::{Budget, Traffic},
-    os::{Memory, Os},
+    os::Os,
     ring::Consumer,
     sync::Ordering,
 };
-
-/// Bytes that may be moved while a lock is held: at most a page, less than a microsecond.
-const SHORT: usize = 4096;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +66,6 @@ struct Current<O: Os> {
     moved: usize,
     /// The token that the request invalidates is invalid.
     invalidated: bool,
-}
-
-/// The bytes of a short message.
-enum Bytes<'a, M> {
-    Inline(&'a [u8]),
-    /// Bytes of this memory from an offset on.
-    Registered(&'a M, usize),
 }
 
 /// Why a request cannot go on.
@@ -194,18 +185,27 @@ impl<O: Os> Transmit<O> {
 
     #[inline]
     fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
-        let Some(request) = self.requests.front() else { return Step::Empty };
-        if self.carry_out_at_once(qp, &request, budget) {
-            self.note_traffic(&request);
-            self.finish(qp, &request, NtStatus::SUCCESS);
-            return Step::Finished;
+        if self.may_be_short(qp) {
+            let Some(peer) = &self.peer else { return Step::Empty };
+            let done = self.requests.with_front(|request| short::carry_out(qp, peer, request, budget.bytes));
+            match done {
+                None => return Step::Empty,
+                Some(Some(done)) => {
+                    budget.bytes -= done.length as usize;
+                    self.note_traffic(done.operation, done.length);
+                    self.finish(qp, done.context, done.operation, done.silent_success, NtStatus::SUCCESS);
+                    return Step::Finished;
+                }
+                Some(None) => {}
+            }
         }
-        self.step_slowly(qp, &request, budget)
+        self.step_slowly(qp, budget)
     }
 
     /// The long way to carry the first request out, perhaps in many turns. It may be in progress.
     #[inline(never)]
-    fn step_slowly(&mut self, qp: &Shared<Qp<O>>, request: &Request, budget: &mut Budget) -> Step {
+    fn step_slowly(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
+        let Some(request) = &self.requests.front() else { return Step::Empty };
         if let Some(failure) = self.cancelled(qp, request) {
             return self.fail(qp, request, failure);
         }
@@ -234,6 +234,12 @@ impl<O: Os> Transmit<O> {
         }
     }
 
+    /// Whether nothing speaks against carrying the first request out, whatever it is, in [the short way](short).
+    #[inline]
+    fn may_be_short(&self, qp: &Qp<O>) -> bool {
+        self.peer.is_some() && self.current.is_none() && !qp.is_dead() && !self.is_flushed()
+    }
+
     /// Whether the first request was flushed and has not begun. What has begun is carried out: it would leave half a message at
     /// the peer.
     fn is_flushed(&self) -> bool {
@@ -251,97 +257,6 @@ impl<O: Os> Transmit<O> {
         let first = !core::mem::replace(&mut self.broken, true);
         let status = if first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED };
         Some(Failure { status, peer_gone: true })
-    }
-
-    /// Carries the first request out, all but its completion, if it moves bytes that are in one piece on both sides, as most
-    /// do, and the budget allows them in one go. `false` if it is no such request or something is wrong with it: then nothing
-    /// has been done, and the long way will find out what.
-    #[inline]
-    fn carry_out_at_once(&self, qp: &Qp<O>, request: &Request, budget: &mut Budget) -> bool {
-        let Some(peer) = &self.peer else { return false };
-        let length = request.length as usize;
-        if self.current.is_some() || length > budget.bytes || qp.is_dead() || self.is_flushed() {
-            return false;
-        }
-        let is_done = match request.work {
-            Work::Send { invalidate: None } => Self::send_at_once(qp, peer, request),
-            Work::Write { address, token } => {
-                Self::move_at_once(qp, peer, request, (address, token), (Access::RemoteWrite, Access::LocalRead))
-            }
-            Work::Read { address, token } if !request.flags.local_invalidate => {
-                Self::move_at_once(qp, peer, request, (address, token), (Access::RemoteRead, Access::ReadSink))
-            }
-            _ => false,
-        };
-        if is_done {
-            budget.bytes -= length;
-        }
-        is_done
-    }
-
-    /// [`Transmit::carry_out_at_once`] for a short message.
-    fn send_at_once(qp: &Qp<O>, peer: &Shared<Qp<O>>, request: &Request) -> bool {
-        let length = request.length as usize;
-        let found;
-        let bytes = match &request.source {
-            Source::Inline { first } if length <= HERE => Bytes::Inline(&first[..length]),
-            Source::Elements { count: 0..=1, first } if length <= SHORT => {
-                match qp.domain.resolve(first.token, first.address, first.length, Access::LocalRead) {
-                    Ok(piece) => found = piece,
-                    Err(_) => return false,
-                }
-                match found.range() {
-                    Some((memory, start)) => Bytes::Registered(memory, start),
-                    None if length == 0 => Bytes::Inline(&[]),
-                    None => return false,
-                }
-            }
-            Source::Inline { .. } | Source::Elements { .. } => return false,
-        };
-        Qp::receive_at_once(peer, request.length, request.flags.solicit, |to, at| match bytes {
-            Bytes::Inline(bytes) => to.write(at, bytes),
-            Bytes::Registered(from, start) => to.copy_from(at, from, start, length),
-        })
-    }
-
-    /// [`Transmit::carry_out_at_once`] for a read or write.
-    #[inline]
-    fn move_at_once(
-        qp: &Qp<O>,
-        peer: &Qp<O>,
-        request: &Request,
-        (address, token): (u64, u32),
-        (there, here): (Access, Access),
-    ) -> bool {
-        let length = request.length as usize;
-        if length == 0 {
-            return false;
-        }
-        let first = match &request.source {
-            Source::Elements { count: 1, first } => first,
-            Source::Inline { first } if length <= HERE => {
-                let write = |to: &O::Memory, at| to.write(at, &first[..length]);
-                return peer.domain.with_range(token, address, request.length, there, write).is_some();
-            }
-            _ => return false,
-        };
-        let Ok(local) = qp.domain.resolve(first.token, first.address, first.length, here) else { return false };
-        let is_read = there == Access::RemoteRead;
-        if length > SHORT {
-            let Ok(remote) = peer.domain.resolve(token, address, request.length, there) else { return false };
-            let (to, from) = if is_read { (local, remote) } else { (remote, local) };
-            transfer(core::slice::from_ref(&to), 0, core::slice::from_ref(&from), 0, length);
-            return true;
-        }
-        let Some((local, start)) = local.range() else { return false };
-        let move_all = |remote: &O::Memory, at| {
-            if is_read {
-                local.copy_from(start, remote, at, length);
-            } else {
-                remote.copy_from(at, local, start, length);
-            }
-        };
-        peer.domain.with_range(token, address, request.length, there, move_all).is_some()
     }
 
     /// Finds the bytes of the first request on both sides. `false` if the peer has no receive for it.
@@ -511,19 +426,19 @@ impl<O: Os> Transmit<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        self.note_traffic(request);
+        self.note_traffic(request.work.operation(), request.length);
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
     }
 
     #[inline]
-    fn note_traffic(&mut self, request: &Request) {
-        let (octets, frames) = match request.work {
-            Work::Send { .. } | Work::Write { .. } => (&mut self.traffic.out_octets, &mut self.traffic.out_frames),
-            Work::Read { .. } => (&mut self.traffic.in_octets, &mut self.traffic.in_frames),
-            Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => return,
+    fn note_traffic(&mut self, operation: Operation, length: u32) {
+        let (octets, frames) = match operation {
+            Operation::Send | Operation::Write => (&mut self.traffic.out_octets, &mut self.traffic.out_frames),
+            Operation::Read => (&mut self.traffic.in_octets, &mut self.traffic.in_frames),
+            _ => return,
         };
-        *octets += u64::from(request.length);
+        *octets += u64::from(length);
         *frames += 1;
     }
 
@@ -552,22 +467,22 @@ impl<O: Os> Transmit<O> {
         if matches!(request.source, Source::Inline { .. }) && !core::mem::take(&mut self.inline_moved) {
             self.chunks.advance(chunks_for(request.length as usize));
         }
-        self.finish(qp, request, status);
+        self.finish(qp, request.context, request.work.operation(), request.flags.silent_success, status);
     }
 
     /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
     #[inline]
-    fn finish(&mut self, qp: &Qp<O>, request: &Request, status: NtStatus) {
+    fn finish(&mut self, qp: &Qp<O>, context: usize, operation: Operation, silent_success: bool, status: NtStatus) {
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        let silent = request.flags.silent_success
+        let silent = silent_success
             && match status {
                 NtStatus::SUCCESS => !fault::is(Fault::SilentSuccessCompletes),
                 NtStatus::CANCELLED => fault::is(Fault::FlushForgetsSilent),
                 _ => fault::is(Fault::SilentFailureIsSilent),
             };
         if !silent {
-            Cq::push_one(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
+            Cq::push_one(&qp.initiator_cq, qp.completion(context, operation, status));
         }
     }
 }
