@@ -11,6 +11,7 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use crate::{
+    cq::Operation,
     memory_status,
     os::{Dpc, Os, Routine, SpinLock},
     qp::Qp,
@@ -67,6 +68,18 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// A request of so many bytes was carried out.
+    #[inline]
+    pub(crate) const fn note(&mut self, operation: Operation, length: u32) {
+        let (octets, frames) = match operation {
+            Operation::Send | Operation::Write => (&mut self.out_octets, &mut self.out_frames),
+            Operation::Read => (&mut self.in_octets, &mut self.in_frames),
+            _ => return,
+        };
+        *octets += length as u64;
+        *frames += 1;
+    }
+
     /// Whether nothing has moved.
     pub(crate) const fn is_none(&self) -> bool {
         self.in_frames == 0 && self.out_frames == 0

@@ -520,9 +520,10 @@ impl<T: Copy + Send> Consumer<T> {
         self.indices.taken.head.store(self.head, Ordering::Release);
     }
 
-    /// How many entries can be read without another look.
+    /// How many entries can be read without another look at the producer's side.
     #[inline]
-    const fn known(&self) -> usize {
+    #[must_use]
+    pub const fn known(&self) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "not more than slots")]
         let known = self.readable.wrapping_sub(self.head) as usize;
         known

@@ -139,6 +139,9 @@ impl<O: Os> Cq<O> {
     /// are gone, and the attached queue pairs fail.
     #[inline]
     pub fn push(this: &Shared<Self>, completions: &[Completion]) {
+        if let [completion] = completions {
+            return Self::push_one(this, *completion);
+        }
         let queue = this.state.with(|state| Self::push_locked(this, state, completions));
         this.queue_if(queue, this);
     }

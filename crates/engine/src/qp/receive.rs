@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     cq::{Completion, Cq, Operation, notify::newer},
-    fault::{self, Fault},
     memory::{Access, Piece},
     nic::Budget,
     os::{Os, SpinLock},
@@ -60,6 +59,23 @@ impl Receive {
         self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
     }
 
+    /// Takes out the first receive, filled with a message of `length` bytes, all in one go and without a [`Claim`]. `fill` gets
+    /// the only element of the receive and puts the message there; it says whether it has done so. The context of the receive,
+    /// which is the caller's to complete.
+    ///
+    /// `None` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
+    /// been done.
+    #[inline]
+    pub(super) fn fill_first(&mut self, length: u32, fill: impl FnOnce(&Sge) -> bool) -> Option<usize> {
+        let context = self.requests.with_front(|request| {
+            let fits = request.elements <= 1 && request.first.length >= length;
+            // What is wrong with a receive is wrong also if the message does not need it.
+            (fits && (request.first.length == 0 || fill(&request.first))).then_some(request.context)
+        })??;
+        self.requests.advance(1);
+        Some(context)
+    }
+
     fn remove_first(&mut self, request: &ReceiveRequest) {
         self.elements.advance(request.queued_elements());
         self.requests.advance(1);
@@ -101,36 +117,16 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Fills the first receive with a message of `length` bytes and completes it, all in one go and without a [`Claim`]. `fill`
-    /// gets the only element of the receive and puts the message there; it says whether it has done so.
-    ///
-    /// `false` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
-    /// been done, and the long way will find out what. `fill` runs under a lock, so the message is to be short.
+    /// Lets `work` [fill](Receive::fill_first) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
+    /// that is not so, or if receives come from a shared queue.
     #[inline]
-    pub(super) fn receive_at_once(
-        this: &Shared<Self>,
-        length: u32,
-        solicited: bool,
-        fill: impl FnOnce(&Sge) -> bool,
-    ) -> bool {
+    pub(super) fn with_receives<U>(this: &Shared<Self>, work: impl FnOnce(&mut Receive) -> U) -> Option<U> {
         if this.srq.is_some() {
-            return false;
+            return None;
         }
         this.receive.with(|receive| {
-            if receive.claimed || receive.is_flushed() || this.is_dead() {
-                return false;
-            }
-            let filled = receive.requests.with_front(|request| {
-                let fits = request.elements <= 1 && request.first.length >= length;
-                // What is wrong with a receive is wrong also if the message does not need it.
-                (fits && (request.first.length == 0 || fill(&request.first))).then_some(request.context)
-            });
-            let Some(Some(context)) = filled else { return false };
-            receive.requests.advance(1);
-            let completion = this.completion(context, Operation::Receive, NtStatus::SUCCESS);
-            let bytes = length + u32::from(fault::is(Fault::BytesWrong));
-            Cq::push_one(&this.receive_cq, Completion { bytes, solicited, ..completion });
-            true
+            let may_fill = !receive.claimed && !receive.is_flushed() && !this.is_dead();
+            may_fill.then(|| work(receive))
         })
     }
 

@@ -1,118 +1,217 @@
-//! The short way to carry a request out: what most requests are is done in one go, without anything to be kept between steps.
+//! The short way to carry requests out: what most requests are is done in one go, without anything to be kept between steps.
 //!
 //! Reads, writes and sends go this way whose bytes lie in one piece on both sides. Whatever else a request may be, and whatever
 //! may be wrong with it, is left to the long way ([`super::transmit`]), which has the same effects step by step.
+//!
+//! Completions of short requests come in batches, so that a consumer on another processor is not kept from its completion queue
+//! by every single one. A batch never outlasts a turn, nor the lock of the receives that it completes.
 
+use arrayvec::ArrayVec;
 use fallible::Shared;
+use ndkpi::NtStatus;
 
 use super::{
     Qp, Work,
-    request::{HERE, Request, Source},
+    request::{HERE, Request, Sge, Source},
 };
 use crate::{
-    cq::Operation,
+    cq::{Completion, Cq, Operation},
+    fault::{self, Fault},
     memory::{Access, Wanted},
+    nic::{Budget, Traffic},
     os::{Memory, Os},
+    ring::Consumer,
 };
 
 /// Bytes that may be moved under the locks of the tokens: at most a page, less than a microsecond.
 const UNDER_LOCKS: usize = 4096;
 
-/// A request that was carried out: what its completion needs.
-pub(super) struct Done {
-    pub context: usize,
-    pub operation: Operation,
-    pub length: u32,
-    pub silent_success: bool,
-}
+/// Completions of one queue that are on their way there.
+pub(super) type Batch = ArrayVec<Completion, 8>;
 
-/// Carries `request` out, all but its completion, if it is short and moves `most` bytes at most. `None` if it is something else
-/// or if something is wrong with it: then nothing has been done.
+/// Puts the completions of a batch into their queue.
 #[inline]
-pub(super) fn carry_out<O: Os>(qp: &Qp<O>, peer: &Shared<Qp<O>>, request: &Request, most: usize) -> Option<Done> {
-    let length = request.length;
-    if length as usize > most {
-        return None;
+pub(super) fn push<O: Os>(cq: &Shared<Cq<O>>, batch: &mut Batch) {
+    if !batch.is_empty() {
+        Cq::push(cq, batch);
+        batch.clear();
     }
-    let (operation, is_done) = match request.work {
-        Work::Send { invalidate: None } => (Operation::Send, send(qp, peer, request)),
-        Work::Write { address, token } => {
-            let there = Wanted { token, address, length, access: Access::RemoteWrite };
-            (Operation::Write, write(qp, peer, request, &there))
-        }
-        Work::Read { address, token } if !request.flags.local_invalidate => {
-            let there = Wanted { token, address, length, access: Access::RemoteRead };
-            (Operation::Read, read(qp, peer, request, &there))
-        }
-        _ => return None,
-    };
-    let (context, silent_success) = (request.context, request.flags.silent_success);
-    is_done.then_some(Done { context, operation, length, silent_success })
 }
 
-#[inline]
-fn send<O: Os>(qp: &Qp<O>, peer: &Shared<Qp<O>>, request: &Request) -> bool {
+/// The queue pairs of a turn, and where requests go that were carried out.
+pub(super) struct Short<'turn, O: Os> {
+    pub qp: &'turn Shared<Qp<O>>,
+    pub peer: &'turn Shared<Qp<O>>,
+    pub requests: &'turn mut Consumer<Request>,
+    pub budget: &'turn mut Budget,
+    pub traffic: &'turn mut Traffic,
+    pub batch: &'turn mut Batch,
+}
+
+impl<O: Os> Short<'_, O> {
+    /// Carries out the first request, and perhaps some behind it. `None` if there is none; `false` if nothing has been done: the
+    /// first one is something else, or something is wrong with it.
+    #[inline]
+    pub fn carry_out(&mut self) -> Option<bool> {
+        if self.batch.is_full() {
+            push(&self.qp.initiator_cq, self.batch);
+        }
+        let is_send = self.requests.with_front(|request| matches!(request.work, Work::Send { invalidate: None }))?;
+        Some(if is_send { self.send() } else { self.copy() })
+    }
+
+    /// The first request was carried out. Its completion goes into the batch, or if it is to be seen `at_once` and the batch has
+    /// no other, to its queue.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
+    fn finish(&mut self, operation: Operation, Done { context, length, is_silent }: Done, at_once: bool) {
+        // The place is free before the consumer can see the completion.
+        self.requests.advance(1);
+        self.budget.bytes -= length as usize;
+        self.budget.requests -= 1;
+        self.traffic.note(operation, length);
+        if is_silent && !fault::is(Fault::SilentSuccessCompletes) {
+            return;
+        }
+        let completion = self.qp.completion(context, operation, NtStatus::SUCCESS);
+        if at_once && self.batch.is_empty() {
+            Cq::push_one(&self.qp.initiator_cq, completion);
+        } else {
+            self.batch.push(completion);
+        }
+    }
+
+    /// Carries out sends, as many as follow each other and have bytes enough for one time that a lock is held.
+    fn send(&mut self) -> bool {
+        let (qp, peer) = (self.qp, self.peer);
+        let done = Qp::with_receives(peer, |receives| {
+            let (mut received, mut left) = (Batch::new(), self.budget.bytes.min(UNDER_LOCKS));
+            loop {
+                let sent = self.requests.with_front(|request| {
+                    let length = request.length as usize;
+                    if !matches!(request.work, Work::Send { invalidate: None }) || length > left {
+                        return None;
+                    }
+                    let fill = |sink: &Sge| put(qp, peer, request, &sink.wanted(Access::LocalWrite));
+                    let context = receives.fill_first(request.length, fill)?;
+                    Some((context, request.flags.solicit, Done::of(request)))
+                });
+                let Some(Some((context, solicited, done))) = sent else { break };
+                left -= done.length as usize;
+                let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
+                let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
+                let completion = Completion { bytes, solicited, ..completion };
+                if self.requests.known() == 1 && received.is_empty() {
+                    // Most messages are alone.
+                    Cq::push_one(&peer.receive_cq, completion);
+                    self.finish(Operation::Send, done, true);
+                    return true;
+                }
+                received.push(completion);
+                self.finish(Operation::Send, done, false);
+                if self.budget.requests == 0 || received.is_full() || self.batch.is_full() {
+                    break;
+                }
+            }
+            // With the lock held: nobody else completes a receive of this queue before.
+            let is_done = !received.is_empty();
+            push(&peer.receive_cq, &mut received);
+            is_done
+        });
+        done == Some(true)
+    }
+
+    /// Carries out a read or write.
+    #[inline]
+    fn copy(&mut self) -> bool {
+        let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
+        let done = self.requests.with_front(|request| {
+            if request.length as usize > most {
+                return None;
+            }
+            let (operation, is_done) = match request.work {
+                Work::Write { address, token } => {
+                    let there = Wanted { token, address, length: request.length, access: Access::RemoteWrite };
+                    (Operation::Write, request.length > 0 && put(qp, peer, request, &there))
+                }
+                Work::Read { address, token } if !request.flags.local_invalidate => {
+                    let there = Wanted { token, address, length: request.length, access: Access::RemoteRead };
+                    (Operation::Read, request.length > 0 && get(qp, peer, request, &there))
+                }
+                _ => return None,
+            };
+            is_done.then(|| (operation, Done::of(request)))
+        });
+        let Some(Some((operation, done))) = done else { return false };
+        // What takes long is not kept back for the sake of what comes after it.
+        let at_once = self.requests.known() == 1 || done.length as usize > UNDER_LOCKS;
+        self.finish(operation, done, at_once);
+        if at_once {
+            push(&self.qp.initiator_cq, self.batch);
+        }
+        true
+    }
+}
+
+/// What is left to know of a request that was carried out.
+struct Done {
+    context: usize,
+    length: u32,
+    is_silent: bool,
+}
+
+impl Done {
+    const fn of(request: &Request) -> Self {
+        Self { context: request.context, length: request.length, is_silent: request.flags.silent_success }
+    }
+}
+
+/// Copies the bytes of a request to the peer. `there` has room for them.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
+fn put<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
     let length = request.length as usize;
-    Qp::receive_at_once(peer, request.length, request.flags.solicit, |sink| {
-        let there = sink.wanted(Access::LocalWrite);
-        match &request.source {
-            Source::Inline { first } if length <= HERE => {
-                peer.domain.with_range(&there, |to, at| to.write(at, &first[..length])).is_some()
-            }
-            Source::Elements { count: 1, first } if length <= UNDER_LOCKS => {
-                let copy = |(from, start): At<'_, O>, (to, at): At<'_, O>| to.copy_from(at, from, start, length);
-                qp.domain.with_ranges(&first.wanted(Access::LocalRead), &peer.domain, &there, copy).is_some()
-            }
-            Source::Inline { .. } | Source::Elements { .. } => false,
-        }
-    })
-}
-
-#[inline]
-fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
     match &request.source {
-        Source::Inline { first } if (1..=HERE).contains(&(request.length as usize)) => {
-            let bytes = &first[..request.length as usize];
-            peer.domain.with_range(there, |to, at| to.write(at, bytes)).is_some()
+        Source::Inline { first } if length <= HERE => {
+            peer.domain.with_range(there, |to, at| to.write(at, &first[..length])).is_some()
         }
         Source::Elements { count: 1, first } => {
             let here = first.wanted(Access::LocalRead);
-            copy(qp, peer, &here, there, |here, there, length| there.0.copy_from(there.1, here.0, here.1, length))
+            with_both(qp, peer, &here, there, |(from, start), (to, at)| to.copy_from(at, from, start, length))
         }
         Source::Inline { .. } | Source::Elements { .. } => false,
     }
 }
 
-#[inline]
-fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
+/// Copies the bytes of a request from the peer.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
+fn get<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
     let Source::Elements { count: 1, first } = &request.source else { return false };
-    let here = first.wanted(Access::ReadSink);
-    copy(qp, peer, &here, there, |here, there, length| here.0.copy_from(here.1, there.0, there.1, length))
+    let (here, length) = (first.wanted(Access::ReadSink), request.length as usize);
+    with_both(qp, peer, &here, there, |(to, at), (from, start)| to.copy_from(at, from, start, length))
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds the bytes of both sides and lets `copy` copy them.
-#[inline]
-fn copy<O: Os>(
+/// Finds the bytes of both sides for `copy`.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
+fn with_both<O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
     here: &Wanted,
     there: &Wanted,
-    copy: impl FnOnce(At<'_, O>, At<'_, O>, usize),
+    copy: impl FnOnce(At<'_, O>, At<'_, O>),
 ) -> bool {
-    let length = there.length as usize;
-    if length == 0 {
-        return false;
+    if here.length as usize <= UNDER_LOCKS {
+        return qp.domain.with_ranges(here, &peer.domain, there, copy).is_some();
     }
-    if length <= UNDER_LOCKS {
-        return qp.domain.with_ranges(here, &peer.domain, there, |here, there| copy(here, there, length)).is_some();
-    }
-    let found = [(&peer.domain, there), (&qp.domain, here)]
+    let found = [(&qp.domain, here), (&peer.domain, there)]
         .map(|(domain, wanted)| domain.resolve(wanted.token, wanted.address, wanted.length, wanted.access));
-    let [Ok(there), Ok(here)] = &found else { return false };
-    let (Some(there), Some(here)) = (there.range(), here.range()) else { return false };
-    copy(here, there, length);
+    let [Ok(here), Ok(there)] = &found else { return false };
+    let (Some(here), Some(there)) = (here.range(), there.range()) else { return false };
+    copy(here, there);
     true
 }

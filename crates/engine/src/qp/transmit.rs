@@ -10,7 +10,7 @@ use super::{
     Qp, QpParameters, Work, order,
     receive::{Claim, Claimed},
     request::{CHUNK, Chunk, HERE, Request, Sge, Source, chunks_for},
-    short,
+    short::{self, Batch, Short},
 };
 use crate::{
     cq::{Cq, Operation, notify::newer},
@@ -131,16 +131,17 @@ impl<O: Os> Transmit<O> {
             let _ = domain.invalidate_remote(token);
         }
         self.follow_orders(qp);
+        let mut batch = Batch::new();
         let turn = loop {
             if budget.is_spent() {
                 break Turn::Unfinished;
             }
-            match self.step(qp, budget) {
-                Step::Finished => budget.requests -= 1,
-                Step::Moving => {}
+            match self.step(qp, budget, &mut batch) {
+                Step::Finished | Step::Moving => {}
                 Step::Waiting | Step::Empty => break Turn::Idle,
             }
         };
+        short::push(&qp.initiator_cq, &mut batch);
         self.count(qp);
         if let Some(srq) = self.peer.as_ref().and_then(|peer| peer.srq.as_ref()) {
             srq.pass_on();
@@ -184,22 +185,22 @@ impl<O: Os> Transmit<O> {
     }
 
     #[inline]
-    fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
+    fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
         if self.may_be_short(qp) {
-            let Some(peer) = &self.peer else { return Step::Empty };
-            let done = self.requests.with_front(|request| short::carry_out(qp, peer, request, budget.bytes));
-            match done {
+            let Self { peer: Some(peer), requests, traffic, .. } = self else { return Step::Empty };
+            match (Short { qp, peer, requests, budget, traffic, batch }.carry_out()) {
                 None => return Step::Empty,
-                Some(Some(done)) => {
-                    budget.bytes -= done.length as usize;
-                    self.note_traffic(done.operation, done.length);
-                    self.finish(qp, done.context, done.operation, done.silent_success, NtStatus::SUCCESS);
-                    return Step::Finished;
-                }
-                Some(None) => {}
+                Some(true) => return Step::Finished,
+                Some(false) => {}
             }
         }
-        self.step_slowly(qp, budget)
+        // The long way has completions of its own.
+        short::push(&qp.initiator_cq, batch);
+        let step = self.step_slowly(qp, budget);
+        if matches!(step, Step::Finished) {
+            budget.requests -= 1;
+        }
+        step
     }
 
     /// The long way to carry the first request out, perhaps in many turns. It may be in progress.
@@ -426,20 +427,9 @@ impl<O: Os> Transmit<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        self.note_traffic(request.work.operation(), request.length);
+        self.traffic.note(request.work.operation(), request.length);
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
-    }
-
-    #[inline]
-    fn note_traffic(&mut self, operation: Operation, length: u32) {
-        let (octets, frames) = match operation {
-            Operation::Send | Operation::Write => (&mut self.traffic.out_octets, &mut self.traffic.out_frames),
-            Operation::Read => (&mut self.traffic.in_octets, &mut self.traffic.in_frames),
-            _ => return,
-        };
-        *octets += u64::from(length);
-        *frames += 1;
     }
 
     /// The first request fails. Unless its peer was gone before, that ends the connection (`NDKPI 7.2`).
@@ -459,7 +449,8 @@ impl<O: Os> Transmit<O> {
         Step::Finished
     }
 
-    /// The first request, which went the long way, completes.
+    /// Takes the first request, which went the long way, out of the queue and lets the consumer know, unless it wants to know
+    /// failures only.
     fn complete(&mut self, qp: &Qp<O>, request: &Request, status: NtStatus) {
         self.local.clear();
         self.remote.clear();
@@ -467,22 +458,16 @@ impl<O: Os> Transmit<O> {
         if matches!(request.source, Source::Inline { .. }) && !core::mem::take(&mut self.inline_moved) {
             self.chunks.advance(chunks_for(request.length as usize));
         }
-        self.finish(qp, request.context, request.work.operation(), request.flags.silent_success, status);
-    }
-
-    /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
-    #[inline]
-    fn finish(&mut self, qp: &Qp<O>, context: usize, operation: Operation, silent_success: bool, status: NtStatus) {
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        let silent = silent_success
+        let silent = request.flags.silent_success
             && match status {
                 NtStatus::SUCCESS => !fault::is(Fault::SilentSuccessCompletes),
                 NtStatus::CANCELLED => fault::is(Fault::FlushForgetsSilent),
                 _ => fault::is(Fault::SilentFailureIsSilent),
             };
         if !silent {
-            Cq::push_one(&qp.initiator_cq, qp.completion(context, operation, status));
+            Cq::push_one(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
         }
     }
 }
