@@ -180,11 +180,32 @@ impl<O: Os> Cq<O> {
                 operation,
                 solicited,
             };
-            Self::push_one_locked(this, state, completion)
+            let queue = Self::push_one_locked(this, state, completion);
+            state.entries.publish();
+            queue
         });
         this.queue_if(queue, this);
     }
 
+    /// Lets `work` put completions in, one after the other while it has the queue's lock. The consumer sees them together, at the
+    /// end. What `work` does must be short, and must not lead back to this queue.
+    ///
+    /// The lock is taken before there is anything to tell. So what the completions are about may be written meanwhile, and all
+    /// of it goes to the consumer's processor together: a lock taken in between would wait until the first part was there.
+    #[inline]
+    pub(crate) fn with_producer<U>(this: &Shared<Self>, work: impl FnOnce(&mut CqProducer<'_, O>) -> U) -> U {
+        let (result, queue) = this.state.with(|state| {
+            let mut producer = CqProducer { cq: this, state, queue: false };
+            let result = work(&mut producer);
+            let queue = producer.queue;
+            state.entries.publish();
+            (result, queue)
+        });
+        this.queue_if(queue, this);
+        result
+    }
+
+    /// Puts a completion in that still has to be published. Whether the deferred call has to be queued.
     #[inline]
     fn push_one_locked(this: &Shared<Self>, state: &mut State<O>, completion: Completion) -> bool {
         if state.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
@@ -198,16 +219,14 @@ impl<O: Os> Cq<O> {
             return Self::decide_on_one(this, state, class);
         }
         state.notify.queued_unseen([class]);
-        state.entries.publish();
         false
     }
 
-    /// Publishes an entry of this class that was pushed while somebody waits. Whether the deferred call has to be queued.
+    /// Decides for an entry of this class that was pushed while somebody waits. Whether the deferred call has to be queued.
     #[inline(never)]
     fn decide_on_one(this: &Shared<Self>, state: &mut State<O>, class: Class) -> bool {
         let full = !state.entries.has_room(1);
         let action = state.notify.queued(class, full);
-        state.entries.publish();
         Self::follow(this, state, action)
     }
 
@@ -440,6 +459,21 @@ impl<O: Os> Cq<O> {
             }
         }
         this.dpc.queue(this);
+    }
+}
+
+/// Who puts completions in and has the queue's lock: see [`Cq::with_producer`].
+pub(crate) struct CqProducer<'locked, O: Os> {
+    cq: &'locked Shared<Cq<O>>,
+    state: &'locked mut State<O>,
+    queue: bool,
+}
+
+impl<O: Os> CqProducer<'_, O> {
+    /// [`Cq::push_one`].
+    #[inline]
+    pub fn push(&mut self, completion: Completion) {
+        self.queue |= Cq::push_one_locked(self.cq, self.state, completion);
     }
 }
 

@@ -53,27 +53,30 @@ impl<O: Os> Short<'_, O> {
     /// first one is something else, or something is wrong with it.
     #[inline]
     pub fn carry_out(&mut self) -> Option<bool> {
-        if self.batch.is_full() {
+        if self.batch.remaining_capacity() < 2 {
             push(&self.qp.initiator_cq, self.batch);
         }
         let is_send = self.requests.with_front(|request| matches!(request.work, Work::Send { invalidate: None }))?;
         Some(if is_send { self.send() } else { self.copy() })
     }
 
-    /// The first request was carried out. Its completion goes into the batch, or if it is to be seen `at_once` and the batch has
-    /// no other, to its queue.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
-    fn finish(&mut self, operation: Operation, Done { context, length, is_silent }: Done, at_once: bool) {
-        // The place is free before the consumer can see the completion.
+    /// The first request was carried out: takes it out of the queue, before the consumer can see its completion.
+    #[inline]
+    fn take(&mut self, operation: Operation, done: &Done) {
         self.requests.advance(1);
-        self.budget.bytes -= length as usize;
+        self.budget.bytes -= done.length as usize;
         self.budget.requests -= 1;
-        self.traffic.note(operation, length);
-        if is_silent && !fault::is(Fault::SilentSuccessCompletes) {
+        self.traffic.note(operation, done.length);
+    }
+
+    /// Completes a request that was taken, unless its consumer wants to know failures only: in the batch, or if it is to be seen
+    /// `at_once` and the batch has no other, in its queue.
+    #[inline]
+    fn complete(&mut self, operation: Operation, done: &Done, at_once: bool) {
+        if done.is_silent && !fault::is(Fault::SilentSuccessCompletes) {
             return;
         }
-        let completion = self.qp.completion(context, operation, NtStatus::SUCCESS);
+        let completion = self.qp.completion(done.context, operation, NtStatus::SUCCESS);
         if at_once && self.batch.is_empty() {
             Cq::push_one(&self.qp.initiator_cq, completion);
         } else {
@@ -81,44 +84,40 @@ impl<O: Os> Short<'_, O> {
         }
     }
 
-    /// Carries out sends, as many as follow each other and have bytes enough for one time that a lock is held.
+    /// Carries out sends, as many as follow each other and have bytes enough for one time that locks are held.
     fn send(&mut self) -> bool {
         let (qp, peer) = (self.qp, self.peer);
-        let done = Qp::with_receives(peer, |receives| {
-            let (mut received, mut left) = (Batch::new(), self.budget.bytes.min(UNDER_LOCKS));
-            loop {
-                let sent = self.requests.with_front(|request| {
-                    let length = request.length as usize;
-                    if !matches!(request.work, Work::Send { invalidate: None }) || length > left {
-                        return None;
+        // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
+        let last = Qp::with_receives(peer, |receives| {
+            Cq::with_producer(&peer.receive_cq, |completions| {
+                let (mut last, mut left) = (None, self.budget.bytes.min(UNDER_LOCKS));
+                while self.budget.requests > 0 && self.batch.remaining_capacity() > 1 {
+                    let sent = self.requests.with_front(|request| {
+                        let length = request.length as usize;
+                        if !matches!(request.work, Work::Send { invalidate: None }) || length > left {
+                            return None;
+                        }
+                        let fill = |sink: &Sge| put(qp, peer, request, &sink.wanted(Access::LocalWrite));
+                        let context = receives.fill_first(request.length, fill)?;
+                        Some((context, request.flags.solicit, Done::of(request)))
+                    });
+                    let Some(Some((context, solicited, done))) = sent else { break };
+                    left -= done.length as usize;
+                    let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
+                    let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
+                    completions.push(Completion { bytes, solicited, ..completion });
+                    self.take(Operation::Send, &done);
+                    // The last one's own completion may come at once, after that of the receive.
+                    if let Some(done) = last.replace(done) {
+                        self.complete(Operation::Send, &done, false);
                     }
-                    let fill = |sink: &Sge| put(qp, peer, request, &sink.wanted(Access::LocalWrite));
-                    let context = receives.fill_first(request.length, fill)?;
-                    Some((context, request.flags.solicit, Done::of(request)))
-                });
-                let Some(Some((context, solicited, done))) = sent else { break };
-                left -= done.length as usize;
-                let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
-                let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-                let completion = Completion { bytes, solicited, ..completion };
-                if self.requests.known() == 1 && received.is_empty() {
-                    // Most messages are alone.
-                    Cq::push_one(&peer.receive_cq, completion);
-                    self.finish(Operation::Send, done, true);
-                    return true;
                 }
-                received.push(completion);
-                self.finish(Operation::Send, done, false);
-                if self.budget.requests == 0 || received.is_full() || self.batch.is_full() {
-                    break;
-                }
-            }
-            // With the lock held: nobody else completes a receive of this queue before.
-            let is_done = !received.is_empty();
-            push(&peer.receive_cq, &mut received);
-            is_done
+                last
+            })
         });
-        done == Some(true)
+        let Some(Some(done)) = last else { return false };
+        self.complete(Operation::Send, &done, self.requests.known() == 0);
+        true
     }
 
     /// Carries out a read or write.
@@ -144,8 +143,9 @@ impl<O: Os> Short<'_, O> {
         });
         let Some(Some((operation, done))) = done else { return false };
         // What takes long is not kept back for the sake of what comes after it.
-        let at_once = self.requests.known() == 1 || done.length as usize > UNDER_LOCKS;
-        self.finish(operation, done, at_once);
+        self.take(operation, &done);
+        let at_once = self.requests.known() == 0 || done.length as usize > UNDER_LOCKS;
+        self.complete(operation, &done, at_once);
         if at_once {
             push(&self.qp.initiator_cq, self.batch);
         }
