@@ -32,7 +32,7 @@ pub enum NicMode {
 /// What a queue pair may do in one turn.
 const TURN: Budget = Budget { bytes: 256 << 10, requests: 32 };
 /// What a queue pair may do in a post of its consumer.
-pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 64 << 10, requests: 64 };
+pub(crate) const DIRECT_TURN: Budget = Budget { bytes: TURN.bytes, requests: 64 };
 /// Turns in one run of an engine's deferred call.
 const TURNS_PER_RUN: usize = 16;
 /// A turn that has spent what it may counts as so many.

@@ -467,7 +467,7 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
-        while taken < most && (self.head != self.readable || self.look()) {
+        while taken < most && !self.is_empty() {
             self.with_slot(self.head, &mut each);
             self.head = self.head.wrapping_add(1);
             taken += 1;
@@ -478,18 +478,25 @@ impl<T: Copy + Send> Consumer<T> {
         taken
     }
 
+    /// Whether there is no entry.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&mut self) -> bool {
+        self.head == self.readable && !self.look()
+    }
+
     /// Gives `work` the next entry, which stays in the queue; `None` if there is none.
     ///
     /// In its place, because a copy loads it in pieces of other widths than it was stored in, and waits for the stores.
     #[inline]
     pub fn with_front<U>(&mut self, work: impl FnOnce(&T) -> U) -> Option<U> {
-        (self.head != self.readable || self.look()).then(|| self.with_slot(self.head, work))
+        (!self.is_empty()).then(|| self.with_slot(self.head, work))
     }
 
     /// The next entry, which stays in the queue.
     #[inline]
     pub fn front(&mut self) -> Option<T> {
-        (self.head != self.readable || self.look()).then(|| self.read(self.head))
+        (!self.is_empty()).then(|| self.read(self.head))
     }
 
     /// The entry `ahead` places behind the next one, if it is published. All of them lie in one segment or are not seen.

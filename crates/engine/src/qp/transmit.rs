@@ -134,7 +134,7 @@ impl<O: Os> Transmit<O> {
         let mut batch = Batch::new();
         let turn = loop {
             if budget.is_spent() {
-                break Turn::Unfinished;
+                break if self.requests.is_empty() { Turn::Idle } else { Turn::Unfinished };
             }
             match self.step(qp, budget, &mut batch) {
                 Step::Finished | Step::Moving => {}
