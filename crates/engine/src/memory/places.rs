@@ -110,8 +110,8 @@ impl<O: Os, T: Send + 'static> Places<O, T> {
     /// This is where two chunks are locked at a time: always the one with the lower index first.
     #[inline]
     pub fn with_two<U>(&self, first: u32, second: u32, work: impl FnOnce(&T, &T) -> U) -> Option<U> {
-        fn value<T>(chunk: &Chunk<T>, place: usize) -> Option<&T> {
-            match &chunk.as_ref()?.get(place)?.state {
+        fn value<T>(chunk: Option<&[Place<T>]>, place: usize) -> Option<&T> {
+            match &chunk?.get(place)?.state {
                 State::Taken(value) => Some(value),
                 State::Free(_) => None,
             }
@@ -121,10 +121,13 @@ impl<O: Os, T: Send + 'static> Places<O, T> {
         }
         let ((first_chunk, first), (second_chunk, second)) = (self.locate(first), self.locate(second));
         let (one, other) = (self.chunks.get(first_chunk)?, self.chunks.get(second_chunk)?);
+        let pair = |one: &Chunk<T>, other: &Chunk<T>| {
+            Some(work(value(one.as_deref(), first)?, value(other.as_deref(), second)?))
+        };
         match first_chunk.cmp(&second_chunk) {
-            Equal => one.with(|both| Some(work(value(both, first)?, value(both, second)?))),
-            Less => one.with(|one| other.with(|other| Some(work(value(one, first)?, value(other, second)?)))),
-            Greater => other.with(|other| one.with(|one| Some(work(value(one, first)?, value(other, second)?)))),
+            Equal => one.with(|both| pair(both, both)),
+            Less => one.with(|one| other.with(|other| pair(one, other))),
+            Greater => other.with(|other| one.with(|one| pair(one, other))),
         }
     }
 
