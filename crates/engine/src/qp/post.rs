@@ -104,6 +104,7 @@ impl InitiatorQueue {
         Initiator { qp: qp.clone(), queue: self, deferred: false }
     }
 
+    #[inline]
     fn check_room(&mut self) -> Result<(), NtStatus> {
         if self.limits.depth > 0 && self.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
@@ -211,6 +212,7 @@ impl<O: Os> Initiator<O> {
     }
 
     /// The first step of [`Initiator::post`].
+    #[inline]
     pub fn prepare(
         &mut self,
         context: usize,
@@ -222,6 +224,7 @@ impl<O: Os> Initiator<O> {
         self.settle(result, flags)
     }
 
+    #[inline]
     fn try_post(
         &mut self,
         context: usize,
@@ -260,6 +263,7 @@ impl<O: Os> Initiator<O> {
     }
 
     /// The first step of [`Initiator::post_inline`].
+    #[inline]
     pub fn prepare_inline<'a>(
         &mut self,
         context: usize,
@@ -271,6 +275,7 @@ impl<O: Os> Initiator<O> {
         self.settle(result, flags)
     }
 
+    #[inline]
     fn try_post_inline<'a>(
         &mut self,
         context: usize,

@@ -208,9 +208,9 @@ fn with_both<O: Os>(
     if here.length as usize <= UNDER_LOCKS {
         return qp.domain.with_ranges(here, &peer.domain, there, copy).is_some();
     }
-    let found = [(&qp.domain, here), (&peer.domain, there)]
+    let found = [(&peer.domain, there), (&qp.domain, here)]
         .map(|(domain, wanted)| domain.resolve(wanted.token, wanted.address, wanted.length, wanted.access));
-    let [Ok(here), Ok(there)] = &found else { return false };
+    let [Ok(there), Ok(here)] = &found else { return false };
     let (Some(here), Some(there)) = (here.range(), there.range()) else { return false };
     copy(here, there);
     true
