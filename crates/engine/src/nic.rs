@@ -29,14 +29,15 @@ pub enum NicMode {
     Direct,
 }
 
-/// What a queue pair may do in one turn.
-const TURN: Budget = Budget { bytes: 256 << 10, requests: 32 };
-/// What a queue pair may do in a post of its consumer.
-pub(crate) const DIRECT_TURN: Budget = Budget { bytes: TURN.bytes, requests: 64 };
-/// Turns in one run of an engine's deferred call.
+/// What one run of an engine's deferred call does at most.
+const RUN: Budget = Budget { bytes: 1 << 20, requests: 256 };
+/// Turns in one run.
 const TURNS_PER_RUN: usize = 16;
-/// A turn that has spent what it may counts as so many.
-const LONG_TURN: usize = 4;
+/// Requests that a queue pair may finish in one turn. Of the bytes it gets what is left of the run: it costs time to leave a long
+/// transfer and to come back to it.
+const REQUESTS_PER_TURN: usize = 32;
+/// What a queue pair may do in a post of its consumer: a moment, also through memory.
+pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 256 << 10, requests: 64 };
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,15 +178,16 @@ impl<O: Os> Engine<O> {
     }
 
     fn run(this: &Shared<Self>) {
-        let mut turns = 0;
-        while turns < TURNS_PER_RUN {
+        let (mut left, mut turns) = (RUN, 0);
+        while turns < TURNS_PER_RUN && !left.is_spent() {
             let Some(qp) = this.ready.with(|ready| ready.list.pop_front()) else { return };
-            if Qp::turn(&qp, TURN) {
+            let requests = left.requests.min(REQUESTS_PER_TURN);
+            let mut budget = Budget { requests, ..left };
+            if Qp::turn(&qp, &mut budget) {
                 this.ready.with(|ready| ready.list.push_back(qp));
-                turns += LONG_TURN;
-            } else {
-                turns += 1;
             }
+            left = Budget { bytes: budget.bytes, requests: left.requests - (requests - budget.requests) };
+            turns += 1;
         }
         if this.ready.with(|ready| !ready.list.is_empty()) {
             this.dpc.queue(this);

@@ -50,7 +50,7 @@ fn a_long_transfer_does_not_keep_small_sends_waiting() {
                 steps += 1;
             }
         }
-        // Each run of the engine gives 16 turns of 64 KiB, one a megabyte: the long one has not ended yet if it was fair.
+        // Each run of the engine moves a megabyte: the long one has not ended yet if it was fair.
         assert!(steps <= 20, "{steps} runs of the engine for 20 small sends");
         assert_eq!(long.sent().len(), usize::from(steps > 8), "8 MiB take at least 8 runs");
     });

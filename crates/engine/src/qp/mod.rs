@@ -446,24 +446,25 @@ impl<O: Os> Qp<O> {
                 .schedule
                 .compare_exchange(0, schedule::OWNED, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok();
+        let mut budget = DIRECT_TURN;
         if !owned {
             Self::ring(this);
-        } else if Self::turn_of_owner(this, DIRECT_TURN) {
+        } else if Self::turn_of_owner(this, &mut budget) {
             // The queue pair is still owned: the engine goes on with it.
             Engine::enqueue(&this.engine, this.clone());
         }
     }
 
     /// Gives the queue pair a turn. Whether it wants another.
-    pub(crate) fn turn(this: &Shared<Self>, budget: Budget) -> bool {
+    pub(crate) fn turn(this: &Shared<Self>, budget: &mut Budget) -> bool {
         this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
         Self::turn_of_owner(this, budget)
     }
 
     /// [`Qp::turn`], for who has just seen what there is to do.
-    fn turn_of_owner(this: &Shared<Self>, mut budget: Budget) -> bool {
-        let receives = Self::turn_receives(this, &mut budget);
-        let requests = this.initiating.transmit.with(|transmit| transmit.turn(this, &mut budget));
+    fn turn_of_owner(this: &Shared<Self>, budget: &mut Budget) -> bool {
+        let receives = Self::turn_receives(this, budget);
+        let requests = this.initiating.transmit.with(|transmit| transmit.turn(this, budget));
         if receives == Turn::Unfinished || requests == Turn::Unfinished {
             return true;
         }

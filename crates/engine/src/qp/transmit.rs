@@ -28,7 +28,7 @@ use crate::{
 pub(super) enum Turn {
     /// There is nothing to do until the doorbell rings.
     Idle,
-    /// The budget is spent.
+    /// There is more to do: in another turn, because the budget is spent or because others have to come first.
     Unfinished,
 }
 
@@ -88,6 +88,8 @@ enum Step {
     Finished,
     /// It needs more of the budget.
     Moving,
+    /// Others use the memory that it invalidates, and have their turns meanwhile.
+    Held,
     /// It waits for a receive of the peer.
     Waiting,
     /// There is none.
@@ -138,6 +140,7 @@ impl<O: Os> Transmit<O> {
             }
             match self.step(qp, budget, &mut batch) {
                 Step::Finished | Step::Moving => {}
+                Step::Held => break Turn::Unfinished,
                 Step::Waiting | Step::Empty => break Turn::Idle,
             }
         };
@@ -223,9 +226,7 @@ impl<O: Os> Transmit<O> {
         match self.invalidate(qp, request) {
             Ok(true) => {}
             Ok(false) => {
-                // Whoever uses the memory has its turn meanwhile.
-                budget.bytes = 0;
-                return Step::Moving;
+                return Step::Held;
             }
             Err(failure) => return self.fail(qp, request, failure),
         }

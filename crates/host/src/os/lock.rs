@@ -35,6 +35,9 @@ const TAKEN: u8 = 1;
 /// A lock that keeps the rules of the machine.
 const WATCHED: u8 = 2;
 
+/// Rounds of the longest wait for a lock before the core is lent to others.
+const LONGEST_PAUSE: u32 = 128;
+
 struct Watched {
     raw: RawSpinLock,
     /// The IRQL before, of who holds the lock.
@@ -89,16 +92,17 @@ impl<T> HostLock<T> {
             watched.before.store(watched.raw.acquire(name).0, Relaxed);
             return;
         }
-        let mut rounds = 0_u32;
+        let mut pause = 1_u32;
         while self.state.load(Relaxed) != FREE
             || self.state.compare_exchange_weak(FREE, TAKEN, Acquire, Relaxed).is_err()
         {
-            rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(128) {
+            // Who has come in vain stays away longer and longer: each look takes the lock's cache line from its holder.
+            if pause > LONGEST_PAUSE {
                 // The holder's thread may have been taken off its core.
                 thread::yield_now();
             } else {
-                hint::spin_loop();
+                (0..pause).for_each(|_| hint::spin_loop());
+                pause *= 2;
             }
         }
     }
