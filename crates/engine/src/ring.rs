@@ -468,9 +468,25 @@ impl<T: Copy + Send> Consumer<T> {
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
         while taken < most && !self.is_empty() {
-            self.with_slot(self.head, &mut each);
-            self.head = self.head.wrapping_add(1);
-            taken += 1;
+            let here = self.known().min(most - taken);
+            if here == 1 {
+                self.with_slot(self.head, &mut each);
+                self.head = self.head.wrapping_add(1);
+                taken += 1;
+                continue;
+            }
+            let slots = self.at.slots_from(self.head);
+            let slots = &slots[..here.min(slots.len())];
+            for slot in slots {
+                slot.with(|slot| {
+                    // SAFETY: as in `with_slot`: the entry lies before `readable`.
+                    let slot = unsafe { &*slot };
+                    // SAFETY: a published entry has been written.
+                    each(unsafe { slot.assume_init_ref() });
+                });
+            }
+            self.head = self.head.wrapping_add(slots.len() as u64);
+            taken += slots.len();
         }
         if taken > 0 {
             self.publish();

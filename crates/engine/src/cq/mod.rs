@@ -238,7 +238,12 @@ impl<O: Os> Cq<O> {
         let queue = if state.notify.is_waiting() {
             Self::decide(this, state, &completions[..pushed])
         } else {
-            state.notify.queued_unseen(completions[..pushed].iter().map(Completion::class));
+            let classes = completions[..pushed].iter().map(Completion::class);
+            if classes.clone().fold(true, |plain, class| plain & (class == Class::Plain)) {
+                state.notify.queued_plain(pushed as u64);
+            } else {
+                state.notify.queued_unseen(classes);
+            }
             false
         };
         state.entries.publish();

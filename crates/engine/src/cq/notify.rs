@@ -247,6 +247,13 @@ impl Notify {
         }
     }
 
+    /// [`Notify::queued_unseen`] for `count` entries, all of them plain.
+    #[inline]
+    pub fn queued_plain(&mut self, count: u64) {
+        debug_assert!(!self.is_waiting());
+        self.newest = self.newest.wrapping_add(count);
+    }
+
     #[inline]
     fn note(&mut self, class: Class) {
         if fault::is(Fault::UnarmedCallback) && !self.closed {
