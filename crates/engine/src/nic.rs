@@ -30,7 +30,7 @@ pub enum NicMode {
 }
 
 /// What one run of an engine's deferred call does at most.
-const RUN: Budget = Budget { bytes: 1 << 20, requests: 256 };
+const RUN: Budget = Budget { bytes: 512 << 10, requests: 256 };
 /// Turns in one run.
 const TURNS_PER_RUN: usize = 16;
 /// Requests that a queue pair may finish in one turn. Of the bytes it gets what is left of the run: it costs time to leave a long
