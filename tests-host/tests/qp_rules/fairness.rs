@@ -39,7 +39,7 @@ fn long_transfer(net: &Net, length: u32) -> (TestQp, TestQp) {
 #[test]
 fn a_long_transfer_does_not_keep_small_sends_waiting() {
     on_one_processor(|machine, net| {
-        let (long, _peer) = long_transfer(net, 32 << 20);
+        let (long, _peer) = long_transfer(net, 16 << 20);
         let (a, b) = net.pair();
         let mut steps = 0;
         for context in 0..20 {
@@ -52,7 +52,7 @@ fn a_long_transfer_does_not_keep_small_sends_waiting() {
         }
         // A small one waits for one run of the long one at most, which moves half a megabyte.
         assert!(steps <= 40, "{steps} runs of the engine for 20 small sends");
-        assert!(long.sent().is_empty(), "32 MiB take at least 64 runs");
+        assert_eq!(long.sent().len(), usize::from(steps > 32), "16 MiB take at least 32 runs");
     });
 }
 
