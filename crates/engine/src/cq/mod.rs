@@ -239,7 +239,7 @@ impl<O: Os> Cq<O> {
             Self::decide(this, state, &completions[..pushed])
         } else {
             let classes = completions[..pushed].iter().map(Completion::class);
-            if classes.clone().fold(true, |plain, class| plain & (class == Class::Plain)) {
+            if classes.clone().all(|class| class == Class::Plain) {
                 state.notify.queued_plain(pushed as u64);
             } else {
                 state.notify.queued_unseen(classes);
