@@ -59,7 +59,8 @@ mod transfer;
 mod window;
 
 pub use access::{Access, Rights};
-pub use domain::{Domain, Wanted};
+pub use domain::Domain;
+pub(crate) use domain::Wanted;
 use entry::Entry;
 use fallible::Shared;
 pub use fast::{FastRegister, SHEETS};

@@ -3,8 +3,9 @@
 //! Reads, writes and sends go this way whose bytes lie in one piece on both sides. Whatever else a request may be, and whatever
 //! may be wrong with it, is left to the long way ([`super::transmit`]), which has the same effects step by step.
 //!
-//! Completions of short requests come in batches, so that a consumer on another processor is not kept from its completion queue
-//! by every single one. A batch never outlasts a turn, nor the lock of the receives that it completes.
+//! Requests that a turn finds one behind the other complete together, so that a consumer on another processor is not kept from
+//! its completion queue by every single one: receives with the lock of their completion queue held once, initiator requests in
+//! batches, which never outlast a turn.
 
 use arrayvec::ArrayVec;
 use fallible::Shared;
@@ -26,7 +27,7 @@ use crate::{
 /// Bytes that may be moved under the locks of the tokens: at most a page, less than a microsecond.
 const UNDER_LOCKS: usize = 4096;
 
-/// Completions of one queue that are on their way there.
+/// Completions of initiator requests that are on their way to their queue.
 pub(super) type Batch = ArrayVec<Completion, 8>;
 
 /// Puts the completions of a batch into their queue.
