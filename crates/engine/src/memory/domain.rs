@@ -30,6 +30,22 @@ pub struct Wanted {
     pub access: Access,
 }
 
+/// A token whose place is locked: see [`Domain::with_token`].
+pub(crate) struct Opened<'locked, O: Os> {
+    domain: &'locked Domain<O>,
+    token: u32,
+    entry: &'locked Entry<O>,
+}
+
+impl<'locked, O: Os> Opened<'locked, O> {
+    /// The memory of bytes that are wanted, and where in it they begin, if they lie side by side in memory that was registered
+    /// itself. `None` if they do not, may not be used so, or are those of another token.
+    #[inline]
+    pub fn find(&self, wanted: &Wanted) -> Option<(&'locked O::Memory, usize)> {
+        if wanted.token == self.token { self.domain.range(self.entry, wanted) } else { None }
+    }
+}
+
 /// A protection domain.
 pub struct Domain<O: Os> {
     table: Shared<MemoryTable<O>>,
@@ -120,38 +136,32 @@ impl<O: Os> Domain<O> {
         source.piece(&self.table, length, uses)
     }
 
-    /// Lets `work` use bytes that a request names as for [`Domain::resolve`], if they lie side by side in memory that was
-    /// registered itself: it gets the memory, and the offset of the first of them. `None` if they do not, or may not be used so.
+    /// Lets `work` use the bytes of the token `token`. `None` if there is no such token.
     ///
-    /// `work` runs under the lock of the token's place, which spares the references and keeps the end of the registration
+    /// `work` runs under the lock of the token's place, which spares references to bytes and keeps the end of their registration
     /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
-    pub(crate) fn with_range<U>(&self, wanted: &Wanted, work: impl FnOnce(&O::Memory, usize) -> U) -> Option<U> {
-        let found = self.table.tokens().with(number_of(wanted.token), |_, entry| {
-            let (memory, start) = self.range(entry, wanted)?;
-            Some(work(memory, start))
-        });
-        found?
+    pub(crate) fn with_token<U>(&self, token: u32, work: impl FnOnce(&Opened<'_, O>) -> U) -> Option<U> {
+        self.table.tokens().with(number_of(token), |_, entry| work(&Opened { domain: self, token, entry }))
     }
 
-    /// [`Domain::with_range`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not
-    /// of the same adapter.
+    /// [`Domain::with_token`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not of
+    /// the same adapter.
     #[inline]
-    pub(crate) fn with_ranges<U>(
+    pub(crate) fn with_tokens<U>(
         &self,
-        mine: &Wanted,
+        mine: u32,
         peer: &Self,
-        theirs: &Wanted,
-        work: impl FnOnce((&O::Memory, usize), (&O::Memory, usize)) -> U,
+        theirs: u32,
+        work: impl FnOnce(&Opened<'_, O>, &Opened<'_, O>) -> U,
     ) -> Option<U> {
         if !Shared::ptr_eq(&self.table, &peer.table) {
             return None;
         }
-        let numbers = (number_of(mine.token), number_of(theirs.token));
-        let found = self.table.tokens().with_two(numbers.0, numbers.1, |my_entry, their_entry| {
-            Some(work(self.range(my_entry, mine)?, peer.range(their_entry, theirs)?))
-        });
-        found?
+        self.table.tokens().with_two(number_of(mine), number_of(theirs), |my_entry, their_entry| {
+            let mine = Opened { domain: self, token: mine, entry: my_entry };
+            work(&mine, &Opened { domain: peer, token: theirs, entry: their_entry })
+        })
     }
 
     #[inline]

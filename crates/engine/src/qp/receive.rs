@@ -59,6 +59,12 @@ impl Receive {
         self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
     }
 
+    /// The token of the first receive's only element; `None` if it has none or several.
+    #[inline]
+    pub(super) fn first_token(&mut self) -> Option<u32> {
+        self.requests.with_front(|request| (request.elements == 1).then_some(request.first.token))?
+    }
+
     /// Takes out the first receive, filled with a message of `length` bytes, all in one go and without a [`Claim`]. `fill` gets
     /// the only element of the receive and puts the message there; it says whether it has done so. The context of the receive,
     /// which is the caller's to complete.
@@ -68,9 +74,9 @@ impl Receive {
     #[inline]
     pub(super) fn fill_first(&mut self, length: u32, fill: impl FnOnce(&Sge) -> bool) -> Option<usize> {
         let context = self.requests.with_front(|request| {
-            let fits = request.elements <= 1 && request.first.length >= length;
             // What is wrong with a receive is wrong also if the message does not need it.
-            (fits && (request.first.length == 0 || fill(&request.first))).then_some(request.context)
+            let fits = request.elements == 1 && request.first.length >= length;
+            (fits && fill(&request.first)).then_some(request.context)
         })??;
         self.requests.advance(1);
         Some(context)

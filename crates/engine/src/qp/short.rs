@@ -13,12 +13,13 @@ use ndkpi::NtStatus;
 
 use super::{
     Qp, Work,
+    receive::Receive,
     request::{HERE, Request, Sge, Source},
 };
 use crate::{
-    cq::{Completion, Cq, Operation},
+    cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
-    memory::{Access, Wanted},
+    memory::{Access, Opened, Wanted},
     nic::{Budget, Traffic},
     os::{Memory, Os},
     ring::Consumer,
@@ -85,40 +86,64 @@ impl<O: Os> Short<'_, O> {
         }
     }
 
-    /// Carries out sends, as many as follow each other and have bytes enough for one time that locks are held.
+    /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
+    /// held: between two messages there is no atomic operation, which would wait until the first one has arrived.
     fn send(&mut self) -> bool {
         let (qp, peer) = (self.qp, self.peer);
         // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
         let last = Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
-                let (mut last, mut left) = (None, self.budget.bytes.min(UNDER_LOCKS));
-                while self.budget.requests > 0 && self.batch.remaining_capacity() > 1 {
-                    let sent = self.requests.with_front(|request| {
-                        let length = request.length as usize;
-                        if !matches!(request.work, Work::Send { invalidate: None }) || length > left {
-                            return None;
-                        }
-                        let fill = |sink: &Sge| put(qp, peer, request, &sink.wanted(Access::LocalWrite));
-                        let context = receives.fill_first(request.length, fill)?;
-                        Some((context, request.flags.solicit, Done::of(request)))
-                    });
-                    let Some(Some((context, solicited, done))) = sent else { break };
-                    left -= done.length as usize;
-                    let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
-                    let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-                    completions.push(Completion { solicited, bytes, ..completion });
-                    self.take(Operation::Send, &done);
-                    // The last one's own completion may come at once, after that of the receive.
-                    if let Some(done) = last.replace(done) {
-                        self.complete(Operation::Send, &done, false);
+                let sink = receives.first_token()?;
+                let source = self.requests.with_front(|request| request.source)?;
+                match source {
+                    Source::Inline { .. } => {
+                        peer.domain.with_token(sink, |there| self.send_all(receives, completions, None, there))?
+                    }
+                    Source::Elements { first, .. } => {
+                        let send = |here: &Opened<'_, O>, there: &Opened<'_, O>| {
+                            self.send_all(receives, completions, Some(here), there)
+                        };
+                        qp.domain.with_tokens(first.token, &peer.domain, sink, send)?
                     }
                 }
-                last
             })
         });
         let Some(Some(done)) = last else { return false };
         self.complete(Operation::Send, &done, self.requests.known() == 0);
         true
+    }
+
+    /// [`Short::send`] with everything locked. What is left to do is the completion of the last one.
+    #[inline]
+    fn send_all(
+        &mut self,
+        receives: &mut Receive,
+        completions: &mut CqProducer<'_, O>,
+        here: Option<&Opened<'_, O>>,
+        there: &Opened<'_, O>,
+    ) -> Option<Done> {
+        let (mut last, mut left) = (None, self.budget.bytes.min(UNDER_LOCKS));
+        while self.budget.requests > 0 && self.batch.remaining_capacity() > 1 {
+            let sent = self.requests.with_front(|request| {
+                if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
+                    return None;
+                }
+                let fill = |sink: &Sge| put(request, here, there, &sink.wanted(Access::LocalWrite));
+                let context = receives.fill_first(request.length, fill)?;
+                Some((context, request.flags.solicit, Done::of(request)))
+            });
+            let Some(Some((context, solicited, done))) = sent else { break };
+            left -= done.length as usize;
+            let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
+            let completion = self.peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
+            completions.push(Completion { solicited, bytes, ..completion });
+            self.take(Operation::Send, &done);
+            // The last one's own completion may come at once, after that of the receive.
+            if let Some(done) = last.replace(done) {
+                self.complete(Operation::Send, &done, false);
+            }
+        }
+        last
     }
 
     /// Carries out a read or write.
@@ -132,11 +157,11 @@ impl<O: Os> Short<'_, O> {
             let (operation, is_done) = match request.work {
                 Work::Write { address, token } => {
                     let there = Wanted { token, address, length: request.length, access: Access::RemoteWrite };
-                    (Operation::Write, request.length > 0 && put(qp, peer, request, &there))
+                    (Operation::Write, write(qp, peer, request, &there))
                 }
                 Work::Read { address, token } if !request.flags.local_invalidate => {
                     let there = Wanted { token, address, length: request.length, access: Access::RemoteRead };
-                    (Operation::Read, request.length > 0 && get(qp, peer, request, &there))
+                    (Operation::Read, read(qp, peer, request, &there))
                 }
                 _ => return None,
             };
@@ -167,47 +192,67 @@ impl Done {
     }
 }
 
-/// Copies the bytes of a request to the peer. `there` has room for them.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
-fn put<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
+/// Copies the bytes of a request, which are inline or `here`, to the peer. `sink` has room for them.
+#[inline]
+fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_, O>, sink: &Wanted) -> bool {
     let length = request.length as usize;
+    let Some((to, at)) = there.find(sink) else { return false };
+    match (&request.source, here) {
+        (Source::Inline { first }, _) if length <= HERE => to.write(at, &first[..length]),
+        (Source::Elements { count: 1, first }, Some(here)) => {
+            let Some((from, start)) = here.find(&first.wanted(Access::LocalRead)) else { return false };
+            to.copy_from(at, from, start, length);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Copies the bytes of a write.
+#[inline]
+fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
     match &request.source {
-        Source::Inline { first } if length <= HERE => {
-            peer.domain.with_range(there, |to, at| to.write(at, &first[..length])).is_some()
+        Source::Inline { .. } if request.length > 0 => {
+            peer.domain.with_token(there.token, |opened| put(request, None, opened, there)) == Some(true)
         }
         Source::Elements { count: 1, first } => {
-            let here = first.wanted(Access::LocalRead);
-            with_both(qp, peer, &here, there, |(from, start), (to, at)| to.copy_from(at, from, start, length))
+            let (here, length) = (first.wanted(Access::LocalRead), request.length as usize);
+            copy(qp, peer, &here, there, |(from, start), (to, at)| to.copy_from(at, from, start, length))
         }
         Source::Inline { .. } | Source::Elements { .. } => false,
     }
 }
 
-/// Copies the bytes of a request from the peer.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
-fn get<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
+/// Copies the bytes of a read.
+#[inline]
+fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
     let Source::Elements { count: 1, first } = &request.source else { return false };
     let (here, length) = (first.wanted(Access::ReadSink), request.length as usize);
-    with_both(qp, peer, &here, there, |(to, at), (from, start)| to.copy_from(at, from, start, length))
+    copy(qp, peer, &here, there, |(to, at), (from, start)| to.copy_from(at, from, start, length))
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds the bytes of both sides for `copy`.
+/// Finds the bytes of both sides for `copy`: of a short request with the tokens locked, of others with references to the bytes.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
-fn with_both<O: Os>(
+fn copy<O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
     here: &Wanted,
     there: &Wanted,
     copy: impl FnOnce(At<'_, O>, At<'_, O>),
 ) -> bool {
-    if here.length as usize <= UNDER_LOCKS {
-        return qp.domain.with_ranges(here, &peer.domain, there, copy).is_some();
+    if there.length == 0 {
+        return false;
+    }
+    if there.length as usize <= UNDER_LOCKS {
+        let both = qp.domain.with_tokens(here.token, &peer.domain, there.token, |my, their| {
+            copy(my.find(here)?, their.find(there)?);
+            Some(())
+        });
+        return both.flatten().is_some();
     }
     let found = [(&peer.domain, there), (&qp.domain, here)]
         .map(|(domain, wanted)| domain.resolve(wanted.token, wanted.address, wanted.length, wanted.access));
