@@ -18,7 +18,11 @@
 #![allow(unsafe_code, reason = "slots are shared between two processors; every use is proved at its place")]
 
 use alloc::boxed::Box;
-use core::{mem::MaybeUninit, ptr::NonNull, slice};
+use core::{
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+    slice,
+};
 
 use fallible::{AllocError, Shared, try_slice};
 
@@ -136,6 +140,19 @@ impl<T> At<T> {
         let slot = unsafe { self.slots.add(self.index(number)) };
         // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
         unsafe { slot.as_ref() }
+    }
+
+    #[inline]
+    fn prefetch(&self, number: u64) {
+        let slot = ptr::from_ref(self.slot(number)).cast::<i8>();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: this is a hint, which has no effect that a program could see, whatever the address.
+        unsafe {
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(slot);
+        }
+        // Elsewhere there is no such hint in the language yet.
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = slot;
     }
 
     /// The slots from that of entry `number` to the last one.
@@ -513,6 +530,15 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     pub fn front(&mut self) -> Option<T> {
         (!self.is_empty()).then(|| self.read(self.head))
+    }
+
+    /// Has the processor fetch the entry `ahead` places behind the next one, if it is known to be there: somebody else's processor
+    /// has written it.
+    #[inline]
+    pub fn prefetch(&self, ahead: usize) {
+        if self.known() > ahead {
+            self.at.prefetch(self.head.wrapping_add(ahead as u64));
+        }
     }
 
     /// The entry `ahead` places behind the next one, if it is published. All of them lie in one segment or are not seen.
