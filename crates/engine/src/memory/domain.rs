@@ -31,7 +31,7 @@ pub struct Wanted {
 }
 
 /// A token whose place is locked: see [`Domain::with_token`].
-pub(crate) struct Opened<'locked, O: Os> {
+pub struct Opened<'locked, O: Os> {
     domain: &'locked Domain<O>,
     token: u32,
     entry: &'locked Entry<O>,
