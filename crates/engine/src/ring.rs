@@ -68,7 +68,7 @@ struct Segment<T> {
     /// Which of `places` is the first slot.
     first: usize,
     /// The number of slots.
-    capacity: usize,
+    capacity: u32,
     next: UnsafeCell<Option<Link<T>>>,
 }
 
@@ -86,11 +86,10 @@ unsafe impl<T: Send> Sync for Segment<T> {}
 
 impl<T> Segment<T> {
     fn try_new(capacity: u32) -> Result<Shared<Self>, AllocError> {
-        let capacity = capacity as usize;
         // Batches that fill whole lines then share none with each other. It is not worth its memory for short queues.
         let spare = if capacity < 128 { 0 } else { 8 };
         let places: Box<[UnsafeCell<MaybeUninit<T>>]> =
-            try_slice(capacity + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
+            try_slice(capacity as usize + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
         let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
         let first = (0..spare).find(is_aligned).unwrap_or(0);
         Shared::try_new(Self { places, first, capacity, next: UnsafeCell::new(None) })
@@ -101,7 +100,7 @@ impl<T> Segment<T> {
     }
 
     fn slots(&self) -> &[UnsafeCell<MaybeUninit<T>>] {
-        &self.places[self.first..][..self.capacity]
+        &self.places[self.first..][..self.capacity as usize]
     }
 }
 
@@ -113,7 +112,9 @@ impl<T> Segment<T> {
 struct At<T> {
     segment: Shared<Segment<T>>,
     slots: NonNull<UnsafeCell<MaybeUninit<T>>>,
-    mask: usize,
+    mask: u32,
+    /// How many segments come before this one, which is sealed if more are.
+    number: u32,
 }
 
 // SAFETY: an `At` is a reference to a segment, and may go where that may; what it points to belongs to the segment.
@@ -123,15 +124,15 @@ unsafe impl<T: Send> Sync for At<T> {}
 
 impl<T> At<T> {
     const fn index(&self, number: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "only bits of the mask, a `usize`, are kept")]
-        let number = number as usize;
-        number & self.mask
+        #[expect(clippy::cast_possible_truncation, reason = "only bits of the mask are kept")]
+        let number = number as u32;
+        (number & self.mask) as usize
     }
 
-    fn new(segment: Shared<Segment<T>>) -> Self {
-        let slots = segment.slots();
-        let (slots, mask) = (NonNull::from(slots).cast(), slots.len() - 1);
-        Self { segment, slots, mask }
+    fn new(segment: Shared<Segment<T>>, number: u32) -> Self {
+        let mask = segment.capacity - 1;
+        let slots = NonNull::from(segment.slots()).cast();
+        Self { segment, slots, mask, number }
     }
 
     #[inline]
@@ -162,7 +163,7 @@ impl<T> At<T> {
         // SAFETY: as in `slot`.
         let first = unsafe { self.slots.add(begin) };
         // SAFETY: so many slots lie from there to the last one, and they live as long as `self`.
-        unsafe { slice::from_raw_parts(first.as_ptr(), self.mask + 1 - begin) }
+        unsafe { slice::from_raw_parts(first.as_ptr(), self.mask as usize + 1 - begin) }
     }
 }
 
@@ -227,7 +228,7 @@ const fn capacity_for(entries: u32) -> u32 {
 /// [`AllocError`] when there is no memory.
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(capacity_for(limit))?;
-    let at = At::new(segment.clone());
+    let at = At::new(segment.clone(), 0);
     let (number, none) = (|| AtomicU64::new(first), || AtomicU32::new(0));
     let indices = Shared::try_new(Indices {
         filled: CachePadded(Filled { tail: number(), handed_over: number(), sealed: none() }),
@@ -235,14 +236,13 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     })?;
     let producer = Producer {
         indices: indices.clone(),
-        at: At::new(segment),
+        at: At::new(segment, 0),
         limit: u64::from(limit),
         tail: first,
         kept: first,
         seen_head: first,
-        sealed: 0,
     };
-    Ok((producer, Consumer { indices, at, head: first, readable: first, followed: 0 }))
+    Ok((producer, Consumer { indices, at, head: first, readable: first }))
 }
 
 /// The side that puts entries in.
@@ -261,7 +261,6 @@ pub struct Producer<T> {
     kept: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
-    sealed: u32,
 }
 
 impl<T: Copy + Send> Producer<T> {
@@ -363,7 +362,7 @@ impl<T: Copy + Send> Producer<T> {
     #[must_use]
     pub fn plan(&self, limit: u32) -> Plan {
         let (wanted, capacity) = (u64::from(capacity_for(limit)), self.at.segment.capacity());
-        let alone = self.indices.taken.followed.load(Ordering::Relaxed) == self.sealed;
+        let alone = self.indices.taken.followed.load(Ordering::Relaxed) == self.at.number;
         if wanted > capacity || (wanted < capacity && alone) { Plan::NewSegment } else { Plan::InPlace }
     }
 
@@ -398,9 +397,8 @@ impl<T: Copy + Send> Producer<T> {
             // still the producer's, and is `None`.
             unsafe { next.write(Some(link)) };
         });
-        self.sealed = self.sealed.wrapping_add(1);
-        self.indices.filled.sealed.store(self.sealed, Ordering::Release);
-        self.at = At::new(segment);
+        self.at = At::new(segment, self.at.number.wrapping_add(1));
+        self.indices.filled.sealed.store(self.at.number, Ordering::Release);
     }
 }
 
@@ -468,8 +466,6 @@ pub struct Consumer<T> {
     head: u64,
     /// Number of the first entry that cannot be read without another [look](Consumer::look).
     readable: u64,
-    /// How many links were followed: the segment at hand is sealed if more segments are.
-    followed: u32,
 }
 
 impl<T: Copy + Send> Consumer<T> {
@@ -602,7 +598,7 @@ impl<T: Copy + Send> Consumer<T> {
         loop {
             let tail = self.indices.filled.tail.load(Ordering::Acquire);
             // A tail past the end of the segment was published after the seal, so the seal is seen here.
-            if self.indices.filled.sealed.load(Ordering::Acquire) == self.followed {
+            if self.indices.filled.sealed.load(Ordering::Acquire) == self.at.number {
                 return self.note(tail);
             }
             if let Some(end) = self.end_or_follow() {
@@ -647,9 +643,8 @@ impl<T: Copy + Send> Consumer<T> {
             next.take()
         });
         if let Some(link) = link {
-            self.at = At::new(link.segment);
-            self.followed = self.followed.wrapping_add(1);
-            self.indices.taken.followed.store(self.followed, Ordering::Relaxed);
+            self.at = At::new(link.segment, self.at.number.wrapping_add(1));
+            self.indices.taken.followed.store(self.at.number, Ordering::Relaxed);
         }
     }
 }

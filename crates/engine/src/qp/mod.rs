@@ -165,6 +165,14 @@ struct Attachments {
     shared: Option<usize>,
 }
 
+/// What a queue pair refers to.
+struct Uses<'a, O: Os> {
+    domain: &'a Shared<Domain<O>>,
+    receive_cq: &'a Shared<Cq<O>>,
+    initiator_cq: &'a Shared<Cq<O>>,
+    srq: Option<&'a Shared<Srq<O>>>,
+}
+
 /// A new queue pair with the two ends that its consumer posts through.
 pub struct NewQp<O: Os> {
     /// The queue pair.
@@ -181,6 +189,7 @@ impl<O: Os> Qp<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
+    #[inline(never)]
     pub fn try_new(
         nic: &Shared<Nic<O>>,
         domain: &Shared<Domain<O>>,
@@ -190,16 +199,34 @@ impl<O: Os> Qp<O> {
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
+        let (initiator, transmit) = post::initiator_queue(nic.os(), parameters)?;
+        let (receiver, receive) = post::receive_queue(nic.os(), parameters)?;
+        let watches = [initiator.watch(), receiver.watch()];
+        let client = try_box(client).map_err(memory_status)?;
+        let uses = Uses { domain, receive_cq, initiator_cq, srq };
+        let qp = Self::around(nic, &uses, parameters, client, watches, transmit, receive)?;
+        Self::attach(&qp)?;
+        Ok(NewQp { initiator: initiator.of(&qp), receiver: receiver.of(&qp), qp })
+    }
+
+    /// Makes a queue pair around its two queues.
+    ///
+    /// Not a part of its caller, nor the queues', so that no stack frame has to hold all of it.
+    #[inline(never)]
+    fn around(
+        nic: &Shared<Nic<O>>,
+        uses: &Uses<'_, O>,
+        parameters: &QpParameters,
+        client: Box<dyn Any + Send + Sync>,
+        [posted, accepted]: [Watch; 2],
+        transmit: O::Lock<Transmit<O>>,
+        receive: O::Lock<Receive>,
+    ) -> Result<Shared<Self>, NtStatus> {
         let os = nic.os();
-        let (initiator, transmit) = post::initiator_queue(parameters)?;
-        let (receiver, receive) = post::receive_queue(parameters)?;
-        let (posted, accepted) = (initiator.watch(), receiver.watch());
         let link = os.lock(Link { peer: None, client: None, used: false })?;
         let attachments = os.lock(None)?;
-        let (transmit, receive) = (os.lock(transmit)?, os.lock(receive)?);
-        let client = try_box(client).map_err(memory_status)?;
         // From here on a failure has to leave the engine, which dropping the queue pair does.
-        let qp = Shared::try_new(Self {
+        Shared::try_new(Self {
             _references: CachePadded(()),
             engine: nic.deal()?,
             direct: nic.mode() == NicMode::Direct,
@@ -207,10 +234,10 @@ impl<O: Os> Qp<O> {
             linked: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),
-            domain: domain.clone(),
-            receive_cq: receive_cq.clone(),
-            initiator_cq: initiator_cq.clone(),
-            srq: srq.cloned(),
+            domain: uses.domain.clone(),
+            receive_cq: uses.receive_cq.clone(),
+            initiator_cq: uses.initiator_cq.clone(),
+            srq: uses.srq.cloned(),
             context: parameters.context,
             flush_initiator_to: AtomicU64::new(0),
             flush_receive_to: AtomicU64::new(0),
@@ -223,9 +250,7 @@ impl<O: Os> Qp<O> {
             initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), transmit }),
             receive: CachePadded(receive),
         })
-        .map_err(memory_status)?;
-        Self::attach(&qp)?;
-        Ok(NewQp { initiator: initiator.of(&qp), receiver: receiver.of(&qp), qp })
+        .map_err(memory_status)
     }
 
     fn attach(this: &Shared<Self>) -> Result<(), NtStatus> {

@@ -78,8 +78,12 @@ struct Limits {
     transfer: u32,
 }
 
-/// The initiator queue that `parameters` ask for: the end to post to and the end of the engine.
-pub(super) fn initiator_queue<O: Os>(parameters: &QpParameters) -> Result<(InitiatorQueue, Transmit<O>), NtStatus> {
+/// The initiator queue that `parameters` ask for: the end to post to, and the end of the engine under its lock.
+#[inline(never)]
+pub(super) fn initiator_queue<O: Os>(
+    os: &O,
+    parameters: &QpParameters,
+) -> Result<(InitiatorQueue, O::Lock<Transmit<O>>), NtStatus> {
     let depth = parameters.initiator_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
     let (elements, taken_elements) = ring_for(depth, parameters.max_initiator_sge.saturating_sub(1))?;
@@ -91,7 +95,7 @@ pub(super) fn initiator_queue<O: Os>(parameters: &QpParameters) -> Result<(Initi
         inline: parameters.inline_size,
         transfer: parameters.max_transfer,
     };
-    let transmit = Transmit::try_new(taken_requests, taken_elements, taken_chunks, parameters)?;
+    let transmit = os.lock(Transmit::try_new(taken_requests, taken_elements, taken_chunks, parameters)?)?;
     Ok((InitiatorQueue { requests, elements, chunks, limits }, transmit))
 }
 
@@ -385,13 +389,18 @@ pub(super) struct ReceiveQueue {
     limits: Limits,
 }
 
-/// The receive queue that `parameters` ask for: the end to post to and the end of the engine.
-pub(super) fn receive_queue(parameters: &QpParameters) -> Result<(ReceiveQueue, Receive), NtStatus> {
+/// The receive queue that `parameters` ask for, as [`initiator_queue`].
+#[inline(never)]
+pub(super) fn receive_queue<O: Os>(
+    os: &O,
+    parameters: &QpParameters,
+) -> Result<(ReceiveQueue, O::Lock<Receive>), NtStatus> {
     let depth = parameters.receive_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
     let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge.saturating_sub(1))?;
     let limits = Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
-    Ok((ReceiveQueue { requests, elements, limits }, Receive::new(taken_requests, taken_elements)))
+    let receive = os.lock(Receive::new(taken_requests, taken_elements))?;
+    Ok((ReceiveQueue { requests, elements, limits }, receive))
 }
 
 impl ReceiveQueue {
