@@ -294,6 +294,23 @@ impl Drop for Bytes {
     }
 }
 
+/// What [`TestQp::more_bytes`] gives. Dropping it ends the registration.
+pub struct MoreBytes(Bytes);
+
+impl fmt::Debug for MoreBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MoreBytes").finish_non_exhaustive()
+    }
+}
+
+impl MoreBytes {
+    /// A part of them.
+    #[must_use]
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        self.0.sge(offset, length)
+    }
+}
+
 /// What the consumer of a shared receive queue sees.
 #[derive(Default)]
 struct SrqSeen {
@@ -434,6 +451,16 @@ impl TestQp {
     #[must_use]
     pub fn sge(&self, offset: usize, length: u32) -> Sge {
         self.bytes.sge(offset, length)
+    }
+
+    /// More registered bytes of the same protection domain, under a token of their own.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn more_bytes(&self, length: usize) -> MoreBytes {
+        MoreBytes(Bytes::new(self.bytes.region.domain(), length).expect("memory"))
     }
 
     /// A write to a part of this side's bytes, for the peer.

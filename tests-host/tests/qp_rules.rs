@@ -21,6 +21,8 @@ mod invalidation;
 mod posting;
 #[path = "qp_rules/shared.rs"]
 mod shared;
+#[path = "qp_rules/short.rs"]
+mod short;
 #[path = "qp_rules/transfer.rs"]
 mod transfer;
 

@@ -1,0 +1,183 @@
+//! The short way of requests and the long way have the same effects, also where one gives way to the other.
+
+use engine::qp::{Flags, QpParameters, Sge, Work};
+use ndkpi::NtStatus;
+use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics, outcomes};
+
+const DEFERRED: Flags = Flags { defer: true, ..PLAIN };
+/// Where the registered bytes of [`TestQp::receive`] begin.
+const HALF: usize = 32 << 10;
+
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|number| (number * 7 + seed * 13 + 1).to_le_bytes()[0]).collect()
+}
+
+/// Posts requests of which only the last rings the doorbell.
+fn post_together(a: &TestQp, requests: &[(Work, Sge)]) {
+    for (context, (work, element)) in requests.iter().enumerate() {
+        let flags = if context + 1 < requests.len() { DEFERRED } else { PLAIN };
+        a.post(context, *work, flags, &[*element]).expect("a post");
+    }
+}
+
+#[test]
+fn sends_that_are_rung_for_together_complete_in_order_on_both_sides() {
+    on_busy_nics(|net| {
+        let (a, b) = net.pair();
+        for count in [1, 2, 7, 8, 9, 33] {
+            for context in 0..count {
+                a.buffer().write(context * 8, &pattern(8, context));
+                b.post_receive(context, &[b.sge(HALF + context * 8, 8)]).expect("a receive");
+            }
+            let requests: Vec<_> = (0..count).map(|context| (SEND, a.sge(context * 8, 8))).collect();
+            post_together(&a, &requests);
+            net.settle();
+            assert_eq!(b.received(), all(0..count, NtStatus::SUCCESS), "{count} messages");
+            assert_eq!(a.sent(), all(0..count, NtStatus::SUCCESS), "{count} messages");
+            for context in 0..count {
+                assert_eq!(
+                    b.buffer().bytes(HALF + context * 8, 8),
+                    pattern(8, context),
+                    "message {context} of {count}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn inline_bytes_arrive_whole_at_every_length() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        for length in (0..=70).chain([127, 128, 129, 255, 256]) {
+            let bytes = pattern(length, length);
+            let room = u32::try_from(length).expect("a small number");
+            b.buffer().write(HALF, &vec![0; length + 1]);
+            b.receive(1, room);
+            let (first, rest) = bytes.split_at(length / 3);
+            a.post_inline(2, SEND, PLAIN, &[first, &[], rest]).expect("a send");
+            net.settle();
+            assert_eq!(b.received(), all([1], NtStatus::SUCCESS));
+            assert_eq!(a.sent(), all([2], NtStatus::SUCCESS));
+            assert_eq!(b.buffer().bytes(HALF, length), bytes, "{length} bytes sent");
+            assert_eq!(b.buffer().bytes(HALF + length, 1), [0], "nothing behind {length} bytes");
+
+            a.post_inline(3, b.write_to(HALF + 1024), PLAIN, &[&bytes]).expect("a write");
+            net.settle();
+            assert_eq!(a.sent(), all([3], NtStatus::SUCCESS));
+            assert_eq!(b.buffer().bytes(HALF + 1024, length), bytes, "{length} bytes written");
+        }
+    });
+}
+
+#[test]
+fn requests_of_every_length_and_kind_keep_their_order() {
+    on_busy_nics(|net| {
+        let (a, b) = net.pair();
+        // Around the length up to which bytes are copied under locks.
+        let lengths = [0, 1, 8, 4095, 4096, 4097, 16384];
+        for (context, length) in lengths.into_iter().enumerate() {
+            b.post_receive(context, &[b.sge(HALF, length)]).expect("a receive");
+        }
+        let mut requests = Vec::new();
+        for length in lengths {
+            requests.push((SEND, a.sge(0, length)));
+            requests.push((b.write_to(0), a.sge(0, length)));
+            requests.push((b.read_from(0), a.sge(HALF, length)));
+        }
+        a.buffer().write(0, &pattern(16384, 3));
+        post_together(&a, &requests);
+        net.settle();
+        assert_eq!(b.received(), all(0..lengths.len(), NtStatus::SUCCESS));
+        assert_eq!(a.sent(), all(0..requests.len(), NtStatus::SUCCESS));
+        assert_eq!(b.buffer().bytes(HALF, 16384), pattern(16384, 3), "sent");
+        assert_eq!(b.buffer().bytes(0, 16384), pattern(16384, 3), "written");
+        assert_eq!(a.buffer().bytes(HALF, 16384), pattern(16384, 3), "read");
+    });
+}
+
+#[test]
+fn messages_and_receives_of_different_tokens_alternate() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        let others = [a.more_bytes(8), b.more_bytes(8)];
+        for context in 0..12 {
+            let sink = if context % 3 == 0 { others[1].sge(0, 8) } else { b.sge(HALF + context * 8, 8) };
+            b.post_receive(context, &[sink]).expect("a receive");
+        }
+        let requests: Vec<_> =
+            (0..12).map(|context| (SEND, if context % 2 == 0 { others[0].sge(0, 8) } else { a.sge(0, 8) })).collect();
+        post_together(&a, &requests);
+        net.settle();
+        assert_eq!(b.received(), all(0..12, NtStatus::SUCCESS));
+        assert_eq!(a.sent(), all(0..12, NtStatus::SUCCESS));
+    });
+}
+
+#[test]
+fn a_bad_element_in_the_middle_fails_its_request_and_cancels_those_behind_it() {
+    on_nics(|net| {
+        for bad in [0, 1, 5] {
+            let (a, b) = net.pair();
+            (0..8).for_each(|context| b.receive(context, 8));
+            let wrong = Sge { token: a.sge(0, 8).token ^ 1, ..a.sge(0, 8) };
+            let requests: Vec<_> =
+                (0..8).map(|context| (SEND, if context == bad { wrong } else { a.sge(0, 8) })).collect();
+            post_together(&a, &requests);
+            net.settle();
+            let mut expected = all(0..bad, NtStatus::SUCCESS);
+            expected.push((bad, NtStatus::ACCESS_VIOLATION));
+            expected.extend(all(bad + 1..8, NtStatus::CANCELLED));
+            assert_eq!(a.sent(), expected);
+            let received = b.received();
+            assert_eq!(received[..bad], all(0..bad, NtStatus::SUCCESS)[..], "those before it have arrived");
+        }
+    });
+}
+
+#[test]
+fn a_message_that_overruns_the_completion_queue_leaves_those_before_it() {
+    on_nics(|net| {
+        let receives = net.cq(3);
+        let a = net.qp(PARAMETERS);
+        let b = net.qp_on(QpParameters { context: 9, ..PARAMETERS }, &net.cq(16), &receives, 64 << 10);
+        engine::qp::Qp::link(a.qp(), b.qp()).expect("both are new");
+        (0..8).for_each(|context| b.receive(context, 8));
+        post_together(&a, &vec![(SEND, a.sge(0, 8)); 8]);
+        net.settle();
+        let entries = receives.poll_entries(usize::MAX);
+        assert_eq!(outcomes(&entries), all(0..3, NtStatus::SUCCESS));
+        assert!(entries.iter().all(|entry| entry.bytes == 8 && entry.qp_context == 9));
+        assert!(b.qp().is_dead(), "the overrun fails the queue pair");
+    });
+}
+
+#[test]
+fn a_turn_for_many_silent_messages_needs_no_completions_of_the_sender() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        (0..40).for_each(|context| b.receive(context, 8));
+        for context in 0..40 {
+            let flags = Flags { silent_success: true, defer: context < 39, ..PLAIN };
+            a.post(context, SEND, flags, &[a.sge(0, 8)]).expect("a send");
+        }
+        net.settle();
+        assert_eq!(b.received(), all(0..40, NtStatus::SUCCESS));
+        assert_eq!(a.sent(), []);
+    });
+}
+
+#[test]
+fn what_was_moved_is_counted_on_both_sides() {
+    on_nics(|net| {
+        let before = net.nic().traffic();
+        let (a, b) = net.pair();
+        b.receive(0, 8);
+        post_together(&a, &[(SEND, a.sge(0, 8)), (b.write_to(0), a.sge(0, 100)), (b.read_from(0), a.sge(0, 5000))]);
+        net.settle();
+        let now = net.nic().traffic();
+        let octets = (now.in_octets - before.in_octets, now.out_octets - before.out_octets);
+        let frames = (now.in_frames - before.in_frames, now.out_frames - before.out_frames);
+        assert_eq!((octets, frames), ((5108, 5108), (3, 3)), "what goes out of one side comes in at the other");
+    });
+}
