@@ -181,3 +181,23 @@ fn what_was_moved_is_counted_on_both_sides() {
         assert_eq!((octets, frames), ((5108, 5108), (3, 3)), "what goes out of one side comes in at the other");
     });
 }
+
+#[test]
+fn a_message_longer_than_the_only_element_of_a_receive_is_not_written() {
+    on_nics(|net| {
+        for inline in [false, true] {
+            let (a, b) = net.pair();
+            a.buffer().write(0, &[7; 16]);
+            b.post_receive(1, &[b.sge(0, 8)]).expect("a receive");
+            if inline {
+                a.post_inline(2, SEND, PLAIN, &[&[7; 9]]).expect("a send");
+            } else {
+                a.send(2, 9);
+            }
+            net.settle();
+            assert_eq!(b.received(), all([1], NtStatus::BUFFER_OVERFLOW));
+            assert_eq!(a.sent(), all([2], NtStatus::REMOTE_RESOURCES));
+            assert_eq!(b.buffer().bytes(0, 16), [0; 16], "nothing is written");
+        }
+    });
+}
