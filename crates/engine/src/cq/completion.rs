@@ -42,14 +42,14 @@ pub struct Completion {
     pub provider_error: u32,
     /// What the consumer gave when it posted the request.
     pub request_context: usize,
-    /// The kind of request.
-    pub operation: Operation,
-    /// The sender asked for an event.
-    pub solicited: bool,
     /// Success, or why the request failed.
     pub status: NtStatus,
     /// Bytes received. Zero for other requests.
     pub bytes: u32,
+    /// The kind of request.
+    pub operation: Operation,
+    /// The sender asked for an event.
+    pub solicited: bool,
 }
 
 impl Completion {

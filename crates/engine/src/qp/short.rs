@@ -136,7 +136,7 @@ impl<O: Os> Short<'_, O> {
             left -= done.length as usize;
             let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
             let completion = self.peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-            completions.push(Completion { solicited, bytes, ..completion });
+            completions.push(Completion { bytes, solicited, ..completion });
             self.take(Operation::Send, &done);
             // The last one's own completion may come at once, after that of the receive.
             if let Some(done) = last.replace(done) {
