@@ -37,6 +37,7 @@ use wdk_sys::{
 
 const TAG: u32 = u32::from_ne_bytes(*b"Wrng");
 
+/// Tests that break a rule, each named after what it does.
 macro_rules! rules {
     ($($name:ident breaks $rule:ident by $load:expr;)+) => {
         $(
@@ -48,6 +49,7 @@ macro_rules! rules {
         )+
     };
 }
+pub(crate) use rules;
 
 rules! {
     raising_downwards breaks IrqlNotRaised by |_| { raise(2); raise(1); };

@@ -9,21 +9,9 @@ use simulated_kernel::{Kernel, Rule, caught, irql, locks_held};
 use wdk_sys::{WDFSPINLOCK, call_unsafe_wdf_function_binding};
 
 use crate::{
-    acquire, lower, new_lock, raise, release,
+    acquire, lower, new_lock, raise, release, rules,
     skeleton::{Loaded, Wrong, run, run_on},
 };
-
-macro_rules! rules {
-    ($($name:ident breaks $rule:ident by $load:expr;)+) => {
-        $(
-            #[test]
-            fn $name() {
-                let test = concat!(module_path!(), "::", stringify!($name));
-                caught(test, Rule::$rule, || run(Wrong { load: $load, ..Wrong::default() }));
-            }
-        )+
-    };
-}
 
 rules! {
     a_lock_acquired_twice breaks RecursiveLock by |_| { let lock = create(); take(lock); take(lock); };

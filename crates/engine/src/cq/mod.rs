@@ -169,8 +169,8 @@ impl<O: Os> Cq<O> {
         details: u64,
         (operation, solicited): (Operation, bool),
     ) {
-        let queue = this.state.with(|state| {
-            let completion = Completion {
+        Self::with_producer(this, |producer| {
+            producer.push(Completion {
                 qp_context,
                 request_context,
                 status: NtStatus((outcome as u32).cast_signed()),
@@ -179,12 +179,8 @@ impl<O: Os> Cq<O> {
                 provider_error: (details >> 32) as u32,
                 operation,
                 solicited,
-            };
-            let queue = Self::push_one_locked(this, state, completion);
-            state.entries.publish();
-            queue
+            });
         });
-        this.queue_if(queue, this);
     }
 
     /// Lets `work` put completions in, one after the other while it has the queue's lock. The consumer sees them together, at the
