@@ -7,6 +7,8 @@
 //! its completion queue by every single one: receives with the lock of their completion queue held once, initiator requests in
 //! batches, which never outlast a turn.
 
+use core::slice;
+
 use arrayvec::ArrayVec;
 use fallible::Shared;
 use ndkpi::NtStatus;
@@ -19,7 +21,7 @@ use super::{
 use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
-    memory::{Access, Opened, Wanted},
+    memory::{Access, Opened, Wanted, transfer},
     nic::{Budget, Traffic},
     os::{Memory, Os},
     ring::Consumer,
@@ -256,8 +258,8 @@ fn copy<O: Os>(
     }
     let found = [(&peer.domain, there), (&qp.domain, here)]
         .map(|(domain, wanted)| domain.resolve(wanted.token, wanted.address, wanted.length, wanted.access));
-    let [Ok(there), Ok(here)] = &found else { return false };
-    let (Some(here), Some(there)) = (here.range(), there.range()) else { return false };
-    copy(here, there);
+    let [Ok(remote), Ok(local)] = &found else { return false };
+    let (to, from) = if there.access == Access::RemoteRead { (local, remote) } else { (remote, local) };
+    transfer(slice::from_ref(to), 0, slice::from_ref(from), 0, there.length as usize);
     true
 }
