@@ -24,8 +24,7 @@ use ndkpi::NtStatus;
 use crate::cq_fixture::{TestCq, lock, lock_alone};
 
 /// No flags.
-pub const PLAIN: Flags =
-    Flags { silent_success: false, read_fence: false, solicit: false, defer: false, local_invalidate: false };
+pub const PLAIN: Flags = Flags::empty();
 /// A send without invalidation.
 pub const SEND: Work = Work::Send { invalidate: None };
 

@@ -35,7 +35,7 @@ const RUN: Budget = Budget { bytes: 512 << 10, requests: 256 };
 const TURNS_PER_RUN: usize = 16;
 /// Requests that a queue pair may finish in one turn. Of the bytes it gets what is left of the run: it costs time to leave a long
 /// transfer and to come back to it.
-const REQUESTS_PER_TURN: usize = 32;
+const REQUESTS_PER_TURN: u32 = 32;
 /// What a queue pair may do in a post of its consumer: a moment, also through memory.
 pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 256 << 10, requests: 64 };
 
@@ -44,8 +44,8 @@ pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 256 << 10, requests: 64 }
 pub(crate) struct Budget {
     /// Bytes that may still be moved.
     pub bytes: usize,
-    /// Requests that may still be finished.
-    pub requests: usize,
+    /// Requests that may still be finished. Not as wide as the bytes: both would be loaded at a time, and wait for their stores.
+    pub requests: u32,
 }
 
 impl Budget {

@@ -66,14 +66,15 @@ const unsafe fn inline_bytes(entry: &ND2_SGE) -> &[u8] {
     unsafe { slice::from_raw_parts(entry.Buffer.cast_const().cast::<u8>(), entry.BufferLength as usize) }
 }
 
-const fn flags_of(flags: u32) -> Flags {
-    Flags {
-        silent_success: flags & ND_OP_FLAG_SILENT_SUCCESS != 0,
-        read_fence: flags & ND_OP_FLAG_READ_FENCE != 0,
-        solicit: flags & ND_OP_FLAG_SEND_AND_SOLICIT_EVENT != 0,
-        defer: false,
-        local_invalidate: false,
-    }
+fn flags_of(flags: u32) -> Flags {
+    [
+        (ND_OP_FLAG_SILENT_SUCCESS, Flags::SILENT_SUCCESS),
+        (ND_OP_FLAG_READ_FENCE, Flags::READ_FENCE),
+        (ND_OP_FLAG_SEND_AND_SOLICIT_EVENT, Flags::SOLICIT),
+    ]
+    .into_iter()
+    .filter_map(|(bit, flag)| (flags & bit != 0).then_some(flag))
+    .collect()
 }
 
 /// Posts a request that moves bytes.

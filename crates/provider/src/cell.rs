@@ -2,6 +2,7 @@
 
 use core::{
     cell::UnsafeCell,
+    ops::{Deref, DerefMut},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -14,7 +15,7 @@ pub struct Exclusive<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is used by one thread at a time, as every user of `with` and `take` promises; it moves between them.
+// SAFETY: the value is used by one thread at a time, as every user of `borrow` and `replace` promises; it moves between them.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
@@ -23,37 +24,65 @@ impl<T> Exclusive<T> {
         Self { busy: AtomicBool::new(false), value: UnsafeCell::new(None) }
     }
 
-    /// Lets `work` use the value. `None` if there is none, or if somebody uses it.
+    /// Lets the caller use the value. `None` if there is none, or if somebody uses it.
     ///
     /// # Safety
     ///
     /// No other call on this cell runs, or the one that does is further up on the stack of this thread.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what `work` has with it stays in registers")]
-    pub unsafe fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> Option<U> {
+    #[expect(clippy::inline_always, reason = "measured: what is done with the value stays in registers")]
+    pub unsafe fn borrow(&self) -> Option<InUse<'_, T>> {
         if self.busy.load(Ordering::Relaxed) {
             return None;
         }
-        self.busy.store(true, Ordering::Relaxed);
         // SAFETY: no other call runs (the caller's promise), and none is further up on the stack, or it were busy.
         let value = unsafe { &mut *self.value.get() };
-        let result = value.as_mut().map(work);
-        self.busy.store(false, Ordering::Relaxed);
-        result
+        let value = value.as_mut()?;
+        self.busy.store(true, Ordering::Relaxed);
+        Some(InUse { busy: &self.busy, value })
     }
 
     /// Puts `value` in, or takes out what there is. `None` also if somebody uses it.
     ///
     /// # Safety
     ///
-    /// As [`Exclusive::with`].
+    /// As [`Exclusive::borrow`].
     pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
         if self.busy.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: as in `with`.
+        // SAFETY: as in `borrow`.
         let place = unsafe { &mut *self.value.get() };
         core::mem::replace(place, value)
+    }
+}
+
+/// The value of an [`Exclusive`] in use.
+pub struct InUse<'cell, T> {
+    busy: &'cell AtomicBool,
+    value: &'cell mut T,
+}
+
+impl<T> Deref for InUse<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+impl<T> DerefMut for InUse<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.value
+    }
+}
+
+impl<T> Drop for InUse<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.busy.store(false, Ordering::Relaxed);
     }
 }
 

@@ -212,9 +212,9 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     };
     // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
     // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    let Some(taken) = (unsafe { object.consumer.with(|consumer| consumer.taken()) }) else {
-        return object.overlapped();
-    };
+    let Some(consumer) = (unsafe { object.consumer.borrow() }) else { return object.overlapped() };
+    let taken = consumer.taken();
+    drop(consumer);
     // SAFETY: the queue is open until the consumer's call returns.
     if let Some(cq) = unsafe { object.engine() } {
         Cq::arm(cq, kind, taken);
@@ -261,10 +261,12 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
         place = unsafe { place.add(1) };
     };
     // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    let Some(taken) = (unsafe { object.consumer.with(|consumer| consumer.poll(count as usize, write)) }) else {
+    let Some(mut consumer) = (unsafe { object.consumer.borrow() }) else {
         object.overlapped();
         return 0;
     };
+    let taken = consumer.poll(count as usize, write);
+    drop(consumer);
     if taken >= 2 && fault::is(Fault::WrongOrder) {
         // SAFETY: the array has at least the two entries that were taken.
         let second = unsafe { results.add(1) };

@@ -7,7 +7,7 @@ use core::{ffi::c_void, iter, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Flags, Initiator, Sge, Work},
+    qp::{Flags, Sge, Work},
 };
 use fallible::Shared;
 use ndkpi::{
@@ -61,16 +61,6 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     unsafe { slice::from_raw_parts(address.cast_const().cast::<u8>(), entry.Length as usize) }
 }
 
-const fn flags_of(flags: u32) -> Flags {
-    Flags {
-        silent_success: op_flags::is_silent_success(flags),
-        read_fence: op_flags::is_read_fence(flags),
-        solicit: op_flags::solicits_event(flags),
-        defer: op_flags::is_deferred(flags),
-        local_invalidate: op_flags::invalidates_read_sink(flags),
-    }
-}
-
 /// Posts an initiator request with local bytes.
 ///
 /// # Safety
@@ -99,30 +89,42 @@ unsafe fn initiate<O: NdkOs>(
         // SAFETY: no other post to the queue runs (the caller's promise).
         return unsafe { refuse(&object, NtStatus::INVALID_PARAMETER) };
     };
-    let mut how = flags_of(flags);
-    how.local_invalidate =
-        how.local_invalidate && object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED);
+    let mut how = Flags::from_bits_truncate(flags);
+    if how.contains(Flags::LOCAL_INVALIDATE)
+        && !object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)
+    {
+        how.remove(Flags::LOCAL_INVALIDATE);
+    }
     let context = context.expose_provenance();
-    if op_flags::is_inline(flags) {
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
+    let prepared = if op_flags::is_inline(flags) {
         let parts = list.iter().map(|entry| {
             // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
             unsafe { inline_bytes(entry) }
         });
-        // SAFETY: no other post to the queue runs (the caller's promise).
-        return unsafe { object.initiate(|initiator| initiator.prepare_inline(context, work, how, parts)) };
-    }
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { object.initiate(|initiator| initiator.prepare(context, work, how, list.iter().map(element))) }
+        initiator.prepare_inline(context, work, how, parts)
+    } else {
+        initiator.prepare(context, work, how, list.iter().map(element))
+    };
+    drop(initiator);
+    // SAFETY: the object is open (the caller's promise).
+    unsafe { object.initiate(prepared) }
 }
 
 /// Refuses a post, which sends on its way what was deferred before it (`NDKPI 7.3`).
 ///
 /// # Safety
 ///
-/// As [`QueuePair::initiate`].
+/// As [`QueuePair::initiator`].
+#[cold]
 unsafe fn refuse<O: NdkOs>(object: &Borrowed<QueuePair<O>>, status: NtStatus) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { object.initiate(|initiator| initiator.refuse(status)) }
+    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
+    let prepared = initiator.refuse(status);
+    drop(initiator);
+    // SAFETY: the object is open (the caller's promise).
+    unsafe { object.initiate(prepared) }
 }
 
 /// `NDK_FN_SEND`.
@@ -217,7 +219,11 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     }
     let context = context.expose_provenance();
     // SAFETY: no other receive is being posted (the caller's promise).
-    unsafe { object.receive(|receiver| receiver.prepare(context, list.iter().map(element))) }
+    let Some(mut receiver) = (unsafe { object.receiver() }) else { return object.overlap() };
+    let prepared = receiver.prepare(context, list.iter().map(element));
+    drop(receiver);
+    // SAFETY: the object is open (the caller's promise).
+    unsafe { object.receive(prepared) }
 }
 
 /// Posts a request that moves no bytes.
@@ -234,24 +240,26 @@ unsafe fn initiate_local<O: NdkOs>(
 ) -> NtStatus {
     let context = context.expose_provenance();
     let domain = object.pd().domain();
-    let post = |initiator: &mut Initiator<O>| {
-        // The state of the connection comes first: what is prepared changes tokens.
-        let is_valid = op_flags::not_accepted(flags, accepted) == 0;
-        let work = match initiator.check(is_valid).and_then(|()| prepare()) {
-            Ok(work) => work,
-            Err(status) => return initiator.refuse(status),
-        };
-        let prepared = initiator.prepare(context, work, flags_of(flags), iter::empty());
-        if let Work::FastRegister(posted) | Work::Bind(posted) = work
-            && prepared.is_refused()
-        {
-            // The connection has ended in between.
-            domain.cancel(posted);
-        }
-        prepared
-    };
     // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { object.initiate(post) }
+    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
+    // The state of the connection comes first: what is prepared changes tokens.
+    let is_valid = op_flags::not_accepted(flags, accepted) == 0;
+    let prepared = match initiator.check(is_valid).and_then(|()| prepare()) {
+        Ok(work) => {
+            let prepared = initiator.prepare(context, work, Flags::from_bits_truncate(flags), iter::empty());
+            if let Work::FastRegister(posted) | Work::Bind(posted) = work
+                && prepared.is_refused()
+            {
+                // The connection has ended in between.
+                domain.cancel(posted);
+            }
+            prepared
+        }
+        Err(status) => initiator.refuse(status),
+    };
+    drop(initiator);
+    // SAFETY: the object is open (the caller's promise).
+    unsafe { object.initiate(prepared) }
 }
 
 fn rights_of(flags: u32) -> Rights {

@@ -8,7 +8,7 @@ use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
-    cell::{Exclusive, Slot},
+    cell::{Exclusive, InUse, Slot},
     cq::CompletionQueue,
     device::Device,
     object::{Body, ObjectRef, borrow, close, kind, query_extension},
@@ -130,46 +130,57 @@ impl<O: NdkOs> QueuePair<O> {
         unsafe { self.qp.get() }
     }
 
-    /// Posts to the initiator queue what `prepare` prepares.
+    /// The end of the initiator queue that the consumer posts to. `None` if somebody else uses it.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn initiate(&self, prepare: impl FnOnce(&mut Initiator<O>) -> Prepared) -> NtStatus {
+    pub unsafe fn initiator(&self) -> Option<InUse<'_, Initiator<O>>> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        let prepared = unsafe { self.initiator.with(prepare) };
-        // SAFETY: the object is open (the caller's promise).
-        let qp = unsafe { self.engine() };
-        self.finish(qp, prepared, Qp::initiate)
+        unsafe { self.initiator.borrow() }
     }
 
-    /// Posts to the receive queue what `prepare` prepares.
+    /// The end of the receive queue that the consumer posts to. `None` if somebody else uses it.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn receive(&self, prepare: impl FnOnce(&mut Receiver<O>) -> Prepared) -> NtStatus {
+    pub unsafe fn receiver(&self) -> Option<InUse<'_, Receiver<O>>> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        let prepared = unsafe { self.receiver.with(prepare) };
-        // SAFETY: the object is open (the caller's promise).
-        let qp = unsafe { self.engine() };
-        self.finish(qp, prepared, Qp::receive)
+        unsafe { self.receiver.borrow() }
     }
 
+    /// Gives a post to the initiator queue its effect. The queue's end is not in use any more.
+    ///
+    /// # Safety
+    ///
+    /// The object is open.
     #[inline]
-    fn finish(
-        &self,
-        qp: Option<&Shared<Qp<O>>>,
-        prepared: Option<Prepared>,
-        post: impl FnOnce(&Shared<Qp<O>>, Prepared) -> Result<(), NtStatus>,
-    ) -> NtStatus {
-        let (Some(qp), Some(prepared)) = (qp, prepared) else {
-            self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
-            return NtStatus::INVALID_DEVICE_STATE;
-        };
-        post(qp, prepared).into()
+    pub unsafe fn initiate(&self, prepared: Prepared) -> NtStatus {
+        // SAFETY: the object is open (the caller's promise).
+        let Some(qp) = (unsafe { self.engine() }) else { return self.overlap() };
+        Qp::initiate(qp, prepared).into()
+    }
+
+    /// [`QueuePair::initiate`] for a post to the receive queue.
+    ///
+    /// # Safety
+    ///
+    /// The object is open.
+    #[inline]
+    pub unsafe fn receive(&self, prepared: Prepared) -> NtStatus {
+        // SAFETY: the object is open (the caller's promise).
+        let Some(qp) = (unsafe { self.engine() }) else { return self.overlap() };
+        Qp::receive(qp, prepared).into()
+    }
+
+    /// The status of a call that begins while another one on the same queue runs.
+    #[cold]
+    pub fn overlap(&self) -> NtStatus {
+        self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+        NtStatus::INVALID_DEVICE_STATE
     }
 
     /// The protection domain of the queue pair.

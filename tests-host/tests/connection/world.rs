@@ -185,7 +185,7 @@ impl Queues {
 
     /// Posts an empty send that completes only if it fails.
     pub fn send_silently(&mut self, context: usize) -> Result<(), NtStatus> {
-        let flags = Flags { silent_success: true, ..Flags::default() };
+        let flags = Flags::SILENT_SUCCESS;
         self.initiator.post(context, Work::Send { invalidate: None }, flags, std::iter::empty::<Sge>())
     }
 

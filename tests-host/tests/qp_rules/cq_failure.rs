@@ -121,7 +121,7 @@ fn silent_requests_that_fail_can_overrun_a_queue() {
         let b = net.qp(PARAMETERS);
         Qp::link(a.qp(), b.qp()).expect("both are new");
         for context in 0..4 {
-            a.send_with(context, 8, engine::qp::Flags { silent_success: true, ..PLAIN });
+            a.send_with(context, 8, engine::qp::Flags::SILENT_SUCCESS);
         }
         a.flush();
         net.settle();

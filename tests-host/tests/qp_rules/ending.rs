@@ -11,7 +11,7 @@ use ndkpi::NtStatus;
 use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics};
 
 /// Posted together, so that a direct NIC does not know of the first when it takes the last.
-const DEFER: Flags = Flags { defer: true, ..PLAIN };
+const DEFER: Flags = Flags::DEFER;
 
 #[test]
 fn a_message_longer_than_the_receive_fails_it_and_ends_the_connection() {
@@ -115,7 +115,7 @@ fn requests_that_meet_the_end_of_the_connection_fail() {
         let (a, b) = net.pair();
         // They wait for receives.
         for context in 0..3 {
-            a.send_with(context, 8, Flags { silent_success: context == 1, ..PLAIN });
+            a.send_with(context, 8, if context == 1 { Flags::SILENT_SUCCESS } else { PLAIN });
         }
         net.settle();
         b.unlink();

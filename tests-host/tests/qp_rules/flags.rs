@@ -7,8 +7,8 @@ use engine::{
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
 
-const SILENT: Flags = Flags { silent_success: true, ..PLAIN };
-const DEFER: Flags = Flags { defer: true, ..PLAIN };
+const SILENT: Flags = Flags::SILENT_SUCCESS;
+const DEFER: Flags = Flags::DEFER;
 
 #[test]
 fn silent_success_makes_no_completion() {
@@ -246,7 +246,7 @@ fn deferred_requests_keep_their_completion_duties() {
             b.receive(context, 8);
         }
         a.send_with(0, 8, DEFER);
-        a.send_with(1, 8, Flags { silent_success: true, ..DEFER });
+        a.send_with(1, 8, Flags::SILENT_SUCCESS | DEFER);
         a.send_with(2, 8, DEFER);
         a.send(3, 8);
         net.settle();
@@ -263,7 +263,7 @@ fn a_read_fence_waits_for_earlier_reads() {
         b.receive(0, 4);
         // The send carries what the read before it fetches.
         a.post(1, b.read_from(0), PLAIN, &[a.sge(0, 4)]).expect("a read");
-        a.send_with(2, 4, Flags { read_fence: true, ..PLAIN });
+        a.send_with(2, 4, Flags::READ_FENCE);
         net.settle();
         assert_eq!(b.buffer().bytes(b.buffer().len() / 2, 4), b"read");
     });

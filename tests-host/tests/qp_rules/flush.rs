@@ -4,8 +4,8 @@ use engine::qp::{Flags, Qp, QpParameters};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_busy_nics, on_nics};
 
-const SILENT: Flags = Flags { silent_success: true, ..PLAIN };
-const DEFER: Flags = Flags { defer: true, ..PLAIN };
+const SILENT: Flags = Flags::SILENT_SUCCESS;
+const DEFER: Flags = Flags::DEFER;
 
 #[test]
 fn flushed_requests_complete_as_cancelled_in_their_order() {

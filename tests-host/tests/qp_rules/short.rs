@@ -4,7 +4,7 @@ use engine::qp::{Flags, QpParameters, Sge, Work};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics, outcomes};
 
-const DEFERRED: Flags = Flags { defer: true, ..PLAIN };
+const DEFERRED: Flags = Flags::DEFER;
 /// Where the registered bytes of [`TestQp::receive`] begin.
 const HALF: usize = 32 << 10;
 
@@ -158,7 +158,7 @@ fn a_turn_for_many_silent_messages_needs_no_completions_of_the_sender() {
         let (a, b) = net.pair();
         (0..40).for_each(|context| b.receive(context, 8));
         for context in 0..40 {
-            let flags = Flags { silent_success: true, defer: context < 39, ..PLAIN };
+            let flags = Flags::SILENT_SUCCESS | if context < 39 { Flags::DEFER } else { PLAIN };
             a.post(context, SEND, flags, &[a.sge(0, 8)]).expect("a send");
         }
         net.settle();

@@ -180,7 +180,7 @@ fn a_solicited_send_makes_the_receivers_completion_solicited() {
         a.send(0, 8);
         net.settle();
         assert_eq!(b.receive_cq().calls(), 0);
-        a.send_with(1, 8, Flags { solicit: true, ..PLAIN });
+        a.send_with(1, 8, Flags::SOLICIT);
         net.settle();
         assert_eq!(b.receive_cq().calls(), 1);
         assert_eq!(a.send_cq().calls(), 0, "the event is the receiver's");
@@ -203,7 +203,7 @@ fn the_notification_comes_after_the_bytes() {
         });
         b.receive_cq().arm(ArmType::Solicited);
         b.post_receive(5, &[b.sge(0, 4_000)]).expect("a receive");
-        a.send_with(1, 4_000, Flags { solicit: true, ..PLAIN });
+        a.send_with(1, 4_000, Flags::SOLICIT);
         net.settle();
         assert_eq!(b.receive_cq().calls(), 1);
     });

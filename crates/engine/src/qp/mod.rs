@@ -462,10 +462,10 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    /// The doorbell of a post of `bytes`: may carry the request out at once.
-    pub(crate) fn ring_for(this: &Shared<Self>, bytes: usize) {
-        let may = this.direct && bytes <= DIRECT_TURN.bytes;
-        let owned = may
+    /// The doorbell of a post that may carry its request out at once.
+    #[inline(never)]
+    pub(crate) fn ring_here(this: &Shared<Self>) {
+        let owned = this.direct
             && this
                 .initiating
                 .schedule

@@ -1,17 +1,20 @@
 //! The consumer's ends of a queue pair.
 
+use core::iter;
+
 use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{
     Flags, Qp, QpParameters, Sge, Work,
     receive::Receive,
-    request::{CHUNK, Chunk, HERE, ReceiveRequest, Request, Source, chunks_for},
+    request::{CHUNK, Chunk, HERE, Here, ReceiveRequest, Request, Source, chunks_for},
     transmit::Transmit,
 };
 use crate::{
     fault::{self, Fault},
     memory_status,
+    nic::DIRECT_TURN,
     os::Os,
     ring::{self, Producer, Watch},
     sync::{Ordering, fence},
@@ -120,8 +123,28 @@ impl InitiatorQueue {
     }
 
     /// Takes the bytes of `parts`: the first for the request, the others in their queue, and how many there are.
-    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<([u8; HERE], u32), NtStatus> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
+    fn push_inline<'a>(
+        &mut self,
+        mut parts: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Result<(Here, u32), NtStatus> {
         let limit = self.limits.inline.min(self.limits.transfer) as usize;
+        let part = parts.next().unwrap_or_default();
+        if parts.len() > 0 || part.len() > HERE.min(limit) {
+            return self.push_pieces(limit, iter::once(part).chain(parts));
+        }
+        // At most `HERE`.
+        Ok((Here::of(part), u32::try_from(part.len()).unwrap_or(u32::MAX)))
+    }
+
+    /// [`InitiatorQueue::push_inline`], where it is not all in one part that fits into the request.
+    #[inline(never)]
+    fn push_pieces<'a>(
+        &mut self,
+        limit: usize,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(Here, u32), NtStatus> {
         let (mut first, mut length) = ([0; HERE], 0_usize);
         let mut chunk: Chunk = [0; CHUNK];
         for part in parts {
@@ -151,7 +174,7 @@ impl InitiatorQueue {
             self.chunks.publish();
         }
         // At most `inline`, a u32.
-        Ok((first, u32::try_from(length).unwrap_or(u32::MAX)))
+        Ok((Here::of(&first), u32::try_from(length).unwrap_or(u32::MAX)))
     }
 }
 
@@ -160,21 +183,44 @@ impl InitiatorQueue {
 /// The two steps keep apart what the poster owns and what others see. As soon as a request is published it may complete, and
 /// the consumer, called back, may post the next one, although the function that posted this one has not returned. By then
 /// nothing of the poster's end is in use any more.
+///
+/// As large as two registers: as such it goes from step to step.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Prepared {
-    result: Result<(), NtStatus>,
-    /// Up to where requests are to be published.
-    tail: Option<u64>,
-    /// The doorbell has to be rung, for a request of this many bytes.
-    bell: Option<usize>,
+    /// Up to where requests are to be published, if the post was accepted.
+    tail: u64,
+    /// Whether it was.
+    status: NtStatus,
+    bell: Bell,
+}
+
+/// Whether a post rings the doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bell {
+    /// No: there is nothing new to do, or it is left for a later post.
+    No,
+    /// Yes, and the requests may be carried out in the post.
+    Here,
+    /// Yes.
+    Yes,
 }
 
 impl Prepared {
+    const fn refused(status: NtStatus) -> Self {
+        Self { tail: 0, status, bell: Bell::No }
+    }
+
     /// Whether nothing will be posted.
     #[must_use]
-    pub const fn is_refused(&self) -> bool {
-        self.result.is_err()
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        self.status != NtStatus::SUCCESS
+    }
+
+    #[inline]
+    fn result(&self) -> Result<(), NtStatus> {
+        if self.is_refused() { Err(self.status) } else { Ok(()) }
     }
 }
 
@@ -216,7 +262,8 @@ impl<O: Os> Initiator<O> {
     }
 
     /// The first step of [`Initiator::post`].
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     pub fn prepare(
         &mut self,
         context: usize,
@@ -228,7 +275,8 @@ impl<O: Os> Initiator<O> {
         self.settle(result, flags)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     fn try_post(
         &mut self,
         context: usize,
@@ -260,32 +308,34 @@ impl<O: Os> Initiator<O> {
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl Iterator<Item = &'a [u8]>,
+        parts: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Result<(), NtStatus> {
         let prepared = self.prepare_inline(context, work, flags, parts);
         Qp::initiate(&self.qp, prepared)
     }
 
     /// The first step of [`Initiator::post_inline`].
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     pub fn prepare_inline<'a>(
         &mut self,
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl Iterator<Item = &'a [u8]>,
+        parts: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Prepared {
         let result = self.try_post_inline(context, work, flags, parts);
         self.settle(result, flags)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     fn try_post_inline<'a>(
         &mut self,
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl Iterator<Item = &'a [u8]>,
+        parts: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
         self.queue.check_room()?;
@@ -322,22 +372,26 @@ impl<O: Os> Initiator<O> {
     /// A post that is refused with `status`. What was deferred before it goes on its way (`NDKPI 7.3`): the consumer will not
     /// post the request that would have rung for it.
     pub fn refuse(&mut self, status: NtStatus) -> Prepared {
-        if fault::is(Fault::DeferredStaysOnFailure) {
-            return Prepared { result: Err(status), tail: None, bell: None };
-        }
-        let bell = core::mem::take(&mut self.deferred).then_some(usize::MAX);
-        Prepared { result: Err(status), tail: None, bell }
+        let rings = core::mem::take(&mut self.deferred) && !fault::is(Fault::DeferredStaysOnFailure);
+        Prepared { bell: if rings { Bell::Yes } else { Bell::No }, ..Prepared::refused(status) }
     }
 
     /// What a post comes to: the doorbell is rung unless more requests are announced.
+    #[inline]
     fn settle(&mut self, result: Result<u32, NtStatus>, flags: Flags) -> Prepared {
         let length = match result {
             Ok(length) => length,
             Err(status) => return self.refuse(status),
         };
-        self.deferred = flags.defer;
-        let bell = (!flags.defer).then_some(length as usize);
-        Prepared { result: Ok(()), tail: Some(self.queue.requests.hand_over()), bell }
+        self.deferred = flags.contains(Flags::DEFER);
+        let bell = if self.deferred {
+            Bell::No
+        } else if length as usize <= DIRECT_TURN.bytes {
+            Bell::Here
+        } else {
+            Bell::Yes
+        };
+        Prepared { tail: self.queue.requests.hand_over(), status: NtStatus::SUCCESS, bell }
     }
 }
 
@@ -347,15 +401,18 @@ impl<O: Os> Qp<O> {
     /// # Errors
     ///
     /// What the first step has found.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     pub fn initiate(this: &Shared<Self>, prepared: Prepared) -> Result<(), NtStatus> {
-        if let Some(tail) = prepared.tail {
-            this.posted.publish(tail);
+        if !prepared.is_refused() {
+            this.posted.publish(prepared.tail);
         }
-        if let Some(bytes) = prepared.bell {
-            Self::ring_for(this, bytes);
+        match prepared.bell {
+            Bell::No => {}
+            Bell::Here => Self::ring_here(this),
+            Bell::Yes => Self::ring(this),
         }
-        prepared.result
+        prepared.result()
     }
 
     /// The second step of a post to the receive queue.
@@ -365,8 +422,8 @@ impl<O: Os> Qp<O> {
     /// What the first step has found.
     #[inline]
     pub fn receive(this: &Shared<Self>, prepared: Prepared) -> Result<(), NtStatus> {
-        let Some(tail) = prepared.tail else { return prepared.result };
-        this.accepted.publish(tail);
+        prepared.result()?;
+        this.accepted.publish(prepared.tail);
         // Pairs with the fences of `Qp::fail` and `Qp::claim`: either they see the receive, or it is seen here that somebody
         // has to be told of it.
         fence(Ordering::SeqCst);
@@ -379,7 +436,7 @@ impl<O: Os> Qp<O> {
         if this.is_dead() {
             Self::ring(this);
         }
-        prepared.result
+        Ok(())
     }
 }
 
@@ -449,8 +506,11 @@ impl<O: Os> Receiver<O> {
 
     /// The first step of [`Receiver::post`].
     pub fn prepare(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Prepared {
-        let result = self.queue.push(context, elements);
-        let tail = result.is_ok().then(|| self.queue.requests.hand_over());
-        Prepared { result, tail, bell: None }
+        match self.queue.push(context, elements) {
+            Ok(()) => {
+                Prepared { tail: self.queue.requests.hand_over(), status: NtStatus::SUCCESS, bell: Bell::No }
+            }
+            Err(status) => Prepared::refused(status),
+        }
     }
 }

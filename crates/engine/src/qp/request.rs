@@ -1,19 +1,29 @@
 //! What a consumer posts.
 
+use bitflags::bitflags;
+use ndkpi::{
+    NDK_OP_FLAG_DEFER, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
+};
+
 use crate::{
     cq::Operation,
     memory::{Access, Posted, Wanted},
 };
 
 /// A piece of registered memory: an element of a scatter/gather list (`NDKPI 3.9`).
+///
+/// Its two halves do not lie in the order of an `NDK_SGE`: both would be loaded at a time then, and wait for the two stores of the
+/// consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Sge {
     /// A virtual address inside the region, or a logical address if the token is the domain's privileged one.
     pub address: u64,
-    /// Bytes.
-    pub length: u32,
     /// The region's local token.
     pub token: u32,
+    /// Bytes.
+    pub length: u32,
 }
 
 impl Sge {
@@ -24,21 +34,24 @@ impl Sge {
     }
 }
 
-/// How a request is to be carried out (`NDKPI 2.4`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent flags of one request, as NDKPI has them")]
-pub struct Flags {
-    /// Success makes no completion; failure does.
-    pub silent_success: bool,
-    /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out one
-    /// after the other, so this always holds.
-    pub read_fence: bool,
-    /// The receiver's completion counts as solicited.
-    pub solicit: bool,
-    /// More requests follow: the doorbell may wait for them.
-    pub defer: bool,
-    /// A read that succeeds invalidates the token of its first element.
-    pub local_invalidate: bool,
+bitflags! {
+    /// How a request is to be carried out (`NDKPI 2.4`, whose bits these are).
+    ///
+    /// Bits of one word, not fields of a structure: on its way through a post it is then stored and loaded as a whole.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// Success makes no completion; failure does.
+        const SILENT_SUCCESS = NDK_OP_FLAG_SILENT_SUCCESS;
+        /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out
+        /// one after the other, so this always holds.
+        const READ_FENCE = NDK_OP_FLAG_READ_FENCE;
+        /// The receiver's completion counts as solicited.
+        const SOLICIT = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
+        /// More requests follow: the doorbell may wait for them.
+        const DEFER = NDK_OP_FLAG_DEFER;
+        /// A read that succeeds invalidates the token of its first element.
+        const LOCAL_INVALIDATE = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
+    }
 }
 
 /// What an initiator request does.
@@ -112,6 +125,45 @@ pub struct Request {
 /// Inline bytes that lie in the request itself: as many as an element takes.
 pub const HERE: usize = size_of::<Sge>();
 
+/// Inline bytes that lie in a request: two words, so that they are stored and loaded as such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Here {
+    low: u64,
+    high: u64,
+}
+
+impl Here {
+    /// `bytes`, of which there are at most [`HERE`].
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Self {
+        match bytes.split_first_chunk() {
+            Some((first, rest)) => Self { low: u64::from_le_bytes(*first), high: word(rest) },
+            None => Self { low: word(bytes), high: 0 },
+        }
+    }
+
+    /// The bytes, and zeros behind them.
+    #[inline]
+    pub const fn bytes(&self) -> [[u8; 8]; HERE / 8] {
+        [self.low.to_le_bytes(), self.high.to_le_bytes()]
+    }
+}
+
+/// At most eight bytes, put together in a register.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    if let Some(whole) = bytes.first_chunk() {
+        return u64::from_le_bytes(*whole);
+    }
+    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else {
+        return bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    };
+    // Two halves, which overlap if there are less than eight.
+    let [low, high] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+    low | high << (8 * (bytes.len() - 4))
+}
+
 /// Where the local bytes of a request are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -125,7 +177,7 @@ pub enum Source {
     /// In the request, and if they are more than [`HERE`], in the queue of inline bytes.
     Inline {
         /// The first of them.
-        first: [u8; HERE],
+        first: Here,
     },
 }
 
@@ -175,4 +227,20 @@ pub type Chunk = [u8; CHUNK];
 /// How many pieces of the queue of inline bytes so many inline bytes need.
 pub const fn chunks_for(length: usize) -> usize {
     length.saturating_sub(HERE).div_ceil(CHUNK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HERE, Here};
+
+    #[test]
+    fn inline_bytes_keep_their_places() {
+        let bytes = *b"sixteen letters!";
+        for length in 0..=HERE {
+            let packed = Here::of(&bytes[..length]).bytes();
+            let mut expected = [0; HERE];
+            expected[..length].copy_from_slice(&bytes[..length]);
+            assert_eq!(packed.as_flattened(), expected, "{length} bytes");
+        }
+    }
 }

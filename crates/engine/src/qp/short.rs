@@ -14,7 +14,7 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{
-    Qp, Work,
+    Flags, Qp, Work,
     receive::Receive,
     request::{HERE, Request, Sge, Source},
 };
@@ -132,7 +132,7 @@ impl<O: Os> Short<'_, O> {
                 }
                 let fill = |sink: &Sge| put(request, here, there, &sink.wanted(Access::LocalWrite));
                 let context = receives.fill_first(request.length, fill)?;
-                Some((context, request.flags.solicit, Done::of(request)))
+                Some((context, request.flags.contains(Flags::SOLICIT), Done::of(request)))
             });
             let Some(Some((context, solicited, done))) = sent else { break };
             left -= done.length as usize;
@@ -161,7 +161,7 @@ impl<O: Os> Short<'_, O> {
                     let there = Wanted { token, address, length: request.length, access: Access::RemoteWrite };
                     (Operation::Write, write(qp, peer, request, &there))
                 }
-                Work::Read { address, token } if !request.flags.local_invalidate => {
+                Work::Read { address, token } if !request.flags.contains(Flags::LOCAL_INVALIDATE) => {
                     let there = Wanted { token, address, length: request.length, access: Access::RemoteRead };
                     (Operation::Read, read(qp, peer, request, &there))
                 }
@@ -190,7 +190,8 @@ struct Done {
 
 impl Done {
     const fn of(request: &Request) -> Self {
-        Self { context: request.context, length: request.length, is_silent: request.flags.silent_success }
+        let is_silent = request.flags.contains(Flags::SILENT_SUCCESS);
+        Self { context: request.context, length: request.length, is_silent }
     }
 }
 
@@ -200,7 +201,7 @@ fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_
     let length = request.length as usize;
     let Some((to, at)) = there.find(sink) else { return false };
     match (&request.source, here) {
-        (Source::Inline { first }, _) if length <= HERE => to.write(at, &first[..length]),
+        (Source::Inline { first }, _) if length <= HERE => to.write(at, &first.bytes().as_flattened()[..length]),
         (Source::Elements { count: 1, first }, Some(here)) => {
             let Some((from, start)) = here.find(&first.wanted(Access::LocalRead)) else { return false };
             to.copy_from(at, from, start, length);

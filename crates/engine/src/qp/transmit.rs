@@ -7,9 +7,9 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{
-    Qp, QpParameters, Work, order,
+    Flags, Qp, QpParameters, Work, order,
     receive::{Claim, Claimed},
-    request::{CHUNK, Chunk, HERE, Request, Sge, Source, chunks_for},
+    request::{CHUNK, Chunk, HERE, Here, Request, Sge, Source, chunks_for},
     short::{self, Batch, Short},
 };
 use crate::{
@@ -354,7 +354,7 @@ impl<O: Os> Transmit<O> {
         now == left
     }
 
-    fn move_inline(first: &[u8; HERE], chunks: &mut Consumer<Chunk>, to: &[Piece<O>], length: usize) {
+    fn move_inline(first: &Here, chunks: &mut Consumer<Chunk>, to: &[Piece<O>], length: usize) {
         let (mut pieces, mut place) = (to.iter(), 0);
         let mut piece = pieces.next();
         let mut put = |mut bytes: &[u8]| {
@@ -369,7 +369,7 @@ impl<O: Os> Transmit<O> {
                 }
             }
         };
-        put(&first[..length.min(HERE)]);
+        put(&first.bytes().as_flattened()[..length.min(HERE)]);
         let mut left = length.saturating_sub(HERE);
         chunks.take(chunks_for(length), |chunk| {
             let bytes = &chunk[..left.min(CHUNK)];
@@ -384,7 +384,7 @@ impl<O: Os> Transmit<O> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
             (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
-            (Work::Read { .. }, _) if request.flags.local_invalidate => (&qp.domain, request.source.first_token()),
+            (Work::Read { .. }, _) if request.flags.contains(Flags::LOCAL_INVALIDATE) => (&qp.domain, request.source.first_token()),
             (Work::Invalidate { token }, _) => (&qp.domain, token),
             _ => return Ok(true),
         };
@@ -417,7 +417,7 @@ impl<O: Os> Transmit<O> {
                 if let Some(claim) = current.claim.take() {
                     claim.finish(NtStatus::SUCCESS, |completion| {
                         completion.bytes = request.length + u32::from(fault::is(Fault::BytesWrong));
-                        completion.solicited = request.flags.solicit;
+                        completion.solicited = request.flags.contains(Flags::SOLICIT);
                         if let Some(token) = invalidate {
                             completion.operation = Operation::ReceiveAndInvalidate;
                             completion.invalidated_token = token;
@@ -461,7 +461,7 @@ impl<O: Os> Transmit<O> {
         }
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        let silent = request.flags.silent_success
+        let silent = request.flags.contains(Flags::SILENT_SUCCESS)
             && match status {
                 NtStatus::SUCCESS => !fault::is(Fault::SilentSuccessCompletes),
                 NtStatus::CANCELLED => fault::is(Fault::FlushForgetsSilent),
