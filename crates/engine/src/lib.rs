@@ -24,6 +24,7 @@ pub mod fault;
 pub mod memory;
 pub mod nic;
 pub mod os;
+pub mod prefetch;
 pub mod qp;
 pub mod ring;
 pub mod slab;

@@ -69,16 +69,16 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// A request of so many bytes was carried out.
+    /// So many requests were carried out, of so many bytes together.
     #[inline]
-    pub(crate) const fn note(&mut self, operation: Operation, length: u32) {
+    pub(crate) const fn note(&mut self, operation: Operation, requests: u32, length: usize) {
         let (octets, frames) = match operation {
             Operation::Send | Operation::Write => (&mut self.out_octets, &mut self.out_frames),
             Operation::Read => (&mut self.in_octets, &mut self.in_frames),
             _ => return,
         };
         *octets += length as u64;
-        *frames += 1;
+        *frames += requests as u64;
     }
 
     /// Whether nothing has moved.

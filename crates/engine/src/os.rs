@@ -165,4 +165,10 @@ pub trait Memory: Send + Sync + 'static {
 
     /// Copies `len` bytes of `from` into this range. The two may overlap.
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize);
+
+    /// Has the processor fetch the bytes at `offset`, because they will be written soon. A hint, which has no effect that a
+    /// program could see: an offset outside of the range does no harm.
+    fn prefetch(&self, offset: usize) {
+        let _ = offset;
+    }
 }

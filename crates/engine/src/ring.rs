@@ -1,6 +1,6 @@
 //! A queue between one producer and one consumer that can change its size while both run.
 //!
-//! This is the one module of the engine with unsafe code. It holds completion queues (producers take turns under a lock)
+//! This is the one module of the engine with unsafe code, but for [hints](crate::prefetch). It holds completion queues (producers take turns under a lock)
 //! and the request queues of queue pairs.
 //!
 //! Entries have running numbers that never start again: the producer publishes the number of the next entry it will write
@@ -18,15 +18,14 @@
 #![allow(unsafe_code, reason = "slots are shared between two processors; every use is proved at its place")]
 
 use alloc::boxed::Box;
-use core::{
-    mem::MaybeUninit,
-    ptr::{self, NonNull},
-    slice,
-};
+use core::{mem::MaybeUninit, ptr::NonNull, slice};
 
 use fallible::{AllocError, Shared, try_slice};
 
-use crate::sync::{AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
+use crate::{
+    prefetch,
+    sync::{AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell},
+};
 
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
@@ -141,19 +140,6 @@ impl<T> At<T> {
         let slot = unsafe { self.slots.add(self.index(number)) };
         // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
         unsafe { slot.as_ref() }
-    }
-
-    #[inline]
-    fn prefetch(&self, number: u64) {
-        let slot = ptr::from_ref(self.slot(number)).cast::<i8>();
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: this is a hint, which has no effect that a program could see, whatever the address.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(slot);
-        }
-        // Elsewhere there is no such hint in the language yet.
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = slot;
     }
 
     /// The slots from that of entry `number` to the last one.
@@ -296,7 +282,8 @@ impl<T: Copy + Send> Producer<T> {
     }
 
     /// Writes an entry that the consumer sees after [`Producer::publish`]. `false` if the queue is full.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: the entry goes from registers to its slot")]
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
         if !self.has_room(1) {
@@ -310,6 +297,12 @@ impl<T: Copy + Send> Producer<T> {
         });
         self.tail = self.tail.wrapping_add(1);
         true
+    }
+
+    /// Has the processor fetch the slot of the entry `ahead` places behind the next one, which the consumer's processor has read.
+    #[inline]
+    pub fn prefetch(&self, ahead: u64) {
+        prefetch::to_write(self.at.slot(self.tail.wrapping_add(ahead)));
     }
 
     /// [`Producer::push`] for several entries, as many as fit. Returns how many.
@@ -523,6 +516,19 @@ impl<T: Copy + Send> Consumer<T> {
         (!self.is_empty()).then(|| self.with_slot(self.head, work))
     }
 
+    /// [`Consumer::with_front`] for the entry `ahead` places behind the next one. All of them lie in one segment or are not seen.
+    #[inline]
+    pub fn with_ahead<U>(&mut self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
+        let is_known = self.known() > ahead || (self.look() && self.known() > ahead);
+        is_known.then(|| self.with_slot(self.head.wrapping_add(ahead as u64), work))
+    }
+
+    /// [`Consumer::with_ahead`] for an entry that is known to be there.
+    #[inline]
+    pub fn with_known<U>(&self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
+        (self.known() > ahead).then(|| self.with_slot(self.head.wrapping_add(ahead as u64), work))
+    }
+
     /// The next entry, which stays in the queue.
     #[inline]
     pub fn front(&mut self) -> Option<T> {
@@ -534,15 +540,14 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     pub fn prefetch(&self, ahead: usize) {
         if self.known() > ahead {
-            self.at.prefetch(self.head.wrapping_add(ahead as u64));
+            prefetch::to_read(self.at.slot(self.head.wrapping_add(ahead as u64)));
         }
     }
 
-    /// The entry `ahead` places behind the next one, if it is published. All of them lie in one segment or are not seen.
+    /// The entry `ahead` places behind the next one, as [`Consumer::with_ahead`].
     #[inline]
     pub fn peek(&mut self, ahead: usize) -> Option<T> {
-        let is_known = self.known() > ahead || (self.look() && self.known() > ahead);
-        is_known.then(|| self.with_slot(self.head.wrapping_add(ahead as u64), |entry| *entry))
+        self.with_ahead(ahead, |entry| *entry)
     }
 
     /// Frees the slots of `count` entries, whether they were looked at or not. Entries that are not published stay: the head

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::ptr;
 
-use engine::os::Memory;
+use engine::{os::Memory, prefetch};
 use fallible::try_slice;
 use kernel::KERNEL_MODE;
 use ndkpi::NtStatus;
@@ -146,6 +146,13 @@ impl Memory for KernelMemory {
             });
             at += count;
         });
+    }
+
+    fn prefetch(&self, offset: usize) {
+        // Others are found only by a search.
+        if let [piece] = &*self.pieces {
+            prefetch::to_write(piece.bytes.wrapping_add(offset));
+        }
     }
 }
 

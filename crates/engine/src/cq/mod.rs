@@ -142,8 +142,7 @@ impl<O: Os> Cq<O> {
         if let [completion] = completions {
             return Self::push_one(this, *completion);
         }
-        let queue = this.state.with(|state| Self::push_locked(this, state, completions));
-        this.queue_if(queue, this);
+        Self::with_producer(this, |producer| producer.push_all(completions));
     }
 
     /// [`Cq::push`] for one completion.
@@ -226,7 +225,8 @@ impl<O: Os> Cq<O> {
         Self::follow(this, state, action)
     }
 
-    fn push_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
+    /// [`Cq::push_one_locked`] for several completions, which are copied to their places in one go.
+    fn push_all_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
         if state.notify.failure().is_some() {
             return false;
         }
@@ -242,7 +242,6 @@ impl<O: Os> Cq<O> {
             }
             false
         };
-        state.entries.publish();
         let overrun = pushed < completions.len() && !fault::is(Fault::OverrunSilent);
         (overrun && Self::fail_locked(this, state, CqFailure::Overrun)) || queue
     }
@@ -475,6 +474,14 @@ impl<O: Os> CqProducer<'_, O> {
     #[inline]
     pub fn push(&mut self, completion: Completion) {
         self.queue |= Cq::push_one_locked(self.cq, self.state, completion);
+    }
+
+    /// [`Cq::push`].
+    pub fn push_all(&mut self, completions: &[Completion]) {
+        if let [completion] = completions {
+            return self.push(*completion);
+        }
+        self.queue |= Cq::push_all_locked(self.cq, self.state, completions);
     }
 }
 

@@ -6,43 +6,52 @@ use ndkpi::NtStatus;
 use super::{
     MemoryTable, Posted,
     access::Access,
-    entry::{Entry, Named, Object},
-    grant::Source,
-    piece::{Piece, is_sole},
+    entry::{Entry, Object},
+    grant::{Grant, Source, Span},
+    piece::{Piece, Uses, is_sole},
     token::{Tag, number_of},
 };
 use crate::{
     fault::{self, Fault},
     memory_status,
-    os::Os,
+    os::{Memory, Os},
 };
 
-/// Bytes that a request names, and what it wants to do with them.
+/// A token, and what it is to be used for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Key {
     /// The token.
     pub token: u32,
-    /// The address of the first byte.
-    pub address: u64,
-    /// How many bytes.
-    pub length: u32,
-    /// What for.
+    /// The use.
     pub access: Access,
 }
 
-/// A token whose place is locked: see [`Domain::with_token`].
+/// The memory of a token whose place is locked: see [`Domain::with_token`].
 pub struct Opened<'locked, O: Os> {
-    domain: &'locked Domain<O>,
     token: u32,
-    entry: &'locked Entry<O>,
+    span: Span,
+    memory: &'locked O::Memory,
+    /// Where in the memory the span begins.
+    start: u64,
 }
 
 impl<'locked, O: Os> Opened<'locked, O> {
-    /// The memory of bytes that are wanted, and where in it they begin, if they lie side by side in memory that was registered
-    /// itself. `None` if they do not, may not be used so, or are those of another token.
+    /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or
+    /// named by another token.
     #[inline]
-    pub fn find(&self, wanted: &Wanted) -> Option<(&'locked O::Memory, usize)> {
-        if wanted.token == self.token { self.domain.range(self.entry, wanted) } else { None }
+    pub fn find(&self, token: u32, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
+        if token != self.token {
+            return None;
+        }
+        let offset = self.span.locate(address, u64::from(length))?;
+        Some((self.memory, usize::try_from(self.start + offset).ok()?))
+    }
+
+    /// Has the processor fetch the bytes at `address`, which will be written soon.
+    #[inline]
+    pub fn prefetch(&self, address: u64) {
+        let offset = address.wrapping_sub(self.span.base()).wrapping_add(self.start);
+        self.memory.prefetch(usize::try_from(offset).unwrap_or(0));
     }
 }
 
@@ -121,7 +130,8 @@ impl<O: Os> Domain<O> {
         let mut later = None;
         let later_found = &mut later;
         let found = self.table.tokens().with(number_of(token), move |_, entry| {
-            let Named { grant, offset, uses } = self.find(entry, &Wanted { token, address, length, access })?;
+            let (grant, uses) = self.grant(entry, Key { token, access })?;
+            let offset = grant.span.locate(address, u64::from(length))?;
             // Most registrations are ranges, and need no other look-up.
             let piece = grant.source.piece_of_range(offset, length, uses);
             if piece.is_none() {
@@ -136,13 +146,14 @@ impl<O: Os> Domain<O> {
         source.piece(&self.table, length, uses)
     }
 
-    /// Lets `work` use the bytes of the token `token`. `None` if there is no such token.
+    /// Lets `work` use the bytes of a token as `key` says. `None` if it does not allow that, or if they do not lie side by side in
+    /// memory that was registered itself.
     ///
     /// `work` runs under the lock of the token's place, which spares references to bytes and keeps the end of their registration
     /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
-    pub(crate) fn with_token<U>(&self, token: u32, work: impl FnOnce(&Opened<'_, O>) -> U) -> Option<U> {
-        self.table.tokens().with(number_of(token), |_, entry| work(&Opened { domain: self, token, entry }))
+    pub(crate) fn with_token<U>(&self, key: Key, work: impl FnOnce(&Opened<'_, O>) -> U) -> Option<U> {
+        self.table.tokens().with(number_of(key.token), |_, entry| self.open(entry, key).map(|opened| work(&opened)))?
     }
 
     /// [`Domain::with_token`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not of
@@ -150,33 +161,34 @@ impl<O: Os> Domain<O> {
     #[inline]
     pub(crate) fn with_tokens<U>(
         &self,
-        mine: u32,
+        mine: Key,
         peer: &Self,
-        theirs: u32,
+        theirs: Key,
         work: impl FnOnce(&Opened<'_, O>, &Opened<'_, O>) -> U,
     ) -> Option<U> {
         if !Shared::ptr_eq(&self.table, &peer.table) {
             return None;
         }
-        self.table.tokens().with_two(number_of(mine), number_of(theirs), |my_entry, their_entry| {
-            let mine = Opened { domain: self, token: mine, entry: my_entry };
-            work(&mine, &Opened { domain: peer, token: theirs, entry: their_entry })
-        })
+        let tokens = self.table.tokens();
+        tokens.with_two(number_of(mine.token), number_of(theirs.token), |my_entry, their_entry| {
+            Some(work(&self.open(my_entry, mine)?, &peer.open(their_entry, theirs)?))
+        })?
     }
 
     #[inline]
-    fn range<'a>(&self, entry: &'a Entry<O>, wanted: &Wanted) -> Option<(&'a O::Memory, usize)> {
-        let Named { grant, offset, .. } = self.find(entry, wanted)?;
-        grant.source.range(offset)
+    fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<Opened<'a, O>> {
+        let (Grant { span, source: Source::Range(pinned, start), .. }, _) = self.grant(entry, key)? else {
+            return None;
+        };
+        Some(Opened { token: key.token, span: *span, memory: pinned.memory(), start: *start })
     }
 
     #[inline]
-    fn find<'a>(&self, entry: &'a Entry<O>, wanted: &Wanted) -> Option<Named<'a, O>> {
-        let Wanted { token, address, length, access } = *wanted;
+    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a Grant<O>, Option<&'a Shared<Uses>>)> {
         if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
             return None;
         }
-        entry.object.find(Tag::of(token), access, address, u64::from(length))
+        entry.object.open(Tag::of(key.token), key.access)
     }
 
     /// Works on an object of this domain, under the rules of [`Places::with`](super::places::Places::with).

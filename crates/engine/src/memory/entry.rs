@@ -56,19 +56,10 @@ impl Windows {
     }
 }
 
-/// What a request names.
-pub struct Named<'a, O: Os> {
-    pub grant: &'a Grant<O>,
-    /// Where in the registration the bytes begin.
-    pub offset: u64,
-    /// What to hold while they are used.
-    pub uses: Option<&'a Shared<Uses>>,
-}
-
 impl<O: Os> Object<O> {
-    /// What a request names, if it may use it so.
+    /// What a token with this tag stands for, if it allows `access`, and what to hold while it is used.
     #[inline]
-    pub fn find(&self, tag: Tag, access: Access, address: u64, length: u64) -> Option<Named<'_, O>> {
+    pub fn open(&self, tag: Tag, access: Access) -> Option<(&Grant<O>, Option<&Shared<Uses>>)> {
         let (grant, uses) = match self {
             Self::Normal(normal) => (normal.grant.as_ref()?, None),
             Self::Fast(fast) => {
@@ -78,8 +69,7 @@ impl<O: Os> Object<O> {
             Self::Window(window) => (window.current()?, Some(&window.uses)),
             Self::Domain => return None,
         };
-        let offset = grant.admit(tag, access, address, length)?;
-        Some(Named { grant, offset, uses })
+        grant.allows(tag, access).then_some((grant, uses))
     }
 
     /// The registration that windows are bound to, as far as it has been carried out or, if `posted`, as far as it has been

@@ -78,13 +78,6 @@ impl<O: Os> Source<O> {
         }
     }
 
-    /// The memory that was registered itself, and where in it the bytes from `offset` on lie.
-    #[inline]
-    pub fn range(&self, offset: u64) -> Option<(&O::Memory, usize)> {
-        let Self::Range(pinned, start) = self else { return None };
-        Some((pinned.memory(), usize::try_from(start + offset).ok()?))
-    }
-
     /// `length` bytes from `offset` on, if they are in memory that was registered itself.
     #[inline]
     pub fn piece_of_range(&self, offset: u64, length: u32, uses: Option<&Shared<Uses>>) -> Option<Piece<O>> {
@@ -130,18 +123,18 @@ pub struct Grant<O: Os> {
 }
 
 impl<O: Os> Grant<O> {
-    /// Where the bytes lie that a request names, if it may use them so.
+    /// Whether a token with this tag stands for these bytes and allows `access`.
     ///
     /// Local and remote tokens are not the same, so that a token that was handed to a peer by mistake is found out.
     #[inline]
-    pub fn admit(&self, tag: Tag, access: Access, address: u64, length: u64) -> Option<u64> {
+    pub fn allows(&self, tag: Tag, access: Access) -> bool {
         let named = if access.is_remote() { self.remote == tag } else { self.local == Some(tag) };
         let allowed = self.rights.allow(access)
             || fault::is(Fault::RightsNotChecked)
             || (fault::is(Fault::LocalWriteIsRemoteWrite)
                 && access == Access::RemoteWrite
                 && self.rights.contain(Rights::LOCAL_WRITE));
-        if named && allowed { self.span.locate(address, length) } else { None }
+        named && allowed
     }
 
     /// Where a window with these rights over these addresses would lie (`NDKPI 7.6`).

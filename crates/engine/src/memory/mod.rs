@@ -60,7 +60,7 @@ mod window;
 
 pub use access::{Access, Rights};
 pub use domain::Domain;
-pub(crate) use domain::{Opened, Wanted};
+pub(crate) use domain::{Key, Opened};
 use entry::Entry;
 use fallible::Shared;
 pub use fast::{FastRegister, SHEETS};

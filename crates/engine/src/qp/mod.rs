@@ -35,7 +35,7 @@ use crate::{
     nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
     os::{Os, SpinLock},
     ring::Watch,
-    sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering, fence},
+    sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
 /// What a queue pair is made with. All limits were checked against the adapter's by the caller.
@@ -107,8 +107,6 @@ pub struct Qp<O: Os> {
     dead: AtomicBool,
     /// The queue pair has a peer.
     linked: AtomicBool,
-    /// The peer waits for a receive to be posted.
-    awaited: AtomicBool,
     /// The connection does not let this side read.
     no_reads: AtomicBool,
     domain: Shared<Domain<O>>,
@@ -128,6 +126,8 @@ pub struct Qp<O: Os> {
     client: Box<dyn Any + Send + Sync>,
     initiating: CachePadded<Initiating<O>>,
     receive: CachePadded<O::Lock<Receive>>,
+    /// The peer waits for a receive to be posted. Exchanged by every post of one.
+    awaited: CachePadded<AtomicBool>,
 }
 
 /// What posts and turns of a queue pair write.
@@ -232,7 +232,6 @@ impl<O: Os> Qp<O> {
             direct: nic.mode() == NicMode::Direct,
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
-            awaited: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),
             domain: uses.domain.clone(),
             receive_cq: uses.receive_cq.clone(),
@@ -249,6 +248,7 @@ impl<O: Os> Qp<O> {
             client,
             initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), transmit }),
             receive: CachePadded(receive),
+            awaited: CachePadded(AtomicBool::new(false)),
         })
         .map_err(memory_status)
     }
@@ -423,8 +423,8 @@ impl<O: Os> Qp<O> {
     /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
     pub fn fail(this: &Shared<Self>) {
         this.dead.store(true, Ordering::Release);
-        // Pairs with the fence of a post: either the post sees that the queue pair is dead, or the turn sees what it posted.
-        fence(Ordering::SeqCst);
+        // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the turn sees what it posted.
+        this.awaited.fetch_or(false, Ordering::AcqRel);
         Self::unlink(this);
         Self::ring(this);
     }

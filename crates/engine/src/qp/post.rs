@@ -17,8 +17,11 @@ use crate::{
     nic::DIRECT_TURN,
     os::Os,
     ring::{self, Producer, Watch},
-    sync::{Ordering, fence},
+    sync::Ordering,
 };
+
+/// Receives that are posted before the place of one is needed that is fetched now.
+const SOON: u64 = 8;
 
 /// The largest queue of elements or inline pieces.
 const MAX_RING: u64 = 1 << 28;
@@ -122,30 +125,16 @@ impl InitiatorQueue {
         if self.requests.push(request) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
 
-    /// Takes the bytes of `parts`: the first for the request, the others in their queue, and how many there are.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
-    fn push_inline<'a>(
-        &mut self,
-        mut parts: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Result<(Here, u32), NtStatus> {
-        let limit = self.limits.inline.min(self.limits.transfer) as usize;
-        let part = parts.next().unwrap_or_default();
-        if parts.len() > 0 || part.len() > HERE.min(limit) {
-            return self.push_pieces(limit, iter::once(part).chain(parts));
-        }
-        // At most `HERE`.
-        Ok((Here::of(part), u32::try_from(part.len()).unwrap_or(u32::MAX)))
+    /// How many inline bytes a request may have.
+    #[inline]
+    fn inline_limit(&self) -> usize {
+        self.limits.inline.min(self.limits.transfer) as usize
     }
 
-    /// [`InitiatorQueue::push_inline`], where it is not all in one part that fits into the request.
+    /// Takes the bytes of `parts`: the first for the request, the others in their queue, and how many there are.
     #[inline(never)]
-    fn push_pieces<'a>(
-        &mut self,
-        limit: usize,
-        parts: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<(Here, u32), NtStatus> {
-        let (mut first, mut length) = ([0; HERE], 0_usize);
+    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<(Here, u32), NtStatus> {
+        let (mut first, mut length, limit) = ([0; HERE], 0_usize, self.inline_limit());
         let mut chunk: Chunk = [0; CHUNK];
         for part in parts {
             if part.len() > limit - length {
@@ -335,11 +324,20 @@ impl<O: Os> Initiator<O> {
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl ExactSizeIterator<Item = &'a [u8]>,
+        mut parts: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
         self.queue.check_room()?;
-        let (first, length) = match self.queue.push_inline(parts) {
+        let part = parts.next().unwrap_or_default();
+        // Most have one part, which fits into the request. Apart from the others, whose bytes go through memory.
+        if parts.len() == 0 && part.len() <= HERE.min(self.queue.inline_limit()) {
+            // At most `HERE`.
+            let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            let source = Source::Inline { first: Here::of(part) };
+            self.queue.push(Request { context, work, flags, length, source })?;
+            return Ok(length);
+        }
+        let (first, length) = match self.queue.push_inline(iter::once(part).chain(parts)) {
             Ok(taken) => taken,
             Err(error) => {
                 self.queue.chunks.retract();
@@ -424,11 +422,9 @@ impl<O: Os> Qp<O> {
     pub fn receive(this: &Shared<Self>, prepared: Prepared) -> Result<(), NtStatus> {
         prepared.result()?;
         this.accepted.publish(prepared.tail);
-        // Pairs with the fences of `Qp::fail` and `Qp::claim`: either they see the receive, or it is seen here that somebody
-        // has to be told of it.
-        fence(Ordering::SeqCst);
-        if this.awaited.load(Ordering::Relaxed)
-            && this.awaited.swap(false, Ordering::AcqRel)
+        // Pairs with `Qp::fail` and `Qp::claim`, which exchange the same value: who comes second sees what the first has done. So
+        // either they see the receive, or it is seen here that somebody has to be told of it. (A fence would cost twice as much.)
+        if this.awaited.swap(false, Ordering::AcqRel)
             && let Some(peer) = this.peer()
         {
             Self::ring(&peer);
@@ -478,6 +474,7 @@ impl ReceiveQueue {
             return Err(NtStatus::NO_MORE_ENTRIES);
         }
         let (first, length) = push_elements(&mut self.elements, elements, self.limits.transfer)?;
+        self.requests.prefetch(SOON);
         if self.requests.push(ReceiveRequest { context, length, elements: count, first }) {
             Ok(())
         } else {
@@ -507,9 +504,7 @@ impl<O: Os> Receiver<O> {
     /// The first step of [`Receiver::post`].
     pub fn prepare(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Prepared {
         match self.queue.push(context, elements) {
-            Ok(()) => {
-                Prepared { tail: self.queue.requests.hand_over(), status: NtStatus::SUCCESS, bell: Bell::No }
-            }
+            Ok(()) => Prepared { tail: self.queue.requests.hand_over(), status: NtStatus::SUCCESS, bell: Bell::No },
             Err(status) => Prepared::refused(status),
         }
     }

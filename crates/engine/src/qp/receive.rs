@@ -18,10 +18,11 @@ use crate::{
     nic::Budget,
     os::{Os, SpinLock},
     ring::Consumer,
-    sync::{Ordering, fence},
+    sync::Ordering,
 };
 
-/// Receives that are filled before one that is fetched now: so long does it take to fetch it.
+/// Receives that are filled before the memory of one that is fetched now: so long does it take to fetch it. The receive itself
+/// was fetched as long before that.
 const SOON: usize = 4;
 
 /// The engine's end of a receive queue.
@@ -68,22 +69,34 @@ impl Receive {
         self.requests.with_front(|request| (request.elements == 1).then_some(request.first.token))?
     }
 
-    /// Takes out the first receive, filled with a message of `length` bytes, all in one go and without a [`Claim`]. `fill` gets
-    /// the only element of the receive and puts the message there; it says whether it has done so. The context of the receive,
-    /// which is the caller's to complete.
+    /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, all in one go and without a
+    /// [`Claim`]. `fill` gets its only element and puts the message there; it says whether it has done so. `soon` gets an element
+    /// that will be filled if there are enough messages. The context of the receive, which the caller has to
+    /// [take out](Receive::take_out) and to complete.
     ///
     /// `None` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
     /// been done.
     #[inline]
-    pub(super) fn fill_first(&mut self, length: u32, fill: impl FnOnce(&Sge) -> bool) -> Option<usize> {
-        let context = self.requests.with_front(|request| {
+    pub(super) fn fill(
+        &mut self,
+        ahead: usize,
+        length: u32,
+        fill: impl FnOnce(&Sge) -> bool,
+        soon: impl FnOnce(&Sge),
+    ) -> Option<usize> {
+        self.requests.prefetch(ahead + 2 * SOON);
+        let _ = self.requests.with_known(ahead + SOON, |request| soon(&request.first));
+        self.requests.with_ahead(ahead, |request| {
             // What is wrong with a receive is wrong also if the message does not need it.
             let fits = request.elements == 1 && request.first.length >= length;
             (fits && fill(&request.first)).then_some(request.context)
-        })??;
-        self.requests.advance(1);
-        self.requests.prefetch(SOON);
-        Some(context)
+        })?
+    }
+
+    /// Takes out the first `count` receives, which are [filled](Receive::fill).
+    #[inline]
+    pub(super) fn take_out(&mut self, count: usize) {
+        self.requests.advance(count);
     }
 
     fn remove_first(&mut self, request: &ReceiveRequest) {
@@ -100,14 +113,13 @@ impl<O: Os> Qp<O> {
         }
         this.receive.with(|receive| {
             if receive.claimed || receive.is_flushed() || this.is_dead() {
-                this.awaited.store(true, Ordering::Release);
+                this.awaited.swap(true, Ordering::AcqRel);
                 return Claimed::Nothing;
             }
             let mut request = receive.requests.front();
             if request.is_none() {
-                this.awaited.store(true, Ordering::Release);
-                // Pairs with the fence of a post: either the post sees that it is awaited, or it is seen here.
-                fence(Ordering::SeqCst);
+                // Pairs with the exchange of a post: either the post sees that it is awaited, or it is seen here.
+                this.awaited.swap(true, Ordering::AcqRel);
                 request = receive.requests.front();
             }
             let Some(request) = request else { return Claimed::Nothing };

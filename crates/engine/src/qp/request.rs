@@ -8,7 +8,7 @@ use ndkpi::{
 
 use crate::{
     cq::Operation,
-    memory::{Access, Posted, Wanted},
+    memory::{Access, Key, Posted},
 };
 
 /// A piece of registered memory: an element of a scatter/gather list (`NDKPI 3.9`).
@@ -27,10 +27,10 @@ pub struct Sge {
 }
 
 impl Sge {
-    /// Its bytes, wanted for `access`.
+    /// Its token, to be used for `access`.
     #[inline]
-    pub(super) const fn wanted(&self, access: Access) -> Wanted {
-        Wanted { token: self.token, address: self.address, length: self.length, access }
+    pub(super) const fn key(&self, access: Access) -> Key {
+        Key { token: self.token, access }
     }
 }
 
@@ -135,9 +135,11 @@ pub struct Here {
 
 impl Here {
     /// `bytes`, of which there are at most [`HERE`].
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: its result is two registers then")]
     pub fn of(bytes: &[u8]) -> Self {
         match bytes.split_first_chunk() {
+            Some((first, [])) => Self { low: u64::from_le_bytes(*first), high: 0 },
             Some((first, rest)) => Self { low: u64::from_le_bytes(*first), high: word(rest) },
             None => Self { low: word(bytes), high: 0 },
         }

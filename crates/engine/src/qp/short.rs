@@ -21,7 +21,7 @@ use super::{
 use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
-    memory::{Access, Opened, Wanted, transfer},
+    memory::{Access, Key, Opened, transfer},
     nic::{Budget, Traffic},
     os::{Memory, Os},
     ring::Consumer,
@@ -32,6 +32,10 @@ const UNDER_LOCKS: usize = 4096;
 
 /// Completions of initiator requests that are on their way to their queue.
 pub(super) type Batch = ArrayVec<Completion, 8>;
+
+/// Completions of receives that were filled one behind the other. They lie in lines of the other side's processor, and these are
+/// fetched together if they are written together: with other stores in between, each line would be waited for alone.
+type Received = ArrayVec<Completion, 32>;
 
 /// Puts the completions of a batch into their queue.
 #[inline]
@@ -64,13 +68,14 @@ impl<O: Os> Short<'_, O> {
         Some(if is_send { self.send() } else { self.copy() })
     }
 
-    /// The first request was carried out: takes it out of the queue, before the consumer can see its completion.
+    /// The first `count` requests were carried out, of `length` bytes together: takes them out of the queue, before the consumer
+    /// can see their completions.
     #[inline]
-    fn take(&mut self, operation: Operation, done: &Done) {
-        self.requests.advance(1);
-        self.budget.bytes -= done.length as usize;
-        self.budget.requests -= 1;
-        self.traffic.note(operation, done.length);
+    fn take(&mut self, operation: Operation, count: u32, length: usize) {
+        self.requests.advance(count as usize);
+        self.budget.bytes -= length;
+        self.budget.requests -= count;
+        self.traffic.note(operation, count, length);
     }
 
     /// Completes a request that was taken, unless its consumer wants to know failures only: in the batch, or if it is to be seen
@@ -95,17 +100,18 @@ impl<O: Os> Short<'_, O> {
         // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
         let last = Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
-                let sink = receives.first_token()?;
-                let source = self.requests.with_front(|request| request.source)?;
+                let sink = Key { token: receives.first_token()?, access: Access::LocalWrite };
+                let source = self.requests.with_front(|request| match &request.source {
+                    Source::Elements { first, .. } => Some(first.key(Access::LocalRead)),
+                    Source::Inline { .. } => None,
+                })?;
                 match source {
-                    Source::Inline { .. } => {
-                        peer.domain.with_token(sink, |there| self.send_all(receives, completions, None, there))?
-                    }
-                    Source::Elements { first, .. } => {
+                    None => peer.domain.with_token(sink, |there| self.send_all(receives, completions, None, there))?,
+                    Some(source) => {
                         let send = |here: &Opened<'_, O>, there: &Opened<'_, O>| {
                             self.send_all(receives, completions, Some(here), there)
                         };
-                        qp.domain.with_tokens(first.token, &peer.domain, sink, send)?
+                        qp.domain.with_tokens(source, &peer.domain, sink, send)?
                     }
                 }
             })
@@ -124,27 +130,48 @@ impl<O: Os> Short<'_, O> {
         here: Option<&Opened<'_, O>>,
         there: &Opened<'_, O>,
     ) -> Option<Done> {
-        let (mut last, mut left) = (None, self.budget.bytes.min(UNDER_LOCKS));
-        while self.budget.requests > 0 && self.batch.remaining_capacity() > 1 {
-            let sent = self.requests.with_front(|request| {
+        let most = self.budget.bytes.min(UNDER_LOCKS);
+        let (mut last, mut sent, mut left) = (None, 0, most);
+        let mut received = Received::new();
+        while sent < self.budget.requests && self.batch.remaining_capacity() > 1 {
+            let ahead = sent as usize;
+            // One that is alone goes from registers to its place.
+            let is_alone = received.is_empty() && self.requests.known() <= ahead + 1;
+            let done = self.requests.with_ahead(ahead, |request| {
                 if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
                     return None;
                 }
-                let fill = |sink: &Sge| put(request, here, there, &sink.wanted(Access::LocalWrite));
-                let context = receives.fill_first(request.length, fill)?;
-                Some((context, request.flags.contains(Flags::SOLICIT), Done::of(request)))
+                let fill = |sink: &Sge| put(request, here, there, sink.token, sink.address, sink.length);
+                let context = receives.fill(ahead, request.length, fill, |sink| there.prefetch(sink.address))?;
+                let bytes = request.length + u32::from(fault::is(Fault::BytesWrong));
+                let solicited = request.flags.contains(Flags::SOLICIT);
+                let completion = self.peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
+                let completion = Completion { bytes, solicited, ..completion };
+                if is_alone {
+                    completions.push(completion);
+                } else {
+                    received.push(completion);
+                }
+                left -= request.length as usize;
+                Some(Done::of(request))
             });
-            let Some(Some((context, solicited, done))) = sent else { break };
-            left -= done.length as usize;
-            let bytes = done.length + u32::from(fault::is(Fault::BytesWrong));
-            let completion = self.peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-            completions.push(Completion { bytes, solicited, ..completion });
-            self.take(Operation::Send, &done);
+            let Some(Some(done)) = done else { break };
+            sent += 1;
             // The last one's own completion may come at once, after that of the receive.
             if let Some(done) = last.replace(done) {
                 self.complete(Operation::Send, &done, false);
             }
+            if received.is_full() {
+                completions.push_all(&received);
+                received.clear();
+            }
         }
+        if !received.is_empty() {
+            completions.push_all(&received);
+        }
+        // The consumers see completions when all locks are released: by then the places are free.
+        receives.take_out(sent as usize);
+        self.take(Operation::Send, sent, most - left);
         last
     }
 
@@ -157,13 +184,9 @@ impl<O: Os> Short<'_, O> {
                 return None;
             }
             let (operation, is_done) = match request.work {
-                Work::Write { address, token } => {
-                    let there = Wanted { token, address, length: request.length, access: Access::RemoteWrite };
-                    (Operation::Write, write(qp, peer, request, &there))
-                }
+                Work::Write { address, token } => (Operation::Write, write(qp, peer, request, token, address)),
                 Work::Read { address, token } if !request.flags.contains(Flags::LOCAL_INVALIDATE) => {
-                    let there = Wanted { token, address, length: request.length, access: Access::RemoteRead };
-                    (Operation::Read, read(qp, peer, request, &there))
+                    (Operation::Read, read(qp, peer, request, token, address))
                 }
                 _ => return None,
             };
@@ -171,7 +194,7 @@ impl<O: Os> Short<'_, O> {
         });
         let Some(Some((operation, done))) = done else { return false };
         // What takes long is not kept back for the sake of what comes after it.
-        self.take(operation, &done);
+        self.take(operation, 1, done.length as usize);
         let at_once = self.requests.known() == 0 || done.length as usize > UNDER_LOCKS;
         self.complete(operation, &done, at_once);
         if at_once {
@@ -195,15 +218,22 @@ impl Done {
     }
 }
 
-/// Copies the bytes of a request, which are inline or `here`, to the peer. `sink` has room for them.
+/// Copies the bytes of a request, which are inline or `here`, to the peer's, where there is `room` for them.
 #[inline]
-fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_, O>, sink: &Wanted) -> bool {
+fn put<O: Os>(
+    request: &Request,
+    here: Option<&Opened<'_, O>>,
+    there: &Opened<'_, O>,
+    token: u32,
+    address: u64,
+    room: u32,
+) -> bool {
     let length = request.length as usize;
-    let Some((to, at)) = there.find(sink) else { return false };
+    let Some((to, at)) = there.find(token, address, room) else { return false };
     match (&request.source, here) {
         (Source::Inline { first }, _) if length <= HERE => to.write(at, &first.bytes().as_flattened()[..length]),
         (Source::Elements { count: 1, first }, Some(here)) => {
-            let Some((from, start)) = here.find(&first.wanted(Access::LocalRead)) else { return false };
+            let Some((from, start)) = here.find(first.token, first.address, first.length) else { return false };
             to.copy_from(at, from, start, length);
         }
         _ => return false,
@@ -213,14 +243,18 @@ fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_
 
 /// Copies the bytes of a write.
 #[inline]
-fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
+fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
+    let there = Key { token, access: Access::RemoteWrite };
     match &request.source {
         Source::Inline { .. } if request.length > 0 => {
-            peer.domain.with_token(there.token, |opened| put(request, None, opened, there)) == Some(true)
+            let put = |opened: &Opened<'_, O>| put(request, None, opened, token, address, request.length);
+            peer.domain.with_token(there, put) == Some(true)
         }
         Source::Elements { count: 1, first } => {
-            let (here, length) = (first.wanted(Access::LocalRead), request.length as usize);
-            copy(qp, peer, &here, there, |(from, start), (to, at)| to.copy_from(at, from, start, length))
+            let here = first.key(Access::LocalRead);
+            copy(qp, peer, (here, first.address), (there, address), first.length, |(from, start), (to, at), length| {
+                to.copy_from(at, from, start, length);
+            })
         }
         Source::Inline { .. } | Source::Elements { .. } => false,
     }
@@ -228,39 +262,44 @@ fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> 
 
 /// Copies the bytes of a read.
 #[inline]
-fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, there: &Wanted) -> bool {
+fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
     let Source::Elements { count: 1, first } = &request.source else { return false };
-    let (here, length) = (first.wanted(Access::ReadSink), request.length as usize);
-    copy(qp, peer, &here, there, |(to, at), (from, start)| to.copy_from(at, from, start, length))
+    let (here, there) = (first.key(Access::ReadSink), Key { token, access: Access::RemoteRead });
+    copy(qp, peer, (here, first.address), (there, address), first.length, |(to, at), (from, start), length| {
+        to.copy_from(at, from, start, length);
+    })
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds the bytes of both sides for `copy`: of a short request with the tokens locked, of others with references to the bytes.
+/// Finds `length` bytes of both sides, by token and address, for `copy`: of a short request with the tokens locked, of others with
+/// references to the bytes.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
 fn copy<O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
-    here: &Wanted,
-    there: &Wanted,
-    copy: impl FnOnce(At<'_, O>, At<'_, O>),
+    (here, my_address): (Key, u64),
+    (there, their_address): (Key, u64),
+    length: u32,
+    copy: impl FnOnce(At<'_, O>, At<'_, O>, usize),
 ) -> bool {
-    if there.length == 0 {
+    if length == 0 {
         return false;
     }
-    if there.length as usize <= UNDER_LOCKS {
-        let both = qp.domain.with_tokens(here.token, &peer.domain, there.token, |my, their| {
-            copy(my.find(here)?, their.find(there)?);
+    if length as usize <= UNDER_LOCKS {
+        let both = qp.domain.with_tokens(here, &peer.domain, there, |my, their| {
+            let mine = my.find(here.token, my_address, length)?;
+            copy(mine, their.find(there.token, their_address, length)?, length as usize);
             Some(())
         });
         return both.flatten().is_some();
     }
-    let found = [(&peer.domain, there), (&qp.domain, here)]
-        .map(|(domain, wanted)| domain.resolve(wanted.token, wanted.address, wanted.length, wanted.access));
+    let found = [(&peer.domain, there, their_address), (&qp.domain, here, my_address)]
+        .map(|(domain, key, address)| domain.resolve(key.token, address, length, key.access));
     let [Ok(remote), Ok(local)] = &found else { return false };
     let (to, from) = if there.access == Access::RemoteRead { (local, remote) } else { (remote, local) };
-    transfer(slice::from_ref(to), 0, slice::from_ref(from), 0, there.length as usize);
+    transfer(slice::from_ref(to), 0, slice::from_ref(from), 0, length as usize);
     true
 }

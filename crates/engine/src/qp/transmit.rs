@@ -384,7 +384,9 @@ impl<O: Os> Transmit<O> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
             (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
-            (Work::Read { .. }, _) if request.flags.contains(Flags::LOCAL_INVALIDATE) => (&qp.domain, request.source.first_token()),
+            (Work::Read { .. }, _) if request.flags.contains(Flags::LOCAL_INVALIDATE) => {
+                (&qp.domain, request.source.first_token())
+            }
             (Work::Invalidate { token }, _) => (&qp.domain, token),
             _ => return Ok(true),
         };
@@ -428,7 +430,7 @@ impl<O: Os> Transmit<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        self.traffic.note(request.work.operation(), request.length);
+        self.traffic.note(request.work.operation(), 1, request.length as usize);
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The engine's view of registered bytes.
 
-use engine::os::Memory;
+use engine::{os::Memory, prefetch};
 use ndkpi::NtStatus;
 
 use super::mdl::{HostMdl, Piece, walk};
@@ -140,8 +140,15 @@ impl Memory for HostMemory {
         }
     }
 
+    #[inline]
     fn write(&self, offset: usize, from: &[u8]) {
         self.check(offset, from.len());
+        if let Segments::One(piece) = &self.segments {
+            // SAFETY: the offset is in the range (checked), which is one piece (invariant).
+            let to = unsafe { piece.pointer.add(offset) };
+            // SAFETY: so many writable bytes follow (checked), and as many readable ones in `from`.
+            return unsafe { copy(from.as_ptr(), to, from.len()) };
+        }
         let mut offset = offset;
         let mut rest = from;
         while !rest.is_empty() {
@@ -191,6 +198,13 @@ impl Memory for HostMemory {
                 length
             };
             left -= length;
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        if let Segments::One(piece) = &self.segments {
+            prefetch::to_write(piece.pointer.wrapping_add(offset));
         }
     }
 }
