@@ -20,7 +20,7 @@ use engine::cq::{
 };
 use fallible::Shared;
 use host::{HostOs, machine::Machine};
-use ndkpi::{NDK_OP_FLAG_INLINE, NDK_RESULT_EX, NtStatus};
+use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
 use provider::NicMode;
 
 use crate::{
@@ -33,6 +33,9 @@ pub const SCENARIO: &str = "SOFTNDK_BENCH_SCENARIO";
 
 /// Repetitions: enough that what is done once does not show.
 const COUNT: usize = 4096;
+
+/// Messages that ring the doorbell once.
+const BATCH: usize = 32;
 
 /// What is counted: a name, and what one repetition does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,13 +56,15 @@ pub enum Scenario {
     CallbackRoundTrip,
     /// A message of 8 bytes: receive, inline send, and both completions, through the dispatch tables.
     Message,
+    /// [`BATCH`] such messages that ring the doorbell once, the last of them signalled.
+    Messages,
     /// An RDMA write of 64 bytes and its completion, through the dispatch tables.
     Write,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::ArmNothingNew,
         Self::ArmFires,
@@ -68,6 +73,7 @@ impl Scenario {
         Self::Poll,
         Self::CallbackRoundTrip,
         Self::Message,
+        Self::Messages,
         Self::Write,
     ];
 
@@ -83,6 +89,7 @@ impl Scenario {
             Self::Poll => "poll",
             Self::CallbackRoundTrip => "callback-round-trip",
             Self::Message => "message",
+            Self::Messages => "messages",
             Self::Write => "write",
         }
     }
@@ -99,6 +106,7 @@ impl Scenario {
             Self::Poll => "poll of one completion",
             Self::CallbackRoundTrip => "arm, completion, callback, poll (simulated kernel's scheduler included)",
             Self::Message => "8 byte message over NDKPI, both sides, direct engine",
+            Self::Messages => "32 messages that ring the doorbell once, both sides, direct engine",
             Self::Write => "64 byte RDMA write over NDKPI, direct engine",
         }
     }
@@ -151,6 +159,7 @@ impl Scenario {
                 assert_eq!(calls.0.load(Acquire), COUNT, "a callback for each");
             }
             Self::Message => message(&os),
+            Self::Messages => messages(&os),
             Self::Write => write(&os),
         }
         machine.run_until_idle();
@@ -206,6 +215,22 @@ fn message(os: &HostOs) {
         let sent = here.send(0, 8, NDK_OP_FLAG_INLINE);
         assert!(posted == NtStatus::SUCCESS && sent == NtStatus::SUCCESS);
         assert_eq!(there.received(&mut results) + here.initiated(&mut results), 2, "both have completed");
+    });
+    connection.close();
+}
+
+fn messages(os: &HostOs) {
+    let mut connection = connection(os);
+    let [here, there] = &mut connection.sides;
+    let mut results = [NDK_RESULT_EX::ZEROED; BATCH];
+    repeat(|_| {
+        for number in 1..=BATCH {
+            assert_eq!(there.receive(64 * (number % 2), 8), NtStatus::SUCCESS);
+            let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
+            assert_eq!(here.send(0, 8, NDK_OP_FLAG_INLINE | more), NtStatus::SUCCESS);
+        }
+        assert_eq!(there.received(&mut results), BATCH, "all of them are received");
+        assert_eq!(here.initiated(&mut results), 1, "the last one has completed");
     });
     connection.close();
 }
