@@ -68,21 +68,34 @@ pub struct Traffic {
     pub out_frames: u64,
 }
 
-impl Traffic {
+/// What a turn has moved, as its queue pair sees it.
+///
+/// No two fields of one width are neighbours: they would be loaded both at a time, and wait for their stores.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Moved {
+    out_octets: u64,
+    out_frames: u32,
+    in_octets: u64,
+    in_frames: u32,
+}
+
+impl Moved {
     /// So many requests were carried out, of so many bytes together.
     #[inline]
-    pub(crate) const fn note(&mut self, operation: Operation, requests: u32, length: usize) {
+    pub const fn note(&mut self, operation: Operation, requests: u32, length: usize) {
         let (octets, frames) = match operation {
             Operation::Send | Operation::Write => (&mut self.out_octets, &mut self.out_frames),
             Operation::Read => (&mut self.in_octets, &mut self.in_frames),
             _ => return,
         };
         *octets += length as u64;
-        *frames += requests as u64;
+        *frames += requests;
     }
 
     /// Whether nothing has moved.
-    pub(crate) const fn is_none(&self) -> bool {
+    #[inline]
+    pub const fn is_none(&self) -> bool {
         self.in_frames == 0 && self.out_frames == 0
     }
 }
@@ -95,10 +108,10 @@ struct Direction {
 }
 
 impl Direction {
-    fn add(&self, octets: u64, frames: u64) {
+    fn add(&self, octets: u64, frames: u32) {
         if frames > 0 {
             self.octets.fetch_add(octets, Ordering::Relaxed);
-            self.frames.fetch_add(frames, Ordering::Relaxed);
+            self.frames.fetch_add(frames.into(), Ordering::Relaxed);
         }
     }
 }
@@ -165,8 +178,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Counts what a turn moved to and from a queue pair of the engine `peer`, on both sides.
-    pub(crate) fn count(&self, peer: &Self, traffic: &Traffic) {
-        let Traffic { in_octets, out_octets, in_frames, out_frames } = *traffic;
+    pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
+        let Moved { in_octets, out_octets, in_frames, out_frames } = *moved;
         if Shared::ptr_eq(&self.nic, &peer.nic) {
             self.within.add(in_octets + out_octets, in_frames + out_frames);
         } else {

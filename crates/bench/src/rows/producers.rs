@@ -9,8 +9,8 @@
 //! What has a goal goes in bursts: four producers, two on each core, fill the queue; then the consumer empties it. So the two
 //! producers that run meet in the queue all the time, and nobody ever waits for room or for an entry. The time is that from the
 //! beginning of a burst until the last entry is taken out. Both queues are as deep as a burst and are used in the same way.
-//! `ArrayQueue` cannot take or give several entries at once. A NIC can put in several, which is a row without a goal, and a
-//! consumer polls for several, as NDKPI has it.
+//! `ArrayQueue` cannot take or give several entries at once. A turn of a NIC puts in several where it has them, and a consumer
+//! polls for several, as NDKPI has it. So there are two rows with the goal: entries one by one, and eight at a time.
 
 use std::{
     hint::black_box,
@@ -22,7 +22,10 @@ use std::{
 use crossbeam_queue::ArrayQueue;
 use engine::cq::{Completion, Cq};
 
-use super::cq::{completion, queue_of};
+use super::{
+    bounds,
+    cq::{completion, queue_of},
+};
 use crate::{
     Context,
     distance::Line,
@@ -59,16 +62,18 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| crossbeam_in_bursts(context)),
         Box::new(|| ours_beside(context)),
         Box::new(|| crossbeam_beside(context)),
+        Box::new(bounds::queue::in_bursts(DEPTH as usize, context.effort.scale(BURSTS) * DEPTH as usize)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside] = &measured.samples[..] else {
-        unreachable!("five subjects")
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside, alone] = &measured.samples[..] else {
+        unreachable!("six subjects")
     };
     let row =
         |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
     vec![
         row(name, single, crossbeam, Goal::AtLeast(2.0)),
-        row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::Reported),
+        row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
+        row("machine: rtrb and a lock, one producer alone, in such bursts", alone, crossbeam, Goal::Reported),
         measured.row("CQ, four producers"),
     ]
 }

@@ -22,7 +22,7 @@ use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
     memory::{Access, Key, Opened, transfer},
-    nic::{Budget, Traffic},
+    nic::{Budget, Moved},
     os::{Memory, Os},
     ring::Consumer,
 };
@@ -52,7 +52,7 @@ pub(super) struct Short<'turn, O: Os> {
     pub peer: &'turn Shared<Qp<O>>,
     pub requests: &'turn mut Consumer<Request>,
     pub budget: &'turn mut Budget,
-    pub traffic: &'turn mut Traffic,
+    pub moved: &'turn mut Moved,
     pub batch: &'turn mut Batch,
 }
 
@@ -75,7 +75,7 @@ impl<O: Os> Short<'_, O> {
         self.requests.advance(count as usize);
         self.budget.bytes -= length;
         self.budget.requests -= count;
-        self.traffic.note(operation, count, length);
+        self.moved.note(operation, count, length);
     }
 
     /// Completes a request that was taken, unless its consumer wants to know failures only: in the batch, or if it is to be seen

@@ -17,7 +17,7 @@ use crate::{
     fault::{self, Fault},
     memory::{Access, Piece, transfer},
     memory_status,
-    nic::{Budget, Traffic},
+    nic::{Budget, Moved},
     os::Os,
     ring::Consumer,
     sync::Ordering,
@@ -56,7 +56,7 @@ pub(super) struct Transmit<O: Os> {
     /// The peer's bytes of the current request. Has room for all that a receive may name.
     remote: Vec<Piece<O>>,
     /// What was moved and is not counted yet.
-    traffic: Traffic,
+    moved: Moved,
 }
 
 /// The request in progress: the first of the queue.
@@ -122,7 +122,7 @@ impl<O: Os> Transmit<O> {
             inline_moved: false,
             local,
             remote,
-            traffic: Traffic::default(),
+            moved: Moved::default(),
         })
     }
 
@@ -178,20 +178,21 @@ impl<O: Os> Transmit<O> {
     }
 
     fn count(&mut self, qp: &Qp<O>) {
-        if self.traffic.is_none() {
+        if self.moved.is_none() {
             return;
         }
         // Without a peer nothing moves, and whoever changes the peer counts first.
         if let Some(peer) = &self.peer {
-            qp.engine.count(&peer.engine, &core::mem::take(&mut self.traffic));
+            qp.engine.count(&peer.engine, &self.moved);
+            self.moved = Moved::default();
         }
     }
 
     #[inline]
     fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
         if self.may_be_short(qp) {
-            let Self { peer: Some(peer), requests, traffic, .. } = self else { return Step::Empty };
-            match (Short { qp, peer, requests, budget, traffic, batch }.carry_out()) {
+            let Self { peer: Some(peer), requests, moved, .. } = self else { return Step::Empty };
+            match (Short { qp, peer, requests, budget, moved, batch }.carry_out()) {
                 None => return Step::Empty,
                 Some(true) => return Step::Finished,
                 Some(false) => {}
@@ -430,7 +431,7 @@ impl<O: Os> Transmit<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        self.traffic.note(request.work.operation(), 1, request.length as usize);
+        self.moved.note(request.work.operation(), 1, request.length as usize);
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
     }

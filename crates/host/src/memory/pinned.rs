@@ -126,6 +126,7 @@ impl PinnedBuffer {
 
     /// The virtual address of the byte at `offset`: what goes into a scatter/gather element.
     #[must_use]
+    #[inline]
     pub fn address(&self, offset: usize) -> u64 {
         self.bytes.addr().get() as u64 + offset as u64
     }
@@ -136,6 +137,7 @@ impl PinnedBuffer {
     ///
     /// If `offset` is beyond the end.
     #[must_use]
+    #[inline]
     pub fn pointer(&self, offset: usize) -> *mut u8 {
         self.check(offset, 0);
         // SAFETY: the allocation holds at least `length` bytes (invariant), and `offset` is not beyond.

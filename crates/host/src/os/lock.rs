@@ -35,8 +35,11 @@ const TAKEN: u8 = 1;
 /// A lock that keeps the rules of the machine.
 const WATCHED: u8 = 2;
 
+/// Rounds of the first wait for a lock: about as long as its cache line takes to another core and back, several times, so that the
+/// holder can do some work meanwhile.
+const FIRST_PAUSE: u32 = 64;
 /// Rounds of the longest wait for a lock before the core is lent to others.
-const LONGEST_PAUSE: u32 = 128;
+const LONGEST_PAUSE: u32 = 256;
 
 struct Watched {
     raw: RawSpinLock,
@@ -92,7 +95,7 @@ impl<T> HostLock<T> {
             watched.before.store(watched.raw.acquire(name).0, Relaxed);
             return;
         }
-        let mut pause = 1_u32;
+        let mut pause = FIRST_PAUSE;
         while self.state.load(Relaxed) != FREE
             || self.state.compare_exchange_weak(FREE, TAKEN, Acquire, Relaxed).is_err()
         {
