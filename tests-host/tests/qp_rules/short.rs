@@ -1,6 +1,11 @@
 //! The short way of requests and the long way have the same effects, also where one gives way to the other.
 
-use engine::qp::{Flags, QpParameters, Sge, Work};
+use std::sync::Arc;
+
+use engine::{
+    cq::notify::ArmType,
+    qp::{Flags, QpParameters, Sge, Work},
+};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics, outcomes};
 
@@ -198,6 +203,53 @@ fn a_message_longer_than_the_only_element_of_a_receive_is_not_written() {
             assert_eq!(b.received(), all([1], NtStatus::BUFFER_OVERFLOW));
             assert_eq!(a.sent(), all([2], NtStatus::REMOTE_RESOURCES));
             assert_eq!(b.buffer().bytes(0, 16), [0; 16], "nothing is written");
+        }
+    });
+}
+
+#[test]
+fn one_solicited_message_among_many_satisfies_the_arm_once() {
+    on_busy_nics(|net| {
+        // Completions are put in by the turn, in bunches: the message is the first, the last, or the first of the next.
+        for place in [0, 5, 31, 32, 39] {
+            for kind in [ArmType::Solicited, ArmType::Any] {
+                let (a, b) = net.pair();
+                (0..40).for_each(|context| b.receive(context, 8));
+                b.receive_cq().arm(kind);
+                for context in 0..40 {
+                    let solicit = if context == place { Flags::SOLICIT } else { PLAIN };
+                    a.send_with(context, 8, solicit | if context < 39 { Flags::DEFER } else { PLAIN });
+                }
+                net.settle();
+                assert_eq!(b.receive_cq().calls(), 1, "{kind:?}, message {place}");
+                let entries = b.receive_cq().poll_entries(usize::MAX);
+                let solicited: Vec<_> = entries.iter().map(|entry| entry.solicited).collect();
+                assert_eq!(solicited, (0..40).map(|context| context == place).collect::<Vec<_>>());
+            }
+        }
+    });
+}
+
+#[test]
+fn who_sees_a_message_can_post_its_receive_again() {
+    on_busy_nics(|net| {
+        let (a, b) = net.pair_with(QpParameters { receive_depth: 8, ..PARAMETERS });
+        (0..8).for_each(|context| b.receive(context, 8));
+        let b = Arc::new(b);
+        let seen = Arc::downgrade(&b);
+        b.receive_cq().on_callback(move |cq, _| {
+            // At the end of the test what is left is cancelled.
+            let Some(b) = seen.upgrade() else { return };
+            cq.arm(ArmType::Any);
+            for context in cq.poll(usize::MAX) {
+                b.post_receive(context + 8, &[b.sge(HALF, 8)]).expect("its place is free");
+            }
+        });
+        b.receive_cq().arm(ArmType::Any);
+        for _ in 0..3 {
+            post_together(&a, &[(SEND, a.sge(0, 8)); 8]);
+            net.settle();
+            assert_eq!(a.sent(), all(0..8, NtStatus::SUCCESS));
         }
     });
 }
