@@ -3,7 +3,7 @@
 use std::{hint::black_box, ptr};
 
 use host::{HostOs, machine::Machine};
-use ndkpi::{NDK_RESULT_EX, NtStatus};
+use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
 use provider::NicMode;
 
 use super::bounds;
@@ -17,6 +17,11 @@ use crate::{
 
 /// Sizes of transfers.
 const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+/// Requests that ring the doorbell once, in a row of its own.
+const BATCH: usize = 16;
+/// Above this size it makes no difference.
+const MOST_IN_BATCHES: usize = 64 << 10;
 
 /// The rows of this part.
 pub fn rows(context: &mut Context<'_>) {
@@ -41,6 +46,11 @@ const fn bounds_of(size: usize) -> &'static [&'static str] {
         0x1_0000 => &[", then a look at 40 lines, one after the other"],
         _ => &[],
     }
+}
+
+/// Whether writes of this size, at so many places, are measured in batches as well.
+const fn has_batches(size: usize, places: usize) -> bool {
+    places == 1 && size <= MOST_IN_BATCHES
 }
 
 /// A size in words.
@@ -78,7 +88,14 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
             };
             rows.push(row("write", &samples[0]));
             rows.push(row("read", &samples[1]));
-            for (name, least) in bounds_of(size).iter().zip(samples.iter().skip(3)) {
+            let mut others = samples.iter().skip(3);
+            if has_batches(size, places)
+                && let Some(ours) = others.next()
+            {
+                let name = format!("RDMA write, {}, {BATCH} a doorbell", words(size));
+                rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
+            }
+            for (name, least) in bounds_of(size).iter().zip(others) {
                 let name = format!("machine: memcpy of {}{name}", words(size));
                 rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
             }
@@ -127,6 +144,21 @@ fn of_size(
             })
         }
     };
+    let in_batches = || {
+        let (here, there) = &mut *sides.borrow_mut();
+        let batches = count.div_ceil(BATCH);
+        alone(batches * BATCH, || {
+            for _ in 0..batches {
+                for number in 1..=BATCH {
+                    let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
+                    assert_eq!(here.write(there, 0, length, more), NtStatus::SUCCESS, "a post has failed");
+                }
+                while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
+                    machine.step();
+                }
+            }
+        })
+    };
     let copy = |place: usize| {
         let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
         // SAFETY: both buffers have so many bytes there, and no request uses them now.
@@ -140,6 +172,9 @@ fn of_size(
         })
     };
     let mut subjects: Vec<Subject<'_>> = vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy)];
+    if has_batches(size, places) {
+        subjects.push(Box::new(in_batches));
+    }
     if places == 1 {
         // What bounds them, where the copy is not nearly all.
         let copy = || copy(0);

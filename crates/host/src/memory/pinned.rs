@@ -198,6 +198,7 @@ impl PinnedBuffer {
         unsafe { self.bytes.as_ptr().write_bytes(value, self.length) };
     }
 
+    #[inline]
     fn check(&self, offset: usize, length: usize) {
         let end = offset.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length), "bytes {offset}+{length} of a buffer of {}", self.length);
