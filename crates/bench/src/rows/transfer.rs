@@ -18,6 +18,11 @@ use crate::{
 /// Sizes of transfers.
 const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 
+/// The same bytes again and again are others in the next run, up to so many: which of them share a place in the caches is the luck
+/// of their pages, and the best runs count.
+const SPOTS: usize = 13;
+/// What begins of runs are multiples of.
+const PAGE: usize = 4096;
 /// Requests that ring the doorbell once, in a row of its own.
 const BATCH: usize = 16;
 /// Above this size it makes no difference.
@@ -38,9 +43,9 @@ const fn goal(size: usize) -> Goal {
 }
 
 /// What bounds the rows of this size: what there is besides the copy.
-const fn bounds_of(size: usize) -> &'static [&'static str] {
+const fn bounds_of(size: usize, places: usize) -> &'static [&'static str] {
     match size {
-        0x1000 => {
+        0x1000 if places == 1 => {
             &[", an atomic exchange and a store", ", three atomic exchanges and a completion through rtrb with a lock"]
         }
         0x1_0000 => &[", then a look at 40 lines, one after the other"],
@@ -81,9 +86,9 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
                 continue;
             }
             let samples = of_size(context, &machine, &mut connection, size, places);
-            let unit = Unit::Gibibytes(size);
+            let (unit, all) = (Unit::Gibibytes(size), if through { ", through all memory" } else { "" });
             let row = |what, ours| {
-                let name = format!("RDMA {what}, {}{}", words(size), if through { ", through all memory" } else { "" });
+                let name = format!("RDMA {what}, {}{all}", words(size));
                 Row::measured(&name, "memcpy, same core", unit, goal(size), ours, &samples[2])
             };
             rows.push(row("write", &samples[0]));
@@ -95,8 +100,8 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
                 let name = format!("RDMA write, {}, {BATCH} a doorbell", words(size));
                 rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
             }
-            for (name, least) in bounds_of(size).iter().zip(others) {
-                let name = format!("machine: memcpy of {}{name}", words(size));
+            for (name, least) in bounds_of(size, places).iter().zip(others) {
+                let name = format!("machine: memcpy of {}{name}{all}", words(size));
                 rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
             }
             for (curve, samples) in curves.iter_mut().zip(&samples) {
@@ -124,15 +129,29 @@ fn of_size(
     let count = context.effort.scale((128 << 20) / size).clamp(2, 1 << 14);
     let length = u32::try_from(size).expect("a size of the list");
     let [here, there] = &mut connection.sides;
+    let here_bytes = here.buffer().len();
     let (from, to) = (here.buffer().pointer(0), there.buffer().pointer(0));
     let sides = std::cell::RefCell::new((here, there));
+    let copy = |place: usize| {
+        let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
+        // SAFETY: both buffers have so many bytes there, and no request uses them now.
+        unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
+    };
+    let spots = if places == 1 { (here_bytes / size).min(SPOTS) } else { 1 };
+    // Where a subject's next run begins. The bytes are in the caches then, as far as they fit.
+    let begin = |runs: &mut usize| {
+        let begin = *runs % spots * (here_bytes / spots / PAGE * PAGE);
+        *runs += 1;
+        copy(begin);
+        begin
+    };
     let run = |write: bool| {
-        let sides = &sides;
+        let (sides, begin, mut runs) = (&sides, &begin, 0);
         move || {
-            let (here, there) = &mut *sides.borrow_mut();
+            let (begin, (here, there)) = (begin(&mut runs), &mut *sides.borrow_mut());
             alone(count, || {
                 for number in 0..count {
-                    let place = number % places * size;
+                    let place = begin + number % places * size;
                     let status =
                         if write { here.write(there, place, length, 0) } else { here.read(there, place, length, 0) };
                     assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
@@ -144,14 +163,16 @@ fn of_size(
             })
         }
     };
+    let mut runs = [0; 2];
+    let [copies, batches] = &mut runs;
     let in_batches = || {
-        let (here, there) = &mut *sides.borrow_mut();
+        let (begin, (here, there)) = (begin(batches), &mut *sides.borrow_mut());
         let batches = count.div_ceil(BATCH);
         alone(batches * BATCH, || {
             for _ in 0..batches {
                 for number in 1..=BATCH {
                     let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
-                    assert_eq!(here.write(there, 0, length, more), NtStatus::SUCCESS, "a post has failed");
+                    assert_eq!(here.write(there, begin, length, more), NtStatus::SUCCESS, "a post has failed");
                 }
                 while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
                     machine.step();
@@ -159,15 +180,11 @@ fn of_size(
             }
         })
     };
-    let copy = |place: usize| {
-        let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
-        // SAFETY: both buffers have so many bytes there, and no request uses them now.
-        unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
-    };
     let memcpy = || {
+        let begin = begin(copies);
         alone(count, || {
             for number in 0..count {
-                copy(number % places * size);
+                copy(begin + number % places * size);
             }
         })
     };
@@ -175,17 +192,25 @@ fn of_size(
     if has_batches(size, places) {
         subjects.push(Box::new(in_batches));
     }
-    if places == 1 {
-        // What bounds them, where the copy is not nearly all.
-        let copy = || copy(0);
-        match size {
-            0x1000 => {
-                subjects.push(Box::new(bounds::copy::owning_one(count, copy)));
-                subjects.push(Box::new(bounds::copy::completed(count, copy)));
+    // What bounds them, where the copy is not nearly all.
+    let copy_next = || {
+        let (mut number, mut runs, mut place) = (0, 0, 0);
+        let begin = &begin;
+        move || {
+            if number % count == 0 {
+                place = begin(&mut runs);
             }
-            0x1_0000 => subjects.push(Box::new(bounds::copy::then_touch(count, copy))),
-            _ => {}
+            copy(place + number % places * size);
+            number += 1;
         }
+    };
+    match bounds_of(size, places).len() {
+        1 => subjects.push(Box::new(bounds::copy::then_touch(count, copy_next()))),
+        2 => {
+            subjects.push(Box::new(bounds::copy::owning_one(count, copy_next())));
+            subjects.push(Box::new(bounds::copy::completed(count, copy_next())));
+        }
+        _ => {}
     }
     context.interleave(subjects)
 }
