@@ -20,7 +20,10 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
-use engine::cq::{Completion, Cq};
+use engine::{
+    cq::{Completion, Cq},
+    os::{Os, SpinLock},
+};
 
 use super::{
     bounds,
@@ -62,10 +65,11 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| crossbeam_in_bursts(context)),
         Box::new(|| ours_beside(context)),
         Box::new(|| crossbeam_beside(context)),
+        Box::new(|| locked_rtrb_in_bursts(context)),
         Box::new(bounds::queue::in_bursts(DEPTH as usize, context.effort.scale(BURSTS) * DEPTH as usize)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside, alone] = &measured.samples[..] else {
-        unreachable!("six subjects")
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside, locked, alone] = &measured.samples[..] else {
+        unreachable!("seven subjects")
     };
     let row =
         |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
@@ -73,6 +77,7 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         row(name, single, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
+        row("machine: rtrb and the lock of ours, four producers", locked, crossbeam, Goal::Reported),
         row("machine: rtrb and a lock, one producer alone, in such bursts", alone, crossbeam, Goal::Reported),
         measured.row("CQ, four producers"),
     ]
@@ -142,6 +147,25 @@ fn ours_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
     bursts(context, fill, || {
         let mut from = [0; PRODUCERS];
         while consumer.poll(POLL, |entry| count(&mut from, entry)) > 0 {}
+        assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
+    })
+}
+
+/// The least of a queue whose producers exclude each other: `rtrb`, with the lock of ours.
+fn locked_rtrb_in_bursts(context: &Context<'_>) -> f64 {
+    let (producer, mut consumer) = rtrb::RingBuffer::new(DEPTH as usize);
+    let lock = context.os.lock(producer).expect("memory");
+    let fill = |producer| {
+        for number in 0..SHARE {
+            let pushed = lock.with(|queue| queue.push(entry(producer, number)));
+            assert!(pushed.is_ok(), "the queue is as deep as a burst");
+        }
+    };
+    bursts(context, fill, || {
+        let mut from = [0; PRODUCERS];
+        while let Ok(entry) = consumer.pop() {
+            count(&mut from, &entry);
+        }
         assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
     })
 }

@@ -43,13 +43,45 @@ const fn goal(size: usize) -> Goal {
 }
 
 /// What bounds the rows of this size: what there is besides the copy.
-const fn bounds_of(size: usize, places: usize) -> &'static [&'static str] {
-    match size {
-        0x1000 if places == 1 => {
-            &[", an atomic exchange and a store", ", three atomic exchanges and a completion through rtrb with a lock"]
-        }
-        0x1_0000 => &[", then a look at 40 lines, one after the other"],
+const fn bounds_of(size: usize, places: usize) -> &'static [Bound] {
+    match (size, places) {
+        (0x1000, 1) => &[Bound::Exchange, Bound::Completion, Bound::Calls],
+        (0x1_0000, 1) => &[Bound::Lines],
+        (0x1_0000, _) => &[Bound::Lines, Bound::Completion],
         _ => &[],
+    }
+}
+
+/// The least of a transfer, or a part of it: see [`bounds::copy`].
+#[derive(Clone, Copy)]
+enum Bound {
+    /// One thing is owned during the copy.
+    Exchange,
+    /// What has to be owned is, and a completion goes to the consumer.
+    Completion,
+    /// The same by calls.
+    Calls,
+    /// Lines that are not in the first-level cache after the copy.
+    Lines,
+}
+
+impl Bound {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Exchange => "an atomic exchange and a store",
+            Self::Completion => "three atomic exchanges and a completion through rtrb with a lock",
+            Self::Calls => "the same, posted and polled by calls",
+            Self::Lines => "then a look at 40 lines, one after the other",
+        }
+    }
+
+    fn subject<'a>(self, count: usize, copy: impl FnMut() + 'a) -> Subject<'a> {
+        match self {
+            Self::Exchange => Box::new(bounds::copy::owning_one(count, copy)),
+            Self::Completion => Box::new(bounds::copy::completed(count, copy)),
+            Self::Calls => Box::new(bounds::copy::called(count, copy)),
+            Self::Lines => Box::new(bounds::copy::then_touch(count, copy)),
+        }
     }
 }
 
@@ -100,8 +132,8 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
                 let name = format!("RDMA write, {}, {BATCH} a doorbell", words(size));
                 rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
             }
-            for (name, least) in bounds_of(size, places).iter().zip(others) {
-                let name = format!("machine: memcpy of {}{name}{all}", words(size));
+            for (bound, least) in bounds_of(size, places).iter().zip(others) {
+                let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
                 rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
             }
             for (curve, samples) in curves.iter_mut().zip(&samples) {
@@ -204,13 +236,6 @@ fn of_size(
             number += 1;
         }
     };
-    match bounds_of(size, places).len() {
-        1 => subjects.push(Box::new(bounds::copy::then_touch(count, copy_next()))),
-        2 => {
-            subjects.push(Box::new(bounds::copy::owning_one(count, copy_next())));
-            subjects.push(Box::new(bounds::copy::completed(count, copy_next())));
-        }
-        _ => {}
-    }
+    subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, copy_next())));
     context.interleave(subjects)
 }

@@ -7,6 +7,9 @@
 //! - *The completion.* Other queue pairs complete in the same queue, and the consumer takes it out of there (`NDKPI 7.1`): an
 //!   entry goes through a queue whose producers exclude each other, as in [`queue`](super::queue).
 //!
+//! - *The calls.* A consumer posts and polls by functions of a table (`NDKPI 4`), with a list of elements and an array of results
+//!   in memory, and what it names has to be compared with what there is.
+//!
 //! The first three are each an atomic exchange and a store with release, on a line of its own that nobody else wants. Whether
 //! they could be one is a matter of who pays: one exchange that says "this processor is at work" would do for all, and every
 //! deregistration would have to wait for all processors. So there is a row for one exchange as well.
@@ -16,11 +19,15 @@
 
 use std::{
     hint::black_box,
+    ptr,
     sync::atomic::{
         AtomicU64,
         Ordering::{Acquire, Release},
     },
 };
+
+use engine::qp::Sge;
+use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 
 use super::queue::LockedRtrb;
 use crate::{
@@ -75,6 +82,82 @@ pub fn completed(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
                 queue.pop(&mut reader);
             }
             reader.check(count);
+        })
+    }
+}
+
+/// What a post and a poll work on.
+struct Called<F> {
+    qp: Line,
+    /// What the consumer's element may name, and what is owned while it is used.
+    here: (Sge, Line),
+    /// The same for the peer's bytes.
+    there: (Sge, Line),
+    queue: LockedRtrb,
+    copy: F,
+}
+
+/// Whether `wanted` lies in what is registered.
+fn is_in(wanted: &Sge, registered: &Sge) -> bool {
+    let end = wanted.address.wrapping_sub(registered.address).checked_add(wanted.length.into());
+    wanted.token == registered.token && end.is_some_and(|end| end <= registered.length.into())
+}
+
+type Post<F> = fn(&mut Called<F>, usize, &[Sge], (u64, u32), u32) -> NtStatus;
+type Poll<F> = fn(&mut Called<F>, &mut [NDK_RESULT_EX]) -> usize;
+
+impl<F: FnMut()> Called<F> {
+    fn post(&mut self, context: usize, list: &[Sge], (address, token): (u64, u32), flags: u32) -> NtStatus {
+        let [element] = list else { return NtStatus::INVALID_PARAMETER };
+        let remote = Sge { address, length: element.length, token };
+        acquire(&self.qp);
+        [&self.here.1, &self.there.1].into_iter().for_each(acquire);
+        if flags != 0 || !is_in(element, &self.here.0) || !is_in(&remote, &self.there.0) {
+            return NtStatus::ACCESS_VIOLATION;
+        }
+        (self.copy)();
+        [&self.here.1, &self.there.1].into_iter().for_each(release);
+        self.queue.push(completion(context));
+        release(&self.qp);
+        NtStatus::SUCCESS
+    }
+
+    fn poll(&mut self, results: &mut [NDK_RESULT_EX]) -> usize {
+        let mut taken = 0;
+        for result in results {
+            let Some(entry) = self.queue.take() else { break };
+            result.Status = entry.status;
+            result.BytesTransferred = entry.bytes;
+            result.QPContext = ptr::without_provenance_mut(entry.qp_context);
+            result.RequestContext = ptr::without_provenance_mut(entry.request_context);
+            result.Type = NDK_OPERATION_TYPE::WRITE;
+            result.ProviderErrorCode = entry.provider_error;
+            result.TypeSpecificCompletionOutput = entry.invalidated_token as usize;
+            taken += 1;
+        }
+        taken
+    }
+}
+
+/// [`completed`], posted and polled by calls whose targets nobody knows before.
+pub fn called<F: FnMut()>(count: usize, copy: F) -> impl FnMut() -> f64 {
+    const TOKENS: [u32; 2] = [0x1001, 0x1002];
+    const BASE: u64 = 1 << 20;
+    let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
+    let lines = || Line::default();
+    let mut called =
+        Called { qp: lines(), here: (here, lines()), there: (there, lines()), queue: LockedRtrb::new(DEPTH), copy };
+    move || {
+        let (post, poll) = black_box((Called::post as Post<F>, Called::poll as Poll<F>));
+        alone(count, || {
+            for number in 0..count {
+                let address = BASE + number as u64 % 64;
+                let list = [Sge { address, length: 4096, token: TOKENS[0] }];
+                assert_eq!(post(&mut called, number, black_box(&list), (address, TOKENS[1]), 0), NtStatus::SUCCESS);
+                let mut results = [NDK_RESULT_EX::ZEROED; 1];
+                assert_eq!(poll(&mut called, black_box(&mut results)), 1, "it has completed");
+                assert!(results[0].Status.is_success());
+            }
         })
     }
 }

@@ -41,8 +41,14 @@ impl LockedRtrb {
 
     /// Takes an entry out.
     #[inline]
+    pub fn take(&mut self) -> Option<Completion> {
+        self.consumer.pop().ok()
+    }
+
+    /// Takes an entry out and reads it.
+    #[inline]
     pub fn pop(&mut self, reader: &mut Reader) {
-        if let Ok(entry) = self.consumer.pop() {
+        if let Some(entry) = self.take() {
             reader.read(&entry);
         }
     }
