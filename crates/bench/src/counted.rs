@@ -56,7 +56,7 @@ pub enum Scenario {
     CallbackRoundTrip,
     /// A message of 8 bytes: receive, inline send, and both completions, through the dispatch tables.
     Message,
-    /// [`BATCH`] such messages that ring the doorbell once, the last of them signalled.
+    /// A batch of such messages that ring the doorbell once, the last of them signalled.
     Messages,
     /// An RDMA write of 64 bytes and its completion, through the dispatch tables.
     Write,
