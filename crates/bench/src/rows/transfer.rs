@@ -47,7 +47,7 @@ const fn bounds_of(size: usize, places: usize) -> &'static [Bound] {
     match (size, places) {
         (0x1000, 1) => &[Bound::Exchange, Bound::Completion, Bound::Calls],
         (0x1_0000, 1) => &[Bound::Lines],
-        (0x1_0000, _) => &[Bound::Lines, Bound::Completion],
+        (0x1_0000, _) => &[Bound::Lines, Bound::Completion, Bound::Objects],
         _ => &[],
     }
 }
@@ -63,6 +63,8 @@ enum Bound {
     Calls,
     /// Lines that are not in the first-level cache after the copy.
     Lines,
+    /// As many lines of objects that do not lie side by side.
+    Objects,
 }
 
 impl Bound {
@@ -72,6 +74,7 @@ impl Bound {
             Self::Completion => "three atomic exchanges and a completion through rtrb with a lock",
             Self::Calls => "the same, posted and polled by calls",
             Self::Lines => "then a look at 40 lines, one after the other",
+            Self::Objects => "then a look at 40 objects, in any order",
         }
     }
 
@@ -81,6 +84,7 @@ impl Bound {
             Self::Completion => Box::new(bounds::copy::completed(count, copy)),
             Self::Calls => Box::new(bounds::copy::called(count, copy)),
             Self::Lines => Box::new(bounds::copy::then_touch(count, copy)),
+            Self::Objects => Box::new(bounds::copy::then_visit(count, copy)),
         }
     }
 }
@@ -119,13 +123,13 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
             }
             let samples = of_size(context, &machine, &mut connection, size, places);
             let (unit, all) = (Unit::Gibibytes(size), if through { ", through all memory" } else { "" });
-            let row = |what, ours| {
+            let row = |what, ours, peer| {
                 let name = format!("RDMA {what}, {}{all}", words(size));
-                Row::measured(&name, "memcpy, same core", unit, goal(size), ours, &samples[2])
+                Row::measured(&name, "memcpy, same core", unit, goal(size), ours, peer)
             };
-            rows.push(row("write", &samples[0]));
-            rows.push(row("read", &samples[1]));
-            let mut others = samples.iter().skip(3);
+            rows.push(row("write", &samples[0], &samples[2]));
+            rows.push(row("read", &samples[1], &samples[3]));
+            let mut others = samples.iter().skip(4);
             if has_batches(size, places)
                 && let Some(ours) = others.next()
             {
@@ -164,11 +168,12 @@ fn of_size(
     let here_bytes = here.buffer().len();
     let (from, to) = (here.buffer().pointer(0), there.buffer().pointer(0));
     let sides = std::cell::RefCell::new((here, there));
-    let copy = |place: usize| {
+    let copy_between = |from: *mut u8, to: *mut u8, place: usize| {
         let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
         // SAFETY: both buffers have so many bytes there, and no request uses them now.
         unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
     };
+    let copy = |place| copy_between(from, to, place);
     let spots = if places == 1 { (here_bytes / size).min(SPOTS) } else { 1 };
     // Where a subject's next run begins. The bytes are in the caches then, as far as they fit.
     let begin = |runs: &mut usize| {
@@ -195,10 +200,9 @@ fn of_size(
             })
         }
     };
-    let mut runs = [0; 2];
-    let [copies, batches] = &mut runs;
+    let mut batches = 0;
     let in_batches = || {
-        let (begin, (here, there)) = (begin(batches), &mut *sides.borrow_mut());
+        let (begin, (here, there)) = (begin(&mut batches), &mut *sides.borrow_mut());
         let batches = count.div_ceil(BATCH);
         alone(batches * BATCH, || {
             for _ in 0..batches {
@@ -212,15 +216,20 @@ fn of_size(
             }
         })
     };
-    let memcpy = || {
-        let begin = begin(copies);
-        alone(count, || {
-            for number in 0..count {
-                copy(begin + number % places * size);
-            }
-        })
+    // A write is beside a copy from here to there, a read beside one from there to here.
+    let memcpy = |from, to| {
+        let (begin, copy_between, mut runs) = (&begin, &copy_between, 0);
+        move || {
+            let begin = begin(&mut runs);
+            alone(count, || {
+                for number in 0..count {
+                    copy_between(from, to, begin + number % places * size);
+                }
+            })
+        }
     };
-    let mut subjects: Vec<Subject<'_>> = vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy)];
+    let mut subjects: Vec<Subject<'_>> =
+        vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy(from, to)), Box::new(memcpy(to, from))];
     if has_batches(size, places) {
         subjects.push(Box::new(in_batches));
     }

@@ -179,3 +179,21 @@ pub fn then_touch(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
         })
     }
 }
+
+/// Lets `copy` happen `count` times, and looks at [`LINES`] objects after each, in any order: none says where the next one is.
+///
+/// Objects of their own, as queue pairs, regions and queues are: nothing is fetched for being beside something else.
+pub fn then_visit(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
+    /// Words of an object, several lines long.
+    const WORDS: usize = 100;
+    let objects: Vec<Box<[u64; WORDS]>> = (0..LINES).map(|_| Box::new([1; WORDS])).collect();
+    move || {
+        alone(count, || {
+            for _ in 0..count {
+                copy();
+                let seen: u64 = objects.iter().map(|object| object[WORDS / 2]).sum();
+                assert_eq!(black_box(seen), LINES as u64, "all of them");
+            }
+        })
+    }
+}
