@@ -1,7 +1,7 @@
 //! A queue between one producer and one consumer that can change its size while both run.
 //!
-//! This is the one module of the engine with unsafe code, but for [hints](crate::prefetch). It holds completion queues (producers take turns under a lock)
-//! and the request queues of queue pairs.
+//! This is the one module of the engine with unsafe code, but for [hints](crate::prefetch). It holds completion queues
+//! (producers take turns under a lock) and the request queues of queue pairs.
 //!
 //! Entries have running numbers that never start again: the producer publishes the number of the next entry it will write
 //! (`tail`), the consumer the number of the next it will take (`head`). Comparisons are made on differences, so the
@@ -520,6 +520,7 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     pub fn with_ahead<U>(&mut self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
         let is_known = self.known() > ahead || (self.look() && self.known() > ahead);
+        // Not by way of `with_known`: counted, that asks once more for every message.
         is_known.then(|| self.with_slot(self.head.wrapping_add(ahead as u64), work))
     }
 

@@ -122,10 +122,6 @@ impl<O: NdkOs> CompletionQueue<O> {
         }
     }
 
-    fn overlapped(&self) {
-        self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
-    }
-
     const TABLE: &'static NDK_CQ_DISPATCH = &NDK_CQ_DISPATCH {
         NdkCloseCq: Some(close::<Self>),
         NdkQueryExtension: Some(query_extension),
@@ -212,7 +208,7 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     };
     // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
     // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    let Some(consumer) = (unsafe { object.consumer.borrow() }) else { return object.overlapped() };
+    let Some(consumer) = (unsafe { object.consumer.borrow() }) else { return object.device().events.overlap() };
     let taken = consumer.taken();
     drop(consumer);
     // SAFETY: the queue is open until the consumer's call returns.
@@ -262,7 +258,7 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
     };
     // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
     let Some(mut consumer) = (unsafe { object.consumer.borrow() }) else {
-        object.overlapped();
+        object.device().events.overlap();
         return 0;
     };
     let taken = consumer.poll(count as usize, write);

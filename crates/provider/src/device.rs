@@ -194,6 +194,14 @@ pub struct Events {
     pub overlapping_calls: AtomicU32,
 }
 
+impl Events {
+    /// A call begins while another one on the same queue runs.
+    #[cold]
+    pub fn overlap(&self) {
+        self.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// An adapter's place on a wire, which is empty again when this is dropped.
 struct Attached<O: NdkOs>(Shared<Attachment<O>>);
 

@@ -1,6 +1,6 @@
 //! `NDK_QP`: its life (`NDKPI 5.3`, `NDKPI 7.2`). What is posted to it is in [`crate::post`].
 
-use core::{ffi::c_void, sync::atomic::Ordering};
+use core::ffi::c_void;
 
 use engine::qp::{Initiator, NewQp, Prepared, Qp, QpParameters, Receiver};
 use fallible::Shared;
@@ -179,7 +179,7 @@ impl<O: NdkOs> QueuePair<O> {
     /// The status of a call that begins while another one on the same queue runs.
     #[cold]
     pub fn overlap(&self) -> NtStatus {
-        self.device().events.overlapping_calls.fetch_add(1, Ordering::Relaxed);
+        self.device().events.overlap();
         NtStatus::INVALID_DEVICE_STATE
     }
 

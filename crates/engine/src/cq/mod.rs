@@ -478,9 +478,6 @@ impl<O: Os> CqProducer<'_, O> {
 
     /// [`Cq::push`].
     pub fn push_all(&mut self, completions: &[Completion]) {
-        if let [completion] = completions {
-            return self.push(*completion);
-        }
         self.queue |= Cq::push_all_locked(self.cq, self.state, completions);
     }
 }

@@ -6,7 +6,6 @@
 //!   nobody may touch the bytes (`NDKPI 7.5`, `7.6`): each has to be held during the copy.
 //! - *The completion.* Other queue pairs complete in the same queue, and the consumer takes it out of there (`NDKPI 7.1`): an
 //!   entry goes through a queue whose producers exclude each other, as in [`queue`](super::queue).
-//!
 //! - *The calls.* A consumer posts and polls by functions of a table (`NDKPI 4`), with a list of elements and an array of results
 //!   in memory, and what it names has to be compared with what there is.
 //!
@@ -15,7 +14,8 @@
 //! deregistration would have to wait for all processors. So there is a row for one exchange as well.
 //!
 //! After a copy larger than the first-level cache something else is lost: what the request's code works with is no longer there.
-//! [`then_touch`] shows what that costs for some lines that are needed one after the other.
+//! [`then_touch`] shows what that costs for some lines that are needed one after the other, [`then_visit`] for as many of objects
+//! that do not lie side by side.
 
 use std::{
     hint::black_box,
@@ -144,9 +144,8 @@ pub fn called<F: FnMut()>(count: usize, copy: F) -> impl FnMut() -> f64 {
     const TOKENS: [u32; 2] = [0x1001, 0x1002];
     const BASE: u64 = 1 << 20;
     let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
-    let lines = || Line::default();
-    let mut called =
-        Called { qp: lines(), here: (here, lines()), there: (there, lines()), queue: LockedRtrb::new(DEPTH), copy };
+    let [qp, my, their]: [Line; 3] = Default::default();
+    let mut called = Called { qp, here: (here, my), there: (there, their), queue: LockedRtrb::new(DEPTH), copy };
     move || {
         let (post, poll) = black_box((Called::post as Post<F>, Called::poll as Poll<F>));
         alone(count, || {
