@@ -9,6 +9,7 @@ use super::{
     entry::{Entry, Object},
     grant::{Grant, Source, Span},
     piece::{Piece, Uses, is_sole},
+    pinned::Pinned,
     token::{Tag, number_of},
 };
 use crate::{
@@ -30,9 +31,25 @@ pub struct Key {
 pub struct Opened<'locked, O: Os> {
     token: u32,
     span: Span,
-    memory: &'locked O::Memory,
+    pinned: &'locked Shared<Pinned<O::Memory>>,
     /// Where in the memory the span begins.
     start: u64,
+    uses: Option<&'locked Shared<Uses>>,
+}
+
+/// Bytes that were found, for longer than their token's place is locked: as a [`Piece`] they stay mapped.
+pub struct Held<O: Os> {
+    pinned: Shared<Pinned<O::Memory>>,
+    start: usize,
+    _uses: Option<Shared<Uses>>,
+}
+
+impl<O: Os> Held<O> {
+    /// The memory that the bytes are in, and where in it they begin.
+    #[inline]
+    pub fn place(&self) -> (&O::Memory, usize) {
+        (self.pinned.memory(), self.start)
+    }
 }
 
 impl<'locked, O: Os> Opened<'locked, O> {
@@ -44,14 +61,21 @@ impl<'locked, O: Os> Opened<'locked, O> {
             return None;
         }
         let offset = self.span.locate(address, u64::from(length))?;
-        Some((self.memory, usize::try_from(self.start + offset).ok()?))
+        Some((self.pinned.memory(), usize::try_from(self.start + offset).ok()?))
+    }
+
+    /// [`Opened::find`] for longer than the lock is held.
+    #[inline]
+    pub fn hold(&self, token: u32, address: u64, length: u32) -> Option<Held<O>> {
+        let (_, start) = self.find(token, address, length)?;
+        Some(Held { pinned: self.pinned.clone(), start, _uses: self.uses.cloned() })
     }
 
     /// Has the processor fetch the bytes at `address`, which will be written soon.
     #[inline]
     pub fn prefetch(&self, address: u64) {
         let offset = address.wrapping_sub(self.span.base()).wrapping_add(self.start);
-        self.memory.prefetch(usize::try_from(offset).unwrap_or(0));
+        self.pinned.memory().prefetch(usize::try_from(offset).unwrap_or(0));
     }
 }
 
@@ -177,10 +201,10 @@ impl<O: Os> Domain<O> {
 
     #[inline]
     fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<Opened<'a, O>> {
-        let (Grant { span, source: Source::Range(pinned, start), .. }, _) = self.grant(entry, key)? else {
+        let (Grant { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
             return None;
         };
-        Some(Opened { token: key.token, span: *span, memory: pinned.memory(), start: *start })
+        Some(Opened { token: key.token, span: *span, pinned, start: *start, uses })
     }
 
     #[inline]

@@ -7,8 +7,6 @@
 //! its completion queue by every single one: receives with the lock of their completion queue held once, initiator requests in
 //! batches, which never outlast a turn.
 
-use core::slice;
-
 use arrayvec::ArrayVec;
 use fallible::Shared;
 use ndkpi::NtStatus;
@@ -21,7 +19,7 @@ use super::{
 use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
-    memory::{Access, Key, Opened, transfer},
+    memory::{Access, Key, Opened},
     nic::{Budget, Moved},
     os::{Memory, Os},
     ring::Consumer,
@@ -296,10 +294,12 @@ fn copy<O: Os>(
         });
         return both.flatten().is_some();
     }
-    let found = [(&peer.domain, there, their_address), (&qp.domain, here, my_address)]
-        .map(|(domain, key, address)| domain.resolve(key.token, address, length, key.access));
-    let [Ok(remote), Ok(local)] = &found else { return false };
-    let (to, from) = if there.access == Access::RemoteRead { (local, remote) } else { (remote, local) };
-    transfer(slice::from_ref(to), 0, slice::from_ref(from), 0, length as usize);
+    // Not a value of the call: on its way out it would be copied by loads that are wider than the stores before.
+    let mut held = [None, None];
+    let _ = qp.domain.with_tokens(here, &peer.domain, there, |my, their| {
+        held = [my.hold(here.token, my_address, length), their.hold(there.token, their_address, length)];
+    });
+    let [Some(mine), Some(theirs)] = &held else { return false };
+    copy(mine.place(), theirs.place(), length as usize);
     true
 }
