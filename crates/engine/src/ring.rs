@@ -29,6 +29,8 @@ use crate::{
 
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
+/// Entries whose lines are fetched together: see [`Producer::publish_and_reach`]. A power of two; model checks have short queues.
+const GROUP: usize = if cfg!(loom) { 1 } else { 32 };
 
 /// What both sides see.
 struct Indices {
@@ -155,6 +157,28 @@ impl<T> At<T> {
 
 #[cfg(not(loom))]
 impl<T: Copy> At<T> {
+    /// Stores something to every line of the slots from that of entry `number` on.
+    ///
+    /// # Safety
+    ///
+    /// The `count` slots belong to the caller, and hold nothing.
+    ///
+    /// # Panics
+    ///
+    /// If they go over the end.
+    #[inline]
+    unsafe fn touch(&self, number: u64, count: usize) {
+        let slots = &self.slots_from(number)[..count];
+        let first = slots.as_ptr().cast::<u8>().cast_mut();
+        for offset in (0..size_of_val(slots)).step_by(CACHE_LINE) {
+            // SAFETY: the offset lies in `slots`.
+            let line = unsafe { first.add(offset) };
+            // SAFETY: the slots are the caller's, open to writes through a shared reference, and nobody reads from them before an
+            // entry has been written.
+            unsafe { line.write_volatile(0) };
+        }
+    }
+
     /// Writes `entries` into the slots from that of entry `number` on.
     ///
     /// In one or two copies: the slots are in the consumer's cache, and wide stores let the processor fetch more of them at
@@ -178,6 +202,20 @@ impl<T: Copy> At<T> {
 
 #[cfg(loom)]
 impl<T: Copy> At<T> {
+    /// Stores something to every slot from that of entry `number` on.
+    ///
+    /// # Safety
+    ///
+    /// The `count` slots belong to the caller, and hold nothing.
+    unsafe fn touch(&self, number: u64, count: usize) {
+        for offset in 0..count as u64 {
+            self.slot(number.wrapping_add(offset)).with_mut(|slot| {
+                // SAFETY: the slot is the caller's.
+                unsafe { slot.cast::<u8>().write_volatile(0) };
+            });
+        }
+    }
+
     /// Writes `entries` into the slots from that of entry `number` on.
     ///
     /// # Safety
@@ -329,6 +367,31 @@ impl<T: Copy + Send> Producer<T> {
     pub fn publish(&mut self) {
         self.kept = self.tail;
         self.indices.filled.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// [`Producer::publish`] for a producer that takes a lock for each entry. A lock waits for all stores before it, so every line
+    /// of slots that the consumer's processor has read would be waited for alone. Where a single entry comes to a new group, this
+    /// stores to the lines of the next one, which then come one close behind the other. Hints were tried instead, and changed nothing.
+    #[inline]
+    pub fn publish_and_reach(&mut self) {
+        let before = self.kept;
+        self.publish();
+        if (before ^ self.tail) >= GROUP as u64 {
+            self.reach(before);
+        }
+    }
+
+    /// Stores to the lines of the group of slots behind the next one, if they are known to be free. Several entries since
+    /// `before` were fetched together already.
+    #[inline(never)]
+    fn reach(&self, before: u64) {
+        let has_room = self.tail.wrapping_sub(self.seen_head).wrapping_add(2 * GROUP as u64) <= self.limit;
+        if self.tail.wrapping_sub(before) > 1 || !has_room {
+            return;
+        }
+        // SAFETY: there is room for two groups, so nothing of the one behind the next is published, and what was in its slots has
+        // been taken, as in `push`. The tail is where a group begins, and slots are a multiple of groups: none goes over the end.
+        unsafe { self.at.touch(self.tail.wrapping_add(GROUP as u64), GROUP) };
     }
 
     /// Lets a [`Watch`] publish what was pushed, and gives the number for that.

@@ -67,6 +67,23 @@ fn entries_arrive_once_and_in_order() {
 }
 
 #[test]
+fn slots_that_are_reached_ahead_are_not_the_consumers() {
+    for first in [0, u64::MAX - 2] {
+        check(4, first, &[1, 2, 1], |producer| {
+            let mut next = 0;
+            for _ in 0..6 {
+                if producer.push(next) {
+                    next += 1;
+                    producer.publish_and_reach();
+                }
+            }
+            assert!(next >= 4, "an empty ring of four has room for four");
+            next
+        });
+    }
+}
+
+#[test]
 fn entries_arrive_once_and_in_order_across_the_wrap_around() {
     check(2, u64::MAX - 1, &[1, 2, 1], |producer| {
         let mut next = 0;

@@ -93,6 +93,29 @@ fn batches_keep_their_entries_apart_and_in_order() {
 }
 
 #[test]
+fn slots_that_are_reached_ahead_hold_no_entry() {
+    for limit in [1, 31, 63, 64, 65, 100, 128, 300] {
+        for first in [0, 17, u64::MAX - 40, u64::MAX - 1000] {
+            let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
+            let (mut pushed, mut polled) = (0_u64, 0_u64);
+            // No byte of an entry is zero, as what is stored ahead is.
+            let entry = |number: u64| [u64::MAX - number; 5];
+            for round in 0..2_000_usize {
+                for _ in 0..round * 7 % 90 {
+                    pushed += u64::from(producer.push(entry(pushed % 200)));
+                    producer.publish_and_reach();
+                }
+                consumer.take(round * 11 % 97, |found| {
+                    assert_eq!(*found, entry(polled % 200), "limit {limit}, first {first}");
+                    polled += 1;
+                });
+            }
+            assert!(polled > 1_000);
+        }
+    }
+}
+
+#[test]
 fn a_resize_without_the_memory_it_needs_changes_nothing() {
     let (mut producer, mut consumer) = ring::try_new(2, 0).expect("memory");
     assert_eq!(producer.push_all(&[0, 1]), 2);

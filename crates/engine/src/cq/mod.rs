@@ -193,7 +193,7 @@ impl<O: Os> Cq<O> {
             let mut producer = CqProducer { cq: this, state, queue: false };
             let result = work(&mut producer);
             let queue = producer.queue;
-            state.entries.publish();
+            state.entries.publish_and_reach();
             (result, queue)
         });
         this.queue_if(queue, this);
