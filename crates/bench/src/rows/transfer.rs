@@ -46,8 +46,7 @@ const fn goal(size: usize) -> Goal {
 const fn bounds_of(size: usize, places: usize) -> &'static [Bound] {
     match (size, places) {
         (0x1000, 1) => &[Bound::Exchange, Bound::Completion, Bound::Calls],
-        (0x1_0000, 1) => &[Bound::Lines],
-        (0x1_0000, _) => &[Bound::Lines, Bound::Completion, Bound::Objects],
+        (0x1_0000, _) => &[Bound::Calls],
         _ => &[],
     }
 }
@@ -61,10 +60,6 @@ enum Bound {
     Completion,
     /// The same by calls.
     Calls,
-    /// Lines that are not in the first-level cache after the copy.
-    Lines,
-    /// As many lines of objects that do not lie side by side.
-    Objects,
 }
 
 impl Bound {
@@ -72,9 +67,7 @@ impl Bound {
         match self {
             Self::Exchange => "an atomic exchange and a store",
             Self::Completion => "three atomic exchanges and a completion through rtrb with a lock",
-            Self::Calls => "the same, posted and polled by calls",
-            Self::Lines => "then a look at 40 lines, one after the other",
-            Self::Objects => "then a look at 40 objects, in any order",
+            Self::Calls => "three atomic exchanges and a completion, posted and polled by calls",
         }
     }
 
@@ -83,8 +76,6 @@ impl Bound {
             Self::Exchange => Box::new(bounds::copy::owning_one(count, copy)),
             Self::Completion => Box::new(bounds::copy::completed(count, copy)),
             Self::Calls => Box::new(bounds::copy::called(count, copy)),
-            Self::Lines => Box::new(bounds::copy::then_touch(count, copy)),
-            Self::Objects => Box::new(bounds::copy::then_visit(count, copy)),
         }
     }
 }

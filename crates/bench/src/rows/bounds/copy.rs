@@ -12,18 +12,11 @@
 //! The first three are each an atomic exchange and a store with release, on a line of its own that nobody else wants. Whether
 //! they could be one is a matter of who pays: one exchange that says "this processor is at work" would do for all, and every
 //! deregistration would have to wait for all processors. So there is a row for one exchange as well.
-//!
-//! After a copy larger than the first-level cache something else is lost: what the request's code works with is no longer there.
-//! [`then_touch`] shows what that costs for some lines that are needed one after the other, [`then_visit`] for as many of objects
-//! that do not lie side by side.
 
 use std::{
     hint::black_box,
     ptr,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+    sync::atomic::Ordering::{Acquire, Release},
 };
 
 use engine::qp::Sge;
@@ -38,11 +31,6 @@ use crate::{
 
 /// Entries of the completion queue.
 const DEPTH: usize = 64;
-
-/// Lines that are visited after a copy.
-pub const LINES: usize = 40;
-/// The powers of this number, divided by [`LINES`] + 1, leave all the remainders from 1 to [`LINES`], in no order.
-const NEXT: usize = 7;
 
 fn acquire(line: &Line) {
     assert_eq!(black_box(line).0.swap(1, Acquire), 0, "nobody else is here");
@@ -156,42 +144,6 @@ pub fn called<F: FnMut()>(count: usize, copy: F) -> impl FnMut() -> f64 {
                 let mut results = [NDK_RESULT_EX::ZEROED; 1];
                 assert_eq!(poll(&mut called, black_box(&mut results)), 1, "it has completed");
                 assert!(results[0].Status.is_success());
-            }
-        })
-    }
-}
-
-/// Lets `copy` happen `count` times, and visits [`LINES`] lines after each: each says which one is next.
-pub fn then_touch(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
-    let next = |line| (line * NEXT % (LINES + 1)) as u64;
-    let circle: Vec<Line> = (0..=LINES).map(|line| Line(AtomicU64::new(next(line)))).collect();
-    move || {
-        alone(count, || {
-            for _ in 0..count {
-                copy();
-                let mut at = 1;
-                for _ in 0..LINES {
-                    at = usize::try_from(circle[at].0.load(Acquire)).unwrap_or(0);
-                }
-                assert_eq!(at, 1, "round the circle");
-            }
-        })
-    }
-}
-
-/// Lets `copy` happen `count` times, and looks at [`LINES`] objects after each, in any order: none says where the next one is.
-///
-/// Objects of their own, as queue pairs, regions and queues are: nothing is fetched for being beside something else.
-pub fn then_visit(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
-    /// Words of an object, several lines long.
-    const WORDS: usize = 100;
-    let objects: Vec<Box<[u64; WORDS]>> = (0..LINES).map(|_| Box::new([1; WORDS])).collect();
-    move || {
-        alone(count, || {
-            for _ in 0..count {
-                copy();
-                let seen: u64 = objects.iter().map(|object| object[WORDS / 2]).sum();
-                assert_eq!(black_box(seen), LINES as u64, "all of them");
             }
         })
     }

@@ -68,21 +68,3 @@ pub fn one_by_one(depth: usize, count: usize) -> impl FnMut() -> f64 {
         })
     }
 }
-
-/// Pushes entries until the queue is full and pops them all, in turns, `count` entries in all: nanoseconds each.
-///
-/// As in the row of four producers, but by one thread alone: nobody waits for the lock, and no line goes to another core.
-pub fn in_bursts(depth: usize, count: usize) -> impl FnMut() -> f64 {
-    let mut queue = LockedRtrb::new(depth);
-    move || {
-        let bursts = count.div_ceil(depth);
-        alone(bursts * depth, || {
-            let mut reader = Reader::default();
-            for burst in 0..bursts {
-                (0..depth).for_each(|number| queue.push(completion(burst * depth + number)));
-                (0..depth).for_each(|_| queue.pop(&mut reader));
-            }
-            reader.check(bursts * depth);
-        })
-    }
-}
