@@ -23,6 +23,9 @@ if ! command -v cargo-fuzz >/dev/null && ! [[ -x ${CARGO_HOME:-$HOME/.cargo}/bin
     cargo install --quiet --locked cargo-fuzz || skip "cargo-fuzz cannot be installed"
 fi
 
+# The targets are a workspace of their own, with versions of their own: cargo-fuzz would change them without a word.
+cargo metadata --locked --format-version 1 --manifest-path tests-host/fuzz/Cargo.toml >/dev/null
+
 # The kernel's pool has guards and poison of its own, and a handler for faults: no other sanitizer.
 OPTIONS=(--fuzz-dir tests-host/fuzz --target-dir target/fuzz --sanitizer none)
 for target in "${TARGETS[@]}"; do
