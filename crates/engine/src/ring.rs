@@ -370,27 +370,27 @@ impl<T: Copy + Send> Producer<T> {
     }
 
     /// [`Producer::publish`] for a producer that takes a lock for each entry. A lock waits for all stores before it, so every line
-    /// of slots that the consumer's processor has read would be waited for alone. Where a single entry comes to a new group, this
-    /// stores to the lines of the next one, which then come one close behind the other. Hints were tried instead, and changed nothing.
+    /// of slots that the consumer's processor has read would be waited for alone. Where a single entry ends a group, this stores to
+    /// the lines of the one behind the next, which then come one close behind the other; several entries were fetched together
+    /// already. Hints were tried instead, and changed nothing.
     #[inline]
     pub fn publish_and_reach(&mut self) {
         let before = self.kept;
         self.publish();
-        if (before ^ self.tail) >= GROUP as u64 {
-            self.reach(before);
+        if self.tail.is_multiple_of(GROUP as u64) && self.tail.wrapping_sub(before) == 1 {
+            self.reach();
         }
     }
 
-    /// Stores to the lines of the group of slots behind the next one, if they are known to be free. Several entries since
-    /// `before` were fetched together already.
+    /// Stores to the lines of the group of slots behind the next one, if they are known to be free. The tail is where a group begins.
     #[inline(never)]
-    fn reach(&self, before: u64) {
+    fn reach(&self) {
         let has_room = self.tail.wrapping_sub(self.seen_head).wrapping_add(2 * GROUP as u64) <= self.limit;
-        if self.tail.wrapping_sub(before) > 1 || !has_room {
+        if !has_room {
             return;
         }
         // SAFETY: there is room for two groups, so nothing of the one behind the next is published, and what was in its slots has
-        // been taken, as in `push`. The tail is where a group begins, and slots are a multiple of groups: none goes over the end.
+        // been taken, as in `push`. Slots are a multiple of groups: none goes over the end.
         unsafe { self.at.touch(self.tail.wrapping_add(GROUP as u64), GROUP) };
     }
 

@@ -65,18 +65,18 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| apart_in_bursts(context, 1)),
         Box::new(|| apart_in_bursts(context, TURN)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside, least, least_turns] = &measured.samples[..] else {
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside, apart, apart_turns] = &measured.samples[..] else {
         unreachable!("seven subjects")
     };
-    let bound = "machine: four producers, each with an rtrb of its own and an atomic exchange";
+    let each_its_own = "machine: four producers, each with an rtrb of its own and an atomic exchange";
     let row =
         |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
     vec![
         row(name, single, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::AtLeast(2.0)),
         row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
-        row(&format!("{bound} for every entry"), least, crossbeam, Goal::Reported),
-        row(&format!("{bound} for eight entries"), least_turns, crossbeam, Goal::Reported),
+        row(&format!("{each_its_own} for every entry"), apart, crossbeam, Goal::Reported),
+        row(&format!("{each_its_own} for eight entries"), apart_turns, crossbeam, Goal::Reported),
         measured.row("CQ, four producers"),
     ]
 }

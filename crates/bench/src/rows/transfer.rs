@@ -71,11 +71,11 @@ impl Bound {
         }
     }
 
-    fn subject<'a>(self, count: usize, copy: impl FnMut() + 'a) -> Subject<'a> {
+    fn subject<'a>(self, count: usize, length: u32, copy: impl FnMut() + 'a) -> Subject<'a> {
         match self {
             Self::Exchange => Box::new(bounds::copy::owning_one(count, copy)),
             Self::Completion => Box::new(bounds::copy::completed(count, copy)),
-            Self::Calls => Box::new(bounds::copy::called(count, copy)),
+            Self::Calls => Box::new(bounds::copy::called(count, length, copy)),
         }
     }
 }
@@ -236,6 +236,6 @@ fn of_size(
             number += 1;
         }
     };
-    subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, copy_next())));
+    subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, length, copy_next())));
     context.interleave(subjects)
 }

@@ -37,21 +37,6 @@ pub struct Opened<'locked, O: Os> {
     uses: Option<&'locked Shared<Uses>>,
 }
 
-/// Bytes that were found, for longer than their token's place is locked: as a [`Piece`] they stay mapped.
-pub struct Held<O: Os> {
-    pinned: Shared<Pinned<O::Memory>>,
-    start: usize,
-    _uses: Option<Shared<Uses>>,
-}
-
-impl<O: Os> Held<O> {
-    /// The memory that the bytes are in, and where in it they begin.
-    #[inline]
-    pub fn place(&self) -> (&O::Memory, usize) {
-        (self.pinned.memory(), self.start)
-    }
-}
-
 impl<'locked, O: Os> Opened<'locked, O> {
     /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or
     /// named by another token.
@@ -66,9 +51,9 @@ impl<'locked, O: Os> Opened<'locked, O> {
 
     /// [`Opened::find`] for longer than the lock is held.
     #[inline]
-    pub fn hold(&self, token: u32, address: u64, length: u32) -> Option<Held<O>> {
+    pub fn hold(&self, token: u32, address: u64, length: u32) -> Option<Piece<O>> {
         let (_, start) = self.find(token, address, length)?;
-        Some(Held { pinned: self.pinned.clone(), start, _uses: self.uses.cloned() })
+        Some(Piece::of_range(self.pinned.clone(), start, length as usize, self.uses.cloned()))
     }
 
     /// Has the processor fetch the bytes at `address`, which will be written soon.

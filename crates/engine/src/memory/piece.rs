@@ -175,7 +175,7 @@ impl<O: Os> Piece<O> {
 
     /// The memory that the bytes are in and where in it they begin, if they lie side by side in one range.
     #[inline]
-    pub(super) fn range(&self) -> Option<(&O::Memory, usize)> {
+    pub(crate) fn range(&self) -> Option<(&O::Memory, usize)> {
         match &self.bytes {
             Bytes::Range(pinned, start) => Some((pinned.memory(), *start)),
             Bytes::None | Bytes::Pages(..) => None,

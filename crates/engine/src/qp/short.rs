@@ -299,7 +299,7 @@ fn copy<O: Os>(
     let _ = qp.domain.with_tokens(here, &peer.domain, there, |my, their| {
         held = [my.hold(here.token, my_address, length), their.hold(there.token, their_address, length)];
     });
-    let [Some(mine), Some(theirs)] = &held else { return false };
-    copy(mine.place(), theirs.place(), length as usize);
+    let [Some(mine), Some(theirs)] = held.each_ref().map(|piece| piece.as_ref()?.range()) else { return false };
+    copy(mine, theirs, length as usize);
     true
 }

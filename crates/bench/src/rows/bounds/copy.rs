@@ -127,8 +127,8 @@ impl<F: FnMut()> Called<F> {
     }
 }
 
-/// [`completed`], posted and polled by calls whose targets nobody knows before.
-pub fn called<F: FnMut()>(count: usize, copy: F) -> impl FnMut() -> f64 {
+/// [`completed`], posted and polled by calls whose targets nobody knows before. `copy` copies `length` bytes.
+pub fn called<F: FnMut()>(count: usize, length: u32, copy: F) -> impl FnMut() -> f64 {
     const TOKENS: [u32; 2] = [0x1001, 0x1002];
     const BASE: u64 = 1 << 20;
     let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
@@ -139,7 +139,7 @@ pub fn called<F: FnMut()>(count: usize, copy: F) -> impl FnMut() -> f64 {
         alone(count, || {
             for number in 0..count {
                 let address = BASE + number as u64 % 64;
-                let list = [Sge { address, length: 4096, token: TOKENS[0] }];
+                let list = [Sge { address, length, token: TOKENS[0] }];
                 assert_eq!(post(&mut called, number, black_box(&list), (address, TOKENS[1]), 0), NtStatus::SUCCESS);
                 let mut results = [NDK_RESULT_EX::ZEROED; 1];
                 assert_eq!(poll(&mut called, black_box(&mut results)), 1, "it has completed");
