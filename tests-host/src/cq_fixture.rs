@@ -22,11 +22,12 @@ use ndkpi::NtStatus;
 /// The largest depth of a queue, unless a test says otherwise.
 pub const MAX_DEPTH: u32 = 1 << 16;
 
-/// Runs `test` on seeded machines of two processors, each with another seed.
+/// Runs `test` on seeded machines of two processors, each with another seed. On the last one nobody watches the locks: then they
+/// can be had at once, and most completions go another way.
 pub fn on_seeds(test: impl Fn(&Machine, &HostOs)) {
-    for seed in 0..4 {
+    for seed in 0..5 {
         let machine = Machine::seeded(seed).start();
-        test(&machine, &HostOs::new(&machine));
+        test(&machine, &if seed < 4 { HostOs::new(&machine) } else { HostOs::unwatched(&machine) });
         machine.shutdown();
     }
 }

@@ -218,6 +218,13 @@ mod switch {
         CURRENT.load(SeqCst) == fault as u8
     }
 
+    /// Whether any mistake is made.
+    #[inline]
+    #[must_use]
+    pub fn is_any() -> bool {
+        CURRENT.load(SeqCst) != 0
+    }
+
     /// For a mistake that shows later: whether there was a reason to make it, which is forgotten.
     #[must_use]
     pub fn recall(fault: Fault) -> bool {
@@ -241,6 +248,14 @@ mod switch {
     #[expect(clippy::inline_always, reason = "nothing of it must be left")]
     #[must_use]
     pub const fn is(_: Fault) -> bool {
+        false
+    }
+
+    /// As [`is`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing of it must be left")]
+    #[must_use]
+    pub const fn is_any() -> bool {
         false
     }
 

@@ -30,7 +30,7 @@ use crate::{
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
 /// Entries whose lines are fetched together: see [`Producer::publish_and_reach`]. A power of two; model checks have short queues.
-const GROUP: usize = if cfg!(loom) { 1 } else { 32 };
+const GROUP: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// What both sides see.
 struct Indices {
@@ -263,7 +263,6 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
         at: At::new(segment, 0),
         limit: u64::from(limit),
         tail: first,
-        kept: first,
         seen_head: first,
     };
     Ok((producer, Consumer { indices, at, head: first, readable: first }))
@@ -281,8 +280,6 @@ pub struct Producer<T> {
     limit: u64,
     /// Number of the next entry to be written: the published tail plus what is written and not yet published.
     tail: u64,
-    /// The tail when it was last published or handed over: what lies before it is written for good.
-    kept: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
 }
@@ -337,6 +334,28 @@ impl<T: Copy + Send> Producer<T> {
         true
     }
 
+    /// [`Producer::push`] and [`Producer::publish_and_reach`] for an entry that is known to fit without a look at the consumer's index
+    /// and does not end a group, as nearly all do: a few stores, and no calls. `false` if it is not one: then nothing has happened.
+    ///
+    /// `note` runs before the entry is written, so that what it needs is not kept in registers meanwhile.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `push`")]
+    #[must_use]
+    pub fn push_at_once(&mut self, entry: T, note: impl FnOnce()) -> bool {
+        let tail = self.tail.wrapping_add(1);
+        // Two questions: made one, they would take more registers.
+        if tail.is_multiple_of(GROUP as u64) {
+            return false;
+        }
+        if tail.wrapping_sub(self.seen_head) > self.limit {
+            return false;
+        }
+        note();
+        let pushed = self.push(entry);
+        self.publish();
+        pushed
+    }
+
     /// Has the processor fetch the slot of the entry `ahead` places behind the next one, which the consumer's processor has read.
     #[inline]
     pub fn prefetch(&self, ahead: u64) {
@@ -365,7 +384,6 @@ impl<T: Copy + Send> Producer<T> {
     /// Lets the consumer see what was pushed.
     #[inline]
     pub fn publish(&mut self) {
-        self.kept = self.tail;
         self.indices.filled.tail.store(self.tail, Ordering::Release);
     }
 
@@ -373,9 +391,10 @@ impl<T: Copy + Send> Producer<T> {
     /// of slots that the consumer's processor has read would be waited for alone. Where a single entry ends a group, this stores to
     /// the lines of the one behind the next, which then come one close behind the other; several entries were fetched together
     /// already. Hints were tried instead, and changed nothing.
+    ///
+    /// `before` is the tail when the producer took the lock.
     #[inline]
-    pub fn publish_and_reach(&mut self) {
-        let before = self.kept;
+    pub fn publish_and_reach(&mut self, before: u64) {
         self.publish();
         if self.tail.is_multiple_of(GROUP as u64) && self.tail.wrapping_sub(before) == 1 {
             self.reach();
@@ -396,8 +415,7 @@ impl<T: Copy + Send> Producer<T> {
 
     /// Lets a [`Watch`] publish what was pushed, and gives the number for that.
     #[inline]
-    pub(crate) fn hand_over(&mut self) -> u64 {
-        self.kept = self.tail;
+    pub(crate) fn hand_over(&self) -> u64 {
         // The watch may be somebody else's: he publishes what was written before this.
         self.indices.filled.handed_over.store(self.tail, Ordering::Release);
         self.tail
@@ -409,9 +427,9 @@ impl<T: Copy + Send> Producer<T> {
         Watch(self.indices.clone())
     }
 
-    /// Forgets what was pushed since the last [`Producer::publish`].
-    pub const fn retract(&mut self) {
-        self.tail = self.kept;
+    /// Forgets what was pushed since the last [`Producer::publish`]. Not for a queue that a [`Watch`] publishes.
+    pub fn retract(&mut self) {
+        self.tail = self.indices.filled.tail.load(Ordering::Relaxed);
     }
 
     /// How a queue for `limit` entries would be made out of this one.

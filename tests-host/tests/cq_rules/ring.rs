@@ -102,8 +102,12 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
             let entry = |number: u64| [u64::MAX - number; 5];
             for round in 0..2_000_usize {
                 for _ in 0..round * 7 % 90 {
-                    pushed += u64::from(producer.push(entry(pushed % 200)));
-                    producer.publish_and_reach();
+                    let (next, before) = (entry(pushed % 200), producer.tail());
+                    let mut noted = 0;
+                    let at_once = producer.push_at_once(next, || noted += 1);
+                    assert_eq!(noted, u64::from(at_once));
+                    pushed += u64::from(at_once || producer.push(next));
+                    producer.publish_and_reach(before);
                 }
                 consumer.take(round * 11 % 97, |found| {
                     assert_eq!(*found, entry(polled % 200), "limit {limit}, first {first}");

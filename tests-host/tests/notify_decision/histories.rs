@@ -129,7 +129,12 @@ impl Pair {
             Step::Queue(_) | Step::Fail(_) if self.oracle.failure.is_some() => return false,
             Step::Queue(class) => {
                 self.oracle.queue(class);
+                let mut unseen = self.notify.clone();
                 let action = self.notify.queued(class, false);
+                if class == Class::Plain && !unseen.is_waiting_for_plain() {
+                    unseen.queued_plain(1);
+                    assert_eq!((&unseen, Action::default()), (&self.notify, action), "an entry that nobody waited for");
+                }
                 self.follow(action);
             }
             Step::TakeOne | Step::TakeAll if !self.oracle.entries.iter().any(|entry| entry.present) => return false,

@@ -148,38 +148,63 @@ impl<O: Os> Cq<O> {
     /// [`Cq::push`] for one completion.
     #[inline]
     pub fn push_one(this: &Shared<Self>, completion: Completion) {
-        let Completion { qp_context, request_context, status, bytes, invalidated_token, provider_error, .. } =
-            completion;
-        let outcome = u64::from(status.0.cast_unsigned()) | u64::from(bytes) << 32;
-        let details = u64::from(invalidated_token) | u64::from(provider_error) << 32;
-        let kind = (completion.operation, completion.solicited);
-        Self::push_fields(this, (qp_context, request_context), outcome, details, kind);
+        let Completion { operation, solicited, .. } = completion;
+        let contexts = (completion.qp_context, completion.request_context);
+        let outcome = u64::from(completion.status.0.cast_unsigned()) | u64::from(completion.bytes) << 32;
+        let details = u64::from(completion.invalidated_token) | u64::from(completion.provider_error) << 32;
+        // Mistakes that are made on purpose are made on the other way.
+        if completion.class() == Class::Plain && !fault::is_any() {
+            Self::push_plain(this, contexts, outcome, details, operation);
+        } else {
+            Self::push_fields(this, contexts, outcome, details, (operation, solicited));
+        }
+    }
+
+    /// [`Cq::push_one`] for a plain completion, as nearly all are, which finds the lock free, nobody who waits for it, and room: a
+    /// few stores. Whatever is different is left to [`Cq::push_fields`], from the beginning, and nothing else is called: so there are
+    /// no registers to be saved, which the lock would wait for until they were stored.
+    #[inline(never)]
+    fn push_plain(this: &Shared<Self>, contexts: (usize, usize), outcome: u64, details: u64, operation: Operation) {
+        let pushed = this.state.with_at_once(|state| {
+            if state.notify.is_waiting_for_plain() || state.notify.failure().is_some() {
+                return false;
+            }
+            let completion = Self::from_fields(contexts, outcome, details, (operation, false));
+            let State { entries, notify, .. } = state;
+            entries.push_at_once(completion, || notify.queued_plain(1))
+        });
+        if pushed != Some(true) {
+            Self::push_fields(this, contexts, outcome, details, (operation, false));
+        }
     }
 
     /// [`Cq::push_one`] for a completion in registers: on the way over the stack, loads of other widths than the stores would
     /// wait for them. Halves of a word go together, so that they are stored together: a consumer may load them so. One function
     /// for all callers, so that what is done under the lock becomes part of it.
     #[inline(never)]
+    fn push_fields(this: &Shared<Self>, contexts: (usize, usize), outcome: u64, details: u64, kind: (Operation, bool)) {
+        Self::with_producer(this, |producer| producer.push(Self::from_fields(contexts, outcome, details, kind)));
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: the fields go from registers to the queue")]
     #[expect(clippy::cast_possible_truncation, reason = "the lower halves of two words")]
-    fn push_fields(
-        this: &Shared<Self>,
+    const fn from_fields(
         (qp_context, request_context): (usize, usize),
         outcome: u64,
         details: u64,
         (operation, solicited): (Operation, bool),
-    ) {
-        Self::with_producer(this, |producer| {
-            producer.push(Completion {
-                qp_context,
-                request_context,
-                status: NtStatus((outcome as u32).cast_signed()),
-                bytes: (outcome >> 32) as u32,
-                invalidated_token: details as u32,
-                provider_error: (details >> 32) as u32,
-                operation,
-                solicited,
-            });
-        });
+    ) -> Completion {
+        Completion {
+            qp_context,
+            request_context,
+            status: NtStatus((outcome as u32).cast_signed()),
+            bytes: (outcome >> 32) as u32,
+            invalidated_token: details as u32,
+            provider_error: (details >> 32) as u32,
+            operation,
+            solicited,
+        }
     }
 
     /// Lets `work` put completions in, one after the other while it has the queue's lock. The consumer sees them together, at the
@@ -190,10 +215,11 @@ impl<O: Os> Cq<O> {
     #[inline]
     pub(crate) fn with_producer<U>(this: &Shared<Self>, work: impl FnOnce(&mut CqProducer<'_, O>) -> U) -> U {
         let (result, queue) = this.state.with(|state| {
+            let before = state.entries.tail();
             let mut producer = CqProducer { cq: this, state, queue: false };
             let result = work(&mut producer);
             let queue = producer.queue;
-            state.entries.publish_and_reach();
+            state.entries.publish_and_reach(before);
             (result, queue)
         });
         this.queue_if(queue, this);
@@ -231,15 +257,14 @@ impl<O: Os> Cq<O> {
             return false;
         }
         let pushed = state.entries.push_all(completions);
-        let queue = if state.notify.is_waiting() {
+        let classes = completions[..pushed].iter().map(Completion::class);
+        let queue = if !state.notify.is_waiting_for_plain() && classes.clone().all(|class| class == Class::Plain) {
+            state.notify.queued_plain(pushed as u64);
+            false
+        } else if state.notify.is_waiting() {
             Self::decide(this, state, &completions[..pushed])
         } else {
-            let classes = completions[..pushed].iter().map(Completion::class);
-            if classes.clone().all(|class| class == Class::Plain) {
-                state.notify.queued_plain(pushed as u64);
-            } else {
-                state.notify.queued_unseen(classes);
-            }
+            state.notify.queued_unseen(classes);
             false
         };
         let overrun = pushed < completions.len() && !fault::is(Fault::OverrunSilent);

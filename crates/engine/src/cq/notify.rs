@@ -157,7 +157,7 @@ pub struct Action {
 }
 
 /// The notification state of one completion queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     arm: Option<ArmType>,
     newest: u64,
@@ -238,6 +238,14 @@ impl Notify {
         self.arm.is_some() || self.hold.is_some()
     }
 
+    /// Whether a plain entry could lead to a callback. An arm that stands is not satisfied by what is queued, and one weaker than ANY
+    /// is not by a plain entry either (`NDKPI 7.1.3`); a hold counts every entry (`NDKPI 7.1.6`).
+    #[inline]
+    #[must_use]
+    pub const fn is_waiting_for_plain(&self) -> bool {
+        matches!(self.arm, Some(ArmType::Any)) || self.hold.is_some()
+    }
+
     /// [`Notify::queued`] for several entries while nobody is waiting: none of them has a consequence.
     #[inline]
     pub fn queued_unseen(&mut self, classes: impl IntoIterator<Item = Class>) {
@@ -247,10 +255,10 @@ impl Notify {
         }
     }
 
-    /// [`Notify::queued_unseen`] for `count` entries, all of them plain.
+    /// [`Notify::queued`] for `count` plain entries while nobody is waiting for one: none of them has a consequence.
     #[inline]
     pub fn queued_plain(&mut self, count: u64) {
-        debug_assert!(!self.is_waiting());
+        debug_assert!(!self.is_waiting_for_plain());
         self.newest = self.newest.wrapping_add(count);
     }
 

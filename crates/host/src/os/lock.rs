@@ -110,6 +110,23 @@ impl<T> HostLock<T> {
         }
     }
 
+    /// Runs `work` on the value.
+    ///
+    /// # Safety
+    ///
+    /// This thread holds the lock.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `with`")]
+    unsafe fn while_held<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
+        let unwinding = Unwinding(self);
+        // SAFETY: this thread holds the lock (the caller's promise). Acquiring it again from inside `work` panics or never succeeds,
+        // so nobody else has a reference to the value.
+        let value = unsafe { &mut *self.value.get() };
+        let result = work(value);
+        std::mem::forget(unwinding);
+        result
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -141,12 +158,8 @@ impl<T: Send> SpinLock<T> for HostLock<T> {
         if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
             self.acquire_slowly();
         }
-        let unwinding = Unwinding(self);
-        // SAFETY: this thread holds the lock. Acquiring it again from inside `work` panics or never succeeds, so nobody else
-        // has a reference to the value.
-        let value = unsafe { &mut *self.value.get() };
-        let result = work(value);
-        std::mem::forget(unwinding);
+        // SAFETY: the lock was acquired just now.
+        let result = unsafe { self.while_held(work) };
         // Asked of the state, not kept from before: then nothing of the acquisition has to be remembered in a register.
         if self.state.load(Relaxed) == TAKEN {
             self.state.store(FREE, Release);
@@ -154,5 +167,18 @@ impl<T: Send> SpinLock<T> for HostLock<T> {
             self.release_watched();
         }
         result
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `with`")]
+    fn with_at_once<U>(&self, work: impl FnOnce(&mut T) -> U) -> Option<U> {
+        // A watched one is never free: all that it has to do is on the other way.
+        if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
+            return None;
+        }
+        // SAFETY: the lock was acquired just now.
+        let result = unsafe { self.while_held(work) };
+        self.state.store(FREE, Release);
+        Some(result)
     }
 }
