@@ -311,9 +311,14 @@ impl<T: Copy + Send> Producer<T> {
     #[inline]
     #[must_use]
     pub fn has_room(&mut self, count: u64) -> bool {
+        self.is_known_to_have_room(count) || self.occupied().saturating_add(count) <= self.limit
+    }
+
+    /// Whether the last look at the consumer's index says that `count` more entries fit.
+    #[inline]
+    const fn is_known_to_have_room(&self, count: u64) -> bool {
         // Counts are those of queues, far below the end of the type.
-        self.tail.wrapping_sub(self.seen_head).wrapping_add(count) <= self.limit
-            || self.occupied().saturating_add(count) <= self.limit
+        self.tail.wrapping_add(count).wrapping_sub(self.seen_head) <= self.limit
     }
 
     /// Writes an entry that the consumer sees after [`Producer::publish`]. `false` if the queue is full.
@@ -342,12 +347,11 @@ impl<T: Copy + Send> Producer<T> {
     #[expect(clippy::inline_always, reason = "as for `push`")]
     #[must_use]
     pub fn push_at_once(&mut self, entry: T, note: impl FnOnce()) -> bool {
-        let tail = self.tail.wrapping_add(1);
         // Two questions: made one, they would take more registers.
-        if tail.is_multiple_of(GROUP as u64) {
+        if self.tail.wrapping_add(1).is_multiple_of(GROUP as u64) {
             return false;
         }
-        if tail.wrapping_sub(self.seen_head) > self.limit {
+        if !self.is_known_to_have_room(1) {
             return false;
         }
         note();
@@ -404,8 +408,7 @@ impl<T: Copy + Send> Producer<T> {
     /// Stores to the lines of the group of slots behind the next one, if they are known to be free. The tail is where a group begins.
     #[inline(never)]
     fn reach(&self) {
-        let has_room = self.tail.wrapping_sub(self.seen_head).wrapping_add(2 * GROUP as u64) <= self.limit;
-        if !has_room {
+        if !self.is_known_to_have_room(2 * GROUP as u64) {
             return;
         }
         // SAFETY: there is room for two groups, so nothing of the one behind the next is published, and what was in its slots has
