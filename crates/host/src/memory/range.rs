@@ -67,12 +67,46 @@ impl HostMemory {
     #[inline]
     #[track_caller]
     fn check(&self, offset: usize, length: usize) {
-        let end = offset.checked_add(length);
-        assert!(
-            end.is_some_and(|end| end <= self.length),
-            "bytes {offset}+{length} of a memory range of {} bytes",
-            self.length
-        );
+        if offset > self.length || length > self.length - offset {
+            self.refuse(offset, length);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn refuse(&self, offset: usize, length: usize) -> ! {
+        panic!("bytes {offset}+{length} of a memory range of {} bytes", self.length);
+    }
+
+    /// Copies bytes that are in both ranges (checked by the caller), which may have several pieces.
+    fn copy_pieces(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
+        // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
+        let to_address = self.base.wrapping_add(offset as u64);
+        let from_address = from.base.wrapping_add(from_offset as u64);
+        let forward = to_address <= from_address;
+        let mut left = len;
+        while left > 0 {
+            let done = len - left;
+            let length = if forward {
+                let (source, sink) = (from.forward(from_offset + done), self.forward(offset + done));
+                let length = left.min(source.length).min(sink.length);
+                // SAFETY: both pieces have at least `length` bytes (invariant of both).
+                unsafe { copy(source.pointer, sink.pointer, length) };
+                length
+            } else {
+                let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
+                let length = left.min(source.length).min(sink.length);
+                // SAFETY: the piece has at least `length` bytes, so these are the last of it.
+                let begin = unsafe { source.pointer.add(source.length - length) };
+                // SAFETY: as for the source.
+                let to = unsafe { sink.pointer.add(sink.length - length) };
+                // SAFETY: both have `length` bytes from there on (invariant of both).
+                unsafe { copy(begin, to, length) };
+                length
+            };
+            left -= length;
+        }
     }
 
     /// The longest piece that begins at `offset`, which is in the range.
@@ -162,6 +196,7 @@ impl Memory for HostMemory {
         }
     }
 
+    #[inline]
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
         self.check(offset, len);
         from.check(from_offset, len);
@@ -173,32 +208,7 @@ impl Memory for HostMemory {
             // SAFETY: both have `len` bytes from there on (checked).
             return unsafe { copy(from, to, len) };
         }
-        // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
-        let to_address = self.base.wrapping_add(offset as u64);
-        let from_address = from.base.wrapping_add(from_offset as u64);
-        let forward = to_address <= from_address;
-        let mut left = len;
-        while left > 0 {
-            let done = len - left;
-            let length = if forward {
-                let (source, sink) = (from.forward(from_offset + done), self.forward(offset + done));
-                let length = left.min(source.length).min(sink.length);
-                // SAFETY: both pieces have at least `length` bytes (invariant of both).
-                unsafe { copy(source.pointer, sink.pointer, length) };
-                length
-            } else {
-                let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
-                let length = left.min(source.length).min(sink.length);
-                // SAFETY: the piece has at least `length` bytes, so these are the last of it.
-                let begin = unsafe { source.pointer.add(source.length - length) };
-                // SAFETY: as for the source.
-                let to = unsafe { sink.pointer.add(sink.length - length) };
-                // SAFETY: both have `length` bytes from there on (invariant of both).
-                unsafe { copy(begin, to, length) };
-                length
-            };
-            left -= length;
-        }
+        self.copy_pieces(offset, from, from_offset, len);
     }
 
     #[inline]
