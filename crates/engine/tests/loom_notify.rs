@@ -21,30 +21,16 @@ use engine::cq::{
 use fallible::Shared;
 use loom::{
     cell::UnsafeCell,
-    model::Builder,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
 };
-use loom_os::LoomOs;
+use loom_os::{LoomOs, model};
 use ndkpi::NtStatus;
 
 /// Runs `test` in every interleaving with at most so many pre-emptions, and says how many there were.
-fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
-    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counter = count.clone();
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
-        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        test();
-    });
-    let count = count.load(std::sync::atomic::Ordering::Relaxed);
-    println!("{count} interleavings");
-    assert!(count > 10, "loom has found only {count} interleavings");
-}
 
 const fn entry(context: usize) -> Completion {
     Completion {

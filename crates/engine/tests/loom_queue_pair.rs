@@ -19,30 +19,14 @@ use engine::{
 };
 use fallible::Shared;
 use loom::{
-    model::Builder,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
 };
-use loom_os::LoomOs;
+use loom_os::{LoomOs, model};
 use ndkpi::NtStatus;
-
-fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
-    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counter = count.clone();
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        test();
-    });
-    let count = count.load(std::sync::atomic::Ordering::Relaxed);
-    println!("{count} interleavings");
-    assert!(count > 20, "loom has found only {count} interleavings");
-}
 
 struct Nobody;
 

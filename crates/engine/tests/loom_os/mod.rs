@@ -7,11 +7,33 @@ use std::collections::VecDeque;
 
 use engine::os::{Affinity, Dpc, Event, Memory, Os, Routine, SpinLock, Timer};
 use fallible::Shared;
-use loom::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering::AcqRel},
+use loom::{
+    model::Builder,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire},
+        },
+    },
 };
 use ndkpi::NtStatus;
+
+/// Runs `test` in every interleaving with up to so many pre-emptions.
+pub fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = count.clone();
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        test();
+    });
+    let count = count.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{count} interleavings");
+    assert!(count > 3, "loom has found only {count} interleavings");
+}
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -60,7 +82,7 @@ impl Os for LoomOs {
     type Dpc<R: Routine> = Deferred;
     type Timer<R: Routine> = OneShot<R>;
     type Event = NoEvent;
-    type Memory = NoMemory;
+    type Memory = Byte;
 
     fn lock<T: Send + 'static>(&self, value: T) -> Result<Lock<T>, NtStatus> {
         Ok(Lock(Mutex::new(value)))
@@ -174,27 +196,33 @@ impl Event for NoEvent {
     }
 }
 
-/// No bytes.
-pub struct NoMemory;
+/// A byte that nobody looks at. Whoever frees it says so, and then nobody may copy it.
+pub struct Byte {
+    /// Where it is said to lie.
+    pub address: u64,
+    /// It was freed.
+    pub is_free: Arc<AtomicBool>,
+}
 
-impl Memory for NoMemory {
+impl Memory for Byte {
     fn base(&self) -> u64 {
-        0
+        self.address
     }
 
     fn len(&self) -> usize {
-        0
+        1
     }
 
     fn read(&self, _: usize, _: &mut [u8]) {
-        unreachable!("no bytes");
+        unreachable!("nobody looks at it");
     }
 
     fn write(&self, _: usize, _: &[u8]) {
-        unreachable!("no bytes");
+        unreachable!("nobody has bytes of their own");
     }
 
-    fn copy_from(&self, _: usize, _: &Self, _: usize, _: usize) {
-        unreachable!("no bytes");
+    fn copy_from(&self, _: usize, from: &Self, _: usize, _: usize) {
+        let are_free = [self, from].map(|byte| byte.is_free.load(Acquire));
+        assert_eq!(are_free, [false; 2], "a copy of bytes that were freed");
     }
 }

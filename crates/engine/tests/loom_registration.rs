@@ -1,0 +1,190 @@
+//! Every interleaving of a write with the end of a registration that it uses, checked by loom: when the registration has ended and
+//! nothing is pending, nobody copies its bytes any more, whichever way a write has found them.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p engine --test loom_registration --target-dir target/loom
+//! ```
+
+#![cfg(loom)]
+
+mod loom_os;
+
+use engine::{
+    cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Rights},
+    nic::{Nic, NicMode},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Sge, Work},
+};
+use fallible::Shared;
+use loom::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Release as Released},
+    },
+    thread,
+};
+use loom_os::{Byte, LoomOs, model};
+use ndkpi::NtStatus;
+
+struct Nobody;
+
+impl CqClient for Nobody {
+    fn notify(&self, _: NtStatus) {}
+
+    fn failed(&self, _: CqFailure) {}
+}
+
+const PARAMETERS: QpParameters = QpParameters {
+    receive_depth: 0,
+    initiator_depth: 2,
+    max_receive_sge: 0,
+    max_initiator_sge: 1,
+    max_peer_sge: 0,
+    inline_size: 0,
+    max_transfer: 1,
+    context: 0,
+};
+
+/// A registered byte.
+struct Registered {
+    region: Shared<Region<LoomOs>>,
+    address: u64,
+    is_free: Arc<AtomicBool>,
+}
+
+impl Registered {
+    fn new(domain: &Shared<Domain<LoomOs>>, address: u64) -> Self {
+        let region = Region::try_new(domain, RegionKind::Normal).expect("memory");
+        let is_free = Arc::new(AtomicBool::new(false));
+        let byte = Byte { address, is_free: is_free.clone() };
+        region.register(byte, Rights::REMOTE_WRITE, ()).expect("memory");
+        Self { region, address, is_free }
+    }
+
+    /// Ends the registration, and frees the byte if nobody uses it any more.
+    fn end(&self) {
+        if self.region.deregister() == Ok(Release::Done) {
+            self.is_free.store(true, Released);
+        }
+    }
+}
+
+/// Two joined queue pairs, of which one writes.
+struct Pair {
+    os: LoomOs,
+    qps: [Shared<Qp<LoomOs>>; 2],
+    initiator: Initiator<LoomOs>,
+    cq: Shared<Cq<LoomOs>>,
+    consumer: CqConsumer<LoomOs>,
+    here: Registered,
+    there: Registered,
+}
+
+impl Pair {
+    fn new(mode: NicMode) -> Self {
+        let os = LoomOs::new();
+        let limits = MemoryLimits { tokens: 4, mappings: 1, registration: 1, fast_register_pages: 1 };
+        let domain = Domain::try_new(&MemoryTable::try_new(&os, limits).expect("memory")).expect("memory");
+        let nic = Nic::try_new_in(&os, mode).expect("memory");
+        let parameters = CqParameters { depth: 4, max_depth: 4, processor: 0 };
+        let (cq, consumer) = Cq::try_new(&os, parameters, Nobody).expect("memory");
+        let [a, b] = [0, 1].map(|_| Qp::try_new(&nic, &domain, &cq, &cq, None, &PARAMETERS, ()).expect("memory"));
+        Qp::link(&a.qp, &b.qp).expect("both are new");
+        let (NewQp { qp, initiator, .. }, NewQp { qp: peer, .. }) = (a, b);
+        let (here, there) = (Registered::new(&domain, 0x1000), Registered::new(&domain, 0x2000));
+        Self { os, qps: [qp, peer], initiator, cq, consumer, here, there }
+    }
+
+    fn post(&mut self, (element, work): (Sge, Work)) -> Result<(), NtStatus> {
+        self.initiator.post(0, work, Flags::default(), [element].into_iter())
+    }
+
+    fn write(&mut self, request: (Sge, Work)) -> NtStatus {
+        self.post(request).expect("connected");
+        self.os.run_all();
+        let mut status = None;
+        self.consumer.poll(1, |completion| status = Some(completion.status));
+        status.expect("it has completed")
+    }
+
+    fn request(&self) -> (Sge, Work) {
+        let element = Sge { address: self.here.address, length: 1, token: self.here.region.local_token() };
+        (element, Work::Write { address: self.there.address, token: self.there.region.remote_token() })
+    }
+
+    fn end(self) {
+        self.qps.iter().for_each(Qp::close);
+        self.cq.close();
+        self.os.run_all();
+    }
+}
+
+/// Writes so often, and then once more while the registration of one side ends.
+fn race(mode: NicMode, often: usize, is_here: bool) {
+    model(6, move || {
+        let mut pair = Pair::new(mode);
+        let request = pair.request();
+        for _ in 0..often {
+            assert_eq!(pair.write(request), NtStatus::SUCCESS);
+        }
+        let ended = if is_here { &pair.here } else { &pair.there };
+        let ended = Registered { region: ended.region.clone(), address: 0, is_free: ended.is_free.clone() };
+        let other = thread::spawn(move || ended.end());
+        let status = pair.write(request);
+        other.join().expect("no panic");
+        let refused = if is_here { NtStatus::ACCESS_VIOLATION } else { NtStatus::REMOTE_RESOURCES };
+        assert!([NtStatus::SUCCESS, refused].contains(&status), "{status:?}");
+        if status == NtStatus::SUCCESS {
+            assert_eq!(pair.write(request), refused, "its tokens are no good any more");
+        }
+        pair.end();
+    });
+}
+
+#[test]
+fn a_write_by_the_table_of_tokens() {
+    race(NicMode::Direct, 0, true);
+    race(NicMode::Direct, 0, false);
+}
+
+#[test]
+fn a_write_that_fills_the_cache() {
+    race(NicMode::Direct, 1, true);
+    race(NicMode::Direct, 1, false);
+}
+
+#[test]
+fn a_write_by_the_cache() {
+    race(NicMode::Direct, 2, true);
+    race(NicMode::Direct, 2, false);
+}
+
+#[test]
+fn a_write_of_the_engine_by_the_cache() {
+    race(NicMode::Deferred, 2, true);
+    race(NicMode::Deferred, 2, false);
+}
+
+#[test]
+fn no_write_comes_after_the_end_of_the_connection() {
+    for often in 0..3 {
+        model(6, move || {
+            let mut pair = Pair::new(NicMode::Direct);
+            let request = pair.request();
+            for _ in 0..often {
+                assert_eq!(pair.write(request), NtStatus::SUCCESS);
+            }
+            let (qp, free) = (pair.qps[0].clone(), [&pair.here, &pair.there].map(|byte| byte.is_free.clone()));
+            let other = thread::spawn(move || {
+                Qp::unlink(&qp);
+                qp.quiesce();
+                free.iter().for_each(|is_free| is_free.store(true, Released));
+            });
+            let posted = pair.post(request);
+            other.join().expect("no panic");
+            assert!(matches!(posted, Ok(()) | Err(NtStatus::CONNECTION_INVALID)), "{posted:?}");
+            assert_eq!(pair.post(request), Err(NtStatus::CONNECTION_INVALID));
+            pair.end();
+        });
+    }
+}
