@@ -569,6 +569,8 @@ fn no_reads(s: &Session<'_>) -> Verdict {
         b.read(1, 0, 64, a.remote(0), 0)?;
         b.initiator_done(1)?;
         b.region.buffer.has_pattern(0, 64, 1)?;
+        a.write(1, 0, 64, b.remote(0), 0)?;
+        a.initiator_done(1)?;
         a.region.buffer.fill(64, 64, 0xEE)?;
         let status = a.qp.read(2, &[a.region.element(64, 64)], b.remote(0), 0)?;
         let (how, status) =
