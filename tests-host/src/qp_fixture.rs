@@ -1,7 +1,7 @@
 //! Queue pairs on a machine of the host, each with its own registered bytes and with two completion queues.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +10,7 @@ use std::{
 
 use engine::{
     cq::Completion,
-    memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Released, Rights},
+    memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Released, Rights},
     nic::{Nic, NicMode},
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
@@ -156,7 +156,7 @@ impl Net {
         receives: &TestCq,
         bytes: usize,
     ) -> Result<TestQp, NtStatus> {
-        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes)?;
+        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes, ALL_RIGHTS)?;
         self.try_qp_with(parameters, sends, receives, bytes, None)
     }
 
@@ -189,7 +189,7 @@ impl Net {
     ///
     /// As [`Srq::try_new`].
     pub fn try_srq(&self, depth: u32, threshold: u32, bytes: usize) -> Result<TestSrq, NtStatus> {
-        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes)?;
+        let bytes = Bytes::new(&Domain::try_new(&self.table)?, bytes, ALL_RIGHTS)?;
         let seen = Arc::new(SrqSeen::default());
         let parameters =
             SrqParameters { depth, max_depth: 1_024, max_sge: 2, max_transfer: 1 << 20, threshold, processor: 0 };
@@ -226,7 +226,7 @@ impl Net {
     /// If there is no memory, or `a` was joined before.
     #[must_use]
     pub fn joined_on(&self, srq: &TestSrq, context: usize, a: &TestQp) -> TestQp {
-        let bytes = Bytes::new(srq.bytes.region.domain(), 64).expect("memory");
+        let bytes = Bytes::new(srq.bytes.region.domain(), 64, ALL_RIGHTS).expect("memory");
         let (sends, receives) = (self.cq(CQ_DEPTH), self.cq(CQ_DEPTH));
         let b = self.try_qp_with(with_context(context), &sends, &receives, bytes, Some(&srq.srq)).expect("memory");
         Qp::link(a.qp(), b.qp()).expect("both are new");
@@ -254,6 +254,21 @@ impl Net {
         Qp::link(a.qp(), b.qp()).expect("both are new");
         (a, b)
     }
+
+    /// Two joined queue pairs of the protection domains of `a` and `b`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn pair_beside(&self, a: &TestQp, b: &TestQp) -> (TestQp, TestQp) {
+        let [a, b] = [a, b].map(|qp| {
+            let bytes = Bytes::new(qp.bytes.region.domain(), BYTES, ALL_RIGHTS).expect("memory");
+            self.try_qp_with(PARAMETERS, &self.cq(CQ_DEPTH), &self.cq(CQ_DEPTH), bytes, None).expect("memory")
+        });
+        Qp::link(a.qp(), b.qp()).expect("both are new");
+        (a, b)
+    }
 }
 
 /// Keeps bytes until the engine has let go of them.
@@ -263,22 +278,38 @@ impl Released for Keep {
     fn released(&self) {}
 }
 
+/// All that can be granted.
+const ALL_RIGHTS: Rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rights::READ_SINK);
+
 /// Registered bytes.
 struct Bytes {
     buffer: Arc<PinnedBuffer>,
     region: Shared<Region<HostOs>>,
+    rights: Rights,
 }
 
 impl Bytes {
-    fn new(domain: &Shared<Domain<HostOs>>, length: usize) -> Result<Self, NtStatus> {
+    fn new(domain: &Shared<Domain<HostOs>>, length: usize, rights: Rights) -> Result<Self, NtStatus> {
         let buffer = Arc::new(PinnedBuffer::new(length)?);
         let region = Region::try_new(domain, RegionKind::Normal)?;
+        let bytes = Self { buffer, region, rights };
+        bytes.register()?;
+        Ok(bytes)
+    }
+
+    fn register(&self) -> Result<(), NtStatus> {
         // SAFETY: the descriptors are the buffer's own, and its bytes live until the engine has let go of them: the region's
         // client keeps the buffer.
-        let memory = unsafe { HostMemory::from_mdl(buffer.mdl(), length) }?;
-        let rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rights::READ_SINK);
-        region.register(memory, rights, Keep(buffer.clone()))?;
-        Ok(Self { buffer, region })
+        let memory = unsafe { HostMemory::from_mdl(self.buffer.mdl(), self.buffer.len()) }?;
+        self.region.register(memory, self.rights, Keep(self.buffer.clone()))
+    }
+
+    fn write_to(&self, offset: usize) -> Work {
+        Work::Write { address: self.buffer.address(offset), token: self.region.remote_token() }
+    }
+
+    fn read_from(&self, offset: usize) -> Work {
+        Work::Read { address: self.buffer.address(offset), token: self.region.remote_token() }
     }
 
     fn sge(&self, offset: usize, length: u32) -> Sge {
@@ -307,6 +338,61 @@ impl MoreBytes {
     #[must_use]
     pub fn sge(&self, offset: usize, length: u32) -> Sge {
         self.0.sge(offset, length)
+    }
+
+    /// A write to a part of them, for the peer.
+    #[must_use]
+    pub fn write_to(&self, offset: usize) -> Work {
+        self.0.write_to(offset)
+    }
+
+    /// A read of a part of them, for the peer.
+    #[must_use]
+    pub fn read_from(&self, offset: usize) -> Work {
+        self.0.read_from(offset)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn buffer(&self) -> &PinnedBuffer {
+        &self.0.buffer
+    }
+
+    /// Closes the region without an end of its registration. What it gives tells whether the bytes are gone.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    pub fn into_witness(mut self) -> impl Fn() -> bool {
+        let bytes = Arc::downgrade(&self.0.buffer);
+        let another = Region::try_new(self.0.region.domain(), RegionKind::Normal).expect("memory");
+        drop(mem::replace(&mut self.0.region, another));
+        drop(self);
+        move || bytes.strong_count() == 0
+    }
+
+    /// How many refer to the bytes, this value included.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        Arc::strong_count(&self.0.buffer)
+    }
+
+    /// Ends the registration.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::deregister`].
+    pub fn deregister(&self) -> Result<Release, NtStatus> {
+        self.0.region.deregister()
+    }
+
+    /// Registers the bytes again, under other tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::register`].
+    pub fn register(&self) -> Result<(), NtStatus> {
+        self.0.register()
     }
 }
 
@@ -459,19 +545,29 @@ impl TestQp {
     /// If there is no memory.
     #[must_use]
     pub fn more_bytes(&self, length: usize) -> MoreBytes {
-        MoreBytes(Bytes::new(self.bytes.region.domain(), length).expect("memory"))
+        self.more_bytes_with(length, ALL_RIGHTS)
+    }
+
+    /// [`TestQp::more_bytes`] with these rights.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn more_bytes_with(&self, length: usize, rights: Rights) -> MoreBytes {
+        MoreBytes(Bytes::new(self.bytes.region.domain(), length, rights).expect("memory"))
     }
 
     /// A write to a part of this side's bytes, for the peer.
     #[must_use]
     pub fn write_to(&self, offset: usize) -> Work {
-        Work::Write { address: self.bytes.buffer.address(offset), token: self.bytes.region.remote_token() }
+        self.bytes.write_to(offset)
     }
 
     /// A read of a part of this side's bytes, for the peer.
     #[must_use]
     pub fn read_from(&self, offset: usize) -> Work {
-        Work::Read { address: self.bytes.buffer.address(offset), token: self.bytes.region.remote_token() }
+        self.bytes.read_from(offset)
     }
 
     /// The registered bytes.

@@ -3,6 +3,8 @@
 //! On the seeded machine of the host, with a NIC that works in deferred calls and with one that works directly: what a
 //! consumer can see is the same.
 
+#[path = "qp_rules/alone.rs"]
+mod alone;
 #[path = "qp_rules/cq_failure.rs"]
 mod cq_failure;
 #[path = "qp_rules/ending.rs"]
@@ -25,6 +27,8 @@ mod shared;
 mod short;
 #[path = "qp_rules/transfer.rs"]
 mod transfer;
+#[path = "qp_rules/translation_cache.rs"]
+mod translation_cache;
 
 use tests_host::allocation::Counting;
 

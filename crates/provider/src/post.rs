@@ -7,7 +7,7 @@ use core::{ffi::c_void, iter, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Flags, Sge, Work},
+    qp::{Flags, Qp, Sge, Work},
 };
 use fallible::Shared;
 use ndkpi::{
@@ -61,7 +61,7 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     unsafe { slice::from_raw_parts(address.cast_const().cast::<u8>(), entry.Length as usize) }
 }
 
-/// Posts an initiator request with local bytes.
+/// Posts an initiator request with local bytes, or has `alone` carry it out, if it has one element and that can be.
 ///
 /// # Safety
 ///
@@ -75,11 +75,11 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
 unsafe fn initiate<O: NdkOs>(
     qp: *mut NDK_QP,
     context: *mut c_void,
-    list: *const NDK_SGE,
-    count: u32,
+    (list, count): (*const NDK_SGE, u32),
     flags: u32,
     accepted: u32,
     work: Work,
+    alone: impl FnOnce(&Shared<Qp<O>>, usize, Flags, Sge) -> bool,
 ) -> NtStatus {
     // SAFETY: the caller passes an open queue pair.
     let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
@@ -96,6 +96,12 @@ unsafe fn initiate<O: NdkOs>(
         how.remove(Flags::LOCAL_INVALIDATE);
     }
     let context = context.expose_provenance();
+    if let ([entry], false) = (list, op_flags::is_inline(flags))
+        // SAFETY: the object is open (the caller's promise).
+        && unsafe { object.engine() }.is_some_and(|qp| alone(qp, context, how, element(entry)))
+    {
+        return NtStatus::SUCCESS;
+    }
     // SAFETY: no other post to the queue runs (the caller's promise).
     let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
     let prepared = if op_flags::is_inline(flags) {
@@ -142,7 +148,7 @@ pub unsafe extern "system" fn send<O: NdkOs>(
 ) -> NtStatus {
     let work = Work::Send { invalidate: None };
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, list, count, flags, op_flags::SEND, work) }
+    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::SEND, work, |_, _, _, _| false) }
 }
 
 /// `NDK_FN_SEND_AND_INVALIDATE`. Mind the order: the flags come before the token.
@@ -160,7 +166,7 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
 ) -> NtStatus {
     let work = Work::Send { invalidate: Some(token) };
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, list, count, flags, op_flags::SEND, work) }
+    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::SEND, work, |_, _, _, _| false) }
 }
 
 /// `NDK_FN_READ`. The flag that invalidates the sink counts only if the adapter says so (`NDKPI 7.3`).
@@ -177,8 +183,10 @@ pub unsafe extern "system" fn read<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
+    let work = Work::Read { address, token };
+    let alone = move |qp: &_, context, how, element| Qp::read_alone(qp, context, (address, token), how, element);
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, list, count, flags, op_flags::READ, Work::Read { address, token }) }
+    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::READ, work, alone) }
 }
 
 /// `NDK_FN_WRITE`.
@@ -195,8 +203,10 @@ pub unsafe extern "system" fn write<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
+    let work = Work::Write { address, token };
+    let alone = move |qp: &_, context, how, element| Qp::write_alone(qp, context, (address, token), how, element);
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, list, count, flags, op_flags::WRITE, Work::Write { address, token }) }
+    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::WRITE, work, alone) }
 }
 
 /// `NDK_FN_RECEIVE`.

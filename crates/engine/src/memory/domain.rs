@@ -11,6 +11,7 @@ use super::{
     piece::{Piece, Uses, is_sole},
     pinned::Pinned,
     token::{Tag, number_of},
+    translation::{Side, Translation, TranslationCache},
 };
 use crate::{
     fault::{self, Fault},
@@ -42,17 +43,20 @@ impl<'locked, O: Os> Opened<'locked, O> {
     /// named by another token.
     #[inline]
     pub fn find(&self, token: u32, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
-        if token != self.token {
-            return None;
-        }
+        if token == self.token { self.locate(address, length) } else { None }
+    }
+
+    /// [`Opened::find`] with the token that was opened.
+    #[inline]
+    pub fn locate(&self, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
         let offset = self.span.locate(address, u64::from(length))?;
         Some((self.pinned.memory(), usize::try_from(self.start + offset).ok()?))
     }
 
-    /// [`Opened::find`] for longer than the lock is held.
+    /// [`Opened::locate`] for longer than the lock is held.
     #[inline]
-    pub fn hold(&self, token: u32, address: u64, length: u32) -> Option<Piece<O>> {
-        let (_, start) = self.find(token, address, length)?;
+    pub fn hold(&self, address: u64, length: u32) -> Option<Piece<O>> {
+        let (_, start) = self.locate(address, length)?;
         Some(Piece::of_range(self.pinned.clone(), start, length as usize, self.uses.cloned()))
     }
 
@@ -182,6 +186,40 @@ impl<O: Os> Domain<O> {
         tokens.with_two(number_of(mine.token), number_of(theirs.token), |my_entry, their_entry| {
             Some(work(&self.open(my_entry, mine)?, &peer.open(their_entry, theirs)?))
         })?
+    }
+
+    /// Puts what a token of this domain stands for into a [cache](super::translation), in the place of what is there for that side,
+    /// unless another cache has it.
+    #[inline(never)]
+    pub(crate) fn cache(&self, cache: &Shared<TranslationCache<O>>, side: Side, key: Key) {
+        if let Some(token) = cache.token(side) {
+            self.uncache(cache, token);
+        }
+        self.table.tokens().with(number_of(key.token), |_, entry| {
+            let Some((Grant { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)
+            else {
+                return;
+            };
+            let (token, pinned) = (key.token, pinned.clone());
+            let translation = Translation { token, rights: *rights, span: *span, pinned, start: *start };
+            let Object::Normal(normal) = &mut entry.object else { return };
+            let is_free = normal.cached_in.as_ref().is_none_or(|other| Shared::ptr_eq(other, cache));
+            if is_free && cache.insert(side, translation) {
+                normal.cached_in = Some(cache.clone());
+            }
+        });
+    }
+
+    /// Takes what a token stands for out of a [cache](super::translation).
+    pub(crate) fn uncache(&self, cache: &Shared<TranslationCache<O>>, token: u32) {
+        let number = number_of(token);
+        // Dropped after the lock is released.
+        let _reference = self.table.tokens().with(number, |_, entry| {
+            let Object::Normal(normal) = &mut entry.object else { return None };
+            let reference = normal.cached_in.take_if(|other| Shared::ptr_eq(other, cache));
+            cache.forget(number);
+            reference
+        });
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use super::{
     grant::{Grant, Source, Span},
     piece::Uses,
     token::Tag,
+    translation::TranslationCache,
     window::Bindings,
 };
 use crate::os::Os;
@@ -38,6 +39,8 @@ pub enum Object<O: Os> {
 pub struct Normal<O: Os> {
     pub grant: Option<Grant<O>>,
     pub windows: Windows,
+    /// The [cache](super::translation) that has the grant.
+    pub cached_in: Option<Shared<TranslationCache<O>>>,
 }
 
 /// How many windows depend on a region.

@@ -7,6 +7,7 @@
 //!     Window    a part of a region, for peers
 //!   Mapping     logical addresses of bytes
 //! Piece         bytes that a request has found: they stay mapped as long as it lives
+//! Translation   what a token stands for, in the cache of a queue pair
 //! ```
 //!
 //! A request names bytes by token, address and length; [`Domain::resolve`] turns that into a [`Piece`] or refuses, and
@@ -40,8 +41,8 @@
 //! # Locks
 //!
 //! Tokens and mappings lie in two tables with one lock to 64 places, and one for the free places. A look-up of one takes one
-//! lock at a time, one of two tokens may take two, in the order of the table. No lock is held while anything is dropped that was
-//! handed in from outside.
+//! lock at a time, one of two tokens may take two, in the order of the table. A queue pair's cache of translations has a lock that is
+//! taken after these, or alone. No lock is held while anything is dropped that was handed in from outside.
 
 mod access;
 mod domain;
@@ -56,6 +57,7 @@ mod places;
 mod region;
 mod token;
 mod transfer;
+mod translation;
 mod window;
 
 pub use access::{Access, Rights};
@@ -72,6 +74,7 @@ pub use pinned::{Release, Released};
 use places::Places;
 pub use region::{Region, RegionKind};
 pub use transfer::transfer;
+pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use window::{Bind, POSTED_BINDS, Window};
 
 use crate::{

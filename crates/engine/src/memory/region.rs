@@ -66,7 +66,7 @@ impl<O: Os> Region<O> {
     ) -> Result<Shared<Self>, NtStatus> {
         let client = Client::try_new(client).map_err(memory_status)?;
         let object = match kind {
-            RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default() }),
+            RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default(), cached_in: None }),
             RegionKind::Fast => Object::Fast(None),
         };
         let entry = Entry { domain: domain.number(), object };
@@ -152,12 +152,15 @@ impl<O: Os> Region<O> {
         if fault::is(Fault::TokenAfterDeregister) {
             return Ok(Release::Done);
         }
-        let grant = self.with_normal(|_, normal| {
+        let (grant, cache) = self.with_normal(|_, normal| {
             if normal.windows.exist() {
                 return Err(NtStatus::DEVICE_BUSY);
             }
-            normal.grant.take().ok_or(NtStatus::INVALID_DEVICE_STATE)
+            Ok((normal.grant.take().ok_or(NtStatus::INVALID_DEVICE_STATE)?, normal.cached_in.take()))
         })?;
+        if let Some(cache) = cache {
+            cache.forget(self.number);
+        }
         match grant.source {
             Source::Range(pinned, _) => Ok(Pinned::let_go(pinned)),
             Source::Logical(_) | Source::Pages(..) => Ok(Release::Done),
@@ -244,7 +247,11 @@ impl<O: Os> Region<O> {
 impl<O: Os> Drop for Region<O> {
     fn drop(&mut self) {
         // The entry is dropped here, with no lock held: that may tell a client, and unmap memory.
-        drop(self.domain.table().tokens().remove_if(self.number, |_| true));
+        let entry = self.domain.table().tokens().remove_if(self.number, |_| true);
+        if let Some(Entry { object: Object::Normal(Normal { cached_in: Some(cache), .. }), .. }) = &entry {
+            cache.forget(self.number);
+        }
+        drop(entry);
         self.domain.table().population().regions.leave();
     }
 }

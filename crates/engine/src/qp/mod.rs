@@ -7,6 +7,7 @@
 //! A turn owns the initiator queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: a
 //! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
 
+mod alone;
 mod attached;
 mod post;
 mod receive;
@@ -30,7 +31,7 @@ use transmit::{Transmit, Turn};
 use crate::{
     cq::{Completion, Cq, Operation},
     fault::{self, Fault},
-    memory::Domain,
+    memory::{Domain, Side, TranslationCache},
     memory_status,
     nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
     os::{Os, SpinLock},
@@ -103,6 +104,8 @@ pub struct Qp<O: Os> {
     engine: Shared<Engine<O>>,
     /// Posts carry requests out themselves, if they can.
     direct: bool,
+    /// Bytes of a read or write of one element that a post may carry out without the queue: more are too many, or not allowed.
+    alone: u32,
     /// The queue pair can never be used again: whatever is posted is cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
@@ -110,6 +113,7 @@ pub struct Qp<O: Os> {
     /// The connection does not let this side read.
     no_reads: AtomicBool,
     domain: Shared<Domain<O>>,
+    translations: Shared<TranslationCache<O>>,
     receive_cq: Shared<Cq<O>>,
     initiator_cq: Shared<Cq<O>>,
     /// Where receives are taken from, instead of the queue pair's own queue.
@@ -225,15 +229,21 @@ impl<O: Os> Qp<O> {
         let os = nic.os();
         let link = os.lock(Link { peer: None, client: None, used: false })?;
         let attachments = os.lock(None)?;
+        let direct = nic.mode() == NicMode::Direct;
+        let takes_one = parameters.initiator_depth > 0 && parameters.max_initiator_sge > 0;
+        let most = u32::try_from(DIRECT_TURN.bytes).unwrap_or(u32::MAX).min(parameters.max_transfer);
+        let alone = if direct && takes_one { most } else { 0 };
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         Shared::try_new(Self {
             _references: CachePadded(()),
             engine: nic.deal()?,
-            direct: nic.mode() == NicMode::Direct,
+            direct,
+            alone,
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),
             domain: uses.domain.clone(),
+            translations: TranslationCache::try_new(os)?,
             receive_cq: uses.receive_cq.clone(),
             initiator_cq: uses.initiator_cq.clone(),
             srq: uses.srq.cloned(),
@@ -433,6 +443,9 @@ impl<O: Os> Qp<O> {
     /// caller's own references and a turn in progress.
     pub fn close(this: &Shared<Self>) {
         Self::fail(this);
+        for token in this.translations.close().into_iter().flatten() {
+            this.domain.uncache(&this.translations, token);
+        }
         if let Some(attachments) = this.attachments.with(Option::take) {
             this.receive_cq.detach(attachments.receive);
             this.initiator_cq.detach(attachments.initiator);
@@ -454,6 +467,12 @@ impl<O: Os> Qp<O> {
         &*self.client
     }
 
+    /// The tokens whose translations the queue pair has cached: of its own side and of the peer's.
+    #[must_use]
+    pub fn cached_tokens(&self) -> [Option<u32>; 2] {
+        [Side::Mine, Side::Theirs].map(|side| self.translations.token(side))
+    }
+
     /// The doorbell: there is something to do.
     pub(crate) fn ring(this: &Shared<Self>) {
         let before = this.initiating.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
@@ -465,29 +484,19 @@ impl<O: Os> Qp<O> {
     /// The doorbell of a post that may carry its request out at once.
     #[inline(never)]
     pub(crate) fn ring_here(this: &Shared<Self>) {
-        let owned = this.direct
-            && this
-                .initiating
-                .schedule
-                .compare_exchange(0, schedule::OWNED, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok();
-        let mut budget = DIRECT_TURN;
-        if !owned {
+        // Whoever carries requests out, or is about to, finds what was posted, and is not waited for. If nobody does, this processor
+        // has the lock of the initiator queue, which is enough: who rings meanwhile has the engine look after it.
+        let is_left_to_others = !this.direct || this.initiating.schedule.load(Ordering::Relaxed) != 0;
+        if is_left_to_others
+            || this.initiating.transmit.with(|transmit| transmit.turn(this, &mut { DIRECT_TURN })) == Turn::Unfinished
+        {
             Self::ring(this);
-        } else if Self::turn_of_owner(this, &mut budget) {
-            // The queue pair is still owned: the engine goes on with it.
-            Engine::enqueue(&this.engine, this.clone());
         }
     }
 
     /// Gives the queue pair a turn. Whether it wants another.
     pub(crate) fn turn(this: &Shared<Self>, budget: &mut Budget) -> bool {
         this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
-        Self::turn_of_owner(this, budget)
-    }
-
-    /// [`Qp::turn`], for who has just seen what there is to do.
-    fn turn_of_owner(this: &Shared<Self>, budget: &mut Budget) -> bool {
         let receives = Self::turn_receives(this, budget);
         let requests = this.initiating.transmit.with(|transmit| transmit.turn(this, budget));
         if receives == Turn::Unfinished || requests == Turn::Unfinished {

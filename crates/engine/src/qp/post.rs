@@ -244,13 +244,27 @@ impl<O: Os> Initiator<O> {
         context: usize,
         work: Work,
         flags: Flags,
-        elements: impl ExactSizeIterator<Item = Sge>,
+        mut elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), NtStatus> {
-        let prepared = self.prepare(context, work, flags, elements);
+        let prepared = if elements.len() == 1
+            && let Some(element) = elements.next()
+        {
+            let is_done = match work {
+                Work::Write { address, token } => Qp::write_alone(&self.qp, context, (address, token), flags, element),
+                Work::Read { address, token } => Qp::read_alone(&self.qp, context, (address, token), flags, element),
+                _ => false,
+            };
+            if is_done {
+                return Ok(());
+            }
+            self.prepare(context, work, flags, iter::once(element))
+        } else {
+            self.prepare(context, work, flags, elements)
+        };
         Qp::initiate(&self.qp, prepared)
     }
 
-    /// The first step of [`Initiator::post`].
+    /// The first step of [`Initiator::post`], but for requests that [need not be posted](Qp::write_alone).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     pub fn prepare(

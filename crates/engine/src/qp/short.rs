@@ -19,7 +19,7 @@ use super::{
 use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
     fault::{self, Fault},
-    memory::{Access, Key, Opened},
+    memory::{Access, Key, Lookup, MOST_BY_CACHE, Opened, Side},
     nic::{Budget, Moved},
     os::{Memory, Os},
     ring::Consumer,
@@ -181,14 +181,7 @@ impl<O: Os> Short<'_, O> {
             if request.length as usize > most {
                 return None;
             }
-            let (operation, is_done) = match request.work {
-                Work::Write { address, token } => (Operation::Write, write(qp, peer, request, token, address)),
-                Work::Read { address, token } if !request.flags.contains(Flags::LOCAL_INVALIDATE) => {
-                    (Operation::Read, read(qp, peer, request, token, address))
-                }
-                _ => return None,
-            };
-            is_done.then(|| (operation, Done::of(request)))
+            copy(qp, peer, request).map(|operation| (operation, Done::of(request)))
         });
         let Some(Some((operation, done))) = done else { return false };
         // What takes long is not kept back for the sake of what comes after it.
@@ -200,6 +193,20 @@ impl<O: Os> Short<'_, O> {
         }
         true
     }
+}
+
+/// Copies the bytes of a request, if it is a read or write of bytes that lie in one piece on both sides and nothing is wrong with it.
+/// Which of the two it is.
+#[inline]
+fn copy<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request) -> Option<Operation> {
+    let (operation, is_done) = match request.work {
+        Work::Write { address, token } => (Operation::Write, write(qp, peer, request, token, address)),
+        Work::Read { address, token } if !request.flags.contains(Flags::LOCAL_INVALIDATE) => {
+            (Operation::Read, read(qp, peer, request, token, address))
+        }
+        _ => return None,
+    };
+    is_done.then_some(operation)
 }
 
 /// What is left to know of a request that was carried out.
@@ -242,18 +249,13 @@ fn put<O: Os>(
 /// Copies the bytes of a write.
 #[inline]
 fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
-    let there = Key { token, access: Access::RemoteWrite };
     match &request.source {
         Source::Inline { .. } if request.length > 0 => {
+            let there = Key { token, access: Access::RemoteWrite };
             let put = |opened: &Opened<'_, O>| put(request, None, opened, token, address, request.length);
             peer.domain.with_token(there, put) == Some(true)
         }
-        Source::Elements { count: 1, first } => {
-            let here = first.key(Access::LocalRead);
-            copy(qp, peer, (here, first.address), (there, address), first.length, |(from, start), (to, at), length| {
-                to.copy_from(at, from, start, length);
-            })
-        }
+        Source::Elements { count: 1, first } => write_element(qp, peer, *first, token, address),
         Source::Inline { .. } | Source::Elements { .. } => false,
     }
 }
@@ -262,42 +264,111 @@ fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address
 #[inline]
 fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
     let Source::Elements { count: 1, first } = &request.source else { return false };
-    let (here, there) = (first.key(Access::ReadSink), Key { token, access: Access::RemoteRead });
-    copy(qp, peer, (here, first.address), (there, address), first.length, |(to, at), (from, start), length| {
-        to.copy_from(at, from, start, length);
-    })
+    read_element(qp, peer, *first, token, address)
+}
+
+/// Copies the bytes of `element` to the peer's at `address`, if both lie in one piece and nothing is wrong with them.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+pub(super) fn write_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
+    let (here, there) = (element.key(Access::LocalRead), Key { token, access: Access::RemoteWrite });
+    copy_between(
+        qp,
+        peer,
+        (here, element.address),
+        (there, address),
+        element.length,
+        |(from, start), (to, at), length| {
+            to.copy_from(at, from, start, length);
+        },
+    )
+}
+
+/// Copies the peer's bytes at `address` to those of `element`, as [`write_element`] does the other way round.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+pub(super) fn read_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
+    let (here, there) = (element.key(Access::ReadSink), Key { token, access: Access::RemoteRead });
+    copy_between(
+        qp,
+        peer,
+        (here, element.address),
+        (there, address),
+        element.length,
+        |(to, at), (from, start), length| {
+            to.copy_from(at, from, start, length);
+        },
+    )
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds `length` bytes of both sides, by token and address, for `copy`: of a short request with the tokens locked, of others with
-/// references to the bytes.
+/// Finds `length` bytes of both sides, by token and address, for `copy`: by the queue pair's cache or by the table of tokens.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request then stays in registers")]
-fn copy<O: Os>(
+#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+fn copy_between<O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
-    (here, my_address): (Key, u64),
-    (there, their_address): (Key, u64),
+    here: (Key, u64),
+    there: (Key, u64),
     length: u32,
-    copy: impl FnOnce(At<'_, O>, At<'_, O>, usize),
+    copy: impl Fn(At<'_, O>, At<'_, O>, usize),
 ) -> bool {
     if length == 0 {
         return false;
     }
-    if length as usize <= UNDER_LOCKS {
-        let both = qp.domain.with_tokens(here, &peer.domain, there, |my, their| {
-            let mine = my.find(here.token, my_address, length)?;
-            copy(mine, their.find(there.token, their_address, length)?, length as usize);
-            Some(())
-        });
-        return both.flatten().is_some();
+    if length > MOST_BY_CACHE {
+        return copy_with_references(qp, peer, here, there, length, &copy);
     }
+    let copied = |mine: At<'_, O>, theirs: At<'_, O>| copy(mine, theirs, length as usize);
+    match qp.translations.with_both(here, there, length, copied) {
+        Lookup::Hit(()) => true,
+        Lookup::Miss { again } => {
+            let is_done = copy_by_table(qp, peer, here, there, length, &copy);
+            if is_done && again {
+                qp.domain.cache(&qp.translations, Side::Mine, here.0);
+                peer.domain.cache(&qp.translations, Side::Theirs, there.0);
+            }
+            is_done
+        }
+    }
+}
+
+/// [`copy_between`] by the table of tokens: short ones with the tokens locked, others with references to the bytes.
+#[inline(never)]
+fn copy_by_table<O: Os>(
+    qp: &Qp<O>,
+    peer: &Qp<O>,
+    here: (Key, u64),
+    there: (Key, u64),
+    length: u32,
+    copy: &impl Fn(At<'_, O>, At<'_, O>, usize),
+) -> bool {
+    if length as usize > UNDER_LOCKS {
+        return copy_with_references(qp, peer, here, there, length, copy);
+    }
+    let both = qp.domain.with_tokens(here.0, &peer.domain, there.0, |my, their| {
+        let mine = my.locate(here.1, length)?;
+        copy(mine, their.locate(there.1, length)?, length as usize);
+        Some(())
+    });
+    both.flatten().is_some()
+}
+
+/// [`copy_between`] with references to the bytes.
+fn copy_with_references<O: Os>(
+    qp: &Qp<O>,
+    peer: &Qp<O>,
+    here: (Key, u64),
+    there: (Key, u64),
+    length: u32,
+    copy: &impl Fn(At<'_, O>, At<'_, O>, usize),
+) -> bool {
     // Not a value of the call: on its way out it would be copied by loads that are wider than the stores before.
     let mut held = [None, None];
-    let _ = qp.domain.with_tokens(here, &peer.domain, there, |my, their| {
-        held = [my.hold(here.token, my_address, length), their.hold(there.token, their_address, length)];
+    let _ = qp.domain.with_tokens(here.0, &peer.domain, there.0, |my, their| {
+        held = [my.hold(here.1, length), their.hold(there.1, length)];
     });
     let [Some(mine), Some(theirs)] = held.each_ref().map(|piece| piece.as_ref()?.range()) else { return false };
     copy(mine, theirs, length as usize);

@@ -23,6 +23,9 @@ use crate::{
     sync::Ordering,
 };
 
+/// Orders that a turn of the initiator queue follows.
+const TRANSMIT_ORDERS: u32 = order::RELINK | order::FLUSH_INITIATOR | order::DRAIN;
+
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -156,11 +159,10 @@ impl<O: Os> Transmit<O> {
     }
 
     fn follow_orders(&mut self, qp: &Qp<O>) {
-        let mine = order::RELINK | order::FLUSH_INITIATOR | order::DRAIN;
-        if qp.initiating.orders.load(Ordering::Relaxed) & mine == 0 {
+        if qp.initiating.orders.load(Ordering::Relaxed) & TRANSMIT_ORDERS == 0 {
             return;
         }
-        let orders = qp.initiating.orders.fetch_and(!mine, Ordering::AcqRel);
+        let orders = qp.initiating.orders.fetch_and(!TRANSMIT_ORDERS, Ordering::AcqRel);
         if orders & order::RELINK != 0 {
             self.count(qp);
             self.peer = qp.peer();
@@ -241,6 +243,16 @@ impl<O: Os> Transmit<O> {
     #[inline]
     fn may_be_short(&self, qp: &Qp<O>) -> bool {
         self.peer.is_some() && self.current.is_none() && !qp.is_dead() && !self.is_flushed()
+    }
+
+    /// The peer, if there are no requests, and no orders that have to be followed first.
+    #[inline]
+    pub(super) fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Shared<Qp<O>>> {
+        // Whatever ends the use of the connection gives an order. It is looked at under the lock: see `Qp::quiesce`.
+        let has_orders = qp.initiating.orders.load(Ordering::Relaxed) & TRANSMIT_ORDERS != 0;
+        #[cfg(feature = "faults")]
+        let has_orders = has_orders || self.late.is_some();
+        if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }
     }
 
     /// Whether the first request was flushed and has not begun. What has begun is carried out: it would leave half a message at

@@ -1,0 +1,161 @@
+//! The translations that a queue pair has used last.
+//!
+//! Adapters cache translations. So does a queue pair here: what two tokens stand for that it has used twice, one time after the other, it
+//! finds again without a look at the table of tokens, and uses without a reference, under a lock of its own. The end of a
+//! registration goes there and takes it out, which waits for a copy that is under way.
+//!
+//! There is one translation for a queue pair's own side and one for the peer's. A registration is in one cache at a time: other
+//! queue pairs that use it find it by the table. Fast registrations and windows, which are there for single transfers, are in none.
+//!
+//! # Invariant
+//!
+//! If a cache has what a number of the table stands for, the [`Normal`](super::entry::Normal) there says so. Both are changed
+//! with the place of the number locked, except that a translation may be forgotten at any time.
+//!
+//! Locks: the place of a number is locked before a cache, and nothing is locked after it.
+
+use fallible::Shared;
+use ndkpi::NtStatus;
+
+use super::{access::Rights, domain::Key, grant::Span, pinned::Pinned, token::number_of};
+use crate::{
+    memory_status,
+    os::{Os, SpinLock},
+};
+
+/// Bytes that are copied at most with a cache locked: the end of a registration waits so long.
+pub const MOST: u32 = 256 << 10;
+
+/// A side of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The queue pair's own.
+    Mine,
+    /// The peer's.
+    Theirs,
+}
+
+/// What a token stands for.
+pub struct Translation<O: Os> {
+    pub token: u32,
+    pub rights: Rights,
+    pub span: Span,
+    pub pinned: Shared<Pinned<O::Memory>>,
+    /// Where in the memory the span begins.
+    pub start: u64,
+}
+
+impl<O: Os> Translation<O> {
+    /// The memory of `length` bytes from `address` on, and where in it they begin, if that is what the key allows.
+    #[inline]
+    fn find(&self, key: Key, address: u64, length: u32) -> Option<(&O::Memory, usize)> {
+        if self.token != key.token || !self.rights.allow(key.access) {
+            return None;
+        }
+        let offset = self.span.locate(address, u64::from(length))?;
+        Some((self.pinned.memory(), usize::try_from(self.start + offset).ok()?))
+    }
+}
+
+/// The translations of a queue pair.
+pub struct TranslationCache<O: Os> {
+    state: O::Lock<State<O>>,
+}
+
+struct State<O: Os> {
+    mine: Option<Translation<O>>,
+    theirs: Option<Translation<O>>,
+    /// Tokens that were asked for and not there.
+    missed: (u32, u32),
+    is_closed: bool,
+}
+
+/// What [`TranslationCache::with_both`] has found.
+pub enum Lookup<U> {
+    /// Both, and this is what became of it.
+    Hit(U),
+    /// Not both.
+    Miss {
+        /// The tokens are those that were missed the last time.
+        again: bool,
+    },
+}
+
+impl<O: Os> TranslationCache<O> {
+    /// An empty one.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+        let state = State { mine: None, theirs: None, missed: (0, 0), is_closed: false };
+        Shared::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
+    }
+
+    /// Lets `work` use `length` bytes of both sides, [`MOST`] at most, if there are translations for both which allow that.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+    pub fn with_both<U>(
+        &self,
+        (mine, my_address): (Key, u64),
+        (theirs, their_address): (Key, u64),
+        length: u32,
+        work: impl FnOnce((&O::Memory, usize), (&O::Memory, usize)) -> U,
+    ) -> Lookup<U> {
+        self.state.with(move |state| {
+            if let (Some(my), Some(their)) = (&state.mine, &state.theirs)
+                && let Some(my) = my.find(mine, my_address, length)
+                && let Some(their) = their.find(theirs, their_address, length)
+            {
+                return Lookup::Hit(work(my, their));
+            }
+            let tokens = (mine.token, theirs.token);
+            Lookup::Miss { again: core::mem::replace(&mut state.missed, tokens) == tokens }
+        })
+    }
+
+    /// The token of the translation for a side.
+    pub fn token(&self, side: Side) -> Option<u32> {
+        self.state.with(|state| state.side(side).as_ref().map(|translation| translation.token))
+    }
+
+    /// Puts a translation in, if there is none for the side. The caller has locked its place.
+    #[must_use]
+    pub fn insert(&self, side: Side, translation: Translation<O>) -> bool {
+        let mut translation = Some(translation);
+        self.state.with(|state| {
+            if state.is_closed || state.side(side).is_some() {
+                return false;
+            }
+            *state.side(side) = translation.take();
+            true
+        })
+    }
+
+    /// Forgets what a number of the table stands for. When this returns nobody uses it by way of this cache.
+    pub fn forget(&self, number: u32) {
+        // Dropped after the lock is released.
+        let _forgotten = self.state.with(|state| {
+            [Side::Mine, Side::Theirs]
+                .map(|side| state.side(side).take_if(|translation| number_of(translation.token) == number))
+        });
+    }
+
+    /// Forgets everything, and lets nothing in any more. The tokens of what there was.
+    pub fn close(&self) -> [Option<u32>; 2] {
+        let forgotten = self.state.with(|state| {
+            state.is_closed = true;
+            [state.mine.take(), state.theirs.take()]
+        });
+        forgotten.map(|translation| translation.map(|translation| translation.token))
+    }
+}
+
+impl<O: Os> State<O> {
+    const fn side(&mut self, side: Side) -> &mut Option<Translation<O>> {
+        match side {
+            Side::Mine => &mut self.mine,
+            Side::Theirs => &mut self.theirs,
+        }
+    }
+}
