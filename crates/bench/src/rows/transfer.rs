@@ -66,8 +66,8 @@ impl Bound {
     const fn words(self) -> &'static str {
         match self {
             Self::Exchange => "an atomic exchange and a store",
-            Self::Completion => "three atomic exchanges and a completion through rtrb with a lock",
-            Self::Calls => "three atomic exchanges and a completion, posted and polled by calls",
+            Self::Completion => "two atomic exchanges and a completion through rtrb with a lock",
+            Self::Calls => "two atomic exchanges and a completion, posted and polled by calls",
         }
     }
 

@@ -484,14 +484,15 @@ impl<O: Os> Qp<O> {
     /// The doorbell of a post that may carry its request out at once.
     #[inline(never)]
     pub(crate) fn ring_here(this: &Shared<Self>) {
-        // Whoever carries requests out, or is about to, finds what was posted, and is not waited for. If nobody does, this processor
-        // has the lock of the initiator queue, which is enough: who rings meanwhile has the engine look after it.
-        let is_left_to_others = !this.direct || this.initiating.schedule.load(Ordering::Relaxed) != 0;
-        if is_left_to_others
-            || this.initiating.transmit.with(|transmit| transmit.turn(this, &mut { DIRECT_TURN })) == Turn::Unfinished
-        {
-            Self::ring(this);
+        // Whoever carries requests out, or is about to, finds what was posted, and is not waited for. If nobody does, the lock of the
+        // initiator queue is enough: who rings meanwhile has the engine come.
+        if this.direct && this.initiating.schedule.load(Ordering::Relaxed) == 0 {
+            let mut budget = DIRECT_TURN;
+            if this.initiating.transmit.with(|transmit| transmit.turn(this, &mut budget)) == Turn::Idle {
+                return;
+            }
         }
+        Self::ring(this);
     }
 
     /// Gives the queue pair a turn. Whether it wants another.

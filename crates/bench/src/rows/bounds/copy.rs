@@ -3,7 +3,8 @@
 //! - *The queue pair.* Its requests are carried out one after the other (`NDKPI 7.2`), while posts, the NIC's deferred call and
 //!   the end of the connection may come on any processor: somebody has to own it.
 //! - *The two tokens.* Either may be invalidated or deregistered on another processor at any time, and when that has completed
-//!   nobody may touch the bytes (`NDKPI 7.5`, `7.6`): each has to be held during the copy.
+//!   nobody may touch the bytes (`NDKPI 7.5`, `7.6`): what they stand for has to be held during the copy. Both can lie in one
+//!   cache, which is owned for itself: whoever ends a registration may own a queue pair already, and cannot wait for another.
 //! - *The completion.* Other queue pairs complete in the same queue, and the consumer takes it out of there (`NDKPI 7.1`): an
 //!   entry goes through a queue whose producers exclude each other, as in [`queue`](super::queue).
 //! - *The calls.* A consumer posts and polls by functions of a table (`NDKPI 4`), with a list of elements and an array of results
@@ -54,17 +55,17 @@ pub fn owning_one(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
     }
 }
 
-/// Lets `copy` happen `count` times, each with the queue pair and both tokens owned, and a completion put in and taken out.
+/// Lets `copy` happen `count` times, each with the queue pair and the translations owned, and a completion put in and taken out.
 pub fn completed(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
-    let [qp, here, there]: [Line; 3] = Default::default();
+    let [qp, translations]: [Line; 2] = Default::default();
     let mut queue = LockedRtrb::new(DEPTH);
     move || {
         alone(count, || {
             let mut reader = Reader::default();
             for number in 0..count {
-                [&qp, &here, &there].into_iter().for_each(acquire);
+                [&qp, &translations].into_iter().for_each(acquire);
                 copy();
-                [&here, &there].into_iter().for_each(release);
+                release(&translations);
                 queue.push(completion(number));
                 release(&qp);
                 queue.pop(&mut reader);
@@ -77,10 +78,11 @@ pub fn completed(count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
 /// What a post and a poll work on.
 struct Called<F> {
     qp: Line,
-    /// What the consumer's element may name, and what is owned while it is used.
-    here: (Sge, Line),
+    translations: Line,
+    /// What the consumer's element may name.
+    here: Sge,
     /// The same for the peer's bytes.
-    there: (Sge, Line),
+    there: Sge,
     queue: LockedRtrb,
     copy: F,
 }
@@ -98,13 +100,12 @@ impl<F: FnMut()> Called<F> {
     fn post(&mut self, context: usize, list: &[Sge], (address, token): (u64, u32), flags: u32) -> NtStatus {
         let [element] = list else { return NtStatus::INVALID_PARAMETER };
         let remote = Sge { address, length: element.length, token };
-        acquire(&self.qp);
-        [&self.here.1, &self.there.1].into_iter().for_each(acquire);
-        if flags != 0 || !is_in(element, &self.here.0) || !is_in(&remote, &self.there.0) {
+        [&self.qp, &self.translations].into_iter().for_each(acquire);
+        if flags != 0 || !is_in(element, &self.here) || !is_in(&remote, &self.there) {
             return NtStatus::ACCESS_VIOLATION;
         }
         (self.copy)();
-        [&self.here.1, &self.there.1].into_iter().for_each(release);
+        release(&self.translations);
         self.queue.push(completion(context));
         release(&self.qp);
         NtStatus::SUCCESS
@@ -132,8 +133,8 @@ pub fn called<F: FnMut()>(count: usize, length: u32, copy: F) -> impl FnMut() ->
     const TOKENS: [u32; 2] = [0x1001, 0x1002];
     const BASE: u64 = 1 << 20;
     let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
-    let [qp, my, their]: [Line; 3] = Default::default();
-    let mut called = Called { qp, here: (here, my), there: (there, their), queue: LockedRtrb::new(DEPTH), copy };
+    let [qp, translations]: [Line; 2] = Default::default();
+    let mut called = Called { qp, translations, here, there, queue: LockedRtrb::new(DEPTH), copy };
     move || {
         let (post, poll) = black_box((Called::post as Post<F>, Called::poll as Poll<F>));
         alone(count, || {
