@@ -192,8 +192,10 @@ impl<O: Os> Domain<O> {
     /// unless another cache has it.
     #[inline(never)]
     pub(crate) fn cache(&self, cache: &Shared<TranslationCache<O>>, side: Side, key: Key) {
-        if let Some(token) = cache.token(side) {
-            self.uncache(cache, token);
+        match cache.token(side) {
+            Some(token) if token == key.token => return,
+            Some(token) => self.uncache(cache, token),
+            None => {}
         }
         self.table.tokens().with(number_of(key.token), |_, entry| {
             let Some((Grant { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)

@@ -5,7 +5,7 @@
 //! registration goes there and takes it out, which waits for a copy that is under way.
 //!
 //! There is one translation for a queue pair's own side and one for the peer's. A registration is in one cache at a time: other
-//! queue pairs that use it find it by the table. Fast registrations and windows, which are there for single transfers, are in none.
+//! queue pairs that use it find it by the table, and try now and then whether it is free. Fast registrations and windows, which are there for single transfers, are in none.
 //!
 //! # Invariant
 //!
@@ -25,6 +25,9 @@ use crate::{
 
 /// Bytes that are copied at most with a cache locked: the end of a registration waits so long.
 pub const MOST: u32 = 256 << 10;
+
+/// Misses of the same two tokens, one after the other, until they are put in again: what another cache has may be free by then.
+const PATIENCE: u32 = 64;
 
 /// A side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,9 @@ pub struct TranslationCache<O: Os> {
 struct State<O: Os> {
     mine: Option<Translation<O>>,
     theirs: Option<Translation<O>>,
-    /// Tokens that were asked for and not there.
+    /// Tokens that were asked for and not there, and how often.
     missed: (u32, u32),
+    misses: u32,
     is_closed: bool,
 }
 
@@ -76,8 +80,8 @@ pub enum Lookup<U> {
     Hit(U),
     /// Not both.
     Miss {
-        /// The tokens are those that were missed the last time.
-        again: bool,
+        /// The tokens have been missed before: they are to be put in now.
+        is_due: bool,
     },
 }
 
@@ -88,7 +92,7 @@ impl<O: Os> TranslationCache<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
-        let state = State { mine: None, theirs: None, missed: (0, 0), is_closed: false };
+        let state = State { mine: None, theirs: None, missed: (0, 0), misses: 0, is_closed: false };
         Shared::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
     }
 
@@ -109,8 +113,7 @@ impl<O: Os> TranslationCache<O> {
             {
                 return Lookup::Hit(work(my, their));
             }
-            let tokens = (mine.token, theirs.token);
-            Lookup::Miss { again: core::mem::replace(&mut state.missed, tokens) == tokens }
+            Lookup::Miss { is_due: state.miss((mine.token, theirs.token)) }
         })
     }
 
@@ -152,6 +155,13 @@ impl<O: Os> TranslationCache<O> {
 }
 
 impl<O: Os> State<O> {
+    /// Counts a miss. Whether the tokens are to be put in now.
+    fn miss(&mut self, tokens: (u32, u32)) -> bool {
+        self.misses = if self.missed == tokens { self.misses.wrapping_add(1) } else { 1 };
+        self.missed = tokens;
+        self.misses % PATIENCE == 2
+    }
+
     const fn side(&mut self, side: Side) -> &mut Option<Translation<O>> {
         match side {
             Side::Mine => &mut self.mine,

@@ -324,9 +324,9 @@ fn copy_between<O: Os>(
     let copied = |mine: At<'_, O>, theirs: At<'_, O>| copy(mine, theirs, length as usize);
     match qp.translations.with_both(here, there, length, copied) {
         Lookup::Hit(()) => true,
-        Lookup::Miss { again } => {
+        Lookup::Miss { is_due } => {
             let is_done = copy_by_table(qp, peer, here, there, length, &copy);
-            if is_done && again {
+            if is_done && is_due {
                 qp.domain.cache(&qp.translations, Side::Mine, here.0);
                 peer.domain.cache(&qp.translations, Side::Theirs, there.0);
             }
