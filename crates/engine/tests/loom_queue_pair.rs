@@ -12,7 +12,7 @@
 mod loom_os;
 
 use engine::{
-    cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable},
     nic::{Nic, NicMode},
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
@@ -25,16 +25,8 @@ use loom::{
     },
     thread,
 };
-use loom_os::{LoomOs, model};
+use loom_os::{LoomOs, Nobody, model};
 use ndkpi::NtStatus;
-
-struct Nobody;
-
-impl CqClient for Nobody {
-    fn notify(&self, _: NtStatus) {}
-
-    fn failed(&self, _: CqFailure) {}
-}
 
 const PARAMETERS: QpParameters = QpParameters {
     receive_depth: 2,

@@ -10,7 +10,7 @@
 mod loom_os;
 
 use engine::{
-    cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Rights},
     nic::{Nic, NicMode},
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Sge, Work},
@@ -23,16 +23,8 @@ use loom::{
     },
     thread,
 };
-use loom_os::{Byte, LoomOs, model};
+use loom_os::{Byte, LoomOs, Nobody, model};
 use ndkpi::NtStatus;
-
-struct Nobody;
-
-impl CqClient for Nobody {
-    fn notify(&self, _: NtStatus) {}
-
-    fn failed(&self, _: CqFailure) {}
-}
 
 const PARAMETERS: QpParameters = QpParameters {
     receive_depth: 0,

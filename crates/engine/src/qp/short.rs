@@ -267,65 +267,53 @@ fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address:
     read_element(qp, peer, *first, token, address)
 }
 
+/// Bytes of both sides, as a request names them: by token and first address.
+#[derive(Clone, Copy)]
+struct Named {
+    here: (Key, u64),
+    there: (Key, u64),
+    length: u32,
+}
+
 /// Copies the bytes of `element` to the peer's at `address`, if both lie in one piece and nothing is wrong with them.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
 pub(super) fn write_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
-    let (here, there) = (element.key(Access::LocalRead), Key { token, access: Access::RemoteWrite });
-    copy_between(
-        qp,
-        peer,
-        (here, element.address),
-        (there, address),
-        element.length,
-        |(from, start), (to, at), length| {
-            to.copy_from(at, from, start, length);
-        },
-    )
+    let here = (element.key(Access::LocalRead), element.address);
+    let there = (Key { token, access: Access::RemoteWrite }, address);
+    let named = Named { here, there, length: element.length };
+    copy_between(qp, peer, named, |(from, start), (to, at), length| to.copy_from(at, from, start, length))
 }
 
 /// Copies the peer's bytes at `address` to those of `element`, as [`write_element`] does the other way round.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+#[expect(clippy::inline_always, reason = "as for `write_element`")]
 pub(super) fn read_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
-    let (here, there) = (element.key(Access::ReadSink), Key { token, access: Access::RemoteRead });
-    copy_between(
-        qp,
-        peer,
-        (here, element.address),
-        (there, address),
-        element.length,
-        |(to, at), (from, start), length| {
-            to.copy_from(at, from, start, length);
-        },
-    )
+    let here = (element.key(Access::ReadSink), element.address);
+    let there = (Key { token, access: Access::RemoteRead }, address);
+    let named = Named { here, there, length: element.length };
+    copy_between(qp, peer, named, |(to, at), (from, start), length| to.copy_from(at, from, start, length))
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds `length` bytes of both sides, by token and address, for `copy`: by the queue pair's cache or by the table of tokens.
+/// Finds the bytes of both sides for `copy`: by the queue pair's cache or by the table of tokens.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
-fn copy_between<O: Os>(
-    qp: &Qp<O>,
-    peer: &Qp<O>,
-    here: (Key, u64),
-    there: (Key, u64),
-    length: u32,
-    copy: impl Fn(At<'_, O>, At<'_, O>, usize),
-) -> bool {
+#[expect(clippy::inline_always, reason = "as for `write_element`")]
+fn copy_between<O: Os>(qp: &Qp<O>, peer: &Qp<O>, named: Named, copy: impl Fn(At<'_, O>, At<'_, O>, usize)) -> bool {
+    let Named { here, there, length } = named;
     if length == 0 {
         return false;
     }
     if length > MOST_BY_CACHE {
-        return copy_with_references(qp, peer, here, there, length, &copy);
+        return copy_with_references(qp, peer, named, &copy);
     }
     let copied = |mine: At<'_, O>, theirs: At<'_, O>| copy(mine, theirs, length as usize);
     match qp.translations.with_both(here, there, length, copied) {
         Lookup::Hit(()) => true,
         Lookup::Miss { is_due } => {
-            let is_done = copy_by_table(qp, peer, here, there, length, &copy);
+            let is_done = copy_by_table(qp, peer, named, &copy);
             if is_done && is_due {
                 qp.domain.cache(&qp.translations, Side::Mine, here.0);
                 peer.domain.cache(&qp.translations, Side::Theirs, there.0);
@@ -337,16 +325,10 @@ fn copy_between<O: Os>(
 
 /// [`copy_between`] by the table of tokens: short ones with the tokens locked, others with references to the bytes.
 #[inline(never)]
-fn copy_by_table<O: Os>(
-    qp: &Qp<O>,
-    peer: &Qp<O>,
-    here: (Key, u64),
-    there: (Key, u64),
-    length: u32,
-    copy: &impl Fn(At<'_, O>, At<'_, O>, usize),
-) -> bool {
+fn copy_by_table<O: Os>(qp: &Qp<O>, peer: &Qp<O>, named: Named, copy: &impl Fn(At<'_, O>, At<'_, O>, usize)) -> bool {
+    let Named { here, there, length } = named;
     if length as usize > UNDER_LOCKS {
-        return copy_with_references(qp, peer, here, there, length, copy);
+        return copy_with_references(qp, peer, named, copy);
     }
     let both = qp.domain.with_tokens(here.0, &peer.domain, there.0, |my, their| {
         let mine = my.locate(here.1, length)?;
@@ -360,9 +342,7 @@ fn copy_by_table<O: Os>(
 fn copy_with_references<O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
-    here: (Key, u64),
-    there: (Key, u64),
-    length: u32,
+    Named { here, there, length }: Named,
     copy: &impl Fn(At<'_, O>, At<'_, O>, usize),
 ) -> bool {
     // Not a value of the call: on its way out it would be copied by loads that are wider than the stores before.

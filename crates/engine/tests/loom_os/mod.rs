@@ -5,7 +5,10 @@
 
 use std::collections::VecDeque;
 
-use engine::os::{Affinity, Dpc, Event, Memory, Os, Routine, SpinLock, Timer};
+use engine::{
+    cq::{CqClient, notify::CqFailure},
+    os::{Affinity, Dpc, Event, Memory, Os, Routine, SpinLock, Timer},
+};
 use fallible::Shared;
 use loom::{
     model::Builder,
@@ -33,6 +36,16 @@ pub fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let count = count.load(std::sync::atomic::Ordering::Relaxed);
     println!("{count} interleavings");
     assert!(count > 3, "loom has found only {count} interleavings");
+}
+
+/// A consumer that need not be told anything.
+#[allow(dead_code, reason = "not every test has one")]
+pub struct Nobody;
+
+impl CqClient for Nobody {
+    fn notify(&self, _: NtStatus) {}
+
+    fn failed(&self, _: CqFailure) {}
 }
 
 type Call = Box<dyn FnOnce() + Send>;
