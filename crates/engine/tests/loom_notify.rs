@@ -21,16 +21,23 @@ use engine::cq::{
 use fallible::Shared;
 use loom::{
     cell::UnsafeCell,
+    model::Builder,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
 };
-use loom_os::{LoomOs, model};
+use loom_os::{LoomOs, interleavings};
 use ndkpi::NtStatus;
 
-/// Runs `test` in every interleaving with at most so many pre-emptions, and says how many there were.
+/// Runs `test` in every interleaving with at most so many pre-emptions.
+fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    let count = interleavings(&builder, test);
+    assert!(count > 10, "loom has found only {count} interleavings");
+}
 
 const fn entry(context: usize) -> Completion {
     Completion {

@@ -19,14 +19,24 @@ use engine::{
 };
 use fallible::Shared;
 use loom::{
+    model::Builder,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
 };
-use loom_os::{LoomOs, Nobody, model};
+use loom_os::{LoomOs, Nobody, interleavings};
 use ndkpi::NtStatus;
+
+/// Runs `test` in every interleaving with at most so many pre-emptions.
+fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    let count = interleavings(&builder, test);
+    assert!(count > 20, "loom has found only {count} interleavings");
+}
 
 const PARAMETERS: QpParameters = QpParameters {
     receive_depth: 2,

@@ -17,14 +17,24 @@ use engine::{
 };
 use fallible::Shared;
 use loom::{
+    model::Builder,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Release as Released},
     },
     thread,
 };
-use loom_os::{Byte, LoomOs, Nobody, model};
+use loom_os::{Byte, LoomOs, Nobody, interleavings};
 use ndkpi::NtStatus;
+
+/// Runs `test` in every interleaving with at most so many pre-emptions.
+fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    let count = interleavings(&builder, test);
+    assert!(count > 4, "loom has found only {count} interleavings");
+}
 
 const PARAMETERS: QpParameters = QpParameters {
     receive_depth: 0,
@@ -38,6 +48,7 @@ const PARAMETERS: QpParameters = QpParameters {
 };
 
 /// A registered byte.
+#[derive(Clone)]
 struct Registered {
     region: Shared<Region<LoomOs>>,
     address: u64,
@@ -119,8 +130,7 @@ fn race(mode: NicMode, often: usize, is_here: bool) {
         for _ in 0..often {
             assert_eq!(pair.write(request), NtStatus::SUCCESS);
         }
-        let ended = if is_here { &pair.here } else { &pair.there };
-        let ended = Registered { region: ended.region.clone(), address: 0, is_free: ended.is_free.clone() };
+        let ended = if is_here { &pair.here } else { &pair.there }.clone();
         let other = thread::spawn(move || ended.end());
         let status = pair.write(request);
         other.join().expect("no panic");

@@ -1,11 +1,12 @@
 //! The translations that a queue pair has used last.
 //!
-//! Adapters cache translations. So does a queue pair here: what two tokens stand for that it has used twice, one time after the other, it
-//! finds again without a look at the table of tokens, and uses without a reference, under a lock of its own. The end of a
-//! registration goes there and takes it out, which waits for a copy that is under way.
+//! Adapters cache translations. So does a queue pair here: what two tokens stand for that it has used twice, one time after the
+//! other, it finds again without a look at the table of tokens, and uses without a reference, under a lock of its own. The end of
+//! a registration goes there and takes it out, which waits for a copy that is under way.
 //!
 //! There is one translation for a queue pair's own side and one for the peer's. A registration is in one cache at a time: other
-//! queue pairs that use it find it by the table, and try now and then whether it is free. Fast registrations and windows, which are there for single transfers, are in none.
+//! queue pairs that use it find it by the table, and try now and then whether it is free. Fast registrations and windows, which
+//! are there for single transfers, are in none.
 //!
 //! # Invariant
 //!

@@ -53,6 +53,7 @@ impl<O: Os> Qp<O> {
             })
     }
 
+    /// What [`Qp::write_alone`] and [`Qp::read_alone`] have in common: all but the `copy`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `write_alone`")]
     fn alone(
