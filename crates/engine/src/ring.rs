@@ -245,7 +245,7 @@ const fn capacity_for(entries: u32) -> u32 {
 
 /// Makes a queue for at most `limit` entries, the first of which gets the number `first`.
 ///
-/// `limit` lies between 1 and `1 << 31`.
+/// `limit` is at most `1 << 31`. There is never room in a queue for none.
 ///
 /// # Errors
 ///
@@ -326,17 +326,14 @@ impl<T: Copy + Send> Producer<T> {
     #[expect(clippy::inline_always, reason = "measured: the entry goes from registers to its slot")]
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
-        if !self.has_room(1) {
-            return false;
-        }
-        self.at.slot(self.tail).with_mut(|slot| {
-            // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
-            // there is room, so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with acquire,
-            // so the consumer has done with the slot.
-            unsafe { slot.write(MaybeUninit::new(entry)) };
-        });
-        self.tail = self.tail.wrapping_add(1);
-        true
+        self.vacancy().map(|vacancy| vacancy.fill(entry)).is_some()
+    }
+
+    /// The place of the next entry; `None` if the queue is full.
+    #[inline]
+    #[must_use]
+    pub fn vacancy(&mut self) -> Option<Vacancy<'_, T>> {
+        if self.has_room(1) { Some(Vacancy(self)) } else { None }
     }
 
     /// [`Producer::push`] and [`Producer::publish_and_reach`] for an entry that is known to fit without a look at the consumer's index
@@ -378,8 +375,8 @@ impl<T: Copy + Send> Producer<T> {
             // Not more than `count`.
             count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
         }
-        // SAFETY: the entries are not published, and those before them in their slots have been taken, as in `push`. There are
-        // at most as many as `limit`, so not more than slots.
+        // SAFETY: the entries are not published, and those before them in their slots have been taken, as in `Vacancy::fill`.
+        // There are at most as many as `limit`, so not more than slots.
         unsafe { self.at.write(self.tail, &entries[..count]) };
         self.tail = self.tail.wrapping_add(count as u64);
         count
@@ -412,7 +409,7 @@ impl<T: Copy + Send> Producer<T> {
             return;
         }
         // SAFETY: there is room for two groups, so nothing of the one behind the next is published, and what was in its slots has
-        // been taken, as in `push`. Slots are a multiple of groups: none goes over the end.
+        // been taken, as in `Vacancy::fill`. Slots are a multiple of groups: none goes over the end.
         unsafe { self.at.touch(self.tail.wrapping_add(GROUP as u64), GROUP) };
     }
 
@@ -476,6 +473,29 @@ impl<T: Copy + Send> Producer<T> {
         });
         self.at = At::new(segment, self.at.number.wrapping_add(1));
         self.indices.filled.sealed.store(self.at.number, Ordering::Release);
+    }
+}
+
+/// The place of a producer's next entry.
+///
+/// # Invariant
+///
+/// The producer has room for an entry.
+pub struct Vacancy<'a, T>(&'a mut Producer<T>);
+
+impl<T: Copy + Send> Vacancy<'_, T> {
+    /// Writes an entry that the consumer sees after [`Producer::publish`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `Producer::push`")]
+    pub fn fill(self, entry: T) {
+        let Self(producer) = self;
+        producer.at.slot(producer.tail).with_mut(|slot| {
+            // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
+            // there is room (invariant), so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with
+            // acquire, so the consumer has done with the slot.
+            unsafe { slot.write(MaybeUninit::new(entry)) };
+        });
+        producer.tail = producer.tail.wrapping_add(1);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every interleaving of a write with the end of a registration that it uses, checked by loom: when the registration has ended and
-//! nothing is pending, nobody copies its bytes any more, whichever way a write has found them.
+//! Every interleaving of a write or a message with the end of a registration that it uses, checked by loom: when the registration
+//! has ended and nothing is pending, nobody copies its bytes any more, whichever way they were found.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p engine --test loom_registration --target-dir target/loom
@@ -13,7 +13,7 @@ use engine::{
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Rights},
     nic::{Nic, NicMode},
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Sge, Work},
+    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
 };
 use fallible::Shared;
 use loom::{
@@ -37,12 +37,12 @@ fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 }
 
 const PARAMETERS: QpParameters = QpParameters {
-    receive_depth: 0,
+    receive_depth: 2,
     initiator_depth: 2,
-    max_receive_sge: 0,
+    max_receive_sge: 1,
     max_initiator_sge: 1,
-    max_peer_sge: 0,
-    inline_size: 0,
+    max_peer_sge: 1,
+    inline_size: 1,
     max_transfer: 1,
     context: 0,
 };
@@ -72,12 +72,20 @@ impl Registered {
     }
 }
 
-/// Two joined queue pairs, of which one writes.
+/// What is posted: the bytes of an element, or an inline one.
+#[derive(Clone, Copy)]
+struct Request {
+    element: Option<Sge>,
+    work: Work,
+}
+
+/// Two joined queue pairs, of which one writes and sends, and the other has posted receives.
 struct Pair {
     os: LoomOs,
     qps: [Shared<Qp<LoomOs>>; 2],
     initiator: Initiator<LoomOs>,
-    cq: Shared<Cq<LoomOs>>,
+    receiver: Receiver<LoomOs>,
+    cqs: [Shared<Cq<LoomOs>>; 2],
     consumer: CqConsumer<LoomOs>,
     here: Registered,
     there: Registered,
@@ -90,19 +98,28 @@ impl Pair {
         let domain = Domain::try_new(&MemoryTable::try_new(&os, limits).expect("memory")).expect("memory");
         let nic = Nic::try_new_in(&os, mode).expect("memory");
         let parameters = CqParameters { depth: 4, max_depth: 4, processor: 0 };
-        let (cq, consumer) = Cq::try_new(&os, parameters, Nobody).expect("memory");
-        let [a, b] = [0, 1].map(|_| Qp::try_new(&nic, &domain, &cq, &cq, None, &PARAMETERS, ()).expect("memory"));
+        let [(cq, consumer), (receive_cq, _)] = [0, 1].map(|_| Cq::try_new(&os, parameters, Nobody).expect("memory"));
+        let [a, b] =
+            [0, 1].map(|_| Qp::try_new(&nic, &domain, &receive_cq, &cq, None, &PARAMETERS, ()).expect("memory"));
         Qp::link(&a.qp, &b.qp).expect("both are new");
-        let (NewQp { qp, initiator, .. }, NewQp { qp: peer, .. }) = (a, b);
+        let (NewQp { qp, initiator, .. }, NewQp { qp: peer, receiver, .. }) = (a, b);
         let (here, there) = (Registered::new(&domain, 0x1000), Registered::new(&domain, 0x2000));
-        Self { os, qps: [qp, peer], initiator, cq, consumer, here, there }
+        Self { os, qps: [qp, peer], initiator, receiver, cqs: [cq, receive_cq], consumer, here, there }
     }
 
-    fn post(&mut self, (element, work): (Sge, Work)) -> Result<(), NtStatus> {
-        self.initiator.post(0, work, Flags::default(), [element].into_iter())
+    /// Posts a request, and a receive if it needs one.
+    fn post(&mut self, Request { element, work }: Request) -> Result<(), NtStatus> {
+        if matches!(work, Work::Send { .. }) {
+            let sink = Sge { address: self.there.address, length: 1, token: self.there.region.local_token() };
+            self.receiver.post(0, [sink].into_iter()).expect("room");
+        }
+        match element {
+            Some(element) => self.initiator.post(0, work, Flags::default(), [element].into_iter()),
+            None => self.initiator.post_inline(0, work, Flags::default(), [&[1_u8][..]].into_iter()),
+        }
     }
 
-    fn write(&mut self, request: (Sge, Work)) -> NtStatus {
+    fn carry_out(&mut self, request: Request) -> NtStatus {
         self.post(request).expect("connected");
         self.os.run_all();
         let mut status = None;
@@ -110,71 +127,100 @@ impl Pair {
         status.expect("it has completed")
     }
 
-    fn request(&self) -> (Sge, Work) {
-        let element = Sge { address: self.here.address, length: 1, token: self.here.region.local_token() };
-        (element, Work::Write { address: self.there.address, token: self.there.region.remote_token() })
+    fn element(&self) -> Sge {
+        Sge { address: self.here.address, length: 1, token: self.here.region.local_token() }
+    }
+
+    fn write(&self) -> Request {
+        let work = Work::Write { address: self.there.address, token: self.there.region.remote_token() };
+        Request { element: Some(self.element()), work }
+    }
+
+    fn inline_write(&self) -> Request {
+        Request { element: None, ..self.write() }
+    }
+
+    fn message(&self) -> Request {
+        Request { element: Some(self.element()), work: Work::Send { invalidate: None } }
+    }
+
+    fn inline_message(&self) -> Request {
+        Request { element: None, ..self.message() }
     }
 
     fn end(self) {
         self.qps.iter().for_each(Qp::close);
-        self.cq.close();
+        self.cqs.iter().for_each(|cq| cq.close());
         self.os.run_all();
     }
 }
 
-/// Writes so often, and then once more while the registration of one side ends.
-fn race(mode: NicMode, often: usize, is_here: bool) {
+/// Carries a request out so often, and then once more while the registration of one side ends.
+fn race(mode: NicMode, request: fn(&Pair) -> Request, often: usize, is_here: bool) {
     model(6, move || {
         let mut pair = Pair::new(mode);
-        let request = pair.request();
+        let request = request(&pair);
         for _ in 0..often {
-            assert_eq!(pair.write(request), NtStatus::SUCCESS);
+            assert_eq!(pair.carry_out(request), NtStatus::SUCCESS);
         }
         let ended = if is_here { &pair.here } else { &pair.there }.clone();
         let other = thread::spawn(move || ended.end());
-        let status = pair.write(request);
+        let status = pair.carry_out(request);
         other.join().expect("no panic");
         let refused = if is_here { NtStatus::ACCESS_VIOLATION } else { NtStatus::REMOTE_RESOURCES };
         assert!([NtStatus::SUCCESS, refused].contains(&status), "{status:?}");
         if status == NtStatus::SUCCESS {
-            assert_eq!(pair.write(request), refused, "its tokens are no good any more");
+            assert_eq!(pair.carry_out(request), refused, "its tokens are no good any more");
         }
         pair.end();
     });
 }
 
 #[test]
+fn a_message() {
+    race(NicMode::Direct, Pair::message, 0, true);
+    race(NicMode::Direct, Pair::message, 0, false);
+}
+
+#[test]
+fn inline_bytes() {
+    race(NicMode::Direct, Pair::inline_message, 0, false);
+    race(NicMode::Direct, Pair::inline_write, 0, false);
+}
+
+#[test]
 fn a_write_by_the_table_of_tokens() {
-    race(NicMode::Direct, 0, true);
-    race(NicMode::Direct, 0, false);
+    race(NicMode::Direct, Pair::write, 0, true);
+    race(NicMode::Direct, Pair::write, 0, false);
 }
 
 #[test]
 fn a_write_that_fills_the_cache() {
-    race(NicMode::Direct, 1, true);
-    race(NicMode::Direct, 1, false);
+    race(NicMode::Direct, Pair::write, 1, true);
+    race(NicMode::Direct, Pair::write, 1, false);
 }
 
 #[test]
 fn a_write_by_the_cache() {
-    race(NicMode::Direct, 2, true);
-    race(NicMode::Direct, 2, false);
+    race(NicMode::Direct, Pair::write, 2, true);
+    race(NicMode::Direct, Pair::write, 2, false);
 }
 
 #[test]
 fn a_write_of_the_engine_by_the_cache() {
-    race(NicMode::Deferred, 2, true);
-    race(NicMode::Deferred, 2, false);
+    race(NicMode::Deferred, Pair::write, 2, true);
+    race(NicMode::Deferred, Pair::write, 2, false);
 }
 
 #[test]
-fn no_write_comes_after_the_end_of_the_connection() {
-    for often in 0..3 {
+fn nothing_comes_after_the_end_of_the_connection() {
+    let write: fn(&Pair) -> Request = Pair::write;
+    for (request, often) in [(write, 0), (write, 1), (write, 2), (Pair::message, 0), (Pair::inline_message, 0)] {
         model(6, move || {
             let mut pair = Pair::new(NicMode::Direct);
-            let request = pair.request();
+            let request = request(&pair);
             for _ in 0..often {
-                assert_eq!(pair.write(request), NtStatus::SUCCESS);
+                assert_eq!(pair.carry_out(request), NtStatus::SUCCESS);
             }
             let (qp, free) = (pair.qps[0].clone(), [&pair.here, &pair.there].map(|byte| byte.is_free.clone()));
             let other = thread::spawn(move || {

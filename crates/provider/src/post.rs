@@ -7,7 +7,7 @@ use core::{ffi::c_void, iter, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Flags, Qp, Sge, Work},
+    qp::{Few, Flags, Initiator, OnePiece, Prepared, Qp, Sge, Work},
 };
 use fallible::Shared;
 use ndkpi::{
@@ -61,7 +61,97 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     unsafe { slice::from_raw_parts(address.cast_const().cast::<u8>(), entry.Length as usize) }
 }
 
-/// Posts an initiator request with local bytes, or has `alone` carry it out, if it has one element and that can be.
+/// An initiator request with local bytes, and what it needs besides them.
+///
+/// Types, not variants of [`Work`]: what is done for each is then known at compile time, and its fields stay in registers (counted).
+trait Initiate: Copy {
+    /// The flags that its function accepts.
+    const ACCEPTED: u32;
+
+    /// What is posted.
+    fn work(self) -> Work;
+
+    /// Carries it out without posting it, if that can be: see [`Qp::send_alone`].
+    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool;
+}
+
+#[derive(Clone, Copy)]
+struct Send;
+
+#[derive(Clone, Copy)]
+struct SendAndInvalidate {
+    token: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    address: u64,
+    token: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Write {
+    address: u64,
+    token: u32,
+}
+
+impl Initiate for Send {
+    const ACCEPTED: u32 = op_flags::SEND;
+
+    #[inline]
+    fn work(self) -> Work {
+        Work::Send { invalidate: None }
+    }
+
+    #[inline]
+    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
+        Qp::send_alone(qp, context, flags, local)
+    }
+}
+
+impl Initiate for SendAndInvalidate {
+    const ACCEPTED: u32 = op_flags::SEND;
+
+    #[inline]
+    fn work(self) -> Work {
+        Work::Send { invalidate: Some(self.token) }
+    }
+
+    #[inline]
+    fn carry_out_alone<O: NdkOs>(self, _: &Shared<Qp<O>>, _: usize, _: Flags, _: impl OnePiece) -> bool {
+        false
+    }
+}
+
+impl Initiate for Read {
+    const ACCEPTED: u32 = op_flags::READ;
+
+    #[inline]
+    fn work(self) -> Work {
+        Work::Read { address: self.address, token: self.token }
+    }
+
+    #[inline]
+    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
+        Qp::read_alone(qp, context, (self.address, self.token), flags, local)
+    }
+}
+
+impl Initiate for Write {
+    const ACCEPTED: u32 = op_flags::WRITE;
+
+    #[inline]
+    fn work(self) -> Work {
+        Work::Write { address: self.address, token: self.token }
+    }
+
+    #[inline]
+    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
+        Qp::write_alone(qp, context, (self.address, self.token), flags, local)
+    }
+}
+
+/// Posts an initiator request with local bytes, or carries it out, if they are in one piece and that can be.
 ///
 /// # Safety
 ///
@@ -72,20 +162,18 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     clippy::inline_always,
     reason = "measured: the kind of request is then known, and its fields stay in registers"
 )]
-unsafe fn initiate<O: NdkOs>(
+unsafe fn initiate<O: NdkOs, R: Initiate>(
     qp: *mut NDK_QP,
     context: *mut c_void,
     (list, count): (*const NDK_SGE, u32),
     flags: u32,
-    accepted: u32,
-    work: Work,
-    alone: impl FnOnce(&Shared<Qp<O>>, usize, Flags, Sge) -> bool,
+    request: R,
 ) -> NtStatus {
     // SAFETY: the caller passes an open queue pair.
     let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
     // SAFETY: the list is valid for reading (the caller's promise).
     let list = unsafe { elements(list, count) };
-    let Some(list) = list.filter(|_| op_flags::not_accepted(flags, accepted) == 0) else {
+    let Some(list) = list.filter(|_| op_flags::not_accepted(flags, R::ACCEPTED) == 0) else {
         // SAFETY: no other post to the queue runs (the caller's promise).
         return unsafe { refuse(&object, NtStatus::INVALID_PARAMETER) };
     };
@@ -96,26 +184,92 @@ unsafe fn initiate<O: NdkOs>(
         how.remove(Flags::LOCAL_INVALIDATE);
     }
     let context = context.expose_provenance();
-    if let ([entry], false) = (list, op_flags::is_inline(flags))
+    let is_inline = op_flags::is_inline(flags);
+    if let [entry] = list {
+        if !is_inline {
+            // SAFETY: the caller's promises are the same.
+            return unsafe { initiate_one(&object, context, element(entry), how, request) };
+        }
+        // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
+        if let Some(few) = Few::of(unsafe { inline_bytes(entry) }) {
+            // SAFETY: the caller's promises are the same.
+            return unsafe { initiate_one(&object, context, few, how, request) };
+        }
+    }
+    // SAFETY: the caller's promises are the same.
+    unsafe { post_list(&object, context, request.work(), how, list, is_inline) }
+}
+
+/// [`initiate`] for local bytes in one piece.
+///
+/// # Safety
+///
+/// The object is open and no other post to its initiator queue runs.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `initiate`")]
+unsafe fn initiate_one<O: NdkOs>(
+    object: &Borrowed<QueuePair<O>>,
+    context: usize,
+    local: impl OnePiece,
+    flags: Flags,
+    request: impl Initiate,
+) -> NtStatus {
+    if !flags.contains(Flags::DEFER)
         // SAFETY: the object is open (the caller's promise).
-        && unsafe { object.engine() }.is_some_and(|qp| alone(qp, context, how, element(entry)))
+        && unsafe { object.engine() }.is_some_and(|qp| request.carry_out_alone(qp, context, flags, local))
     {
         return NtStatus::SUCCESS;
     }
+    // SAFETY: the caller's promises are the same.
+    unsafe { post(object, |initiator| initiator.prepare_one(context, request.work(), flags, local)) }
+}
+
+/// Posts what `prepare` makes with the consumer's end of the initiator queue, which is not in use any more when the post gets its
+/// effect.
+///
+/// # Safety
+///
+/// The object is open and no other post to its initiator queue runs.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `initiate`")]
+unsafe fn post<O: NdkOs>(
+    object: &Borrowed<QueuePair<O>>,
+    prepare: impl FnOnce(&mut Initiator<O>) -> Prepared,
+) -> NtStatus {
     // SAFETY: no other post to the queue runs (the caller's promise).
     let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
-    let prepared = if op_flags::is_inline(flags) {
-        let parts = list.iter().map(|entry| {
-            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
-            unsafe { inline_bytes(entry) }
-        });
-        initiator.prepare_inline(context, work, how, parts)
-    } else {
-        initiator.prepare(context, work, how, list.iter().map(element))
-    };
+    let prepared = prepare(&mut initiator);
     drop(initiator);
     // SAFETY: the object is open (the caller's promise).
     unsafe { object.initiate(prepared) }
+}
+
+/// Posts a request with local bytes in any number of pieces. Most have one: so the compiler is told which way is rare.
+///
+/// # Safety
+///
+/// As [`post`], and for an inline request the bytes are valid for reading that the list names.
+#[cold]
+unsafe fn post_list<O: NdkOs>(
+    object: &Borrowed<QueuePair<O>>,
+    context: usize,
+    work: Work,
+    flags: Flags,
+    list: &[NDK_SGE],
+    is_inline: bool,
+) -> NtStatus {
+    let prepare = |initiator: &mut Initiator<O>| {
+        if !is_inline {
+            return initiator.prepare(context, work, flags, list.iter().map(element));
+        }
+        let parts = list.iter().map(|entry| {
+            // SAFETY: the bytes are valid for reading (the caller's promise).
+            unsafe { inline_bytes(entry) }
+        });
+        initiator.prepare_inline(context, work, flags, parts)
+    };
+    // SAFETY: the caller's promises are the same.
+    unsafe { post(object, prepare) }
 }
 
 /// Refuses a post, which sends on its way what was deferred before it (`NDKPI 7.3`).
@@ -126,11 +280,7 @@ unsafe fn initiate<O: NdkOs>(
 #[cold]
 unsafe fn refuse<O: NdkOs>(object: &Borrowed<QueuePair<O>>, status: NtStatus) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
-    let prepared = initiator.refuse(status);
-    drop(initiator);
-    // SAFETY: the object is open (the caller's promise).
-    unsafe { object.initiate(prepared) }
+    unsafe { post(object, |initiator| initiator.refuse(status)) }
 }
 
 /// `NDK_FN_SEND`.
@@ -146,9 +296,8 @@ pub unsafe extern "system" fn send<O: NdkOs>(
     count: u32,
     flags: u32,
 ) -> NtStatus {
-    let work = Work::Send { invalidate: None };
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::SEND, work, |_, _, _, _| false) }
+    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Send) }
 }
 
 /// `NDK_FN_SEND_AND_INVALIDATE`. Mind the order: the flags come before the token.
@@ -164,9 +313,8 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
     flags: u32,
     token: u32,
 ) -> NtStatus {
-    let work = Work::Send { invalidate: Some(token) };
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::SEND, work, |_, _, _, _| false) }
+    unsafe { initiate::<O, _>(qp, context, (list, count), flags, SendAndInvalidate { token }) }
 }
 
 /// `NDK_FN_READ`. The flag that invalidates the sink counts only if the adapter says so (`NDKPI 7.3`).
@@ -183,10 +331,8 @@ pub unsafe extern "system" fn read<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
-    let work = Work::Read { address, token };
-    let alone = move |qp: &_, context, how, element| Qp::read_alone(qp, context, (address, token), how, element);
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::READ, work, alone) }
+    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Read { address, token }) }
 }
 
 /// `NDK_FN_WRITE`.
@@ -203,10 +349,8 @@ pub unsafe extern "system" fn write<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
-    let work = Work::Write { address, token };
-    let alone = move |qp: &_, context, how, element| Qp::write_alone(qp, context, (address, token), how, element);
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O>(qp, context, (list, count), flags, op_flags::WRITE, work, alone) }
+    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Write { address, token }) }
 }
 
 /// `NDK_FN_RECEIVE`.
@@ -250,11 +394,9 @@ unsafe fn initiate_local<O: NdkOs>(
 ) -> NtStatus {
     let context = context.expose_provenance();
     let domain = object.pd().domain();
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
-    // The state of the connection comes first: what is prepared changes tokens.
     let is_valid = op_flags::not_accepted(flags, accepted) == 0;
-    let prepared = match initiator.check(is_valid).and_then(|()| prepare()) {
+    // The state of the connection comes first: what is prepared changes tokens.
+    let prepare = |initiator: &mut Initiator<O>| match initiator.check(is_valid).and_then(|()| prepare()) {
         Ok(work) => {
             let prepared = initiator.prepare(context, work, Flags::from_bits_truncate(flags), iter::empty());
             if let Work::FastRegister(posted) | Work::Bind(posted) = work
@@ -267,9 +409,8 @@ unsafe fn initiate_local<O: NdkOs>(
         }
         Err(status) => initiator.refuse(status),
     };
-    drop(initiator);
-    // SAFETY: the object is open (the caller's promise).
-    unsafe { object.initiate(prepared) }
+    // SAFETY: the caller's promises are the same.
+    unsafe { post(object, prepare) }
 }
 
 fn rights_of(flags: u32) -> Rights {

@@ -1,4 +1,4 @@
-//! Reads and writes that are carried out in the post that brings them, without going through their queue.
+//! Requests that are carried out in the post that brings them, without going through their queue.
 //!
 //! A NIC that carries requests out in posts ([`NicMode::Direct`](crate::nic::NicMode::Direct)) would put the request in its queue
 //! only to take it out again at once, if there is nothing before it. What is not as simple as that is posted as any other.
@@ -6,7 +6,7 @@
 use fallible::Shared;
 use ndkpi::NtStatus;
 
-use super::{Flags, Qp, Sge, short};
+use super::{Flags, OnePiece, Qp};
 use crate::{
     cq::{Cq, Operation},
     fault::{self, Fault},
@@ -16,57 +16,55 @@ use crate::{
 };
 
 impl<O: Os> Qp<O> {
-    /// Carries out a write of the bytes of `element`, if nothing is before it and nothing speaks against it. Whether that is done: if
-    /// not, nothing has happened, and it is to be posted.
+    /// Carries out a send, if nothing is before it, the peer has a receive for it, and nothing speaks against it. Whether that is
+    /// done: if not, nothing has happened, and it is to be posted. For requests that are deferred it is better to be posted.
     ///
     /// The caller is posting to the initiator queue: nobody else is.
+    // Not a part of its callers, where it would be in the way of messages that are posted (counted).
+    #[inline(never)]
+    #[must_use]
+    pub fn send_alone(this: &Shared<Self>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
+        Self::alone(this, Operation::Send, context, flags, local, move |peer| local.send(this, peer, flags))
+    }
+
+    /// [`Qp::send_alone`] for a write to the peer's bytes `at` an address, of a token.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
     #[must_use]
     pub fn write_alone(
         this: &Shared<Self>,
         context: usize,
-        (address, token): (u64, u32),
+        at: (u64, u32),
         flags: Flags,
-        element: Sge,
+        local: impl OnePiece,
     ) -> bool {
-        Self::alone(this, Operation::Write, context, flags, element.length, move |peer| {
-            short::write_element(this, peer, element, token, address)
-        })
+        Self::alone(this, Operation::Write, context, flags, local, move |peer| local.write(this, peer, at))
     }
 
-    /// [`Qp::write_alone`] for a read.
+    /// [`Qp::send_alone`] for a read of the peer's bytes `at` an address, of a token.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `write_alone`")]
     #[must_use]
-    pub fn read_alone(
-        this: &Shared<Self>,
-        context: usize,
-        (address, token): (u64, u32),
-        flags: Flags,
-        element: Sge,
-    ) -> bool {
+    pub fn read_alone(this: &Shared<Self>, context: usize, at: (u64, u32), flags: Flags, local: impl OnePiece) -> bool {
         let is_allowed = !this.no_reads.load(Ordering::Relaxed) && !flags.contains(Flags::LOCAL_INVALIDATE);
-        is_allowed
-            && Self::alone(this, Operation::Read, context, flags, element.length, move |peer| {
-                short::read_element(this, peer, element, token, address)
-            })
+        is_allowed && Self::alone(this, Operation::Read, context, flags, local, move |peer| local.read(this, peer, at))
     }
 
-    /// What [`Qp::write_alone`] and [`Qp::read_alone`] have in common: all but the `copy`.
+    /// What all of them have in common: everything but the `copy`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `write_alone`")]
-    fn alone(
+    fn alone<L: OnePiece>(
         this: &Shared<Self>,
         operation: Operation,
         context: usize,
         flags: Flags,
-        length: u32,
-        copy: impl FnOnce(&Self) -> bool,
+        local: L,
+        copy: impl FnOnce(&Shared<Self>) -> bool,
     ) -> bool {
+        let (length, most) = (local.length(), if L::IS_INLINE { this.alone_inline } else { this.alone });
         // Somebody who carries requests of the queue pair out, or is about to, is not waited for.
-        if length > this.alone || flags.contains(Flags::DEFER) || this.initiating.schedule.load(Ordering::Relaxed) != 0
-        {
+        let is_busy = this.initiating.schedule.load(Ordering::Relaxed) != 0;
+        if is_busy || length == 0 || length > most {
             return false;
         }
         this.initiating.transmit.with(move |transmit| {

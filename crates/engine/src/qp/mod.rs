@@ -9,6 +9,7 @@
 
 mod alone;
 mod attached;
+mod one_piece;
 mod post;
 mod receive;
 mod request;
@@ -22,6 +23,7 @@ use core::any::Any;
 pub(crate) use attached::{Attached, ToFail};
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
+pub use one_piece::{Few, OnePiece};
 pub use post::{Initiator, Prepared, Receiver};
 use receive::Receive;
 pub use request::{Flags, Sge, Work};
@@ -104,8 +106,10 @@ pub struct Qp<O: Os> {
     engine: Shared<Engine<O>>,
     /// Posts carry requests out themselves, if they can.
     direct: bool,
-    /// Bytes of a read or write of one element that a post may carry out without the queue: more are too many, or not allowed.
+    /// Bytes of one element that a post may carry out without the queue: more are too many, or not allowed.
     alone: u32,
+    /// The same for inline bytes.
+    alone_inline: u32,
     /// The queue pair can never be used again: whatever is posted is cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
@@ -230,15 +234,17 @@ impl<O: Os> Qp<O> {
         let link = os.lock(Link { peer: None, client: None, used: false })?;
         let attachments = os.lock(None)?;
         let direct = nic.mode() == NicMode::Direct;
-        let takes_one = parameters.initiator_depth > 0 && parameters.max_initiator_sge > 0;
+        let takes_requests = direct && parameters.initiator_depth > 0;
         let most = u32::try_from(DIRECT_TURN.bytes).unwrap_or(u32::MAX).min(parameters.max_transfer);
-        let alone = if direct && takes_one { most } else { 0 };
+        let alone = if takes_requests && parameters.max_initiator_sge > 0 { most } else { 0 };
+        let alone_inline = if takes_requests { most.min(parameters.inline_size) } else { 0 };
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         Shared::try_new(Self {
             _references: CachePadded(()),
             engine: nic.deal()?,
             direct,
             alone,
+            alone_inline,
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),

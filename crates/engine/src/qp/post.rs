@@ -1,12 +1,10 @@
 //! The consumer's ends of a queue pair.
 
-use core::iter;
-
 use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{
-    Flags, Qp, QpParameters, Sge, Work,
+    Few, Flags, OnePiece, Qp, QpParameters, Sge, Work,
     receive::Receive,
     request::{CHUNK, Chunk, HERE, Here, ReceiveRequest, Request, Source, chunks_for},
     transmit::Transmit,
@@ -28,8 +26,7 @@ const MAX_RING: u64 = 1 << 28;
 
 /// Makes a queue of `depth` requests with up to `each` entries to a request.
 pub(super) fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, ring::Consumer<T>), NtStatus> {
-    let entries = (u64::from(depth) * u64::from(each)).clamp(1, MAX_RING);
-    // The clamp keeps it in range.
+    let entries = (u64::from(depth) * u64::from(each)).min(MAX_RING);
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);
     ring::try_new(entries, 0).map_err(memory_status)
 }
@@ -78,10 +75,17 @@ pub(super) struct InitiatorQueue {
 }
 
 struct Limits {
-    depth: u32,
     elements: u32,
     inline: u32,
     transfer: u32,
+}
+
+impl Limits {
+    /// How many inline bytes a request may have.
+    #[inline]
+    fn inline_bytes(&self) -> u32 {
+        self.inline.min(self.transfer)
+    }
 }
 
 /// The initiator queue that `parameters` ask for: the end to post to, and the end of the engine under its lock.
@@ -96,7 +100,6 @@ pub(super) fn initiator_queue<O: Os>(
     let chunks = u32::try_from(chunks_for(parameters.inline_size as usize)).unwrap_or(u32::MAX);
     let (chunks, taken_chunks) = ring_for(depth, chunks)?;
     let limits = Limits {
-        depth,
         elements: parameters.max_initiator_sge,
         inline: parameters.inline_size,
         transfer: parameters.max_transfer,
@@ -113,58 +116,45 @@ impl InitiatorQueue {
     pub(super) fn of<O: Os>(self, qp: &Shared<Qp<O>>) -> Initiator<O> {
         Initiator { qp: qp.clone(), queue: self, deferred: false }
     }
+}
 
-    #[inline]
-    fn check_room(&mut self) -> Result<(), NtStatus> {
-        if self.limits.depth > 0 && self.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
-    }
-
-    /// Puts a request in that still has to be published.
-    #[inline]
-    fn push(&mut self, request: Request) -> Result<(), NtStatus> {
-        if self.requests.push(request) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
-    }
-
-    /// How many inline bytes a request may have.
-    #[inline]
-    fn inline_limit(&self) -> usize {
-        self.limits.inline.min(self.limits.transfer) as usize
-    }
-
-    /// Takes the bytes of `parts`: the first for the request, the others in their queue, and how many there are.
-    #[inline(never)]
-    fn push_inline<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Result<(Here, u32), NtStatus> {
-        let (mut first, mut length, limit) = ([0; HERE], 0_usize, self.inline_limit());
-        let mut chunk: Chunk = [0; CHUNK];
-        for part in parts {
-            if part.len() > limit - length {
-                return Err(NtStatus::INVALID_BUFFER_SIZE);
-            }
-            let (now, mut rest) = part.split_at(part.len().min(HERE.saturating_sub(length)));
-            if !now.is_empty() {
-                first[length..][..now.len()].copy_from_slice(now);
-                length += now.len();
-            }
-            while !rest.is_empty() {
-                let filled = (length - HERE) % CHUNK;
-                let (now, later) = rest.split_at(rest.len().min(CHUNK - filled));
-                chunk[filled..][..now.len()].copy_from_slice(now);
-                length += now.len();
-                rest = later;
-                if filled + now.len() == CHUNK && !self.chunks.push(chunk) {
-                    return Err(NtStatus::NO_MORE_ENTRIES);
-                }
-            }
+/// Takes the inline bytes of `parts`: the first for the request, the others in their queue, and how many there are.
+#[inline(never)]
+fn push_inline<'a>(
+    queue: &mut Producer<Chunk>,
+    parts: impl Iterator<Item = &'a [u8]>,
+    most: u32,
+) -> Result<(Here, u32), NtStatus> {
+    let (mut first, mut length, most) = ([0; HERE], 0_usize, most as usize);
+    let mut chunk: Chunk = [0; CHUNK];
+    for part in parts {
+        if part.len() > most - length {
+            return Err(NtStatus::INVALID_BUFFER_SIZE);
         }
-        if length > HERE {
-            if !(length - HERE).is_multiple_of(CHUNK) && !self.chunks.push(chunk) {
+        let (now, mut rest) = part.split_at(part.len().min(HERE.saturating_sub(length)));
+        if !now.is_empty() {
+            first[length..][..now.len()].copy_from_slice(now);
+            length += now.len();
+        }
+        while !rest.is_empty() {
+            let filled = (length - HERE) % CHUNK;
+            let (now, later) = rest.split_at(rest.len().min(CHUNK - filled));
+            chunk[filled..][..now.len()].copy_from_slice(now);
+            length += now.len();
+            rest = later;
+            if filled + now.len() == CHUNK && !queue.push(chunk) {
                 return Err(NtStatus::NO_MORE_ENTRIES);
             }
-            self.chunks.publish();
         }
-        // At most `inline`, a u32.
-        Ok((Here::of(&first), u32::try_from(length).unwrap_or(u32::MAX)))
     }
+    if length > HERE {
+        if !(length - HERE).is_multiple_of(CHUNK) && !queue.push(chunk) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        queue.publish();
+    }
+    // At most `most`, a u32.
+    Ok((Here::of(&first), u32::try_from(length).unwrap_or(u32::MAX)))
 }
 
 /// A post that is decided but has no effect yet. [`Qp::initiate`] or [`Qp::receive`] gives it one.
@@ -246,27 +236,16 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         mut elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), NtStatus> {
-        let prepared = if elements.len() == 1
+        if elements.len() == 1
             && let Some(element) = elements.next()
         {
-            let is_done = match work {
-                Work::Write { address, token } => Qp::write_alone(&self.qp, context, (address, token), flags, element),
-                Work::Read { address, token } => Qp::read_alone(&self.qp, context, (address, token), flags, element),
-                _ => false,
-            };
-            if is_done {
-                return Ok(());
-            }
-            self.prepare(context, work, flags, iter::once(element))
-        } else {
-            self.prepare(context, work, flags, elements)
-        };
+            return self.post_one(context, work, flags, element);
+        }
+        let prepared = self.prepare(context, work, flags, elements);
         Qp::initiate(&self.qp, prepared)
     }
 
-    /// The first step of [`Initiator::post`], but for requests that [need not be posted](Qp::write_alone).
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
+    /// The first step of [`Initiator::post`].
     pub fn prepare(
         &mut self,
         context: usize,
@@ -278,8 +257,6 @@ impl<O: Os> Initiator<O> {
         self.settle(result, flags)
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     fn try_post(
         &mut self,
         context: usize,
@@ -287,17 +264,11 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<u32, NtStatus> {
-        self.check_connected()?;
-        if matches!(work, Work::Read { .. }) && self.qp.no_reads.load(Ordering::Relaxed) {
-            return Err(NtStatus::INVALID_DEVICE_REQUEST);
-        }
         let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
-        if count > self.queue.limits.elements + u32::from(fault::is(Fault::TooManyElementsAccepted)) {
-            return Err(NtStatus::DATA_OVERRUN);
-        }
-        self.queue.check_room()?;
+        self.check_elements(work, count)?;
+        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
         let (first, length) = push_elements(&mut self.queue.elements, elements, self.queue.limits.transfer)?;
-        self.queue.push(Request { context, work, flags, length, source: Source::Elements { count, first } })?;
+        vacancy.fill(Request { context, work, flags, length, source: Source::Elements { count, first } });
         Ok(length)
     }
 
@@ -311,55 +282,101 @@ impl<O: Os> Initiator<O> {
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl ExactSizeIterator<Item = &'a [u8]>,
+        parts: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), NtStatus> {
+        if parts.len() == 1
+            && let Some(few) = parts.clone().next().and_then(Few::of)
+        {
+            return self.post_one(context, work, flags, few);
+        }
         let prepared = self.prepare_inline(context, work, flags, parts);
         Qp::initiate(&self.qp, prepared)
     }
 
     /// The first step of [`Initiator::post_inline`].
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     pub fn prepare_inline<'a>(
         &mut self,
         context: usize,
         work: Work,
         flags: Flags,
-        parts: impl ExactSizeIterator<Item = &'a [u8]>,
+        parts: impl Iterator<Item = &'a [u8]>,
     ) -> Prepared {
         let result = self.try_post_inline(context, work, flags, parts);
         self.settle(result, flags)
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
     fn try_post_inline<'a>(
         &mut self,
         context: usize,
         work: Work,
         flags: Flags,
-        mut parts: impl ExactSizeIterator<Item = &'a [u8]>,
+        parts: impl Iterator<Item = &'a [u8]>,
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
-        self.queue.check_room()?;
-        let part = parts.next().unwrap_or_default();
-        // Most have one part, which fits into the request. Apart from the others, whose bytes go through memory.
-        if parts.len() == 0 && part.len() <= HERE.min(self.queue.inline_limit()) {
-            // At most `HERE`.
-            let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let source = Source::Inline { first: Here::of(part) };
-            self.queue.push(Request { context, work, flags, length, source })?;
-            return Ok(length);
-        }
-        let (first, length) = match self.queue.push_inline(iter::once(part).chain(parts)) {
-            Ok(taken) => taken,
-            Err(error) => {
-                self.queue.chunks.retract();
-                return Err(error);
-            }
-        };
-        self.queue.push(Request { context, work, flags, length, source: Source::Inline { first } })?;
+        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        let chunks = &mut self.queue.chunks;
+        let taken = push_inline(chunks, parts, self.queue.limits.inline_bytes());
+        let (first, length) = taken.inspect_err(|_| chunks.retract())?;
+        vacancy.fill(Request { context, work, flags, length, source: Source::Inline { first } });
         Ok(length)
+    }
+
+    /// Posts a request whose local bytes are in one piece, or carries it out.
+    fn post_one(&mut self, context: usize, work: Work, flags: Flags, local: impl OnePiece) -> Result<(), NtStatus> {
+        if self.carry_out_alone(context, work, flags, local) {
+            return Ok(());
+        }
+        let prepared = self.prepare_one(context, work, flags, local);
+        Qp::initiate(&self.qp, prepared)
+    }
+
+    /// The first step of [`Initiator::post`] or [`Initiator::post_inline`], if the local bytes are in one piece and the request
+    /// [has to be posted](Qp::send_alone).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: what is known of the request stays in registers")]
+    pub fn prepare_one(&mut self, context: usize, work: Work, flags: Flags, local: impl OnePiece) -> Prepared {
+        let result = self.try_post_one(context, work, flags, local);
+        self.settle(result, flags)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `prepare_one`")]
+    fn try_post_one<L: OnePiece>(
+        &mut self,
+        context: usize,
+        work: Work,
+        flags: Flags,
+        local: L,
+    ) -> Result<u32, NtStatus> {
+        if L::IS_INLINE {
+            self.check_connected()?;
+        } else {
+            self.check_elements(work, 1)?;
+        }
+        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        let limits = &self.queue.limits;
+        let (most, status) = if L::IS_INLINE {
+            (limits.inline_bytes(), NtStatus::INVALID_BUFFER_SIZE)
+        } else {
+            (limits.transfer, NtStatus::BUFFER_OVERFLOW)
+        };
+        let length = local.length();
+        if length > most {
+            return Err(status);
+        }
+        vacancy.fill(Request { context, work, flags, length, source: local.source() });
+        Ok(length)
+    }
+
+    /// Whether the request was carried out without being posted.
+    fn carry_out_alone(&self, context: usize, work: Work, flags: Flags, local: impl OnePiece) -> bool {
+        match work {
+            _ if flags.contains(Flags::DEFER) => false,
+            Work::Send { invalidate: None } => Qp::send_alone(&self.qp, context, flags, local),
+            Work::Write { address, token } => Qp::write_alone(&self.qp, context, (address, token), flags, local),
+            Work::Read { address, token } => Qp::read_alone(&self.qp, context, (address, token), flags, local),
+            _ => false,
+        }
     }
 
     /// Whether a post can succeed, for requests that have to be prepared first; `is_valid` is what the caller knows.
@@ -373,9 +390,23 @@ impl<O: Os> Initiator<O> {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         self.check_connected()?;
-        self.queue.check_room()
+        if self.queue.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
     }
 
+    /// Whether a request with so many elements can be posted, if there is room for it.
+    #[inline]
+    fn check_elements(&self, work: Work, count: u32) -> Result<(), NtStatus> {
+        self.check_connected()?;
+        if matches!(work, Work::Read { .. }) && self.qp.no_reads.load(Ordering::Relaxed) {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        if count > self.queue.limits.elements + u32::from(fault::is(Fault::TooManyElementsAccepted)) {
+            return Err(NtStatus::DATA_OVERRUN);
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn check_connected(&self) -> Result<(), NtStatus> {
         let is_connected = self.qp.is_linked() || fault::is(Fault::UnconnectedPostAccepted);
         if is_connected && !self.qp.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
@@ -465,7 +496,7 @@ pub(super) fn receive_queue<O: Os>(
     let depth = parameters.receive_depth;
     let (requests, taken_requests) = ring_for(depth, 1)?;
     let (elements, taken_elements) = ring_for(depth, parameters.max_receive_sge.saturating_sub(1))?;
-    let limits = Limits { depth, elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
+    let limits = Limits { elements: parameters.max_receive_sge, inline: 0, transfer: parameters.max_transfer };
     let receive = os.lock(Receive::new(taken_requests, taken_elements))?;
     Ok((ReceiveQueue { requests, elements, limits }, receive))
 }
@@ -484,16 +515,11 @@ impl ReceiveQueue {
         if count > self.limits.elements {
             return Err(NtStatus::DATA_OVERRUN);
         }
-        if self.limits.depth == 0 || !self.requests.has_room(1) {
-            return Err(NtStatus::NO_MORE_ENTRIES);
-        }
-        let (first, length) = push_elements(&mut self.elements, elements, self.limits.transfer)?;
         self.requests.prefetch(SOON);
-        if self.requests.push(ReceiveRequest { context, length, elements: count, first }) {
-            Ok(())
-        } else {
-            Err(NtStatus::NO_MORE_ENTRIES)
-        }
+        let vacancy = self.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        let (first, length) = push_elements(&mut self.elements, elements, self.limits.transfer)?;
+        vacancy.fill(ReceiveRequest { context, length, elements: count, first });
+        Ok(())
     }
 }
 

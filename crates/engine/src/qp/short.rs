@@ -14,7 +14,7 @@ use ndkpi::NtStatus;
 use super::{
     Flags, Qp, Work,
     receive::Receive,
-    request::{HERE, Request, Sge, Source},
+    request::{HERE, Here, Request, Sge, Source},
 };
 use crate::{
     cq::{Completion, Cq, CqProducer, Operation},
@@ -139,12 +139,9 @@ impl<O: Os> Short<'_, O> {
                 if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
                     return None;
                 }
-                let fill = |sink: &Sge| put(request, here, there, sink.token, sink.address, sink.length);
+                let fill = |sink: &Sge| put(request, here, there, sink);
                 let context = receives.fill(ahead, request.length, fill, |sink| there.prefetch(sink.address))?;
-                let bytes = request.length + u32::from(fault::is(Fault::BytesWrong));
-                let solicited = request.flags.contains(Flags::SOLICIT);
-                let completion = self.peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-                let completion = Completion { bytes, solicited, ..completion };
+                let completion = self::received(self.peer, context, request.length, request.flags);
                 if is_alone {
                     completions.push(completion);
                 } else {
@@ -195,6 +192,83 @@ impl<O: Os> Short<'_, O> {
     }
 }
 
+/// The completion of a receive that a message of `length` bytes has filled.
+#[inline]
+fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Completion {
+    let bytes = length + u32::from(fault::is(Fault::BytesWrong));
+    let solicited = flags.contains(Flags::SOLICIT);
+    Completion { bytes, solicited, ..peer.completion(context, Operation::Receive, NtStatus::SUCCESS) }
+}
+
+/// The peer's first receive, and where it completes, both locked.
+struct First<'a, 'cq, O: Os> {
+    peer: &'a Qp<O>,
+    receives: &'a mut Receive,
+    completions: &'a mut CqProducer<'cq, O>,
+}
+
+impl<O: Os> First<'_, '_, O> {
+    /// Fills the receive, whose memory is `there`, with a message of `length` bytes, which `put` puts where it is told. `None` if
+    /// something is wrong with the receive: then nothing has been done.
+    #[inline]
+    fn fill(self, there: &Opened<'_, O>, length: u32, flags: Flags, put: impl FnOnce(At<'_, O>)) -> Option<()> {
+        let fill = |sink: &Sge| there.find(sink.token, sink.address, sink.length).map(put).is_some();
+        let context = self.receives.fill(0, length, fill, |sink| there.prefetch(sink.address))?;
+        // The consumer sees the completion when the locks are released: by then the place is free.
+        self.completions.push(received(self.peer, context, length, flags));
+        self.receives.take_out(1);
+        Some(())
+    }
+}
+
+/// Lets `work` fill the peer's first receive, which has one element. `work` gets the token of that, and says whether it has done so.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+fn with_first<O: Os>(peer: &Shared<Qp<O>>, work: impl FnOnce(Key, First<'_, '_, O>) -> Option<()>) -> bool {
+    let done = Qp::with_receives(peer, |receives| {
+        Cq::with_producer(&peer.receive_cq, |completions| {
+            let sink = Key { token: receives.first_token()?, access: Access::LocalWrite };
+            work(sink, First { peer, receives, completions })
+        })
+    });
+    done.flatten().is_some()
+}
+
+/// Sends `length` inline bytes to the peer's first receive.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `with_first`")]
+pub(super) fn send_inline<O: Os>(peer: &Shared<Qp<O>>, bytes: Here, length: u32, flags: Flags) -> bool {
+    let put = |at: At<'_, O>| put_inline(at, &bytes, length as usize);
+    with_first(peer, |sink, first| peer.domain.with_token(sink, |there| first.fill(there, length, flags, put))?)
+}
+
+/// Sends the bytes of `element` to the peer's first receive.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `with_first`")]
+pub(super) fn send_element<O: Os>(qp: &Qp<O>, peer: &Shared<Qp<O>>, element: Sge, flags: Flags) -> bool {
+    if element.length as usize > UNDER_LOCKS {
+        return false;
+    }
+    with_first(peer, |sink, first| {
+        qp.domain.with_tokens(element.key(Access::LocalRead), &peer.domain, sink, |here, there| {
+            let (from, start) = here.locate(element.address, element.length)?;
+            let put = |(to, at): At<'_, O>| to.copy_from(at, from, start, element.length as usize);
+            first.fill(there, element.length, flags, put)
+        })?
+    })
+}
+
+/// Writes `length` inline bytes to the peer's at `address`.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `with_first`")]
+pub(super) fn write_inline<O: Os>(peer: &Qp<O>, bytes: Here, length: u32, token: u32, address: u64) -> bool {
+    let written = peer.domain.with_token(Key { token, access: Access::RemoteWrite }, |there| {
+        put_inline(there.locate(address, length)?, &bytes, length as usize);
+        Some(())
+    });
+    written.flatten().is_some()
+}
+
 /// Copies the bytes of a request, if it is a read or write of bytes that lie in one piece on both sides and nothing is wrong with it.
 /// Which of the two it is.
 #[inline]
@@ -223,20 +297,13 @@ impl Done {
     }
 }
 
-/// Copies the bytes of a request, which are inline or `here`, to the peer's, where there is `room` for them.
+/// Copies the bytes of a send, which are inline or `here`, to the element of a receive, which is `there` and has room for them.
 #[inline]
-fn put<O: Os>(
-    request: &Request,
-    here: Option<&Opened<'_, O>>,
-    there: &Opened<'_, O>,
-    token: u32,
-    address: u64,
-    room: u32,
-) -> bool {
+fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_, O>, sink: &Sge) -> bool {
     let length = request.length as usize;
-    let Some((to, at)) = there.find(token, address, room) else { return false };
+    let Some((to, at)) = there.find(sink.token, sink.address, sink.length) else { return false };
     match (&request.source, here) {
-        (Source::Inline { first }, _) if length <= HERE => to.write(at, &first.bytes().as_flattened()[..length]),
+        (Source::Inline { first }, _) if length <= HERE => put_inline((to, at), first, length),
         (Source::Elements { count: 1, first }, Some(here)) => {
             let Some((from, start)) = here.find(first.token, first.address, first.length) else { return false };
             to.copy_from(at, from, start, length);
@@ -246,14 +313,18 @@ fn put<O: Os>(
     true
 }
 
+/// Writes the first `length` of inline bytes.
+#[inline]
+fn put_inline<M: Memory>((to, at): (&M, usize), bytes: &Here, length: usize) {
+    to.write(at, &bytes.bytes().as_flattened()[..length]);
+}
+
 /// Copies the bytes of a write.
 #[inline]
 fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
     match &request.source {
-        Source::Inline { .. } if request.length > 0 => {
-            let there = Key { token, access: Access::RemoteWrite };
-            let put = |opened: &Opened<'_, O>| put(request, None, opened, token, address, request.length);
-            peer.domain.with_token(there, put) == Some(true)
+        Source::Inline { first } if (1..=HERE).contains(&(request.length as usize)) => {
+            write_inline(peer, *first, request.length, token, address)
         }
         Source::Elements { count: 1, first } => write_element(qp, peer, *first, token, address),
         Source::Inline { .. } | Source::Elements { .. } => false,

@@ -165,13 +165,9 @@ impl<O: Os> Srq<O> {
             if state.failed.is_some() {
                 return Err(NtStatus::INTERNAL_ERROR);
             }
-            if !state.requests.producer.has_room(1) {
-                return Err(NtStatus::NO_MORE_ENTRIES);
-            }
+            let vacancy = state.requests.producer.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             let (first, length) = push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
-            if !state.requests.producer.push(ReceiveRequest { context, length, elements: count, first }) {
-                return Err(NtStatus::NO_MORE_ENTRIES);
-            }
+            vacancy.fill(ReceiveRequest { context, length, elements: count, first });
             state.requests.producer.publish();
             Ok(Self::next_waiter(state))
         })?;
