@@ -25,8 +25,11 @@ use crate::{
 const SIZE: u32 = 8;
 /// Messages on the way at most.
 const WINDOW: usize = 64;
-/// Receives that are posted before the first message.
-const RECEIVES: usize = 256;
+/// Requests that each queue has room for.
+const DEPTH: u32 = 256;
+/// Receives that are posted before the first message. Half of the room: whoever fills a queue up has to look at the other side's
+/// index with every post.
+const RECEIVES: usize = DEPTH as usize / 2;
 /// Round trips between two looks at the clock.
 const GROUP: usize = 8;
 /// One send in so many is signalled: a success implies those before it.
@@ -39,7 +42,7 @@ pub fn rows(context: &mut Context<'_>) {
 }
 
 const fn plan(nic: NicMode) -> Plan {
-    Plan { nic, depth: 512, bytes: 64 << 10, inline: 64, steps: false }
+    Plan { nic, depth: DEPTH, bytes: 64 << 10, inline: 64, steps: false }
 }
 
 /// A place in the buffer for every receive, each on a cache line of its own.
