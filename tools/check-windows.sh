@@ -8,5 +8,5 @@ source tools/debian.sh
 has_compiler || install_packages "${COMPILER_PACKAGES[@]}"
 check_compiler
 RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/windows cargo check --quiet --all-targets \
-    --target x86_64-pc-windows-gnu -Zbuild-std=std,panic_unwind,test
-echo "the default members and their tests compile for x86_64-pc-windows-gnu"
+    --target x86_64-pc-windows-msvc -Zbuild-std=std,panic_unwind,test
+echo "the default members and their tests compile for x86_64-pc-windows-msvc"
