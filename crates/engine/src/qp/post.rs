@@ -469,15 +469,24 @@ impl<O: Os> Qp<O> {
         this.accepted.publish(prepared.tail);
         // Pairs with `Qp::fail` and `Qp::claim`, which exchange the same value: who comes second sees what the first has done. So
         // either they see the receive, or it is seen here that somebody has to be told of it. (A fence would cost twice as much.)
-        if this.awaited.swap(false, Ordering::AcqRel)
-            && let Some(peer) = this.peer()
-        {
+        let is_awaited = this.awaited.swap(false, Ordering::AcqRel);
+        if is_awaited || this.is_dead() {
+            Self::tell_of_receive(this, is_awaited);
+        }
+        Ok(())
+    }
+
+    /// Rings for a receive that was posted: the peer's doorbell if that waits for it, and this one if it is to be cancelled.
+    // Not a part of its caller: the exchange there would wait for the registers that are saved for this.
+    #[cold]
+    #[inline(never)]
+    fn tell_of_receive(this: &Shared<Self>, is_awaited: bool) {
+        if is_awaited && let Some(peer) = this.peer() {
             Self::ring(&peer);
         }
         if this.is_dead() {
             Self::ring(this);
         }
-        Ok(())
     }
 }
 
