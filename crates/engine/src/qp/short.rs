@@ -133,20 +133,13 @@ impl<O: Os> Short<'_, O> {
         let mut received = Received::new();
         while sent < self.budget.requests && self.batch.remaining_capacity() > 1 {
             let ahead = sent as usize;
-            // One that is alone goes from registers to its place.
-            let is_alone = received.is_empty() && self.requests.known() <= ahead + 1;
             let done = self.requests.with_ahead(ahead, |request| {
                 if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
                     return None;
                 }
                 let fill = |sink: &Sge| put(request, here, there, sink);
                 let context = receives.fill(ahead, request.length, fill, |sink| there.prefetch(sink.address))?;
-                let completion = self::received(self.peer, context, request.length, request.flags);
-                if is_alone {
-                    completions.push(completion);
-                } else {
-                    received.push(completion);
-                }
+                received.push(self::received(self.peer, context, request.length, request.flags));
                 left -= request.length as usize;
                 Some(Done::of(request))
             });
@@ -313,10 +306,16 @@ fn put<O: Os>(request: &Request, here: Option<&Opened<'_, O>>, there: &Opened<'_
     true
 }
 
-/// Writes the first `length` of inline bytes.
+/// Writes the first `length` of inline bytes. If these are one word, it is known here how many they are, and they are stored
+/// without a call of the copy routine.
 #[inline]
 fn put_inline<M: Memory>((to, at): (&M, usize), bytes: &Here, length: usize) {
-    to.write(at, &bytes.bytes().as_flattened()[..length]);
+    let words = bytes.bytes();
+    if length == words[0].len() {
+        to.write(at, &words[0]);
+    } else {
+        to.write(at, &words.as_flattened()[..length]);
+    }
 }
 
 /// Copies the bytes of a write.

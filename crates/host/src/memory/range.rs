@@ -79,6 +79,21 @@ impl HostMemory {
         panic!("bytes {offset}+{length} of a memory range of {} bytes", self.length);
     }
 
+    /// Copies bytes to a place that is in the range (checked by the caller), which has several pieces.
+    #[inline(never)]
+    fn write_pieces(&self, mut offset: usize, from: &[u8]) {
+        let mut rest = from;
+        while !rest.is_empty() {
+            let piece = self.forward(offset);
+            let length = piece.length.min(rest.len());
+            let (now, later) = rest.split_at(length);
+            // SAFETY: the piece has at least `length` writable bytes (invariant), and so has `now` readable ones.
+            unsafe { copy(now.as_ptr(), piece.pointer, length) };
+            offset += length;
+            rest = later;
+        }
+    }
+
     /// Copies bytes that are in both ranges (checked by the caller), which may have several pieces.
     fn copy_pieces(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
         // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
@@ -183,17 +198,7 @@ impl Memory for HostMemory {
             // SAFETY: so many writable bytes follow (checked), and as many readable ones in `from`.
             return unsafe { copy(from.as_ptr(), to, from.len()) };
         }
-        let mut offset = offset;
-        let mut rest = from;
-        while !rest.is_empty() {
-            let piece = self.forward(offset);
-            let length = piece.length.min(rest.len());
-            let (now, later) = rest.split_at(length);
-            // SAFETY: the piece has at least `length` writable bytes (invariant), and so has `now` readable ones.
-            unsafe { copy(now.as_ptr(), piece.pointer, length) };
-            offset += length;
-            rest = later;
-        }
+        self.write_pieces(offset, from);
     }
 
     #[inline]
