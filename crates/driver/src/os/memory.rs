@@ -88,6 +88,10 @@ impl KernelMemory {
     /// Calls `each` with the address and length of every stretch of `len` bytes from `offset` on.
     fn stretches(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
         assert!(offset <= self.len && len <= self.len - offset, "an access outside of registered memory");
+        if let [piece] = &*self.pieces {
+            // SAFETY: the offset is not beyond the end of the range, which is one piece, and mapped (invariant).
+            return each(unsafe { piece.bytes.add(offset) }, len);
+        }
         let (mut at, end) = (offset, offset + len);
         // The first piece that does not end before the access begins.
         let first = self.pieces.partition_point(|piece| piece.offset + piece.len <= at);
