@@ -278,6 +278,21 @@ mod tests {
     }
 
     #[test]
+    fn bytes_go_to_their_place_in_a_single_mdl() {
+        let mut bytes = [vec![0; 10]];
+        let mut mdls = chain(BASE, &mut bytes, &[0], true);
+        let whole = memory(&mut mdls, 8).expect("a good chain");
+        whole.write(3, &[1, 2, 3, 4]);
+        let mut back = [0; 3];
+        whole.read(4, &mut back);
+        assert_eq!(back, [2, 3, 4]);
+        // The two ranges overlap.
+        whole.copy_from(4, &whole, 3, 4);
+        whole.write(8, &[]);
+        assert_eq!(bytes[0], [0, 0, 0, 1, 1, 2, 3, 4, 0, 0]);
+    }
+
+    #[test]
     fn a_chain_with_a_gap_or_that_is_too_short_is_refused() {
         let mut bytes = [vec![0; 10], vec![0; 10]];
         let mut gap = chain(BASE, &mut bytes, &[0, 11], true);
