@@ -41,7 +41,6 @@ pub const fn plain(context: usize) -> Completion {
         status: NtStatus::SUCCESS,
         bytes: 0,
         invalidated_token: 0,
-        provider_error: 0,
         operation: Operation::Receive,
         solicited: false,
     }

@@ -25,7 +25,6 @@ const fn completion(status: NtStatus, solicited: bool) -> Completion {
         status,
         bytes: 0,
         invalidated_token: 0,
-        provider_error: 0,
         operation: Operation::Receive,
         solicited,
     }

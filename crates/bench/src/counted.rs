@@ -25,7 +25,7 @@ use provider::NicMode;
 
 use crate::{
     ndk::{Connection, Plan},
-    rows::cq::{Quiet, completion},
+    rows::{cq::Quiet, entry::completion},
 };
 
 /// The environment variable that names the scenario to run, instead of anything else.

@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod cq;
+pub mod entry;
 pub mod lock;
 pub mod machine;
 pub mod memory;

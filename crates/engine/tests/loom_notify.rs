@@ -46,7 +46,6 @@ const fn entry(context: usize) -> Completion {
         status: NtStatus::SUCCESS,
         bytes: 0,
         invalidated_token: 0,
-        provider_error: 0,
         operation: Operation::Receive,
         solicited: true,
     }

@@ -285,15 +285,17 @@ const fn plain_result(completion: &Completion) -> NDK_RESULT {
     }
 }
 
+/// What `NdkGetCqResultsEx` makes of a completion (`NDKPI 3.6`).
 #[inline]
-const fn extended_result(completion: &Completion) -> NDK_RESULT_EX {
+#[must_use]
+pub const fn extended_result(completion: &Completion) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
         Status: completion.status,
         BytesTransferred: completion.bytes,
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
         Type: operation_type(completion.operation),
-        ProviderErrorCode: completion.provider_error,
+        ProviderErrorCode: 0,
         TypeSpecificCompletionOutput: completion.invalidated_token as usize,
     }
 }

@@ -44,6 +44,7 @@ mod shared_endpoint;
 mod srq;
 
 pub use completion::CompletionMode;
+pub use cq::extended_result;
 pub use device::{Config, Device};
 pub use engine::nic::NicMode;
 pub use note::Note;

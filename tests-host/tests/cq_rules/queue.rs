@@ -138,7 +138,6 @@ fn a_completion_keeps_all_its_fields() {
             status: NtStatus::IO_TIMEOUT,
             bytes: u32::MAX,
             invalidated_token: 0xDEAD_BEEF,
-            provider_error: 0x1234_5678,
             operation,
             solicited: true,
         });

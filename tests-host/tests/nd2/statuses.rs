@@ -65,7 +65,6 @@ fn no_pair_outside_of_the_table_can_be_produced() {
                 status,
                 bytes: 3,
                 invalidated_token: 4,
-                provider_error: 5,
                 operation,
                 solicited: true,
             };

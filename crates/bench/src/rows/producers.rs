@@ -23,9 +23,17 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
-use engine::cq::{Completion, Cq};
+use engine::{
+    cq::{Completion, Cq},
+    os::{Os, SpinLock},
+};
+use ndkpi::NDK_RESULT_EX;
+use provider::extended_result;
 
-use super::cq::{completion, queue_of};
+use super::{
+    cq::queue_of,
+    entry::{Entry, completion},
+};
 use crate::{
     Context,
     distance::Line,
@@ -64,9 +72,11 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| crossbeam_beside(context)),
         Box::new(|| apart_in_bursts(context, 1)),
         Box::new(|| apart_in_bursts(context, TURN)),
+        Box::new(|| locked_in_bursts(context)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside, apart, apart_turns] = &measured.samples[..] else {
-        unreachable!("seven subjects")
+    let [single, turns, crossbeam, ours_beside, crossbeam_beside, apart, apart_turns, locked] = &measured.samples[..]
+    else {
+        unreachable!("eight subjects")
     };
     let each_its_own = "machine: four producers, each with an rtrb of its own and an atomic exchange";
     let row =
@@ -77,23 +87,29 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
         row(&format!("{each_its_own} for every entry"), apart, crossbeam, Goal::Reported),
         row(&format!("{each_its_own} for eight entries"), apart_turns, crossbeam, Goal::Reported),
+        row("machine: four producers, a lock around the store of each entry", locked, crossbeam, Goal::Reported),
         measured.row("CQ, four producers"),
     ]
 }
 
-/// The entry `number` of a producer.
-const fn entry(producer: usize, number: usize) -> Completion {
+/// The completion `number` of a producer.
+const fn completion_of(producer: usize, number: usize) -> Completion {
     Completion { qp_context: producer, ..completion(number) }
 }
 
-/// [`TURN`] entries from the one of this number on.
-fn turn(producer: usize, first: usize) -> [Completion; TURN] {
+/// The same as a peer holds it.
+fn entry(producer: usize, number: usize) -> Entry {
+    Entry(extended_result(&completion_of(producer, number)))
+}
+
+/// [`TURN`] of what `entry` makes, from the number `first` on.
+fn turn<T>(producer: usize, first: usize, entry: impl Fn(usize, usize) -> T) -> [T; TURN] {
     std::array::from_fn(|index| entry(producer, first + index))
 }
 
-/// What a consumer does with an entry.
-fn count(from: &mut [u64; PRODUCERS], entry: &Completion) {
-    from[black_box(entry).qp_context] += 1;
+/// What a consumer does with a result.
+fn count(from: &mut [u64; PRODUCERS], result: &NDK_RESULT_EX) {
+    from[black_box(result.QPContext.addr())] += 1;
 }
 
 /// Lets four producers `fill` a queue, two on each core, and a consumer `drain` it, again and again.
@@ -140,15 +156,15 @@ fn ours_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
     let fill = |producer| {
         for first in (0..SHARE).step_by(batch) {
             if batch == 1 {
-                Cq::push_one(&cq, entry(producer, first));
+                Cq::push_one(&cq, completion_of(producer, first));
             } else {
-                Cq::push(&cq, &turn(producer, first));
+                Cq::push(&cq, &turn(producer, first, completion_of));
             }
         }
     };
     bursts(context, fill, || {
         let mut from = [0; PRODUCERS];
-        while consumer.poll(POLL, |entry| count(&mut from, entry)) > 0 {}
+        while consumer.poll(POLL, |completion| count(&mut from, &extended_result(completion))) > 0 {}
         assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
     })
 }
@@ -166,7 +182,7 @@ fn apart_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
             let is_pushed = if batch == 1 {
                 queue.push(entry(producer, first)).is_ok()
             } else {
-                queue.push_entire_slice(&turn(producer, first)).is_ok()
+                queue.push_entire_slice(&turn(producer, first, entry)).is_ok()
             };
             assert!(is_pushed, "the queue is as deep as a burst");
             look();
@@ -177,10 +193,36 @@ fn apart_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
         for consumer in &mut consumers {
             while let Ok(entries) = consumer.read_chunk(POLL) {
                 let (first, second) = entries.as_slices();
-                first.iter().chain(second).for_each(|entry| count(&mut from, entry));
+                first.iter().chain(second).for_each(|Entry(result)| count(&mut from, result));
                 entries.commit_all();
             }
         }
+        assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
+    })
+}
+
+/// The least for producers that exclude each other ([`queue`](super::bounds::queue)): a lock, the one that the completion queue has,
+/// and an entry that is stored, read once and given back. Nobody asks whether there is room, nothing is published for a consumer that
+/// has no lock, and nothing is decided about an arm.
+fn locked_in_bursts(context: &Context<'_>) -> f64 {
+    let entries = vec![completion(0); DEPTH as usize].into_boxed_slice();
+    let queue = context.os.lock((entries, 0)).expect("memory");
+    let fill = |producer| {
+        for number in 0..SHARE {
+            queue.with(|(entries, tail)| {
+                entries[*tail % DEPTH as usize] = completion_of(producer, number);
+                *tail += 1;
+            });
+        }
+    };
+    bursts(context, fill, || {
+        let mut from = [0; PRODUCERS];
+        queue.with(|(entries, _)| {
+            for completion in &mut *entries {
+                count(&mut from, &extended_result(completion));
+                completion.qp_context = PRODUCERS;
+            }
+        });
         assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
     })
 }
@@ -194,8 +236,8 @@ fn crossbeam_in_bursts(context: &Context<'_>) -> f64 {
     };
     bursts(context, fill, || {
         let mut from = [0; PRODUCERS];
-        while let Some(entry) = queue.pop() {
-            count(&mut from, &entry);
+        while let Some(Entry(result)) = queue.pop() {
+            count(&mut from, &result);
         }
         assert_eq!(from, [SHARE as u64; PRODUCERS], "entries were lost");
     })
@@ -239,13 +281,13 @@ fn ours_beside(context: &Context<'_>) -> f64 {
                     thread::yield_now();
                 }
             }
-            Cq::push_one(&cq, entry(producer, number));
+            Cq::push_one(&cq, completion_of(producer, number));
         }
     };
     beside(context, produce, |entries| {
         let (mut from, mut got) = ([0; PRODUCERS], 0);
         while got < entries {
-            let now = consumer.poll(POLL, |entry| count(&mut from, entry));
+            let now = consumer.poll(POLL, |completion| count(&mut from, &extended_result(completion)));
             got += now;
             if now == 0 {
                 thread::yield_now();
@@ -270,13 +312,13 @@ fn crossbeam_beside(context: &Context<'_>) -> f64 {
     beside(context, produce, |entries| {
         let mut from = [0; PRODUCERS];
         for _ in 0..entries {
-            let entry = loop {
+            let Entry(result) = loop {
                 match queue.pop() {
                     Some(entry) => break entry,
                     None => thread::yield_now(),
                 }
             };
-            count(&mut from, &entry);
+            count(&mut from, &result);
         }
     })
 }

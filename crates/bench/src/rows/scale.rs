@@ -11,7 +11,7 @@ use engine::{
 use fallible::Shared;
 use host::{HostMemory, HostOs, PinnedBuffer};
 
-use super::cq::{Quiet, completion};
+use super::{cq::Quiet, entry::completion};
 use crate::{
     Context,
     measure::{Samples, Subject, alone},

@@ -1,5 +1,7 @@
 //! What a completion queue holds.
 
+use core::ops::BitOr;
+
 use ndkpi::NtStatus;
 
 use super::notify::Class;
@@ -29,30 +31,42 @@ pub enum Operation {
 
 /// The outcome of one request.
 ///
+/// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that is zero, because nothing is known
+/// of a failed request that its status does not say (`NDKPI 3.6`).
+///
 /// No two words that an `NDK_RESULT` has side by side lie side by side here in that order: a consumer that polls at once would
 /// load both at a time, and wait until the two stores of the producer have reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub struct Completion {
     /// What the consumer gave when it created the queue pair.
     pub qp_context: usize,
     /// The token that the sender invalidated, for [`Operation::ReceiveAndInvalidate`]. Zero for other requests.
     pub invalidated_token: u32,
-    /// The provider's own diagnosis; zero for success (`NDKPI 3.6`).
-    pub provider_error: u32,
+    /// The kind of request.
+    pub operation: Operation,
+    /// The sender asked for an event.
+    pub solicited: bool,
     /// What the consumer gave when it posted the request.
     pub request_context: usize,
     /// Success, or why the request failed.
     pub status: NtStatus,
     /// Bytes received. Zero for other requests.
     pub bytes: u32,
-    /// The kind of request.
-    pub operation: Operation,
-    /// The sender asked for an event.
-    pub solicited: bool,
 }
 
+const _: () = assert!(size_of::<Completion>() == 32);
+
 impl Completion {
+    /// Whether an arm sees [`Class::Plain`] in all of `completions`, which is so for nearly all.
+    #[inline]
+    #[must_use]
+    pub fn are_plain(completions: &[Self]) -> bool {
+        // Without a branch for each. A status of success is not negative.
+        let differs = |completion: &Self| completion.status.0 >> 31 | i32::from(completion.solicited);
+        !fault::is_any() && completions.iter().map(differs).fold(0, BitOr::bitor) == 0
+    }
+
     /// What an arm sees in this completion.
     #[inline]
     #[must_use]

@@ -142,21 +142,21 @@ impl<O: Os> Cq<O> {
         if let [completion] = completions {
             return Self::push_one(this, *completion);
         }
-        Self::with_producer(this, |producer| producer.push_all(completions));
+        let plain = Completion::are_plain(completions);
+        Self::with_producer(this, |producer| producer.push_as(completions, plain));
     }
 
     /// [`Cq::push`] for one completion.
     #[inline]
     pub fn push_one(this: &Shared<Self>, completion: Completion) {
-        let Completion { operation, solicited, .. } = completion;
+        let Completion { invalidated_token, operation, solicited, .. } = completion;
         let contexts = (completion.qp_context, completion.request_context);
         let outcome = u64::from(completion.status.0.cast_unsigned()) | u64::from(completion.bytes) << 32;
-        let details = u64::from(completion.invalidated_token) | u64::from(completion.provider_error) << 32;
         // Mistakes that are made on purpose are made on the other way.
         if completion.class() == Class::Plain && !fault::is_any() {
-            Self::push_plain(this, contexts, outcome, details, operation);
+            Self::push_plain(this, contexts, outcome, invalidated_token, operation);
         } else {
-            Self::push_fields(this, contexts, outcome, details, (operation, solicited));
+            Self::push_fields(this, contexts, outcome, invalidated_token, (operation, solicited));
         }
     }
 
@@ -164,17 +164,23 @@ impl<O: Os> Cq<O> {
     /// few stores. Whatever is different is left to [`Cq::push_fields`], from the beginning, and nothing else is called: so there are
     /// no registers to be saved, which the lock would wait for until they were stored.
     #[inline(never)]
-    fn push_plain(this: &Shared<Self>, contexts: (usize, usize), outcome: u64, details: u64, operation: Operation) {
+    fn push_plain(
+        this: &Shared<Self>,
+        contexts: (usize, usize),
+        outcome: u64,
+        invalidated_token: u32,
+        operation: Operation,
+    ) {
         let pushed = this.state.with_at_once(|state| {
             if state.notify.is_waiting_for_plain() || state.notify.failure().is_some() {
                 return false;
             }
-            let completion = Self::from_fields(contexts, outcome, details, (operation, false));
+            let completion = Self::from_fields(contexts, outcome, invalidated_token, (operation, false));
             let State { entries, notify, .. } = state;
             entries.push_at_once(completion, || notify.queued_plain(1))
         });
         if pushed != Some(true) {
-            Self::push_fields(this, contexts, outcome, details, (operation, false));
+            Self::push_fields(this, contexts, outcome, invalidated_token, (operation, false));
         }
     }
 
@@ -182,8 +188,16 @@ impl<O: Os> Cq<O> {
     /// wait for them. Halves of a word go together, so that they are stored together: a consumer may load them so. One function
     /// for all callers, so that what is done under the lock becomes part of it.
     #[inline(never)]
-    fn push_fields(this: &Shared<Self>, contexts: (usize, usize), outcome: u64, details: u64, kind: (Operation, bool)) {
-        Self::with_producer(this, |producer| producer.push(Self::from_fields(contexts, outcome, details, kind)));
+    fn push_fields(
+        this: &Shared<Self>,
+        contexts: (usize, usize),
+        outcome: u64,
+        invalidated_token: u32,
+        kind: (Operation, bool),
+    ) {
+        Self::with_producer(this, |producer| {
+            producer.push(Self::from_fields(contexts, outcome, invalidated_token, kind));
+        });
     }
 
     #[inline(always)]
@@ -192,7 +206,7 @@ impl<O: Os> Cq<O> {
     const fn from_fields(
         (qp_context, request_context): (usize, usize),
         outcome: u64,
-        details: u64,
+        invalidated_token: u32,
         (operation, solicited): (Operation, bool),
     ) -> Completion {
         Completion {
@@ -200,8 +214,7 @@ impl<O: Os> Cq<O> {
             request_context,
             status: NtStatus((outcome as u32).cast_signed()),
             bytes: (outcome >> 32) as u32,
-            invalidated_token: details as u32,
-            provider_error: (details >> 32) as u32,
+            invalidated_token,
             operation,
             solicited,
         }
@@ -252,27 +265,30 @@ impl<O: Os> Cq<O> {
     }
 
     /// [`Cq::push_one_locked`] for several completions, which are copied to their places in one go.
-    fn push_all_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
+    /// `plain` if [all of them are](Completion::are_plain).
+    #[inline]
+    fn push_all_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion], plain: bool) -> bool {
         if state.notify.failure().is_some() {
             return false;
         }
         let pushed = state.entries.push_all(completions);
-        let classes = completions[..pushed].iter().map(Completion::class);
-        let queue = if !state.notify.is_waiting_for_plain() && classes.clone().all(|class| class == Class::Plain) {
+        let queue = if plain && !state.notify.is_waiting_for_plain() {
             state.notify.queued_plain(pushed as u64);
             false
-        } else if state.notify.is_waiting() {
-            Self::decide(this, state, &completions[..pushed])
         } else {
-            state.notify.queued_unseen(classes);
-            false
+            Self::decide(this, state, &completions[..pushed])
         };
         let overrun = pushed < completions.len() && !fault::is(Fault::OverrunSilent);
         (overrun && Self::fail_locked(this, state, CqFailure::Overrun)) || queue
     }
 
     /// Decides for every entry that was just queued. Whether the deferred call has to be queued.
+    #[inline(never)]
     fn decide(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
+        if !state.notify.is_waiting() {
+            state.notify.queued_unseen(completions.iter().map(Completion::class));
+            return false;
+        }
         let mut queue = false;
         for (index, completion) in completions.iter().enumerate() {
             let full = index + 1 == completions.len() && !state.entries.has_room(1);
@@ -503,7 +519,13 @@ impl<O: Os> CqProducer<'_, O> {
 
     /// [`Cq::push`].
     pub fn push_all(&mut self, completions: &[Completion]) {
-        self.queue |= Cq::push_all_locked(self.cq, self.state, completions);
+        self.push_as(completions, Completion::are_plain(completions));
+    }
+
+    /// [`CqProducer::push_all`] for completions that [are all plain](Completion::are_plain), or not.
+    #[inline]
+    fn push_as(&mut self, completions: &[Completion], plain: bool) {
+        self.queue |= Cq::push_all_locked(self.cq, self.state, completions, plain);
     }
 }
 

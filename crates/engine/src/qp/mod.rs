@@ -519,7 +519,6 @@ impl<O: Os> Qp<O> {
             status,
             bytes: 0,
             invalidated_token: 0,
-            provider_error: 0,
             operation,
             solicited: false,
         }

@@ -190,7 +190,7 @@ impl<O: Os> Short<'_, O> {
 fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Completion {
     let bytes = length + u32::from(fault::is(Fault::BytesWrong));
     let solicited = flags.contains(Flags::SOLICIT);
-    Completion { bytes, solicited, ..peer.completion(context, Operation::Receive, NtStatus::SUCCESS) }
+    Completion { solicited, bytes, ..peer.completion(context, Operation::Receive, NtStatus::SUCCESS) }
 }
 
 /// The peer's first receive, and where it completes, both locked.

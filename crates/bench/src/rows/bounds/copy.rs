@@ -27,7 +27,7 @@ use super::queue::LockedRtrb;
 use crate::{
     distance::Line,
     measure::alone,
-    rows::cq::{Reader, completion},
+    rows::entry::{Reader, completion},
 };
 
 /// Entries of the completion queue.
@@ -120,7 +120,7 @@ impl<F: FnMut()> Called<F> {
             result.QPContext = ptr::without_provenance_mut(entry.qp_context);
             result.RequestContext = ptr::without_provenance_mut(entry.request_context);
             result.Type = NDK_OPERATION_TYPE::WRITE;
-            result.ProviderErrorCode = entry.provider_error;
+            result.ProviderErrorCode = 0;
             result.TypeSpecificCompletionOutput = entry.invalidated_token as usize;
             taken += 1;
         }

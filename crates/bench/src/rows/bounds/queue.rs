@@ -8,11 +8,12 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use engine::cq::Completion;
+use provider::extended_result;
 
 use crate::{
     distance::Line,
     measure::alone,
-    rows::cq::{Reader, completion},
+    rows::entry::{Reader, completion},
 };
 
 /// A queue of `rtrb` with a lock for its producers.
@@ -48,8 +49,8 @@ impl LockedRtrb {
     /// Takes an entry out and reads it.
     #[inline]
     pub fn pop(&mut self, reader: &mut Reader) {
-        if let Some(entry) = self.take() {
-            reader.read(&entry);
+        if let Some(completion) = self.take() {
+            reader.read(&extended_result(&completion));
         }
     }
 }

@@ -1,0 +1,83 @@
+//! What goes through the queues: an `NDK_RESULT_EX`, the 40 bytes that a consumer of NDKPI gets (`NDKPI 3.6`).
+//!
+//! The peers hold them as they are. A completion queue of ours is given a [`Completion`], which has 32 bytes, and the result is
+//! made when it is polled, as `NdkGetCqResultsEx` does it.
+
+use std::ptr;
+
+use engine::cq::{Completion, Operation};
+use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
+
+const _: () = assert!(size_of::<NDK_RESULT_EX>() == 40 && size_of::<Completion>() == 32);
+
+/// What the peers hold.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Entry(pub NDK_RESULT_EX);
+
+// SAFETY: its two pointers are numbers here: nobody follows them.
+unsafe impl Send for Entry {}
+
+/// A completion of a send.
+#[must_use]
+pub const fn completion(number: usize) -> Completion {
+    Completion {
+        qp_context: 1,
+        request_context: number,
+        status: NtStatus::SUCCESS,
+        bytes: 0,
+        invalidated_token: 0,
+        operation: Operation::Send,
+        solicited: false,
+    }
+}
+
+/// The same as an [`Entry`].
+#[must_use]
+pub const fn entry(number: usize) -> Entry {
+    Entry(NDK_RESULT_EX {
+        QPContext: ptr::without_provenance_mut(1),
+        RequestContext: ptr::without_provenance_mut(number),
+        Type: NDK_OPERATION_TYPE::SEND,
+        ..NDK_RESULT_EX::ZEROED
+    })
+}
+
+/// What a consumer does with a result: it looks at what every one has.
+#[derive(Default)]
+pub struct Reader {
+    sum: usize,
+}
+
+impl Reader {
+    /// Looks at a result.
+    #[inline]
+    pub fn read(&mut self, result: &NDK_RESULT_EX) {
+        let rest = result.QPContext.addr() ^ result.BytesTransferred as usize ^ result.ProviderErrorCode as usize;
+        let failed = usize::from(!result.Status.is_success());
+        self.sum = self.sum.wrapping_add(result.RequestContext.addr() ^ rest ^ failed);
+    }
+
+    /// Checks that `count` results were read, each once.
+    ///
+    /// # Panics
+    ///
+    /// If that is not so.
+    pub fn check(&self, count: usize) {
+        // Numbers with the lowest bit flipped: in pairs, so the sum is that of the numbers.
+        debug_assert!(count.is_multiple_of(2));
+        assert_eq!(self.sum, count * (count - 1) / 2, "entries were lost");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use provider::extended_result;
+
+    use super::{completion, entry};
+
+    #[test]
+    fn the_peers_hold_what_is_polled_from_ours() {
+        assert_eq!(extended_result(&completion(7)), entry(7).0);
+    }
+}
