@@ -1,6 +1,6 @@
 //! What costs the same however many there are: queue pairs on a completion queue, tokens in a table.
 
-use std::{hint::black_box, iter};
+use std::{cell::Cell, hint::black_box, iter};
 
 use engine::{
     cq::{Cq, CqConsumer, CqParameters},
@@ -14,7 +14,7 @@ use host::{HostMemory, HostOs, PinnedBuffer};
 use super::{cq::Quiet, entry::completion};
 use crate::{
     Context,
-    measure::{Samples, Subject, alone},
+    measure::{Effort, Samples, Subject, alone},
     plot::{Curve, Plot},
     row::{Goal, Row, Unit},
 };
@@ -23,6 +23,10 @@ use crate::{
 const QPS: [usize; 5] = [1, 10, 100, 1000, 10_000];
 /// Numbers of regions.
 const REGIONS: [usize; 6] = [10, 100, 1000, 10_000, 100_000, 1 << 20];
+/// Tables of the same size: one for each run that a subject has in a turn.
+const TABLES: usize = Effort::FULL.repeats;
+/// Tables with more regions than this are made once.
+const LARGE: usize = 100_000;
 /// Completions between two looks at the completion queue.
 const BURST: usize = 32;
 
@@ -167,6 +171,32 @@ fn queue_pairs(context: &Context<'_>) -> Vec<Row> {
     rows
 }
 
+/// Tables of the same size that have their turns one after the other: what one of them shares its places in the caches with is luck,
+/// and stays the same for a run of the program.
+struct Tables {
+    tables: Vec<Regions>,
+    turn: Cell<usize>,
+}
+
+impl Tables {
+    /// As many as [`TABLES`], but one where it takes seconds to make it.
+    fn new(os: &HostOs, count: usize) -> Self {
+        let tables = if count > LARGE { 1 } else { TABLES };
+        Self { tables: (0..tables).map(|_| Regions::new(os, count)).collect(), turn: Cell::new(0) }
+    }
+
+    /// How many regions each of them has.
+    fn regions(&self) -> usize {
+        self.tables[0].all.len()
+    }
+
+    fn next(&self) -> &Regions {
+        let turn = self.turn.get();
+        self.turn.set(turn + 1);
+        &self.tables[turn % self.tables.len()]
+    }
+}
+
 /// A table with some regions, and their tokens.
 struct Regions {
     domain: Shared<Domain<HostOs>>,
@@ -216,7 +246,7 @@ fn tokens(context: &Context<'_>) -> Vec<Row> {
     let most = if context.is_quick() { 1000 } else { usize::MAX };
     // A place less than tokens have room for belongs to the domain.
     let counts = REGIONS.into_iter().filter(|count| *count <= most).map(|count| count.min((1 << 20) - 2));
-    let tables: Vec<_> = counts.map(|count| Regions::new(context.os, count)).collect();
+    let tables: Vec<_> = counts.map(|count| Tables::new(context.os, count)).collect();
     let looks = context.effort.scale(1 << 18);
     // Ten of all regions: what the table costs. All of them: what the caches cost besides.
     let ten = |table: &Regions| table.look_up(&table.tokens[..10], looks / 10);
@@ -225,13 +255,13 @@ fn tokens(context: &Context<'_>) -> Vec<Row> {
         table.look_up(&table.tokens[..some], looks / some)
     };
     let subjects = |look: &dyn Fn(&Regions) -> f64| -> Vec<Samples> {
-        context.interleave(tables.iter().map(|table| -> Subject<'_> { Box::new(|| look(table)) }).collect())
+        context.interleave(tables.iter().map(|tables| -> Subject<'_> { Box::new(|| look(tables.next())) }).collect())
     };
     let (few, every) = (subjects(&ten), subjects(&all));
     let mut rows = Vec::new();
     let mut curves = [Vec::new(), Vec::new()];
-    for (index, table) in tables.iter().enumerate() {
-        let count = table.all.len();
+    for (index, tables) in tables.iter().enumerate() {
+        let count = tables.regions();
         curves[0].push(point(count, &few[index]));
         curves[1].push(point(count, &every[index]));
         if index > 0 {
