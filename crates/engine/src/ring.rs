@@ -580,7 +580,7 @@ impl<T: Copy + Send> Consumer<T> {
         self.head
     }
 
-    /// Gives `each` up to `most` entries and [frees](Self::release) their slots, with one publication at the end. Returns how many.
+    /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;

@@ -83,7 +83,7 @@ fn hand_off(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| rtrb_handed_off(context, count, completion, |short, reader| reader.read(&extended_result(short)))),
     ]);
     let [ours, rtrb, short] = &measured.samples[..] else { unreachable!("three subjects") };
-    let short_peer = "rtrb, slices of 32, entries as short as ours are in the queue";
+    let short_peer = "rtrb, slices of 32, 32-byte entries";
     vec![
         Row::measured(name, "rtrb, slices of 32", Unit::Millions, goal, ours, rtrb),
         Row::measured(name, short_peer, Unit::Millions, Goal::Reported, ours, short),
