@@ -53,6 +53,17 @@ impl Samples {
         Self(values)
     }
 
+    /// What `of` makes of the samples of both in each round.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many of both.
+    #[must_use]
+    pub fn each_with(&self, other: &Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        assert_eq!(self.0.len(), other.0.len(), "samples of other rounds");
+        Self(self.0.iter().zip(&other.0).map(|(this, that)| of(*this, *that)).collect())
+    }
+
     /// The sample below which a share of `part` (0 to 1) of the samples lies.
     ///
     /// # Panics

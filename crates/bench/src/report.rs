@@ -51,7 +51,8 @@ pub fn json(rows: &[Row]) -> Result<String, String> {
 
 /// What a reader of the table has to know.
 const LEGEND: &str =
-    "ours, peer: medians of the rounds, and half of the distance between their quartiles; ratio: ours by peer.
+    "ours, peer: medians of the rounds, and half of the distance between their quartiles. ratio: ours by peer, on two cores of the
+medians, on one core the median of the rounds' ratios.
 docs/performance/README.md says how it is measured, and what the rows `machine: ...` bound.";
 
 /// A table of all rows, and how to read it.

@@ -120,6 +120,20 @@ impl Row {
         }
     }
 
+    /// [`Row::measured`] for samples of the same rounds, the ratio of which is the median of the rounds' ratios.
+    ///
+    /// There are times in which all that a core does takes longer. Both have their share of them, but the median of one may be of
+    /// such a time and that of the other not.
+    ///
+    /// # Panics
+    ///
+    /// If the samples are not of as many rounds.
+    #[must_use]
+    pub fn in_rounds(row: &str, against: &str, unit: Unit, goal: Goal, ours: &Samples, peer: &Samples) -> Self {
+        let ratio = ours.each_with(peer, |mine, theirs| unit.of(mine) / unit.of(theirs)).median();
+        Self { ratio: Some(ratio), met: goal.is_met(ratio), ..Self::measured(row, against, unit, goal, ours, peer) }
+    }
+
     /// A row of a figure and a limit that is no measurement: the goal is that the figure is at most the limit.
     #[must_use]
     pub fn limited(row: &str, against: &str, unit: Unit, ours: f64, limit: f64) -> Self {
@@ -183,6 +197,16 @@ mod tests {
         assert_eq!((row.ours, row.peer, row.ratio, row.met), (Some(20.0), Some(10.0), Some(2.0), Some(true)));
         let row = Row::measured("a", "b", Unit::Nanoseconds, Goal::AtMost(0.4), &samples(50.0), &samples(100.0));
         assert_eq!((row.ratio, row.met), (Some(0.5), Some(false)));
+    }
+
+    #[test]
+    fn the_ratio_of_rounds_is_the_median_of_their_ratios() {
+        // Everything takes twice as long in most rounds of one subject and in few of the other; in each round ours takes half.
+        let (ours, peer) = (Samples::new(vec![10.0, 5.0, 5.0]), Samples::new(vec![20.0, 20.0, 10.0]));
+        let row = Row::in_rounds("a", "b", Unit::Nanoseconds, Goal::AtMost(0.5), &ours, &peer);
+        assert_eq!((row.ours, row.peer, row.ratio, row.met), (Some(5.0), Some(20.0), Some(0.5), Some(true)));
+        let row = Row::in_rounds("a", "b", Unit::Millions, Goal::AtLeast(2.5), &ours, &peer);
+        assert_eq!((row.ratio, row.met), (Some(2.0), Some(false)));
     }
 
     #[test]

@@ -240,9 +240,9 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
     let name = "CQ push one, poll one, one thread";
     let bound = "machine: rtrb and a lock for its producers, push one, pop one, one thread";
     vec![
-        Row::measured(name, "rtrb", Unit::Nanoseconds, Goal::AtMost(2.0), unarmed, rtrb),
-        Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(3.0), unarmed, crossbeam),
-        Row::measured(
+        Row::in_rounds(name, "rtrb", Unit::Nanoseconds, Goal::AtMost(2.0), unarmed, rtrb),
+        Row::in_rounds(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(3.0), unarmed, crossbeam),
+        Row::in_rounds(
             "CQ push one, poll one, one thread, armed for solicited entries",
             "rtrb",
             Unit::Nanoseconds,
@@ -250,8 +250,8 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
             armed,
             rtrb,
         ),
-        Row::measured(bound, "rtrb", Unit::Nanoseconds, Goal::Reported, least, rtrb),
-        Row::measured(bound, "crossbeam ArrayQueue", Unit::Millions, Goal::Reported, least, crossbeam),
+        Row::in_rounds(bound, "rtrb", Unit::Nanoseconds, Goal::Reported, least, rtrb),
+        Row::in_rounds(bound, "crossbeam ArrayQueue", Unit::Millions, Goal::Reported, least, crossbeam),
     ]
 }
 

@@ -150,10 +150,10 @@ fn queue_pairs(context: &Context<'_>) -> Vec<Row> {
         if index > 0 {
             let name = format!("{number} QPs on one CQ, cost of a completion in the CQ");
             let (goal, against) = (Goal::AtMost(1.25), "1 QP");
-            let row = Row::measured(&name, against, Unit::Nanoseconds, goal, &alone_samples[index], &alone_samples[0]);
+            let row = Row::in_rounds(&name, against, Unit::Nanoseconds, goal, &alone_samples[index], &alone_samples[0]);
             rows.push(row);
             let name = format!("{number} QPs on one CQ, half of a receive, a send and both completions");
-            let row = Row::measured(&name, "1 QP", Unit::Nanoseconds, Goal::Reported, &whole[index], &whole[0]);
+            let row = Row::in_rounds(&name, "1 QP", Unit::Nanoseconds, Goal::Reported, &whole[index], &whole[0]);
             rows.push(row);
         }
     }
@@ -266,7 +266,7 @@ fn tokens(context: &Context<'_>) -> Vec<Row> {
         curves[1].push(point(count, &every[index]));
         if index > 0 {
             let name = format!("token look-up, ten of {count} regions");
-            rows.push(Row::measured(&name, "10 regions", Unit::Nanoseconds, Goal::AtMost(1.3), &few[index], &few[0]));
+            rows.push(Row::in_rounds(&name, "10 regions", Unit::Nanoseconds, Goal::AtMost(1.3), &few[index], &few[0]));
             let name = format!("token look-up, any of {count} regions");
             let row = Row::measured(&name, "10 regions", Unit::Nanoseconds, Goal::Reported, &every[index], &few[0]);
             rows.push(row);

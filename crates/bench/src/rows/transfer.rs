@@ -116,7 +116,7 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
             let (unit, all) = (Unit::Gibibytes(size), if through { ", through all memory" } else { "" });
             let row = |what, ours, peer| {
                 let name = format!("RDMA {what}, {}{all}", words(size));
-                Row::measured(&name, "memcpy, same core", unit, goal(size), ours, peer)
+                Row::in_rounds(&name, "memcpy, same core", unit, goal(size), ours, peer)
             };
             rows.push(row("write", &samples[0], &samples[2]));
             rows.push(row("read", &samples[1], &samples[3]));
@@ -125,11 +125,11 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
                 && let Some(ours) = others.next()
             {
                 let name = format!("RDMA write, {}, {BATCH} a doorbell", words(size));
-                rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
+                rows.push(Row::in_rounds(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
             }
             for (bound, least) in bounds_of(size, places).iter().zip(others) {
                 let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
-                rows.push(Row::measured(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
+                rows.push(Row::in_rounds(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
             }
             for (curve, samples) in curves.iter_mut().zip(&samples) {
                 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
