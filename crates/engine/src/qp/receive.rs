@@ -139,7 +139,7 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Lets `work` [fill](Receive::fill_first) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
+    /// Lets `work` [fill](Receive::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
     /// that is not so, or if receives come from a shared queue.
     #[inline]
     pub(super) fn with_receives<U>(this: &Shared<Self>, work: impl FnOnce(&mut Receive) -> U) -> Option<U> {
