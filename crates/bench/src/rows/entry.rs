@@ -3,10 +3,9 @@
 //! The peers hold them as they are. A completion queue of ours is given a [`Completion`], which has 32 bytes, and the result is
 //! made when it is polled, as `NdkGetCqResultsEx` does it.
 
-use std::ptr;
-
 use engine::cq::{Completion, Operation};
-use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
+use ndkpi::{NDK_RESULT_EX, NtStatus};
+use provider::extended_result;
 
 const _: () = assert!(size_of::<NDK_RESULT_EX>() == 40 && size_of::<Completion>() == 32);
 
@@ -35,12 +34,7 @@ pub const fn completion(number: usize) -> Completion {
 /// The same as an [`Entry`].
 #[must_use]
 pub const fn entry(number: usize) -> Entry {
-    Entry(NDK_RESULT_EX {
-        QPContext: ptr::without_provenance_mut(1),
-        RequestContext: ptr::without_provenance_mut(number),
-        Type: NDK_OPERATION_TYPE::SEND,
-        ..NDK_RESULT_EX::ZEROED
-    })
+    Entry(extended_result(&completion(number)))
 }
 
 /// What a consumer does with a result: it looks at what every one has.
@@ -72,12 +66,20 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use provider::extended_result;
+    use std::ptr;
 
-    use super::{completion, entry};
+    use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX};
+
+    use super::entry;
 
     #[test]
     fn the_peers_hold_what_is_polled_from_ours() {
-        assert_eq!(extended_result(&completion(7)), entry(7).0);
+        let result = NDK_RESULT_EX {
+            QPContext: ptr::without_provenance_mut(1),
+            RequestContext: ptr::without_provenance_mut(7),
+            Type: NDK_OPERATION_TYPE::SEND,
+            ..NDK_RESULT_EX::ZEROED
+        };
+        assert_eq!(result, entry(7).0);
     }
 }

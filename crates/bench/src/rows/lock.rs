@@ -112,9 +112,12 @@ type Queued = Line<McsLock<Counted>>;
 type Plain = Line<SpinMutex<Counted, Spin>>;
 type Ticket = Line<TicketMutex<Counted, Spin>>;
 
+/// [`Row::measured`] or [`Row::in_rounds`].
+type Compare = fn(&str, &str, Unit, Goal, &Samples, &Samples) -> Row;
+
 /// Rows of the first samples beside each of the others.
-fn beside(name: &str, [queued, plain, ticket]: [&Samples; 3]) -> Vec<Row> {
-    let row = |against, theirs| Row::measured(name, against, Unit::Nanoseconds, Goal::Reported, queued, theirs);
+fn beside(compare: Compare, name: &str, [queued, plain, ticket]: [&Samples; 3]) -> Vec<Row> {
+    let row = |against, theirs| compare(name, against, Unit::Nanoseconds, Goal::Reported, queued, theirs);
     vec![row(SPIN, plain), row(TICKET, ticket)]
 }
 
@@ -128,7 +131,11 @@ fn uncontended(context: &Context<'_>) -> Vec<Row> {
     let count = context.effort.scale(1 << 20);
     context.cores.pin_first();
     let samples = context.interleave(vec![run::<Queued>(count), run::<Plain>(count), run::<Ticket>(count)]);
-    beside(&format!("{QUEUED}, nobody else: acquire and release"), [&samples[0], &samples[1], &samples[2]])
+    beside(
+        Row::in_rounds,
+        &format!("{QUEUED}, nobody else: acquire and release"),
+        [&samples[0], &samples[1], &samples[2]],
+    )
 }
 
 /// Both cores want the lock all the time. What a pair takes, and how long it takes until the other core has had the lock.
@@ -152,8 +159,8 @@ fn contended(context: &Context<'_>) -> Vec<Row> {
     let [queued, plain, ticket, queued_held, plain_held, ticket_held] = &measured.samples[..] else {
         unreachable!("six subjects")
     };
-    let mut rows = beside(&pairs, [queued, plain, ticket]);
-    rows.extend(beside(&changes, [queued_held, plain_held, ticket_held]));
+    let mut rows = beside(Row::measured, &pairs, [queued, plain, ticket]);
+    rows.extend(beside(Row::measured, &changes, [queued_held, plain_held, ticket_held]));
     rows
 }
 

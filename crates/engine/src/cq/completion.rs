@@ -1,7 +1,5 @@
 //! What a completion queue holds.
 
-use core::ops::BitOr;
-
 use ndkpi::NtStatus;
 
 use super::notify::Class;
@@ -62,9 +60,7 @@ impl Completion {
     #[inline]
     #[must_use]
     pub fn are_plain(completions: &[Self]) -> bool {
-        // Without a branch for each. A status of success is not negative.
-        let differs = |completion: &Self| completion.status.0 >> 31 | i32::from(completion.solicited);
-        !fault::is_any() && completions.iter().map(differs).fold(0, BitOr::bitor) == 0
+        completions.iter().all(|completion| completion.class() == Class::Plain)
     }
 
     /// What an arm sees in this completion.
