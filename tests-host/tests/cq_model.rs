@@ -65,6 +65,12 @@ impl Pair {
                 cq.push(completions);
                 model.push(completions, now);
             }
+            Op::PushEach(completions) => {
+                for completion in completions.chunks(1) {
+                    cq.push(completion);
+                    model.push(completion, now);
+                }
+            }
             Op::Poll(most) => {
                 let taken = cq.poll_entries(*most);
                 assert_eq!(taken, model.poll(*most), "the completions taken");

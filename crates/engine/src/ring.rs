@@ -271,6 +271,7 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
         limit: u64::from(limit),
         tail: first,
         seen_head: first,
+        at_once_until: first,
     };
     Ok((producer, Consumer { indices, at, head: first, readable: first }))
 }
@@ -281,12 +282,17 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
 ///
 /// - `limit` is at most the capacity of the segment at hand.
 /// - `tail - head` is at most `limit`, and the entries from the last seal on lie in that segment.
+/// - Entries before `at_once_until` fit: it is not past `seen_head + limit`.
+// What `push_at_once` uses is in one cache line, with a lock before it.
+#[repr(C)]
 pub struct Producer<T> {
     indices: Shared<Indices>,
     at: At<T>,
-    limit: u64,
     /// Number of the next entry to be written: the published tail plus what is written and not yet published.
     tail: u64,
+    /// Number of the first entry that [`Producer::push_at_once`] leaves to the other ways.
+    at_once_until: u64,
+    limit: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
 }
@@ -343,25 +349,33 @@ impl<T: Copy + Send> Producer<T> {
         if self.has_room(1) { Some(Vacancy(self)) } else { None }
     }
 
-    /// [`Producer::push`] and [`Producer::publish_and_reach`] for an entry that is known to fit without a look at the consumer's index
-    /// and does not end a group, as nearly all do: a few stores, and no calls. `false` if it is not one: then nothing has happened.
-    ///
-    /// `note` runs before the entry is written, so that what it needs is not kept in registers meanwhile.
+    /// [`Producer::push`] and [`Producer::publish_and_reach`] for an entry that was [permitted](Producer::permit_at_once): a few
+    /// stores, and no calls. `false` if it was not: then nothing has happened.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `push`")]
     #[must_use]
-    pub fn push_at_once(&mut self, entry: T, note: impl FnOnce()) -> bool {
-        // Two questions: made one, they would take more registers.
-        if self.tail.wrapping_add(1).is_multiple_of(GROUP as u64) {
-            return false;
+    pub fn push_at_once(&mut self, entry: T) -> bool {
+        let is_permitted = is_past(self.at_once_until, self.tail);
+        if is_permitted {
+            // There is room (invariant).
+            Vacancy(self).fill(entry);
+            self.publish();
         }
-        if !self.is_known_to_have_room(1) {
-            return false;
-        }
-        note();
-        let pushed = self.push(entry);
-        self.publish();
-        pushed
+        is_permitted
+    }
+
+    /// Permits [`Producer::push_at_once`] the next entries, as long as they are known to fit without a look at the consumer's index and
+    /// do not end a group. So one comparison tells, and who permits may have reasons of his own.
+    #[inline]
+    pub fn permit_at_once(&mut self) {
+        let (full, group) = (self.seen_head.wrapping_add(self.limit), self.tail | (GROUP as u64 - 1));
+        self.at_once_until = if is_past(group, full) { full } else { group };
+    }
+
+    /// Takes back what [`Producer::permit_at_once`] has permitted.
+    #[inline]
+    pub const fn forbid_at_once(&mut self) {
+        self.at_once_until = self.tail;
     }
 
     /// Has the processor fetch the slot of the entry `ahead` places behind the next one, which the consumer's processor has read.
@@ -454,6 +468,7 @@ impl<T: Copy + Send> Producer<T> {
     /// [`ResizeError::Occupied`] if the queue holds more entries than that, [`ResizeError::NeedsSpare`] if a spare segment is
     /// needed and `spare` is none or too small. The queue is as it was then.
     pub fn resize(&mut self, limit: u32, spare: Option<Spare<T>>) -> Result<(), ResizeError> {
+        self.forbid_at_once();
         if self.occupied() > u64::from(limit) {
             return Err(ResizeError::Occupied);
         }
@@ -583,35 +598,40 @@ impl<T: Copy + Send> Consumer<T> {
     /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
+        if most == 0 || self.is_empty() {
+            return 0;
+        }
+        if most == 1 {
+            self.take_next(each);
+            self.publish();
+            return 1;
+        }
         let mut taken = 0;
         while taken < most && !self.is_empty() {
-            let here = self.known().min(most - taken);
-            if here == 1 {
-                // Counted: for one entry the loop below costs some twenty instructions more.
-                self.with_slot(self.head, &mut each);
-                Self::release(self.at.slot(self.head));
-                self.head = self.head.wrapping_add(1);
-                taken += 1;
-                continue;
-            }
             let slots = self.at.slots_from(self.head);
-            let slots = &slots[..here.min(slots.len())];
-            for slot in slots {
+            let slots = &slots[..self.known().min(most - taken).min(slots.len())];
+            for (offset, slot) in (0..).zip(slots) {
                 slot.with(|slot| {
                     // SAFETY: as in `with_slot`: the entry lies before `readable`.
                     let slot = unsafe { &*slot };
                     // SAFETY: a published entry has been written.
                     each(unsafe { slot.assume_init_ref() });
                 });
-                Self::release(slot);
+                Self::release(self.head.wrapping_add(offset), slot);
             }
             self.head = self.head.wrapping_add(slots.len() as u64);
             taken += slots.len();
         }
-        if taken > 0 {
-            self.publish();
-        }
+        self.publish();
         taken
+    }
+
+    /// Gives `each` the next entry, which is there, and takes it.
+    #[inline]
+    fn take_next(&mut self, each: impl FnOnce(&T)) {
+        self.with_slot(self.head, each);
+        Self::release(self.head, self.at.slot(self.head));
+        self.head = self.head.wrapping_add(1);
     }
 
     /// Whether there is no entry.
@@ -687,19 +707,22 @@ impl<T: Copy + Send> Consumer<T> {
         let _ = self.take(count, |_| {});
     }
 
-    /// Stores something to the slot of an entry that was taken.
+    /// Stores something to the slot of the entry `number`, which was taken, if it is the last one in its line.
     ///
-    /// Then the slot's line belongs to this processor alone, and the producer's gets it with the next store to it as fast as it got
-    /// here. A line that was only read is a copy: the producer's processor has one as well, and has to wait until it is told that this
+    /// Then the line belongs to this processor alone, and the producer's gets it with the next store to it as fast as it got here. A
+    /// line that was only read is a copy: the producer's processor has one as well, and has to wait until it is told that this
     /// one is gone, which takes twice as long (measured).
     #[inline]
-    fn release(slot: &UnsafeCell<MaybeUninit<T>>) {
+    fn release(number: u64, slot: &UnsafeCell<MaybeUninit<T>>) {
         const { assert!(size_of::<T>() > 0) };
-        slot.with_mut(|slot| {
-            // SAFETY: the slot is the consumer's until `head` is published past it, it has a byte, and nobody reads from it before the
-            // next entry has been written.
-            unsafe { slot.cast::<u8>().write_volatile(0) };
-        });
+        let to_a_line = if cfg!(loom) { 1 } else { CACHE_LINE / size_of::<T>() };
+        if number.wrapping_add(1).is_multiple_of(to_a_line.max(1) as u64) {
+            slot.with_mut(|slot| {
+                // SAFETY: the slot is the consumer's until `head` is published past it, it has a byte, and nobody reads from it before
+                // the next entry has been written.
+                unsafe { slot.cast::<u8>().write_volatile(0) };
+            });
+        }
     }
 
     #[inline]

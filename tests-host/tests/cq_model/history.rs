@@ -15,6 +15,8 @@ use tests_host::cq_fixture::{failed, plain, solicited};
 pub enum Op {
     /// Completions come, in one batch.
     Push(Vec<Completion>),
+    /// Completions come, one after the other.
+    PushEach(Vec<Completion>),
     /// The consumer takes up to that many.
     Poll(usize),
     /// The consumer arms.
@@ -56,7 +58,10 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn push() -> impl Strategy<Value = Op> {
-    vec(completion(), 1..5).prop_map(Op::Push)
+    prop_oneof![
+        3 => vec(completion(), 1..5).prop_map(Op::Push),
+        2 => vec(completion(), 1..9).prop_map(Op::PushEach),
+    ]
 }
 
 fn poll() -> impl Strategy<Value = Op> {

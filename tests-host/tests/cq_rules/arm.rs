@@ -296,6 +296,30 @@ fn a_solicited_arm_is_satisfied_at_once_only_by_a_new_completion_of_its_class() 
 }
 
 #[test]
+fn a_solicited_arm_is_satisfied_by_a_completion_behind_many_that_came_alone() {
+    on_seeds(|machine, os| {
+        let cq = TestCq::new(os, DEPTH);
+        for context in 1..=4 {
+            cq.push(&[plain(context)]);
+        }
+        cq.push(&[plain(5), solicited(6)]);
+        assert_eq!(cq.poll(4), [1, 2, 3, 4]);
+        cq.arm(Solicited);
+        machine.run_until_idle();
+        assert_eq!(cq.calls(), 1);
+        // The same with one that came alone itself.
+        for context in 7..=9 {
+            cq.push(&[plain(context)]);
+        }
+        cq.push(&[solicited(10)]);
+        assert_eq!(cq.poll(5), [5, 6, 7, 8, 9]);
+        cq.arm(Solicited);
+        machine.run_until_idle();
+        assert_eq!(cq.calls(), 2);
+    });
+}
+
+#[test]
 fn a_failed_request_satisfies_a_solicited_arm() {
     on_seeds(|machine, os| {
         let cq = TestCq::new(os, DEPTH);

@@ -2,11 +2,11 @@
 
 use engine::cq::{
     moderation::{Delay, Moderation, UNLIMITED},
-    notify::ArmType::Any,
+    notify::ArmType::{Any, Solicited},
 };
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
-use tests_host::cq_fixture::{TestCq, on_seeds, plain, plains};
+use tests_host::cq_fixture::{TestCq, on_seeds, plain, plains, solicited};
 
 const DEPTH: u32 = 64;
 
@@ -51,6 +51,23 @@ fn an_interval_of_maxulong_lets_the_count_govern_alone() {
         machine.run_for(u64::from(u32::MAX) * 2);
         assert_eq!(cq.calls(), 0);
         cq.push(&[plain(2)]);
+        machine.run_until_idle();
+        assert_eq!(cq.calls(), 1);
+    });
+}
+
+#[test]
+fn a_completion_that_comes_alone_counts_for_what_a_batch_has_begun_to_hold_back() {
+    on_seeds(|machine, os| {
+        let cq = TestCq::new(os, DEPTH);
+        cq.moderate(UNLIMITED, 3).expect("a limit");
+        cq.arm(Solicited);
+        // Nobody waits for such a one, and the next could go in without a decision.
+        cq.push(&[plain(0)]);
+        cq.push(&[solicited(1), plain(2)]);
+        machine.run_until_idle();
+        assert_eq!(cq.calls(), 0, "two of three");
+        cq.push(&[plain(3)]);
         machine.run_until_idle();
         assert_eq!(cq.calls(), 1);
     });

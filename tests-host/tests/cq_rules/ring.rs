@@ -103,11 +103,10 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
             for round in 0..2_000_usize {
                 for _ in 0..round * 7 % 90 {
                     let (next, before) = (entry(pushed % 200), producer.tail());
-                    let mut noted = 0;
-                    let at_once = producer.push_at_once(next, || noted += 1);
-                    assert_eq!(noted, u64::from(at_once));
+                    let at_once = producer.push_at_once(next);
                     pushed += u64::from(at_once || producer.push(next));
                     producer.publish_and_reach(before);
+                    producer.permit_at_once();
                 }
                 consumer.take(round * 11 % 97, |found| {
                     assert_eq!(*found, entry(polled % 200), "limit {limit}, first {first}");
@@ -117,6 +116,46 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
             assert!(polled > 1_000);
         }
     }
+}
+
+#[test]
+fn entries_go_in_at_once_while_that_is_permitted_and_there_is_room() {
+    for (limit, first) in [(5, 0), (20, 7), (1000, 40), (5, u64::MAX - 2), (100, u64::MAX - 31)] {
+        let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
+        assert!(!producer.push_at_once(0), "nobody has permitted it");
+        producer.permit_at_once();
+        let mut pushed = 0;
+        while producer.push_at_once(pushed) {
+            pushed += 1;
+        }
+        // As many as fit, up to the last one of the group of 32.
+        assert_eq!(u64::from(pushed), u64::from(limit).min(31 - first % 32), "limit {limit}, first {first}");
+        producer.permit_at_once();
+        assert!(!producer.push_at_once(pushed), "full, or the entry that ends the group");
+        // What is pushed in the other way uses the permission up.
+        assert_eq!(taken(&mut consumer, 2000), (0..pushed).collect::<Vec<_>>());
+        assert!(producer.has_room(5));
+        producer.permit_at_once();
+        assert_eq!(producer.push_all(&[1, 2, 3, 4, 5]), 5);
+        producer.publish();
+        let fit_at_once = (0..100).take_while(|_| producer.push_at_once(6)).count();
+        assert!(fit_at_once <= 31 && taken(&mut consumer, 2000).len() == 5 + fit_at_once);
+    }
+}
+
+#[test]
+fn what_was_permitted_is_taken_back_by_a_resize() {
+    let (mut producer, mut consumer) = ring::try_new(20, 0).expect("memory");
+    producer.permit_at_once();
+    assert!(producer.push_at_once(1));
+    producer.forbid_at_once();
+    assert!(!producer.push_at_once(2));
+    producer.permit_at_once();
+    producer.resize(2, None).expect("room");
+    assert!(!producer.push_at_once(2), "a look is needed whether it fits");
+    producer.permit_at_once();
+    assert!(producer.push_at_once(2) && !producer.push_at_once(3));
+    assert_eq!(taken(&mut consumer, 9), [1, 2]);
 }
 
 #[test]

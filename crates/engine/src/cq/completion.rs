@@ -60,7 +60,16 @@ impl Completion {
     #[inline]
     #[must_use]
     pub fn are_plain(completions: &[Self]) -> bool {
-        completions.iter().all(|completion| completion.class() == Class::Plain)
+        let is_plain = |completion: &Self| completion.class() == Class::Plain;
+        if fault::is_any() {
+            return completions.iter().all(is_plain);
+        }
+        // The same with no branch for each (measured: a tenth of the time that 32 take).
+        let or = |(status, solicited), one: &Self| (status | one.status.0, solicited | one.solicited);
+        let (status, solicited) = completions.iter().fold((0, false), or);
+        let are_plain = NtStatus(status).is_success() && !solicited;
+        debug_assert_eq!(are_plain, completions.iter().all(is_plain));
+        are_plain
     }
 
     /// What an arm sees in this completion.

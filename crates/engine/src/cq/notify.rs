@@ -255,11 +255,12 @@ impl Notify {
         }
     }
 
-    /// [`Notify::queued`] for `count` plain entries while nobody is waiting for one: none of them has a consequence.
+    /// [`Notify::queued`] for plain entries up to the ordinal `newest`, queued while nobody was waiting for one: none of them has a
+    /// consequence.
     #[inline]
-    pub fn queued_plain(&mut self, count: u64) {
-        debug_assert!(!self.is_waiting_for_plain());
-        self.newest = self.newest.wrapping_add(count);
+    pub fn queued_plain(&mut self, newest: u64) {
+        debug_assert!(newest == self.newest || !self.is_waiting_for_plain());
+        self.newest = newest;
     }
 
     #[inline]
