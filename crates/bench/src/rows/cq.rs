@@ -11,7 +11,7 @@ use std::{
 
 use crossbeam_queue::ArrayQueue;
 use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters,
+    Completion, Cq, CqClient, CqConsumer, CqParameters,
     notify::{ArmType, CqFailure},
 };
 use fallible::Shared;
@@ -77,31 +77,50 @@ fn hand_off(context: &Context<'_>) -> Vec<Row> {
     }
     // Two milliseconds: most runs are over before either thread is taken off its core for somebody else.
     let count = context.effort.scale(1 << 18) / BATCH * BATCH;
+    let read_short = |short: &Completion, reader: &mut Reader| reader.read(&extended_result(short));
     let measured = context.interleave_on_two(vec![
         Box::new(|| ours_handed_off(context, count)),
         Box::new(|| rtrb_handed_off(context, count, entry, |Entry(result), reader| reader.read(result))),
-        Box::new(|| rtrb_handed_off(context, count, completion, |short, reader| reader.read(&extended_result(short)))),
+        Box::new(|| rtrb_handed_off(context, count, completion, read_short)),
+        Box::new(|| {
+            let (mut producer, consumer) = bounds::queue::locked(DEPTH as usize);
+            let push = move |batch: &[_; BATCH]| producer.push_all(batch);
+            by_chunks(context, count, (completion, push), (consumer, read_short))
+        }),
     ]);
-    let [ours, rtrb, short] = &measured.samples[..] else { unreachable!("three subjects") };
+    let [ours, rtrb, short, locked] = &measured.samples[..] else { unreachable!("four subjects") };
     let short_peer = "rtrb, slices of 32, 32-byte entries";
     vec![
         Row::measured(name, "rtrb, slices of 32", Unit::Millions, goal, ours, rtrb),
         Row::measured(name, short_peer, Unit::Millions, Goal::Reported, ours, short),
+        Row::measured(
+            "machine: rtrb and a lock for its producers, 32-byte entries, batch 32",
+            "rtrb, slices of 32",
+            Unit::Millions,
+            Goal::Reported,
+            locked,
+            rtrb,
+        ),
         measured.row("CQ hand-off"),
     ]
 }
 
-fn batch<T>(first: usize, entry: impl Fn(usize) -> T) -> [T; BATCH] {
-    std::array::from_fn(|index| entry(first + index))
+/// Makes the entries from the number `first` on, in place: an array that is made anew would be copied to where it stays.
+fn refill<T>(batch: &mut [T; BATCH], first: usize, entry: impl Fn(usize) -> T) {
+    for (number, place) in (first..).zip(batch) {
+        *place = entry(number);
+    }
 }
 
 /// The producer of a completion queue may not overrun it: a NIC has no more requests than the queue has room for. Here the
 /// consumer says how much it has taken.
+///
+/// Each end is moved to where its thread is: side by side, the ends would share a cache line that has nothing to do with the queue.
 fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
     let (cq, mut consumer) = queue(context.os);
-    let taken = Line::default();
-    let produce = || {
-        let (mut sent, mut seen, mut wait) = (0, 0, Wait::new());
+    let taken = &Line::default();
+    let produce = move || {
+        let (mut batch, mut sent, mut seen, mut wait) = ([completion(0); BATCH], 0, 0, Wait::new());
         while sent < count {
             while sent + BATCH - seen > DEPTH as usize {
                 #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
@@ -112,11 +131,12 @@ fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
                 seen = now;
             }
             wait.over();
-            Cq::push(&cq, &batch(sent, completion));
+            refill(&mut batch, sent, completion);
+            Cq::push(&cq, &batch);
             sent += BATCH;
         }
     };
-    let consume = || {
+    let consume = move || {
         let (mut reader, mut got, mut wait) = (Reader::default(), 0, Wait::new());
         while got < count {
             let now = consumer.poll(BATCH, |completion| reader.read(&extended_result(completion)));
@@ -134,26 +154,36 @@ fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
     each(time, count)
 }
 
-/// `make` makes the entries, and `read` reads them.
+/// [`ours_handed_off`] for `rtrb`.
 fn rtrb_handed_off<T: Copy + Send>(
     context: &Context<'_>,
     count: usize,
     make: impl Fn(usize) -> T + Send + Sync,
     read: impl Fn(&T, &mut Reader),
 ) -> f64 {
-    let (mut producer, mut consumer) = rtrb::RingBuffer::new(DEPTH as usize);
-    let produce = || {
-        let (mut sent, mut wait) = (0, Wait::new());
+    let (mut producer, consumer) = rtrb::RingBuffer::new(DEPTH as usize);
+    by_chunks(context, count, (make, move |batch| producer.push_entire_slice(batch).is_ok()), (consumer, read))
+}
+
+/// Hands entries over that `make` makes, `push` puts in unless there is no room, and `read` reads.
+fn by_chunks<T: Copy + Send>(
+    context: &Context<'_>,
+    count: usize,
+    (make, mut push): (impl Fn(usize) -> T + Send + Sync, impl FnMut(&[T; BATCH]) -> bool + Send),
+    (mut consumer, read): (rtrb::Consumer<T>, impl Fn(&T, &mut Reader)),
+) -> f64 {
+    let produce = move || {
+        let (mut batch, mut sent, mut wait) = ([make(0); BATCH], 0, Wait::new());
         while sent < count {
-            let batch = batch(sent, &make);
-            while producer.push_entire_slice(&batch).is_err() {
+            refill(&mut batch, sent, &make);
+            while !push(&batch) {
                 wait.once();
             }
             wait.over();
             sent += BATCH;
         }
     };
-    let consume = || {
+    let consume = move || {
         let (mut reader, mut got, mut wait) = (Reader::default(), 0, Wait::new());
         while got < count {
             let chunk = match consumer.read_chunk(BATCH) {

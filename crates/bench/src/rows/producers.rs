@@ -270,7 +270,7 @@ fn beside(context: &Context<'_>, produce: impl Fn(usize) + Sync, consume: impl F
 /// them, and the consumer says how much it has taken.
 fn ours_beside(context: &Context<'_>) -> f64 {
     let (cq, mut consumer) = queue_of(context.os, DEPTH);
-    let taken: [Line; PRODUCERS] = Default::default();
+    let taken: &[Line; PRODUCERS] = &Default::default();
     let share = context.effort.scale(BURSTS) * SHARE;
     let produce = |producer: usize| {
         let mut room = SHARE as u64;
@@ -284,7 +284,8 @@ fn ours_beside(context: &Context<'_>) -> f64 {
             Cq::push_one(&cq, completion_of(producer, number));
         }
     };
-    beside(context, produce, |entries| {
+    // Moved, so that the consumer's end shares no cache line with what the producers look at.
+    beside(context, produce, move |entries| {
         let (mut from, mut got) = ([0; PRODUCERS], 0);
         while got < entries {
             let now = consumer.poll(POLL, |completion| count(&mut from, &extended_result(completion)));

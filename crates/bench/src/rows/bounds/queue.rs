@@ -3,9 +3,16 @@
 //! Completions of many queue pairs come into one queue, in one order, from any processor, and NDKPI has the consumer hear of
 //! each (`NDKPI 7.1`): producers have to exclude each other. An atomic exchange and a store with release, uncontended, are the
 //! least that does so; without the exchange two would write to one slot. What is inside is `rtrb`, which is the best that is known
-//! here for one producer, with entries of the same size. Nothing is decided about an arm.
+//! here for one producer, with entries of the same size. An entry that is queued may satisfy an arm (`NDKPI 7.1.3`), so the arm is
+//! looked at, which is nearly always to say that there is none.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::{
+    hint::black_box,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
 
 use engine::cq::Completion;
 use provider::extended_result;
@@ -16,10 +23,48 @@ use crate::{
     rows::entry::{Reader, completion},
 };
 
-/// A queue of `rtrb` with a lock for its producers.
-pub struct LockedRtrb {
+/// The end of a queue of `rtrb` that several producers could share: with a lock for them, and an arm that is never set.
+pub struct LockedProducer {
     lock: Line,
+    is_armed: AtomicBool,
     producer: rtrb::Producer<Completion>,
+}
+
+/// A queue for `depth` entries.
+#[must_use]
+pub fn locked(depth: usize) -> (LockedProducer, rtrb::Consumer<Completion>) {
+    let (producer, consumer) = rtrb::RingBuffer::new(depth);
+    (LockedProducer { lock: Line::default(), is_armed: AtomicBool::new(false), producer }, consumer)
+}
+
+impl LockedProducer {
+    /// Puts an entry in. Whether there was room.
+    #[inline]
+    pub fn push(&mut self, entry: Completion) -> bool {
+        self.with(move |producer| producer.push(entry).is_ok())
+    }
+
+    /// Puts `entries` in, if there is room for all. Whether there was.
+    #[inline]
+    pub fn push_all(&mut self, entries: &[Completion]) -> bool {
+        self.with(|producer| producer.push_entire_slice(entries).is_ok())
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a bound has no calls")]
+    fn with(&mut self, push: impl FnOnce(&mut rtrb::Producer<Completion>) -> bool) -> bool {
+        while black_box(&self.lock).0.swap(1, Acquire) != 0 {}
+        let pushed = push(&mut self.producer);
+        let is_armed = self.is_armed.load(Relaxed);
+        self.lock.0.store(0, Release);
+        assert!(!is_armed, "nobody waits for the queue");
+        pushed
+    }
+}
+
+/// Both ends of [`locked`], for one thread.
+pub struct LockedRtrb {
+    producer: LockedProducer,
     consumer: rtrb::Consumer<Completion>,
 }
 
@@ -27,17 +72,14 @@ impl LockedRtrb {
     /// Room for `depth` entries.
     #[must_use]
     pub fn new(depth: usize) -> Self {
-        let (producer, consumer) = rtrb::RingBuffer::new(depth);
-        Self { lock: Line::default(), producer, consumer }
+        let (producer, consumer) = locked(depth);
+        Self { producer, consumer }
     }
 
     /// Puts an entry in.
     #[inline]
     pub fn push(&mut self, entry: Completion) {
-        while self.lock.0.swap(1, Acquire) != 0 {}
-        let pushed = self.producer.push(entry);
-        self.lock.0.store(0, Release);
-        assert!(pushed.is_ok(), "the queue is full");
+        assert!(self.producer.push(entry), "the queue is full");
     }
 
     /// Takes an entry out.
