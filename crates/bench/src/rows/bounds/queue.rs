@@ -6,12 +6,9 @@
 //! here for one producer, with entries of the same size. An entry that is queued may satisfy an arm (`NDKPI 7.1.3`), so the arm is
 //! looked at, which is nearly always to say that there is none.
 
-use std::{
-    hint::black_box,
-    sync::atomic::{
-        AtomicBool,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use engine::cq::Completion;
@@ -53,7 +50,7 @@ impl LockedProducer {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a bound has no calls")]
     fn with(&mut self, push: impl FnOnce(&mut rtrb::Producer<Completion>) -> bool) -> bool {
-        while black_box(&self.lock).0.swap(1, Acquire) != 0 {}
+        while self.lock.0.swap(1, Acquire) != 0 {}
         let pushed = push(&mut self.producer);
         let is_armed = self.is_armed.load(Relaxed);
         self.lock.0.store(0, Release);
