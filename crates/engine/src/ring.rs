@@ -617,8 +617,11 @@ impl<T: Copy + Send> Consumer<T> {
                     // SAFETY: a published entry has been written.
                     each(unsafe { slot.assume_init_ref() });
                 });
-                Self::release(self.head.wrapping_add(offset), slot);
+                if Self::is_last_in_line(self.head.wrapping_add(offset)) {
+                    Self::release(slot);
+                }
             }
+            slots.last().into_iter().for_each(Self::release);
             self.head = self.head.wrapping_add(slots.len() as u64);
             taken += slots.len();
         }
@@ -630,7 +633,7 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     fn take_next(&mut self, each: impl FnOnce(&T)) {
         self.with_slot(self.head, each);
-        Self::release(self.head, self.at.slot(self.head));
+        Self::release(self.at.slot(self.head));
         self.head = self.head.wrapping_add(1);
     }
 
@@ -707,22 +710,26 @@ impl<T: Copy + Send> Consumer<T> {
         let _ = self.take(count, |_| {});
     }
 
-    /// Stores something to the slot of the entry `number`, which was taken, if it is the last one in its line.
+    /// Whether the slot of the entry `number` is the last one in its cache line.
+    #[inline]
+    const fn is_last_in_line(number: u64) -> bool {
+        const { assert!(size_of::<T>() > 0) };
+        let slots = if size_of::<T>() < CACHE_LINE { CACHE_LINE / size_of::<T>() } else { 1 };
+        number.wrapping_add(1).is_multiple_of(slots as u64)
+    }
+
+    /// Stores something to the slot of an entry that was taken: the last one of those that go at a time, or of a line.
     ///
-    /// Then the line belongs to this processor alone, and the producer's gets it with the next store to it as fast as it got here. A
-    /// line that was only read is a copy: the producer's processor has one as well, and has to wait until it is told that this
+    /// Then the slot's line belongs to this processor alone, and the producer's gets it with the next store to it as fast as it got
+    /// here. A line that was only read is a copy: the producer's processor has one as well, and has to wait until it is told that this
     /// one is gone, which takes twice as long (measured).
     #[inline]
-    fn release(number: u64, slot: &UnsafeCell<MaybeUninit<T>>) {
-        const { assert!(size_of::<T>() > 0) };
-        let to_a_line = if cfg!(loom) { 1 } else { CACHE_LINE / size_of::<T>() };
-        if number.wrapping_add(1).is_multiple_of(to_a_line.max(1) as u64) {
-            slot.with_mut(|slot| {
-                // SAFETY: the slot is the consumer's until `head` is published past it, it has a byte, and nobody reads from it before
-                // the next entry has been written.
-                unsafe { slot.cast::<u8>().write_volatile(0) };
-            });
-        }
+    fn release(slot: &UnsafeCell<MaybeUninit<T>>) {
+        slot.with_mut(|slot| {
+            // SAFETY: the slot is the consumer's until `head` is published past it, it has a byte, and nobody reads from it before the
+            // next entry has been written.
+            unsafe { slot.cast::<u8>().write_volatile(0) };
+        });
     }
 
     #[inline]
