@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::cq::{
-    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
+    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation, Outcome,
     notify::{ArmType, CqFailure},
 };
 use fallible::Shared;
@@ -37,25 +37,24 @@ pub fn on_seeds(test: impl Fn(&Machine, &HostOs)) {
 pub const fn plain(context: usize) -> Completion {
     Completion {
         qp_context: 0,
+        outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS),
         request_context: context,
-        status: NtStatus::SUCCESS,
         bytes: 0,
         invalidated_token: 0,
-        operation: Operation::Receive,
-        solicited: false,
     }
 }
 
 /// A completion for which the sender asked for an event.
 #[must_use]
 pub const fn solicited(context: usize) -> Completion {
-    Completion { solicited: true, ..plain(context) }
+    let plain = plain(context);
+    Completion { outcome: plain.outcome.soliciting(true), ..plain }
 }
 
 /// A completion of a request that failed.
 #[must_use]
 pub const fn failed(context: usize) -> Completion {
-    Completion { status: NtStatus::CANCELLED, operation: Operation::Send, ..plain(context) }
+    Completion { outcome: Outcome::new(Operation::Send, NtStatus::CANCELLED), ..plain(context) }
 }
 
 /// Completions with the numbers of `contexts` that nobody marked.

@@ -704,7 +704,7 @@ impl Drop for TestQp {
 /// The contexts and statuses of completions.
 #[must_use]
 pub fn outcomes(completions: &[Completion]) -> Vec<(usize, NtStatus)> {
-    completions.iter().map(|completion| (completion.request_context, completion.status)).collect()
+    completions.iter().map(|completion| (completion.request_context, completion.outcome.status())).collect()
 }
 
 /// Outcomes with one status for all.

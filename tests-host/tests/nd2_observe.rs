@@ -2,7 +2,7 @@
 
 use engine::{
     cq::{
-        Completion, Cq, CqClient, CqParameters, Operation,
+        Completion, Cq, CqClient, CqParameters, Operation, Outcome,
         notify::{ArmType, Class, CqFailure, Notify},
     },
     os::Os,
@@ -21,12 +21,10 @@ impl CqClient for Nobody {
 const fn completion(status: NtStatus, solicited: bool) -> Completion {
     Completion {
         qp_context: 0,
+        outcome: Outcome::new(Operation::Receive, status).soliciting(solicited),
         request_context: 0,
-        status,
         bytes: 0,
         invalidated_token: 0,
-        operation: Operation::Receive,
-        solicited,
     }
 }
 

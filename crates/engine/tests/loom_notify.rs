@@ -12,7 +12,7 @@
 mod loom_os;
 
 use engine::cq::{
-    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
+    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation, Outcome,
     notify::{
         ArmType::{Any, Solicited},
         CqFailure,
@@ -42,12 +42,10 @@ fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 const fn entry(context: usize) -> Completion {
     Completion {
         qp_context: 0,
+        outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS).soliciting(true),
         request_context: context,
-        status: NtStatus::SUCCESS,
         bytes: 0,
         invalidated_token: 0,
-        operation: Operation::Receive,
-        solicited: true,
     }
 }
 

@@ -81,7 +81,7 @@ impl Side {
 
     fn statuses(&mut self) -> Vec<NtStatus> {
         let mut statuses = Vec::new();
-        self.consumer.poll(usize::MAX, |completion| statuses.push(completion.status));
+        self.consumer.poll(usize::MAX, |completion| statuses.push(completion.outcome.status()));
         statuses
     }
 

@@ -123,7 +123,7 @@ impl Pair {
         self.post(request).expect("connected");
         self.os.run_all();
         let mut status = None;
-        self.consumer.poll(1, |completion| status = Some(completion.status));
+        self.consumer.poll(1, |completion| status = Some(completion.outcome.status()));
         status.expect("it has completed")
     }
 

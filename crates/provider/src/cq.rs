@@ -278,7 +278,7 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
 #[inline]
 const fn plain_result(completion: &Completion) -> NDK_RESULT {
     NDK_RESULT {
-        Status: completion.status,
+        Status: completion.outcome.status(),
         BytesTransferred: completion.bytes,
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
@@ -290,11 +290,11 @@ const fn plain_result(completion: &Completion) -> NDK_RESULT {
 #[must_use]
 pub const fn extended_result(completion: &Completion) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
-        Status: completion.status,
+        Status: completion.outcome.status(),
         BytesTransferred: completion.bytes,
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
-        Type: operation_type(completion.operation),
+        Type: operation_type(completion.outcome.operation()),
         ProviderErrorCode: 0,
         TypeSpecificCompletionOutput: completion.invalidated_token as usize,
     }

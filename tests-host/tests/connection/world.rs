@@ -197,7 +197,8 @@ impl Queues {
     /// Contexts and statuses of what has completed.
     pub fn completed(&mut self) -> Vec<(usize, NtStatus)> {
         let mut found = Vec::new();
-        self.completions.poll(usize::MAX, |completion| found.push((completion.request_context, completion.status)));
+        self.completions
+            .poll(usize::MAX, |completion| found.push((completion.request_context, completion.outcome.status())));
         found
     }
 

@@ -53,13 +53,13 @@ pub struct Model {
 
 /// Whether a request failed.
 const fn is_failed(completion: &Completion) -> bool {
-    !completion.status.is_success()
+    !completion.outcome.status().is_success()
 }
 
 fn matches(arm: ArmType, completion: &Completion) -> bool {
     match arm {
         ArmType::Any => true,
-        ArmType::Solicited => completion.solicited || is_failed(completion),
+        ArmType::Solicited => completion.outcome.is_solicited() || is_failed(completion),
         ArmType::Errors => false,
     }
 }

@@ -360,7 +360,7 @@ fn a_failed_send_that_was_marked_solicited_is_a_failure() {
     on_seeds(|machine, os| {
         let cq = TestCq::new(os, DEPTH);
         cq.arm(Solicited);
-        cq.push(&[Completion { solicited: true, ..failed(1) }]);
+        cq.push(&[Completion { outcome: failed(1).outcome.soliciting(true), ..failed(1) }]);
         machine.run_until_idle();
         assert_eq!(cq.calls(), 1);
     });

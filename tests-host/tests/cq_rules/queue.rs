@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use engine::cq::{Completion, CqParameters, Operation, notify::ArmType::Any, notify::CqFailure};
+use engine::cq::{Completion, CqParameters, Operation, Outcome, notify::ArmType::Any, notify::CqFailure};
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::{
@@ -134,12 +134,10 @@ fn a_completion_keeps_all_its_fields() {
         ];
         let completions = operations.map(|operation| Completion {
             qp_context: usize::MAX,
+            outcome: Outcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
             request_context: usize::MAX - 1,
-            status: NtStatus::IO_TIMEOUT,
             bytes: u32::MAX,
             invalidated_token: 0xDEAD_BEEF,
-            operation,
-            solicited: true,
         });
         cq.push(&completions);
         assert_eq!(cq.poll_entries(usize::MAX), completions);

@@ -1,6 +1,6 @@
 //! The table of valid statuses by request type (`ND2_RESULT`, remarks): no other pair can be produced.
 
-use engine::cq::{Completion, Operation};
+use engine::cq::{Completion, Operation, Outcome};
 use nd2::{
     abi::{HRESULT, ND2_REQUEST_TYPE},
     cq::results::{request_type, result, result_status},
@@ -61,12 +61,10 @@ fn no_pair_outside_of_the_table_can_be_produced() {
         for status in statuses() {
             let completion = Completion {
                 qp_context: 1,
+                outcome: Outcome::new(operation, status).soliciting(true),
                 request_context: 2,
-                status,
                 bytes: 3,
                 invalidated_token: 4,
-                operation,
-                solicited: true,
             };
             let result = result(&completion);
             assert!(is_valid(result.RequestType, result.Status), "{operation:?}, {status}: {result:?}");

@@ -36,10 +36,10 @@ fn the_receiver_hears_of_the_token_and_the_sender_of_a_send() {
         net.settle();
         let received = b.receive_cq().poll_entries(8);
         assert_eq!(received.len(), 1);
-        assert_eq!(received[0].operation, Operation::ReceiveAndInvalidate);
+        assert_eq!(received[0].outcome.operation(), Operation::ReceiveAndInvalidate);
         assert_eq!((received[0].invalidated_token, received[0].bytes), (token, 8));
         let sent = a.send_cq().poll_entries(8);
-        assert_eq!((sent[0].operation, sent[0].status), (Operation::Send, NtStatus::SUCCESS));
+        assert_eq!((sent[0].outcome.operation(), sent[0].outcome.status()), (Operation::Send, NtStatus::SUCCESS));
         let write = Work::Write { address: srq.buffer().address(0), token };
         a.post(3, write, PLAIN, &[a.sge(0, 8)]).expect("posted");
         net.settle();

@@ -223,7 +223,7 @@ fn one_solicited_message_among_many_satisfies_the_arm_once() {
                 net.settle();
                 assert_eq!(b.receive_cq().calls(), 1, "{kind:?}, message {place}");
                 let entries = b.receive_cq().poll_entries(usize::MAX);
-                let solicited: Vec<_> = entries.iter().map(|entry| entry.solicited).collect();
+                let solicited: Vec<_> = entries.iter().map(|entry| entry.outcome.is_solicited()).collect();
                 assert_eq!(solicited, (0..40).map(|context| context == place).collect::<Vec<_>>());
             }
         }

@@ -22,14 +22,14 @@ fn a_send_fills_the_first_receive() {
         net.settle();
         let received = b.receive_cq().poll_entries(8);
         assert_eq!(received.len(), 1);
-        assert_eq!((received[0].request_context, received[0].status), (7, NtStatus::SUCCESS));
+        assert_eq!((received[0].request_context, received[0].outcome.status()), (7, NtStatus::SUCCESS));
         assert_eq!(received[0].bytes, 1_000, "what came, not what there was room for");
-        assert_eq!(received[0].operation, Operation::Receive);
+        assert_eq!(received[0].outcome.operation(), Operation::Receive);
         assert_eq!(b.buffer().bytes(2_000, 1_000), pattern(1_000));
         assert_eq!(b.buffer().bytes(3_000, 500), [0; 500], "nothing behind it");
         let sent = a.send_cq().poll_entries(8);
         assert_eq!(sent.len(), 1);
-        assert_eq!((sent[0].request_context, sent[0].operation), (9, Operation::Send));
+        assert_eq!((sent[0].request_context, sent[0].outcome.operation()), (9, Operation::Send));
     });
 }
 
@@ -124,7 +124,7 @@ fn the_operation_of_a_completion_is_that_of_its_request() {
         a.post(2, b.write_to(0), PLAIN, &[a.sge(0, 8)]).expect("a write");
         a.post(3, b.read_from(0), PLAIN, &[a.sge(0, 8)]).expect("a read");
         net.settle();
-        let operations: Vec<_> = a.send_cq().poll_entries(8).iter().map(|entry| entry.operation).collect();
+        let operations: Vec<_> = a.send_cq().poll_entries(8).iter().map(|entry| entry.outcome.operation()).collect();
         assert_eq!(operations, [Operation::Send, Operation::Write, Operation::Read]);
     });
 }
@@ -183,7 +183,8 @@ fn a_solicited_send_makes_the_receivers_completion_solicited() {
         net.settle();
         assert_eq!(b.receive_cq().calls(), 1);
         assert_eq!(a.send_cq().calls(), 0, "the event is the receiver's");
-        let solicited: Vec<_> = b.receive_cq().poll_entries(8).iter().map(|entry| entry.solicited).collect();
+        let solicited: Vec<_> =
+            b.receive_cq().poll_entries(8).iter().map(|entry| entry.outcome.is_solicited()).collect();
         assert_eq!(solicited, [false, true]);
     });
 }

@@ -3,7 +3,7 @@
 //! The peers hold them as they are. A completion queue of ours is given a [`Completion`], which has 32 bytes, and the result is
 //! made when it is polled, as `NdkGetCqResultsEx` does it.
 
-use engine::cq::{Completion, Operation};
+use engine::cq::{Completion, Operation, Outcome};
 use ndkpi::{NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
@@ -22,12 +22,10 @@ unsafe impl Send for Entry {}
 pub const fn completion(number: usize) -> Completion {
     Completion {
         qp_context: 1,
+        outcome: Outcome::new(Operation::Send, NtStatus::SUCCESS),
         request_context: number,
-        status: NtStatus::SUCCESS,
         bytes: 0,
         invalidated_token: 0,
-        operation: Operation::Send,
-        solicited: false,
     }
 }
 

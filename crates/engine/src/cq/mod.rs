@@ -11,7 +11,7 @@ pub mod notify;
 
 use alloc::boxed::Box;
 
-pub use completion::{Completion, Operation};
+pub use completion::{Completion, Operation, Outcome};
 use fallible::{Shared, try_box};
 use moderation::Moderation;
 use ndkpi::NtStatus;
@@ -162,75 +162,49 @@ impl<O: Os> Cq<O> {
     /// [`Cq::push`] for one completion.
     #[inline]
     pub fn push_one(this: &Shared<Self>, completion: Completion) {
-        let Completion { invalidated_token, operation, solicited, .. } = completion;
-        let contexts = (completion.qp_context, completion.request_context);
-        let outcome = u64::from(completion.status.0.cast_unsigned()) | u64::from(completion.bytes) << 32;
+        let Completion { qp_context, request_context, outcome, bytes, invalidated_token } = completion;
+        let amounts = u64::from(bytes) | u64::from(invalidated_token) << 32;
         // Mistakes that are made on purpose are made on the other way.
         if completion.class() == Class::Plain && !fault::is_any() {
-            Self::push_plain(this, contexts, outcome, invalidated_token, operation);
+            Self::push_plain(this, qp_context, outcome, request_context, amounts);
         } else {
-            Self::push_fields(this, contexts, outcome, invalidated_token, (operation, solicited));
+            Self::push_words(this, qp_context, outcome, request_context, amounts);
         }
     }
 
     /// [`Cq::push_one`] for a plain completion, as nearly all are, that is known to have no consequence and to fit: a few stores
-    /// behind one comparison. Whatever is different is left to [`Cq::push_fields`], from the beginning.
+    /// behind one comparison. Whatever is different is left to [`Cq::push_words`], from the beginning.
     ///
     /// A lock waits for all stores before it, and the next one comes with the next completion: each store that is not made here is a
     /// cycle less (measured).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: a call is two stores more, and the fields are in registers")]
-    fn push_plain(
-        this: &Shared<Self>,
-        contexts: (usize, usize),
-        outcome: u64,
-        invalidated_token: u32,
-        operation: Operation,
-    ) {
+    #[expect(clippy::inline_always, reason = "measured: a call is two stores more, and the words are in registers")]
+    fn push_plain(this: &Shared<Self>, qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) {
         let pushed = this.state.with_at_once(|state| {
-            let completion = Self::from_fields(contexts, outcome, invalidated_token, (operation, false));
-            state.entries.push_at_once(completion)
+            state.entries.push_at_once(Self::from_words(qp_context, outcome, request_context, amounts))
         });
         if pushed != Some(true) {
-            Self::push_fields(this, contexts, outcome, invalidated_token, (operation, false));
+            Self::push_words(this, qp_context, outcome, request_context, amounts);
         }
     }
 
     /// [`Cq::push_one`] for a completion in registers: on the way over the stack, loads of other widths than the stores would
-    /// wait for them. Halves of a word go together, so that they are stored together: a consumer may load them so. One function
-    /// for all callers, so that what is done under the lock becomes part of it.
+    /// wait for them. One function for all callers, so that what is done under the lock becomes part of it.
     #[inline(never)]
-    fn push_fields(
-        this: &Shared<Self>,
-        contexts: (usize, usize),
-        outcome: u64,
-        invalidated_token: u32,
-        kind: (Operation, bool),
-    ) {
+    fn push_words(this: &Shared<Self>, qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) {
         Self::with_producer(this, |producer| {
-            producer.push(Self::from_fields(contexts, outcome, invalidated_token, kind));
+            producer.push(Self::from_words(qp_context, outcome, request_context, amounts));
             producer.state.permit_at_once();
         });
     }
 
+    /// A completion of its four words. The halves of the last one come together, so that they are stored together.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: the fields go from registers to the queue")]
-    #[expect(clippy::cast_possible_truncation, reason = "the lower halves of two words")]
-    const fn from_fields(
-        (qp_context, request_context): (usize, usize),
-        outcome: u64,
-        invalidated_token: u32,
-        (operation, solicited): (Operation, bool),
-    ) -> Completion {
-        Completion {
-            qp_context,
-            request_context,
-            status: NtStatus((outcome as u32).cast_signed()),
-            bytes: (outcome >> 32) as u32,
-            invalidated_token,
-            operation,
-            solicited,
-        }
+    #[expect(clippy::inline_always, reason = "measured: the words go from registers to the queue")]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a word")]
+    const fn from_words(qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) -> Completion {
+        let (bytes, invalidated_token) = (amounts as u32, (amounts >> 32) as u32);
+        Completion { qp_context, outcome, request_context, bytes, invalidated_token }
     }
 
     /// Lets `work` put completions in, one after the other while it has the queue's lock. The consumer sees them together, at the

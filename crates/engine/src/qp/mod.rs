@@ -31,7 +31,7 @@ pub use srq::{Srq, SrqClient, SrqParameters};
 use transmit::{Transmit, Turn};
 
 use crate::{
-    cq::{Completion, Cq, Operation},
+    cq::{Completion, Cq, Operation, Outcome},
     fault::{self, Fault},
     memory::{Domain, Side, TranslationCache},
     memory_status,
@@ -515,12 +515,10 @@ impl<O: Os> Qp<O> {
     const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Completion {
         Completion {
             qp_context: self.context,
+            outcome: Outcome::new(operation, status),
             request_context,
-            status,
             bytes: 0,
             invalidated_token: 0,
-            operation,
-            solicited: false,
         }
     }
 }

@@ -189,8 +189,8 @@ impl<O: Os> Short<'_, O> {
 #[inline]
 fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Completion {
     let bytes = length + u32::from(fault::is(Fault::BytesWrong));
-    let solicited = flags.contains(Flags::SOLICIT);
-    Completion { solicited, bytes, ..peer.completion(context, Operation::Receive, NtStatus::SUCCESS) }
+    let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
+    Completion { outcome: completion.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..completion }
 }
 
 /// The peer's first receive, and where it completes, both locked.

@@ -13,7 +13,7 @@ use super::{
     short::{self, Batch, Short},
 };
 use crate::{
-    cq::{Cq, Operation, notify::newer},
+    cq::{Cq, Operation, Outcome, notify::newer},
     fault::{self, Fault},
     memory::{Access, Piece, transfer},
     memory_status,
@@ -431,12 +431,11 @@ impl<O: Os> Transmit<O> {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
                     claim.finish(NtStatus::SUCCESS, |completion| {
+                        let kind = invalidate.map_or(Operation::Receive, |_| Operation::ReceiveAndInvalidate);
+                        let solicited = request.flags.contains(Flags::SOLICIT);
+                        completion.outcome = Outcome::new(kind, NtStatus::SUCCESS).soliciting(solicited);
                         completion.bytes = request.length + u32::from(fault::is(Fault::BytesWrong));
-                        completion.solicited = request.flags.contains(Flags::SOLICIT);
-                        if let Some(token) = invalidate {
-                            completion.operation = Operation::ReceiveAndInvalidate;
-                            completion.invalidated_token = token;
-                        }
+                        completion.invalidated_token = invalidate.unwrap_or(0);
                     });
                 }
             }

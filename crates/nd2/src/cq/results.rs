@@ -45,9 +45,9 @@ pub const fn result_status(kind: ND2_REQUEST_TYPE, status: NtStatus) -> HRESULT 
 /// The client's result of a completion.
 #[must_use]
 pub const fn result(completion: &Completion) -> ND2_RESULT {
-    let kind = request_type(completion.operation);
+    let kind = request_type(completion.outcome.operation());
     ND2_RESULT {
-        Status: result_status(kind, completion.status),
+        Status: result_status(kind, completion.outcome.status()),
         BytesTransferred: completion.bytes,
         QueuePairContext: core::ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: core::ptr::with_exposed_provenance_mut(completion.request_context),

@@ -115,7 +115,7 @@ impl<F: FnMut()> Called<F> {
         let mut taken = 0;
         for result in results {
             let Some(entry) = self.queue.take() else { break };
-            result.Status = entry.status;
+            result.Status = entry.outcome.status();
             result.BytesTransferred = entry.bytes;
             result.QPContext = ptr::without_provenance_mut(entry.qp_context);
             result.RequestContext = ptr::without_provenance_mut(entry.request_context);
