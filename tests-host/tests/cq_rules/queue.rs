@@ -13,6 +13,17 @@ use tests_host::{
     cq_fixture::{MAX_DEPTH, TestCq, failed, on_seeds, plain, plains},
 };
 
+const OPERATIONS: [Operation; 8] = [
+    Operation::Receive,
+    Operation::ReceiveAndInvalidate,
+    Operation::Send,
+    Operation::FastRegister,
+    Operation::Bind,
+    Operation::Invalidate,
+    Operation::Read,
+    Operation::Write,
+];
+
 const fn parameters(depth: u32, max_depth: u32) -> CqParameters {
     CqParameters { depth, max_depth, processor: 0 }
 }
@@ -122,17 +133,7 @@ fn completions_come_in_the_order_in_which_they_were_queued() {
 fn a_completion_keeps_all_its_fields() {
     on_seeds(|_, os| {
         let cq = TestCq::new(os, 16);
-        let operations = [
-            Operation::Receive,
-            Operation::ReceiveAndInvalidate,
-            Operation::Send,
-            Operation::FastRegister,
-            Operation::Bind,
-            Operation::Invalidate,
-            Operation::Read,
-            Operation::Write,
-        ];
-        let completions = operations.map(|operation| Completion {
+        let completions = OPERATIONS.map(|operation| Completion {
             qp_context: usize::MAX,
             outcome: Outcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
             request_context: usize::MAX - 1,
@@ -140,8 +141,32 @@ fn a_completion_keeps_all_its_fields() {
             invalidated_token: 0xDEAD_BEEF,
         });
         cq.push(&completions);
-        assert_eq!(cq.poll_entries(usize::MAX), completions);
+        assert_eq!(cq.poll_entries(usize::MAX), completions, "together");
+        for completion in completions {
+            for outcome in [completion.outcome, completion.outcome.soliciting(false), plain(0).outcome] {
+                let completion = Completion { outcome, ..completion };
+                cq.push(&[completion]);
+                assert_eq!(cq.poll_entries(usize::MAX), [completion], "alone");
+            }
+        }
     });
+}
+
+#[test]
+fn an_outcome_says_what_it_was_made_of() {
+    for operation in OPERATIONS {
+        for status in [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xC000_00B5, 0xFFFF_FFFF].map(NtStatus::from_bits) {
+            let plain = Outcome::new(operation, status);
+            let solicited = plain.soliciting(true);
+            for outcome in [plain, solicited] {
+                assert_eq!((outcome.operation(), outcome.status()), (operation, status));
+            }
+            assert_eq!((plain.is_solicited(), solicited.is_solicited()), (false, true));
+            assert_eq!((plain.soliciting(false), solicited.soliciting(false)), (plain, plain));
+        }
+    }
+    let outcome = Outcome::new(Operation::Read, NtStatus::IO_TIMEOUT).soliciting(true);
+    assert_eq!(format!("{outcome:?}"), "Read, STATUS_IO_TIMEOUT, solicited");
 }
 
 #[test]

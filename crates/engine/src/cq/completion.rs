@@ -62,7 +62,7 @@ impl Outcome {
     #[inline]
     #[must_use]
     pub const fn new(operation: Operation, status: NtStatus) -> Self {
-        Self(status.0.cast_unsigned() as u64 | (operation as u64) << Self::OPERATION)
+        Self(status.to_bits() as u64 | (operation as u64) << Self::OPERATION)
     }
 
     /// The same if the sender asked for an event, and if it did not.
@@ -76,7 +76,7 @@ impl Outcome {
     #[inline]
     pub const fn status(self) -> NtStatus {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half of the word")]
-        NtStatus((self.0 as u32).cast_signed())
+        NtStatus::from_bits(self.0 as u32)
     }
 
     /// The kind of request.
