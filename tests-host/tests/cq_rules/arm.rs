@@ -1,7 +1,7 @@
 //! NDKPI 7.1.3 to 7.1.5: what an arm is, how two merge, and arms that find completions in the queue.
 
 use engine::cq::{
-    Completion,
+    Completion, Operation, Outcome,
     notify::{
         ArmType::{self, Any, Errors, Solicited},
         CqFailure,
@@ -352,6 +352,25 @@ fn a_failed_request_does_not_satisfy_an_arm_for_errors() {
         cq.fail(CqFailure::Fatal);
         machine.run_until_idle();
         assert_eq!(cq.take_statuses(), [NtStatus::INTERNAL_ERROR]);
+    });
+}
+
+#[test]
+fn a_warning_is_a_failure_and_information_is_not() {
+    on_seeds(|machine, os| {
+        for (bits, calls) in [(0x4000_0000, 0), (0x8000_0005, 1)] {
+            let ended = |context| {
+                let outcome = Outcome::new(Operation::Receive, NtStatus::from_bits(bits));
+                Completion { outcome, ..plain(context) }
+            };
+            for completions in [&[ended(1)][..], &[plain(1), ended(2), plain(3)]] {
+                let cq = TestCq::new(os, DEPTH);
+                cq.arm(Solicited);
+                cq.push(completions);
+                machine.run_until_idle();
+                assert_eq!(cq.calls(), calls, "{bits:#x} among {}", completions.len());
+            }
+        }
     });
 }
 
