@@ -22,6 +22,18 @@ use ndkpi::NtStatus;
 /// The largest depth of a queue, unless a test says otherwise.
 pub const MAX_DEPTH: u32 = 1 << 16;
 
+/// All kinds of requests.
+pub const OPERATIONS: [Operation; 8] = [
+    Operation::Receive,
+    Operation::ReceiveAndInvalidate,
+    Operation::Send,
+    Operation::FastRegister,
+    Operation::Bind,
+    Operation::Invalidate,
+    Operation::Read,
+    Operation::Write,
+];
+
 /// Runs `test` on seeded machines of two processors, each with another seed. On the last one nobody watches the locks: then they
 /// can be had at once, and most completions go another way.
 pub fn on_seeds(test: impl Fn(&Machine, &HostOs)) {

@@ -10,19 +10,8 @@ use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::{
     allocation,
-    cq_fixture::{MAX_DEPTH, TestCq, failed, on_seeds, plain, plains},
+    cq_fixture::{MAX_DEPTH, OPERATIONS, TestCq, failed, on_seeds, plain, plains},
 };
-
-const OPERATIONS: [Operation; 8] = [
-    Operation::Receive,
-    Operation::ReceiveAndInvalidate,
-    Operation::Send,
-    Operation::FastRegister,
-    Operation::Bind,
-    Operation::Invalidate,
-    Operation::Read,
-    Operation::Write,
-];
 
 const fn parameters(depth: u32, max_depth: u32) -> CqParameters {
     CqParameters { depth, max_depth, processor: 0 }

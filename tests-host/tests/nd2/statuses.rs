@@ -1,11 +1,12 @@
 //! The table of valid statuses by request type (`ND2_RESULT`, remarks): no other pair can be produced.
 
-use engine::cq::{Completion, Operation, Outcome};
+use engine::cq::{Completion, Outcome};
 use nd2::{
     abi::{HRESULT, ND2_REQUEST_TYPE},
     cq::results::{request_type, result, result_status},
 };
 use ndkpi::NtStatus;
+use tests_host::cq_fixture::OPERATIONS;
 
 /// The rows of the table, with Send, Receive, Bind, Invalidate, Read, Write.
 const TABLE: [(HRESULT, [bool; 6]); 9] = [
@@ -28,17 +29,6 @@ const COLUMNS: [ND2_REQUEST_TYPE; 6] = [
     ND2_REQUEST_TYPE::INVALIDATE,
     ND2_REQUEST_TYPE::READ,
     ND2_REQUEST_TYPE::WRITE,
-];
-
-const OPERATIONS: [Operation; 8] = [
-    Operation::Receive,
-    Operation::ReceiveAndInvalidate,
-    Operation::Send,
-    Operation::FastRegister,
-    Operation::Bind,
-    Operation::Invalidate,
-    Operation::Read,
-    Operation::Write,
 ];
 
 fn is_valid(kind: ND2_REQUEST_TYPE, status: HRESULT) -> bool {
