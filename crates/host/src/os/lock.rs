@@ -5,7 +5,7 @@ use std::{
     cell::UnsafeCell,
     hint,
     sync::atomic::{
-        AtomicU8,
+        AtomicU8, AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
     thread,
@@ -21,19 +21,20 @@ use crate::machine::{Irql, LockName, MachineRef, RawSpinLock};
 /// Its class, for the order of locks, is the type of the value.
 #[repr(C)]
 pub struct HostLock<T> {
-    /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`].
-    state: AtomicU8,
+    /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`]. As wide as those
+    /// for no more than three values because exchanges of bytes are slower (measured, by a cycle or two).
+    state: AtomicU32,
     value: UnsafeCell<T>,
     /// In a box, so that locks that are not watched are small.
     watched: Option<Box<Watched>>,
 }
 
 /// A lock that does nothing but lock, and that nobody has.
-const FREE: u8 = 0;
+const FREE: u32 = 0;
 /// A lock that does nothing but lock, and that somebody has.
-const TAKEN: u8 = 1;
+const TAKEN: u32 = 1;
 /// A lock that keeps the rules of the machine.
-const WATCHED: u8 = 2;
+const WATCHED: u32 = 2;
 
 /// Rounds of the first wait for a lock: about as long as its cache line takes to another core and back, several times, so that the
 /// holder can do some work meanwhile.
@@ -63,11 +64,11 @@ impl<T> HostLock<T> {
             preempts: machine.preempts().then(|| machine.clone()),
         };
         let watched = Some(try_box(watched)?);
-        Ok(Self { state: AtomicU8::new(WATCHED), watched, value: UnsafeCell::new(value) })
+        Ok(Self { state: AtomicU32::new(WATCHED), watched, value: UnsafeCell::new(value) })
     }
 
     pub(super) const fn plain(value: T) -> Self {
-        Self { state: AtomicU8::new(FREE), watched: None, value: UnsafeCell::new(value) }
+        Self { state: AtomicU32::new(FREE), watched: None, value: UnsafeCell::new(value) }
     }
 }
 
