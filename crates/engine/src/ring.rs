@@ -30,7 +30,10 @@ use crate::{
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
 /// Entries whose lines are fetched together: see [`Producer::publish_and_reach`]. A power of two; model checks have short queues.
-const GROUP: usize = if cfg!(loom) { 2 } else { 32 };
+const GROUP: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// The place of an entry.
+type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// What both sides see.
 struct Indices {
@@ -65,7 +68,7 @@ struct Taken {
 ///   afterwards.
 struct Segment<T> {
     /// The slots, and some on both sides that are not used: so the first lies at the beginning of a cache line.
-    places: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    places: Box<[Slot<T>]>,
     /// Which of `places` is the first slot.
     first: usize,
     /// The number of slots.
@@ -91,8 +94,7 @@ impl<T> Segment<T> {
         // places one behind the other each begins somewhere else in its line.
         let apart = CACHE_LINE >> size_of::<T>().trailing_zeros().min(CACHE_LINE.trailing_zeros());
         let spare = if capacity < 128 { 0 } else { apart - 1 };
-        let places: Box<[UnsafeCell<MaybeUninit<T>>]> =
-            try_slice(capacity as usize + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
+        let places: Box<[Slot<T>]> = try_slice(capacity as usize + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
         let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
         let first = (0..=spare).find(is_aligned).unwrap_or(0);
         Shared::try_new(Self { places, first, capacity, next: UnsafeCell::new(None) })
@@ -102,7 +104,7 @@ impl<T> Segment<T> {
         self.capacity as u64
     }
 
-    fn slots(&self) -> &[UnsafeCell<MaybeUninit<T>>] {
+    fn slots(&self) -> &[Slot<T>] {
         &self.places[self.first..][..self.capacity as usize]
     }
 }
@@ -114,7 +116,7 @@ impl<T> Segment<T> {
 /// `slots` points to the `mask + 1` slots of `segment`, a power of two. They do not move, and live as long as the segment.
 struct At<T> {
     segment: Shared<Segment<T>>,
-    slots: NonNull<UnsafeCell<MaybeUninit<T>>>,
+    slots: NonNull<Slot<T>>,
     mask: u32,
     /// How many segments come before this one, which is sealed if more are.
     number: u32,
@@ -138,8 +140,15 @@ impl<T> At<T> {
         Self { segment, slots, mask, number }
     }
 
+    /// The lap that the entry `number` belongs to.
+    const fn lap(&self, number: u64) -> Lap<T> {
+        let first = number & !(self.mask as u64);
+        // From there the first slot is that of entry `first`, and the others follow.
+        Lap { origin: self.slots.as_ptr().cast_const().wrapping_sub(low(first)) }
+    }
+
     #[inline]
-    fn slot(&self, number: u64) -> &UnsafeCell<MaybeUninit<T>> {
+    fn slot(&self, number: u64) -> &Slot<T> {
         // SAFETY: the index is not above the mask, so the slot is one of the segment's (invariant).
         let slot = unsafe { self.slots.add(self.index(number)) };
         // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
@@ -148,7 +157,7 @@ impl<T> At<T> {
 
     /// The slots from that of entry `number` to the last one.
     #[inline]
-    fn slots_from(&self, number: u64) -> &[UnsafeCell<MaybeUninit<T>>] {
+    fn slots_from(&self, number: u64) -> &[Slot<T>] {
         let begin = self.index(number);
         // SAFETY: as in `slot`.
         let first = unsafe { self.slots.add(begin) };
@@ -191,7 +200,7 @@ impl<T: Copy> At<T> {
     /// There are at most as many entries as slots, and until they are published their slots belong to the caller.
     #[inline]
     unsafe fn write(&self, number: u64, entries: &[T]) {
-        let copy = |slots: &[UnsafeCell<MaybeUninit<T>>], part: &[T]| {
+        let copy = |slots: &[Slot<T>], part: &[T]| {
             let to = slots[..part.len()].as_ptr().cast::<T>().cast_mut();
             // SAFETY: the cells lie side by side, each of the layout of a `T` and open to writes through a shared reference;
             // there are as many as entries (checked), they are the caller's, and `part` is memory of its own.
@@ -238,6 +247,58 @@ impl<T: Copy> At<T> {
     }
 }
 
+/// Writes an entry to its place.
+///
+/// # Safety
+///
+/// The slot belongs to the caller until the entry is published.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `Producer::push`")]
+unsafe fn store<T>(slot: &Slot<T>, entry: T) {
+    slot.with_mut(|slot| {
+        // SAFETY: the slot is the caller's.
+        unsafe { slot.write(MaybeUninit::new(entry)) };
+    });
+}
+
+/// One pass over a segment: slots by the numbers of their entries, with nothing to load for it but a pointer.
+///
+/// Behind a lock each load takes its time: where a mask had to be loaded too, to push one and poll one took 6 % longer (measured).
+#[derive(Clone, Copy)]
+struct Lap<T> {
+    /// So many slots before that of an entry as its number says. Not a place of the segment, but for the first lap.
+    origin: *const Slot<T>,
+}
+
+// SAFETY: as for `At`.
+unsafe impl<T: Send> Send for Lap<T> {}
+// SAFETY: as for `At`.
+unsafe impl<T: Send> Sync for Lap<T> {}
+
+impl<T> Lap<T> {
+    /// The slot of the entry `number`.
+    ///
+    /// # Safety
+    ///
+    /// The entry belongs to this lap, and the segment lives as long as the result.
+    #[inline]
+    unsafe fn slot<'a>(&self, number: u64) -> &'a Slot<T> {
+        let slot = self.origin.wrapping_add(low(number));
+        // SAFETY: it is a slot of the segment (see `At::lap`), which is there (the caller's promise), and slots are only used through
+        // shared references.
+        unsafe { &*slot }
+    }
+}
+
+/// The bits of a number that addresses are made of.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the rest has no place in an address, and arithmetic of these wraps"
+)]
+const fn low(number: u64) -> usize {
+    number as usize
+}
+
 /// Whether number `this` comes after `that`.
 #[inline]
 const fn is_past(this: u64, that: u64) -> bool {
@@ -267,6 +328,7 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     })?;
     let producer = Producer {
         indices: indices.clone(),
+        lap: at.lap(first),
         at: At::new(segment, 0),
         limit: u64::from(limit),
         tail: first,
@@ -282,7 +344,7 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
 ///
 /// - `limit` is at most the capacity of the segment at hand.
 /// - `tail - head` is at most `limit`, and the entries from the last seal on lie in that segment.
-/// - Entries before `at_once_until` fit: it is not past `seen_head + limit`.
+/// - Entries from `tail` to before `at_once_until` fit, and belong to `lap`, which is one of the segment at hand.
 // What `push_at_once` uses is in one cache line, with a lock before it.
 #[repr(C)]
 pub struct Producer<T> {
@@ -292,6 +354,7 @@ pub struct Producer<T> {
     tail: u64,
     /// Number of the first entry that [`Producer::push_at_once`] leaves to the other ways.
     at_once_until: u64,
+    lap: Lap<T>,
     limit: u64,
     /// The consumer's head when it was last looked at.
     seen_head: u64,
@@ -357,8 +420,11 @@ impl<T: Copy + Send> Producer<T> {
     pub fn push_at_once(&mut self, entry: T) -> bool {
         let is_permitted = is_past(self.at_once_until, self.tail);
         if is_permitted {
-            // There is room (invariant).
-            Vacancy(self).fill(entry);
+            // SAFETY: the entry belongs to the lap (invariant), whose segment is the one at hand.
+            let slot = unsafe { self.lap.slot(self.tail) };
+            // SAFETY: the entry fits (invariant).
+            unsafe { store(slot, entry) };
+            self.tail = self.tail.wrapping_add(1);
             self.publish();
         }
         is_permitted
@@ -368,8 +434,11 @@ impl<T: Copy + Send> Producer<T> {
     /// do not end a group. So one comparison tells, and who permits may have reasons of his own.
     #[inline]
     pub fn permit_at_once(&mut self) {
-        let (full, group) = (self.seen_head.wrapping_add(self.limit), self.tail | (GROUP as u64 - 1));
-        self.at_once_until = if is_past(group, full) { full } else { group };
+        // Laps are a multiple of groups, or shorter than one.
+        let last = self.tail | u64::from(self.at.mask).min(GROUP as u64 - 1);
+        let full = self.seen_head.wrapping_add(self.limit);
+        self.at_once_until = if is_past(last, full) { full } else { last };
+        self.lap = self.at.lap(self.tail);
     }
 
     /// Takes back what [`Producer::permit_at_once`] has permitted.
@@ -451,6 +520,7 @@ impl<T: Copy + Send> Producer<T> {
     /// Forgets what was pushed since the last [`Producer::publish`]. Not for a queue that a [`Watch`] publishes.
     pub fn retract(&mut self) {
         self.tail = self.indices.filled.tail.load(Ordering::Relaxed);
+        self.forbid_at_once();
     }
 
     /// How a queue for `limit` entries would be made out of this one.
@@ -511,12 +581,11 @@ impl<T: Copy + Send> Vacancy<'_, T> {
     #[expect(clippy::inline_always, reason = "as for `Producer::push`")]
     pub fn fill(self, entry: T) {
         let Self(producer) = self;
-        producer.at.slot(producer.tail).with_mut(|slot| {
-            // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
-            // there is room (invariant), so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with
-            // acquire, so the consumer has done with the slot.
-            unsafe { slot.write(MaybeUninit::new(entry)) };
-        });
+        let slot = producer.at.slot(producer.tail);
+        // SAFETY: entry `tail` is not published, and the slot's entry before it, `tail - capacity`, has been taken:
+        // there is room (invariant), so `head` is past `tail - limit`, and `limit <= capacity`; `seen_head` was read with
+        // acquire, so the consumer has done with the slot.
+        unsafe { store(slot, entry) };
         producer.tail = producer.tail.wrapping_add(1);
     }
 }
@@ -598,13 +667,11 @@ impl<T: Copy + Send> Consumer<T> {
     /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
     #[inline]
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
+        if most == 1 {
+            return usize::from(self.take_next(each));
+        }
         if most == 0 || self.is_empty() {
             return 0;
-        }
-        if most == 1 {
-            self.take_next(each);
-            self.publish();
-            return 1;
         }
         let mut taken = 0;
         while taken < most && !self.is_empty() {
@@ -629,12 +696,19 @@ impl<T: Copy + Send> Consumer<T> {
         taken
     }
 
-    /// Gives `each` the next entry, which is there, and takes it.
+    /// [`Consumer::take`] for one entry. Whether there was one.
     #[inline]
-    fn take_next(&mut self, each: impl FnOnce(&T)) {
-        self.with_slot(self.head, each);
-        Self::release(self.at.slot(self.head));
-        self.head = self.head.wrapping_add(1);
+    fn take_next(&mut self, each: impl FnOnce(&T)) -> bool {
+        // As in `look`, which does not change it.
+        let head = self.head;
+        let is_there = !self.is_empty();
+        if is_there {
+            self.with_slot(head, each);
+            Self::release(self.at.slot(head));
+            self.head = head.wrapping_add(1);
+            self.publish();
+        }
+        is_there
     }
 
     /// Whether there is no entry.
@@ -724,7 +798,7 @@ impl<T: Copy + Send> Consumer<T> {
     /// here. A line that was only read is a copy: the producer's processor has one as well, and has to wait until it is told that this
     /// one is gone, which takes twice as long (measured).
     #[inline]
-    fn release(slot: &UnsafeCell<MaybeUninit<T>>) {
+    fn release(slot: &Slot<T>) {
         slot.with_mut(|slot| {
             // SAFETY: the slot is the consumer's until `head` is published past it, it has a byte, and nobody reads from it before the
             // next entry has been written.
@@ -762,44 +836,53 @@ impl<T: Copy + Send> Consumer<T> {
     /// before had nothing left.
     #[inline]
     fn look(&mut self) -> bool {
-        loop {
-            let tail = self.indices.filled.tail.load(Ordering::Acquire);
-            // A tail past the end of the segment was published after the seal, so the seal is seen here.
-            if self.indices.filled.sealed.load(Ordering::Acquire) == self.at.number {
-                return self.note(tail);
-            }
-            if let Some(end) = self.end_or_follow() {
-                return self.note(if is_past(tail, end) { end } else { tail });
-            }
+        // Both are loaded before the producer's numbers, after which they would be loaded anew.
+        let (readable, filled) = (self.readable, &*self.indices.filled);
+        let tail = filled.tail.load(Ordering::Acquire);
+        // A tail past the end of the segment was published after the seal, so the seal is seen here.
+        if filled.sealed.load(Ordering::Acquire) == self.at.number {
+            self.note(readable, tail)
+        } else {
+            self.look_in_sealed()
         }
     }
 
-    /// Entries up to the number `until` are published and lie in the segment at hand. Whether that is news.
+    /// [`Consumer::look`] in a segment that is sealed, and in those after it as long as nothing is left.
+    #[cold]
+    #[inline(never)]
+    fn look_in_sealed(&mut self) -> bool {
+        loop {
+            let tail = self.indices.filled.tail.load(Ordering::Acquire);
+            if self.indices.filled.sealed.load(Ordering::Acquire) == self.at.number {
+                return self.note(self.readable, tail);
+            }
+            let end = self.end();
+            if end != self.head {
+                return self.note(self.readable, if is_past(tail, end) { end } else { tail });
+            }
+            self.follow();
+        }
+    }
+
+    /// Entries up to the number `until` are published and lie in the segment at hand. Whether that is news to who could read those
+    /// before `readable`.
     #[inline]
-    const fn note(&mut self, until: u64) -> bool {
+    const fn note(&mut self, readable: u64, until: u64) -> bool {
         // A tail goes back only if watches publish out of order, against their rules: then it is old news.
-        let is_news = is_past(until, self.readable);
+        let is_news = is_past(until, readable);
         if is_news {
             self.readable = until;
         }
         is_news
     }
 
-    /// Number of the first entry that is not in the segment, which is sealed. If nothing is left in it, `None`, and the
-    /// consumer goes on in the next one.
-    #[cold]
-    #[inline(never)]
-    fn end_or_follow(&mut self) -> Option<u64> {
-        let end = self.at.segment.next.with(|next| {
+    /// Number of the first entry that is not in the segment, which is sealed.
+    fn end(&self) -> u64 {
+        self.at.segment.next.with(|next| {
             // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed.
             let next = unsafe { &*next };
             next.as_ref().map_or(self.head, |link| link.end)
-        });
-        if end != self.head {
-            return Some(end);
-        }
-        self.follow();
-        None
+        })
     }
 
     /// Goes on in the next segment. The one at hand is sealed and empty.

@@ -94,7 +94,7 @@ fn batches_keep_their_entries_apart_and_in_order() {
 
 #[test]
 fn slots_that_are_reached_ahead_hold_no_entry() {
-    for limit in [1, 31, 63, 64, 65, 100, 128, 300] {
+    for limit in [1, 31, 63, 64, 65, 100, 128, 255, 256, 300, 600] {
         for first in [0, 17, u64::MAX - 40, u64::MAX - 1000] {
             let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
             let (mut pushed, mut polled) = (0_u64, 0_u64);
@@ -120,7 +120,7 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
 
 #[test]
 fn entries_go_in_at_once_while_that_is_permitted_and_there_is_room() {
-    for (limit, first) in [(5, 0), (20, 7), (1000, 40), (5, u64::MAX - 2), (100, u64::MAX - 31)] {
+    for (limit, first) in [(5, 0), (20, 7), (1000, 40), (300, 250), (5, u64::MAX - 2), (100, u64::MAX - 31)] {
         let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
         assert!(!producer.push_at_once(0), "nobody has permitted it");
         producer.permit_at_once();
@@ -128,8 +128,10 @@ fn entries_go_in_at_once_while_that_is_permitted_and_there_is_room() {
         while producer.push_at_once(pushed) {
             pushed += 1;
         }
-        // As many as fit, up to the last one of the group of 32.
-        assert_eq!(u64::from(pushed), u64::from(limit).min(31 - first % 32), "limit {limit}, first {first}");
+        // As many as fit, up to the last one of the group of 128, or of the slots.
+        let last = limit.next_power_of_two().min(128) - 1;
+        let until_last = u64::from(last) - first % u64::from(last + 1);
+        assert_eq!(u64::from(pushed), u64::from(limit).min(until_last), "limit {limit}, first {first}");
         producer.permit_at_once();
         assert!(!producer.push_at_once(pushed), "full, or the entry that ends the group");
         // What is pushed in the other way uses the permission up.
@@ -139,7 +141,7 @@ fn entries_go_in_at_once_while_that_is_permitted_and_there_is_room() {
         assert_eq!(producer.push_all(&[1, 2, 3, 4, 5]), 5);
         producer.publish();
         let fit_at_once = (0..100).take_while(|_| producer.push_at_once(6)).count();
-        assert!(fit_at_once <= 31 && taken(&mut consumer, 2000).len() == 5 + fit_at_once);
+        assert!(fit_at_once <= 127 && taken(&mut consumer, 2000).len() == 5 + fit_at_once);
     }
 }
 
@@ -156,6 +158,21 @@ fn what_was_permitted_is_taken_back_by_a_resize() {
     producer.permit_at_once();
     assert!(producer.push_at_once(2) && !producer.push_at_once(3));
     assert_eq!(taken(&mut consumer, 9), [1, 2]);
+}
+
+#[test]
+fn what_was_permitted_is_taken_back_with_what_was_not_published() {
+    let (mut producer, mut consumer) = ring::try_new(4, 3).expect("memory");
+    assert!(producer.push(1));
+    producer.permit_at_once();
+    producer.retract();
+    // The permitted entries had their slots counted from another place.
+    assert!(!producer.push_at_once(2));
+    producer.permit_at_once();
+    assert!(!producer.push_at_once(2), "the last slot");
+    assert!(producer.push(2) && producer.push(3));
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [2, 3]);
 }
 
 #[test]
