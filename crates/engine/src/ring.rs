@@ -856,9 +856,10 @@ impl<T: Copy + Send> Consumer<T> {
             if self.indices.filled.sealed.load(Ordering::Acquire) == self.at.number {
                 return self.note(self.readable, tail);
             }
+            // What is in the segment was published before the seal.
             let end = self.end();
             if end != self.head {
-                return self.note(self.readable, if is_past(tail, end) { end } else { tail });
+                return self.note(self.readable, end);
             }
             self.follow();
         }
