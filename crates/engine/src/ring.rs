@@ -30,6 +30,9 @@ use crate::{
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
 /// Entries whose lines are fetched together: see [`Producer::publish_and_reach`]. A power of two; model checks have short queues.
+///
+/// Who ends a group takes longer, so there are not many; and he stores to a line for every two completions, with a lock held, so
+/// they are not long.
 const GROUP: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// The place of an entry.
@@ -699,7 +702,7 @@ impl<T: Copy + Send> Consumer<T> {
     /// [`Consumer::take`] for one entry. Whether there was one.
     #[inline]
     fn take_next(&mut self, each: impl FnOnce(&T)) -> bool {
-        // As in `look`, which does not change it.
+        // Loaded before the look, which does not change it, and not again behind it.
         let head = self.head;
         let is_there = !self.is_empty();
         if is_there {

@@ -21,8 +21,9 @@ use crate::machine::{Irql, LockName, MachineRef, RawSpinLock};
 /// Its class, for the order of locks, is the type of the value.
 #[repr(C)]
 pub struct HostLock<T> {
-    /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`]. As wide as those
-    /// for no more than three values because exchanges of bytes are slower (measured, by a cycle or two).
+    /// First, and so in the cache line of what the value begins with. [`FREE`], [`TAKEN`], or always [`WATCHED`].
+    ///
+    /// Four bytes, because an exchange of one byte takes a cycle or two longer (measured).
     state: AtomicU32,
     value: UnsafeCell<T>,
     /// In a box, so that locks that are not watched are small.
