@@ -66,7 +66,7 @@ impl Bound {
     const fn words(self) -> &'static str {
         match self {
             Self::Exchange => "an atomic exchange and a store",
-            Self::Completion => "two atomic exchanges and a completion through rtrb with a lock",
+            Self::Completion => "two atomic exchanges and a completion through a queue with a lock",
             Self::Calls => "two atomic exchanges and a completion, posted and polled by calls",
         }
     }
@@ -88,6 +88,25 @@ const fn has_batches(size: usize, places: usize) -> bool {
 /// A size in words.
 fn words(size: usize) -> String {
     if size < 1 << 20 { format!("{} KiB", size >> 10) } else { format!("{} MiB", size >> 20) }
+}
+
+/// Where a run copies: at one place after the other, over and over.
+struct Places {
+    first: usize,
+    size: usize,
+    end: usize,
+    next: usize,
+}
+
+impl Places {
+    /// The next one.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let place = self.next;
+        // A division would take longer.
+        self.next = if place + self.size == self.end { self.first } else { place + self.size };
+        place
+    }
 }
 
 fn bandwidth(context: &Context<'_>) -> Vec<Row> {
@@ -159,27 +178,27 @@ fn of_size(
     let here_bytes = here.buffer().len();
     let (from, to) = (here.buffer().pointer(0), there.buffer().pointer(0));
     let sides = std::cell::RefCell::new((here, there));
-    let copy_between = |from: *mut u8, to: *mut u8, place: usize| {
+    let copy_between = move |from: *mut u8, to: *mut u8, place: usize| {
         let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
         // SAFETY: both buffers have so many bytes there, and no request uses them now.
         unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
     };
-    let copy = |place| copy_between(from, to, place);
+    let copy = move |place| copy_between(from, to, place);
     let spots = if places == 1 { (here_bytes / size).min(SPOTS) } else { 1 };
-    // Where a subject's next run begins. The bytes are in the caches then, as far as they fit.
+    // Where a subject's next run copies. The bytes are in the caches when it begins, as far as they fit.
     let begin = |runs: &mut usize| {
         let begin = *runs % spots * (here_bytes / spots / PAGE * PAGE);
         *runs += 1;
         copy(begin);
-        begin
+        Places { first: begin, size, end: begin + places * size, next: begin }
     };
     let run = |write: bool| {
         let (sides, begin, mut runs) = (&sides, &begin, 0);
         move || {
-            let (begin, (here, there)) = (begin(&mut runs), &mut *sides.borrow_mut());
+            let (mut places, (here, there)) = (begin(&mut runs), &mut *sides.borrow_mut());
             alone(count, || {
-                for number in 0..count {
-                    let place = begin + number % places * size;
+                for _ in 0..count {
+                    let place = places.step();
                     let status =
                         if write { here.write(there, place, length, 0) } else { here.read(there, place, length, 0) };
                     assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
@@ -193,13 +212,13 @@ fn of_size(
     };
     let mut batches = 0;
     let in_batches = || {
-        let (begin, (here, there)) = (begin(&mut batches), &mut *sides.borrow_mut());
+        let (place, (here, there)) = (begin(&mut batches).first, &mut *sides.borrow_mut());
         let batches = count.div_ceil(BATCH);
         alone(batches * BATCH, || {
             for _ in 0..batches {
                 for number in 1..=BATCH {
                     let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
-                    assert_eq!(here.write(there, begin, length, more), NtStatus::SUCCESS, "a post has failed");
+                    assert_eq!(here.write(there, place, length, more), NtStatus::SUCCESS, "a post has failed");
                 }
                 while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
                     machine.step();
@@ -209,14 +228,10 @@ fn of_size(
     };
     // A write is beside a copy from here to there, a read beside one from there to here.
     let memcpy = |from, to| {
-        let (begin, copy_between, mut runs) = (&begin, &copy_between, 0);
+        let (begin, mut runs) = (&begin, 0);
         move || {
-            let begin = begin(&mut runs);
-            alone(count, || {
-                for number in 0..count {
-                    copy_between(from, to, begin + number % places * size);
-                }
-            })
+            let mut places = begin(&mut runs);
+            alone(count, || (0..count).for_each(|_| copy_between(from, to, places.step())))
         }
     };
     let mut subjects: Vec<Subject<'_>> =
@@ -226,14 +241,14 @@ fn of_size(
     }
     // What bounds them, where the copy is not nearly all.
     let copy_next = || {
-        let (mut number, mut runs, mut place) = (0, 0, 0);
-        let begin = &begin;
+        let (begin, mut runs, mut left) = (&begin, 0, 0);
+        let mut places = begin(&mut runs);
         move || {
-            if number % count == 0 {
-                place = begin(&mut runs);
+            if left == 0 {
+                (places, left) = (begin(&mut runs), count);
             }
-            copy(place + number % places * size);
-            number += 1;
+            left -= 1;
+            copy(places.step());
         }
     };
     subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, length, copy_next())));

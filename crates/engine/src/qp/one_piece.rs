@@ -75,13 +75,13 @@ impl LocalBytes for Sge {
     }
 
     #[inline]
-    fn write<O: Os>(self, qp: &Qp<O>, peer: &Qp<O>, (address, token): (u64, u32)) -> bool {
-        short::write_element(qp, peer, self, token, address)
+    fn write<O: Os>(self, qp: &Qp<O>, peer: &Qp<O>, at: (u64, u32)) -> bool {
+        short::copy_element::<short::Write, true, O>(qp, peer, self, at)
     }
 
     #[inline]
-    fn read<O: Os>(self, qp: &Qp<O>, peer: &Qp<O>, (address, token): (u64, u32)) -> bool {
-        short::read_element(qp, peer, self, token, address)
+    fn read<O: Os>(self, qp: &Qp<O>, peer: &Qp<O>, at: (u64, u32)) -> bool {
+        short::copy_element::<short::Read, true, O>(qp, peer, self, at)
     }
 }
 
@@ -104,8 +104,8 @@ impl LocalBytes for Few {
     }
 
     #[inline]
-    fn write<O: Os>(self, _: &Qp<O>, peer: &Qp<O>, (address, token): (u64, u32)) -> bool {
-        short::write_inline(peer, self.bytes, self.length, token, address)
+    fn write<O: Os>(self, _: &Qp<O>, peer: &Qp<O>, at: (u64, u32)) -> bool {
+        short::write_inline(peer, self.bytes, self.length, at)
     }
 
     /// Inline bytes have no place to read into.

@@ -254,7 +254,7 @@ pub(super) fn send_element<O: Os>(qp: &Qp<O>, peer: &Shared<Qp<O>>, element: Sge
 /// Writes `length` inline bytes to the peer's at `address`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "as for `with_first`")]
-pub(super) fn write_inline<O: Os>(peer: &Qp<O>, bytes: Here, length: u32, token: u32, address: u64) -> bool {
+pub(super) fn write_inline<O: Os>(peer: &Qp<O>, bytes: Here, length: u32, (address, token): (u64, u32)) -> bool {
     let written = peer.domain.with_token(Key { token, access: Access::RemoteWrite }, |there| {
         put_inline(there.locate(address, length)?, &bytes, length as usize);
         Some(())
@@ -267,9 +267,9 @@ pub(super) fn write_inline<O: Os>(peer: &Qp<O>, bytes: Here, length: u32, token:
 #[inline]
 fn copy<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request) -> Option<Operation> {
     let (operation, is_done) = match request.work {
-        Work::Write { address, token } => (Operation::Write, write(qp, peer, request, token, address)),
+        Work::Write { address, token } => (Operation::Write, write(qp, peer, request, (address, token))),
         Work::Read { address, token } if !request.flags.contains(Flags::LOCAL_INVALIDATE) => {
-            (Operation::Read, read(qp, peer, request, token, address))
+            (Operation::Read, read(qp, peer, request, (address, token)))
         }
         _ => return None,
     };
@@ -320,107 +320,130 @@ fn put_inline<M: Memory>((to, at): (&M, usize), bytes: &Here, length: usize) {
 
 /// Copies the bytes of a write.
 #[inline]
-fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
+fn write<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, at: (u64, u32)) -> bool {
     match &request.source {
         Source::Inline { first } if (1..=HERE).contains(&(request.length as usize)) => {
-            write_inline(peer, *first, request.length, token, address)
+            write_inline(peer, *first, request.length, at)
         }
-        Source::Elements { count: 1, first } => write_element(qp, peer, *first, token, address),
+        Source::Elements { count: 1, first } => copy_element::<Write, false, O>(qp, peer, *first, at),
         Source::Inline { .. } | Source::Elements { .. } => false,
     }
 }
 
 /// Copies the bytes of a read.
 #[inline]
-fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, token: u32, address: u64) -> bool {
+fn read<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &Request, at: (u64, u32)) -> bool {
     let Source::Elements { count: 1, first } = &request.source else { return false };
-    read_element(qp, peer, *first, token, address)
-}
-
-/// Bytes of both sides, as a request names them: by token and first address.
-#[derive(Clone, Copy)]
-struct Named {
-    here: (Key, u64),
-    there: (Key, u64),
-    length: u32,
-}
-
-/// Copies the bytes of `element` to the peer's at `address`, if both lie in one piece and nothing is wrong with them.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
-pub(super) fn write_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
-    let here = (element.key(Access::LocalRead), element.address);
-    let there = (Key { token, access: Access::RemoteWrite }, address);
-    let named = Named { here, there, length: element.length };
-    copy_between(qp, peer, named, |(from, start), (to, at), length| to.copy_from(at, from, start, length))
-}
-
-/// Copies the peer's bytes at `address` to those of `element`, as [`write_element`] does the other way round.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "as for `write_element`")]
-pub(super) fn read_element<O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, token: u32, address: u64) -> bool {
-    let here = (element.key(Access::ReadSink), element.address);
-    let there = (Key { token, access: Access::RemoteRead }, address);
-    let named = Named { here, there, length: element.length };
-    copy_between(qp, peer, named, |(to, at), (from, start), length| to.copy_from(at, from, start, length))
+    copy_element::<Read, false, O>(qp, peer, *first, at)
 }
 
 /// Memory, and where in it bytes begin.
 type At<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Finds the bytes of both sides for `copy`: by the queue pair's cache or by the table of tokens.
+/// Which of two requests it is that copies: a type, so that all it means is known where the copy is compiled.
+pub(super) trait Direction {
+    /// What it does with the bytes of its own side.
+    const MINE: Access;
+    /// What it does with the peer's.
+    const THEIRS: Access;
+
+    /// Copies `length` bytes.
+    fn copy<O: Os>(mine: At<'_, O>, theirs: At<'_, O>, length: usize);
+}
+
+/// To the peer.
+pub(super) struct Write;
+
+/// From the peer.
+pub(super) struct Read;
+
+impl Direction for Write {
+    const MINE: Access = Access::LocalRead;
+    const THEIRS: Access = Access::RemoteWrite;
+
+    #[inline]
+    fn copy<O: Os>((from, start): At<'_, O>, (to, at): At<'_, O>, length: usize) {
+        to.copy_from(at, from, start, length);
+    }
+}
+
+impl Direction for Read {
+    const MINE: Access = Access::ReadSink;
+    const THEIRS: Access = Access::RemoteRead;
+
+    #[inline]
+    fn copy<O: Os>((to, at): At<'_, O>, (from, start): At<'_, O>, length: usize) {
+        to.copy_from(at, from, start, length);
+    }
+}
+
+/// Copies between the bytes of `element` and the peer's `at` an address, of a token, if both lie in one piece and nothing is wrong with
+/// them: found by the queue pair's cache or by the table of tokens. Whether that is done.
+///
+/// A post (`IN_POST`) and a turn of the NIC have code of their own for it: of one for both, the post would make a call, with all it
+/// knows of the request in memory (counted: 55 instructions).
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "as for `write_element`")]
-fn copy_between<O: Os>(qp: &Qp<O>, peer: &Qp<O>, named: Named, copy: impl Fn(At<'_, O>, At<'_, O>, usize)) -> bool {
-    let Named { here, there, length } = named;
-    if length == 0 {
-        return false;
-    }
-    if length > MOST_BY_CACHE {
-        return copy_with_references(qp, peer, named, &copy);
-    }
-    let copied = |mine: At<'_, O>, theirs: At<'_, O>| copy(mine, theirs, length as usize);
-    match qp.translations.with_both(here, there, length, copied) {
-        Lookup::Hit(()) => true,
-        Lookup::Miss { is_due } => {
-            let is_done = copy_by_table(qp, peer, named, &copy);
-            if is_done && is_due {
-                qp.domain.cache(&qp.translations, Side::Mine, here.0);
-                peer.domain.cache(&qp.translations, Side::Theirs, there.0);
-            }
-            is_done
-        }
-    }
-}
-
-/// [`copy_between`] by the table of tokens: short ones with the tokens locked, others with references to the bytes.
-#[inline(never)]
-fn copy_by_table<O: Os>(qp: &Qp<O>, peer: &Qp<O>, named: Named, copy: &impl Fn(At<'_, O>, At<'_, O>, usize)) -> bool {
-    let Named { here, there, length } = named;
-    if length as usize > UNDER_LOCKS {
-        return copy_with_references(qp, peer, named, copy);
-    }
-    let both = qp.domain.with_tokens(here.0, &peer.domain, there.0, |my, their| {
-        let mine = my.locate(here.1, length)?;
-        copy(mine, their.locate(there.1, length)?, length as usize);
-        Some(())
-    });
-    both.flatten().is_some()
-}
-
-/// [`copy_between`] with references to the bytes.
-fn copy_with_references<O: Os>(
+#[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
+pub(super) fn copy_element<D: Direction, const IN_POST: bool, O: Os>(
     qp: &Qp<O>,
     peer: &Qp<O>,
-    Named { here, there, length }: Named,
-    copy: &impl Fn(At<'_, O>, At<'_, O>, usize),
+    element: Sge,
+    at: (u64, u32),
 ) -> bool {
+    if element.length == 0 {
+        return false;
+    }
+    if element.length > MOST_BY_CACHE {
+        return copy_with_references::<D, O>(qp, peer, element, at);
+    }
+    let (mine, theirs) = keys::<D>(element, at);
+    let copied = |mine: At<'_, O>, theirs: At<'_, O>| {
+        D::copy::<O>(mine, theirs, element.length as usize);
+    };
+    match qp.translations.with_both((mine, element.address), (theirs, at.0), element.length, copied) {
+        Lookup::Hit(()) => true,
+        Lookup::Miss { is_due } => copy_by_table::<D, O>(qp, peer, element, at, is_due),
+    }
+}
+
+/// Both tokens of a copy, and what they are used for.
+#[inline]
+const fn keys<D: Direction>(element: Sge, (_, token): (u64, u32)) -> (Key, Key) {
+    (element.key(D::MINE), Key { token, access: D::THEIRS })
+}
+
+/// [`copy_element`] by the table of tokens: short ones with the tokens locked, others with references to the bytes. Afterwards the
+/// tokens are put into the cache if that `is_due`.
+#[inline(never)]
+fn copy_by_table<D: Direction, O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, at: (u64, u32), is_due: bool) -> bool {
+    let (mine, theirs) = keys::<D>(element, at);
+    let is_done = if element.length as usize > UNDER_LOCKS {
+        copy_with_references::<D, O>(qp, peer, element, at)
+    } else {
+        let both = qp.domain.with_tokens(mine, &peer.domain, theirs, |my, their| {
+            let bytes = my.locate(element.address, element.length)?;
+            D::copy::<O>(bytes, their.locate(at.0, element.length)?, element.length as usize);
+            Some(())
+        });
+        both.flatten().is_some()
+    };
+    if is_done && is_due {
+        qp.domain.cache(&qp.translations, Side::Mine, mine);
+        peer.domain.cache(&qp.translations, Side::Theirs, theirs);
+    }
+    is_done
+}
+
+/// [`copy_element`] with references to the bytes.
+#[inline(never)]
+fn copy_with_references<D: Direction, O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, at: (u64, u32)) -> bool {
+    let (mine, theirs) = keys::<D>(element, at);
     // Not a value of the call: on its way out it would be copied by loads that are wider than the stores before.
     let mut held = [None, None];
-    let _ = qp.domain.with_tokens(here.0, &peer.domain, there.0, |my, their| {
-        held = [my.hold(here.1, length), their.hold(there.1, length)];
+    let _ = qp.domain.with_tokens(mine, &peer.domain, theirs, |my, their| {
+        held = [my.hold(element.address, element.length), their.hold(at.0, element.length)];
     });
     let [Some(mine), Some(theirs)] = held.each_ref().map(|piece| piece.as_ref()?.range()) else { return false };
-    copy(mine, theirs, length as usize);
+    D::copy::<O>(mine, theirs, element.length as usize);
     true
 }

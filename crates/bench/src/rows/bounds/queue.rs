@@ -87,16 +87,10 @@ impl LockedRtrb {
         assert!(self.producer.push(entry), "the queue is full");
     }
 
-    /// Takes an entry out.
-    #[inline]
-    pub fn take(&mut self) -> Option<Completion> {
-        self.consumer.pop().ok()
-    }
-
     /// Takes an entry out and reads it.
     #[inline]
     pub fn pop(&mut self, reader: &mut Reader) {
-        if let Some(completion) = self.take() {
+        if let Ok(completion) = self.consumer.pop() {
             reader.read(&extended_result(&completion));
         }
     }
