@@ -669,13 +669,14 @@ impl<T: Copy + Send> Consumer<T> {
 
     /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
     #[inline]
-    pub fn take(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
-        if most == 1 {
-            return usize::from(self.take_next(each));
-        }
-        if most == 0 || self.is_empty() {
-            return 0;
-        }
+    pub fn take(&mut self, most: usize, each: impl FnMut(&T)) -> usize {
+        if most == 1 { usize::from(self.take_next(each)) } else { self.take_several(most, each) }
+    }
+
+    /// [`Consumer::take`] for any number of entries.
+    // Not a part of its callers: for its sake they would save registers that one entry does not need.
+    #[inline(never)]
+    fn take_several(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
         while taken < most && !self.is_empty() {
             let slots = self.at.slots_from(self.head);
@@ -695,7 +696,9 @@ impl<T: Copy + Send> Consumer<T> {
             self.head = self.head.wrapping_add(slots.len() as u64);
             taken += slots.len();
         }
-        self.publish();
+        if taken > 0 {
+            self.publish();
+        }
         taken
     }
 
