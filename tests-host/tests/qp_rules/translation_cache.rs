@@ -222,3 +222,93 @@ fn a_cached_translation_allows_no_more_than_was_granted() {
         }
     });
 }
+
+/// What a copy asks of the bytes on one side.
+struct Asked {
+    name: &'static str,
+    /// All that is granted on the side of the poster, and on the peer's.
+    rights: [Rights; 2],
+    is_write: bool,
+    expected: NtStatus,
+}
+
+const COPIES: [Asked; 6] = [
+    Asked {
+        name: "a write from bytes that may not be written",
+        rights: [Rights::LOCAL_READ, Rights::REMOTE_WRITE],
+        is_write: true,
+        expected: NtStatus::SUCCESS,
+    },
+    Asked {
+        name: "a write to bytes that a peer may only read",
+        rights: [Rights::LOCAL_READ, Rights::REMOTE_READ],
+        is_write: true,
+        expected: NtStatus::REMOTE_RESOURCES,
+    },
+    Asked {
+        name: "a read of bytes that a peer may only read",
+        rights: [Rights::LOCAL_WRITE, Rights::REMOTE_READ],
+        is_write: false,
+        expected: NtStatus::SUCCESS,
+    },
+    Asked {
+        name: "a read of bytes that a peer may only write",
+        rights: [Rights::LOCAL_WRITE, Rights::REMOTE_WRITE],
+        is_write: false,
+        expected: NtStatus::REMOTE_RESOURCES,
+    },
+    Asked {
+        name: "a read into the sink of reads",
+        rights: [Rights::READ_SINK, Rights::REMOTE_READ],
+        is_write: false,
+        expected: NtStatus::SUCCESS,
+    },
+    Asked {
+        name: "a read into bytes that may not be written",
+        rights: [Rights::LOCAL_READ, Rights::REMOTE_READ],
+        is_write: false,
+        expected: NtStatus::ACCESS_VIOLATION,
+    },
+];
+
+#[test]
+fn a_read_and_a_write_ask_for_the_right_they_need_of_either_side() {
+    on_nics(|net| {
+        for Asked { name, rights: [mine, theirs], is_write, expected } in COPIES {
+            let (a, b) = net.pair();
+            let (here, there) = (a.more_bytes_with(64, mine), b.more_bytes_with(64, theirs));
+            let (from, to) = if is_write { (&here, &there) } else { (&there, &here) };
+            from.buffer().write(0, &[7; 8]);
+            let work = if is_write { there.write_to(0) } else { there.read_from(0) };
+            // What is allowed is cached then, too.
+            let times = if expected == NtStatus::SUCCESS { OFTEN } else { 1 };
+            for context in 0..times {
+                a.post(context, work, PLAIN, &[here.sge(0, 8)]).expect("a request");
+                net.settle();
+            }
+            assert_eq!(a.sent(), all(0..times, expected), "{name}");
+            let is_done = expected == NtStatus::SUCCESS;
+            assert_eq!(to.buffer().bytes(0, 8), [if is_done { 7 } else { 0 }; 8], "{name}");
+            let cached = [here.sge(0, 8).token, remote_token(&there)].map(|token| is_done.then_some(token));
+            assert_eq!(a.qp().cached_tokens(), cached, "{name}");
+        }
+    });
+}
+
+#[test]
+fn what_takes_long_is_copied_without_the_cache() {
+    const MOST: u32 = 256 << 10;
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        let (here, there) = (a.more_bytes(MOST as usize + 1), b.more_bytes(MOST as usize + 1));
+        for (length, is_cached) in [(MOST + 1, false), (MOST, true)] {
+            for context in 0..OFTEN {
+                a.post(context, there.write_to(0), PLAIN, &[here.sge(0, length)]).expect("a write");
+                net.settle();
+            }
+            assert_eq!(a.sent(), all(0..OFTEN, NtStatus::SUCCESS));
+            let cached = [here.sge(0, 8).token, remote_token(&there)].map(|token| is_cached.then_some(token));
+            assert_eq!(a.qp().cached_tokens(), cached, "{length} bytes");
+        }
+    });
+}

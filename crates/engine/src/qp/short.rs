@@ -390,9 +390,6 @@ pub(super) fn copy_element<D: Direction, const IN_POST: bool, O: Os>(
     element: Sge,
     at: (u64, u32),
 ) -> bool {
-    if element.length == 0 {
-        return false;
-    }
     if element.length > MOST_BY_CACHE {
         return copy_with_references::<D, O>(qp, peer, element, at);
     }
