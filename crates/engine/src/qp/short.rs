@@ -424,7 +424,7 @@ fn copy_by_table<D: Direction, O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, at
         });
         both.flatten().is_some()
     };
-    if is_done && is_due {
+    if is_due {
         qp.domain.cache(&qp.translations, Side::Mine, mine);
         peer.domain.cache(&qp.translations, Side::Theirs, theirs);
     }
