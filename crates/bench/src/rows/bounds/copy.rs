@@ -6,8 +6,8 @@
 //!   nobody may touch the bytes (`NDKPI 7.5`, `7.6`): what they stand for has to be held during the copy. Both can lie in one
 //!   cache, which is owned for itself: whoever ends a registration may own a queue pair already, and cannot wait for another.
 //! - *The completion.* Other queue pairs complete in the same queue, and the consumer takes it out of there (`NDKPI 7.1`): an
-//!   entry goes through a queue whose producers exclude each other, as in [`queue`](super::queue). Not `rtrb`, which is made for any
-//!   number of entries: with a power of two a number is a place by one instruction, and what is left is 2 % of the time.
+//!   entry goes through a queue whose producers exclude each other, as in [`queue`](super::queue). Not through `rtrb`, which is
+//!   made for any number of entries: with a power of two it takes one instruction to find a place, and all of it 2 % less.
 //! - *The calls.* A consumer posts and polls by functions of a table (`NDKPI 4`), with a list of elements and an array of results
 //!   in memory, and what it names has to be compared with what there is.
 //!
@@ -38,6 +38,7 @@ use crate::{
 const DEPTH: usize = 64;
 
 fn acquire(line: &Line) {
+    // Not `assert_eq`, for which the value would be stored.
     assert!(line.0.swap(1, Acquire) == 0, "nobody else is here");
 }
 
