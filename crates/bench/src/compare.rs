@@ -21,6 +21,8 @@ const QUICK_TURNS: usize = 1;
 const TRIES: usize = 3;
 /// What is worse by less than this share is called nothing.
 const TOLERANCE: f64 = 0.05;
+/// Figures that say how much they vary: of fewer nothing is said.
+const FEW: usize = 3;
 
 /// Figures of one build, by row and unit.
 type Figures = BTreeMap<(String, String), Vec<f64>>;
@@ -136,6 +138,9 @@ enum Verdict {
 /// Worse or better is what differs by more than the tolerance, and more than both sets of figures vary: the middle halves of
 /// them do not overlap.
 fn verdict(unit: &str, now: &Samples, before: &Samples) -> Verdict {
+    if now.count().min(before.count()) < FEW {
+        return Verdict::Same;
+    }
     let is_above = |this: &Samples, that: &Samples| {
         this.median() > that.median() * (1.0 + TOLERANCE) && this.quantile(0.25) > that.quantile(0.75)
     };
@@ -208,5 +213,11 @@ mod tests {
         let (wide, high) = (samples(&[5.0, 10.0, 15.0, 20.0]), samples(&[12.0, 13.0, 14.0, 15.0]));
         assert_eq!(verdict("ns", &high, &wide), Verdict::Same);
         assert_eq!(verdict("ns", &samples(&[104.0; 3]), &samples(&[100.0; 3])), Verdict::Same);
+    }
+
+    #[test]
+    fn of_a_single_turn_nothing_is_said() {
+        assert_eq!(verdict("ns", &samples(&[20.0]), &samples(&[10.0; 11])), Verdict::Same);
+        assert_eq!(verdict("ns", &samples(&[20.0; 3]), &samples(&[10.0; 3])), Verdict::Worse);
     }
 }

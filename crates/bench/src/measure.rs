@@ -84,6 +84,12 @@ impl Samples {
         sorted[index.min(last)]
     }
 
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The median.
     #[must_use]
     pub fn median(&self) -> f64 {
