@@ -31,8 +31,8 @@ use crate::{
 const CACHE_LINE: usize = 64;
 /// Entries whose lines are fetched together: see [`Producer::publish_and_reach`]. A power of two; model checks have short queues.
 ///
-/// Who ends a group takes longer, so there are not many; and he stores to a line for every two completions, with a lock held, so
-/// they are not long.
+/// The entry that ends a group takes longer, so groups are not short; a line is stored to for every two completions then, with a lock
+/// held, so they are not long.
 const GROUP: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// The place of an entry.

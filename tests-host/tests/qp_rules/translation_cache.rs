@@ -223,8 +223,8 @@ fn a_cached_translation_allows_no_more_than_was_granted() {
     });
 }
 
-/// What a copy asks of the bytes on one side.
-struct Asked {
+/// A read or write, what is granted on both sides, and what becomes of it.
+struct Copied {
     name: &'static str,
     /// All that is granted on the side of the poster, and on the peer's.
     rights: [Rights; 2],
@@ -232,38 +232,38 @@ struct Asked {
     expected: NtStatus,
 }
 
-const COPIES: [Asked; 6] = [
-    Asked {
+const COPIES: [Copied; 6] = [
+    Copied {
         name: "a write from bytes that may not be written",
         rights: [Rights::LOCAL_READ, Rights::REMOTE_WRITE],
         is_write: true,
         expected: NtStatus::SUCCESS,
     },
-    Asked {
+    Copied {
         name: "a write to bytes that a peer may only read",
         rights: [Rights::LOCAL_READ, Rights::REMOTE_READ],
         is_write: true,
         expected: NtStatus::REMOTE_RESOURCES,
     },
-    Asked {
+    Copied {
         name: "a read of bytes that a peer may only read",
         rights: [Rights::LOCAL_WRITE, Rights::REMOTE_READ],
         is_write: false,
         expected: NtStatus::SUCCESS,
     },
-    Asked {
+    Copied {
         name: "a read of bytes that a peer may only write",
         rights: [Rights::LOCAL_WRITE, Rights::REMOTE_WRITE],
         is_write: false,
         expected: NtStatus::REMOTE_RESOURCES,
     },
-    Asked {
+    Copied {
         name: "a read into the sink of reads",
         rights: [Rights::READ_SINK, Rights::REMOTE_READ],
         is_write: false,
         expected: NtStatus::SUCCESS,
     },
-    Asked {
+    Copied {
         name: "a read into bytes that may not be written",
         rights: [Rights::LOCAL_READ, Rights::REMOTE_READ],
         is_write: false,
@@ -274,7 +274,7 @@ const COPIES: [Asked; 6] = [
 #[test]
 fn a_read_and_a_write_ask_for_the_right_they_need_of_either_side() {
     on_nics(|net| {
-        for Asked { name, rights: [mine, theirs], is_write, expected } in COPIES {
+        for Copied { name, rights: [mine, theirs], is_write, expected } in COPIES {
             let (a, b) = net.pair();
             let (here, there) = (a.more_bytes_with(64, mine), b.more_bytes_with(64, theirs));
             let (from, to) = if is_write { (&here, &there) } else { (&there, &here) };
