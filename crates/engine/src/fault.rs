@@ -75,6 +75,8 @@ pub enum Fault {
     RangeOffByOneBelow,
     /// Rights are not checked.
     RightsNotChecked,
+    /// The peer's memory and receive are looked at before the request's own elements.
+    RemoteErrorsFirst,
     /// Local write is taken for remote write, which is two bits.
     LocalWriteIsRemoteWrite,
     /// Tokens of other protection domains are taken.
@@ -166,6 +168,7 @@ impl Fault {
         Self::RangeOffByOneAbove,
         Self::RangeOffByOneBelow,
         Self::RightsNotChecked,
+        Self::RemoteErrorsFirst,
         Self::LocalWriteIsRemoteWrite,
         Self::DomainNotChecked,
         Self::PrivilegedTokenIsRemote,

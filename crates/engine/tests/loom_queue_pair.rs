@@ -296,6 +296,29 @@ fn the_end_of_the_connection_finishes_a_send_that_waits() {
 }
 
 #[test]
+fn a_turn_at_the_same_time_as_the_link_does_not_miss_the_peer() {
+    for mode in [NicMode::Deferred, NicMode::Direct] {
+        model(4, move || {
+            let (os, nic, domain) = adapter(mode);
+            let (mut a, mut b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, None));
+            receive(&mut b.receiver);
+            Qp::flush(&a.qp);
+            let engine = {
+                let os = os.clone();
+                thread::spawn(move || os.run_one())
+            };
+            Qp::link(&a.qp, &b.qp).expect("both are new");
+            send(&mut a.initiator).expect("connected");
+            engine.join().expect("no panic");
+            os.run_all();
+            assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
+            assert_eq!(b.statuses(), [NtStatus::SUCCESS]);
+            end(&os, [a, b]);
+        });
+    }
+}
+
+#[test]
 fn a_queue_pair_closed_while_its_peer_looks_for_a_shared_receive_goes_away() {
     model(3, || {
         let (os, nic, domain) = adapter(NicMode::Deferred);

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use engine::qp::{Flags, LinkClient, Qp, Sge};
+use engine::{
+    memory::Release,
+    qp::{Flags, LinkClient, Qp, Sge},
+};
 use host::machine::{Arguments, Dpc, Machine};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics};
@@ -89,6 +92,55 @@ fn an_access_beyond_the_peers_memory_ends_the_connection() {
             assert!(!b.qp().is_linked());
             assert_eq!(b.received(), [], "its receives stay");
         }
+    });
+}
+
+#[test]
+fn a_request_with_errors_at_both_sides_fails_with_its_own_and_leaves_the_peer_alone() {
+    on_nics(|net| {
+        // One element goes the short way first; two do not.
+        for elements in [1, 2] {
+            for (work, is_usable) in [(0, true), (0, false), (1, true), (2, true)] {
+                let (a, b) = net.pair();
+                let (end, of_peer) = (a.buffer().len(), b.buffer().len() - 4);
+                // Too short, or of memory that may not be written.
+                b.post_receive(1, &[if is_usable { b.sge(0, 8) } else { Sge { token: 0, ..b.sge(0, 64) } }])
+                    .expect("a receive");
+                let work = [SEND, b.write_to(of_peer), b.read_from(of_peer)][work];
+                let list = [a.sge(end - 16, 32), a.sge(0, 8)];
+                a.post(2, work, PLAIN, &list[..elements]).expect("posted");
+                net.settle();
+                assert_eq!(a.sent(), all([2], NtStatus::ACCESS_VIOLATION), "{work:?}, {elements} elements");
+                assert_eq!(b.received(), [], "{work:?}, {elements} elements");
+                assert!(!b.qp().is_dead());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_send_with_an_error_of_its_own_fails_without_a_receive() {
+    on_nics(|net| {
+        let (a, _b) = net.pair();
+        a.post(1, SEND, PLAIN, &[a.sge(a.buffer().len() - 4, 8)]).expect("posted");
+        net.settle();
+        assert_eq!(a.sent(), all([1], NtStatus::ACCESS_VIOLATION));
+    });
+}
+
+#[test]
+fn a_send_that_waits_keeps_no_registration_from_ending() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        let memory = a.more_bytes(64);
+        a.post(1, SEND, PLAIN, &[memory.sge(0, 8)]).expect("posted");
+        net.settle();
+        assert_eq!(memory.deregister(), Ok(Release::Done));
+        assert_eq!(memory.references(), 1);
+        b.receive(2, 8);
+        net.settle();
+        assert_eq!(a.sent(), all([1], NtStatus::ACCESS_VIOLATION));
+        assert_eq!(b.received(), [], "the receive stays");
     });
 }
 

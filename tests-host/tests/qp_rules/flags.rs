@@ -32,9 +32,9 @@ fn a_silent_request_that_fails_completes() {
     on_nics(|net| {
         let (a, b) = net.pair();
         let wrong = engine::qp::Sge { token: 0, ..a.sge(0, 8) };
-        a.post(1, SEND, SILENT, &[wrong]).expect("posted");
-        a.send_with(2, 8, SILENT);
         b.receive(0, 8);
+        a.post(1, SEND, SILENT | Flags::DEFER, &[wrong]).expect("posted");
+        a.send_with(2, 8, SILENT);
         net.settle();
         assert_eq!(a.sent(), [(1, NtStatus::ACCESS_VIOLATION), (2, NtStatus::CANCELLED)]);
     });

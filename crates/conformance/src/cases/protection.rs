@@ -57,6 +57,14 @@ pub const CASES: &[Case] = &[
         outside_remote,
     ),
     Case::new(
+        "protection.local-errors-first",
+        "NDKPI 7.2",
+        "Sends more than the peer's receive has room for, and writes to and reads from bytes outside the peer's region, each with \
+         an element that leaves its own region.",
+        "The request fails as it does if nothing is wrong with the peer, whose receive is not failed.",
+        local_errors_first,
+    ),
+    Case::new(
         "protection.stale-local",
         "NDKPI 7.4",
         "Sends with the token of a region that was deregistered, and of one that was closed.",
@@ -239,6 +247,37 @@ fn outside_remote(s: &Session<'_>) -> Verdict {
     let mut statuses = Statuses::new(NtStatus::REMOTE_RESOURCES);
     for (offset, length) in OUTSIDE {
         remote_fails(s, &mut statuses, length, |_, region| Ok(remote_of(region, offset)))?;
+    }
+    statuses.verdict()
+}
+
+/// Lets a request fail whose own element leaves its region. At the peer nothing is wrong with it, or as much.
+fn fails_at_both(s: &Session<'_>, way: &str, peer_is_good: bool) -> Check<NtStatus> {
+    let pair = Pair::new(s)?;
+    let (mine, theirs) = (part(&pair, true, ALL_RIGHTS)?, part(&pair, false, ALL_RIGHTS)?);
+    let (a, list) = (&pair.a, [mine.element(END - 32, 64)]);
+    let remote = remote_of(&theirs, if peer_is_good { 0 } else { END - 32 });
+    pair.b.receive(1, 0, if peer_is_good { 64 } else { 8 })?;
+    let post = match way {
+        "a send" => a.qp.send(1, &list, 0)?,
+        "a write" => a.qp.write(1, &list, remote, 0)?,
+        _ => a.qp.read(1, &list, remote, 0)?,
+    };
+    let status = initiator_fails(a, 1, post)?;
+    s.settle();
+    let received = pair.b.receive_cq.core().poll(1)?;
+    ensure!(received.iter().all(|done| done.status == NtStatus::CANCELLED), "{way} has reached the peer: {received:?}");
+    mine.buffer.is_filled(0, 2 * PAGE, 0xEE)?;
+    theirs.buffer.is_filled(0, 2 * PAGE, 0xEE)?;
+    Ok(status)
+}
+
+fn local_errors_first(s: &Session<'_>) -> Verdict {
+    let mut statuses = Statuses::new(NtStatus::ACCESS_VIOLATION);
+    for way in ["a send", "a write", "a read"] {
+        let alone = fails_at_both(s, way, true)?;
+        ensure_eq!(fails_at_both(s, way, false)?, alone, "status of a request with errors at both sides");
+        statuses.note(way, alone);
     }
     statuses.verdict()
 }

@@ -158,6 +158,12 @@ pub trait LinkClient: Send + Sync + 'static {
 }
 
 /// The connection of a queue pair.
+///
+/// A turn works with its own copy of `peer`. The invariant that keeps the copy good: a turn that takes the order
+/// [`order::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
+/// `peer`. So whoever takes it reads that change or a later one, and nobody can take it between order and change, find no peer,
+/// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a turn that has
+/// the peer, or the order to look.
 struct Link<O: Os> {
     peer: Option<Shared<Qp<O>>>,
     client: Option<Box<dyn LinkClient>>,
@@ -320,10 +326,8 @@ impl<O: Os> Qp<O> {
     }
 
     fn join(&self, peer: &Shared<Self>) {
-        // Before `linked`: whoever sees that posts, and the turn for it has to know the peer.
-        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         self.link.with(|link| {
-            link.peer = Some(peer.clone());
+            self.change_peer(link, Some(peer.clone()));
             self.linked.store(true, Ordering::Release);
         });
     }
@@ -340,13 +344,19 @@ impl<O: Os> Qp<O> {
     fn part(&self) -> Option<Shared<Self>> {
         let (peer, client) = self.link.with(|link| {
             self.linked.store(false, Ordering::Release);
-            (link.peer.take(), link.client.take_if(|_| link.used))
+            (self.change_peer(link, None), link.client.take_if(|_| link.used))
         });
-        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         if let Some(client) = client {
             client.unlinked();
         }
         peer
+    }
+
+    /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
+    fn change_peer(&self, link: &mut Link<O>, peer: Option<Shared<Self>>) -> Option<Shared<Self>> {
+        let before = core::mem::replace(&mut link.peer, peer);
+        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
+        before
     }
 
     /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. Until then nobody else can do the

@@ -213,6 +213,10 @@ impl<O: Os> Transmit<O> {
     #[inline(never)]
     fn step_slowly(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
         let Some(request) = &self.requests.front() else { return Step::Empty };
+        if self.peer.is_none() {
+            // The queue pair may have been linked, and the request posted, since this turn followed its orders.
+            self.follow_orders(qp);
+        }
         if let Some(failure) = self.cancelled(qp, request) {
             return self.fail(qp, request, failure);
         }
@@ -275,12 +279,26 @@ impl<O: Os> Transmit<O> {
     }
 
     /// Finds the bytes of the first request on both sides. `false` if the peer has no receive for it.
+    ///
+    /// This side's bytes come first: a request with an error of its own fails with that, and leaves the peer alone.
     fn start(&mut self, qp: &Shared<Qp<O>>, request: &Request) -> Result<bool, Failure> {
+        let local_comes_last = fault::is(Fault::RemoteErrorsFirst);
+        if !local_comes_last {
+            self.find_local(qp, request)?;
+        }
         let Some(peer) = &self.peer else { return Ok(false) };
         let mut claim = None;
         match request.work {
             Work::Send { .. } => match Qp::claim(peer, &mut self.remote) {
-                Claimed::Nothing => return Ok(false),
+                Claimed::Nothing => {
+                    // A request that waits keeps no registration from ending.
+                    self.local.clear();
+                    return Ok(false);
+                }
+                Claimed::Receive(found) if found.request.length < request.length => {
+                    Self::break_peer(found, NtStatus::BUFFER_OVERFLOW);
+                    return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+                }
                 Claimed::Receive(found) => claim = Some(found),
                 Claimed::Unusable(found, status) => {
                     Self::break_peer(found, status);
@@ -292,15 +310,9 @@ impl<O: Os> Transmit<O> {
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
         self.current = Some(Current { claim, moved: 0, invalidated: false });
-        if let Some(claim) = self
-            .current
-            .as_mut()
-            .and_then(|current| current.claim.take_if(|claim| claim.request.length < request.length))
-        {
-            Self::break_peer(claim, NtStatus::BUFFER_OVERFLOW);
-            return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+        if local_comes_last {
+            self.find_local(qp, request)?;
         }
-        self.find_local(qp, request)?;
         Ok(true)
     }
 
