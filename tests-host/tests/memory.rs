@@ -8,6 +8,8 @@ mod concurrency;
 mod fast_register;
 #[path = "memory/logical.rs"]
 mod logical;
+#[path = "memory/pairs.rs"]
+mod pairs;
 #[path = "memory/regions.rs"]
 mod regions;
 #[path = "memory/resources.rs"]

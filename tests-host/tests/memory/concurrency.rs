@@ -83,7 +83,7 @@ fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
 }
 
 #[test]
-fn invalidated_bytes_are_not_touched_when_it_is_quiet() {
+fn invalidated_bytes_are_not_touched_when_transfers_are_over() {
     let world = World::new();
     let domain = world.domain();
     let (fast_region, view) = (fast(&domain), window(&domain));
@@ -118,7 +118,7 @@ fn invalidated_bytes_are_not_touched_when_it_is_quiet() {
             thread::yield_now();
             for token in [view.remote_token(), fast_region.remote_token()] {
                 domain.invalidate(token).expect("in force");
-                wait_until(|| domain.is_quiet(token));
+                wait_until(|| domain.transfers(token).are_over());
             }
             // Now the bytes are the consumer's own again.
             buffer.with(|bytes| bytes.fill(0));

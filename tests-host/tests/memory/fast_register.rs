@@ -362,23 +362,23 @@ fn a_cancelled_registration_is_never_carried_out() {
 }
 
 #[test]
-fn an_invalidated_region_is_quiet_when_its_transfers_are_over() {
+fn transfers_of_an_invalidated_region_are_over_when_the_last_has_let_go() {
     let world = World::new();
     let (domain, region, buffer, pages) = setup(&world, 3);
     for list in [vec![pages[0]], vec![pages[2], pages[0]]] {
         let length = list.len() as u64 * PAGE_SIZE;
         fast_register(&domain, &region, &list, 0, length, ALL).expect("mapped");
         let token = region.remote_token();
-        assert!(domain.is_quiet(token));
+        assert!(domain.transfers(token).are_over());
         let piece = domain.resolve(token, 0, 4096, Access::RemoteWrite).expect("registered");
         let copy = piece.clone();
         domain.invalidate(token).expect("registered");
-        assert!(!domain.is_quiet(token));
+        assert!(!domain.transfers(token).are_over());
         drop(piece);
         copy.write(0, &[1]);
-        assert!(!domain.is_quiet(token));
+        assert!(!domain.transfers(token).are_over());
         drop(copy);
-        assert!(domain.is_quiet(token));
+        assert!(domain.transfers(token).are_over());
     }
     assert!(buffer.is_mapped(), "the mapping has its own life");
 }

@@ -217,7 +217,7 @@ fn window_invalidated_twice_fails() {
 }
 
 #[test]
-fn invalidated_window_is_quiet_when_its_transfers_are_over() {
+fn transfers_of_an_invalidated_window_are_over_when_the_last_has_let_go() {
     let world = World::new();
     let domain = world.domain();
     let buffer = Buffer::new(BASE, 16);
@@ -227,10 +227,10 @@ fn invalidated_window_is_quiet_when_its_transfers_are_over() {
     let token = window.remote_token();
     let piece = domain.resolve(token, BASE, 16, Access::RemoteWrite).expect("bound");
     domain.invalidate(token).expect("bound");
-    assert!(!domain.is_quiet(token));
+    assert!(!domain.transfers(token).are_over());
     assert_eq!(region.deregister(), Ok(Release::Pending), "the transfer goes on");
     drop(piece);
-    assert!(domain.is_quiet(token));
+    assert!(domain.transfers(token).are_over());
     assert_eq!(buffer.told(), 1);
 }
 
@@ -257,7 +257,7 @@ fn windows_of_a_fast_registered_region() {
     assert_eq!(domain.invalidate_remote(region.remote_token()), Err(NtStatus::DEVICE_BUSY));
     domain.invalidate(window.invalidation_token()).expect("bound");
     domain.invalidate(region.local_token()).expect("registered");
-    assert!(!domain.is_quiet(window.remote_token()));
+    assert!(!domain.transfers(window.remote_token()).are_over());
 }
 
 #[test]

@@ -8,10 +8,11 @@ use super::{
     access::Access,
     entry::{Entry, Object},
     grant::{Grant, Source, Span},
-    piece::{Piece, Uses, is_sole},
+    piece::Piece,
     pinned::Pinned,
     token::{Tag, number_of},
     translation::{Side, Translation, TranslationCache},
+    uses::{Held, Transfers, UsesOf},
 };
 use crate::{
     fault::{self, Fault},
@@ -35,7 +36,7 @@ pub struct Opened<'locked, O: Os> {
     pinned: &'locked Shared<Pinned<O::Memory>>,
     /// Where in the memory the span begins.
     start: u64,
-    uses: Option<&'locked Shared<Uses>>,
+    uses: UsesOf<'locked>,
 }
 
 impl<'locked, O: Os> Opened<'locked, O> {
@@ -57,7 +58,7 @@ impl<'locked, O: Os> Opened<'locked, O> {
     #[inline]
     pub fn hold(&self, address: u64, length: u32) -> Option<Piece<O>> {
         let (_, start) = self.locate(address, length)?;
-        Some(Piece::of_range(self.pinned.clone(), start, length as usize, self.uses.cloned()))
+        Some(Piece::of_range(self.pinned.clone(), start, length as usize, self.uses.begin()))
     }
 
     /// Has the processor fetch the bytes at `address`, which will be written soon.
@@ -138,7 +139,7 @@ impl<O: Os> Domain<O> {
             if access.is_remote() && !fault::is(Fault::PrivilegedTokenIsRemote) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
-            return Source::Logical(address).piece(&self.table, length, None);
+            return Source::Logical(address).piece(&self.table, length, Held::NONE);
         }
         let mut later = None;
         let later_found = &mut later;
@@ -148,7 +149,7 @@ impl<O: Os> Domain<O> {
             // Most registrations are ranges, and need no other look-up.
             let piece = grant.source.piece_of_range(offset, length, uses);
             if piece.is_none() {
-                *later_found = Some((grant.source.at(offset), uses.cloned()));
+                *later_found = Some((grant.source.at(offset), uses.begin()));
             }
             piece
         });
@@ -233,7 +234,7 @@ impl<O: Os> Domain<O> {
     }
 
     #[inline]
-    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a Grant<O>, Option<&'a Shared<Uses>>)> {
+    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a Grant<O>, UsesOf<'a>)> {
         if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
             return None;
         }
@@ -293,7 +294,7 @@ impl<O: Os> Domain<O> {
     /// read's first element, the remote token.
     ///
     /// No request finds the bytes from now on. Requests of peers that have found them may be using them: the completion of the
-    /// invalidation has to wait until [`Domain::is_quiet`].
+    /// invalidation has to wait until the [transfers](Domain::transfers) are over.
     ///
     /// # Errors
     ///
@@ -329,21 +330,25 @@ impl<O: Os> Domain<O> {
         Ok(())
     }
 
-    /// Whether no [`Piece`] is left of the fast-registered region or the window that `token` names. `token` is any that the
-    /// object has or had.
+    /// The transfers that use the bytes of the fast-registered region or the window that `token` names, also through windows
+    /// that are or were bound to the region. `token` is any that the object has or had.
     ///
-    /// To be asked after an invalidation: the consumer takes its completion as leave to use the bytes for something else. If
-    /// it is not quiet, other queue pairs are in the middle of requests that will come to an end.
+    /// To be asked for before the invalidation, because the object may be closed after it.
     #[must_use]
-    pub fn is_quiet(&self, token: u32) -> bool {
-        let quiet = self.with_own(number_of(token), |object| {
-            Ok(match object {
-                Object::Fast(Some(fast)) => is_sole(&fast.uses),
-                Object::Window(window) => is_sole(&window.uses),
-                Object::Domain | Object::Normal(_) | Object::Fast(None) => true,
-            })
+    pub fn transfers(&self, token: u32) -> Transfers {
+        Transfers(self.with_own(number_of(token), |object| Ok(object.uses().cloned())).ok().flatten())
+    }
+
+    /// Returns true if nothing speaks against [`Domain::commit`] now. It has to wait while transfers use what the object was
+    /// registered for or bound to before: the invalidation that ended that waits for them, and must not have to wait for
+    /// those that come after.
+    #[must_use]
+    pub fn may_commit(&self, posted: Posted) -> bool {
+        let waits = self.with_own(number_of(posted.0), |object| {
+            // If something is in force the commit fails, at once.
+            Ok(!object.is_in_force() && object.uses().is_some_and(|uses| !uses.are_over()))
         });
-        quiet.unwrap_or(true)
+        waits != Ok(true)
     }
 }
 

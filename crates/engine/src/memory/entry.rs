@@ -9,9 +9,9 @@ use super::{
     access::{Access, Rights},
     fast::Fast,
     grant::{Grant, Source, Span},
-    piece::Uses,
     token::Tag,
     translation::TranslationCache,
+    uses::{Uses, UsesOf},
     window::Bindings,
 };
 use crate::os::Os;
@@ -62,17 +62,39 @@ impl Windows {
 impl<O: Os> Object<O> {
     /// What a token with this tag stands for, if it allows `access`, and what to hold while it is used.
     #[inline]
-    pub fn open(&self, tag: Tag, access: Access) -> Option<(&Grant<O>, Option<&Shared<Uses>>)> {
+    pub fn open(&self, tag: Tag, access: Access) -> Option<(&Grant<O>, UsesOf<'_>)> {
         let (grant, uses) = match self {
-            Self::Normal(normal) => (normal.grant.as_ref()?, None),
+            Self::Normal(normal) => (normal.grant.as_ref()?, UsesOf::NONE),
             Self::Fast(fast) => {
                 let fast = fast.as_ref()?;
-                (fast.current()?, Some(&fast.uses))
+                (fast.current()?, UsesOf { object: Some(&fast.uses), region: None })
             }
-            Self::Window(window) => (window.current()?, Some(&window.uses)),
+            Self::Window(window) => {
+                let (grant, region) = window.current()?;
+                (grant, UsesOf { object: Some(&window.uses), region })
+            }
             Self::Domain => return None,
         };
         grant.allows(tag, access).then_some((grant, uses))
+    }
+
+    /// The transfers that use the bytes of a fast-registered region or a window.
+    pub fn uses(&self) -> Option<&Shared<Uses>> {
+        match self {
+            Self::Fast(fast) => fast.as_ref().map(|fast| &fast.uses),
+            Self::Window(window) => Some(&window.uses),
+            Self::Domain | Self::Normal(_) => None,
+        }
+    }
+
+    /// Returns true if a registration or a binding is in force.
+    pub fn is_in_force(&self) -> bool {
+        match self {
+            Self::Domain => false,
+            Self::Normal(normal) => normal.grant.is_some(),
+            Self::Fast(fast) => fast.as_ref().is_some_and(|fast| fast.current().is_some()),
+            Self::Window(window) => window.current().is_some(),
+        }
     }
 
     /// The registration that windows are bound to, as far as it has been carried out or, if `posted`, as far as it has been
@@ -98,19 +120,20 @@ impl<O: Os> Object<O> {
         Ok(())
     }
 
-    /// A posted bind is carried out: where the window's bytes are.
+    /// A posted bind is carried out: where the window's bytes are, and what else is in use while they are.
     ///
     /// # Errors
     ///
     /// `STATUS_INVALID_DEVICE_REQUEST` if the region is not registered, `STATUS_ACCESS_VIOLATION` as when it was posted. The bind
     /// counts no more.
-    pub fn bind_window(&mut self, span: Span, rights: Rights) -> Result<Source<O>, NtStatus> {
+    pub fn bind_window(&mut self, span: Span, rights: Rights) -> Result<(Source<O>, Option<Shared<Uses>>), NtStatus> {
+        let uses = self.uses().cloned();
         let (grant, windows) = self.as_region(false).ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
         windows.posted -= 1;
         let grant = grant.ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
         let offset = grant.admit_window(span, rights)?;
         windows.bound += 1;
-        Ok(grant.source.at(offset))
+        Ok((grant.source.at(offset), uses))
     }
 
     /// A posted bind is forgotten.

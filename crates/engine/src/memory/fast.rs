@@ -14,9 +14,9 @@ use super::{
     grant::{Grant, Source, Span},
     mapping::PAGE_SIZE,
     pages::PageList,
-    piece::{Client, Uses, is_sole},
     region::Region,
     token::Tag,
+    uses::{Client, Uses, is_sole},
 };
 use crate::{memory_status, os::Os};
 

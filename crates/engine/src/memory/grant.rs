@@ -7,9 +7,10 @@ use super::{
     MemoryTable,
     access::{Access, Rights},
     pages::PageList,
-    piece::{Piece, Uses},
+    piece::Piece,
     pinned::Pinned,
     token::Tag,
+    uses::{Held, UsesOf},
 };
 use crate::{
     fault::{self, Fault},
@@ -80,10 +81,10 @@ impl<O: Os> Source<O> {
 
     /// `length` bytes from `offset` on, if they are in memory that was registered itself.
     #[inline]
-    pub fn piece_of_range(&self, offset: u64, length: u32, uses: Option<&Shared<Uses>>) -> Option<Piece<O>> {
+    pub fn piece_of_range(&self, offset: u64, length: u32, uses: UsesOf<'_>) -> Option<Piece<O>> {
         let Self::Range(pinned, start) = self else { return None };
         let start = usize::try_from(start + offset).ok()?;
-        Some(Piece::of_range(pinned.clone(), start, length as usize, uses.cloned()))
+        Some(Piece::of_range(pinned.clone(), start, length as usize, uses.begin()))
     }
 
     /// The first `length` bytes.
@@ -92,7 +93,7 @@ impl<O: Os> Source<O> {
     ///
     /// `STATUS_ACCESS_VIOLATION` if they have logical addresses that no live mapping covers.
     #[inline]
-    pub fn piece(self, table: &MemoryTable<O>, length: u32, uses: Option<Shared<Uses>>) -> Result<Piece<O>, NtStatus> {
+    pub fn piece(self, table: &MemoryTable<O>, length: u32, uses: Held) -> Result<Piece<O>, NtStatus> {
         let bytes = u64::from(length);
         let piece = match self {
             Self::Range(pinned, start) => {

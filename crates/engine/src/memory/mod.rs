@@ -58,6 +58,7 @@ mod region;
 mod token;
 mod transfer;
 mod translation;
+mod uses;
 mod window;
 
 pub use access::{Access, Rights};
@@ -75,6 +76,7 @@ use places::Places;
 pub use region::{Region, RegionKind};
 pub use transfer::transfer;
 pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};
+pub use uses::Transfers;
 pub use window::{Bind, POSTED_BINDS, Window};
 
 use crate::{

@@ -1,59 +1,9 @@
 //! Bytes that a request may use, found and checked.
 
-use alloc::boxed::Box;
-use core::any::Any;
+use fallible::Shared;
 
-use fallible::{AllocError, Shared, try_box};
-
-use super::{mapping::Mappings, pages::PageList, pinned::Pinned};
-use crate::{
-    fault::{self, Fault},
-    os::{Memory, Os},
-    sync::{Ordering, fence},
-};
-
-/// Counts the pieces that were found through one object, by its references. The object's client is not dropped before the
-/// last of them: whoever closes the object learns then that nobody uses its bytes any more (`NDKPI 7.9`).
-pub struct Uses {
-    _client: Shared<Client>,
-}
-
-impl Uses {
-    /// No pieces yet.
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`].
-    pub fn try_new(client: &Shared<Client>) -> Result<Shared<Self>, AllocError> {
-        if fault::is(Fault::CloseDoesNotWait) {
-            return Shared::try_new(Self { _client: Client::try_new(())? });
-        }
-        Shared::try_new(Self { _client: client.clone() })
-    }
-}
-
-/// What whoever made an object wants to have dropped when nothing of the object is left.
-pub struct Client {
-    _value: Box<dyn Any + Send + Sync>,
-}
-
-impl Client {
-    /// Keeps `value`.
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`].
-    pub fn try_new(value: impl Any + Send + Sync) -> Result<Shared<Self>, AllocError> {
-        Shared::try_new(Self { _value: try_box(value)? })
-    }
-}
-
-/// Whether nobody else refers to the value. Then what others did with it, or while they had it, happened before.
-pub fn is_sole<T>(this: &Shared<T>) -> bool {
-    let sole = Shared::references_now(this) == 1;
-    fence(Ordering::Acquire);
-    sole
-}
+use super::{mapping::Mappings, pages::PageList, pinned::Pinned, uses::Held};
+use crate::os::{Memory, Os};
 
 /// Bytes that a request may use. As long as the value lives they stay mapped, whatever happens to their registration.
 ///
@@ -61,8 +11,8 @@ pub fn is_sole<T>(this: &Shared<T>) -> bool {
 pub struct Piece<O: Os> {
     bytes: Bytes<O>,
     length: usize,
-    /// Says that the object through which the piece was found is in use.
-    uses: Option<Shared<Uses>>,
+    /// Says that the objects through which the piece was found are in use.
+    uses: Held,
 }
 
 enum Bytes<O: Os> {
@@ -93,14 +43,14 @@ impl<O: Os> Piece<O> {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { bytes: Bytes::None, length: 0, uses: None }
+        Self { bytes: Bytes::None, length: 0, uses: Held::NONE }
     }
 
     pub(super) const fn of_range(
         pinned: Shared<Pinned<O::Memory>>,
         start: usize,
         length: usize,
-        uses: Option<Shared<Uses>>,
+        uses: Held,
     ) -> Self {
         Self { bytes: Bytes::Range(pinned, start), length, uses }
     }
@@ -109,7 +59,7 @@ impl<O: Os> Piece<O> {
         pages: Shared<PageList<O>>,
         start: u64,
         length: usize,
-        uses: Option<Shared<Uses>>,
+        uses: Held,
     ) -> Self {
         Self { bytes: Bytes::Pages(pages, start), length, uses }
     }

@@ -12,9 +12,9 @@ use super::{
     entry::{Entry, Normal, Object, Windows},
     fast::Fast,
     grant::{Grant, Source, Span},
-    piece::Client,
     pinned::{Pinned, Release, Released},
     token::Tag,
+    uses::Client,
 };
 use crate::{
     fault::{self, Fault},

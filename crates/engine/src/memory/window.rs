@@ -10,9 +10,9 @@ use super::{
     access::Rights,
     entry::{Entry, Object},
     grant::{Grant, Span},
-    piece::{Client, Uses},
     region::Region,
     token::Tag,
+    uses::{Client, Uses},
 };
 use crate::{memory_status, os::Os};
 
@@ -41,6 +41,8 @@ pub struct PostedBind<O: Os> {
 /// A bind that was carried out.
 pub struct Binding<O: Os> {
     region: Shared<Region<O>>,
+    /// What transfers through the window use besides the window, if the region is for fast registration.
+    region_uses: Option<Shared<Uses>>,
     grant: Grant<O>,
 }
 
@@ -76,11 +78,11 @@ pub struct Bindings<O: Os> {
 }
 
 impl<O: Os> Bindings<O> {
-    /// What the window gives access to.
+    /// What the window gives access to, and what of its region is in use then.
     #[inline]
-    pub const fn current(&self) -> Option<&Grant<O>> {
+    pub const fn current(&self) -> Option<(&Grant<O>, Option<&Shared<Uses>>)> {
         match &self.bound {
-            Some(bound) => Some(&bound.grant),
+            Some(bound) => Some((&bound.grant, bound.region_uses.as_ref())),
             None => None,
         }
     }
@@ -91,7 +93,7 @@ impl<O: Os> Bindings<O> {
         let used = |tag| {
             let mut posted = self.posted.iter().flatten();
             tag == self.own
-                || self.current().is_some_and(|grant| grant.remote == tag)
+                || self.current().is_some_and(|(grant, _)| grant.remote == tag)
                 || posted.any(|bind| bind.remote == tag)
         };
         let tag = Tag::next(stamp, random, used);
@@ -247,8 +249,9 @@ impl<O: Os> Domain<O> {
     /// The second half of a bind of the window `number`.
     pub(super) fn carry_out(&self, number: u32, bind: PostedBind<O>) -> Result<(), NtStatus> {
         let PostedBind { remote, region, span, rights } = bind;
-        let source = region.with(|_, object| object.bind_window(span, rights))?;
-        let mut binding = Some(Binding { region, grant: Grant { local: None, remote, rights, span, source } });
+        let (source, region_uses) = region.with(|_, object| object.bind_window(span, rights))?;
+        let grant = Grant { local: None, remote, rights, span, source };
+        let mut binding = Some(Binding { region, region_uses, grant });
         let bound = self.with_own(number, |object| {
             if let Object::Window(window) = object
                 && window.bound.is_none()

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     cq::{Cq, Operation, Outcome, notify::newer},
     fault::{self, Fault},
-    memory::{Access, Piece, transfer},
+    memory::{Access, Piece, Transfers, transfer},
     memory_status,
     nic::{Budget, Moved},
     os::Os,
@@ -67,8 +67,8 @@ struct Current<O: Os> {
     claim: Option<Claim<O>>,
     /// Bytes moved so far.
     moved: usize,
-    /// The token that the request invalidates is invalid.
-    invalidated: bool,
+    /// The token that the request invalidates is invalid. Those who still use the memory behind it.
+    invalidated: Option<Transfers>,
 }
 
 /// Why a request cannot go on.
@@ -309,7 +309,7 @@ impl<O: Os> Transmit<O> {
             Work::Write { address, token } => self.find_remote(address, token, request.length, Access::RemoteWrite)?,
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
-        self.current = Some(Current { claim, moved: 0, invalidated: false });
+        self.current = Some(Current { claim, moved: 0, invalidated: None });
         if local_comes_last {
             self.find_local(qp, request)?;
         }
@@ -404,7 +404,8 @@ impl<O: Os> Transmit<O> {
     }
 
     /// Makes the token invalid that the first request names, if it names one. `false` while transfers still use the memory
-    /// behind it: the consumer must not hear of the invalidation before they have let go (`NDKPI 7.6`).
+    /// behind it: the consumer must not hear of the invalidation before they have let go (`NDKPI 7.6`), and the object is not
+    /// registered or bound again before that.
     fn invalidate(&mut self, qp: &Qp<O>, request: &Request) -> Result<bool, Failure> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
@@ -413,6 +414,7 @@ impl<O: Os> Transmit<O> {
                 (&qp.domain, request.source.first_token())
             }
             (Work::Invalidate { token }, _) => (&qp.domain, token),
+            (Work::FastRegister(posted) | Work::Bind(posted), _) => return Ok(qp.domain.may_commit(posted)),
             _ => return Ok(true),
         };
         #[cfg(feature = "faults")]
@@ -420,10 +422,11 @@ impl<O: Os> Transmit<O> {
             self.late = Some((domain.clone(), token));
             return Ok(true);
         }
-        if !current.invalidated {
+        if current.invalidated.is_none() {
             // The bytes have moved: this request's own use of the memory is over.
             self.local.clear();
             self.remote.clear();
+            let transfers = domain.transfers(token);
             let result = if matches!(request.work, Work::Send { .. }) {
                 // The peer's adapter refuses the message (`NDKPI 7.6`).
                 domain.invalidate_remote(token).map_err(|_| NtStatus::REMOTE_RESOURCES)
@@ -431,9 +434,10 @@ impl<O: Os> Transmit<O> {
                 domain.invalidate(token)
             };
             result.map_err(Failure::of)?;
-            current.invalidated = true;
+            current.invalidated = Some(transfers);
         }
-        Ok(domain.is_quiet(token) || fault::is(Fault::InvalidateDoesNotWait))
+        let are_over = current.invalidated.as_ref().is_none_or(Transfers::are_over);
+        Ok(are_over || fault::is(Fault::InvalidateDoesNotWait))
     }
 
     /// All bytes of the first request have moved: what else belongs to it happens, and it completes.

@@ -1,0 +1,127 @@
+//! Who uses the bytes of a fast-registered region or a window, so that its close and its invalidation wait for them.
+//!
+//! ```text
+//! region, window -+
+//!                 +-> Uses --> Use --> Client     the object that the consumer closes
+//! invalidation ---+             ^
+//! piece ------------------------+
+//! ```
+//!
+//! A piece that was found through a window that is bound to a fast-registered region holds a [`Use`] of both: whichever of
+//! the two the consumer invalidates or closes, in whatever order, it is not told before the transfer has let go.
+
+use alloc::boxed::Box;
+use core::any::Any;
+
+use fallible::{AllocError, Shared, try_box};
+
+use crate::{
+    fault::{self, Fault},
+    sync::{Ordering, fence},
+};
+
+/// What whoever made an object wants to have dropped when nothing of the object is left.
+pub struct Client {
+    _value: Box<dyn Any + Send + Sync>,
+}
+
+impl Client {
+    /// Keeps `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn try_new(value: impl Any + Send + Sync) -> Result<Shared<Self>, AllocError> {
+        Shared::try_new(Self { _value: try_box(value)? })
+    }
+}
+
+/// What a piece holds of the object through which it was found. The references to it are the count of pieces, and the object's
+/// client is not dropped before the last of them: whoever closes the object learns then that nobody uses its bytes
+/// (`NDKPI 7.9`).
+pub struct Use {
+    _client: Shared<Client>,
+}
+
+/// The pieces that were found through one object. Held by the object, and by invalidations of it that have not completed: these
+/// have to know also when the object has been closed meanwhile.
+pub struct Uses {
+    /// The one reference that is not a piece's.
+    counted: Shared<Use>,
+}
+
+impl Uses {
+    /// No pieces yet.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn try_new(client: &Shared<Client>) -> Result<Shared<Self>, AllocError> {
+        let client = if fault::is(Fault::CloseDoesNotWait) { Client::try_new(())? } else { client.clone() };
+        Shared::try_new(Self { counted: Shared::try_new(Use { _client: client })? })
+    }
+
+    /// Returns true if no piece is left. Then all that was done with them happened before.
+    pub fn are_over(&self) -> bool {
+        is_sole(&self.counted)
+    }
+}
+
+/// What a piece of an object would have to hold: nothing for normally registered bytes, which say themselves when they are not
+/// used any more.
+#[derive(Clone, Copy)]
+pub struct UsesOf<'a> {
+    /// Of the fast-registered region or the window whose token it was.
+    pub object: Option<&'a Shared<Uses>>,
+    /// Of the fast-registered region that the window is bound to.
+    pub region: Option<&'a Shared<Uses>>,
+}
+
+impl UsesOf<'_> {
+    /// Nothing to hold.
+    pub const NONE: Self = Self { object: None, region: None };
+
+    /// The uses themselves, for a piece.
+    #[inline]
+    pub fn begin(self) -> Held {
+        let begin = |uses: Option<&Shared<Uses>>| uses.map(|uses| uses.counted.clone());
+        Held { _object: begin(self.object), _region: begin(self.region) }
+    }
+}
+
+/// The uses that a piece holds.
+#[derive(Clone)]
+pub struct Held {
+    _object: Option<Shared<Use>>,
+    _region: Option<Shared<Use>>,
+}
+
+impl Held {
+    /// Nothing.
+    pub const NONE: Self = Self { _object: None, _region: None };
+}
+
+/// The transfers that use the bytes of an object, asked for by an invalidation: see [`Domain::transfers`].
+///
+/// It keeps the close of the object waiting.
+///
+/// [`Domain::transfers`]: super::Domain::transfers
+pub struct Transfers(pub(super) Option<Shared<Uses>>);
+
+impl Transfers {
+    /// Returns true if none is left.
+    ///
+    /// To be asked after the invalidation: the consumer takes its completion as leave to use the bytes for something else. If
+    /// they are not over, other queue pairs are in the middle of requests that will come to an end.
+    #[must_use]
+    pub fn are_over(&self) -> bool {
+        self.0.as_ref().is_none_or(|uses| uses.are_over())
+    }
+}
+
+/// Returns true if nobody else refers to the value. Then what others did with it, or while they had it, happened before.
+pub fn is_sole<T>(this: &Shared<T>) -> bool {
+    let sole = Shared::references_now(this) == 1;
+    fence(Ordering::Acquire);
+    sole
+}
