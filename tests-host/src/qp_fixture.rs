@@ -262,12 +262,20 @@ impl Net {
     /// If there is no memory.
     #[must_use]
     pub fn pair_beside(&self, a: &TestQp, b: &TestQp) -> (TestQp, TestQp) {
-        let [a, b] = [a, b].map(|qp| {
-            let bytes = Bytes::new(qp.bytes.region.domain(), BYTES, ALL_RIGHTS).expect("memory");
-            self.try_qp_with(PARAMETERS, &self.cq(CQ_DEPTH), &self.cq(CQ_DEPTH), bytes, None).expect("memory")
-        });
+        let (a, b) = (self.qp_beside(a), self.qp_beside(b));
         Qp::link(a.qp(), b.qp()).expect("both are new");
         (a, b)
+    }
+
+    /// A queue pair of the protection domain of `qp`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn qp_beside(&self, qp: &TestQp) -> TestQp {
+        let bytes = Bytes::new(qp.bytes.region.domain(), BYTES, ALL_RIGHTS).expect("memory");
+        self.try_qp_with(PARAMETERS, &self.cq(CQ_DEPTH), &self.cq(CQ_DEPTH), bytes, None).expect("memory")
     }
 }
 

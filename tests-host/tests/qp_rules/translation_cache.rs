@@ -2,10 +2,11 @@
 
 use engine::{
     memory::{Release, Rights},
-    qp::Work,
+    nic::NicMode,
+    qp::{Qp, Work},
 };
 use ndkpi::NtStatus;
-use tests_host::qp_fixture::{MoreBytes, Net, PLAIN, TestQp, all, on_busy_nics, on_nics};
+use tests_host::qp_fixture::{MoreBytes, Net, PARAMETERS, PLAIN, TestQp, all, on_busy_nics, on_nics};
 
 /// As many requests as it takes until what they name is cached, and one more.
 const OFTEN: usize = 4;
@@ -163,6 +164,48 @@ fn one_queue_pair_caches_a_registration_and_when_it_is_closed_another_can() {
             assert_eq!(bytes.references(), 1);
         }
         assert_eq!(other.qp().cached_tokens(), [None; 2]);
+    });
+}
+
+/// Two joined queue pairs on two adapters, which number their regions alike, and another two beside them.
+fn between_two_adapters(test: impl Fn(&Net, [&TestQp; 2], [&MoreBytes; 2], [&TestQp; 2])) {
+    on_nics(|net| {
+        for mode in [NicMode::Deferred, NicMode::Direct] {
+            let far = Net::new(net.machine(), mode);
+            let (a, b) = (net.qp(PARAMETERS), far.qp(PARAMETERS));
+            let (other, peer) = (net.qp_beside(&a), far.qp_beside(&b));
+            Qp::link(a.qp(), b.qp()).expect("both are new");
+            Qp::link(other.qp(), peer.qp()).expect("both are new");
+            let (here, there) = (a.more_bytes(64), b.more_bytes(64));
+            use_often(net, &a, &here, &there, 8);
+            assert_eq!(a.qp().cached_tokens(), [here.sge(0, 8).token, remote_token(&there)].map(Some));
+            test(net, [&a, &b], [&here, &there], [&other, &peer]);
+            net.settle();
+        }
+    });
+}
+
+#[test]
+fn a_queue_pair_that_is_closed_lets_others_cache_the_registrations_of_both_adapters() {
+    between_two_adapters(|net, [a, _], [here, there], [other, _]| {
+        a.close();
+        net.settle();
+        // It tries again after some time.
+        for _ in 0..8 {
+            use_often(net, other, here, there, 8);
+        }
+        assert_eq!(other.qp().cached_tokens(), [here.sge(0, 8).token, remote_token(there)].map(Some));
+    });
+}
+
+#[test]
+fn the_end_of_a_registration_takes_nothing_of_another_adapter_out_of_a_cache() {
+    between_two_adapters(|_, [a, _], [here, there], _| {
+        assert_eq!(here.deregister(), Ok(Release::Done));
+        assert_eq!(a.qp().cached_tokens(), [None, Some(remote_token(there))]);
+        assert_eq!((here.references(), there.references()), (1, 2));
+        assert_eq!(there.deregister(), Ok(Release::Done));
+        assert_eq!((a.qp().cached_tokens(), there.references()), ([None; 2], 1));
     });
 }
 

@@ -195,7 +195,7 @@ impl<O: Os> Domain<O> {
     pub(crate) fn cache(&self, cache: &Shared<TranslationCache<O>>, side: Side, key: Key) {
         match cache.token(side) {
             Some(token) if token == key.token => return,
-            Some(token) => self.uncache(cache, token),
+            Some(token) => self.table.uncache(cache, token),
             None => {}
         }
         self.table.tokens().with(number_of(key.token), |_, entry| {
@@ -203,25 +203,13 @@ impl<O: Os> Domain<O> {
             else {
                 return;
             };
-            let (token, pinned) = (key.token, pinned.clone());
-            let translation = Translation { token, rights: *rights, span: *span, pinned, start: *start };
+            let (table, token, pinned) = (self.table.clone(), key.token, pinned.clone());
+            let translation = Translation { table, token, rights: *rights, span: *span, pinned, start: *start };
             let Object::Normal(normal) = &mut entry.object else { return };
             let is_free = normal.cached_in.as_ref().is_none_or(|other| Shared::ptr_eq(other, cache));
             if is_free && cache.insert(side, translation) {
                 normal.cached_in = Some(cache.clone());
             }
-        });
-    }
-
-    /// Takes what a token stands for out of a [cache](super::translation).
-    pub(crate) fn uncache(&self, cache: &Shared<TranslationCache<O>>, token: u32) {
-        let number = number_of(token);
-        // Dropped after the lock is released.
-        let _reference = self.table.tokens().with(number, |_, entry| {
-            let Object::Normal(normal) = &mut entry.object else { return None };
-            let reference = normal.cached_in.take_if(|other| Shared::ptr_eq(other, cache));
-            cache.forget(number);
-            reference
         });
     }
 

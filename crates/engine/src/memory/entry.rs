@@ -9,6 +9,7 @@ use super::{
     access::{Access, Rights},
     fast::Fast,
     grant::{Grant, Source, Span},
+    pinned::Pinned,
     token::Tag,
     translation::TranslationCache,
     uses::{Uses, UsesOf},
@@ -41,6 +42,16 @@ pub struct Normal<O: Os> {
     pub windows: Windows,
     /// The [cache](super::translation) that has the grant.
     pub cached_in: Option<Shared<TranslationCache<O>>>,
+}
+
+impl<O: Os> Normal<O> {
+    /// The registered bytes.
+    pub fn pinned(&self) -> Option<&Shared<Pinned<O::Memory>>> {
+        match &self.grant.as_ref()?.source {
+            Source::Range(pinned, _) => Some(pinned),
+            Source::Logical(_) | Source::Pages(..) => None,
+        }
+    }
 }
 
 /// How many windows depend on a region.

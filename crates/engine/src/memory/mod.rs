@@ -7,6 +7,7 @@
 //!     Window    a part of a region, for peers
 //!   Mapping     logical addresses of bytes
 //! Piece         bytes that a request has found: they stay mapped as long as it lives
+//! Uses          who uses the bytes of a fast-registered region or a window: invalidation and close wait for them
 //! Translation   what a token stands for, in the cache of a queue pair
 //! ```
 //!
@@ -36,6 +37,8 @@
 //! | deregister with windows bound or binds posted | `STATUS_DEVICE_BUSY` |
 //! | invalidate a region with windows bound | completes with `STATUS_DEVICE_BUSY` |
 //! | second invalidation | completes with `STATUS_INVALID_DEVICE_REQUEST` |
+//! | close or invalidation of a region, transfers through a window that is or was bound to it | completes when these are over |
+//! | fast register or bind while an invalidation waits for transfers | carried out when these are over |
 //! | a mapping released under a registration | its bytes are refused from then on |
 //!
 //! # Locks
@@ -64,7 +67,7 @@ mod window;
 pub use access::{Access, Rights};
 pub use domain::Domain;
 pub(crate) use domain::{Key, Opened};
-use entry::Entry;
+use entry::{Entry, Object};
 use fallible::Shared;
 pub use fast::{FastRegister, SHEETS};
 use mapping::Mappings;
@@ -74,6 +77,7 @@ pub use piece::Piece;
 pub use pinned::{Release, Released};
 use places::Places;
 pub use region::{Region, RegionKind};
+use token::number_of;
 pub use transfer::transfer;
 pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use uses::Transfers;
@@ -235,6 +239,19 @@ impl<O: Os> MemoryTable<O> {
     /// `STATUS_INVALID_DEVICE_REQUEST` if no mapping has this [key](Mapping::key), for example because it was released.
     pub fn unmap(&self, key: u64) -> Result<Release, NtStatus> {
         self.mappings.unmap(key)
+    }
+
+    /// Takes what a token stands for out of a [cache](translation).
+    fn uncache(&self, cache: &Shared<TranslationCache<O>>, token: u32) {
+        // Dropped after the lock is released.
+        let _reference = self.tokens.with(number_of(token), |_, entry| {
+            let Object::Normal(normal) = &mut entry.object else { return None };
+            let reference = normal.cached_in.take_if(|other| Shared::ptr_eq(other, cache))?;
+            if let Some(pinned) = normal.pinned() {
+                reference.forget(pinned);
+            }
+            Some(reference)
+        });
     }
 
     const fn tokens(&self) -> &Places<O, Entry<O>> {

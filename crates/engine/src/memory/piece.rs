@@ -46,21 +46,11 @@ impl<O: Os> Piece<O> {
         Self { bytes: Bytes::None, length: 0, uses: Held::NONE }
     }
 
-    pub(super) const fn of_range(
-        pinned: Shared<Pinned<O::Memory>>,
-        start: usize,
-        length: usize,
-        uses: Held,
-    ) -> Self {
+    pub(super) const fn of_range(pinned: Shared<Pinned<O::Memory>>, start: usize, length: usize, uses: Held) -> Self {
         Self { bytes: Bytes::Range(pinned, start), length, uses }
     }
 
-    pub(super) const fn of_pages(
-        pages: Shared<PageList<O>>,
-        start: u64,
-        length: usize,
-        uses: Held,
-    ) -> Self {
+    pub(super) const fn of_pages(pages: Shared<PageList<O>>, start: u64, length: usize, uses: Held) -> Self {
         Self { bytes: Bytes::Pages(pages, start), length, uses }
     }
 

@@ -158,11 +158,13 @@ impl<O: Os> Region<O> {
             }
             Ok((normal.grant.take().ok_or(NtStatus::INVALID_DEVICE_STATE)?, normal.cached_in.take()))
         })?;
-        if let Some(cache) = cache {
-            cache.forget(self.number);
-        }
         match grant.source {
-            Source::Range(pinned, _) => Ok(Pinned::let_go(pinned)),
+            Source::Range(pinned, _) => {
+                if let Some(cache) = cache {
+                    cache.forget(&pinned);
+                }
+                Ok(Pinned::let_go(pinned))
+            }
             Source::Logical(_) | Source::Pages(..) => Ok(Release::Done),
         }
     }
@@ -248,8 +250,10 @@ impl<O: Os> Drop for Region<O> {
     fn drop(&mut self) {
         // The entry is dropped here, with no lock held: that may tell a client, and unmap memory.
         let entry = self.domain.table().tokens().remove_if(self.number, |_| true);
-        if let Some(Entry { object: Object::Normal(Normal { cached_in: Some(cache), .. }), .. }) = &entry {
-            cache.forget(self.number);
+        if let Some(Entry { object: Object::Normal(normal), .. }) = &entry
+            && let (Some(cache), Some(pinned)) = (&normal.cached_in, normal.pinned())
+        {
+            cache.forget(pinned);
         }
         drop(entry);
         self.domain.table().population().regions.leave();

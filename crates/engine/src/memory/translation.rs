@@ -10,15 +10,19 @@
 //!
 //! # Invariant
 //!
-//! If a cache has what a number of the table stands for, the [`Normal`](super::entry::Normal) there says so. Both are changed
-//! with the place of the number locked, except that a translation may be forgotten at any time.
+//! A cache has the translation of a registration if, and only if, the [`Normal`](super::entry::Normal) of the registration names
+//! that cache. Both are changed with the place of the token locked, except by the end of the registration and the close of the
+//! cache, which change the second of the two after the first.
+//!
+//! Number and token say which registration is meant in one table only. The two sides may belong to two adapters, each with a
+//! table of its own, so what the cache forgets is named by the registered bytes.
 //!
 //! Locks: the place of a number is locked before a cache, and nothing is locked after it.
 
 use fallible::Shared;
 use ndkpi::NtStatus;
 
-use super::{access::Rights, domain::Key, grant::Span, pinned::Pinned, token::number_of};
+use super::{MemoryTable, access::Rights, domain::Key, grant::Span, pinned::Pinned};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
@@ -41,6 +45,8 @@ pub enum Side {
 
 /// What a token stands for.
 pub struct Translation<O: Os> {
+    /// Where the token lies.
+    pub table: Shared<MemoryTable<O>>,
     pub token: u32,
     pub rights: Rights,
     pub span: Span,
@@ -136,22 +142,24 @@ impl<O: Os> TranslationCache<O> {
         })
     }
 
-    /// Forgets what a number of the table stands for. When this returns nobody uses it by way of this cache.
-    pub fn forget(&self, number: u32) {
+    /// Forgets a registration of these bytes. When this returns nobody uses them by way of this cache.
+    pub fn forget(&self, pinned: &Shared<Pinned<O::Memory>>) {
         // Dropped after the lock is released.
         let _forgotten = self.state.with(|state| {
             [Side::Mine, Side::Theirs]
-                .map(|side| state.side(side).take_if(|translation| number_of(translation.token) == number))
+                .map(|side| state.side(side).take_if(|translation| Shared::ptr_eq(&translation.pinned, pinned)))
         });
     }
 
-    /// Forgets everything, and lets nothing in any more. The tokens of what there was.
-    pub fn close(&self) -> [Option<u32>; 2] {
-        let forgotten = self.state.with(|state| {
+    /// Forgets everything, and lets nothing in any more. Other caches can have what there was.
+    pub fn close(this: &Shared<Self>) {
+        let forgotten = this.state.with(|state| {
             state.is_closed = true;
             [state.mine.take(), state.theirs.take()]
         });
-        forgotten.map(|translation| translation.map(|translation| translation.token))
+        for translation in forgotten.into_iter().flatten() {
+            translation.table.uncache(this, translation.token);
+        }
     }
 }
 

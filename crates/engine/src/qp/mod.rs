@@ -459,9 +459,7 @@ impl<O: Os> Qp<O> {
     /// caller's own references and a turn in progress.
     pub fn close(this: &Shared<Self>) {
         Self::fail(this);
-        for token in this.translations.close().into_iter().flatten() {
-            this.domain.uncache(&this.translations, token);
-        }
+        TranslationCache::close(&this.translations);
         if let Some(attachments) = this.attachments.with(Option::take) {
             this.receive_cq.detach(attachments.receive);
             this.initiator_cq.detach(attachments.initiator);
