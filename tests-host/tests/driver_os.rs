@@ -5,9 +5,12 @@
 
 extern crate wdk_bindings as wdk_sys;
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use engine::os::{Dpc, Os, Routine, Timer};
@@ -221,6 +224,93 @@ fn the_last_reference_to_the_owner_of_a_call_may_be_that_of_the_call() {
             flush();
         });
         assert_eq!(ran.load(SeqCst), 32, "one run for each");
+        assert_eq!(Arc::strong_count(&ran), 1, "every owner has gone");
+    }
+}
+
+/// A call that queues its partner, which may be itself, until there is nothing left to do: an engine that never runs dry, or an
+/// engine and the callback whose posts it carries out.
+struct Restless {
+    calls: OnceLock<[KernelDpc<Turn>; 2]>,
+    left: AtomicU32,
+    running: AtomicU32,
+    ran: AtomicU32,
+}
+
+struct Turn;
+
+impl Routine for Turn {
+    type Target = Restless;
+
+    fn run(all: &Shared<Restless>) {
+        assert_eq!((irql(), all.running.fetch_add(1, SeqCst)), (2, 0), "at DISPATCH_LEVEL, one at a time");
+        let turn = all.ran.fetch_add(1, SeqCst);
+        let left = all.left.fetch_sub(1, SeqCst) - 1;
+        all.running.fetch_sub(1, SeqCst);
+        if left > 0 {
+            let calls = all.calls.get().expect("they were set");
+            assert!(calls[turn as usize & 1].queue(all), "it was not queued");
+        }
+    }
+}
+
+/// Has two calls on one processor take so many turns.
+fn be_restless(turns: u32) -> Shared<Restless> {
+    let all = Restless {
+        calls: OnceLock::new(),
+        left: AtomicU32::new(turns),
+        running: AtomicU32::new(0),
+        ran: AtomicU32::new(0),
+    };
+    let all = Shared::try_new(all).expect("memory");
+    let calls = [(); 2].map(|()| KernelDpc::try_new(0).expect("a processor"));
+    assert!(all.calls.set(calls).is_ok());
+    assert!(all.calls.get().expect("it was set")[1].queue(&all));
+    all
+}
+
+/// Kernels whose watchdog barks after 5,000 calls in a row, and so before these turns are over.
+const TURNS: u32 = 12_000;
+
+fn watched_kernels() -> impl Iterator<Item = Kernel> {
+    let seeded = (1..5).map(|seed| Kernel::seeded(seed).preemption(2));
+    let builders = [Kernel::threads(), Kernel::threads().processors(1)].into_iter().chain(seeded);
+    builders.map(|builder| builder.dispatch_limit(Duration::from_millis(500)).start())
+}
+
+#[test]
+fn calls_that_queue_each_other_without_end_give_their_processor_back() {
+    for kernel in watched_kernels() {
+        in_the_driver(&kernel, || {
+            let all = be_restless(TURNS);
+            for _ in 0..20_000 {
+                if all.ran.load(SeqCst) == TURNS {
+                    break;
+                }
+                sleep(1_000);
+            }
+            assert_eq!(all.ran.load(SeqCst), TURNS, "every turn was taken");
+            flush();
+        });
+        assert!(kernel.dpcs_run() >= u64::from(TURNS), "each was queued as a deferred call");
+    }
+}
+
+#[test]
+fn calls_that_wait_for_a_thread_run_before_the_driver_is_unloaded() {
+    /// More than a processor runs before calls wait.
+    const MANY: u32 = 3_000;
+    for kernel in watched_kernels() {
+        let ran = Arc::new(AtomicU32::new(0));
+        in_the_driver(&kernel, || {
+            for _ in 0..MANY {
+                let owner = Owner { call: OnceLock::new(), ran: ran.clone() };
+                let owner = Shared::try_new(owner).expect("memory");
+                assert!(owner.call.set(KernelDpc::try_new(0).expect("a processor")).is_ok());
+                assert!(owner.call.get().expect("it was set").queue(&owner), "it was not queued before");
+            }
+        });
+        assert_eq!(ran.load(SeqCst), MANY, "one run for each");
         assert_eq!(Arc::strong_count(&ran), 1, "every owner has gone");
     }
 }

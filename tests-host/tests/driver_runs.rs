@@ -10,6 +10,8 @@ mod consumer;
 mod faults;
 #[path = "driver_runs/histogram.rs"]
 mod histogram;
+#[path = "driver_runs/load.rs"]
+mod load;
 #[path = "driver_runs/locks.rs"]
 mod locks;
 #[path = "driver_runs/removal.rs"]

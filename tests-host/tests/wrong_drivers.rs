@@ -63,6 +63,7 @@ wrong! {
     a_write_after_free breaks UseAfterFree by Wrong { load: write_after_free, ..Wrong::default() };
     an_event_in_freed_memory breaks UseAfterFree by Wrong { load: event_after_free, ..Wrong::default() };
     a_dpc_that_runs_too_long breaks DpcTooLong by Wrong { load: long_dpc, ..Wrong::default() };
+    a_dpc_that_queues_itself_for_ever breaks DpcWatchdog by Wrong { load: endless_dpc, ..Wrong::default() };
     too_many_bytes_in_an_answer breaks RequestInformation by
         Wrong { control: |request, output| complete(request, 0, output + 1), ..Wrong::default() };
     a_lock_acquired_twice breaks RecursiveLock by Wrong { load: lock_twice, ..Wrong::default() };
@@ -223,6 +224,21 @@ fn long_dpc(_: &skeleton::Loaded) {
     unsafe { KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()) };
     // SAFETY: at PASSIVE_LEVEL.
     unsafe { wdk_sys::ntddk::KeFlushQueuedDpcs() };
+}
+
+unsafe extern "C" fn again(dpc: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {
+    // SAFETY: the DPC is initialised, and this call does not need it any more.
+    unsafe { KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()) };
+}
+
+/// Each run is short. Together they never end.
+fn endless_dpc(_: &skeleton::Loaded) {
+    let dpc = new_dpc(again);
+    // SAFETY: the DPC is initialised.
+    unsafe { KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()) };
+    let mut interval = LARGE_INTEGER { QuadPart: -10_000_000 };
+    // SAFETY: at PASSIVE_LEVEL, and the number lives until the call returns.
+    let _ = unsafe { wdk_sys::ntddk::KeDelayExecutionThread(0, 0, &raw mut interval) };
 }
 
 fn lock_twice(_: &skeleton::Loaded) {

@@ -64,9 +64,9 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
     trace::start();
     faults::reset();
-    Kernel::start();
     // SAFETY: the caller's promise.
-    unsafe { register(driver, registry_path) }.inspect_err(|_| stop())
+    let registered = Kernel::start().and_then(|()| unsafe { register(driver, registry_path) });
+    registered.inspect_err(|_| stop())
 }
 
 /// # Safety

@@ -6,7 +6,9 @@
 //! The contracts are those of the Windows kernel, because that is where the engine must be right:
 //!
 //! - Engine functions may be called at `IRQL <= DISPATCH_LEVEL` unless their documentation says otherwise.
-//! - A deferred call runs at `DISPATCH_LEVEL`. Queueing one that is queued already does nothing.
+//! - A deferred call runs at `DISPATCH_LEVEL`. Queueing one that is queued already does nothing. Calls that queue themselves or each
+//!   other without end do no harm, as long as each run is bounded: an implementation whose deferred calls hold off threads runs
+//!   them in a thread at times, so that the processor is below `DISPATCH_LEVEL` between two of them.
 //! - What is called while a spin lock is held must not block, and no lock is taken twice by one processor.
 
 use fallible::Shared;

@@ -15,6 +15,7 @@ mod event;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod pool;
+mod processor;
 mod rundown;
 mod status;
 mod string;
@@ -24,6 +25,7 @@ pub mod wdf;
 
 pub use event::Event;
 pub use pool::Aligned;
+pub use processor::{Bound, at_dispatch_level};
 pub use rundown::{Permit, Rundown};
 pub use status::check;
 pub use string::{unicode, wide};

@@ -11,6 +11,7 @@ use crate::{
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    wdm::processor,
 };
 
 /// Whoever waits looks again when something was signalled.
@@ -52,7 +53,8 @@ pub fn until(state: &Arc<State>, end: Option<u64>, what: &str, mut condition: im
         if left == 0 {
             return false;
         }
-        if end.is_none() && started.elapsed() > state.hang_limit {
+        // A thread that is bound to a processor serves it, and may have nothing to do. Who waits for such a thread is watched.
+        if end.is_none() && processor::bound().is_none() && started.elapsed() > state.hang_limit {
             bug_check(Rule::Hang, format_args!("{what} has waited for {:?}: {:?}", state.hang_limit, state.machine));
         }
         let failures = state.machine.take_failures();

@@ -15,17 +15,28 @@ use wdk_sys::{
     },
 };
 
-use super::processor;
+use super::{
+    processor,
+    worker::{self, Fate, Place},
+};
 
 /// A deferred call of `R`.
 ///
 /// # Invariants
 ///
-/// `dpc` was initialised with `run::<R>` and does not move. It is queued only with a counted reference to an `R::Target` as
-/// its first argument.
+/// The DPC was initialised with `run::<R>` and the address of its `Call`, which does not move. It is queued only with a counted
+/// reference to an `R::Target` as its first argument.
 pub struct KernelDpc<R: Routine> {
-    dpc: Box<UnsafeCell<KDPC>>,
+    call: Box<Call>,
     runs: PhantomData<fn(R)>,
+}
+
+struct Call {
+    dpc: UnsafeCell<KDPC>,
+    /// Where the DPC runs.
+    processor: u32,
+    /// Its place in the queue of that processor's worker.
+    place: Place,
 }
 
 // SAFETY: the kernel's routines may be called for one DPC by any number of threads at a time.
@@ -42,15 +53,18 @@ impl<R: Routine> KernelDpc<R> {
     /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no such processor.
     pub fn try_new(index: u32) -> Result<Self, NtStatus> {
         let mut number = processor::number(index)?;
-        let dpc = try_box(UnsafeCell::new(KDPC::default())).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let call = Call { dpc: UnsafeCell::new(KDPC::default()), processor: index, place: Place::new() };
+        let call = try_box(call).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let context: PVOID = ptr::from_ref(&*call).cast_mut().cast();
+        let dpc = &call.dpc;
         // SAFETY: the box is memory for a DPC that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeDpc(dpc.get(), Some(run::<R>), ptr::null_mut()) };
+        unsafe { KeInitializeDpc(dpc.get(), Some(run::<R>), context) };
         // SAFETY: the DPC is initialised and not queued, and the number lives until the call returns.
         check(unsafe { KeSetTargetProcessorDpcEx(dpc.get(), &raw mut number) })?;
         // A DPC of medium importance for another processor waits until that one looks for itself; this one is sent.
         // SAFETY: the DPC is initialised and not queued.
         unsafe { KeSetImportanceDpc(dpc.get(), _KDPC_IMPORTANCE::MediumHighImportance) };
-        Ok(Self { dpc, runs: PhantomData })
+        Ok(Self { call, runs: PhantomData })
     }
 }
 
@@ -58,7 +72,7 @@ impl<R: Routine> Dpc<R> for KernelDpc<R> {
     fn queue(&self, target: &Shared<R::Target>) -> bool {
         let counted = Shared::into_raw(target.clone());
         // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
-        let queued = unsafe { KeInsertQueueDpc(self.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
+        let queued = unsafe { KeInsertQueueDpc(self.call.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
         if queued == 0 {
             // SAFETY: the DPC was queued before, with a reference of its own, so it did not take this one.
             drop(unsafe { Shared::from_raw(counted) });
@@ -73,13 +87,35 @@ impl<R: Routine> Drop for KernelDpc<R> {
         // queued there is not (the contract of `Dpc`). Were there one, its memory must not be freed in the queue, and its
         // reference would be lost: the argument is the kernel's, which documents no way to ask for it.
         // SAFETY: the DPC is initialised (invariant).
-        let removed = unsafe { KeRemoveQueueDpc(self.dpc.get()) };
+        let removed = unsafe { KeRemoveQueueDpc(self.call.dpc.get()) };
         debug_assert!(removed == 0, "a deferred call was dropped while it was queued");
     }
 }
 
-unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, _context: PVOID, target: PVOID, _unused: PVOID) {
-    // SAFETY: `queue` gave this call a counted reference (invariant).
+unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PVOID, _unused: PVOID) {
+    // SAFETY: the address of the call (invariant), which lives until the routine begins (the contract of `Dpc`).
+    let call = unsafe { &*context.cast_const().cast::<Call>() };
+    let fate = worker::of(call.processor).map_or(Fate::Runs, |worker| {
+        // SAFETY: `queue` gave this call a counted reference (invariant), which nobody else takes. The call uses the worker of its
+        // processor always, and as long as it waits it counts as queued: it is not dropped.
+        unsafe { worker.admit(&call.place, work::<R>, target) }
+    });
+    match fate {
+        // SAFETY: the reference is still this call's.
+        Fate::Runs => unsafe { work::<R>(target) },
+        Fate::Waits => {}
+        // SAFETY: the reference is still this call's. The run that waits has one of its own.
+        Fate::WaitedAlready => drop(unsafe { Shared::<R::Target>::from_raw(target.cast_const().cast()) }),
+    }
+}
+
+/// Runs the routine.
+///
+/// # Safety
+///
+/// `target` is a counted reference to an `R::Target`, which this takes. At `DISPATCH_LEVEL`.
+unsafe fn work<R: Routine>(target: PVOID) {
+    // SAFETY: the caller's promise.
     let target = unsafe { Shared::<R::Target>::from_raw(target.cast_const().cast()) };
     R::run(&target);
 }

@@ -6,6 +6,7 @@ mod memory;
 mod processor;
 mod random;
 mod timer;
+mod worker;
 
 use engine::os::{Affinity, Event, Os, Routine};
 use ndkpi::{MDL, NtStatus};
@@ -21,13 +22,19 @@ pub use self::{dpc::KernelDpc, lock::KernelLock, memory::KernelMemory, timer::Ke
 pub struct Kernel;
 
 impl Kernel {
-    /// Finds out what does not change while the driver is loaded, and has the system's clock tick as fast as it can.
+    /// Finds out what does not change while the driver is loaded, has the system's clock tick as fast as it can, and starts a
+    /// thread on each processor for calls that have had it for too long.
     ///
-    /// Undone by [`Kernel::stop`]. `PASSIVE_LEVEL`.
-    pub fn start() {
+    /// Undone by [`Kernel::stop`], also after an error. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES` or what the kernel says of a thread.
+    pub fn start() -> Result<(), NtStatus> {
         processor::count();
         random::seed();
         timer::raise_resolution();
+        worker::start()
     }
 
     /// Has delays not be timed finer than that many microseconds.
@@ -38,7 +45,7 @@ impl Kernel {
     /// Undoes [`Kernel::start`], and waits for deferred calls that have not returned yet. `PASSIVE_LEVEL`.
     pub fn stop() {
         timer::restore_resolution();
-        dpc::flush();
+        worker::stop();
     }
 }
 

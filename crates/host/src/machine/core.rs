@@ -296,6 +296,14 @@ impl MachineRef {
         }
     }
 
+    /// The number of deferred calls that `processor` has begun since its queue was last empty, the running one included.
+    ///
+    /// A processor with an empty queue is below `DISPATCH_LEVEL`. Zero if there is no such processor.
+    #[must_use]
+    pub fn calls_in_a_row(&self, processor: u32) -> u64 {
+        self.core.processors.get(processor as usize).map_or(0, Processor::in_a_row)
+    }
+
     /// Lets the `nth` creation of an object from now on fail (1 is the next one); 0 lets none fail.
     ///
     /// Creations are counted by those who create for others, such as [`HostOs`](crate::HostOs).

@@ -68,6 +68,8 @@ pub struct Queue {
     flushing: usize,
     longest: usize,
     ran: u64,
+    /// Calls begun since the queue was last empty: so long the processor has not been below `DISPATCH_LEVEL`.
+    in_a_row: u64,
 }
 
 /// A processor.
@@ -101,6 +103,7 @@ impl Processor {
             flushing: 0,
             longest: 0,
             ran: 0,
+            in_a_row: 0,
         };
         Self {
             queue: Mutex::new(queue),
@@ -209,6 +212,7 @@ impl Processor {
         entry.dpc.clear_place();
         queue.running = Some((entry.epoch, entry.dpc.name));
         queue.ran += 1;
+        queue.in_a_row += 1;
         drop(queue);
         Next::Run(entry)
     }
@@ -220,6 +224,9 @@ impl Processor {
 
     fn end(&self, queue: &mut Queue) {
         queue.running = None;
+        if queue.entries.is_empty() {
+            queue.in_a_row = 0;
+        }
         if queue.flushing > 0 {
             self.flushed.notify_all();
         }
@@ -299,6 +306,11 @@ impl Processor {
     /// The name of what runs.
     pub fn running(&self) -> Option<&'static str> {
         self.lock().running.map(|(_, name)| name)
+    }
+
+    /// The number of calls begun since the queue was last empty, the running one included.
+    pub fn in_a_row(&self) -> u64 {
+        self.lock().in_a_row
     }
 
     /// The number of calls begun and the length of the longest queue so far.

@@ -11,10 +11,10 @@ use fallible::try_box;
 use kernel::KERNEL_MODE;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use wdk_sys::{
-    DISPATCH_LEVEL, KIRQL, LARGE_INTEGER,
+    LARGE_INTEGER,
     ntddk::{
-        KeDelayExecutionThread, KeFlushQueuedDpcs, KeGetCurrentProcessorNumberEx, KeLowerIrql,
-        KeQueryInterruptTimePrecise, KfRaiseIrql, PsGetCurrentThreadId,
+        KeDelayExecutionThread, KeFlushQueuedDpcs, KeGetCurrentProcessorNumberEx, KeQueryInterruptTimePrecise,
+        PsGetCurrentThreadId,
     },
 };
 
@@ -111,13 +111,7 @@ impl Platform for KernelPlatform<'_> {
     }
 
     fn raised(&self, work: &mut dyn FnMut()) {
-        #[expect(clippy::cast_possible_truncation, reason = "two")]
-        const RAISED: KIRQL = DISPATCH_LEVEL as KIRQL;
-        // SAFETY: the caller is at `PASSIVE_LEVEL`, and the level is lowered again below.
-        let before = unsafe { KfRaiseIrql(RAISED) };
-        work();
-        // SAFETY: the level that this thread had before, and no lock is held.
-        unsafe { KeLowerIrql(before) };
+        kernel::at_dispatch_level(work);
     }
 
     fn place(&self) -> Place {

@@ -11,15 +11,9 @@ use core::{
 
 use conformance::platform::{Step, Task};
 use fallible::Shared;
-use kernel::{Thread, check};
+use kernel::{Bound, Thread};
 use ndkpi::NtStatus;
-use wdk_sys::{
-    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, PROCESSOR_NUMBER, USHORT,
-    ntddk::{
-        KeGetProcessorNumberFromIndex, KeQueryActiveProcessorCountEx, KeRevertToUserGroupAffinityThread,
-        KeSetSystemGroupAffinityThread,
-    },
-};
+use wdk_sys::{ALL_PROCESSOR_GROUPS, USHORT, ntddk::KeQueryActiveProcessorCountEx};
 
 use super::sleep;
 
@@ -94,35 +88,5 @@ fn work(Borrowed(task): Borrowed, processor: u32, give_up: &AtomicBool) {
             Step::Waits => sleep(1_000),
             Step::Done => break,
         }
-    }
-}
-
-/// This thread stays on one processor as long as the value lives.
-struct Bound {
-    before: GROUP_AFFINITY,
-}
-
-impl Bound {
-    /// `None` if there is no such processor.
-    fn to(index: u32) -> Option<Self> {
-        let mut number = PROCESSOR_NUMBER::default();
-        // SAFETY: the place lives until the call returns.
-        check(unsafe { KeGetProcessorNumberFromIndex(index, &raw mut number) }).ok()?;
-        let mut affinity = GROUP_AFFINITY {
-            Mask: 1_u64.checked_shl(u32::from(number.Number))?,
-            Group: number.Group,
-            ..GROUP_AFFINITY::default()
-        };
-        let mut before = GROUP_AFFINITY::default();
-        // SAFETY: both structures live until the call returns, and the caller is at `PASSIVE_LEVEL`.
-        unsafe { KeSetSystemGroupAffinityThread(&raw mut affinity, &raw mut before) };
-        Some(Self { before })
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        // SAFETY: what the thread had before; it is the thread that was bound, at `PASSIVE_LEVEL`.
-        unsafe { KeRevertToUserGroupAffinityThread(&raw mut self.before) };
     }
 }

@@ -1,6 +1,10 @@
 //! Deferred procedure calls.
 
-use std::{cell::Cell, sync::Arc, time::Instant};
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use host::machine::{Arguments, Dpc, Importance};
 use wdk_bindings::{
@@ -8,7 +12,7 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
 };
 
-use super::routine;
+use super::{processor, routine};
 use crate::{
     context::{self, DriverId},
     kernel::{State, current, lock},
@@ -66,21 +70,54 @@ impl Drop for Running {
     }
 }
 
+/// What a deferred call counts for the watchdog if it does not stall: as long as the DDI reference allows it to run.
+const NOMINAL: Duration = Duration::from_micros(100);
+
+/// The current thread is below `DISPATCH_LEVEL`. If it is bound to a processor, so is that.
+///
+/// A thread of the simulated kernel runs beside the processor that it is bound to, so that the processor's queue need not be empty
+/// when the thread runs.
+pub fn is_below(state: &State) {
+    if let Some(processor) = processor::bound() {
+        lock(&state.wdm.at_dispatch).remove(&processor);
+    }
+}
+
+/// A deferred call is about to end that has stalled for so long: adds it to the time that its processor has been at
+/// `DISPATCH_LEVEL`.
+fn watch(state: &State, stalled: Duration) {
+    let processor = state.machine.current_processor();
+    let is_first = state.machine.calls_in_a_row(processor) <= 1;
+    let mut at_dispatch = lock(&state.wdm.at_dispatch);
+    let time = at_dispatch.entry(processor).or_default();
+    *time = if is_first { Duration::ZERO } else { *time } + NOMINAL.max(stalled);
+    let (time, limit) = (*time, state.dispatch_limit);
+    drop(at_dispatch);
+    if time > limit {
+        bug_check(
+            Rule::DpcWatchdog,
+            format_args!("deferred calls kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"),
+        );
+    }
+}
+
 /// Makes a deferred call.
 fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Word, arguments: Arguments) {
     let state = current();
     let limit = state.dpc_limit;
-    let _running = Running::new(state, owner);
+    let _running = Running::new(state.clone(), owner);
     let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a DPC without a routine")) };
     let (started, stalled) = (Instant::now(), STALLED.replace(0));
     context::call(owner, "a deferred call", || {
         // SAFETY: the driver's own routine, with its own arguments, at the level that it expects.
         unsafe { work(dpc.pointer(), context.pointer(), arguments.first, arguments.second) };
     });
-    let took = started.elapsed() + std::time::Duration::from_micros(STALLED.replace(stalled));
+    let stalls = Duration::from_micros(STALLED.replace(stalled));
+    let took = started.elapsed() + stalls;
     if took > limit {
         bug_check(Rule::DpcTooLong, format_args!("a deferred call ran for {took:?}, longer than {limit:?}"));
     }
+    watch(&state, stalls);
 }
 
 #[unsafe(no_mangle)]

@@ -10,19 +10,20 @@ mod mdl;
 mod memory;
 mod misc;
 mod notification;
-mod processor;
+pub mod processor;
 mod rundown;
 mod thread;
 mod timer;
 
 pub use self::{
-    dpc::anchor, lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads,
+    dpc::{anchor, is_below}, lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads,
 };
 use crate::context::DriverId;
 
 use std::{
     collections::BTreeMap,
     sync::{Mutex, atomic::AtomicU64},
+    time::Duration,
 };
 
 /// Carries out a routine, at most at the IRQL of the DDI reference.
@@ -48,4 +49,6 @@ pub struct Wdm {
     pub asked: AtomicU64,
     /// Deferred calls that are running, of all drivers together by driver.
     pub running: Mutex<BTreeMap<DriverId, u32>>,
+    /// How long deferred calls have kept each processor at `DISPATCH_LEVEL`.
+    pub at_dispatch: Mutex<BTreeMap<u32, Duration>>,
 }

@@ -15,6 +15,12 @@ thread_local! {
     static AFFINITY: Cell<u64> = const { Cell::new(0) };
 }
 
+/// The processor that the thread was bound to, if that is one.
+pub fn bound() -> Option<u32> {
+    let mask = AFFINITY.get();
+    mask.is_power_of_two().then(|| mask.trailing_zeros())
+}
+
 fn all(state: &State) -> u64 {
     u64::MAX >> (64 - state.machine.processors())
 }
