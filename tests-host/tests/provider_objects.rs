@@ -73,6 +73,50 @@ fn the_provider_uses_neither_dispatch_nor_the_reserved_block() {
     machine.shutdown();
 }
 
+/// Asks for the information with a buffer of `given` bytes. The status, the size that was stored, and how many bytes from the first
+/// on were written.
+fn ask(adapter: *mut NDK_ADAPTER, given: u32) -> (NtStatus, u32, usize) {
+    const UNTOUCHED: u8 = 0xA5;
+    // SAFETY: the adapter is open.
+    let table = unsafe { &*(*adapter).Dispatch };
+    let query = table.NdkQueryAdapterInfo.expect("a full table");
+    let mut buffer = [u64::from_ne_bytes([UNTOUCHED; 8]); 16];
+    let mut size = given;
+    // SAFETY: the adapter is open, and the buffer is larger than the size says.
+    let status = unsafe { query(adapter, buffer.as_mut_ptr().cast::<NDK_ADAPTER_INFO>(), &raw mut size) };
+    let bytes = buffer.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+    let written = bytes.iter().rposition(|&byte| byte != UNTOUCHED).map_or(0, |last| last + 1);
+    (status, size, written)
+}
+
+#[test]
+fn a_consumer_of_major_version_1_gets_the_information_that_its_headers_know() {
+    const WHOLE: u32 = 0x68;
+    const BEFORE_TECHNOLOGY: u32 = 0x60;
+    let machine = Machine::threads().start();
+    let device = Device::try_new(&HostOs::new(&machine), Config::default()).expect("memory");
+    for (version, least) in [(NDK_VERSION::V1_1, BEFORE_TECHNOLOGY), (NDK_VERSION::V2_0, WHOLE)] {
+        let adapter = Device::open(&device, version).expect("an adapter");
+        for given in 0..least {
+            assert_eq!(ask(adapter, given), (NtStatus::BUFFER_TOO_SMALL, WHOLE, 0), "{version}, {given} bytes");
+        }
+        for given in least..WHOLE {
+            let exactly = BEFORE_TECHNOLOGY as usize;
+            assert_eq!(ask(adapter, given), (NtStatus::SUCCESS, BEFORE_TECHNOLOGY, exactly), "{version}, {given} bytes");
+        }
+        for given in WHOLE..0x78 {
+            let (status, size, written) = ask(adapter, given);
+            assert_eq!((status, size), (NtStatus::SUCCESS, WHOLE), "{version}, {given} bytes");
+            // The last four bytes are padding.
+            assert!((0x64..=0x68).contains(&written), "{version}, {given} bytes: {written} written");
+        }
+        // SAFETY: the adapter is open and not used after this.
+        unsafe { Device::<HostOs>::close(adapter) };
+    }
+    drop(device);
+    machine.shutdown();
+}
+
 #[test]
 fn every_slot_of_every_table_is_filled() {
     let machine = Machine::threads().start();

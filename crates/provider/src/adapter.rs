@@ -1,6 +1,6 @@
 //! `NDK_ADAPTER` (`NDKPI 5.2`).
 
-use core::{ffi::c_void, mem::size_of};
+use core::{ffi::c_void, mem::offset_of, ptr};
 
 use fallible::Shared;
 use ndkpi::{
@@ -78,7 +78,17 @@ impl<O: NdkOs> Body for Adapter<O> {
     }
 }
 
+/// The size of `NDK_ADAPTER_INFO`.
+#[expect(clippy::cast_possible_truncation, reason = "a small structure")]
+const INFO_SIZE: u32 = size_of::<NDK_ADAPTER_INFO>() as u32;
+
+/// Its size in the headers of before `RdmaTechnology` was added (`NDKPI 3.11`).
+#[expect(clippy::cast_possible_truncation, reason = "a small structure")]
+const INFO_SIZE_1: u32 = offset_of!(NDK_ADAPTER_INFO, RdmaTechnology) as u32;
+
 /// `NDK_FN_QUERY_ADAPTER_INFO` (`NDKPI 5.2`, `NDKPI 3.11`). `PASSIVE_LEVEL`.
+///
+/// A consumer of major version 1 may have been compiled when the structure ended before `RdmaTechnology`.
 ///
 /// # Safety
 ///
@@ -88,8 +98,6 @@ unsafe extern "system" fn query_adapter_info<O: NdkOs>(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NtStatus {
-    #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
-    const NEEDED: u32 = size_of::<NDK_ADAPTER_INFO>() as u32;
     // SAFETY: the caller passes an open adapter.
     let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
     if size.is_null() {
@@ -97,14 +105,19 @@ unsafe extern "system" fn query_adapter_info<O: NdkOs>(
     }
     // SAFETY: `size` is valid for reading.
     let given = unsafe { size.read() };
+    let written = match given {
+        INFO_SIZE.. => Some(INFO_SIZE),
+        INFO_SIZE_1.. if adapter.version().Major < 2 => Some(INFO_SIZE_1),
+        _ => None,
+    };
+    let written = written.filter(|_| !info.is_null());
     // SAFETY: `size` is valid for writing.
-    unsafe { size.write(NEEDED) };
-    if given < NEEDED || info.is_null() {
-        return NtStatus::BUFFER_TOO_SMALL;
-    }
+    unsafe { size.write(written.unwrap_or(INFO_SIZE)) };
+    let Some(written) = written else { return NtStatus::BUFFER_TOO_SMALL };
     let answer = NDK_ADAPTER_INFO { Version: adapter.version(), ..adapter.device().config().info };
-    // SAFETY: `info` is valid for writing `given` bytes, which is enough.
-    unsafe { info.write(answer) };
+    let bytes = ptr::from_ref(&answer).cast::<u8>();
+    // SAFETY: `info` is valid for writing `given` bytes, which are no fewer; the answer has as many, and is not the consumer's.
+    unsafe { bytes.copy_to_nonoverlapping(info.cast(), written as usize) };
     NtStatus::SUCCESS
 }
 
