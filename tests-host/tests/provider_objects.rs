@@ -102,7 +102,11 @@ fn a_consumer_of_major_version_1_gets_the_information_that_its_headers_know() {
         }
         for given in least..WHOLE {
             let exactly = BEFORE_TECHNOLOGY as usize;
-            assert_eq!(ask(adapter, given), (NtStatus::SUCCESS, BEFORE_TECHNOLOGY, exactly), "{version}, {given} bytes");
+            assert_eq!(
+                ask(adapter, given),
+                (NtStatus::SUCCESS, BEFORE_TECHNOLOGY, exactly),
+                "{version}, {given} bytes"
+            );
         }
         for given in WHOLE..0x78 {
             let (status, size, written) = ask(adapter, given);

@@ -24,6 +24,7 @@ extern crate alloc;
 mod adapter;
 mod address;
 mod cell;
+pub mod chain;
 mod completion;
 mod connect;
 mod connector;

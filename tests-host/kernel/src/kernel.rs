@@ -11,8 +11,18 @@ use std::{
 use host::machine::{self, Machine, MachineRef};
 
 use crate::{
-    baton::Baton, context, faults::Faults, heap, pnp::Pnp, pool, report, report::bug_check, rule::Rule, sites,
-    tracked::Tracked, waiting::Dispatcher, wdf::Framework,
+    baton::Baton,
+    context,
+    faults::Faults,
+    heap,
+    pnp::Pnp,
+    pool, report,
+    report::bug_check,
+    rule::Rule,
+    sites,
+    tracked::Tracked,
+    waiting::Dispatcher,
+    wdf::Framework,
     wdm::{self, Wdm},
 };
 

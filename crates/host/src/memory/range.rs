@@ -47,7 +47,7 @@ impl HostMemory {
         let mut last = None;
         // SAFETY: the caller's promise about the chain.
         let found = unsafe { walk(mdl, length, |piece| last = Some(piece)) }?;
-        let base = u64::try_from(found.base.addr()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let base = found.base;
         if let Some(only) = last.filter(|_| found.pieces == 1) {
             return Ok(Self { base, length, segments: Segments::One(only) });
         }

@@ -96,7 +96,9 @@ fn watch(state: &State, stalled: Duration) {
     if time > limit {
         bug_check(
             Rule::DpcWatchdog,
-            format_args!("deferred calls kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"),
+            format_args!(
+                "deferred calls kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"
+            ),
         );
     }
 }

@@ -16,7 +16,11 @@ mod thread;
 mod timer;
 
 pub use self::{
-    dpc::{anchor, is_below}, lock::forget_range as forget_locks, mdl::Mdls, notification::Notifications, thread::Threads,
+    dpc::{anchor, is_below},
+    lock::forget_range as forget_locks,
+    mdl::Mdls,
+    notification::Notifications,
+    thread::Threads,
 };
 use crate::context::DriverId;
 
