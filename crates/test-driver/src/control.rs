@@ -84,7 +84,7 @@ fn serve(tester: &Tester, mut request: Request, code: u32) {
 
 fn begin(tester: &Tester, request: &Request) -> Result<(), NtStatus> {
     let start = Start::from_bytes(request.input(Start::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
-    let link = tester.finder().link()?;
+    let links = tester.finder().links()?;
     // SAFETY: the device is live: it deletes the control device before it goes.
-    unsafe { tester.runs().start(tester.device(), &link, start) }
+    unsafe { tester.runs().start(tester.device(), &links, start) }
 }

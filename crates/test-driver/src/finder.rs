@@ -1,6 +1,6 @@
-//! Waits for the provider's device interface to come and go.
+//! Waits for the provider's device interfaces to come and go: one for each adapter.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use core::ptr;
 
 use fallible::{Shared, try_slice};
@@ -21,14 +21,14 @@ const REMOVAL: u32 = 0xCB3A_4005;
 /// A symbolic link to a device.
 pub type Link = Box<[u16]>;
 
-/// Where the provider is, if it is anywhere.
+/// Where the provider's adapters are, if there are any.
 pub struct Finder {
     found: Shared<Found>,
     registration: WaitLock<Registration>,
 }
 
-/// The last provider that came and has not gone.
-struct Found(WaitLock<Option<Link>>);
+/// The adapters that came and have not gone, in the order in which they came.
+struct Found(WaitLock<Vec<Link>>);
 
 /// Plug and play's own structure, or null.
 struct Registration(PVOID);
@@ -44,7 +44,8 @@ impl Finder {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
         let registration = WaitLock::try_new(Registration(ptr::null_mut()))?;
-        let found = Shared::try_new(Found(WaitLock::try_new(None)?)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let found =
+            Shared::try_new(Found(WaitLock::try_new(Vec::new())?)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         Ok(Self { found, registration })
     }
 
@@ -92,16 +93,41 @@ impl Finder {
             // SAFETY: plug and play's own structure, which is not used again. It waits for notifications being delivered.
             let _ = unsafe { IoUnregisterPlugPlayNotificationEx(registration.0) };
         }
-        self.found.0.with(|link| *link = None);
+        drop(self.found.0.with(core::mem::take));
     }
 
-    /// A copy of the provider's symbolic link.
+    /// Copies of the symbolic links of all adapters, the one that came first in front.
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_NOT_READY` if there is no provider; `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn link(&self) -> Result<Link, NtStatus> {
-        self.found.0.with(|link| link.as_deref().map_or(Err(NtStatus::DEVICE_NOT_READY), copy))
+    /// `STATUS_DEVICE_NOT_READY` if there is none; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn links(&self) -> Result<Vec<Link>, NtStatus> {
+        self.found.0.with(|links| {
+            let mut copies = Vec::new();
+            copies.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            for link in links.iter() {
+                copies.push(copy(link)?);
+            }
+            if copies.is_empty() { Err(NtStatus::DEVICE_NOT_READY) } else { Ok(copies) }
+        })
+    }
+}
+
+impl Found {
+    /// An adapter has come. Without memory it is not found, as if it were not there.
+    fn arrived(&self, name: &[u16]) {
+        self.0.with(|links| {
+            // One that came while the notification was registered may be told of twice.
+            if links.iter().any(|link| **link == *name) || links.try_reserve(1).is_err() {
+                return;
+            }
+            links.extend(copy(name));
+        });
+    }
+
+    /// An adapter goes.
+    fn gone(&self, name: &[u16]) {
+        self.0.with(|links| links.retain(|link| **link != *name));
     }
 }
 
@@ -119,13 +145,8 @@ unsafe extern "C" fn changed(notification: PVOID, context: PVOID) -> NTSTATUS {
     // SAFETY: the string has as many bytes, two for each unit.
     let name = unsafe { core::slice::from_raw_parts(name.Buffer.cast_const(), usize::from(name.Length) / 2) };
     match notification.Event.Data1 {
-        // Without memory the provider is not found, as if it were not there.
-        ARRIVAL => found.0.with(|link| *link = copy(name).ok()),
-        REMOVAL => found.0.with(|link| {
-            if link.as_deref() == Some(name) {
-                *link = None;
-            }
-        }),
+        ARRIVAL => found.arrived(name),
+        REMOVAL => found.gone(name),
         _ => {}
     }
     STATUS_SUCCESS

@@ -1,7 +1,7 @@
 //! # `ndktest`, the consumer driver
 //!
-//! A KMDF driver that consumes NDKPI, to test the provider in the kernel. [`finder`] waits for the provider's device
-//! interface, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
+//! A KMDF driver that consumes NDKPI, to test the provider in the kernel. [`finder`] waits for the device interfaces of the
+//! provider's adapters, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
 //! what a run does, on the [`platform`] of the kernel, and [`control`] is the device by which `ndkctl` starts, watches and
 //! cancels runs.
 //!

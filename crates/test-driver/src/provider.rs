@@ -79,7 +79,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// `STATUS_NOT_SUPPORTED` if the device does not know it.
+    /// `STATUS_NOT_SUPPORTED` if the device does not know it, or has an earlier version of it; what the framework says.
     pub fn query(&self) -> Result<Interface, NtStatus> {
         let kind = GUID_SOFTNDK;
         let kind = GUID { Data1: kind.Data1, Data2: kind.Data2, Data3: kind.Data3, Data4: kind.Data4 };
@@ -98,9 +98,14 @@ impl Target {
                 ptr::null_mut()
             )
         })?;
-        let interface = Interface { interface };
-        let complete = interface.interface.OpenNdkAdapter.is_some() && interface.interface.CloseNdkAdapter.is_some();
-        complete.then_some(interface).ok_or(NtStatus::NOT_SUPPORTED)
+        // From here on it is counted, and dereferenced if it is refused.
+        let mut interface = Interface { interface, addresses: [None; 8] };
+        // The framework also serves who has asked for a later version than the provider has.
+        if interface.interface.Version < SOFTNDK_INTERFACE_VERSION || !interface.is_complete() {
+            return Err(NtStatus::NOT_SUPPORTED);
+        }
+        interface.addresses = interface.query_addresses();
+        Ok(interface)
     }
 }
 
@@ -142,6 +147,7 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 /// The interface is counted, and the device stays open as long as this value lives.
 pub struct Interface {
     interface: SOFTNDK_INTERFACE,
+    addresses: [Option<IpAddr>; 8],
 }
 
 // SAFETY: the provider's functions may be called on any thread.
@@ -150,6 +156,10 @@ unsafe impl Send for Interface {}
 unsafe impl Sync for Interface {}
 
 impl Interface {
+    const fn is_complete(&self) -> bool {
+        self.interface.OpenNdkAdapter.is_some() && self.interface.CloseNdkAdapter.is_some()
+    }
+
     /// Opens the adapter.
     ///
     /// # Errors
@@ -166,7 +176,11 @@ impl Interface {
 
     /// The adapter's addresses, as many as there are places. None if the provider does not tell.
     #[must_use]
-    pub fn addresses(&self) -> [Option<IpAddr>; 8] {
+    pub const fn addresses(&self) -> &[Option<IpAddr>; 8] {
+        &self.addresses
+    }
+
+    fn query_addresses(&self) -> [Option<IpAddr>; 8] {
         let mut found = [None; 8];
         let mut room = [SOCKADDR_INET::UNSPECIFIED; 8];
         let mut count = 8;

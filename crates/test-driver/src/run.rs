@@ -21,7 +21,7 @@ use wdk_sys::WDFDEVICE;
 use crate::{
     finder::Link,
     performance,
-    platform::KernelPlatform,
+    platform::{KernelPlatform, Opened},
     provider::{Interface, Target},
     suite, trace,
 };
@@ -163,7 +163,7 @@ pub struct Runs {
 #[derive(Default)]
 struct Latest {
     thread: Option<Thread>,
-    target: Option<Target>,
+    targets: Vec<Target>,
     run: Option<Shared<Run>>,
     /// No more runs.
     stopped: bool,
@@ -179,16 +179,16 @@ impl Runs {
         Ok(Self { latest: WaitLock::try_new(Latest::default())? })
     }
 
-    /// Opens the provider and begins a run.
+    /// Opens all of the provider's adapters and begins a run.
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; what opening the provider says.
+    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; what opening an adapter says.
     ///
     /// # Safety
     ///
     /// `device` is the driver's live device.
-    pub unsafe fn start(&self, device: WDFDEVICE, link: &Link, start: Start) -> Result<(), NtStatus> {
+    pub unsafe fn start(&self, device: WDFDEVICE, links: &[Link], start: Start) -> Result<(), NtStatus> {
         let kind = Kind::from_number(start.kind).filter(|_| SECONDS.contains(&start.seconds));
         let kind = kind.ok_or(NtStatus::INVALID_PARAMETER)?;
         self.latest.with(|latest| {
@@ -199,16 +199,15 @@ impl Runs {
                 return Err(NtStatus::DEVICE_BUSY);
             }
             latest.thread = None;
-            latest.target = None;
+            latest.targets = Vec::new();
             let run = Run::try_new(start, kind)?;
+            let mut targets = Vec::new();
             // SAFETY: the caller's promise.
-            let target = unsafe { Target::open(device, link, &run) }?;
-            // From here on plug and play may wait for the run to be over, and closing the target for plug and play: so if it
-            // does not begin it is over first.
-            let interface = target.query().inspect_err(|_| run.over.set())?;
-            let mine = run.clone();
-            let thread = Thread::try_spawn(move || carry_out(&mine, interface)).inspect_err(|_| run.over.set())?;
-            *latest = Latest { thread: Some(thread), target: Some(target), run: Some(run), stopped: false };
+            let begun = unsafe { begin(device, links, &run, &mut targets) };
+            // As soon as a target is open plug and play may wait for the run to be over, and closing the target for plug and
+            // play: so if the run does not begin it is over first.
+            let thread = begun.inspect_err(|_| run.over.set())?;
+            *latest = Latest { thread: Some(thread), targets, run: Some(run), stopped: false };
             Ok(())
         })
     }
@@ -244,16 +243,16 @@ impl Runs {
 
     /// Ends the run that is going on, and lets none begin any more.
     pub fn stop(&self) {
-        let (thread, target) = self.latest.with(|latest| {
+        let (thread, targets) = self.latest.with(|latest| {
             latest.stopped = true;
             if let Some(run) = &latest.run {
                 run.cancel();
             }
-            (latest.thread.take(), latest.target.take())
+            (latest.thread.take(), core::mem::take(&mut latest.targets))
         });
         // Waits for the thread. Not under the lock, which progress requests take.
         drop(thread);
-        drop(target);
+        drop(targets);
     }
 
     fn latest(&self) -> Option<Shared<Run>> {
@@ -261,15 +260,40 @@ impl Runs {
     }
 }
 
+/// Opens the adapters, with a target each, and starts the thread of a run.
+///
+/// # Safety
+///
+/// `device` is the driver's live device.
+unsafe fn begin(
+    device: WDFDEVICE,
+    links: &[Link],
+    run: &Shared<Run>,
+    targets: &mut Vec<Target>,
+) -> Result<Thread, NtStatus> {
+    let mut interfaces = Vec::new();
+    targets.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+    interfaces.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+    for link in links {
+        // SAFETY: the caller's promise.
+        targets.push(unsafe { Target::open(device, link, run) }?);
+    }
+    for target in &*targets {
+        interfaces.push(target.query()?);
+    }
+    let (mine, opened) = (run.clone(), Opened::try_new()?);
+    Thread::try_spawn(move || carry_out(&mine, interfaces, &opened))
+}
+
 /// The thread of a run.
-fn carry_out(run: &Run, interface: Interface) {
+fn carry_out(run: &Run, interfaces: Vec<Interface>, opened: &Opened) {
     trace::begun(run.start.kind, run.start.seed);
-    let platform = KernelPlatform::new(run, &interface);
+    let platform = KernelPlatform::new(run, &interfaces, opened);
     match run.kind {
         Kind::Conformance | Kind::Stress => suite::run(run, &platform),
         Kind::Performance => performance::run(run, &platform),
     }
-    drop(interface);
+    drop(interfaces);
     run.over.set();
     trace::over(&run.progress());
 }

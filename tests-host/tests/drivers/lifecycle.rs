@@ -46,3 +46,35 @@ fn the_consumer_finds_the_provider_whichever_comes_first() {
     consumer.unload();
     provider.unload();
 }
+
+/// Begins a run, looks that it does something, and ends it.
+fn use_what_is_there(kernel: &Kernel) {
+    let file = consumer_control(kernel);
+    let begun = start(&file, Kind::Conformance, 1);
+    assert!(begun.is_success(), "{begun:?}");
+    kernel.wait_until(|| progress(&file).done > 0);
+    assert_eq!(progress(&file).failed, 0, "{}", report(&file));
+    assert!(file.control(test_control::CANCEL, &[], 0).is_success());
+    finish(kernel, &file);
+}
+
+#[test]
+fn the_consumer_goes_on_with_the_adapters_that_are_left() {
+    let kernel = Kernel::threads().start();
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let Provider { driver, device: first } = Provider::load(&kernel).expect("the provider loads");
+    let second = driver.add_device().expect("one more adapter");
+    use_what_is_there(&kernel);
+    assert!(second.remove().is_ok(), "the one that came last goes");
+    use_what_is_there(&kernel);
+    let third = driver.add_device().expect("one more adapter");
+    assert!(first.remove().is_ok(), "the one that came first goes");
+    use_what_is_there(&kernel);
+    third.surprise_remove();
+    let file = consumer_control(&kernel);
+    let without = start(&file, Kind::Conformance, 1);
+    assert_eq!(without.status, simulated_kernel::wdk::STATUS_DEVICE_NOT_READY, "there is none");
+    drop(file);
+    consumer.unload();
+    driver.unload();
+}

@@ -2,13 +2,23 @@
 
 use std::process::Command;
 
-use ndk_interface::test_control::{Kind, State};
+use ndk_interface::{
+    report::Line,
+    test_control::{Kind, State},
+};
 use simulated_kernel::Kernel;
 
 use crate::world::{Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, report, start};
 
 fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
+    let (calls, _) = conformance_with(kernel, seed, 1);
+    calls
+}
+
+/// Runs the suite with so many adapters. What the run was, and the cases that were skipped.
+fn conformance_with(kernel: &Kernel, seed: u64, adapters: usize) -> ((u64, u64), Vec<String>) {
     let provider = Provider::load(kernel).expect("the provider loads");
+    let others: Vec<_> = (1..adapters).map(|_| provider.driver.add_device().expect("one more adapter")).collect();
     let consumer = Consumer::load(kernel).expect("the consumer loads");
     let file = consumer_control(kernel);
     let begun = start(&file, Kind::Conformance, seed);
@@ -17,11 +27,40 @@ fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
     assert_eq!((progress.state, progress.failed), (State::Finished as u32, 0), "{}", report(&file));
     assert!(progress.passed > 0, "something was run");
     assert_eq!(progress.done, progress.total, "{}", report(&file));
+    let report = report(&file);
+    let skipped = report.lines().filter_map(Line::parse).filter(|line| line.outcome == "skipped");
+    let skipped = skipped.map(|line| line.name.to_owned()).collect();
     drop(file);
     let calls = (kernel.calls(), kernel.trace_hash());
     consumer.unload();
+    for other in others {
+        assert!(other.remove().is_ok(), "the adapter is removed");
+    }
     provider.unload();
-    calls
+    (calls, skipped)
+}
+
+/// What is skipped however many adapters there are: cases for an adapter without moderation, and for one with short timeouts.
+const FOR_OTHERS: [&str; 2] = ["moderation.unsupported", "connect.timeouts"];
+
+/// What wants a second adapter.
+const FOR_TWO: [&str; 4] = [
+    "qp.queue-of-another-adapter",
+    "bad-input.regions-of-another-adapter",
+    "bad-input.shared-queue-of-another-domain",
+    "bad-input.queue-pair-of-another-adapter",
+];
+
+#[test]
+fn the_cases_for_two_adapters_run_when_there_are_two() {
+    in_a_process_of_its_own("suite::the_cases_for_two_adapters_run_when_there_are_two", || {
+        let kernel = Kernel::threads().start();
+        let (_, skipped) = conformance_with(&kernel, 4, 2);
+        assert_eq!(skipped, FOR_OTHERS, "with two adapters");
+        let (_, skipped) = conformance_with(&kernel, 4, 1);
+        let for_two: Vec<_> = skipped.iter().filter(|name| !FOR_OTHERS.contains(&name.as_str())).collect();
+        assert_eq!(for_two, FOR_TWO, "with one adapter");
+    });
 }
 
 #[test]

@@ -3,12 +3,12 @@
 mod memory;
 mod tasks;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, hint, net::IpAddr};
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
 use fallible::try_box;
-use kernel::KERNEL_MODE;
+use kernel::{KERNEL_MODE, WaitLock};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use wdk_sys::{
     LARGE_INTEGER,
@@ -27,38 +27,70 @@ const EAGER: u64 = 50;
 /// How long a callback may look, in microseconds. It holds up everything else on its processor.
 const DWELL: u64 = 1_000;
 
-/// A run and the provider that it is about.
+/// A run and the adapters that it is about.
 pub struct KernelPlatform<'run> {
     run: &'run Run,
-    interface: &'run Interface,
-    addresses: [Option<IpAddr>; 8],
+    interfaces: &'run [Interface],
+    opened: &'run Opened,
     processors: u32,
+}
+
+/// Every `NDK_ADAPTER` that is open: its address, and the number of its adapter.
+pub struct Opened(WaitLock<Vec<(usize, u32)>>);
+
+impl Opened {
+    /// None is open.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        WaitLock::try_new(Vec::new()).map(Self)
+    }
 }
 
 impl<'run> KernelPlatform<'run> {
     /// The platform of a run.
-    pub fn new(run: &'run Run, interface: &'run Interface) -> Self {
-        Self { run, interface, addresses: interface.addresses(), processors: tasks::processors() }
+    pub fn new(run: &'run Run, interfaces: &'run [Interface], opened: &'run Opened) -> Self {
+        Self { run, interfaces, opened, processors: tasks::processors() }
+    }
+
+    fn interface(&self, adapter: u32) -> Option<&'run Interface> {
+        self.interfaces.get(adapter as usize)
     }
 }
 
 impl Platform for KernelPlatform<'_> {
     fn adapters(&self) -> u32 {
-        1
+        u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX)
     }
 
     fn open(&self, adapter: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        if adapter == 0 { self.interface.open(version) } else { Err(NtStatus::INVALID_PARAMETER) }
+        let interface = self.interface(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
+        let opened = interface.open(version)?;
+        let noted = self.opened.0.with(|all| {
+            all.try_reserve(1).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            all.push((opened.addr(), adapter));
+            Ok(())
+        });
+        noted.map(|()| opened).inspect_err(|_| {
+            // SAFETY: it was just opened, and nobody else knows it.
+            unsafe { interface.close(opened) };
+        })
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
-        // SAFETY: the caller's promise; this platform opens adapters with this interface.
-        unsafe { self.interface.close(adapter) };
-        true
+        let number = self.opened.0.with(|all| {
+            let place = all.iter().position(|(address, _)| *address == adapter.addr())?;
+            Some(all.swap_remove(place).1)
+        });
+        let interface = number.and_then(|number| self.interface(number));
+        // SAFETY: the caller's promise; this interface has opened the adapter.
+        interface.inspect(|interface| unsafe { interface.close(adapter) }).is_some()
     }
 
     fn address(&self, adapter: u32, family: Family) -> Option<IpAddr> {
-        let mut addresses = self.addresses.iter().flatten().filter(|_| adapter == 0);
+        let mut addresses = self.interface(adapter)?.addresses().iter().flatten();
         addresses.find(|address| address.is_ipv4() == (family == Family::V4)).copied()
     }
 
