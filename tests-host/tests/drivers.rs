@@ -14,6 +14,8 @@ mod faults;
 mod fuzz;
 #[path = "drivers/holder.rs"]
 mod holder;
+#[path = "drivers/interface.rs"]
+mod interface;
 #[path = "drivers/lifecycle.rs"]
 mod lifecycle;
 #[path = "drivers/removal.rs"]

@@ -15,6 +15,9 @@ use crate::{
 
 /// Has the framework answer queries for the interface.
 ///
+/// It answers a query for a later version with this one, for the consumer to see in `Version`. A callback could not refuse: the
+/// framework has copied the interface over what the consumer gave before it calls one, and does not tell the version asked for.
+///
 /// The interface points to the adapter without counting it: the framework asks only while the device exists, and counts
 /// before it hands the interface out.
 ///

@@ -13,6 +13,10 @@ DEFINE_GUID(GUID_DEVINTERFACE_SOFTNDK,
 DEFINE_GUID(GUID_SOFTNDK_INTERFACE,
     0x5a1f6c02, 0x93be, 0x4d0f, 0x8a, 0x57, 0xc1, 0xd2, 0x44, 0xe9, 0x7b, 0x30);
 
+/*
+ * A query for a later version succeeds with the latest one that the provider has, a query for an earlier one is refused. So look
+ * at InterfaceHeader.Version. Later versions only add at the end; another layout gets another interface type.
+ */
 #define SOFTNDK_INTERFACE_VERSION 1
 
 /*

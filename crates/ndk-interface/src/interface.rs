@@ -12,7 +12,11 @@ pub const DEVICE_INTERFACE: GUID = GUID::from_u128(0x0f3a_9a70_5d7c_4b52_9b1e_6d
 /// The interface type of `IRP_MN_QUERY_INTERFACE`: `GUID_SOFTNDK_INTERFACE`.
 pub const GUID_SOFTNDK: GUID = GUID::from_u128(0x5a1f_6c02_93be_4d0f_8a57_c1d2_44e9_7b30);
 
-/// The version of [`SOFTNDK_INTERFACE`]. Another layout gets another number; a provider refuses numbers it does not know.
+/// The version of [`SOFTNDK_INTERFACE`].
+///
+/// A query for an earlier version is refused. A query for a later one succeeds and gets the latest version that the provider has:
+/// so `IRP_MN_QUERY_INTERFACE` is documented and so the framework answers, without telling the provider what was asked for. The
+/// consumer looks at [`SOFTNDK_INTERFACE::Version`]. Later versions only add at the end; another layout gets another identifier.
 pub const SOFTNDK_INTERFACE_VERSION: u16 = 1;
 
 /// A routine of an interface that counts its users.
@@ -27,7 +31,7 @@ pub type INTERFACE_ROUTINE = unsafe extern "C" fn(Context: *mut c_void);
 pub struct SOFTNDK_INTERFACE {
     /// The size of this structure.
     pub Size: u16,
-    /// [`SOFTNDK_INTERFACE_VERSION`].
+    /// The version that the provider has, perhaps an earlier one than was asked for ([`SOFTNDK_INTERFACE_VERSION`]).
     pub Version: u16,
     /// For the two routines that follow.
     pub Context: *mut c_void,

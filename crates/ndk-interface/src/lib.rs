@@ -7,7 +7,8 @@
 //! 2. A consumer asks for it by plug-and-play notification (`IoRegisterPlugPlayNotification`, including those that exist
 //!    already), opens the device by its symbolic link, and registers for its removal (`EventCategoryTargetDeviceChange`).
 //! 3. It sends `IRP_MN_QUERY_INTERFACE` (with KMDF: `WdfIoTargetQueryForInterface`) for [`interface::GUID_SOFTNDK`], and
-//!    gets a [`SOFTNDK_INTERFACE`], which is referenced.
+//!    gets a [`SOFTNDK_INTERFACE`], which is referenced. It looks at the version there, which may be an earlier one than it has
+//!    asked for ([`SOFTNDK_INTERFACE_VERSION`]).
 //! 4. It calls [`OpenNdkAdapter`](SOFTNDK_INTERFACE::OpenNdkAdapter), works with the `NDK_ADAPTER`, closes everything, calls
 //!    [`CloseNdkAdapter`](SOFTNDK_INTERFACE::CloseNdkAdapter), and only then dereferences the interface and closes the
 //!    device.

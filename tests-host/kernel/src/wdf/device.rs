@@ -10,9 +10,9 @@ use std::{
 
 use wdk_bindings::{
     GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
-    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
-    STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
+    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
 };
 
 use super::{Kind, Object, function, object::check_size};
@@ -105,8 +105,9 @@ impl State {
         let Some(found) = found else { return STATUS_NOT_SUPPORTED };
         // SAFETY: the copy is at least as long as the structure, and aligned to eight bytes.
         let interface = unsafe { found.bytes.as_ptr().cast::<INTERFACE>().read() };
-        if interface.Version != version || usize::from(size) < found.size {
-            return STATUS_INVALID_PARAMETER;
+        // As the framework's published source has it: a later version than the one there is is served with that one.
+        if interface.Version > version || usize::from(size) < found.size {
+            return STATUS_INVALID_BUFFER_SIZE;
         }
         // SAFETY: the caller's place has as many bytes as it says, which are not fewer than those copied.
         unsafe { place.cast::<u8>().copy_from_nonoverlapping(found.bytes.as_ptr().cast(), found.size) };
