@@ -65,10 +65,13 @@ fn following(shape: &Shape<'_>, index: usize) -> Option<usize> {
     if index + 1 < shape.pieces.len() { Some(index + 1) } else { shape.circle }
 }
 
+/// A name, the MDLs, where the last one leads to, the length asked for, and why it is refused, if it is.
+type Case = (&'static str, &'static [(usize, usize)], Option<usize>, usize, Option<NtStatus>);
+
 #[test]
 fn a_chain_is_contiguous_to_its_end_long_enough_and_no_circle_on_both() {
     const INVALID: Option<NtStatus> = Some(NtStatus::INVALID_PARAMETER);
-    let cases: &[(&str, &[(usize, usize)], Option<usize>, usize, Option<NtStatus>)] = &[
+    let cases: &[Case] = &[
         ("a circle without bytes", &[(0, 0), (0, 0)], Some(0), 10, INVALID),
         ("a circle without bytes behind what is asked for", &[(0, 10), (10, 0), (10, 0)], Some(1), 10, INVALID),
         ("a circle with bytes", &[(0, 10), (10, 10)], Some(0), 30, INVALID),

@@ -78,8 +78,9 @@ fn the_provider_uses_neither_dispatch_nor_the_reserved_block() {
 fn ask(adapter: *mut NDK_ADAPTER, given: u32) -> (NtStatus, u32, usize) {
     const UNTOUCHED: u8 = 0xA5;
     // SAFETY: the adapter is open.
-    let table = unsafe { &*(*adapter).Dispatch };
-    let query = table.NdkQueryAdapterInfo.expect("a full table");
+    let table = unsafe { (*adapter).Dispatch };
+    // SAFETY: a table lives as long as the program.
+    let query = unsafe { &*table }.NdkQueryAdapterInfo.expect("a full table");
     let mut buffer = [u64::from_ne_bytes([UNTOUCHED; 8]); 16];
     let mut size = given;
     // SAFETY: the adapter is open, and the buffer is larger than the size says.

@@ -30,7 +30,7 @@ struct Stage<'s> {
     rounds: AtomicU32,
 }
 
-impl<'s> Stage<'s> {
+impl Stage<'_> {
     /// Has the sender send nothing to the receiver.
     fn deliver(&self) -> Check {
         let (Some(sender), Some(receiver)) = (self.sender.get(), self.receiver.get()) else { return Ok(()) };

@@ -49,6 +49,7 @@ struct Waiting {
 
 // SAFETY: what is in it is touched only with the worker's lock held; the pointers are those of places and of counted references,
 // which may be used on any thread.
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it may be used on any thread")]
 unsafe impl Send for Place {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Place {}
