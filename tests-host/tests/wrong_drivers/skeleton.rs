@@ -3,6 +3,7 @@
 use std::{
     ptr,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use simulated_kernel::{Builder, Driver, File, Kernel};
@@ -64,7 +65,9 @@ pub fn run(wrong: Wrong) {
 
 /// Loads the driver, lets `work` use it, and unloads it, on a seeded kernel.
 pub fn run_with(wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
-    run_on(Kernel::seeded(1).preemption(0).hang_limit(std::time::Duration::from_secs(2)), wrong, work);
+    // The real limit of the DPC watchdog is a million calls.
+    let limit = Duration::from_secs(2);
+    run_on(Kernel::seeded(1).preemption(0).hang_limit(limit).dispatch_limit(limit), wrong, work);
 }
 
 /// Loads the driver, lets `work` use it, and unloads it.
