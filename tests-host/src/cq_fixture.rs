@@ -1,4 +1,4 @@
-//! Completion queues on a machine of the host, whose consumer writes down what it sees and does what a test tells it.
+//! Cqe queues on a machine of the host, whose consumer writes down what it sees and does what a test tells it.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::cq::{
-    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation, Outcome,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation, Outcome,
     notify::{ArmType, CqFailure},
 };
 use fallible::Shared;
@@ -46,8 +46,8 @@ pub fn on_seeds(test: impl Fn(&Machine, &HostOs)) {
 
 /// A completion with the number `context` that nobody marked.
 #[must_use]
-pub const fn plain(context: usize) -> Completion {
-    Completion {
+pub const fn plain(context: usize) -> Cqe {
+    Cqe {
         qp_context: 0,
         outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS),
         request_context: context,
@@ -58,19 +58,19 @@ pub const fn plain(context: usize) -> Completion {
 
 /// A completion for which the sender asked for an event.
 #[must_use]
-pub const fn solicited(context: usize) -> Completion {
+pub const fn solicited(context: usize) -> Cqe {
     let plain = plain(context);
-    Completion { outcome: plain.outcome.soliciting(true), ..plain }
+    Cqe { outcome: plain.outcome.soliciting(true), ..plain }
 }
 
 /// A completion of a request that failed.
 #[must_use]
-pub const fn failed(context: usize) -> Completion {
-    Completion { outcome: Outcome::new(Operation::Send, NtStatus::CANCELLED), ..plain(context) }
+pub const fn failed(context: usize) -> Cqe {
+    Cqe { outcome: Outcome::new(Operation::Send, NtStatus::CANCELLED), ..plain(context) }
 }
 
 /// Completions with the numbers of `contexts` that nobody marked.
-pub fn plains(contexts: impl IntoIterator<Item = usize>) -> Vec<Completion> {
+pub fn plains(contexts: impl IntoIterator<Item = usize>) -> Vec<Cqe> {
     contexts.into_iter().map(plain).collect()
 }
 
@@ -244,8 +244,11 @@ impl TestCq {
 
     /// Puts completions in, in one batch.
     #[track_caller]
-    pub fn push(&self, completions: &[Completion]) {
-        Cq::push(&self.cq(), completions);
+    pub fn push(&self, completions: &[Cqe]) {
+        match completions {
+            [completion] => Cq::push(&self.cq(), *completion),
+            _ => Cq::push_all(&self.cq(), completions),
+        }
     }
 
     /// Takes up to `most` completions out and gives their request contexts.
@@ -269,7 +272,7 @@ impl TestCq {
     /// If the queue was closed, or the engine miscounts.
     #[track_caller]
     #[expect(clippy::must_use_candidate, reason = "also called to make room")]
-    pub fn poll_entries(&self, most: usize) -> Vec<Completion> {
+    pub fn poll_entries(&self, most: usize) -> Vec<Cqe> {
         let mut taken = Vec::new();
         let count = self.consume(|consumer| consumer.poll(most, |completion| taken.push(*completion)));
         assert_eq!(count, taken.len(), "the count is that of the completions given");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::{
-    cq::Completion,
+    cq::Cqe,
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Released, Rights},
     nic::{Nic, NicMode},
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
@@ -711,7 +711,7 @@ impl Drop for TestQp {
 
 /// The contexts and statuses of completions.
 #[must_use]
-pub fn outcomes(completions: &[Completion]) -> Vec<(usize, NtStatus)> {
+pub fn outcomes(completions: &[Cqe]) -> Vec<(usize, NtStatus)> {
     completions.iter().map(|completion| (completion.request_context, completion.outcome.status())).collect()
 }
 

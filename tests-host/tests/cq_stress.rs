@@ -1,4 +1,4 @@
-//! Completion queues on threads that really run at the same time: no wake-up is lost, nothing is lost or changes places.
+//! Cqe queues on threads that really run at the same time: no wake-up is lost, nothing is lost or changes places.
 //!
 //! Each test does a fixed amount of work, counts what happened, and fails if it was too little. Nothing depends on how long
 //! it takes, except that a consumer that sleeps for a minute while there is work has missed a wake-up.
@@ -16,7 +16,7 @@ use std::{
 };
 
 use engine::cq::{
-    Completion, Cq,
+    Cq, Cqe,
     notify::{
         ArmType::{self, Any, Solicited},
         CqFailure,
@@ -92,7 +92,7 @@ impl Field {
     }
 
     /// Pushes `count` completions in batches, the last of each of the kind `last`.
-    fn produce(&self, producer: usize, count: usize, last: impl Fn(usize) -> Completion) {
+    fn produce(&self, producer: usize, count: usize, last: impl Fn(usize) -> Cqe) {
         let cq = self.cq.cq();
         let mut next = 0;
         while next < count {
@@ -103,7 +103,7 @@ impl Field {
                 let context = producer * EACH + next + offset;
                 *place = if offset + 1 == length { last(context) } else { plain(context) };
             }
-            Cq::push(&cq, &batch[..length]);
+            Cq::push_all(&cq, &batch[..length]);
             next += length;
         }
     }
@@ -154,7 +154,7 @@ impl Order {
 }
 
 /// Runs producers beside a consumer that sleeps. Says how often it slept.
-fn run(field: &Field, each: usize, kind: ArmType, last: impl Fn(usize) -> Completion + Copy + Send) -> usize {
+fn run(field: &Field, each: usize, kind: ArmType, last: impl Fn(usize) -> Cqe + Copy + Send) -> usize {
     thread::scope(|scope| {
         for producer in 0..PRODUCERS {
             scope.spawn(move || field.produce(producer, each, last));
@@ -283,7 +283,7 @@ fn a_close_while_producers_go_on_calls_nobody_afterwards() {
             // The consumer's end may be gone already.
             let engine = cq.try_cq();
             if let Some(engine) = engine {
-                Cq::push(&engine, &[plain(1)]);
+                Cq::push(&engine, plain(1));
             }
         });
         cq.arm(Any);
@@ -293,7 +293,7 @@ fn a_close_while_producers_go_on_calls_nobody_afterwards() {
                 let (producer, stop): (Shared<Cq<HostOs>>, _) = (cq.cq(), &stop);
                 scope.spawn(move || {
                     for _ in 0..1_000 {
-                        Cq::push(&producer, &[plain(0)]);
+                        Cq::push(&producer, plain(0));
                         if stop.load(Relaxed) {
                             break;
                         }
@@ -324,7 +324,7 @@ fn an_overrun_under_load_is_told_once() {
         thread::scope(|scope| {
             for _ in 0..2 {
                 let producer = cq.cq();
-                scope.spawn(move || (0..60).for_each(|context| Cq::push(&producer, &[plain(context)])));
+                scope.spawn(move || (0..60).for_each(|context| Cq::push(&producer, plain(context))));
             }
         });
         machine.flush();

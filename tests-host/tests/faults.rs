@@ -56,7 +56,7 @@ fn a_queue_is_not_destroyed_under_its_deferred_notification() {
         let cq = TestCq::new(os, 8);
         cq.arm(Any);
         let producer = cq.cq();
-        let dpc = on_processor(machine, 1, move || engine::cq::Cq::push(&producer, &[plain(1)]));
+        let dpc = on_processor(machine, 1, move || engine::cq::Cq::push(&producer, plain(1)));
         cq.close();
         let before = cq.calls();
         machine.run_until_idle();
@@ -173,7 +173,7 @@ fn no_wake_up_is_lost_between_drained_and_armed() {
     on_busy_machines(500, |machine, os| {
         let cq = TestCq::new(os, 8);
         let producer = cq.cq();
-        let dpc = on_processor(machine, 2, move || engine::cq::Cq::push(&producer, &[plain(1)]));
+        let dpc = on_processor(machine, 2, move || engine::cq::Cq::push(&producer, plain(1)));
         let drained = cq.drain().len();
         machine.preempt();
         cq.arm(Any);
@@ -223,7 +223,7 @@ fn a_resize_under_full_load_loses_and_reorders_nothing() {
         // Each run pushes some completions at moments of its own.
         let dpc = Dpc::try_new(machine, "producer", move |_| {
             for _ in 0..4 {
-                engine::cq::Cq::push(&producer, &[plain(counter.fetch_add(1, Relaxed))]);
+                engine::cq::Cq::push(&producer, plain(counter.fetch_add(1, Relaxed)));
             }
         })
         .expect("memory");
@@ -255,7 +255,7 @@ fn callbacks_come_on_the_processor_that_was_asked_for() {
                 cq.arm(Solicited);
                 let producer = cq.cq();
                 let completion = if from % 2 == 0 { solicited(1) } else { failed(1) };
-                let dpc = on_processor(machine, from, move || engine::cq::Cq::push(&producer, &[completion]));
+                let dpc = on_processor(machine, from, move || engine::cq::Cq::push(&producer, completion));
                 machine.run_until_idle();
                 drop(dpc);
             }

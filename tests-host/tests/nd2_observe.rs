@@ -2,7 +2,7 @@
 
 use engine::{
     cq::{
-        Completion, Cq, CqClient, CqParameters, Operation, Outcome,
+        Cq, CqClient, CqParameters, Cqe, Operation, Outcome,
         notify::{ArmType, Class, CqFailure, Notify},
     },
     os::Os,
@@ -18,8 +18,8 @@ impl CqClient for Nobody {
     fn failed(&self, _: CqFailure) {}
 }
 
-const fn completion(status: NtStatus, solicited: bool) -> Completion {
-    Completion {
+const fn completion(status: NtStatus, solicited: bool) -> Cqe {
+    Cqe {
         qp_context: 0,
         outcome: Outcome::new(Operation::Receive, status).soliciting(solicited),
         request_context: 0,
@@ -54,7 +54,7 @@ fn who_arms_and_then_looks_sees_what_is_queued_taken_and_failed() {
     let os = HostOs::new(&machine);
     let parameters = CqParameters { depth: 4, max_depth: 4, processor: os.current_processor() };
     let (cq, mut consumer) = Cq::try_new(&os, parameters, Nobody).expect("memory");
-    Cq::push(&cq, &[completion(NtStatus::SUCCESS, true), completion(NtStatus::CANCELLED, false)]);
+    Cq::push_all(&cq, &[completion(NtStatus::SUCCESS, true), completion(NtStatus::CANCELLED, false)]);
     assert_eq!(consumer.poll(1, |_| {}), 1);
     consumer.arm(ArmType::Errors);
     let seen = cq.observe();

@@ -124,23 +124,23 @@ impl Scenario {
             Self::Nothing => repeat(|_| {}),
             Self::ArmNothingNew => {
                 let (cq, mut consumer) = quiet(&os);
-                Cq::push(&cq, &[completion(0)]);
+                Cq::push(&cq, completion(0));
                 consumer.poll(1, |_| {});
                 repeat(|_| consumer.arm(ArmType::Any));
             }
             Self::ArmFires => Self::arm_fires(&machine, &os),
             Self::PushUnarmed => {
                 let (cq, _consumer) = quiet(&os);
-                repeat(|number| Cq::push_one(&cq, completion(number)));
+                repeat(|number| Cq::push(&cq, completion(number)));
             }
             Self::PushArmed => {
                 let (cq, mut consumer) = quiet(&os);
                 consumer.arm(ArmType::Solicited);
-                repeat(|number| Cq::push_one(&cq, completion(number)));
+                repeat(|number| Cq::push(&cq, completion(number)));
             }
             Self::Poll => {
                 let (cq, mut consumer) = quiet(&os);
-                (0..COUNT).for_each(|number| Cq::push_one(&cq, completion(number)));
+                (0..COUNT).for_each(|number| Cq::push(&cq, completion(number)));
                 repeat(|_| {
                     consumer.poll(1, |entry| {
                         black_box(entry.request_context);
@@ -152,7 +152,7 @@ impl Scenario {
                 let (cq, mut consumer) = queue(&os, calls.clone());
                 repeat(|number| {
                     consumer.arm(ArmType::Any);
-                    Cq::push_one(&cq, completion(number));
+                    Cq::push(&cq, completion(number));
                     machine.step();
                     consumer.poll(1, |_| {});
                 });
@@ -171,7 +171,7 @@ impl Scenario {
         let queues: Vec<_> = (0..COUNT).map(|_| queue(os, Calls::default())).collect();
         let mut consumers = Vec::new();
         for (cq, consumer) in queues {
-            Cq::push_one(&cq, completion(0));
+            Cq::push(&cq, completion(0));
             consumers.push(consumer);
         }
         repeat(|number| consumers[number].arm(ArmType::Any));

@@ -1,7 +1,24 @@
 //! Deliberate mistakes, for the proof that the conformance suite finds them.
 //!
 //! A build without the feature `faults`, and so every driver and every program, has none: [`is`] is `false` there at compile
-//! time. With it one mistake at a time can be switched on, for the whole program.
+//! time. With it one mistake at a time can be switched on, for the whole program. In the code they all have one form:
+//! [`mistake!`](crate::mistake).
+
+/// Where a deliberate mistake can be made: what is wrong, and what would be right.
+///
+/// `mistake!(Fault => wrong, else right)` is an expression, `mistake!(Fault => wrong)` a statement that is nothing in a build
+/// without mistakes. `mistake!(Fault if condition => ...)` is made under a condition only.
+#[macro_export]
+macro_rules! mistake {
+    ($fault:ident $(if $condition:expr)? => $wrong:expr) => {
+        if $crate::fault::is($crate::fault::Fault::$fault) $(&& $condition)? {
+            $wrong;
+        }
+    };
+    ($fault:ident $(if $condition:expr)? => $wrong:expr, else $right:expr) => {
+        if $crate::fault::is($crate::fault::Fault::$fault) $(&& $condition)? { $wrong } else { $right }
+    };
+}
 
 /// A mistake. Each is one that a provider has been shipped with, or that its rule is there to prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,21 +231,21 @@ mod switch {
         CURRENT.store(fault.map_or(0, |fault| fault as u8), SeqCst);
     }
 
-    /// Whether this mistake is made.
+    /// Returns true if this mistake is made.
     #[inline]
     #[must_use]
     pub fn is(fault: Fault) -> bool {
         CURRENT.load(SeqCst) == fault as u8
     }
 
-    /// Whether any mistake is made.
+    /// Returns true if any mistake is made.
     #[inline]
     #[must_use]
     pub fn is_any() -> bool {
         CURRENT.load(SeqCst) != 0
     }
 
-    /// For a mistake that shows later: whether there was a reason to make it, which is forgotten.
+    /// For a mistake that shows later: returns true if there was a reason to make it, and forgets the reason.
     #[must_use]
     pub fn recall(fault: Fault) -> bool {
         is(fault) && REMEMBERED.swap(false, SeqCst)
@@ -246,7 +263,7 @@ mod switch {
 mod switch {
     use super::Fault;
 
-    /// Whether this mistake is made: never.
+    /// Returns true if this mistake is made: never.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing of it must be left")]
     #[must_use]

@@ -12,7 +12,7 @@
 mod loom_os;
 
 use engine::cq::{
-    Completion, Cq, CqClient, CqConsumer, CqParameters, Operation, Outcome,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation, Outcome,
     notify::{
         ArmType::{Any, Solicited},
         CqFailure,
@@ -39,8 +39,8 @@ fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     assert!(count > 10, "loom has found only {count} interleavings");
 }
 
-const fn entry(context: usize) -> Completion {
-    Completion {
+const fn entry(context: usize) -> Cqe {
+    Cqe {
         qp_context: 0,
         outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS).soliciting(true),
         request_context: context,
@@ -162,7 +162,7 @@ fn an_arm_and_a_push_do_not_miss_each_other() {
         let (cq, mut consumer, seen) = quiet(&os, 2);
         let producer = {
             let cq = cq.clone();
-            thread::spawn(move || Cq::push(&cq, &[entry(0)]))
+            thread::spawn(move || Cq::push(&cq, entry(0)))
         };
         // Drained, so arm and sleep: the classical place to lose a wake-up.
         let taken = consumer.poll(2, |_| {});
@@ -184,7 +184,7 @@ fn two_producers_and_two_arms_do_not_miss_each_other() {
         let producers: Vec<_> = (0..2)
             .map(|context| {
                 let cq = cq.clone();
-                thread::spawn(move || Cq::push(&cq, &[entry(context)]))
+                thread::spawn(move || Cq::push(&cq, entry(context)))
             })
             .collect();
         consumer.arm(Solicited);
@@ -211,8 +211,8 @@ fn a_consumer_that_drains_and_arms_in_its_callback_gets_everything() {
         let producer = {
             let cq = cq.clone();
             thread::spawn(move || {
-                Cq::push(&cq, &[entry(0)]);
-                Cq::push(&cq, &[entry(1)]);
+                Cq::push(&cq, entry(0));
+                Cq::push(&cq, entry(1));
             })
         };
         // Two processors: loom sees it if their callbacks overlap.
@@ -245,7 +245,7 @@ fn two_producers_on_two_processors_wake_the_consumer_for_everything() {
             .map(|context| {
                 let (cq, os) = (cq.clone(), os.clone());
                 thread::spawn(move || {
-                    Cq::push(&cq, &[entry(context)]);
+                    Cq::push(&cq, entry(context));
                     os.run_one();
                 })
             })
@@ -268,7 +268,7 @@ fn nothing_is_called_after_the_close_and_the_client_goes_once() {
         let producer = {
             let (cq, os) = (cq.clone(), os.clone());
             thread::spawn(move || {
-                Cq::push(&cq, &[entry(0)]);
+                Cq::push(&cq, entry(0));
                 drop(cq);
                 os.run_one();
             })
@@ -291,13 +291,13 @@ fn the_timer_and_the_count_make_one_callback() {
         let (cq, mut consumer, seen) = quiet(&os, 4);
         Cq::moderate(&cq, 1, 2).expect("a limit");
         consumer.arm(Any);
-        Cq::push(&cq, &[entry(0)]);
+        Cq::push(&cq, entry(0));
         let clock = {
             let os = os.clone();
             // Too early, as far as the queue knows: it sets the timer again.
             thread::spawn(move || os.expire_one())
         };
-        Cq::push(&cq, &[entry(1)]);
+        Cq::push(&cq, entry(1));
         clock.join().expect("no panic");
         os.run_all();
         assert_eq!(seen.calls.load(SeqCst), 1);
@@ -313,7 +313,7 @@ fn a_close_and_an_expiring_timer_leave_nothing() {
         let (cq, mut consumer, seen) = quiet(&os, 4);
         Cq::moderate(&cq, 1, 4).expect("a limit");
         consumer.arm(Any);
-        Cq::push(&cq, &[entry(0)]);
+        Cq::push(&cq, entry(0));
         let clock = {
             let os = os.clone();
             thread::spawn(move || os.expire_one())
@@ -337,7 +337,7 @@ fn two_overruns_and_an_arm_tell_the_failure_once() {
             .map(|context| {
                 let (cq, os) = (cq.clone(), os.clone());
                 thread::spawn(move || {
-                    Cq::push(&cq, &[entry(context)]);
+                    Cq::push(&cq, entry(context));
                     os.run_one();
                 })
             })

@@ -67,18 +67,18 @@ fn entries_arrive_once_and_in_order() {
 }
 
 #[test]
-fn slots_that_are_reached_ahead_are_not_the_consumers() {
+fn slots_that_are_prefetched_ahead_are_not_the_consumers() {
     for first in [0, u64::MAX - 2] {
         check(4, first, &[1, 2, 1], |producer| {
             let mut next = 0;
             for _ in 0..6 {
-                let before = producer.tail();
-                if producer.push_at_once(next) {
+                if producer.fast_push(next) {
                     next += 1;
                 } else if producer.push(next) {
                     next += 1;
-                    producer.publish_and_reach(before);
-                    producer.permit_at_once();
+                    producer.publish();
+                    producer.prefetch_ahead();
+                    producer.enable_fast_push();
                 }
             }
             assert!(next >= 4, "an empty ring of four has room for four");
@@ -217,20 +217,20 @@ fn a_ring_shrinks_only_behind_the_consumer() {
 }
 
 #[test]
-fn a_watch_sees_no_entry_before_it_is_published() {
+fn a_tail_is_seen_with_the_entries_before_it() {
     model(|| {
         let (mut producer, mut consumer) = ring::try_new(2, 0).expect("memory");
-        let watch = producer.watch();
+        let publisher = producer.tail_publisher();
         let other = thread::spawn(move || {
             let mut next = 0;
             push_next(&mut producer, &mut next);
             push_next(&mut producer, &mut next);
         });
-        let seen = usize::try_from(watch.tail()).expect("small");
+        let seen = usize::try_from(publisher.tail()).expect("small");
         let mut taken = Vec::new();
         take(&mut consumer, 2, &mut taken);
         assert!(taken.len() >= seen, "what a flush counts is there to be flushed");
         other.join().expect("no panic");
-        assert_eq!(watch.tail(), 2);
+        assert_eq!(publisher.tail(), 2);
     });
 }

@@ -4,7 +4,7 @@ use core::{ffi::c_void, ptr, sync::atomic::Ordering};
 
 use engine::{
     cq::{
-        Completion, Cq, CqClient, CqConsumer, CqParameters, Operation,
+        Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation,
         notify::{ArmType, CqFailure},
     },
     fault::{self, Fault},
@@ -243,14 +243,14 @@ unsafe extern "system" fn get_cq_results_ex<O: NdkOs>(cq: *mut NDK_CQ, results: 
 ///
 /// As [`get_cq_results`].
 #[inline]
-unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result: impl Fn(&Completion) -> R) -> u32 {
+unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result: impl Fn(&Cqe) -> R) -> u32 {
     if results.is_null() {
         return 0;
     }
     // SAFETY: the caller passes an open queue.
     let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return 0 };
     let mut place = results;
-    let write = |completion: &Completion| {
+    let write = |completion: &Cqe| {
         // SAFETY: at most `count` entries are taken, and the array has that many places.
         unsafe { place.write(result(completion)) };
         // SAFETY: the entry is in the array, so the place behind it is in it or right at its end.
@@ -276,7 +276,7 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
 }
 
 #[inline]
-const fn plain_result(completion: &Completion) -> NDK_RESULT {
+const fn plain_result(completion: &Cqe) -> NDK_RESULT {
     NDK_RESULT {
         Status: completion.outcome.status(),
         BytesTransferred: completion.bytes,
@@ -288,7 +288,7 @@ const fn plain_result(completion: &Completion) -> NDK_RESULT {
 /// What `NdkGetCqResultsEx` makes of a completion (`NDKPI 3.6`).
 #[inline]
 #[must_use]
-pub const fn extended_result(completion: &Completion) -> NDK_RESULT_EX {
+pub const fn extended_result(completion: &Cqe) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
         Status: completion.outcome.status(),
         BytesTransferred: completion.bytes,

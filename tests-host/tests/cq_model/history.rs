@@ -1,7 +1,7 @@
 //! Random histories of one completion queue.
 
 use engine::cq::{
-    Completion,
+    Cqe,
     notify::{
         ArmType::{self, Any, Errors, Solicited},
         CqFailure,
@@ -14,9 +14,9 @@ use tests_host::cq_fixture::{failed, plain, solicited};
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Completions come, in one batch.
-    Push(Vec<Completion>),
+    Push(Vec<Cqe>),
     /// Completions come, one after the other.
-    PushEach(Vec<Completion>),
+    PushEach(Vec<Cqe>),
     /// The consumer takes up to that many.
     Poll(usize),
     /// The consumer arms.
@@ -49,7 +49,7 @@ pub struct History {
     pub settles: bool,
 }
 
-fn completion() -> impl Strategy<Value = Completion> {
+fn completion() -> impl Strategy<Value = Cqe> {
     (0..1_000_usize, 0..10_u8).prop_map(|(context, kind)| match kind {
         0 => failed(context),
         1 | 2 => solicited(context),

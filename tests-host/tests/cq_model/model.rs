@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use engine::cq::{Completion, notify::ArmType};
+use engine::cq::{Cqe, notify::ArmType};
 use ndkpi::NtStatus;
 
 /// "No limit" of interrupt moderation.
@@ -13,7 +13,7 @@ const MAXULONG: u32 = u32::MAX;
 /// A completion in the queue.
 #[derive(Clone, Copy)]
 struct Entry {
-    completion: Completion,
+    completion: Cqe,
     /// It was there when a callback began.
     old: bool,
 }
@@ -52,11 +52,11 @@ pub struct Model {
 }
 
 /// Whether a request failed.
-const fn is_failed(completion: &Completion) -> bool {
+const fn is_failed(completion: &Cqe) -> bool {
     !completion.outcome.status().is_success()
 }
 
-fn matches(arm: ArmType, completion: &Completion) -> bool {
+fn matches(arm: ArmType, completion: &Cqe) -> bool {
     match arm {
         ArmType::Any => true,
         ArmType::Solicited => completion.outcome.is_solicited() || is_failed(completion),
@@ -113,7 +113,7 @@ impl Model {
         self.due = true;
     }
 
-    pub fn push(&mut self, completions: &[Completion], now: u64) {
+    pub fn push(&mut self, completions: &[Cqe], now: u64) {
         for completion in completions {
             if self.failure.is_some() {
                 return;
@@ -127,7 +127,7 @@ impl Model {
     }
 
     /// A completion has come.
-    fn notice(&mut self, completion: &Completion, now: u64) {
+    fn notice(&mut self, completion: &Cqe, now: u64) {
         let at_once = is_failed(completion) || self.is_full();
         let satisfies = self.arm.is_some_and(|arm| matches(arm, completion));
         if satisfies {
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    pub fn poll(&mut self, most: usize) -> Vec<Completion> {
+    pub fn poll(&mut self, most: usize) -> Vec<Cqe> {
         let count = most.min(self.entries.len());
         self.entries.drain(..count).map(|entry| entry.completion).collect()
     }

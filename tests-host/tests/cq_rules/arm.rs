@@ -1,7 +1,7 @@
 //! NDKPI 7.1.3 to 7.1.5: what an arm is, how two merge, and arms that find completions in the queue.
 
 use engine::cq::{
-    Completion, Operation, Outcome,
+    Cqe, Operation, Outcome,
     notify::{
         ArmType::{self, Any, Errors, Solicited},
         CqFailure,
@@ -76,8 +76,7 @@ fn a_batch_is_one_callback() {
 /// Arms twice, then checks which completions and failures call back.
 fn check_merge(first: ArmType, second: ArmType, result: ArmType) {
     // What satisfies each arm, beginning with the weakest stimulus.
-    let stimuli: [(&[Completion], ArmType); 3] =
-        [(&[plain(1)], Any), (&[solicited(2)], Solicited), (&[failed(3)], Solicited)];
+    let stimuli: [(&[Cqe], ArmType); 3] = [(&[plain(1)], Any), (&[solicited(2)], Solicited), (&[failed(3)], Solicited)];
     for (completions, weakest) in stimuli {
         on_seeds(|machine, os| {
             let cq = TestCq::new(os, DEPTH);
@@ -361,7 +360,7 @@ fn a_warning_is_a_failure_and_information_is_not() {
         for (bits, calls) in [(0x4000_0000, 0), (0x8000_0005, 1)] {
             let ended = |context| {
                 let outcome = Outcome::new(Operation::Receive, NtStatus::from_bits(bits));
-                Completion { outcome, ..plain(context) }
+                Cqe { outcome, ..plain(context) }
             };
             for completions in [&[ended(1)][..], &[plain(1), ended(2), plain(3)]] {
                 let cq = TestCq::new(os, DEPTH);
@@ -379,7 +378,7 @@ fn a_failed_send_that_was_marked_solicited_is_a_failure() {
     on_seeds(|machine, os| {
         let cq = TestCq::new(os, DEPTH);
         cq.arm(Solicited);
-        cq.push(&[Completion { outcome: failed(1).outcome.soliciting(true), ..failed(1) }]);
+        cq.push(&[Cqe { outcome: failed(1).outcome.soliciting(true), ..failed(1) }]);
         machine.run_until_idle();
         assert_eq!(cq.calls(), 1);
     });

@@ -79,7 +79,7 @@ fn a_completion_after_the_close_calls_nobody() {
         // A producer: a queue pair that is still open.
         let producer = cq.cq();
         cq.close();
-        engine::cq::Cq::push(&producer, &[plain(1)]);
+        engine::cq::Cq::push(&producer, plain(1));
         engine::cq::Cq::fail(&producer, CqFailure::Fatal);
         machine.run_until_idle();
         assert_eq!(cq.calls(), 0);

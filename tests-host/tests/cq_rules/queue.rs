@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use engine::cq::{Completion, CqParameters, Operation, Outcome, notify::ArmType::Any, notify::CqFailure};
+use engine::cq::{CqParameters, Cqe, Operation, Outcome, notify::ArmType::Any, notify::CqFailure};
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::{
@@ -122,7 +122,7 @@ fn completions_come_in_the_order_in_which_they_were_queued() {
 fn a_completion_keeps_all_its_fields() {
     on_seeds(|_, os| {
         let cq = TestCq::new(os, 16);
-        let completions = OPERATIONS.map(|operation| Completion {
+        let completions = OPERATIONS.map(|operation| Cqe {
             qp_context: usize::MAX,
             outcome: Outcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
             request_context: usize::MAX - 1,
@@ -133,7 +133,7 @@ fn a_completion_keeps_all_its_fields() {
         assert_eq!(cq.poll_entries(usize::MAX), completions, "together");
         for completion in completions {
             for outcome in [completion.outcome, completion.outcome.soliciting(false), plain(0).outcome] {
-                let completion = Completion { outcome, ..completion };
+                let completion = Cqe { outcome, ..completion };
                 cq.push(&[completion]);
                 assert_eq!(cq.poll_entries(usize::MAX), [completion], "alone");
             }
@@ -254,7 +254,7 @@ fn nothing_allocates_between_create_and_close() {
         let count = allocation::count(|| {
             for _ in 0..4 {
                 cq.consume(|consumer| consumer.arm(Any));
-                engine::cq::Cq::push(&engine, &completions);
+                engine::cq::Cq::push_all(&engine, &completions);
                 taken += cq.consume(|consumer| consumer.poll(64, |_| {}));
             }
         });

@@ -93,7 +93,7 @@ fn batches_keep_their_entries_apart_and_in_order() {
 }
 
 #[test]
-fn slots_that_are_reached_ahead_hold_no_entry() {
+fn slots_that_are_prefetched_ahead_hold_no_entry() {
     for limit in [1, 31, 63, 64, 65, 100, 128, 255, 256, 300, 600] {
         for first in [0, 17, u64::MAX - 40, u64::MAX - 1000] {
             let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
@@ -102,11 +102,14 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
             let entry = |number: u64| [u64::MAX - number; 5];
             for round in 0..2_000_usize {
                 for _ in 0..round * 7 % 90 {
-                    let (next, before) = (entry(pushed % 200), producer.tail());
-                    let at_once = producer.push_at_once(next);
-                    pushed += u64::from(at_once || producer.push(next));
-                    producer.publish_and_reach(before);
-                    producer.permit_at_once();
+                    let next = entry(pushed % 200);
+                    let fast = producer.fast_push(next);
+                    pushed += u64::from(fast || producer.push(next));
+                    producer.publish();
+                    if !fast {
+                        producer.prefetch_ahead();
+                    }
+                    producer.enable_fast_push();
                 }
                 consumer.take(round * 11 % 97, |found| {
                     assert_eq!(*found, entry(polled % 200), "limit {limit}, first {first}");
@@ -119,57 +122,57 @@ fn slots_that_are_reached_ahead_hold_no_entry() {
 }
 
 #[test]
-fn entries_go_in_at_once_while_that_is_permitted_and_there_is_room() {
+fn fast_pushes_go_in_while_they_are_enabled_and_there_is_room() {
     for (limit, first) in [(5, 0), (20, 7), (1000, 40), (300, 250), (5, u64::MAX - 2), (100, u64::MAX - 31)] {
         let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
-        assert!(!producer.push_at_once(0), "nobody has permitted it");
-        producer.permit_at_once();
+        assert!(!producer.fast_push(0), "nobody has enabled it");
+        producer.enable_fast_push();
         let mut pushed = 0;
-        while producer.push_at_once(pushed) {
+        while producer.fast_push(pushed) {
             pushed += 1;
         }
         // As many as fit, up to the last one of the group of 128, or of the slots.
         let last = limit.next_power_of_two().min(128) - 1;
         let until_last = u64::from(last) - first % u64::from(last + 1);
         assert_eq!(u64::from(pushed), u64::from(limit).min(until_last), "limit {limit}, first {first}");
-        producer.permit_at_once();
-        assert!(!producer.push_at_once(pushed), "full, or the entry that ends the group");
-        // What is pushed in the other way uses the permission up.
+        producer.enable_fast_push();
+        assert!(!producer.fast_push(pushed), "full, or the entry that ends the group");
+        // Other pushes count too.
         assert_eq!(taken(&mut consumer, 2000), (0..pushed).collect::<Vec<_>>());
         assert!(producer.has_room(5));
-        producer.permit_at_once();
+        producer.enable_fast_push();
         assert_eq!(producer.push_all(&[1, 2, 3, 4, 5]), 5);
         producer.publish();
-        let fit_at_once = (0..100).take_while(|_| producer.push_at_once(6)).count();
-        assert!(fit_at_once <= 127 && taken(&mut consumer, 2000).len() == 5 + fit_at_once);
+        let fit = (0..100).take_while(|_| producer.fast_push(6)).count();
+        assert!(fit <= 127 && taken(&mut consumer, 2000).len() == 5 + fit);
     }
 }
 
 #[test]
-fn what_was_permitted_is_taken_back_by_a_resize() {
+fn a_resize_disables_fast_pushes() {
     let (mut producer, mut consumer) = ring::try_new(20, 0).expect("memory");
-    producer.permit_at_once();
-    assert!(producer.push_at_once(1));
-    producer.forbid_at_once();
-    assert!(!producer.push_at_once(2));
-    producer.permit_at_once();
+    producer.enable_fast_push();
+    assert!(producer.fast_push(1));
+    producer.disable_fast_push();
+    assert!(!producer.fast_push(2));
+    producer.enable_fast_push();
     producer.resize(2, None).expect("room");
-    assert!(!producer.push_at_once(2), "a look is needed whether it fits");
-    producer.permit_at_once();
-    assert!(producer.push_at_once(2) && !producer.push_at_once(3));
+    assert!(!producer.fast_push(2), "the consumer's index has to be read first");
+    producer.enable_fast_push();
+    assert!(producer.fast_push(2) && !producer.fast_push(3));
     assert_eq!(taken(&mut consumer, 9), [1, 2]);
 }
 
 #[test]
-fn what_was_permitted_is_taken_back_with_what_was_not_published() {
+fn what_is_retracted_disables_fast_pushes() {
     let (mut producer, mut consumer) = ring::try_new(4, 3).expect("memory");
     assert!(producer.push(1));
-    producer.permit_at_once();
+    producer.enable_fast_push();
     producer.retract();
-    // The permitted entries had their slots counted from another place.
-    assert!(!producer.push_at_once(2));
-    producer.permit_at_once();
-    assert!(!producer.push_at_once(2), "the last slot");
+    // Passes are counted from the tail.
+    assert!(!producer.fast_push(2));
+    producer.enable_fast_push();
+    assert!(!producer.fast_push(2), "the last slot");
     assert!(producer.push(2) && producer.push(3));
     producer.publish();
     assert_eq!(taken(&mut consumer, 9), [2, 3]);

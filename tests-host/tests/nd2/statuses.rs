@@ -1,6 +1,6 @@
 //! The table of valid statuses by request type (`ND2_RESULT`, remarks): no other pair can be produced.
 
-use engine::cq::{Completion, Outcome};
+use engine::cq::{Cqe, Outcome};
 use nd2::{
     abi::{HRESULT, ND2_REQUEST_TYPE},
     cq::results::{request_type, result, result_status},
@@ -49,7 +49,7 @@ fn no_pair_outside_of_the_table_can_be_produced() {
     let mut pairs = 0_u32;
     for operation in OPERATIONS {
         for status in statuses() {
-            let completion = Completion {
+            let completion = Cqe {
                 qp_context: 1,
                 outcome: Outcome::new(operation, status).soliciting(true),
                 request_context: 2,

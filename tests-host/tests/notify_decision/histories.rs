@@ -131,7 +131,7 @@ impl Pair {
                 self.oracle.queue(class);
                 let mut unseen = self.notify.clone();
                 let action = self.notify.queued(class, false);
-                if class == Class::Plain && !unseen.is_waiting_for_plain() {
+                if class == Class::Plain && unseen.ignores_plain() {
                     unseen.queued_plain(unseen.view().newest.wrapping_add(1));
                     assert_eq!((&unseen, Action::default()), (&self.notify, action), "an entry that nobody waited for");
                 }

@@ -1,4 +1,4 @@
-//! Completion queues beside other queues: entries of the same size, in the same batches.
+//! Cqe queues beside other queues: entries of the same size, in the same batches.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use crossbeam_queue::ArrayQueue;
 use engine::cq::{
-    Completion, Cq, CqClient, CqConsumer, CqParameters,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe,
     notify::{ArmType, CqFailure},
 };
 use fallible::Shared;
@@ -77,7 +77,7 @@ fn hand_off(context: &Context<'_>) -> Vec<Row> {
     }
     // Two milliseconds: most runs are over before either thread is taken off its core for somebody else.
     let count = context.effort.scale(1 << 18) / BATCH * BATCH;
-    let read_short = |short: &Completion, reader: &mut Reader| reader.read(&extended_result(short));
+    let read_short = |short: &Cqe, reader: &mut Reader| reader.read(&extended_result(short));
     let measured = context.interleave_on_two(vec![
         Box::new(|| ours_handed_off(context, count)),
         Box::new(|| rtrb_handed_off(context, count, entry, |Entry(result), reader| reader.read(result))),
@@ -132,7 +132,7 @@ fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
             }
             wait.over();
             refill(&mut batch, sent, completion);
-            Cq::push(&cq, &batch);
+            Cq::push_all(&cq, &batch);
             sent += BATCH;
         }
     };
@@ -222,7 +222,7 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
             alone(count, || {
                 let mut reader = Reader::default();
                 for number in 0..count {
-                    Cq::push_one(&cq, completion(number));
+                    Cq::push(&cq, completion(number));
                     consumer.poll(1, |completion| reader.read(&extended_result(completion)));
                 }
                 reader.check(count);
@@ -335,7 +335,7 @@ fn round_trip(context: &Context<'_>) -> Row {
         let started = Instant::now();
         for number in 0..count {
             consumer.arm(ArmType::Any);
-            Cq::push_one(&cq, completion(number));
+            Cq::push(&cq, completion(number));
             while calls.0.load(Acquire) == number as u64 {
                 thread::yield_now();
             }

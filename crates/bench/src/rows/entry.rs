@@ -1,13 +1,13 @@
 //! What goes through the queues: an `NDK_RESULT_EX`, the 40 bytes that a consumer of NDKPI gets (`NDKPI 3.6`).
 //!
-//! The peers hold them as they are. A completion queue of ours is given a [`Completion`], which has 32 bytes, and the result is
+//! The peers hold them as they are. A completion queue of ours is given a [`Cqe`], which has 32 bytes, and the result is
 //! made when it is polled, as `NdkGetCqResultsEx` does it.
 
-use engine::cq::{Completion, Operation, Outcome};
+use engine::cq::{Cqe, Operation, Outcome};
 use ndkpi::{NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
-const _: () = assert!(size_of::<NDK_RESULT_EX>() == 40 && size_of::<Completion>() == 32);
+const _: () = assert!(size_of::<NDK_RESULT_EX>() == 40 && size_of::<Cqe>() == 32);
 
 /// What the peers hold.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ unsafe impl Send for Entry {}
 
 /// A completion of a send.
 #[must_use]
-pub const fn completion(number: usize) -> Completion {
-    Completion {
+pub const fn completion(number: usize) -> Cqe {
+    Cqe {
         qp_context: 1,
         outcome: Outcome::new(Operation::Send, NtStatus::SUCCESS),
         request_context: number,

@@ -1,7 +1,7 @@
 //! Bytes of objects that do nothing.
 
 use engine::{
-    cq::{Completion, Cq, CqParameters},
+    cq::{Cq, CqParameters, Cqe},
     memory::{Domain, MemoryLimits, MemoryTable},
     nic::Nic,
     qp::{Qp, QpParameters},
@@ -38,7 +38,7 @@ fn idle(context: &Context<'_>) -> Vec<Row> {
     let mut queues = Vec::with_capacity(COUNT);
     queues.extend((0..COUNT).map(|_| Cq::try_new(os, parameters, Quiet).expect("memory")));
     let bytes = (in_use() - before - queues.capacity() * size_of_val(&queues[0])) / COUNT;
-    let cq = row(names[0], bytes, 256 * size_of::<Completion>());
+    let cq = row(names[0], bytes, 256 * size_of::<Cqe>());
 
     let nic = Nic::try_new(os).expect("memory");
     let limits = MemoryLimits { tokens: 16, mappings: 16, ..MemoryLimits::MAX };

@@ -24,7 +24,7 @@ use std::{
 
 use crossbeam_queue::ArrayQueue;
 use engine::{
-    cq::{Completion, Cq},
+    cq::{Cq, Cqe},
     os::{Os, SpinLock},
 };
 use ndkpi::NDK_RESULT_EX;
@@ -93,8 +93,8 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
 }
 
 /// The completion `number` of a producer.
-const fn completion_of(producer: usize, number: usize) -> Completion {
-    Completion { qp_context: producer, ..completion(number) }
+const fn completion_of(producer: usize, number: usize) -> Cqe {
+    Cqe { qp_context: producer, ..completion(number) }
 }
 
 /// The same as a peer holds it.
@@ -156,9 +156,9 @@ fn ours_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
     let fill = |producer| {
         for first in (0..SHARE).step_by(batch) {
             if batch == 1 {
-                Cq::push_one(&cq, completion_of(producer, first));
+                Cq::push(&cq, completion_of(producer, first));
             } else {
-                Cq::push(&cq, &turn(producer, first, completion_of));
+                Cq::push_all(&cq, &turn(producer, first, completion_of));
             }
         }
     };
@@ -281,7 +281,7 @@ fn ours_beside(context: &Context<'_>) -> f64 {
                     thread::yield_now();
                 }
             }
-            Cq::push_one(&cq, completion_of(producer, number));
+            Cq::push(&cq, completion_of(producer, number));
         }
     };
     // Moved, so that the consumer's end shares no cache line with what the producers look at.

@@ -122,7 +122,7 @@ fn queue_pairs(context: &Context<'_>) -> Vec<Row> {
                     for _ in 0..BURST {
                         qp = if qp + 1 == qps { 0 } else { qp + 1 };
                         let entry = completion(qp);
-                        Cq::push_one(&cq, engine::cq::Completion { qp_context: qp, ..entry });
+                        Cq::push(&cq, engine::cq::Cqe { qp_context: qp, ..entry });
                     }
                     consumer.poll(BURST, |entry| sum += entry.qp_context);
                 }

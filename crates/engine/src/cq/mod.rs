@@ -1,27 +1,32 @@
-//! Completion queues (`NDKPI 7.1`).
+//! Cqe queues (`NDKPI 7.1`).
 //!
-//! Any number of NIC engines put completions in, one after the other under the queue's lock. The consumer takes them out
-//! through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive
-//! reference says so. Whether to call the consumer back is decided in [`notify`], by producers and by arms alike; the
-//! callback itself always comes from the queue's own deferred call, with no lock held.
+//! Any number of NIC engines [push](Cq::push) completions, one after the other under the queue's lock. The consumer takes them
+//! out through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive
+//! reference says so. When to call the consumer back is decided in [`decision`], for producers and arms alike; the callback
+//! itself always comes from the queue's own deferred call, with no lock held.
 
-mod completion;
+mod cqe;
+pub mod decision;
+pub mod dependents;
 pub mod moderation;
 pub mod notify;
+mod push;
 
 use alloc::boxed::Box;
+use core::marker::PhantomData;
 
-pub use completion::{Completion, Operation, Outcome};
+pub use cqe::{Cqe, Operation, Outcome};
+use dependents::{DependentRef, Dependents, ToFail};
 use fallible::{Shared, try_box};
 use moderation::Moderation;
 use ndkpi::NtStatus;
-use notify::{Action, ArmType, Class, CqFailure, Notify, View};
+use notify::{Action, ArmType, CqFailure, Notify, View};
+pub(crate) use push::CqProducer;
 
 use crate::{
     fault::{self, Fault},
-    memory_status,
+    memory_status, mistake,
     os::{Dpc, Os, Routine, SpinLock, Timer},
-    qp::{Attached, Qp, ToFail},
     ring::{self, Plan, ResizeError, Spare},
     sync::CachePadded,
 };
@@ -67,30 +72,20 @@ pub struct Observation {
 
 // The entries first, close to the lock.
 #[repr(C)]
-struct State<O: Os> {
-    entries: ring::Producer<Completion>,
+struct State {
+    entries: ring::Producer<Cqe>,
     notify: Notify,
     depth: u32,
     /// Every queue pair that completes here, once for each of its queues that does.
-    attached: Attached<O>,
+    dependents: Dependents,
     /// The client was told that the queue has failed.
     told: bool,
-}
-
-impl<O: Os> State<O> {
-    /// Opens [the short way](Cq::push_plain) if plain completions have no consequence now.
-    #[inline]
-    fn permit_at_once(&mut self) {
-        if !self.notify.is_waiting_for_plain() && self.notify.failure().is_none() {
-            self.entries.permit_at_once();
-        }
-    }
 }
 
 /// A completion queue, as producers and the engine see it.
 pub struct Cq<O: Os> {
     os: O,
-    state: CachePadded<O::Lock<State<O>>>,
+    state: CachePadded<O::Lock<State>>,
     dpc: O::Dpc<Notification<O>>,
     timer: O::Timer<HoldExpiry<O>>,
     client: Box<dyn CqClient>,
@@ -100,7 +95,7 @@ pub struct Cq<O: Os> {
 /// The consumer's end of a completion queue: exactly one exists.
 pub struct CqConsumer<O: Os> {
     cq: Shared<Cq<O>>,
-    entries: ring::Consumer<Completion>,
+    entries: ring::Consumer<Cqe>,
 }
 
 impl<O: Os> Cq<O> {
@@ -130,10 +125,10 @@ impl<O: Os> Cq<O> {
     ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
-        let (producer, consumer) =
-            ring::try_new(depth + u32::from(fault::is(Fault::DepthOffByOne)), first).map_err(memory_status)?;
-        let state =
-            State { entries: producer, notify: Notify::new(first), depth, attached: Attached::new(), told: false };
+        let limit = mistake!(DepthOffByOne => depth + 1, else depth);
+        let (producer, consumer) = ring::try_new(limit, first).map_err(memory_status)?;
+        let (notify, dependents) = (Notify::new(first), Dependents::new());
+        let state = State { entries: producer, notify, depth, dependents, told: false };
         let cq = Shared::try_new(Self {
             os: os.clone(),
             state: CachePadded(os.lock(state)?),
@@ -146,177 +141,29 @@ impl<O: Os> Cq<O> {
         Ok((cq.clone(), CqConsumer { cq, entries: consumer }))
     }
 
-    /// Puts `completions` in, in their order, and notifies if that satisfies the arm.
-    ///
-    /// A completion that does not fit fails the queue (`NDKPI 7.1.10`): what is queued stays, that one and all later ones
-    /// are gone, and the attached queue pairs fail.
+    /// Lets `work` see and change everything but by a [fast push](push), which is disabled until the next push has found that
+    /// plain completions have no consequence.
     #[inline]
-    pub fn push(this: &Shared<Self>, completions: &[Completion]) {
-        if let [completion] = completions {
-            return Self::push_one(this, *completion);
-        }
-        let plain = Completion::are_plain(completions);
-        Self::with_producer(this, |producer| producer.push_as(completions, plain));
-    }
-
-    /// [`Cq::push`] for one completion.
-    #[inline]
-    pub fn push_one(this: &Shared<Self>, completion: Completion) {
-        let Completion { qp_context, request_context, outcome, bytes, invalidated_token } = completion;
-        let amounts = u64::from(bytes) | u64::from(invalidated_token) << 32;
-        // Mistakes that are made on purpose are made on the other way.
-        if completion.class() == Class::Plain && !fault::is_any() {
-            Self::push_plain(this, qp_context, outcome, request_context, amounts);
-        } else {
-            Self::push_words(this, qp_context, outcome, request_context, amounts);
-        }
-    }
-
-    /// [`Cq::push_one`] for a plain completion, as nearly all are, that is known to have no consequence and to fit: a few stores
-    /// behind one comparison. Whatever is different is left to [`Cq::push_words`], from the beginning.
-    ///
-    /// A lock waits for all stores before it, and the next one comes with the next completion: each store that is not made here is a
-    /// cycle less (measured).
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: a call is two stores more, and the words are in registers")]
-    fn push_plain(this: &Shared<Self>, qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) {
-        let pushed = this.state.with_at_once(|state| {
-            state.entries.push_at_once(Self::from_words(qp_context, outcome, request_context, amounts))
-        });
-        if pushed != Some(true) {
-            Self::push_words(this, qp_context, outcome, request_context, amounts);
-        }
-    }
-
-    /// [`Cq::push_one`] for a completion in registers: on the way over the stack, loads of other widths than the stores would
-    /// wait for them. One function for all callers, so that what is done under the lock becomes part of it.
-    #[inline(never)]
-    fn push_words(this: &Shared<Self>, qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) {
-        Self::with_producer(this, |producer| {
-            producer.push(Self::from_words(qp_context, outcome, request_context, amounts));
-            producer.state.permit_at_once();
-        });
-    }
-
-    /// A completion of its four words. The halves of the last one come together, so that they are stored together.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: the words go from registers to the queue")]
-    #[expect(clippy::cast_possible_truncation, reason = "halves of a word")]
-    const fn from_words(qp_context: usize, outcome: Outcome, request_context: usize, amounts: u64) -> Completion {
-        let (bytes, invalidated_token) = (amounts as u32, (amounts >> 32) as u32);
-        Completion { qp_context, outcome, request_context, bytes, invalidated_token }
-    }
-
-    /// Lets `work` put completions in, one after the other while it has the queue's lock. The consumer sees them together, at the
-    /// end. What `work` does must be short, and must not lead back to this queue.
-    ///
-    /// The lock is taken before there is anything to tell. So what the completions are about may be written meanwhile, and all
-    /// of it goes to the consumer's processor together: a lock taken in between would wait until the first part was there.
-    #[inline]
-    pub(crate) fn with_producer<U>(this: &Shared<Self>, work: impl FnOnce(&mut CqProducer<'_, O>) -> U) -> U {
-        let (result, queue) = this.state.with(|state| {
-            let before = state.entries.tail();
-            let mut producer = CqProducer { cq: this, state, queue: false };
-            let result = work(&mut producer);
-            let queue = producer.queue;
-            state.entries.publish_and_reach(before);
-            (result, queue)
-        });
-        this.queue_if(queue, this);
-        result
-    }
-
-    /// Puts a completion in that still has to be published. Whether the deferred call has to be queued.
-    #[inline]
-    fn push_one_locked(this: &Shared<Self>, state: &mut State<O>, completion: Completion) -> bool {
-        if state.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
-            return false;
-        }
-        if !state.entries.push(completion) {
-            return !fault::is(Fault::OverrunSilent) && Self::fail_locked(this, state, CqFailure::Overrun);
-        }
-        let class = completion.class();
-        state.notify.queued_plain(state.entries.tail().wrapping_sub(1));
-        if state.notify.is_waiting() || fault::is(Fault::UnarmedCallback) {
-            return Self::decide_on_one(this, state, class);
-        }
-        state.notify.queued_unseen([class]);
-        false
-    }
-
-    /// Lets `work` see and change everything. What it does may give plain completions consequences, so
-    /// [the short way](Cq::push_plain) is closed until one has been decided on.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as a lock's `with`")]
-    fn with_all<U>(&self, work: impl FnOnce(&mut State<O>) -> U) -> U {
+    fn with_state<U>(&self, work: impl FnOnce(&mut State) -> U) -> U {
         self.state.with(move |state| {
-            state.entries.forbid_at_once();
-            state.notify.queued_plain(state.entries.tail());
+            state.end_fast_pushes();
             work(state)
         })
     }
 
-    /// Decides for an entry of this class that was pushed while somebody waits. Whether the deferred call has to be queued.
-    #[inline(never)]
-    fn decide_on_one(this: &Shared<Self>, state: &mut State<O>, class: Class) -> bool {
-        state.entries.forbid_at_once();
-        let full = !state.entries.has_room(1);
-        let action = state.notify.queued(class, full);
-        Self::follow(this, state, action)
-    }
-
-    /// [`Cq::push_one_locked`] for several completions, which are copied to their places in one go.
-    /// `plain` if [all of them are](Completion::are_plain).
-    #[inline]
-    fn push_all_locked(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion], plain: bool) -> bool {
-        if state.notify.failure().is_some() {
-            return false;
-        }
-        let pushed = state.entries.push_all(completions);
-        let queue = if plain && !state.notify.is_waiting_for_plain() {
-            state.notify.queued_plain(state.entries.tail());
-            false
-        } else {
-            Self::decide(this, state, &completions[..pushed])
-        };
-        let overrun = pushed < completions.len() && !fault::is(Fault::OverrunSilent);
-        (overrun && Self::fail_locked(this, state, CqFailure::Overrun)) || queue
-    }
-
-    /// Decides for every entry that was just queued. Whether the deferred call has to be queued.
-    #[inline(never)]
-    fn decide(this: &Shared<Self>, state: &mut State<O>, completions: &[Completion]) -> bool {
-        state.entries.forbid_at_once();
-        state.notify.queued_plain(state.entries.tail().wrapping_sub(completions.len() as u64));
-        if !state.notify.is_waiting() {
-            state.notify.queued_unseen(completions.iter().map(Completion::class));
-            return false;
-        }
-        let mut queue = false;
-        for (index, completion) in completions.iter().enumerate() {
-            let full = index + 1 == completions.len() && !state.entries.has_room(1);
-            let action = state.notify.queued(completion.class(), full);
-            queue |= Self::follow(this, state, action);
-        }
-        queue
-    }
-
     /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
     pub fn fail(this: &Shared<Self>, failure: CqFailure) {
-        let queue = this.with_all(|state| Self::fail_locked(this, state, failure));
-        this.queue_if(queue, this);
+        let queue = this.with_state(|state| Self::fail_with(this, state, failure));
+        Self::queue_if(this, queue);
     }
 
     #[cold]
     #[inline(never)]
-    fn fail_locked(this: &Shared<Self>, state: &mut State<O>, failure: CqFailure) -> bool {
+    fn fail_with(this: &Shared<Self>, state: &mut State, failure: CqFailure) -> bool {
         if state.notify.failure().is_some() {
             return false;
         }
-        // In an overrun queue nothing is permitted: what is known to fit has been put in.
-        if !fault::is(Fault::OverrunLeavesQueuePairs) {
-            state.attached.begin_failure();
-        }
+        mistake!(OverrunLeavesQueuePairs => (), else state.dependents.begin_failure());
         let action = state.notify.fail(failure);
         let _ = Self::follow(this, state, action);
         // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
@@ -327,14 +174,14 @@ impl<O: Os> Cq<O> {
     /// How the queue has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<CqFailure> {
-        self.with_all(|state| state.notify.failure())
+        self.with_state(|state| state.notify.failure())
     }
 
     /// What is queued and armed at this moment. A client that arms first and looks then misses nothing: what comes after the
     /// look satisfies the arm.
     #[must_use]
     pub fn observe(&self) -> Observation {
-        self.with_all(|state| Observation {
+        self.with_state(|state| Observation {
             view: state.notify.view(),
             newest_failed: state.notify.newest_failed(),
             failure: state.notify.failure(),
@@ -349,13 +196,13 @@ impl<O: Os> Cq<O> {
     /// are queued than that, `STATUS_INSUFFICIENT_RESOURCES`. The queue is unchanged then.
     pub fn resize(this: &Shared<Self>, depth: u32) -> Result<(), NtStatus> {
         check_depth(depth, this.max_depth)?;
-        let mut spare = match this.with_all(|state| state.entries.plan(depth)) {
+        let mut spare = match this.with_state(|state| state.entries.plan(depth)) {
             Plan::InPlace => None,
             Plan::NewSegment => Some(Spare::try_new(depth).map_err(memory_status)?),
         };
         loop {
             let given = spare.take();
-            let (result, queue) = this.with_all(|state| match state.entries.resize(depth, given) {
+            let (result, queue) = this.with_state(|state| match state.entries.resize(depth, given) {
                 Ok(()) => {
                     state.depth = depth;
                     fault::remember(Fault::ResizeLosesEntry);
@@ -365,7 +212,7 @@ impl<O: Os> Cq<O> {
                 }
                 Err(error) => (Err(error), false),
             });
-            this.queue_if(queue, this);
+            Self::queue_if(this, queue);
             match result {
                 Ok(()) => return Ok(()),
                 Err(ResizeError::Occupied) => return Err(NtStatus::BUFFER_OVERFLOW),
@@ -382,16 +229,14 @@ impl<O: Os> Cq<O> {
     /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
     pub fn moderate(this: &Shared<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
         let resolution = this.os.timer_resolution();
-        let queue = this.with_all(|state| {
-            let moderation = match Moderation::new(interval, count, state.depth, resolution) {
-                Err(_) if fault::is(Fault::ModerationWithoutLimit) => Moderation::OFF,
-                moderation => moderation?,
-            };
+        let queue = this.with_state(|state| {
+            let moderation = Moderation::new(interval, count, state.depth, resolution);
+            let moderation = mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation)?;
             let full = !state.entries.has_room(1);
             let action = state.notify.moderate(moderation, full, this.os.now());
             Ok::<_, NtStatus>(Self::follow(this, state, action))
         })?;
-        this.queue_if(queue, this);
+        Self::queue_if(this, queue);
         Ok(())
     }
 
@@ -402,94 +247,84 @@ impl<O: Os> Cq<O> {
     #[inline]
     pub fn arm(this: &Shared<Self>, kind: ArmType, taken: u64) {
         // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
-        let queue = this.with_all(move |state| {
+        let queue = this.with_state(move |state| {
             let action = state.notify.arm(kind, taken);
             Self::follow(this, state, action)
         });
-        if (queue && fault::is(Fault::CallbackInsideArm)) || Self::breaks_turn(this) {
-            return Self::notify(this);
-        }
-        this.queue_if(queue, this);
-    }
-
-    /// For [`Fault::CallbackReentered`].
-    #[inline]
-    fn breaks_turn(this: &Shared<Self>) -> bool {
-        fault::is(Fault::CallbackReentered) && this.with_all(|state| state.notify.break_turn())
+        mistake!(CallbackInsideArm if queue => return Self::notify(this));
+        mistake!(CallbackReentered if this.with_state(|state| state.notify.reenter()) => return Self::notify(this));
+        Self::queue_if(this, queue);
     }
 
     /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
     ///
     /// Callable from inside the callback.
     pub fn close(&self) {
-        self.with_all(|state| {
+        self.with_state(|state| {
             state.notify.close();
             let _ = self.timer.cancel();
         });
     }
 
-    /// Notes that `qp` completes here, for [`Cq::detach`].
+    /// Notes who completes here and fails with the queue. The number is for [`Cq::detach`].
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn attach(&self, qp: Shared<Qp<O>>) -> Result<usize, NtStatus> {
-        self.with_all(|state| state.attached.insert(qp))
+    pub(crate) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
+        self.with_state(|state| state.dependents.insert(dependent)).map_err(memory_status)
     }
 
-    /// Forgets the queue pair that [`Cq::attach`] gave this number.
+    /// Forgets the dependent that [`Cq::attach`] gave this number.
     pub(crate) fn detach(&self, number: usize) {
         // The reference is dropped after the lock is released.
-        drop(self.with_all(|state| state.attached.remove(number)));
+        drop(self.with_state(|state| state.dependents.remove(number)));
     }
 
     /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
     #[inline]
-    fn follow(this: &Shared<Self>, state: &mut State<O>, action: Action) -> bool {
-        if let Some(micros) = action.timer
-            && !fault::is(Fault::ModerationIgnoresInterval)
-        {
+    fn follow(this: &Shared<Self>, state: &mut State, action: Action) -> bool {
+        let timer = mistake!(ModerationIgnoresInterval => None, else action.timer);
+        if let Some(micros) = timer {
             Self::set_timer(this, state, micros);
         }
         action.queue
     }
 
     #[cold]
-    fn set_timer(this: &Shared<Self>, state: &mut State<O>, micros: u32) {
+    fn set_timer(this: &Shared<Self>, state: &mut State, micros: u32) {
         state.notify.hold_for(this.os.now(), micros);
         this.timer.set(u64::from(micros), this);
     }
 
     #[inline]
-    fn queue_if(&self, queue: bool, this: &Shared<Self>) {
+    fn queue_if(this: &Shared<Self>, queue: bool) {
         if queue {
-            self.dpc.queue(this);
+            this.dpc.queue(this);
         }
     }
 
     /// Calls the consumer back for what is due, a bounded number of times.
     fn notify(this: &Shared<Self>) {
-        if fault::is(Fault::CallbackUnderLock) {
-            return this.with_all(|state| {
-                if let Some(status) = state.notify.begin() {
-                    this.client.notify(status);
-                    let _ = state.notify.end();
-                }
-            });
-        }
+        mistake!(CallbackUnderLock => return this.with_state(|state| {
+            if let Some(status) = state.notify.begin() {
+                this.client.notify(status);
+                let _ = state.notify.end();
+            }
+        }));
         for _ in 0..CALLBACKS_PER_RUN {
-            let Some(status) = this.with_all(|state| state.notify.begin()) else { return };
+            let Some(status) = this.with_state(|state| state.notify.begin()) else { return };
             this.client.notify(status);
-            if !this.with_all(|state| state.notify.end()) {
+            if !this.with_state(|state| state.notify.end()) {
                 return;
             }
         }
         this.dpc.queue(this);
     }
 
-    /// Tells the client of a failure and fails attached queue pairs, a bounded number of them.
+    /// Tells the client of a failure and fails dependents, a bounded number of them.
     fn spread_failure(this: &Shared<Self>) {
-        let untold = this.with_all(|state| {
+        let untold = this.with_state(|state| {
             let failure = state.notify.failure()?;
             (!core::mem::replace(&mut state.told, true)).then_some(failure)
         });
@@ -497,39 +332,13 @@ impl<O: Os> Cq<O> {
             this.client.failed(failure);
         }
         for _ in 0..FAILURES_PER_RUN {
-            match this.with_all(|state| state.attached.next_to_fail()) {
-                ToFail::Qp(qp) => Qp::fail(&qp),
+            match this.with_state(|state| state.dependents.next_to_fail()) {
+                ToFail::Dependent(dependent) => dependent.fail(),
                 ToFail::Nobody => {}
                 ToFail::Done => return,
             }
         }
         this.dpc.queue(this);
-    }
-}
-
-/// Who puts completions in and has the queue's lock: see [`Cq::with_producer`].
-pub(crate) struct CqProducer<'locked, O: Os> {
-    cq: &'locked Shared<Cq<O>>,
-    state: &'locked mut State<O>,
-    queue: bool,
-}
-
-impl<O: Os> CqProducer<'_, O> {
-    /// [`Cq::push_one`].
-    #[inline]
-    pub fn push(&mut self, completion: Completion) {
-        self.queue |= Cq::push_one_locked(self.cq, self.state, completion);
-    }
-
-    /// [`Cq::push`].
-    pub fn push_all(&mut self, completions: &[Completion]) {
-        self.push_as(completions, Completion::are_plain(completions));
-    }
-
-    /// [`CqProducer::push_all`] for completions that [are all plain](Completion::are_plain), or not.
-    #[inline]
-    fn push_as(&mut self, completions: &[Completion], plain: bool) {
-        self.queue |= Cq::push_all_locked(self.cq, self.state, completions, plain);
     }
 }
 
@@ -544,7 +353,7 @@ impl<O: Os> CqConsumer<O> {
     ///
     /// Takes no lock and allocates nothing; the producers learn of the free places once, at the end.
     #[inline]
-    pub fn poll(&mut self, most: usize, each: impl FnMut(&Completion)) -> usize {
+    pub fn poll(&mut self, most: usize, each: impl FnMut(&Cqe)) -> usize {
         self.entries.take(most, each)
     }
 
@@ -568,7 +377,7 @@ fn check_depth(depth: u32, max_depth: u32) -> Result<(), NtStatus> {
 }
 
 /// The deferred call that calls the consumer back.
-pub struct Notification<O>(core::marker::PhantomData<O>);
+pub struct Notification<O>(PhantomData<O>);
 
 impl<O: Os> Routine for Notification<O> {
     type Target = Cq<O>;
@@ -580,16 +389,16 @@ impl<O: Os> Routine for Notification<O> {
 }
 
 /// The end of the time for which moderation holds a callback back.
-pub struct HoldExpiry<O>(core::marker::PhantomData<O>);
+pub struct HoldExpiry<O>(PhantomData<O>);
 
 impl<O: Os> Routine for HoldExpiry<O> {
     type Target = Cq<O>;
 
     fn run(cq: &Shared<Cq<O>>) {
-        let queue = cq.with_all(|state| {
+        let queue = cq.with_state(|state| {
             let action = state.notify.timer_ran(cq.os.now());
             Cq::follow(cq, state, action)
         });
-        cq.queue_if(queue, cq);
+        Cq::queue_if(cq, queue);
     }
 }

@@ -1,61 +1,19 @@
-//! When a completion queue calls its consumer back: the arm, the decision, the hold of interrupt moderation, and the turn
-//! of the callbacks.
+//! When a completion queue calls its consumer back: the arm, the hold of interrupt moderation, and whose callback runs.
 //!
 //! Plain data without locks, clocks or callbacks. [`super::Cq`] keeps it under its lock and does what it answers; the
-//! model checks and the property tests drive it directly.
+//! model checks and the property tests drive it directly. The decision itself is in [`super::decision`].
 //!
 //! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
-//! wrap around; [`newer`] compares them.
+//! wrap around; [`newer`](super::decision::newer) compares them.
 
 use ndkpi::NtStatus;
 
-use super::moderation::{Delay, Moderation};
-use crate::fault::{self, Fault};
-
-/// What an arm waits for, weakest first (`NDKPI 7.1.4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ArmType {
-    /// A failure of the queue itself.
-    Errors,
-    /// A receive whose sender asked for an event, or a failed request.
-    Solicited,
-    /// Any entry.
-    Any,
-}
-
-impl ArmType {
-    /// The type that a consumer names with `value` (`NDKPI 2.3`); `None` if there is no such type.
-    #[must_use]
-    pub const fn from_value(value: u32) -> Option<Self> {
-        match value {
-            0 => Some(Self::Errors),
-            1 => Some(Self::Any),
-            2 => Some(Self::Solicited),
-            _ => None,
-        }
-    }
-
-    /// The arm that stands after arming `first` and then `second`, neither satisfied (`NDKPI 7.1.4`): the stronger one.
-    #[inline]
-    #[must_use]
-    pub fn merge(first: Option<Self>, second: Self) -> Self {
-        if fault::is(Fault::ArmDowngraded) {
-            return second;
-        }
-        first.map_or(second, |first| first.max(second))
-    }
-}
-
-/// What makes an entry of interest to an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Nothing special: satisfies ANY.
-    Plain,
-    /// A receive completed by a send with the solicited-event flag: satisfies SOLICITED too.
-    Solicited,
-    /// A failed request: satisfies SOLICITED too, and is not held back by moderation.
-    Failed,
-}
+pub use super::decision::{ArmType, Class, View, newer, satisfied};
+use super::{
+    decision::{ignores_all, ignores_plain},
+    moderation::{Delay, Moderation},
+};
+use crate::mistake;
 
 /// How a completion queue has come to its end (`NDKPI 7.1.10`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,47 +34,6 @@ impl CqFailure {
     }
 }
 
-/// Whether ordinal `this` is after `that`.
-#[inline]
-#[must_use]
-pub const fn newer(this: u64, that: u64) -> bool {
-    this.wrapping_sub(that).cast_signed() > 0
-}
-
-/// All that the decision to notify depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// The arm that stands.
-    pub arm: Option<ArmType>,
-    /// Ordinal of the newest entry.
-    pub newest: u64,
-    /// Ordinal of the newest entry that satisfies SOLICITED.
-    pub newest_solicited: u64,
-    /// Ordinal of the newest entry that the consumer had taken when it armed.
-    pub taken: u64,
-    /// Ordinal of the newest entry that existed when the last callback began.
-    pub last_callback: u64,
-    /// The queue has failed and the consumer has not been told.
-    pub failure_to_report: bool,
-}
-
-/// The decision: whether the arm is satisfied (`NDKPI 7.1.3` to `7.1.7`, `7.1.10`).
-///
-/// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed,
-/// or if the queue has failed and no callback has said so. Entries that were all there at the last callback satisfy
-/// nothing: the *may* case of `NDKPI 7.1.5` stays silent.
-#[inline]
-#[must_use]
-pub const fn satisfied(view: &View) -> bool {
-    let Some(arm) = view.arm else { return false };
-    let newest = match arm {
-        ArmType::Any => view.newest,
-        ArmType::Solicited => view.newest_solicited,
-        ArmType::Errors => return view.failure_to_report,
-    };
-    view.failure_to_report || (newer(newest, view.taken) && newer(newest, view.last_callback))
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     None,
@@ -124,12 +41,12 @@ enum Failure {
     Reported(CqFailure),
 }
 
-/// Whose turn it is.
+/// How far the callback is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Callback {
     /// No callback runs and the deferred call is not queued.
     Idle,
-    /// The deferred call is queued, or about to be, by who was told to queue it.
+    /// The deferred call is queued, or about to be, by whoever was told to queue it.
     Queued,
     /// A callback runs.
     Running,
@@ -168,7 +85,7 @@ pub struct Notify {
     failure: Failure,
     /// A callback has to begin as soon as none runs.
     due: bool,
-    turn: Turn,
+    callback: Callback,
     hold: Option<Hold>,
     moderation: Moderation,
     closed: bool,
@@ -187,7 +104,7 @@ impl Notify {
             last_callback: first,
             failure: Failure::None,
             due: false,
-            turn: Turn::Idle,
+            callback: Callback::Idle,
             hold: None,
             moderation: Moderation::OFF,
             closed: false,
@@ -228,46 +145,26 @@ impl Notify {
     #[inline]
     pub fn queued(&mut self, class: Class, full: bool) -> Action {
         self.note(class);
-        if self.is_waiting() { self.decide_on_entry(class, full) } else { Action::default() }
+        if ignores_all(self.arm, self.hold.is_some()) { Action::default() } else { self.decide_on_entry(class, full) }
     }
 
-    /// Whether an entry could lead to a callback: a queue is armed, or a callback is held back.
+    /// Returns true if no plain entry can lead to a callback.
     #[inline]
     #[must_use]
-    pub const fn is_waiting(&self) -> bool {
-        self.arm.is_some() || self.hold.is_some()
+    pub fn ignores_plain(&self) -> bool {
+        ignores_plain(self.arm, self.hold.is_some())
     }
 
-    /// Whether a plain entry could lead to a callback. An arm that stands is not satisfied by what is queued, and one weaker than ANY
-    /// is not by a plain entry either (`NDKPI 7.1.3`); a hold counts every entry (`NDKPI 7.1.6`).
-    #[inline]
-    #[must_use]
-    pub const fn is_waiting_for_plain(&self) -> bool {
-        matches!(self.arm, Some(ArmType::Any)) || self.hold.is_some()
-    }
-
-    /// [`Notify::queued`] for several entries while nobody is waiting: none of them has a consequence.
-    #[inline]
-    pub fn queued_unseen(&mut self, classes: impl IntoIterator<Item = Class>) {
-        debug_assert!(!self.is_waiting());
-        for class in classes {
-            self.note(class);
-        }
-    }
-
-    /// [`Notify::queued`] for plain entries up to the ordinal `newest`, queued while nobody was waiting for one: none of them has a
-    /// consequence.
+    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain).
     #[inline]
     pub fn queued_plain(&mut self, newest: u64) {
-        debug_assert!(newest == self.newest || !self.is_waiting_for_plain());
+        debug_assert!(newest == self.newest || self.ignores_plain());
         self.newest = newest;
     }
 
     #[inline]
     fn note(&mut self, class: Class) {
-        if fault::is(Fault::UnarmedCallback) && !self.closed {
-            self.arm = Some(ArmType::Any);
-        }
+        mistake!(UnarmedCallback if !self.closed => self.arm = Some(ArmType::Any));
         self.newest = self.newest.wrapping_add(1);
         if class != Class::Plain {
             self.newest_solicited = self.newest;
@@ -277,18 +174,17 @@ impl Notify {
         }
     }
 
-    #[inline]
     fn decide_on_entry(&mut self, class: Class, full: bool) -> Action {
-        let urgent = (class == Class::Failed || full) && !fault::is(Fault::ModerationHoldsFailure);
+        let urgent = mistake!(ModerationHoldsFailure => false, else class == Class::Failed || full);
         let satisfied = satisfied(&self.view());
-        if satisfied && !fault::is(Fault::ArmIsNotOneShot) {
-            self.arm = None;
+        if satisfied {
+            self.arm = mistake!(ArmIsNotOneShot => self.arm, else None);
         }
         if let Some(hold) = &mut self.hold {
             // One callback will answer for both arms, if the entry has satisfied another one.
             hold.completions += 1;
-            let counted = self.moderation.counted(hold.completions) && !fault::is(Fault::ModerationIgnoresCount);
-            let ends = (urgent && !fault::is(Fault::ModerationIgnoresCount)) || counted;
+            let ends = urgent || self.moderation.counted(hold.completions);
+            let ends = mistake!(ModerationIgnoresCount => false, else ends);
             return if ends { self.make_due() } else { Action::default() };
         }
         if !satisfied || self.due {
@@ -312,10 +208,7 @@ impl Notify {
         }
         self.arm = Some(ArmType::merge(self.arm, kind));
         self.taken = taken;
-        if fault::is(Fault::ArmMissesQueuedEntry) {
-            return Action::default();
-        }
-        self.decide()
+        mistake!(ArmMissesQueuedEntry => Action::default(), else self.decide())
     }
 
     /// Makes a callback due if the arm is satisfied, without the delay of moderation.
@@ -324,9 +217,7 @@ impl Notify {
         if !satisfied(&self.view()) {
             return Action::default();
         }
-        if !fault::is(Fault::ArmIsNotOneShot) {
-            self.arm = None;
-        }
+        self.arm = mistake!(ArmIsNotOneShot => self.arm, else None);
         self.make_due()
     }
 
@@ -336,9 +227,7 @@ impl Notify {
             return Action::default();
         }
         self.failure = Failure::ToReport(failure);
-        if self.hold.is_some() && fault::is(Fault::ModerationHoldsFailure) {
-            return Action::default();
-        }
+        mistake!(ModerationHoldsFailure if self.hold.is_some() => return Action::default());
         if self.hold.is_some() { self.make_due() } else { self.decide() }
     }
 
@@ -368,9 +257,7 @@ impl Notify {
 
     /// The queue has a new size and is `full` or not. A full queue gets no entry that could end a hold.
     pub fn resized(&mut self, full: bool) -> Action {
-        if fault::is(Fault::ResizeDisarms) {
-            self.arm = None;
-        }
+        mistake!(ResizeDisarms => self.arm = None);
         if full && self.hold.is_some() { self.make_due() } else { Action::default() }
     }
 
@@ -399,28 +286,28 @@ impl Notify {
             return Action::default();
         }
         self.due = true;
-        let queue = self.turn == Turn::Idle;
+        let queue = self.callback == Callback::Idle;
         if queue {
-            self.turn = Turn::Queued;
+            self.callback = Callback::Queued;
         }
         Action { queue, timer: None }
     }
 
     /// Begins a callback and says which status it carries; `None` if none may begin now.
     ///
-    /// At most one callback runs: who gets a status calls the consumer and then [`Notify::end`].
+    /// At most one callback runs: whoever gets a status calls the consumer and then [`Notify::end`].
     pub const fn begin(&mut self) -> Option<NtStatus> {
-        if matches!(self.turn, Turn::Running) {
+        if matches!(self.callback, Callback::Running) {
             // The one that runs will find what is due.
             return None;
         }
         if !self.due {
-            self.turn = Turn::Idle;
+            self.callback = Callback::Idle;
             return None;
         }
         self.due = false;
         self.hold = None;
-        self.turn = Turn::Running;
+        self.callback = Callback::Running;
         self.last_callback = self.newest;
         match self.failure {
             Failure::ToReport(failure) => {
@@ -431,33 +318,120 @@ impl Notify {
         }
     }
 
-    /// The callback has returned. `true` if another is due: its turn is the caller's.
+    /// The callback has returned. Returns true if another is due, which the caller is to begin.
     pub fn end(&mut self) -> bool {
-        if fault::is(Fault::EntryDuringCallbackLost) {
-            self.last_callback = self.newest;
-            self.due = false;
-        }
-        self.turn = if self.due { Turn::Queued } else { Turn::Idle };
+        mistake!(EntryDuringCallbackLost => (self.last_callback, self.due) = (self.newest, false));
+        self.callback = if self.due { Callback::Queued } else { Callback::Idle };
         self.due
     }
 
-    /// For [`Fault::CallbackReentered`]: the callback that is due does not wait for the one that runs.
-    pub(super) fn break_turn(&mut self) -> bool {
-        let breaks = fault::is(Fault::CallbackReentered) && self.due && self.turn == Turn::Running;
+    /// For the mistake `CallbackReentered`: the callback that is due does not wait for the one that runs.
+    pub(super) fn reenter(&mut self) -> bool {
+        let breaks = mistake!(CallbackReentered => self.due && self.callback == Callback::Running, else false);
         if breaks {
-            self.turn = Turn::Queued;
+            self.callback = Callback::Queued;
         }
         breaks
     }
 
     /// No callback begins from now on.
     pub fn close(&mut self) {
-        if fault::is(Fault::CallbackAfterCloseBegan) {
-            return;
-        }
+        mistake!(CallbackAfterCloseBegan => return);
         self.closed = true;
         self.arm = None;
         self.due = false;
         self.hold = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every state in which an arm that stands is not satisfied, with at most two entries.
+    fn each_state(mut check: impl FnMut(&Notify)) {
+        let (first, mut states) = (u64::MAX, 0_u32);
+        let ordinals = |until: u64| (0..=until.wrapping_sub(first)).map(move |entry| first.wrapping_add(entry));
+        let arms = [None, Some(ArmType::Errors), Some(ArmType::Solicited), Some(ArmType::Any)];
+        let failures = [Failure::None, Failure::ToReport(CqFailure::Overrun), Failure::Reported(CqFailure::Overrun)];
+        let callbacks = [Callback::Idle, Callback::Queued, Callback::Running];
+        let holds = [None, Some(1), Some(2)];
+        let held = |completions| Hold { completions, since: Some(0), deadline: Some(5) };
+        let moderations = [(0, 0), (u32::MAX, 2), (5, 3)]
+            .map(|(interval, count)| Moderation::new(interval, count, 9, 1).expect("a limit"));
+        for newest in ordinals(first.wrapping_add(2)) {
+            for newest_solicited in ordinals(newest) {
+                for taken in ordinals(newest) {
+                    for last_callback in ordinals(newest) {
+                        for number in 0..4 * 3 * 3 * 3 * 3 * 2 * 2 {
+                            let digit = |before: usize, base: usize| number / before % base;
+                            let notify = Notify {
+                                arm: arms[digit(1, 4)],
+                                newest,
+                                newest_solicited,
+                                newest_failed: newest_solicited,
+                                taken,
+                                last_callback,
+                                failure: failures[digit(4, 3)],
+                                callback: callbacks[digit(12, 3)],
+                                hold: holds[digit(36, 3)].map(held),
+                                moderation: moderations[digit(108, 3)],
+                                due: digit(324, 2) == 1,
+                                closed: digit(648, 2) == 1,
+                            };
+                            if !satisfied(&notify.view()) {
+                                check(&notify);
+                                states += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(states > 20_000, "{states} states");
+    }
+
+    /// What the decision makes of an entry, with no shortcut.
+    fn decided(before: &Notify, class: Class, full: bool) -> (Notify, Action) {
+        let mut notify = before.clone();
+        notify.note(class);
+        let action = notify.decide_on_entry(class, full);
+        (notify, action)
+    }
+
+    #[test]
+    fn entries_that_are_all_ignored_have_no_consequence() {
+        each_state(|before| {
+            for class in [Class::Plain, Class::Solicited, Class::Failed] {
+                for full in [false, true] {
+                    let mut notify = before.clone();
+                    let action = notify.queued(class, full);
+                    assert_eq!((notify, action), decided(before, class, full), "{before:?}, {class:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn plain_entries_that_are_ignored_have_no_consequence() {
+        each_state(|before| {
+            if before.ignores_plain() {
+                for full in [false, true] {
+                    let mut notify = before.clone();
+                    notify.queued_plain(before.newest.wrapping_add(1));
+                    let expected = decided(before, Class::Plain, full);
+                    assert_eq!((notify, Action::default()), expected, "{before:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn no_entry_is_ignored_that_satisfies_the_arm() {
+        each_state(|before| {
+            let (after, _) = decided(before, Class::Plain, false);
+            let view = View { arm: before.arm, ..after.view() };
+            assert!(!(satisfied(&view) && before.ignores_plain()), "{before:?}");
+        });
     }
 }

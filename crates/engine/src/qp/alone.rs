@@ -76,7 +76,7 @@ impl<O: Os> Qp<O> {
             moved.note(operation, 1, length as usize);
             this.engine.count(&peer.engine, &moved);
             if !flags.contains(Flags::SILENT_SUCCESS) || fault::is(Fault::SilentSuccessCompletes) {
-                Cq::push_one(&this.initiator_cq, this.completion(context, operation, NtStatus::SUCCESS));
+                Cq::push(&this.initiator_cq, this.completion(context, operation, NtStatus::SUCCESS));
             }
             true
         })

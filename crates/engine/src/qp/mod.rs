@@ -8,7 +8,6 @@
 //! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
 
 mod alone;
-mod attached;
 mod one_piece;
 mod post;
 mod receive;
@@ -20,7 +19,6 @@ mod transmit;
 use alloc::boxed::Box;
 use core::any::Any;
 
-pub(crate) use attached::{Attached, ToFail};
 use fallible::{Shared, try_box};
 use ndkpi::NtStatus;
 pub use one_piece::{Few, OnePiece};
@@ -31,13 +29,16 @@ pub use srq::{Srq, SrqClient, SrqParameters};
 use transmit::{Transmit, Turn};
 
 use crate::{
-    cq::{Completion, Cq, Operation, Outcome},
+    cq::{
+        Cq, Cqe, Operation, Outcome,
+        dependents::{Dependent, try_dependent},
+    },
     fault::{self, Fault},
     memory::{Domain, Side, TranslationCache},
     memory_status,
     nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
     os::{Os, SpinLock},
-    ring::Watch,
+    ring::TailPublisher,
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
@@ -123,8 +124,8 @@ pub struct Qp<O: Os> {
     /// Where receives are taken from, instead of the queue pair's own queue.
     srq: Option<Shared<Srq<O>>>,
     context: usize,
-    posted: Watch,
-    accepted: Watch,
+    posted: TailPublisher,
+    accepted: TailPublisher,
     flush_initiator_to: AtomicU64,
     flush_receive_to: AtomicU64,
     drain_to: AtomicU64,
@@ -215,7 +216,7 @@ impl<O: Os> Qp<O> {
     ) -> Result<NewQp<O>, NtStatus> {
         let (initiator, transmit) = post::initiator_queue(nic.os(), parameters)?;
         let (receiver, receive) = post::receive_queue(nic.os(), parameters)?;
-        let watches = [initiator.watch(), receiver.watch()];
+        let watches = [initiator.tail_publisher(), receiver.tail_publisher()];
         let client = try_box(client).map_err(memory_status)?;
         let uses = Uses { domain, receive_cq, initiator_cq, srq };
         let qp = Self::around(nic, &uses, parameters, client, watches, transmit, receive)?;
@@ -232,7 +233,7 @@ impl<O: Os> Qp<O> {
         uses: &Uses<'_, O>,
         parameters: &QpParameters,
         client: Box<dyn Any + Send + Sync>,
-        [posted, accepted]: [Watch; 2],
+        [posted, accepted]: [TailPublisher; 2],
         transmit: O::Lock<Transmit<O>>,
         receive: O::Lock<Receive>,
     ) -> Result<Shared<Self>, NtStatus> {
@@ -276,9 +277,10 @@ impl<O: Os> Qp<O> {
     }
 
     fn attach(this: &Shared<Self>) -> Result<(), NtStatus> {
-        let receive = this.receive_cq.attach(this.clone())?;
-        let initiator = this.initiator_cq.attach(this.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
-        let shared = this.srq.as_ref().map(|srq| srq.attach(this.clone())).transpose().inspect_err(|_| {
+        let dependent = try_dependent(this.clone()).map_err(memory_status)?;
+        let receive = this.receive_cq.attach(dependent.clone())?;
+        let initiator = this.initiator_cq.attach(dependent.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
+        let shared = this.srq.as_ref().map(|srq| srq.attach(dependent)).transpose().inspect_err(|_| {
             this.receive_cq.detach(receive);
             this.initiator_cq.detach(initiator);
         })?;
@@ -520,14 +522,20 @@ impl<O: Os> Qp<O> {
         this.initiating.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
     }
 
-    const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Completion {
-        Completion {
+    const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
+        Cqe {
             qp_context: self.context,
             outcome: Outcome::new(operation, status),
             request_context,
             bytes: 0,
             invalidated_token: 0,
         }
+    }
+}
+
+impl<O: Os> Dependent for Shared<Qp<O>> {
+    fn fail(&self) {
+        Qp::fail(self);
     }
 }
 

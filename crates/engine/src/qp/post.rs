@@ -14,7 +14,7 @@ use crate::{
     memory_status,
     nic::DIRECT_TURN,
     os::Os,
-    ring::{self, Producer, Watch},
+    ring::{self, Producer, TailPublisher},
     sync::Ordering,
 };
 
@@ -109,8 +109,8 @@ pub(super) fn initiator_queue<O: Os>(
 }
 
 impl InitiatorQueue {
-    pub(super) fn watch(&self) -> Watch {
-        self.requests.watch()
+    pub(super) fn tail_publisher(&self) -> TailPublisher {
+        self.requests.tail_publisher()
     }
 
     pub(super) fn of<O: Os>(self, qp: &Shared<Qp<O>>) -> Initiator<O> {
@@ -266,9 +266,9 @@ impl<O: Os> Initiator<O> {
     ) -> Result<u32, NtStatus> {
         let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
         self.check_elements(work, count)?;
-        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        self.check_room()?;
         let (first, length) = push_elements(&mut self.queue.elements, elements, self.queue.limits.transfer)?;
-        vacancy.fill(Request { context, work, flags, length, source: Source::Elements { count, first } });
+        self.push(Request { context, work, flags, length, source: Source::Elements { count, first } });
         Ok(length)
     }
 
@@ -313,11 +313,11 @@ impl<O: Os> Initiator<O> {
         parts: impl Iterator<Item = &'a [u8]>,
     ) -> Result<u32, NtStatus> {
         self.check_connected()?;
-        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        self.check_room()?;
         let chunks = &mut self.queue.chunks;
         let taken = push_inline(chunks, parts, self.queue.limits.inline_bytes());
         let (first, length) = taken.inspect_err(|_| chunks.retract())?;
-        vacancy.fill(Request { context, work, flags, length, source: Source::Inline { first } });
+        self.push(Request { context, work, flags, length, source: Source::Inline { first } });
         Ok(length)
     }
 
@@ -353,7 +353,7 @@ impl<O: Os> Initiator<O> {
         } else {
             self.check_elements(work, 1)?;
         }
-        let vacancy = self.queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        self.check_room()?;
         let limits = &self.queue.limits;
         let (most, status) = if L::IS_INLINE {
             (limits.inline_bytes(), NtStatus::INVALID_BUFFER_SIZE)
@@ -364,7 +364,7 @@ impl<O: Os> Initiator<O> {
         if length > most {
             return Err(status);
         }
-        vacancy.fill(Request { context, work, flags, length, source: local.source() });
+        self.push(Request { context, work, flags, length, source: local.source() });
         Ok(length)
     }
 
@@ -390,7 +390,19 @@ impl<O: Os> Initiator<O> {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         self.check_connected()?;
+        self.check_room()
+    }
+
+    #[inline]
+    fn check_room(&mut self) -> Result<(), NtStatus> {
         if self.queue.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
+    }
+
+    /// Puts a request in the queue, which has room.
+    #[inline]
+    fn push(&mut self, request: Request) {
+        let is_pushed = self.queue.requests.push(request);
+        debug_assert!(is_pushed, "there is room");
     }
 
     /// Whether a request with so many elements can be posted, if there is room for it.
@@ -511,8 +523,8 @@ pub(super) fn receive_queue<O: Os>(
 }
 
 impl ReceiveQueue {
-    pub(super) fn watch(&self) -> Watch {
-        self.requests.watch()
+    pub(super) fn tail_publisher(&self) -> TailPublisher {
+        self.requests.tail_publisher()
     }
 
     pub(super) fn of<O: Os>(self, qp: &Shared<Qp<O>>) -> Receiver<O> {
@@ -525,9 +537,12 @@ impl ReceiveQueue {
             return Err(NtStatus::DATA_OVERRUN);
         }
         self.requests.prefetch(SOON);
-        let vacancy = self.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        if !self.requests.has_room(1) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
         let (first, length) = push_elements(&mut self.elements, elements, self.limits.transfer)?;
-        vacancy.fill(ReceiveRequest { context, length, elements: count, first });
+        let is_pushed = self.requests.push(ReceiveRequest { context, length, elements: count, first });
+        debug_assert!(is_pushed, "there is room");
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::{
     transmit::Turn,
 };
 use crate::{
-    cq::{Completion, Cq, Operation, notify::newer},
+    cq::{Cq, Cqe, Operation, notify::newer},
     memory::{Access, Piece},
     nic::Budget,
     os::{Os, SpinLock},
@@ -66,7 +66,7 @@ impl Receive {
     /// The token of the first receive's only element; `None` if it has none or several.
     #[inline]
     pub(super) fn first_token(&mut self) -> Option<u32> {
-        self.requests.with_front(|request| (request.elements == 1).then_some(request.first.token))?
+        self.requests.with_ahead(0, |request| (request.elements == 1).then_some(request.first.token))?
     }
 
     /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, all in one go and without a
@@ -179,7 +179,7 @@ impl<O: Os> Qp<O> {
                 budget.requests -= 1;
                 receive.remove_first(&request);
                 let completion = this.completion(request.context, Operation::Receive, NtStatus::CANCELLED);
-                Cq::push_one(&this.receive_cq, completion);
+                Cq::push(&this.receive_cq, completion);
             }
             if receive.is_flushed() {
                 // A later turn goes on here.
@@ -205,18 +205,18 @@ impl<O: Os> Qp<O> {
 
 impl<O: Os> Claim<O> {
     /// Completes the receive. `describe` fills in what is special about the completion.
-    pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Completion)) {
+    pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Cqe)) {
         let Self { qp, request, shared } = self;
         let mut completion = qp.completion(request.context, Operation::Receive, status);
         describe(&mut completion);
         if shared {
-            return Cq::push_one(&qp.receive_cq, completion);
+            return Cq::push(&qp.receive_cq, completion);
         }
         let flushed = qp.receive.with(|receive| {
             // The place is free before the consumer can see the completion.
             receive.remove_first(&request);
             receive.claimed = false;
-            Cq::push_one(&qp.receive_cq, completion);
+            Cq::push(&qp.receive_cq, completion);
             receive.is_flushed()
         });
         Self::wake(&qp, flushed);

@@ -17,7 +17,7 @@ use super::{
     request::{HERE, Here, Request, Sge, Source},
 };
 use crate::{
-    cq::{Completion, Cq, CqProducer, Operation},
+    cq::{Cq, CqProducer, Cqe, Operation},
     fault::{self, Fault},
     memory::{Access, Key, Lookup, MOST_BY_CACHE, Opened, Side},
     nic::{Budget, Moved},
@@ -29,17 +29,17 @@ use crate::{
 const UNDER_LOCKS: usize = 4096;
 
 /// Completions of initiator requests that are on their way to their queue.
-pub(super) type Batch = ArrayVec<Completion, 8>;
+pub(super) type Batch = ArrayVec<Cqe, 8>;
 
 /// Completions of receives that were filled one behind the other. They lie in lines of the other side's processor, and these are
 /// fetched together if they are written together: with other stores in between, each line would be waited for alone.
-type Received = ArrayVec<Completion, 32>;
+type Received = ArrayVec<Cqe, 32>;
 
 /// Puts the completions of a batch into their queue.
 #[inline]
 pub(super) fn push<O: Os>(cq: &Shared<Cq<O>>, batch: &mut Batch) {
     if !batch.is_empty() {
-        Cq::push(cq, batch);
+        Cq::push_all(cq, batch);
         batch.clear();
     }
 }
@@ -62,7 +62,7 @@ impl<O: Os> Short<'_, O> {
         if self.batch.remaining_capacity() < 2 {
             push(&self.qp.initiator_cq, self.batch);
         }
-        let is_send = self.requests.with_front(|request| matches!(request.work, Work::Send { invalidate: None }))?;
+        let is_send = self.requests.with_ahead(0, |request| matches!(request.work, Work::Send { invalidate: None }))?;
         Some(if is_send { self.send() } else { self.copy() })
     }
 
@@ -85,7 +85,7 @@ impl<O: Os> Short<'_, O> {
         }
         let completion = self.qp.completion(done.context, operation, NtStatus::SUCCESS);
         if at_once && self.batch.is_empty() {
-            Cq::push_one(&self.qp.initiator_cq, completion);
+            Cq::push(&self.qp.initiator_cq, completion);
         } else {
             self.batch.push(completion);
         }
@@ -99,7 +99,7 @@ impl<O: Os> Short<'_, O> {
         let last = Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
                 let sink = Key { token: receives.first_token()?, access: Access::LocalWrite };
-                let source = self.requests.with_front(|request| match &request.source {
+                let source = self.requests.with_ahead(0, |request| match &request.source {
                     Source::Elements { first, .. } => Some(first.key(Access::LocalRead)),
                     Source::Inline { .. } => None,
                 })?;
@@ -131,7 +131,7 @@ impl<O: Os> Short<'_, O> {
         let most = self.budget.bytes.min(UNDER_LOCKS);
         let (mut last, mut sent, mut left) = (None, 0, most);
         let mut received = Received::new();
-        while sent < self.budget.requests && self.batch.remaining_capacity() > 1 {
+        while sent < self.budget.requests && self.batch.remaining_capacity() > 1 && !received.is_full() {
             let ahead = sent as usize;
             let done = self.requests.with_ahead(ahead, |request| {
                 if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
@@ -149,16 +149,12 @@ impl<O: Os> Short<'_, O> {
             if let Some(done) = last.replace(done) {
                 self.complete(Operation::Send, &done, false);
             }
-            if received.is_full() {
-                completions.push_all(&received);
-                received.clear();
-            }
         }
+        // The places are free before the consumer can see the completions.
+        receives.take_out(sent as usize);
         if !received.is_empty() {
             completions.push_all(&received);
         }
-        // The consumers see completions when all locks are released: by then the places are free.
-        receives.take_out(sent as usize);
         self.take(Operation::Send, sent, most - left);
         last
     }
@@ -167,7 +163,7 @@ impl<O: Os> Short<'_, O> {
     #[inline]
     fn copy(&mut self) -> bool {
         let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
-        let done = self.requests.with_front(|request| {
+        let done = self.requests.with_ahead(0, |request| {
             if request.length as usize > most {
                 return None;
             }
@@ -187,10 +183,10 @@ impl<O: Os> Short<'_, O> {
 
 /// The completion of a receive that a message of `length` bytes has filled.
 #[inline]
-fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Completion {
+fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Cqe {
     let bytes = length + u32::from(fault::is(Fault::BytesWrong));
     let completion = peer.completion(context, Operation::Receive, NtStatus::SUCCESS);
-    Completion { outcome: completion.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..completion }
+    Cqe { outcome: completion.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..completion }
 }
 
 /// The peer's first receive, and where it completes, both locked.
@@ -207,9 +203,9 @@ impl<O: Os> First<'_, '_, O> {
     fn fill(self, there: &Opened<'_, O>, length: u32, flags: Flags, put: impl FnOnce(At<'_, O>)) -> Option<()> {
         let fill = |sink: &Sge| there.find(sink.token, sink.address, sink.length).map(put).is_some();
         let context = self.receives.fill(0, length, fill, |sink| there.prefetch(sink.address))?;
-        // The consumer sees the completion when the locks are released: by then the place is free.
-        self.completions.push(received(self.peer, context, length, flags));
+        // The place is free before the consumer can see the completion.
         self.receives.take_out(1);
+        self.completions.push(received(self.peer, context, length, flags));
         Some(())
     }
 }

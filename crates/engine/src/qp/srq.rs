@@ -11,12 +11,12 @@ use ndkpi::NtStatus;
 
 use super::{
     Qp, Sge,
-    attached::{Attached, ToFail},
     post::{push_elements, ring_for},
     receive::{Claim, Claimed},
     request::ReceiveRequest,
 };
 use crate::{
+    cq::dependents::{DependentRef, Dependents, ToFail},
     fault::{self, Fault},
     memory::{Access, Domain, Piece},
     memory_status,
@@ -81,7 +81,7 @@ struct State<O: Os> {
     closed: bool,
     /// The queue has failed; the client has been told so, or not.
     failed: Option<bool>,
-    attached: Attached<O>,
+    dependents: Dependents,
     /// Queue pairs whose peers wait for a receive, each once. Has room for all that are attached.
     waiting: VecDeque<Shared<Qp<O>>>,
     members: usize,
@@ -137,7 +137,7 @@ impl<O: Os> Srq<O> {
             running: false,
             closed: false,
             failed: None,
-            attached: Attached::new(),
+            dependents: Dependents::new(),
             waiting: VecDeque::new(),
             members: 0,
         };
@@ -165,9 +165,12 @@ impl<O: Os> Srq<O> {
             if state.failed.is_some() {
                 return Err(NtStatus::INTERNAL_ERROR);
             }
-            let vacancy = state.requests.producer.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+            if !state.requests.producer.has_room(1) {
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
             let (first, length) = push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
-            vacancy.fill(ReceiveRequest { context, length, elements: count, first });
+            let is_pushed = state.requests.producer.push(ReceiveRequest { context, length, elements: count, first });
+            debug_assert!(is_pushed, "there is room");
             state.requests.producer.publish();
             Ok(Self::next_waiter(state))
         })?;
@@ -296,12 +299,12 @@ impl<O: Os> Srq<O> {
         claimed
     }
 
-    /// Notes that `qp` takes its receives here.
-    pub(super) fn attach(&self, qp: Shared<Qp<O>>) -> Result<usize, NtStatus> {
+    /// Notes who takes receives here, and fails with the queue. The number is for [`Srq::detach`].
+    pub(super) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
         self.state.with(|state| {
             let missing = (state.members + 1).saturating_sub(state.waiting.len());
             state.waiting.try_reserve(missing).map_err(|error| memory_status(error.into()))?;
-            let number = state.attached.insert(qp)?;
+            let number = state.dependents.insert(dependent).map_err(memory_status)?;
             state.members += 1;
             Ok(number)
         })
@@ -313,7 +316,7 @@ impl<O: Os> Srq<O> {
             state.members -= 1;
             let place = state.waiting.iter().position(|waiting| Shared::ptr_eq(waiting, qp));
             let waiting = place.and_then(|place| state.waiting.remove(place));
-            (waiting, state.attached.remove(number))
+            (waiting, state.dependents.remove(number))
         });
         drop(references);
     }
@@ -329,7 +332,7 @@ impl<O: Os> Srq<O> {
         this.state.with(|state| {
             if state.failed.is_none() {
                 state.failed = Some(false);
-                state.attached.begin_failure();
+                state.dependents.begin_failure();
                 state.due |= !state.closed;
             }
         });
@@ -347,8 +350,8 @@ impl<O: Os> Srq<O> {
 
     fn notify(this: &Shared<Self>) {
         for _ in 0..FAILURES_PER_RUN {
-            match this.state.with(|state| state.attached.next_to_fail()) {
-                ToFail::Qp(qp) => Qp::fail(&qp),
+            match this.state.with(|state| state.dependents.next_to_fail()) {
+                ToFail::Dependent(dependent) => dependent.fail(),
                 ToFail::Nobody => {}
                 ToFail::Done => return Self::notify_client(this),
             }

@@ -498,7 +498,7 @@ impl<O: Os> Transmit<O> {
                 _ => fault::is(Fault::SilentFailureIsSilent),
             };
         if !silent {
-            Cq::push_one(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
+            Cq::push(&qp.initiator_cq, qp.completion(request.context, request.work.operation(), status));
         }
     }
 }

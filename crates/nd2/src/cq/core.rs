@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use engine::{
-    cq::{Completion, Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
+    cq::{Cq, CqClient, CqConsumer, CqParameters, Cqe, notify::CqFailure},
     os::{Affinity, Os, SpinLock},
 };
 use fallible::Shared;
@@ -185,7 +185,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// Takes completions out and gives them to `each` (`IND2CompletionQueue::GetResults`). Returns how many.
-    pub fn take(&self, most: usize, each: impl FnMut(&Completion)) -> usize {
+    pub fn take(&self, most: usize, each: impl FnMut(&Cqe)) -> usize {
         self.state.with(|state| state.consumer.as_mut().map_or(0, |consumer| consumer.poll(most, each)))
     }
 

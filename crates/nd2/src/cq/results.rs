@@ -1,6 +1,6 @@
 //! Which status a result may have (`NDSPI 3`).
 
-use engine::cq::{Completion, Operation};
+use engine::cq::{Cqe, Operation};
 use ndkpi::NtStatus;
 
 use crate::abi::{HRESULT, ND2_REQUEST_TYPE, ND2_RESULT};
@@ -44,7 +44,7 @@ pub const fn result_status(kind: ND2_REQUEST_TYPE, status: NtStatus) -> HRESULT 
 
 /// The client's result of a completion.
 #[must_use]
-pub const fn result(completion: &Completion) -> ND2_RESULT {
+pub const fn result(completion: &Cqe) -> ND2_RESULT {
     let kind = request_type(completion.outcome.operation());
     ND2_RESULT {
         Status: result_status(kind, completion.outcome.status()),

@@ -24,7 +24,7 @@ use std::{
     },
 };
 
-use engine::{cq::Completion, qp::Sge};
+use engine::{cq::Cqe, qp::Sge};
 use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
@@ -53,7 +53,7 @@ struct Queue {
     /// What producers know, under the lock: the next entry's number, and the consumer's when it was last looked at.
     tail: u64,
     seen_head: u64,
-    entries: Box<[Completion; DEPTH]>,
+    entries: Box<[Cqe; DEPTH]>,
     /// The producers' number for the consumer.
     published: Line,
     /// What the consumer knows.
@@ -85,7 +85,7 @@ impl Queue {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a bound has no calls but those it is about")]
-    fn push(&mut self, entry: Completion) {
+    fn push(&mut self, entry: Cqe) {
         while self.lock.0.swap(1, Acquire) != 0 {}
         if self.tail - self.seen_head == DEPTH as u64 {
             self.seen_head = self.taken.0.load(Acquire);
@@ -101,7 +101,7 @@ impl Queue {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `push`")]
-    fn take(&mut self) -> Option<Completion> {
+    fn take(&mut self) -> Option<Cqe> {
         if self.head == self.seen_tail {
             self.seen_tail = self.published.0.load(Acquire);
             if self.head == self.seen_tail {

@@ -11,7 +11,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use engine::cq::Completion;
+use engine::cq::Cqe;
 use provider::extended_result;
 
 use crate::{
@@ -24,12 +24,12 @@ use crate::{
 pub struct LockedProducer {
     lock: Line,
     is_armed: AtomicBool,
-    producer: rtrb::Producer<Completion>,
+    producer: rtrb::Producer<Cqe>,
 }
 
 /// A queue for `depth` entries.
 #[must_use]
-pub fn locked(depth: usize) -> (LockedProducer, rtrb::Consumer<Completion>) {
+pub fn locked(depth: usize) -> (LockedProducer, rtrb::Consumer<Cqe>) {
     let (producer, consumer) = rtrb::RingBuffer::new(depth);
     (LockedProducer { lock: Line::default(), is_armed: AtomicBool::new(false), producer }, consumer)
 }
@@ -39,7 +39,7 @@ impl LockedProducer {
     // Not by way of a closure, through which the entry would go over the stack.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a bound has no calls")]
-    pub fn push(&mut self, entry: Completion) -> bool {
+    pub fn push(&mut self, entry: Cqe) -> bool {
         self.acquire();
         let pushed = self.producer.push(entry).is_ok();
         self.release() && pushed
@@ -47,7 +47,7 @@ impl LockedProducer {
 
     /// Puts `entries` in, if there is room for all. Whether there was.
     #[inline]
-    pub fn push_all(&mut self, entries: &[Completion]) -> bool {
+    pub fn push_all(&mut self, entries: &[Cqe]) -> bool {
         self.acquire();
         let pushed = self.producer.push_entire_slice(entries).is_ok();
         self.release() && pushed
@@ -70,7 +70,7 @@ impl LockedProducer {
 /// Both ends of [`locked`], for one thread.
 pub struct LockedRtrb {
     producer: LockedProducer,
-    consumer: rtrb::Consumer<Completion>,
+    consumer: rtrb::Consumer<Cqe>,
 }
 
 impl LockedRtrb {
@@ -83,7 +83,7 @@ impl LockedRtrb {
 
     /// Puts an entry in.
     #[inline]
-    pub fn push(&mut self, entry: Completion) {
+    pub fn push(&mut self, entry: Cqe) {
         assert!(self.producer.push(entry), "the queue is full");
     }
 

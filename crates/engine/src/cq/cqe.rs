@@ -1,11 +1,11 @@
-//! What a completion queue holds.
+//! Completion queue entries.
 
 use core::fmt;
 
 use ndkpi::NtStatus;
 
-use super::notify::Class;
-use crate::fault::{self, Fault};
+use super::decision::Class;
+use crate::mistake;
 
 /// The kind of request a completion is for (`NDKPI 2.2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,9 +45,9 @@ impl Operation {
     }
 }
 
-/// How a request of which kind has ended, and whether its sender asked for an event: all that an arm looks at.
+/// The kind of a request, its status, and whether its sender asked for an event: all that an arm looks at.
 ///
-/// One word, because producers of completions wait for their stores, and look at many completions at a time.
+/// One word, because producers wait for their stores, and look at many entries at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Outcome(u64);
 
@@ -58,14 +58,14 @@ impl Outcome {
     const OPERATION: u32 = 32;
     const SOLICITED: u64 = 1 << 40;
 
-    /// The end of a request with no event.
+    /// The end of a request whose sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn new(operation: Operation, status: NtStatus) -> Self {
         Self(status.to_bits() as u64 | (operation as u64) << Self::OPERATION)
     }
 
-    /// The same if the sender asked for an event, and if it did not.
+    /// The same, with an event if `solicited`.
     #[inline]
     #[must_use]
     pub const fn soliciting(self, solicited: bool) -> Self {
@@ -86,11 +86,17 @@ impl Outcome {
         Operation::numbered(self.0 >> Self::OPERATION)
     }
 
-    /// Whether the sender asked for an event.
+    /// Returns true if the sender asked for an event.
     #[inline]
     #[must_use]
     pub const fn is_solicited(self) -> bool {
         self.0 & Self::SOLICITED != 0
+    }
+
+    /// The bits that are all clear in a completion of [`Class::Plain`], and in no other.
+    #[inline]
+    pub(super) const fn marks(self) -> u64 {
+        self.0 & (Self::FAILED | Self::SOLICITED)
     }
 }
 
@@ -101,16 +107,16 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// The completion of one request.
+/// A completion queue entry: the completion of one request.
 ///
-/// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that is zero, because nothing is known
-/// of a failed request that its status does not say (`NDKPI 3.6`).
+/// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that is zero, because nothing is
+/// known of a failed request that its status does not say (`NDKPI 3.6`).
 ///
-/// No two words that an `NDK_RESULT` has side by side lie side by side here in that order: a consumer that polls at once would
-/// load both at a time, and wait until the two stores of the producer have reached the cache.
+/// No two words that are neighbours in an `NDK_RESULT` are neighbours here in that order: a consumer that polls at once would
+/// load both together, and wait until the two stores of the producer have reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
-pub struct Completion {
+pub struct Cqe {
     /// What the consumer gave when it created the queue pair.
     pub qp_context: usize,
     /// How the request has ended.
@@ -123,37 +129,17 @@ pub struct Completion {
     pub invalidated_token: u32,
 }
 
-const _: () = assert!(size_of::<Completion>() == 32);
+const _: () = assert!(size_of::<Cqe>() == 32);
 
-impl Completion {
-    /// Whether an arm sees [`Class::Plain`] in all of `completions`, which is so for nearly all.
-    #[inline]
-    #[must_use]
-    pub fn are_plain(completions: &[Self]) -> bool {
-        let is_plain = |completion: &Self| completion.class() == Class::Plain;
-        if fault::is_any() {
-            return completions.iter().all(is_plain);
-        }
-        // The same with no branch for each (measured: a tenth of the time that 32 take).
-        let marks = completions.iter().fold(0, |marks, completion| marks | completion.outcome.0);
-        let are_plain = marks & (Outcome::FAILED | Outcome::SOLICITED) == 0;
-        debug_assert_eq!(are_plain, completions.iter().all(is_plain));
-        are_plain
-    }
-
+impl Cqe {
     /// What an arm sees in this completion.
     #[inline]
     #[must_use]
     pub fn class(&self) -> Class {
         let (succeeded, solicited) = (self.outcome.status().is_success(), self.outcome.is_solicited());
-        if (fault::is(Fault::FailedRequestDoesNotSolicit) && !succeeded)
-            || (fault::is(Fault::SolicitedEntryIsPlain) && solicited)
-        {
-            return Class::Plain;
-        }
-        if fault::is(Fault::PlainEntrySolicits) && succeeded {
-            return Class::Solicited;
-        }
+        mistake!(FailedRequestDoesNotSolicit if !succeeded => return Class::Plain);
+        mistake!(SolicitedEntryIsPlain if solicited => return Class::Plain);
+        mistake!(PlainEntrySolicits if succeeded => return Class::Solicited);
         if !succeeded {
             Class::Failed
         } else if solicited {

@@ -1,0 +1,81 @@
+//! Who depends on a queue, and fails with it.
+
+use alloc::boxed::Box;
+
+use fallible::{AllocError, Shared, try_box};
+
+use crate::slab::Slab;
+
+/// Somebody who fails when a queue fails: a queue pair.
+pub trait Dependent: Send + Sync + 'static {
+    /// The queue has failed. Called with no lock held.
+    fn fail(&self);
+}
+
+/// A counted reference to a dependent.
+pub type DependentRef = Shared<Box<dyn Dependent>>;
+
+/// Makes a reference to a dependent.
+///
+/// # Errors
+///
+/// [`AllocError`].
+pub fn try_dependent(dependent: impl Dependent) -> Result<DependentRef, AllocError> {
+    let dependent: Box<dyn Dependent> = try_box(dependent)?;
+    Shared::try_new(dependent)
+}
+
+/// Dependents under numbers, and how far a failure has spread over them.
+pub struct Dependents {
+    list: Slab<DependentRef>,
+    /// Dependents from this number on were not failed yet. `None` while there is nothing to fail.
+    next: Option<usize>,
+}
+
+/// What [`Dependents::next_to_fail`] found.
+pub enum ToFail {
+    /// Somebody.
+    Dependent(DependentRef),
+    /// A number that nobody has. There may be more behind it.
+    Nobody,
+    /// The end.
+    Done,
+}
+
+impl Dependents {
+    /// None.
+    pub const fn new() -> Self {
+        Self { list: Slab::new(), next: None }
+    }
+
+    /// Adds a dependent and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn insert(&mut self, dependent: DependentRef) -> Result<usize, AllocError> {
+        self.list.try_insert(dependent)
+    }
+
+    /// Forgets the dependent of this number. The reference is to be dropped without the lock that protects `self`.
+    #[must_use]
+    pub fn remove(&mut self, number: usize) -> Option<DependentRef> {
+        self.list.remove(number)
+    }
+
+    /// All dependents are to be failed.
+    pub const fn begin_failure(&mut self) {
+        self.next = Some(0);
+    }
+
+    /// The next dependent to fail.
+    pub fn next_to_fail(&mut self) -> ToFail {
+        let Some(number) = self.next else { return ToFail::Done };
+        if number >= self.list.bound() {
+            self.next = None;
+            return ToFail::Done;
+        }
+        self.next = Some(number + 1);
+        self.list.get(number).cloned().map_or(ToFail::Nobody, ToFail::Dependent)
+    }
+}

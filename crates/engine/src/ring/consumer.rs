@@ -1,0 +1,256 @@
+//! The side of a queue that takes entries out.
+
+use fallible::Shared;
+
+use super::{
+    Indices, is_past,
+    segment::{SegmentView, Slot, slots_in_line, touch},
+};
+use crate::{prefetch, sync::Ordering};
+
+/// The side that takes entries out, in the order they were put in.
+///
+/// # Invariants
+///
+/// The entries from `head` up to `readable` are published, were seen to be, and lie in the segment at hand.
+pub struct Consumer<T> {
+    indices: Shared<Indices>,
+    view: SegmentView<T>,
+    /// Number of the next entry to be taken.
+    head: u64,
+    /// Number of the first entry that cannot be read without another [`Consumer::refresh`].
+    readable: u64,
+}
+
+impl<T: Copy + Send> Consumer<T> {
+    pub(super) const fn new(indices: Shared<Indices>, view: SegmentView<T>, first: u64) -> Self {
+        Self { indices, view, head: first, readable: first }
+    }
+
+    /// Number of the next entry to be taken.
+    #[inline]
+    #[must_use]
+    pub const fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Gives `each` up to `most` entries and frees their slots with one publication at the end. Returns how many.
+    #[inline]
+    pub fn take(&mut self, most: usize, each: impl FnMut(&T)) -> usize {
+        if most == 1 { usize::from(self.take_one(each)) } else { self.take_several(most, each) }
+    }
+
+    // Not a part of its callers: they would save registers for it that one entry does not need.
+    #[inline(never)]
+    fn take_several(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
+        let mut taken = 0;
+        while taken < most && !self.is_empty() {
+            let slots = self.view.slots_from(self.head);
+            let slots = &slots[..self.known().min(most - taken).min(slots.len())];
+            for (next, slot) in (1..).zip(slots) {
+                // SAFETY: the entry lies before `readable`.
+                unsafe { Self::read(slot, &mut each) };
+                if self.head.wrapping_add(next).is_multiple_of(slots_in_line::<T>() as u64) {
+                    Self::release(slot);
+                }
+            }
+            slots.last().into_iter().for_each(Self::release);
+            self.head = self.head.wrapping_add(slots.len() as u64);
+            taken += slots.len();
+        }
+        if taken > 0 {
+            self.publish();
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_one(&mut self, each: impl FnOnce(&T)) -> bool {
+        // Loaded before the refresh, which does not change it.
+        let head = self.head;
+        let is_there = !self.is_empty();
+        if is_there {
+            let slot = self.view.slot(head);
+            // SAFETY: the entry lies before `readable`.
+            unsafe { Self::read(slot, each) };
+            Self::release(slot);
+            self.head = head.wrapping_add(1);
+            self.publish();
+        }
+        is_there
+    }
+
+    /// Returns true if there is no entry.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&mut self) -> bool {
+        self.head == self.readable && !self.refresh()
+    }
+
+    /// Gives `work` the entry `ahead` places behind the next one, which stays in the queue; `None` if it is not there or lies in
+    /// another segment.
+    ///
+    /// In its place, because a copy loads it in other widths than it was stored in, and waits for the stores.
+    #[inline]
+    pub fn with_ahead<U>(&mut self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
+        if self.known() <= ahead {
+            self.refresh();
+        }
+        self.with_known(ahead, work)
+    }
+
+    /// [`Consumer::with_ahead`] for an entry that is known to be there.
+    #[inline]
+    pub fn with_known<U>(&self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
+        // SAFETY: the entry lies before `readable`.
+        (self.known() > ahead).then(|| unsafe { Self::read(self.slot_ahead(ahead), work) })
+    }
+
+    /// The next entry, which stays in the queue.
+    #[inline]
+    pub fn front(&mut self) -> Option<T> {
+        self.peek(0)
+    }
+
+    /// The entry `ahead` places behind the next one, as [`Consumer::with_ahead`].
+    #[inline]
+    pub fn peek(&mut self, ahead: usize) -> Option<T> {
+        self.with_ahead(ahead, |entry| *entry)
+    }
+
+    /// Has the processor fetch the entry `ahead` places behind the next one, if it is known to be there.
+    #[inline]
+    pub fn prefetch(&self, ahead: usize) {
+        if self.known() > ahead {
+            prefetch::to_read(self.slot_ahead(ahead));
+        }
+    }
+
+    /// Frees the slots of `count` entries, whether they were read or not. Entries that are not published stay: the head never
+    /// passes the tail.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        // Whoever has read the entries knows that they are there.
+        if count <= self.known() {
+            self.head = self.head.wrapping_add(count as u64);
+            self.publish();
+        } else {
+            let _ = self.take_several(count, |_| {});
+        }
+    }
+
+    /// Stores to the slot of an entry that was taken: the last one of those that go at a time, or of a cache line.
+    ///
+    /// Then the line belongs to this processor alone, and the producer gets it with one transfer. If it had only been read, the
+    /// producer would hold a copy too, and its next store would wait until this one is invalidated: twice as long.
+    #[inline]
+    fn release(slot: &Slot<T>) {
+        // SAFETY: the slot is the consumer's until `head` is published past it, and its entry was taken.
+        unsafe { touch(slot) };
+    }
+
+    #[inline]
+    fn publish(&self) {
+        self.indices.taken.head.store(self.head, Ordering::Release);
+    }
+
+    /// How many entries can be read without another look at the producer's index.
+    #[inline]
+    #[must_use]
+    pub const fn known(&self) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "not more than slots")]
+        let known = self.readable.wrapping_sub(self.head) as usize;
+        known
+    }
+
+    #[inline]
+    fn slot_ahead(&self, ahead: usize) -> &Slot<T> {
+        self.view.slot(self.head.wrapping_add(ahead as u64))
+    }
+
+    /// Gives `work` the entry in `slot`.
+    ///
+    /// # Safety
+    ///
+    /// The entry lies before `readable`: it was published and seen to be with acquire, and the producer does not write to the slot
+    /// until `head` is published past it.
+    #[inline]
+    unsafe fn read<U>(slot: &Slot<T>, work: impl FnOnce(&T) -> U) -> U {
+        slot.with(|slot| {
+            // SAFETY: nobody writes to the slot (the caller's promise).
+            let slot = unsafe { &*slot };
+            // SAFETY: a published entry has been written.
+            work(unsafe { slot.assume_init_ref() })
+        })
+    }
+
+    /// Reads the producer's index. Returns true if there is more to read in the segment at hand, which is the next one if the one
+    /// before had nothing left.
+    #[inline]
+    fn refresh(&mut self) -> bool {
+        // Loaded before the producer's numbers, after which it would be loaded anew.
+        let (readable, filled) = (self.readable, &*self.indices.filled);
+        let tail = filled.tail.load(Ordering::Acquire);
+        // A tail past the end of the segment was published after the seal, so the seal is seen here.
+        if filled.sealed.load(Ordering::Acquire) == self.view.number {
+            self.extend(readable, tail)
+        } else {
+            self.refresh_sealed()
+        }
+    }
+
+    /// [`Consumer::refresh`] in a segment that is sealed, and in those after it as long as nothing is left.
+    #[cold]
+    #[inline(never)]
+    fn refresh_sealed(&mut self) -> bool {
+        loop {
+            let tail = self.indices.filled.tail.load(Ordering::Acquire);
+            if self.indices.filled.sealed.load(Ordering::Acquire) == self.view.number {
+                return self.extend(self.readable, tail);
+            }
+            // What is in the segment was published before the seal.
+            let end = self.end();
+            if end != self.head {
+                return self.extend(self.readable, end);
+            }
+            self.follow();
+        }
+    }
+
+    /// Notes that entries before `until` are published and lie in the segment at hand. Returns true if that is more than before
+    /// `readable`.
+    #[inline]
+    const fn extend(&mut self, readable: u64, until: u64) -> bool {
+        // A tail goes back only if publishers are used out of order, against their rules.
+        let is_more = is_past(until, readable);
+        if is_more {
+            self.readable = until;
+        }
+        is_more
+    }
+
+    /// Number of the first entry that is not in the segment, which is sealed.
+    fn end(&self) -> u64 {
+        self.view.segment.next.with(|next| {
+            // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed.
+            let next = unsafe { &*next };
+            next.as_ref().map_or(self.head, |link| link.end)
+        })
+    }
+
+    /// Goes on in the next segment. The one at hand is sealed and empty.
+    fn follow(&mut self) {
+        let link = self.view.segment.next.with_mut(|next| {
+            // SAFETY: the segment is sealed, so `next` is the consumer's, and `self` is borrowed mutably.
+            let next = unsafe { &mut *next };
+            next.take()
+        });
+        if let Some(link) = link {
+            self.view = SegmentView::new(link.segment, self.view.number.wrapping_add(1));
+            self.indices.taken.followed.store(self.view.number, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The side of a queue that puts entries in.
+
+use fallible::{AllocError, Shared};
+
+use super::{
+    Indices, is_past,
+    segment::{Link, RingPass, Segment, SegmentView, slots_in_line, store, touch},
+};
+use crate::{prefetch, sync::Ordering};
+
+/// Entries whose cache lines [`Producer::prefetch_ahead`] fetches together. A power of two; model checks have short queues.
+///
+/// The entry that ends a group takes longer, so groups are not short. A line is stored to for every two completions then, with
+/// a lock held, so they are not long.
+const GROUP: u64 = if cfg!(loom) { 2 } else { 128 };
+
+/// The side that puts entries in.
+///
+/// # Invariants
+///
+/// - `limit` is at most the capacity of the segment at hand.
+/// - `tail - head` is at most `limit`, and the entries from the last seal on lie in that segment.
+/// - Entries from `tail` to before `fast_until` fit, and belong to `pass`, which is one of the segment at hand.
+// What `fast_push` uses is in one cache line, next to the lock before it.
+#[repr(C)]
+pub struct Producer<T> {
+    indices: Shared<Indices>,
+    view: SegmentView<T>,
+    /// Number of the next entry to be written: the published tail plus what is written and not yet published.
+    tail: u64,
+    /// Number of the first entry that [`Producer::fast_push`] does not take.
+    fast_until: u64,
+    pass: RingPass<T>,
+    limit: u64,
+    /// The consumer's head when it was last read.
+    seen_head: u64,
+}
+
+impl<T: Copy + Send> Producer<T> {
+    pub(super) fn new(indices: Shared<Indices>, view: SegmentView<T>, limit: u32, first: u64) -> Self {
+        let pass = view.pass(first);
+        Self { indices, view, tail: first, fast_until: first, pass, limit: limit.into(), seen_head: first }
+    }
+
+    /// Number of the next entry to be written.
+    #[inline]
+    #[must_use]
+    pub const fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// The most entries the queue may hold.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many entries the consumer has not taken. The consumer may take some at any time.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn occupied(&mut self) -> u64 {
+        self.seen_head = self.indices.taken.head.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.seen_head)
+    }
+
+    /// Returns true if `count` more entries fit. Reads the consumer's index only if its last value does not settle it.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&mut self, count: u64) -> bool {
+        self.is_known_to_have_room(count) || self.occupied().saturating_add(count) <= self.limit
+    }
+
+    #[inline]
+    const fn is_known_to_have_room(&self, count: u64) -> bool {
+        // Counts are those of queues, far below the end of the type.
+        self.tail.wrapping_add(count).wrapping_sub(self.seen_head) <= self.limit
+    }
+
+    /// Writes an entry that the consumer sees after [`Producer::publish`]. Returns false if the queue is full.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, entry: T) -> bool {
+        let has_room = self.has_room(1);
+        if has_room {
+            // SAFETY: entry `tail` is not published. The slot's entry before it, `tail - capacity`, has been taken: there is room,
+            // so `head` is past `tail - limit`, and `limit <= capacity`. `seen_head` was read with acquire, so the consumer has
+            // done with the slot.
+            unsafe { store(self.view.slot(self.tail), entry) };
+            self.tail = self.tail.wrapping_add(1);
+        }
+        has_room
+    }
+
+    /// [`Producer::push`] for several entries, as many as fit. Returns how many.
+    #[inline]
+    #[must_use]
+    pub fn push_all(&mut self, entries: &[T]) -> usize {
+        let mut count = entries.len();
+        if !self.has_room(count as u64) {
+            // Not more than `count`.
+            count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
+        }
+        // SAFETY: the slots are free, as in `push`, and there are at most `limit` entries, so not more than slots.
+        unsafe { self.view.write(self.tail, &entries[..count]) };
+        self.tail = self.tail.wrapping_add(count as u64);
+        count
+    }
+
+    /// Pushes and publishes an entry with one comparison and a few stores, if [`Producer::enable_fast_push`] has allowed that.
+    /// Returns false if not: then nothing has happened.
+    #[inline]
+    #[must_use]
+    pub fn fast_push(&mut self, entry: T) -> bool {
+        let is_enabled = is_past(self.fast_until, self.tail);
+        if is_enabled {
+            // SAFETY: the entry belongs to the pass (invariant), whose segment is the one at hand.
+            let slot = unsafe { self.pass.slot(self.tail) };
+            // SAFETY: the entry fits (invariant).
+            unsafe { store(slot, entry) };
+            self.tail = self.tail.wrapping_add(1);
+            self.publish();
+        }
+        is_enabled
+    }
+
+    /// Lets [`Producer::fast_push`] take the next entries, as far as they are known to fit and do not end a group. So one
+    /// comparison answers everything, and the caller may have conditions of its own for when to enable this.
+    #[inline]
+    pub fn enable_fast_push(&mut self) {
+        // A pass is a multiple of groups, or shorter than one.
+        let last = self.tail | u64::from(self.view.mask).min(GROUP - 1);
+        let full = self.seen_head.wrapping_add(self.limit);
+        self.fast_until = if is_past(last, full) { full } else { last };
+        self.pass = self.view.pass(self.tail);
+    }
+
+    /// Takes back what [`Producer::enable_fast_push`] has allowed.
+    #[inline]
+    pub const fn disable_fast_push(&mut self) {
+        self.fast_until = self.tail;
+    }
+
+    /// Lets the consumer see what was pushed.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.indices.filled.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Where a group begins: stores to the cache lines of the group after it, if those slots are known to be free.
+    ///
+    /// For producers that take a lock for each entry. A lock waits for all stores before it, so every line that the consumer's
+    /// processor has read would be waited for alone. Here the lines come close behind one another.
+    #[inline]
+    pub fn prefetch_ahead(&self) {
+        if self.tail.is_multiple_of(GROUP) && self.is_known_to_have_room(2 * GROUP) {
+            self.prefetch_group();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch_group(&self) {
+        for ahead in (GROUP..2 * GROUP).step_by(slots_in_line::<T>()) {
+            // SAFETY: there is room for two groups, so nothing of the second is published, and what was in its slots has been
+            // taken, as in `push`.
+            unsafe { touch(self.view.slot(self.tail.wrapping_add(ahead))) };
+        }
+    }
+
+    /// Has the processor fetch the slot of the entry `ahead` places behind the next one, for writing.
+    #[inline]
+    pub fn prefetch(&self, ahead: u64) {
+        prefetch::to_write(self.view.slot(self.tail.wrapping_add(ahead)));
+    }
+
+    /// Lets a [`TailPublisher`] publish what was pushed, and returns the number to publish.
+    #[inline]
+    pub(crate) fn hand_over(&self) -> u64 {
+        // The publisher may be another queue's, which publishes only what was written before this.
+        self.indices.filled.handed_over.store(self.tail, Ordering::Release);
+        self.tail
+    }
+
+    /// Somebody else's view of the published tail.
+    #[must_use]
+    pub fn tail_publisher(&self) -> TailPublisher {
+        TailPublisher(self.indices.clone())
+    }
+
+    /// Forgets what was pushed since the last [`Producer::publish`]. Not for a queue with a [`TailPublisher`] that publishes.
+    pub fn retract(&mut self) {
+        self.tail = self.indices.filled.tail.load(Ordering::Relaxed);
+        // Passes are counted from the tail.
+        self.disable_fast_push();
+    }
+
+    /// How a queue for `limit` entries would be made out of this one.
+    #[must_use]
+    pub fn plan(&self, limit: u32) -> Plan {
+        let (wanted, capacity) = (u64::from(Segment::<T>::capacity_for(limit)), self.view.segment.capacity());
+        let is_only = self.indices.taken.followed.load(Ordering::Relaxed) == self.view.number;
+        if wanted > capacity || (wanted < capacity && is_only) { Plan::NewSegment } else { Plan::InPlace }
+    }
+
+    /// Sets the most entries the queue may hold, in `spare` if the present segment is too small or much too large.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::Occupied`] if the queue holds more entries than that, [`ResizeError::NeedsSpare`] if a spare segment is
+    /// needed and `spare` is none or too small. The queue is unchanged then.
+    pub fn resize(&mut self, limit: u32, spare: Option<Spare<T>>) -> Result<(), ResizeError> {
+        self.disable_fast_push();
+        if self.occupied() > u64::from(limit) {
+            return Err(ResizeError::Occupied);
+        }
+        if self.plan(limit) == Plan::NewSegment {
+            match spare.filter(|spare| spare.0.capacity() >= u64::from(limit)) {
+                Some(spare) => self.continue_in(spare.0),
+                None if u64::from(limit) > self.view.segment.capacity() => return Err(ResizeError::NeedsSpare),
+                // A smaller segment only saves memory.
+                None => {}
+            }
+        }
+        self.limit = u64::from(limit);
+        Ok(())
+    }
+
+    /// Seals the segment and goes on in `segment`.
+    fn continue_in(&mut self, segment: Shared<Segment<T>>) {
+        self.publish();
+        let link = Link { end: self.tail, segment: segment.clone() };
+        self.view.segment.next.with_mut(|next| {
+            // SAFETY: the segment is not sealed: the producer seals a segment only here, and leaves it then. So `next` is
+            // still the producer's, and is `None`.
+            unsafe { next.write(Some(link)) };
+        });
+        self.view = SegmentView::new(segment, self.view.number.wrapping_add(1));
+        self.indices.filled.sealed.store(self.view.number, Ordering::Release);
+    }
+}
+
+/// Reads the tail of a queue, and publishes it for a producer that somebody else may be about to use.
+pub struct TailPublisher(Shared<Indices>);
+
+impl TailPublisher {
+    /// Number of the next entry to be published.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        self.0.filled.tail.load(Ordering::Acquire)
+    }
+
+    /// [`Producer::publish`] for a producer that has [handed over](Producer::hand_over) up to this number. Any other number does
+    /// no harm: nothing is published that was not written.
+    #[inline]
+    pub(crate) fn publish(&self, tail: u64) {
+        if !is_past(tail, self.0.filled.handed_over.load(Ordering::Acquire)) {
+            self.0.filled.tail.store(tail, Ordering::Release);
+        }
+    }
+}
+
+/// Memory for a queue that changes its size.
+pub struct Spare<T>(Shared<Segment<T>>);
+
+impl<T: Copy + Send> Spare<T> {
+    /// Room for `limit` entries.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory.
+    pub fn try_new(limit: u32) -> Result<Self, AllocError> {
+        Segment::try_new(limit).map(Self)
+    }
+}
+
+/// What [`Producer::resize`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Nothing: the segment in use will do.
+    InPlace,
+    /// A [`Spare`].
+    NewSegment,
+}
+
+/// Why a queue kept its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// It holds more entries than it should be able to hold.
+    Occupied,
+    /// It needs more memory than it was given.
+    NeedsSpare,
+}
