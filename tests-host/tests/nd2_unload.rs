@@ -1,12 +1,12 @@
 //! When the library can be unloaded (`DllCanUnloadNow`). Alone in its process, because objects are counted in all of it.
 
-use nd2::{abi::HRESULT, class::can_unload_now, live_objects};
+use nd2::{CompletionPolicy, abi::HRESULT, class::can_unload_now, live_objects};
 use nd2_selftest::{Schedule, World};
 
 #[test]
 fn the_library_can_be_unloaded_when_all_objects_are_released_and_not_before() {
     assert_eq!((can_unload_now(), live_objects()), (HRESULT::S_OK, 0));
-    let world = World::new(Schedule::Seeded(1, 0)).expect("a world");
+    let world = World::new(Schedule::Seeded(1, 0), CompletionPolicy::Pending).expect("a world");
     assert_eq!((can_unload_now(), live_objects()), (HRESULT::S_FALSE, 2), "the provider and the adapter");
     let queue = world.adapter.queue(world.file, 8, 0).expect("a queue");
     let window = world.adapter.window().expect("a window");

@@ -32,8 +32,18 @@ pub struct AdapterCore<P: Platform> {
     device: Shared<Device<P>>,
     /// Registered memory is good for all objects of one open adapter.
     domain: Shared<Domain<P::Os>>,
-    files: <P::Os as Os>::Lock<Vec<Shared<P::File>>>,
+    files: <P::Os as Os>::Lock<Files<P>>,
 }
+
+/// The files of an open adapter.
+struct Files<P: Platform> {
+    list: Vec<Shared<P::File>>,
+    /// Where the next search for closed ones begins.
+    next: usize,
+}
+
+/// Files that are looked at for closed ones when one is made, so that a client with many of them does not wait.
+const FILES_LOOKED_AT: usize = 16;
 
 /// An open adapter.
 pub struct Adapter<P: Platform>(Shared<AdapterCore<P>>);
@@ -54,21 +64,45 @@ impl<P: Platform> AdapterCore<P> {
     /// `STATUS_INVALID_HANDLE` if it is none of this adapter's; `STATUS_DEVICE_REMOVED`.
     fn file(&self, handle: HANDLE) -> Result<Shared<P::File>, NtStatus> {
         self.device.check_present()?;
-        let found = self.files.with(|files| files.iter().rev().find(|file| file.handle() == handle).cloned());
-        found.ok_or(NtStatus::INVALID_HANDLE)
+        let found = self.files.with(|files| files.list.iter().rev().find(|file| file.handle() == handle).cloned());
+        let file = found.ok_or(NtStatus::INVALID_HANDLE)?;
+        file.prepare()?;
+        Ok(file)
+    }
+
+    /// Lets go of files that nobody uses and whose handles the client has closed.
+    fn forget_closed_files(&self) {
+        for _ in 0..FILES_LOOKED_AT {
+            let file = self.files.with(|files| {
+                files.next = if files.next < files.list.len() { files.next } else { 0 };
+                files.list.get(files.next).cloned()
+            });
+            let Some(file) = file else { return };
+            // References of the list and of this loop: no object has one.
+            let is_over = Shared::references_now(&file) == 2 && file.is_closed();
+            // Dropped after the lock is released.
+            drop(self.files.with(|files| {
+                if is_over && files.list.get(files.next).is_some_and(|found| Shared::ptr_eq(found, &file)) {
+                    return Some(files.list.swap_remove(files.next));
+                }
+                files.next += 1;
+                None
+            }));
+        }
     }
 
     fn create_file(&self) -> Result<HANDLE, NtStatus> {
         self.device.check_present()?;
+        self.forget_closed_files();
         let file = Shared::try_new(self.device.platform().create_file()?).map_err(no_memory)?;
         let handle = file.handle();
         let replaced = self.files.with(|files| {
             // A handle that comes again was closed by the client. What uses the file keeps it.
-            if let Some(old) = files.iter_mut().find(|old| old.handle() == handle) {
+            if let Some(old) = files.list.iter_mut().find(|old| old.handle() == handle) {
                 return Ok(Some(core::mem::replace(old, file)));
             }
-            files.try_reserve(1).map_err(|error| no_memory(error.into()))?;
-            files.push(file);
+            files.list.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            files.list.push(file);
             Ok::<_, NtStatus>(None)
         })?;
         drop(replaced);
@@ -84,7 +118,7 @@ impl<P: Platform> Adapter<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(device: &Shared<Device<P>>) -> Result<Self, NtStatus> {
         let domain = Domain::try_new(device.memory())?;
-        let files = device.platform().os().lock(Vec::new())?;
+        let files = device.platform().os().lock(Files { list: Vec::new(), next: 0 })?;
         let core = AdapterCore { device: device.clone(), domain, files };
         Shared::try_new(core).map(Self).map_err(no_memory)
     }

@@ -41,9 +41,21 @@ pub trait Class: Send + Sync + Sized + 'static {
 pub struct Object<C: Class> {
     table: &'static C::Table,
     class: C,
+    /// Last, because the object is there until what it is made of has been dropped: the library may be unloaded then.
+    _counted: Counted,
 }
 
-impl<C: Class> Drop for Object<C> {
+/// An object that exists.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::Release);
     }
@@ -71,9 +83,8 @@ impl<C: Class> Object<C> {
             return HRESULT::E_NOINTERFACE;
         }
         let attempt = make().and_then(|class| {
-            // Counted before, because an object that is not made is dropped.
-            LIVE.fetch_add(1, Ordering::Relaxed);
-            Shared::try_new(Self { table: C::TABLE, class }).map_err(|AllocError| HRESULT::ND_NO_MEMORY)
+            Shared::try_new(Self { table: C::TABLE, class, _counted: Counted::new() })
+                .map_err(|AllocError| HRESULT::ND_NO_MEMORY)
         });
         let (object, result) = match attempt {
             Ok(object) => (Shared::into_raw(object).cast_mut().cast(), HRESULT::ND_SUCCESS),

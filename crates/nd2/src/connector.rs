@@ -158,6 +158,11 @@ impl<P: Platform> Core<P> {
     }
 
     fn completed(&self, number: u64, request: Request, status: NtStatus) {
+        let status = match (request, status) {
+            // The peer has not answered, or the connection has broken meanwhile: it is over, which is what was asked for.
+            (Request::Disconnect, NtStatus::IO_TIMEOUT | NtStatus::CONNECTION_ABORTED) => NtStatus::SUCCESS,
+            _ => status,
+        };
         let ended = self.state.with(|state| {
             if state.current != number {
                 return None;
@@ -229,6 +234,14 @@ impl<P: Platform> Core<P> {
         let is_it = |other: &mut Shared<Qp<P::Os>>| Shared::ptr_eq(other, qp);
         self.give_up(|asked| asked.qp.as_mut().is_some_and(is_it));
         drop(self.state.with(|state| state.qp.take_if(is_it)));
+    }
+
+    /// Returns true if it connects or has connected the queue pair.
+    pub fn uses(&self, qp: &Shared<Qp<P::Os>>) -> bool {
+        self.state.with(|state| {
+            let asked = state.request.as_ref().and_then(|asked| asked.qp.as_ref());
+            asked.into_iter().chain(&state.qp).any(|used| Shared::ptr_eq(used, qp))
+        })
     }
 
     fn give_up(&self, which: impl FnOnce(&mut Asked<P>) -> bool) {

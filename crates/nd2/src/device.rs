@@ -19,7 +19,7 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use crate::{
-    Platform,
+    CompletionPolicy, Platform,
     abi::{
         ND2_ADAPTER_INFO,
         adapter_flags::{
@@ -40,6 +40,8 @@ const LARGEST_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
 pub struct Config {
     /// What the adapter says of itself and enforces.
     pub info: ND2_ADAPTER_INFO,
+    /// How overlapped requests end that wait for nothing.
+    pub policy: CompletionPolicy,
     /// Requests for notification that may be outstanding on one queue.
     pub max_notify_requests: u32,
     /// Memory regions, windows and open adapters at most, together.
@@ -81,6 +83,7 @@ impl Default for Config {
                     | ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
                     | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
             },
+            policy: CompletionPolicy::Pending,
             max_notify_requests: 1024,
             max_tokens: MemoryLimits::MAX.tokens,
             max_backlog: 1024,
@@ -193,6 +196,15 @@ impl<P: Platform> Device<P> {
     #[must_use]
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// Returns true if a request that has succeeded is to pend first.
+    pub(crate) fn pends(&self) -> bool {
+        match self.config.policy {
+            CompletionPolicy::Pending => true,
+            CompletionPolicy::Inline => false,
+            CompletionPolicy::Mixed => self.platform.os().random() & 1 == 0,
+        }
     }
 
     pub(crate) const fn platform(&self) -> &P {

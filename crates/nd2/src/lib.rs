@@ -38,6 +38,7 @@ mod mr;
 mod mw;
 mod overlapped;
 mod platform;
+mod policy;
 mod post;
 mod provider;
 mod qp;
@@ -46,6 +47,7 @@ mod srq;
 pub use com::live_objects;
 pub use device::{Config, Device};
 pub use platform::{OverlappedFile, Platform};
+pub use policy::CompletionPolicy;
 pub use provider::Provider;
 
 /// `ND_INSUFFICIENT_RESOURCES` for memory that could not be had.

@@ -19,7 +19,7 @@ use crate::{
     connector::{self, own_address},
     device::{Member, Membership},
     no_memory,
-    overlapped::{Overlapped, Pending, overlapped},
+    overlapped::{Overlapped, Pending, overlapped, succeed},
 };
 
 /// A client that waits for a connection request, with the connector that is to get it.
@@ -126,7 +126,7 @@ impl<P: Platform> Core<P> {
 
     fn local_address(&self) -> Result<SocketAddr, NtStatus> {
         self.adapter.device().check_present()?;
-        let engine = self.state.with(|state| state.engine.clone().filter(|_| state.listening));
+        let engine = self.state.with(|state| state.engine.clone());
         engine.ok_or(NtStatus::INVALID_DEVICE_STATE)?.local_address()
     }
 
@@ -162,7 +162,11 @@ impl<P: Platform> Core<P> {
         })?;
         match incoming {
             None => Ok(NtStatus::PENDING),
-            Some((connector, incoming)) => connector::Core::adopt(&connector, incoming).map(|()| NtStatus::SUCCESS),
+            Some((connector, incoming)) => {
+                connector::Core::adopt(&connector, incoming)?;
+                // SAFETY: the caller's promise. The request has not begun.
+                Ok(unsafe { succeed(self.adapter.device(), &self.file, overlapped) })
+            }
         }
     }
 
@@ -270,7 +274,7 @@ unsafe extern "system" fn listen<P: Platform>(this: *mut c_void, backlog: u32) -
     object.core.listen(backlog).into()
 }
 
-/// `IND2Listener::GetLocalAddress`.
+/// `IND2Listener::GetLocalAddress`: from `Bind` on.
 ///
 /// # Safety
 ///

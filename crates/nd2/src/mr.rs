@@ -21,7 +21,7 @@ use crate::{
     adapter::AdapterCore,
     com::{Class, borrow, find},
     no_memory,
-    overlapped::{Overlapped, Pending, overlapped},
+    overlapped::{Overlapped, Pending, overlapped, succeed},
 };
 
 /// A region behind its COM object.
@@ -106,8 +106,14 @@ impl<P: Platform> MemoryRegion<P> {
     ///
     /// # Safety
     ///
-    /// Bytes that are there stay there as long as they are registered.
-    unsafe fn register(&self, buffer: *const c_void, length: usize, flags: u32) -> Result<(), NtStatus> {
+    /// Bytes that are there stay there as long as they are registered; `overlapped` as for [`MemoryRegion::deregister`].
+    unsafe fn register(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        flags: u32,
+        overlapped: NonNull<OVERLAPPED>,
+    ) -> Result<NtStatus, NtStatus> {
         let device = self.core.adapter.device();
         device.check_present()?;
         if flags & !mr_flags::ALL != 0 || length > device.config().info.MaxRegistrationSize {
@@ -117,7 +123,9 @@ impl<P: Platform> MemoryRegion<P> {
         let writable = rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK);
         // SAFETY: the caller's promise.
         let memory = unsafe { device.platform().memory(buffer, length, writable) }?;
-        self.region.register(memory, rights, Client(self.core.clone()))
+        self.region.register(memory, rights, Client(self.core.clone()))?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { succeed(device, &self.core.file, overlapped) })
     }
 
     /// Ends the registration.
@@ -127,7 +135,7 @@ impl<P: Platform> MemoryRegion<P> {
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
     unsafe fn deregister(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         let core = &self.core;
-        core.deregister.with(|place| {
+        let status = core.deregister.with(|place| {
             if place.is_some() {
                 return NtStatus::INVALID_DEVICE_STATE;
             }
@@ -141,7 +149,12 @@ impl<P: Platform> MemoryRegion<P> {
                 }
                 Err(status) => status,
             }
-        })
+        });
+        if status == NtStatus::SUCCESS {
+            // SAFETY: the caller's promise. The request has not begun.
+            return unsafe { succeed(core.adapter.device(), &core.file, overlapped) };
+        }
+        status
     }
 }
 
@@ -185,11 +198,12 @@ impl<P: Platform> Overlapped for MemoryRegion<P> {
     }
 }
 
-/// `IND2MemoryRegion::Register`. Never pends.
+/// `IND2MemoryRegion::Register`. Waits for nothing.
 ///
 /// # Safety
 ///
-/// `this` is such a region; the bytes stay as long as they are registered.
+/// `this` is such a region; the bytes stay as long as they are registered; no request is outstanding on `overlapped`, which
+/// the client keeps until a request that pends ends.
 unsafe extern "system" fn register<P: Platform>(
     this: *mut c_void,
     buffer: *const c_void,
@@ -197,13 +211,11 @@ unsafe extern "system" fn register<P: Platform>(
     flags: u32,
     overlapped: *mut OVERLAPPED,
 ) -> HRESULT {
-    if overlapped.is_null() {
-        return HRESULT::ND_INVALID_PARAMETER;
-    }
+    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<MemoryRegion<P>>(this) };
     // SAFETY: the caller's promise.
-    unsafe { object.register(buffer, length, flags) }.into()
+    unsafe { object.register(buffer, length, flags, overlapped) }.unwrap_or_else(|status| status).into()
 }
 
 /// `IND2MemoryRegion::Deregister`. Pends while transfers use the bytes.

@@ -8,7 +8,7 @@ use fallible::{AllocError, Shared};
 use ndkpi::NtStatus;
 
 use crate::{
-    OverlappedFile, Platform,
+    Device, OverlappedFile, Platform,
     abi::{BOOL, HRESULT, IND2OverlappedVtbl, OVERLAPPED},
     com::{Class, borrow, unknown},
 };
@@ -53,6 +53,26 @@ impl<P: Platform> Pending<P> {
         overlapped.Internal.store(status.to_bits() as usize, core::sync::atomic::Ordering::Release);
         status
     }
+}
+
+/// Answers a request that has succeeded, as the adapter's [policy](crate::CompletionPolicy) says: with `STATUS_SUCCESS`, or
+/// with `STATUS_PENDING` after its end was reported. No lock may be held.
+///
+/// # Safety
+///
+/// As [`Pending::begin`].
+pub unsafe fn succeed<P: Platform>(
+    device: &Device<P>,
+    file: &Shared<P::File>,
+    overlapped: NonNull<OVERLAPPED>,
+) -> NtStatus {
+    if !device.pends() {
+        return NtStatus::SUCCESS;
+    }
+    // SAFETY: the caller's promise.
+    let pending = unsafe { Pending::<P>::begin(file, overlapped) };
+    pending.complete(NtStatus::SUCCESS);
+    NtStatus::PENDING
 }
 
 impl<P: Platform> Drop for Pending<P> {

@@ -51,6 +51,16 @@ pub trait OverlappedFile: Send + Sync + 'static {
     /// The client's handle.
     fn handle(&self) -> HANDLE;
 
+    /// Gets ready for the first request: an object is about to be made with the file. May be called again.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_HANDLE` if the client has closed the handle, `STATUS_INSUFFICIENT_RESOURCES`.
+    fn prepare(&self) -> Result<(), NtStatus>;
+
+    /// Returns true if the client has closed its handle.
+    fn is_closed(&self) -> bool;
+
     /// The request is outstanding from now on: its event is reset and its status is pending. Called with locks held.
     ///
     /// # Safety

@@ -37,7 +37,7 @@ pub struct QueuePair<P: Platform> {
     initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
     /// `None` with a shared receive queue.
     receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
-    /// The connector that was asked last to connect it.
+    /// The connector that connects it, or has connected it.
     connector: <P::Os as Os>::Lock<Option<Shared<connector::Core<P>>>>,
     _member: Membership<P>,
 }
@@ -104,23 +104,28 @@ impl<P: Platform> QueuePair<P> {
         Ok(made)
     }
 
-    /// The engine's queue pair behind a client's pointer, if it is one of the adapter of `connector`, which is about to
-    /// connect it.
+    /// Lets `connect` connect the queue pair behind a client's pointer, for `connector`. `None` if it is none of its adapter.
     ///
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(connector: &Shared<connector::Core<P>>, unknown: *mut c_void) -> Option<Shared<Qp<P::Os>>> {
-        let qp = |qp: &Self| {
-            if !Shared::ptr_eq(&qp.adapter, connector.adapter()) {
+    pub unsafe fn connect<U>(
+        connector: &Shared<connector::Core<P>>,
+        unknown: *mut c_void,
+        connect: impl FnOnce(&Shared<Qp<P::Os>>) -> U,
+    ) -> Option<U> {
+        let connect = |this: &Self| {
+            if !Shared::ptr_eq(&this.adapter, connector.adapter()) {
                 return None;
             }
-            // The reference to another one is dropped after the lock is released.
-            drop(qp.connector.with(|place| place.replace(connector.clone())));
-            Some(qp.qp.clone())
+            let result = connect(&this.qp);
+            // A connector that was refused does not take the queue pair from another. The reference to that one is dropped
+            // after the lock is released.
+            drop(this.connector.with(|place| connector.uses(&this.qp).then(|| place.replace(connector.clone()))));
+            Some(result)
         };
-        // SAFETY: the caller's promise.
-        unsafe { find::<Self, _>(unknown, qp) }?
+        // SAFETY: the caller's promise. The object is held until `connect` has returned.
+        unsafe { find::<Self, _>(unknown, connect) }?
     }
 
     pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {

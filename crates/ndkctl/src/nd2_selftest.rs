@@ -1,6 +1,7 @@
 //! `ndkctl nd2-selftest`: a case for each sentence of the documents of NetworkDirect's completion queues.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use nd2::CompletionPolicy;
 use nd2_selftest::{Case, Outcome, Row, Schedule, cases, run_one};
 use serde::Serialize;
 
@@ -22,15 +23,40 @@ pub struct Nd2Selftest {
     /// Run on a deterministic machine with this seed, instead of threads
     #[arg(long, value_name = "N", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
+    /// How requests end that wait for nothing: pending and reported, in the call, or any of both; all three if not given
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub completion: Option<Policy>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How requests end that wait for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// The method answers that it pends, and the end is reported.
+    Pending,
+    /// The method answers.
+    Inline,
+    /// One or the other.
+    Mixed,
+}
+
+impl From<Policy> for CompletionPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Pending => Self::Pending,
+            Policy::Inline => Self::Inline,
+            Policy::Mixed => Self::Mixed,
+        }
+    }
 }
 
 /// A case, as JSON shows it.
 #[derive(Serialize)]
 struct RowJson<'a> {
     name: &'a str,
+    completion: &'a str,
     sentence: &'a str,
     result: &'a str,
     seen: &'a str,
@@ -62,29 +88,31 @@ pub fn run(args: &Nd2Selftest) -> Result<End, String> {
         return Ok(End::Good);
     }
     let schedule = args.seed.map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
-    let rows: Vec<_> = selected.iter().map(|case| run_one(case, schedule)).collect();
+    let policies = args.completion.map_or_else(|| CompletionPolicy::ALL.to_vec(), |policy| vec![policy.into()]);
+    let with = |policy| selected.iter().map(move |case| (policy, run_one(case, schedule, policy)));
+    let rows: Vec<_> = policies.into_iter().flat_map(with).collect();
     if args.json {
         print_json(&rows.iter().map(json).collect::<Vec<_>>())?;
     } else {
         print(&rows);
     }
-    Ok(if rows.iter().all(|row| row.outcome.is_pass()) { End::Good } else { End::Bad })
+    Ok(if rows.iter().all(|(_, row)| row.outcome.is_pass()) { End::Good } else { End::Bad })
 }
 
-fn json(row: &Row) -> RowJson<'_> {
+fn json((policy, row): &(CompletionPolicy, Row)) -> RowJson<'_> {
     let (result, seen) = parts(&row.outcome);
     let microseconds = u64::try_from(row.time.as_micros()).unwrap_or(u64::MAX);
-    RowJson { name: row.name, sentence: row.place, result, seen, microseconds }
+    RowJson { name: row.name, completion: policy.name(), sentence: row.place, result, seen, microseconds }
 }
 
-fn print(rows: &[Row]) {
-    let mut printed = table(&["case", "sentence", "result", "time", "seen"]);
-    for row in rows {
+fn print(rows: &[(CompletionPolicy, Row)]) {
+    let mut printed = table(&["case", "completion", "sentence", "result", "time", "seen"]);
+    for (policy, row) in rows {
         let (result, seen) = parts(&row.outcome);
-        printed.add_row([row.name, row.place, result, &duration(row.time), seen]);
+        printed.add_row([row.name, policy.name(), row.place, result, &duration(row.time), seen]);
     }
-    align_right(&mut printed, 3);
+    align_right(&mut printed, 4);
     print_table(&printed);
-    let failed = rows.iter().filter(|row| !row.outcome.is_pass()).count();
+    let failed = rows.iter().filter(|(_, row)| !row.outcome.is_pass()).count();
     println!("\n{} passed, {failed} failed", rows.len() - failed);
 }

@@ -1,11 +1,14 @@
 //! Memory that runs out: a documented status, everything undone, and never an abort.
 
-use nd2::abi::{HRESULT, notify::ND_CQ_NOTIFY_ANY};
+use nd2::{
+    CompletionPolicy,
+    abi::{HRESULT, notify::ND_CQ_NOTIFY_ANY},
+};
 use nd2_selftest::{Client, Schedule, World};
 use tests_host::allocation::{fail_nth, growth};
 
 fn world() -> World {
-    World::new(Schedule::Seeded(5, 0)).expect("a world")
+    World::new(Schedule::Seeded(5, 0), CompletionPolicy::Pending).expect("a world")
 }
 
 /// Makes something again and again, with an allocation more that succeeds each time, until all do.

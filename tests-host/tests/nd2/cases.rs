@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nd2::CompletionPolicy;
 use nd2_selftest::{Options, Outcome, Row, Schedule, cases, run};
 
 fn all_pass(rows: &[Row], what: &str) {
@@ -17,16 +18,38 @@ fn all_pass(rows: &[Row], what: &str) {
 }
 
 #[test]
-fn every_case_passes_with_threads() {
-    all_pass(&run(&Options::default()), "threads");
+fn every_case_passes_with_threads_in_every_policy() {
+    for policy in CompletionPolicy::ALL {
+        all_pass(&run(&Options { policy, ..Options::default() }), policy.name());
+    }
+}
+
+/// Two seeds, each with its chance that others get in between.
+fn seeded(policy: CompletionPolicy, seeds: [(u64, u8); 2]) {
+    for (seed, percent) in seeds {
+        let schedule = Schedule::Seeded(seed, percent);
+        all_pass(&run(&Options { schedule, policy, filter: None }), &format!("{policy}, {schedule:?}"));
+    }
 }
 
 #[test]
-fn every_case_passes_whatever_the_order() {
-    for (seed, percent) in [(1, 0), (2, 10), (3, 30), (4, 60)] {
-        let schedule = Schedule::Seeded(seed, percent);
-        all_pass(&run(&Options { schedule, ..Options::default() }), &format!("{schedule:?}"));
-    }
+fn every_case_passes_whatever_the_order_when_requests_pend() {
+    seeded(CompletionPolicy::Pending, [(1, 0), (2, 60)]);
+}
+
+#[test]
+fn every_case_passes_whatever_the_order_when_methods_answer() {
+    seeded(CompletionPolicy::Inline, [(3, 10), (4, 30)]);
+}
+
+#[test]
+fn every_case_passes_whatever_the_order_when_nobody_knows() {
+    seeded(CompletionPolicy::Mixed, [(5, 0), (6, 30)]);
+}
+
+#[test]
+fn requests_pend_by_default() {
+    assert_eq!(nd2::Config::default().policy, CompletionPolicy::Pending);
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Both {
                     let id = self.next;
                     self.next += 1;
                     self.waiters.reserve().expect("room");
-                    self.waiters.push(kind, seen.view.taken, id);
+                    self.waiters.push(kind, seen.view.taken, id, None);
                     self.oracle.waiting.push((id, kind, self.oracle.taken));
                 }
             }
@@ -187,7 +187,7 @@ fn there_is_room_for_no_more_than_the_limit() {
     let mut waiters = Waiters::new(2, 0);
     for id in 0..2 {
         waiters.reserve().expect("room");
-        waiters.push(Kind::Any, 0, id);
+        waiters.push(Kind::Any, 0, id, None);
     }
     assert!(waiters.reserve().is_err());
     waiters.end(NtStatus::CANCELLED);
@@ -201,7 +201,7 @@ fn the_arm_satisfies_whatever_waits() {
     for (kind, arm) in arms {
         let mut waiters = Waiters::new(2, 0);
         assert_eq!((waiters.arm(None), waiters.arm(Some(kind))), (None, Some(arm)));
-        waiters.push(kind, 0, ());
+        waiters.push(kind, 0, (), None);
         assert_eq!((waiters.arm(None), waiters.arm(Some(Kind::Any))), (Some(arm), Some(ArmType::Any)));
         waiters.end(NtStatus::CANCELLED);
         assert_eq!(waiters.arm(None), None, "who has ended needs no arm");

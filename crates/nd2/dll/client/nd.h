@@ -151,5 +151,5 @@ enum : ULONG {
     nd_buffer_overflow = 0x80000005,
     nd_invalid_handle = 0xC0000008,
     nd_connection_refused = 0xC0000236,
-    nd_connection_aborted = 0xC0000241,
+    nd_connection_invalid = 0xC000023A,
 };

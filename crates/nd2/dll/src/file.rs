@@ -23,7 +23,7 @@ use core::{
     ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering},
 };
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nd2::{
     OverlappedFile,
@@ -31,20 +31,28 @@ use nd2::{
 };
 use ndkpi::NtStatus;
 use windows_sys::{
-    Wdk::Storage::FileSystem::NtReadFile,
+    Wdk::{
+        Foundation::{NtQueryObject, ObjectBasicInformation},
+        Storage::FileSystem::NtReadFile,
+    },
     Win32::{
         Foundation::{
-            CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_READ, INVALID_HANDLE_VALUE, STATUS_PENDING,
+            CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_WRITE, INVALID_HANDLE_VALUE, STATUS_PENDING,
         },
         Storage::FileSystem::{
-            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_WRITE_ATTRIBUTES, OPEN_EXISTING,
-            PIPE_ACCESS_OUTBOUND, SetFileCompletionNotificationModes, WriteFile,
+            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, PIPE_ACCESS_DUPLEX,
+            SetFileCompletionNotificationModes, WriteFile,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
-            Pipes::{CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_TYPE_MESSAGE, PIPE_WAIT, SetNamedPipeHandleState},
+            Pipes::{
+                CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_MESSAGE, PIPE_WAIT,
+                WaitNamedPipeW,
+            },
             Threading::{GetCurrentProcess, GetCurrentProcessId, INFINITE, ResetEvent, SetEvent, WaitForSingleObject},
-            WindowsProgramming::{FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, FILE_SKIP_SET_EVENT_ON_HANDLE},
+            WindowsProgramming::{
+                FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, FILE_SKIP_SET_EVENT_ON_HANDLE, PUBLIC_OBJECT_BASIC_INFORMATION,
+            },
         },
     },
 };
@@ -81,10 +89,21 @@ impl Drop for Owned {
 struct Bytes(Box<[u8; LONGEST]>);
 
 /// One end of a pipe for the client, the other for the provider.
+///
+/// The client's is the end that a pipe is made with, and the only one until an object is made with the file: a client that
+/// closes its handle before has closed all there was.
 pub struct PipeFile {
     /// The client's handle, which is the client's to close.
     client: HANDLE,
-    /// Another one of the same file, so that it stays when the client closes its own.
+    name: Vec<u16>,
+    used: OnceLock<Used>,
+    /// Locked while it begins to be used, so that only one thread does that.
+    beginning: Mutex<()>,
+}
+
+/// What the provider has of a file that is in use.
+struct Used {
+    /// Another handle of the client's file, so that it stays when the client closes its own.
     file: Owned,
     /// The other end. Locked while a request ends, so that a message ends the read it is meant for.
     other: Mutex<(Owned, Bytes)>,
@@ -105,44 +124,58 @@ impl PipeFile {
         static FILES: AtomicU32 = AtomicU32::new(0);
         // SAFETY: no condition.
         let process = unsafe { GetCurrentProcessId() };
-        let name = format!(r"\\.\pipe\softnd-{process}-{}", FILES.fetch_add(1, Ordering::Relaxed));
+        let image = (&raw const FILES).addr();
+        // A process may have loaded several copies of this library.
+        let name = format!(r"\\.\pipe\softnd-{process}-{image:x}-{}", FILES.fetch_add(1, Ordering::Relaxed));
         let name: Vec<u16> = name.encode_utf16().chain([0]).collect();
-        let access = PIPE_ACCESS_OUTBOUND | FILE_FLAG_FIRST_PIPE_INSTANCE;
-        let mode = PIPE_TYPE_MESSAGE | PIPE_WAIT;
+        let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE | FILE_FLAG_OVERLAPPED;
+        let mode = PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS;
         // SAFETY: the name ends with zero, and no attributes are given.
-        let other = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, 1, 4096, 0, 0, ptr::null()) };
-        let other = checked(other)?;
-        let (access, flags) = (GENERIC_READ | FILE_WRITE_ATTRIBUTES, FILE_FLAG_OVERLAPPED);
-        // SAFETY: as before.
-        let client =
-            unsafe { CreateFileW(name.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, flags, ptr::null_mut()) };
-        let client = checked(client)?;
-        // SAFETY: the handle is open, and the mode has a place.
-        if unsafe { SetNamedPipeHandleState(client.0, &PIPE_READMODE_MESSAGE, ptr::null(), ptr::null()) } == 0 {
-            return Err(NtStatus::INSUFFICIENT_RESOURCES);
-        }
+        let client = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, 1, 0, 4096, 0, ptr::null()) };
+        let client = checked(client, NtStatus::INSUFFICIENT_RESOURCES)?;
         #[expect(clippy::cast_possible_truncation, reason = "two bits of a byte")]
         let modes = (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE) as u8;
         // SAFETY: the handle is open.
         if unsafe { SetFileCompletionNotificationModes(client.0, modes) } == 0 {
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
         }
+        let handle = client.0;
+        core::mem::forget(client);
+        Ok(Self { client: handle, name, used: OnceLock::new(), beginning: Mutex::new(()) })
+    }
+
+    fn begin_to_use(&self) -> Result<Used, NtStatus> {
+        let name = self.name.as_ptr();
+        // SAFETY: the name ends with zero, and no attributes are given.
+        let other = unsafe { CreateFileW(name, GENERIC_WRITE, 0, ptr::null(), OPEN_EXISTING, 0, ptr::null_mut()) };
+        // There is no such pipe if the client has closed its end.
+        let other = checked(other, NtStatus::INVALID_HANDLE)?;
         let mut file = ptr::null_mut();
         // SAFETY: no condition.
         let process = unsafe { GetCurrentProcess() };
-        // SAFETY: the handle is open, and the new one has a place.
-        let copied = unsafe { DuplicateHandle(process, client.0, process, &raw mut file, 0, 0, DUPLICATE_SAME_ACCESS) };
+        // SAFETY: the handle is the client's word, and the new one has a place.
+        let copied =
+            unsafe { DuplicateHandle(process, self.client, process, &raw mut file, 0, 0, DUPLICATE_SAME_ACCESS) };
         if copied == 0 {
-            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            return Err(NtStatus::INVALID_HANDLE);
         }
-        let handle = client.0;
-        core::mem::forget(client);
-        Ok(Self { client: handle, file: Owned(file), other: Mutex::new((other, Bytes(Box::new([0; LONGEST])))) })
+        Ok(Used { file: Owned(file), other: Mutex::new((other, Bytes(Box::new([0; LONGEST])))) })
     }
 }
 
-fn checked(handle: HANDLE) -> Result<Owned, NtStatus> {
-    if handle == INVALID_HANDLE_VALUE { Err(NtStatus::INSUFFICIENT_RESOURCES) } else { Ok(Owned(handle)) }
+fn checked(handle: HANDLE, status: NtStatus) -> Result<Owned, NtStatus> {
+    if handle == INVALID_HANDLE_VALUE { Err(status) } else { Ok(Owned(handle)) }
+}
+
+/// How many handles name the same file.
+fn handles_of(file: &Owned) -> Option<u32> {
+    let mut about = PUBLIC_OBJECT_BASIC_INFORMATION::default();
+    #[expect(clippy::cast_possible_truncation, reason = "the size of a small structure")]
+    let size = size_of::<PUBLIC_OBJECT_BASIC_INFORMATION>() as u32;
+    let into = (&raw mut about).cast();
+    // SAFETY: the handle is open, and the answer has a place of its size.
+    let status = unsafe { NtQueryObject(file.0, ObjectBasicInformation, into, size, ptr::null_mut()) };
+    (status >= 0).then_some(about.HandleCount)
 }
 
 /// The event without the bit that says that no completion port is to be told.
@@ -153,6 +186,28 @@ fn event_of(overlapped: &OVERLAPPED) -> HANDLE {
 impl OverlappedFile for PipeFile {
     fn handle(&self) -> HANDLE {
         self.client
+    }
+
+    fn prepare(&self) -> Result<(), NtStatus> {
+        let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.used.get().is_none() {
+            let used = self.begin_to_use()?;
+            // Nobody else begins, so it is empty.
+            drop(self.used.set(used));
+        } else if self.is_closed() {
+            return Err(NtStatus::INVALID_HANDLE);
+        }
+        drop(beginning);
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        match self.used.get() {
+            // Only the provider's own handle is left.
+            Some(used) => handles_of(&used.file) == Some(1),
+            // SAFETY: the name ends with zero. A pipe that is there is found at once.
+            None => unsafe { WaitNamedPipeW(self.name.as_ptr(), 1) == 0 },
+        }
     }
 
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
@@ -177,7 +232,9 @@ impl OverlappedFile for PipeFile {
                 if overlapped.hEvent.addr() & 1 == 0 { ptr::from_ref(overlapped) } else { ptr::null() },
             )
         };
-        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        // Objects are made only with files that are in use.
+        let Some(used) = self.used.get() else { return };
+        let mut other = used.other.lock().unwrap_or_else(PoisonError::into_inner);
         let (writer, Bytes(bytes)) = &mut *other;
         let place = overlapped.as_ptr().cast::<IO_STATUS_BLOCK>();
         let into: *mut c_void = bytes.as_mut_ptr().cast();
@@ -186,13 +243,13 @@ impl OverlappedFile for PipeFile {
         // SAFETY: the file is open; the structure begins with what takes the status, and is valid until that has been
         // written; the bytes stay until the read has ended, which it does below.
         let read = unsafe {
-            NtReadFile(self.file.0, event, None, context.cast(), place, into, room, ptr::null(), ptr::null())
+            NtReadFile(used.file.0, event, None, context.cast(), place, into, room, ptr::null(), ptr::null())
         };
         let ended = if read != STATUS_PENDING {
             false
         } else if status == NtStatus::CANCELLED {
             // SAFETY: the file is open, and the structure names the read.
-            unsafe { CancelIoEx(self.file.0, place.cast_const().cast()) != 0 }
+            unsafe { CancelIoEx(used.file.0, place.cast_const().cast()) != 0 }
         } else {
             let mut written = 0;
             #[expect(clippy::cast_possible_truncation, reason = "below a small constant")]
@@ -203,7 +260,7 @@ impl OverlappedFile for PipeFile {
             if sent && !status.is_success() {
                 let mut end = IO_STATUS_BLOCK::default();
                 // The end of the message, which nobody is told of, and which is there: this does not wait.
-                let (file, end) = (self.file.0, &raw mut end);
+                let (file, end) = (used.file.0, &raw mut end);
                 // SAFETY: the file is open, and the bytes and the place for the status stay until the read has ended.
                 unsafe {
                     NtReadFile(file, ptr::null_mut(), None, ptr::null(), end, into, longest, ptr::null(), ptr::null())

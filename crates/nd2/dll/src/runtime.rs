@@ -4,6 +4,7 @@ use std::{
     env,
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use engine::connection::{InterfaceAddress, Wire};
@@ -11,12 +12,40 @@ use fallible::Shared;
 use host::machine::Machine;
 use nd2::{Config, Device, Platform, abi::HRESULT, class::can_unload_now};
 use ndkpi::NtStatus;
+use windows_sys::Win32::{
+    Foundation::{FreeLibrary, HMODULE},
+    System::LibraryLoader::{GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GetModuleHandleExW},
+};
 
 use crate::platform::WindowsPlatform;
 
 struct Runtime {
     device: Shared<Device<WindowsPlatform>>,
     machine: Machine,
+    pin: Pin,
+}
+
+/// A reference to this library's image, by which it stays loaded while threads run in it, whatever its clients do.
+struct Pin(HMODULE);
+
+// SAFETY: a module may be freed by any thread.
+unsafe impl Send for Pin {}
+
+impl Pin {
+    fn try_new() -> Result<Self, HRESULT> {
+        let mut module = core::ptr::null_mut();
+        let here = (&raw const RUNTIME).cast::<u16>();
+        // SAFETY: with this flag any address of the image names it, and the handle has a place.
+        let found = unsafe { GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, here, &raw mut module) };
+        if found == 0 { Err(HRESULT::ND_INSUFFICIENT_RESOURCES) } else { Ok(Self(module)) }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // SAFETY: the reference is this value's own. It is not the last: who calls into the library has one.
+        unsafe { FreeLibrary(self.0) };
+    }
 }
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
@@ -35,12 +64,13 @@ pub fn devices() -> Result<[Shared<Device<WindowsPlatform>>; 1], HRESULT> {
     if let Some(runtime) = &*runtime {
         return Ok([runtime.device.clone()]);
     }
+    let pin = Pin::try_new()?;
     let machine = Machine::threads().start();
     let device = make(&machine).map_err(|status| match status {
         NtStatus::INSUFFICIENT_RESOURCES => HRESULT::ND_NO_MEMORY,
         status => status.into(),
     })?;
-    Ok([runtime.insert(Runtime { device, machine }).device.clone()])
+    Ok([runtime.insert(Runtime { device, machine, pin }).device.clone()])
 }
 
 fn make(machine: &Machine) -> Result<Shared<Device<WindowsPlatform>>, NtStatus> {
@@ -55,23 +85,29 @@ fn make(machine: &Machine) -> Result<Shared<Device<WindowsPlatform>>, NtStatus> 
     Device::try_new(&platform, &wire, &addresses, Config::default())
 }
 
-/// Stops the machine if nobody uses it. `S_OK` if the library can be unloaded.
+/// Stops the machine if there are no objects: waits until what they have left behind has ended, and then for the ends of the
+/// threads. `S_OK` if the library can be unloaded.
+///
+/// A library that is unloaded all the same stays where it is, with its threads, until somebody asks this.
 pub fn stop() -> HRESULT {
     let mut place = runtime();
-    if can_unload_now() != HRESULT::S_OK {
-        return HRESULT::S_FALSE;
-    }
-    if let Some(Runtime { device, machine }) = place.take() {
-        // What still runs refers to the adapter until it has ended.
-        for _ in 0..4 {
-            machine.flush();
-        }
-        if Shared::references_now(&device) != 1 || machine.leaks().is_some() {
-            *place = Some(Runtime { device, machine });
+    loop {
+        if can_unload_now() != HRESULT::S_OK {
             return HRESULT::S_FALSE;
         }
+        let Some(Runtime { device, machine, .. }) = &*place else { return HRESULT::S_OK };
+        // Deferred calls of closed objects, and those that they queue. They come to an end, for nobody posts any more.
+        machine.flush();
+        if Shared::references_now(device) == 1 && machine.leaks().is_none() {
+            break;
+        }
+        thread::yield_now();
+    }
+    if let Some(Runtime { device, machine, pin }) = place.take() {
         drop(device);
         machine.shutdown();
+        // The threads have ended, not only their work.
+        drop(pin);
     }
     HRESULT::S_OK
 }

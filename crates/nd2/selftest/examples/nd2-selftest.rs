@@ -1,5 +1,6 @@
-//! The self-test alone: `cargo run --release -p nd2-selftest --example nd2-selftest [filter]`.
+//! The self-test alone: `cargo run --release -p nd2-selftest --example nd2-selftest [filter [seed]]`.
 
+use nd2::CompletionPolicy;
 use nd2_selftest::{Options, Schedule, run, table};
 
 fn main() {
@@ -9,7 +10,12 @@ fn main() {
         .next()
         .and_then(|seed| seed.parse().ok())
         .map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
-    let rows = run(&Options { filter: filter.as_deref(), schedule });
-    print!("{}", table(&rows));
-    std::process::exit(i32::from(!rows.iter().all(|row| row.outcome.is_pass())));
+    let mut failed = false;
+    for policy in CompletionPolicy::ALL {
+        let rows = run(&Options { filter: filter.as_deref(), schedule, policy });
+        println!("policy {policy}");
+        print!("{}", table(&rows));
+        failed |= !rows.iter().all(|row| row.outcome.is_pass());
+    }
+    std::process::exit(i32::from(failed));
 }

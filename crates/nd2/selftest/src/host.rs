@@ -4,7 +4,10 @@ use std::{
     collections::{HashMap, VecDeque},
     ffi::c_void,
     ptr::{self, NonNull},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use host::{
@@ -35,6 +38,8 @@ struct FileState {
 /// Handles, and what they name.
 struct Handles {
     machine: MachineRef,
+    /// Files that the provider has.
+    files: AtomicUsize,
     open: Mutex<(usize, HashMap<usize, Object>)>,
 }
 
@@ -148,6 +153,14 @@ impl OverlappedFile for HostFile {
         self.handle
     }
 
+    fn prepare(&self) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.handles.get(self.handle).is_none()
+    }
+
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
         // SAFETY: the structure is valid (the caller's promise).
         let overlapped = unsafe { overlapped.as_ref() };
@@ -199,6 +212,7 @@ impl OverlappedFile for HostFile {
 impl Drop for HostFile {
     fn drop(&mut self) {
         self.handles.close(self.handle);
+        self.handles.files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -213,7 +227,8 @@ impl HostPlatform {
     /// The platform on `machine`.
     #[must_use]
     pub fn new(machine: &MachineRef) -> Self {
-        let handles = Handles { machine: machine.clone(), open: Mutex::new((0x100, HashMap::new())) };
+        let handles =
+            Handles { machine: machine.clone(), files: AtomicUsize::new(0), open: Mutex::new((0x100, HashMap::new())) };
         Self { os: HostOs::new(machine), handles: Arc::new(handles) }
     }
 
@@ -222,6 +237,17 @@ impl HostPlatform {
     pub fn event(&self) -> Handle {
         let event = Event::new(&self.handles.machine, EventKind::Notification);
         Handle { handle: self.handles.add(Object::Event(Arc::new(event))), handles: self.handles.clone() }
+    }
+
+    /// Closes a file's handle, as its client does: `CloseHandle`.
+    pub fn close(&self, file: HANDLE) {
+        self.handles.close(file);
+    }
+
+    /// How many files the provider has.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.handles.files.load(Ordering::Relaxed)
     }
 
     /// Lets the ends of requests on a file come to a port: `CreateIoCompletionPort`. `None` if it is no open file.
@@ -245,6 +271,7 @@ impl Platform for HostPlatform {
     fn create_file(&self) -> Result<HostFile, NtStatus> {
         let state = Arc::new(FileState { port: Mutex::new(None) });
         let handle = self.handles.add(Object::File(state.clone()));
+        self.handles.files.fetch_add(1, Ordering::Relaxed);
         Ok(HostFile { handles: self.handles.clone(), handle, state })
     }
 

@@ -26,6 +26,7 @@ pub use case::{Case, Failure, Outcome, Row};
 pub use cases::all as cases;
 pub use client::{Client, Com};
 pub use host::{CompletionPort, Handle, HostPlatform, Packet};
+use nd2::CompletionPolicy;
 pub use world::{Schedule, World};
 
 /// What to run, and on what.
@@ -35,21 +36,23 @@ pub struct Options<'a> {
     pub filter: Option<&'a str>,
     /// The machine.
     pub schedule: Schedule,
+    /// How requests that wait for nothing end.
+    pub policy: CompletionPolicy,
 }
 
 /// Runs the cases, each on a machine of its own.
 #[must_use]
 pub fn run(options: &Options<'_>) -> Vec<Row> {
     let wanted = |case: &&Case| options.filter.is_none_or(|filter| case.name.contains(filter));
-    cases().iter().filter(wanted).map(|case| run_one(case, options.schedule)).collect()
+    cases().iter().filter(wanted).map(|case| run_one(case, options.schedule, options.policy)).collect()
 }
 
 /// Runs one case.
 #[must_use]
-pub fn run_one(case: &Case, schedule: Schedule) -> Row {
+pub fn run_one(case: &Case, schedule: Schedule, policy: CompletionPolicy) -> Row {
     let started = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let world = World::new(schedule)?;
+        let world = World::new(schedule, policy)?;
         let seen = (case.run)(&world)?;
         world.end()?;
         Ok::<_, Failure>(seen)

@@ -10,7 +10,7 @@ use engine::connection::{InterfaceAddress, Timeouts, Wire};
 use fallible::Shared;
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
-    Config, Device,
+    CompletionPolicy, Config, Device,
     abi::{
         HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
         mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
@@ -62,6 +62,7 @@ pub struct World {
     /// Last, because everything above lives on it.
     machine: Machine,
     schedule: Schedule,
+    policy: CompletionPolicy,
 }
 
 impl World {
@@ -70,7 +71,7 @@ impl World {
     /// # Errors
     ///
     /// What did not work.
-    pub fn new(schedule: Schedule) -> Result<Self, Failure> {
+    pub fn new(schedule: Schedule, policy: CompletionPolicy) -> Result<Self, Failure> {
         let machine = match schedule {
             Schedule::Threads => Machine::threads().processors(2).start(),
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
@@ -80,7 +81,7 @@ impl World {
         let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
-        let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, ..Config::default() };
+        let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, ..Config::default() };
         // Fewer than of other requests.
         config.info.MaxReadSge = MAX_READ_SGE;
         let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;
@@ -94,7 +95,7 @@ impl World {
         let provider: Provider = provider.map_err(|result| Failure::new(format!("the provider: {result}")))?;
         let adapter = provider.open(&IID_IND2Adapter, 1).map_err(|result| Failure::new(format!("open: {result}")))?;
         let file = adapter.file().map_err(|result| Failure::new(format!("the file: {result}")))?;
-        Ok(Self { provider, adapter, file, devices, platform, machine, schedule })
+        Ok(Self { provider, adapter, file, devices, platform, machine, schedule, policy })
     }
 
     /// Closes everything and stops the machine, which watches that nothing is left.
@@ -131,6 +132,12 @@ impl World {
     /// A completion port for the file.
     pub(crate) fn port(&self) -> Result<Arc<CompletionPort>, Failure> {
         self.platform.completion_port(self.file).ok_or_else(|| Failure::new("no such file"))
+    }
+
+    /// How requests that wait for nothing end.
+    #[must_use]
+    pub const fn policy(&self) -> CompletionPolicy {
+        self.policy
     }
 
     /// Lets everything happen that is going to.
@@ -172,6 +179,39 @@ impl World {
         is(what, of.outcome(request, true), with)
     }
 
+    /// Checks that a request succeeds, whether its method says so or its end.
+    pub(crate) fn succeeds(
+        &self,
+        what: &str,
+        of: &impl Overlapped,
+        request: &Client,
+        result: HRESULT,
+    ) -> Result<(), Failure> {
+        if result.is_pending() { self.ends(what, of, request, HRESULT::ND_SUCCESS) } else { ok(what, result) }
+    }
+
+    /// Checks that a request that waits for nothing succeeds, in the way that the adapter's policy has.
+    pub(crate) fn now(
+        &self,
+        what: &str,
+        of: &impl Overlapped,
+        request: &Client,
+        result: HRESULT,
+    ) -> Result<(), Failure> {
+        self.policy_holds(what, result)?;
+        self.succeeds(what, of, request, result)
+    }
+
+    /// Checks that a method which could answer at once does what the adapter's policy says.
+    pub(crate) fn policy_holds(&self, what: &str, result: HRESULT) -> Result<(), Failure> {
+        match self.policy {
+            CompletionPolicy::Pending => is(what, result, HRESULT::ND_PENDING),
+            CompletionPolicy::Inline => ok(what, result),
+            CompletionPolicy::Mixed if result.is_pending() => Ok(()),
+            CompletionPolicy::Mixed => ok(what, result),
+        }
+    }
+
     /// Checks that a request has not ended, after all has happened.
     pub(crate) fn pends(&self, what: &str, of: &impl Overlapped, request: &Client) -> Result<(), Failure> {
         self.settle();
@@ -189,7 +229,7 @@ impl World {
         let region = self.adapter.region(self.file).map_err(|result| Failure::new(format!("region: {result}")))?;
         let buffer = PinnedBuffer::new(length)?;
         let request = self.request();
-        ok("Register", region.register(buffer.pointer(0).cast(), length, flags, &request))?;
+        self.now("Register", &region, &request, region.register(buffer.pointer(0).cast(), length, flags, &request))?;
         Ok(Piece { region, buffer })
     }
 
@@ -208,7 +248,7 @@ impl World {
         self.ends("the connection request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
         is("Accept", link.passive.accept(passive, (16, 16), b"welcome", &accepts), HRESULT::ND_PENDING)?;
         self.ends("the connect", &link.active, &connects, HRESULT::ND_SUCCESS)?;
-        ok("CompleteConnect", link.active.complete(&completes))?;
+        self.now("CompleteConnect", &link.active, &completes, link.active.complete(&completes))?;
         self.ends("the accept", &link.passive, &accepts, HRESULT::ND_SUCCESS)?;
         Ok(link)
     }

@@ -2,7 +2,10 @@
 
 use core::{ffi::c_void, ptr::NonNull};
 
-use engine::connection::{Answer, ConnectParameters, Connector as EngineConnector, Request};
+use engine::{
+    connection::{Answer, ConnectParameters, Connector as EngineConnector, Request},
+    qp::Qp,
+};
 use fallible::Shared;
 use ndkpi::{GUID, NtStatus, SOCKADDR};
 
@@ -88,32 +91,30 @@ unsafe extern "system" fn connect<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
-    // SAFETY: the caller's promise.
-    let Some(qp) = (unsafe { QueuePair::<P>::find(core, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
-    let connect = || {
+    let connect = |qp: &Shared<Qp<P::Os>>| {
         // SAFETY: the caller's promise.
         let remote = unsafe { address::read(address, length) }?;
         // SAFETY: the caller's promise.
         let private_data = unsafe { address::bytes(data, data_length) }?;
         let parameters = ConnectParameters { remote, reads: reads(inbound, outbound), private_data };
         // SAFETY: the caller's promise.
-        unsafe { Core::connect(core, &qp, &parameters, overlapped) }
+        unsafe { Core::connect(core, qp, &parameters, overlapped) }
     };
-    either(connect())
+    // SAFETY: the caller's promise.
+    unsafe { QueuePair::connect(core, qp, connect) }.map_or(HRESULT::ND_INVALID_PARAMETER, either)
 }
 
-/// `IND2Connector::CompleteConnect`. Never pends.
+/// `IND2Connector::CompleteConnect`. Waits for nothing.
 ///
 /// # Safety
 ///
-/// `this` is such a connector.
+/// As [`notify_disconnect`].
 unsafe extern "system" fn complete_connect<P: Platform>(this: *mut c_void, overlapped: *mut OVERLAPPED) -> HRESULT {
-    if overlapped.is_null() {
-        return HRESULT::ND_INVALID_PARAMETER;
-    }
+    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
-    object.core.complete_connect().into()
+    // SAFETY: the caller's promise.
+    either(unsafe { object.core.complete_connect(overlapped) })
 }
 
 /// `IND2Connector::Accept`.
@@ -134,17 +135,16 @@ unsafe extern "system" fn accept<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
-    // SAFETY: the caller's promise.
-    let Some(qp) = (unsafe { QueuePair::<P>::find(core, qp) }) else { return HRESULT::ND_INVALID_PARAMETER };
-    let accept = || {
+    let accept = |qp: &Shared<Qp<P::Os>>| {
         // SAFETY: the caller's promise.
         let data = unsafe { address::bytes(data, data_length) }?;
         let engine = core.engine()?;
-        let ask = || EngineConnector::accept(&engine, &qp, reads(inbound, outbound), data).map(|()| Answer::Pending);
+        let ask = || EngineConnector::accept(&engine, qp, reads(inbound, outbound), data).map(|()| Answer::Pending);
         // SAFETY: the caller's promise.
-        Ok(unsafe { core.ask(Request::Accept, Some(&qp), overlapped, ask) })
+        Ok(unsafe { core.ask(Request::Accept, Some(qp), overlapped, ask) })
     };
-    either(accept())
+    // SAFETY: the caller's promise.
+    unsafe { QueuePair::connect(core, qp, accept) }.map_or(HRESULT::ND_INVALID_PARAMETER, either)
 }
 
 /// `IND2Connector::Reject`.
@@ -223,7 +223,7 @@ unsafe extern "system" fn get_private_data<P: Platform>(
     if needed > room { HRESULT::ND_BUFFER_OVERFLOW } else { HRESULT::ND_SUCCESS }
 }
 
-/// `IND2Connector::GetLocalAddress`.
+/// `IND2Connector::GetLocalAddress`: from `Bind` on.
 ///
 /// # Safety
 ///
@@ -235,7 +235,7 @@ unsafe extern "system" fn get_local_address<P: Platform>(
 ) -> HRESULT {
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
-    let found = object.core.engine().and_then(|engine| engine.local_address());
+    let found = object.core.local_address();
     // SAFETY: the caller's promise.
     found.and_then(|found| unsafe { address::write(found, address, length) }).into()
 }

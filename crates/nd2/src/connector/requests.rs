@@ -14,7 +14,12 @@ use fallible::Shared;
 use ndkpi::NtStatus;
 
 use super::{Asked, Core, Life};
-use crate::{Platform, abi::OVERLAPPED, no_memory, overlapped::Pending};
+use crate::{
+    Platform,
+    abi::OVERLAPPED,
+    no_memory,
+    overlapped::{Pending, succeed},
+};
 
 const UNSPECIFIED_V4: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const UNSPECIFIED_V6: SocketAddr = SocketAddr::new(core::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -38,7 +43,11 @@ impl<P: Platform> Core<P> {
                 return Err(status);
             }
             if state.request.is_some() {
-                return Err(NtStatus::INVALID_DEVICE_STATE);
+                // It is connecting, or being disconnected.
+                return Err(match request {
+                    Request::Connect | Request::Accept => NtStatus::CONNECTION_ACTIVE,
+                    Request::Disconnect => NtStatus::CONNECTION_INVALID,
+                });
             }
             // SAFETY: the caller's promise.
             let pending = unsafe { Pending::begin(&self.file, overlapped) };
@@ -50,6 +59,14 @@ impl<P: Platform> Core<P> {
         }
         let status = match ask() {
             Ok(Answer::Pending) => return NtStatus::PENDING,
+            Ok(Answer::Done) if self.adapter.device().pends() => {
+                let done = self.state.with(|state| state.request.take_if(|asked| asked.request == request));
+                // Cancelled meanwhile otherwise, and reported.
+                if let Some(asked) = done {
+                    asked.pending.complete(NtStatus::SUCCESS);
+                }
+                return NtStatus::PENDING;
+            }
             Ok(Answer::Done) => NtStatus::SUCCESS,
             Err(status) => status,
         };
@@ -75,20 +92,46 @@ impl<P: Platform> Core<P> {
             let any = if parameters.remote.is_ipv4() { UNSPECIFIED_V4 } else { UNSPECIFIED_V6 };
             this.bind(any)?;
         }
-        let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        // Gone again only if the connector has ended meanwhile.
+        let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::CANCELLED)?;
         let engine = Self::make_engine(this)?;
         let ask = || EngineConnector::connect_shared(&engine, qp, &bound, parameters).map(|()| Answer::Pending);
         // SAFETY: the caller's promise.
         Ok(unsafe { this.ask(Request::Connect, Some(qp), overlapped, ask) })
     }
 
-    pub(super) fn complete_connect(&self) -> Result<(), NtStatus> {
+    /// Completes a connect.
+    ///
+    /// # Safety
+    ///
+    /// As [`Core::ask`].
+    pub(super) unsafe fn complete_connect(&self, overlapped: NonNull<OVERLAPPED>) -> Result<NtStatus, NtStatus> {
         let engine = self.engine()?;
         // The end of the connection is not reported before this side knows that it has begun.
-        let hold = EngineConnector::complete_connect(&engine)?;
+        let hold = EngineConnector::complete_connect(&engine).map_err(|status| match status {
+            // The passive side has given up: there is nothing that connects any more.
+            NtStatus::CONNECTION_ABORTED => NtStatus::CONNECTION_INVALID,
+            status => status,
+        })?;
         self.state.with(|state| state.life = Life::Established);
+        // SAFETY: the caller's promise. The request has not begun.
+        let status = unsafe { succeed(self.adapter.device(), &self.file, overlapped) };
         drop(hold);
-        Ok(())
+        Ok(status)
+    }
+
+    /// The address on this side: of the connection, and without one that of `Bind`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_INVALID` if it has none, `STATUS_DEVICE_REMOVED`.
+    pub(super) fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        self.check()?;
+        let (engine, bound) = self.state.with(|state| (state.engine.clone(), state.bound.clone()));
+        if let Some(address) = engine.and_then(|engine| engine.local_address().ok()) {
+            return Ok(address);
+        }
+        bound.map(|bound| bound.local_address()).ok_or(NtStatus::CONNECTION_INVALID)
     }
 
     pub(super) fn connection_data(&self, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
@@ -101,7 +144,7 @@ impl<P: Platform> Core<P> {
     ///
     /// As [`Core::ask`].
     pub(super) unsafe fn notify_disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        self.state.with(|state| {
+        let status = self.state.with(|state| {
             if let Some(status) = state.end {
                 return status;
             }
@@ -116,26 +159,44 @@ impl<P: Platform> Core<P> {
             // SAFETY: the caller's promise.
             state.disconnects.push(unsafe { Pending::begin(&self.file, overlapped) });
             NtStatus::PENDING
-        })
+        });
+        if status == NtStatus::SUCCESS {
+            // SAFETY: the caller's promise. The request has not begun.
+            return unsafe { succeed(self.adapter.device(), &self.file, overlapped) };
+        }
+        status
     }
 
-    /// Disconnects.
+    /// Disconnects. What is outstanding is cancelled; the engine on its own would carry it out first, as NDKPI wants.
     ///
     /// # Safety
     ///
     /// As [`Core::ask`].
     pub(super) unsafe fn disconnect(&self, overlapped: NonNull<OVERLAPPED>) -> Result<NtStatus, NtStatus> {
         let engine = self.engine()?;
+        let disconnect = || {
+            let answer = EngineConnector::disconnect(&engine);
+            match answer {
+                Ok(Answer::Pending) => {
+                    if let Some(qp) = self.state.with(|state| state.qp.clone()) {
+                        // Nothing can be posted any more, and so this is all.
+                        Qp::flush(&qp);
+                    }
+                }
+                Ok(Answer::Done) | Err(NtStatus::CONNECTION_ABORTED) => {
+                    self.state.with(|state| {
+                        state.life = Life::Over;
+                        state.disconnects.end(NtStatus::SUCCESS);
+                    });
+                }
+                Err(_) => {}
+            }
+            answer
+        };
         // SAFETY: the caller's promise.
-        let status =
-            unsafe { self.ask(Request::Disconnect, None, overlapped, || EngineConnector::disconnect(&engine)) };
-        if status == NtStatus::SUCCESS || status == NtStatus::CONNECTION_ABORTED {
-            self.state.with(|state| {
-                state.life = Life::Over;
-                state.disconnects.end(NtStatus::SUCCESS);
-            });
-            self.report();
-        }
-        Ok(status)
+        let status = unsafe { self.ask(Request::Disconnect, None, overlapped, disconnect) };
+        self.report();
+        // A connection that was broken before is none.
+        Ok(if status == NtStatus::CONNECTION_ABORTED { NtStatus::CONNECTION_INVALID } else { status })
     }
 }

@@ -131,12 +131,13 @@ impl<P: Platform> Core<P> {
                 waiters.end(failure.status());
                 return failure.status();
             }
-            if waiters.decide(&seen, Some(kind)) {
+            let satisfied = waiters.decide(&seen, Some(kind));
+            if satisfied && !this.adapter.device().pends() {
                 return NtStatus::SUCCESS;
             }
             // SAFETY: the caller's promise.
             let request = unsafe { Pending::begin(&this.file, overlapped) };
-            waiters.push(kind, seen.view.taken, request);
+            waiters.push(kind, seen.view.taken, request, satisfied.then_some(NtStatus::SUCCESS));
             NtStatus::PENDING
         });
         this.report();

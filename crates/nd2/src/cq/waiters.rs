@@ -144,9 +144,10 @@ impl<R> Waiters<R> {
         new
     }
 
-    /// Adds a request that has to wait, behind all others. There is [room](Waiters::reserve) for it.
-    pub fn push(&mut self, kind: Kind, taken: u64, request: R) {
-        self.list.push_back(Waiter { kind, taken, request, outcome: None });
+    /// Adds a request behind all others: one that has to wait, or one whose end is decided and that is only to be taken out.
+    /// There is [room](Waiters::reserve) for it.
+    pub fn push(&mut self, kind: Kind, taken: u64, request: R, outcome: Option<NtStatus>) {
+        self.list.push_back(Waiter { kind, taken, request, outcome });
     }
 
     /// Ends all requests that wait with `status`: the queue has failed, or they are cancelled.

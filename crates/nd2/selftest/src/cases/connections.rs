@@ -27,6 +27,7 @@ pub const CASES: &[Case] = &[
     Case::new("connection.cancel_and_connect_again", "IND2Connector::Connect, remarks 3", cancel_and_again),
     Case::new("connection.between_adapters", "IND2Listener, remarks", between),
     Case::new("connection.too_much_private_data", "IND2Connector::Connect, return value 3", private_data),
+    Case::new("connection.address_after_bind", "IND2Connector, IND2Listener, GetLocalAddress", address_after_bind),
     Case::new("connection.listener_released", "IND2Listener::GetConnectionRequest, return value 3", listener_released),
 ];
 
@@ -72,7 +73,9 @@ fn establish(world: &World) -> Result<String, Failure> {
     world.pends("the connect", &a.connector, &connects)?;
     let again = world.request();
     let result = a.connector.connect(&a.qp, at, (0, 0), &[], &again);
-    is("another Connect meanwhile", result, HRESULT::ND_INVALID_DEVICE_STATE)?;
+    is("another Connect meanwhile", result, HRESULT::ND_CONNECTION_ACTIVE)?;
+    let result = a.connector.disconnect(&again);
+    is("Disconnect meanwhile", result, HRESULT::ND_CONNECTION_INVALID)?;
     is("another role meanwhile", listener.request(&a.connector, &again), HRESULT::ND_CONNECTION_ACTIVE)?;
     is("the peer's address", b.connector.peer(), a.connector.local())?;
     is("the listener's address", b.connector.local(), Ok(at))?;
@@ -88,7 +91,7 @@ fn establish(world: &World) -> Result<String, Failure> {
     world.pends("the accept", &b.connector, &accepts)?;
     is("private data", a.connector.private_data(&mut data).0, HRESULT::ND_SUCCESS)?;
     is("the answer", &data[..6], b"from b")?;
-    ok("CompleteConnect", a.connector.complete(&completes))?;
+    world.now("CompleteConnect", &a.connector, &completes, a.connector.complete(&completes))?;
     world.ends("the accept", &b.connector, &accepts, HRESULT::ND_SUCCESS)?;
     is("addresses", (a.connector.peer(), b.connector.peer()), (Ok(at), a.connector.local()))?;
     is("the size of an address", a.connector.local_length(), (HRESULT::ND_BUFFER_OVERFLOW, 16))?;
@@ -106,7 +109,7 @@ fn waiting(world: &World) -> Result<String, Failure> {
     let connects = [connect(world, &actives[0], at)?, connect(world, &actives[1], at)?];
     world.ends("the first", &listener, &first, HRESULT::ND_SUCCESS)?;
     world.settle();
-    ok("GetConnectionRequest", listener.request(&passives[1].connector, &second))?;
+    world.now("GetConnectionRequest", &listener, &second, listener.request(&passives[1].connector, &second))?;
     for passive in &passives {
         ok("Reject", passive.connector.reject(&[]))?;
     }
@@ -242,7 +245,7 @@ fn read_limits(world: &World) -> Result<String, Failure> {
     is("Accept", b.connector.accept(&b.qp, (4, 9), &[], &accepts), HRESULT::ND_PENDING)?;
     world.ends("the connect", &a.connector, &connects, HRESULT::ND_SUCCESS)?;
     is("at the active side", a.connector.read_limits(), Ok((3, 4)))?;
-    ok("CompleteConnect", a.connector.complete(&completes))?;
+    world.now("CompleteConnect", &a.connector, &completes, a.connector.complete(&completes))?;
     world.ends("the accept", &b.connector, &accepts, HRESULT::ND_SUCCESS)?;
     Ok("the lower of what one side asks and the other offers".into())
 }
@@ -300,11 +303,11 @@ fn cancel_and_again(world: &World) -> Result<String, Failure> {
     for passive in &passives {
         let arrives = world.request();
         let result = listener.request(&passive.connector, &arrives);
-        if result.is_pending() {
+        if result.is_pending() && listener.outcome(&arrives, false).is_pending() {
             ok("cancel", listener.cancel())?;
             break;
         }
-        ok("GetConnectionRequest", result)?;
+        world.succeeds("GetConnectionRequest", &listener, &arrives, result)?;
         let _ = passive.connector.reject(&[]);
     }
     world.ends("the last connect", &a.connector, &last, HRESULT::ND_CONNECTION_REFUSED)?;
@@ -328,7 +331,7 @@ fn between(world: &World) -> Result<String, Failure> {
     is("a foreign queue pair", passive.accept(&a.qp, (0, 0), &[], &accepts), HRESULT::ND_INVALID_PARAMETER)?;
     is("Accept", passive.accept(&qp, (0, 0), &[], &accepts), HRESULT::ND_PENDING)?;
     world.ends("the connect", &a.connector, &connects, HRESULT::ND_SUCCESS)?;
-    ok("CompleteConnect", a.connector.complete(&completes))?;
+    world.now("CompleteConnect", &a.connector, &completes, a.connector.complete(&completes))?;
     world.ends("the accept", &passive, &accepts, HRESULT::ND_SUCCESS)?;
     ok("Receive", qp.receive(1, &[]))?;
     ok("Send", a.qp.send(1, &[], 0))?;
@@ -353,4 +356,24 @@ fn listener_released(world: &World) -> Result<String, Failure> {
     drop(listener);
     world.ends("the request", &side.connector, &request, HRESULT::ND_CANCELED)?;
     Ok("ND_CANCELED".into())
+}
+
+fn address_after_bind(world: &World) -> Result<String, Failure> {
+    let (side, listener) = (side(world)?, made("a listener", world.adapter.listener(world.file))?);
+    is("before Bind", side.connector.local(), Err(HRESULT::ND_CONNECTION_INVALID))?;
+    ok("Listener::Bind", listener.bind(SocketAddr::new(HERE, 0)))?;
+    let at = made("the listener's address", listener.local())?;
+    holds("an ephemeral port", at.ip() == HERE && at.port() >= 49152)?;
+    ok("Connector::Bind", side.connector.bind(SocketAddr::new(HERE, 0)))?;
+    let own = made("the connector's address", side.connector.local())?;
+    holds("another one", own.ip() == HERE && own.port() >= 49152 && own != at)?;
+    ok("Listen", listener.listen(0))?;
+    is("the listener's address", listener.local(), Ok(at))?;
+    let request = world.request();
+    is("Connect", side.connector.connect(&side.qp, at, (0, 0), &[], &request), HRESULT::ND_PENDING)?;
+    is("while it connects", side.connector.local(), Ok(own))?;
+    drop(listener);
+    world.ends("the connect", &side.connector, &request, HRESULT::ND_CONNECTION_REFUSED)?;
+    is("after the refusal", side.connector.local(), Ok(own))?;
+    Ok("known from Bind on, with the port that it took".into())
 }

@@ -17,10 +17,14 @@ use crate::{
 pub const CASES: &[Case] = &[
     Case::new("connection.cancelled_disconnect", "CancelOverlappedRequests, summary", cancelled_disconnect),
     Case::new("connection.queue_pair_released", "IND2Connector::Connect, return value 4", queue_pair_released),
+    Case::new("connection.refused_queue_pair", "IND2Connector::Connect, return value 6", refused_queue_pair),
+    Case::new("connection.gave_up_before_complete", "IND2Connector::CompleteConnect, return value 2", gave_up),
     Case::new("connection.notify_disconnect", "IND2Connector::NotifyDisconnect", notify_disconnect),
     Case::new("connection.peer_disconnect_flushes", "IND2Connector, remarks; IND2Listener, remarks", peer_disconnects),
     Case::new("connection.notify_disconnect_canceled", "IND2Connector::NotifyDisconnect, return values", no_disconnect),
     Case::new("connection.disconnect_flushes", "IND2Connector::Disconnect, remarks", disconnect),
+    Case::new("connection.disconnect_cancels_sends", "IND2Connector::Disconnect, remarks", disconnect_cancels),
+    Case::new("connection.disconnect_when_broken", "IND2Connector::Disconnect, return value 5", broken),
     Case::new("connection.release_disconnects", "IND2Connector::Disconnect, implementation notes", release),
     Case::new("connection.device_removed", "IND2Connector, IND2Listener, return values", removed),
 ];
@@ -41,7 +45,7 @@ fn cancelled_disconnect(world: &World) -> Result<String, Failure> {
     }
     world.until("the end of the notification", || !hears.status().is_pending())?;
     world.ends("the peer's notification", &link.passive, &peer_hears, HRESULT::ND_SUCCESS)?;
-    ok("NotifyDisconnect afterwards", link.active.notify_disconnect(&late))?;
+    world.now("NotifyDisconnect afterwards", &link.active, &late, link.active.notify_disconnect(&late))?;
     is("a send", a.qp.send(1, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
     Ok("the connection is over, whoever was first".into())
 }
@@ -56,6 +60,38 @@ fn queue_pair_released(world: &World) -> Result<String, Failure> {
     world.ends("the connect", &connector, &connects, HRESULT::ND_CANCELED)?;
     drop(listener);
     Ok("ND_CANCELED".into())
+}
+
+fn refused_queue_pair(world: &World) -> Result<String, Failure> {
+    let (a, late) = (side(world)?, world.request());
+    let (listener, at) = listen(world, 0)?;
+    let connects = connect(world, &a, at)?;
+    let other = made("another connector", world.adapter.connector(world.file))?;
+    let result = other.connect(&a.qp, at, (0, 0), &[], &late);
+    is("Connect with a queue pair in use", result, HRESULT::ND_CONNECTION_ACTIVE)?;
+    world.pends("the first connect", &a.connector, &connects)?;
+    let Side { qp, connector } = a;
+    drop(qp);
+    // Before the other connector or the listener goes.
+    world.ends("the first connect", &connector, &connects, HRESULT::ND_CANCELED)?;
+    drop((other, listener));
+    Ok("a connector that was refused does not take the queue pair: its release ends the first Connect".into())
+}
+
+fn gave_up(world: &World) -> Result<String, Failure> {
+    let (a, b) = (side(world)?, side(world)?);
+    let (listener, at) = listen(world, 0)?;
+    let [arrives, accepts, completes] = [(); 3].map(|()| world.request());
+    is("GetConnectionRequest", listener.request(&b.connector, &arrives), HRESULT::ND_PENDING)?;
+    let connects = connect(world, &a, at)?;
+    world.ends("the request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
+    is("Accept", b.connector.accept(&b.qp, (0, 0), &[], &accepts), HRESULT::ND_PENDING)?;
+    world.ends("the connect", &a.connector, &connects, HRESULT::ND_SUCCESS)?;
+    ok("cancel", b.connector.cancel())?;
+    world.ends("the accept", &b.connector, &accepts, HRESULT::ND_CANCELED)?;
+    world.settle();
+    is("CompleteConnect", a.connector.complete(&completes), HRESULT::ND_CONNECTION_INVALID)?;
+    Ok("ND_CONNECTION_INVALID when the passive side has given up".into())
 }
 
 fn notify_disconnect(world: &World) -> Result<String, Failure> {
@@ -74,7 +110,7 @@ fn notify_disconnect(world: &World) -> Result<String, Failure> {
         world.ends("the notification", &link.active, request, HRESULT::ND_SUCCESS)?;
     }
     world.until("the disconnect", || !disconnects.status().is_pending())?;
-    ok("afterwards", link.active.notify_disconnect(&late))?;
+    world.now("afterwards", &link.active, &late, link.active.notify_disconnect(&late))?;
     Ok("pending until the peer disconnects, ND_SUCCESS at once afterwards".into())
 }
 
@@ -116,11 +152,7 @@ fn disconnect(world: &World) -> Result<String, Failure> {
     let (request, hears) = (world.request(), world.request());
     is("NotifyDisconnect", stream.link.passive.notify_disconnect(&hears), HRESULT::ND_PENDING)?;
     let result = stream.link.passive.disconnect(&request);
-    if result.is_pending() {
-        world.ends("Disconnect", &stream.link.passive, &request, HRESULT::ND_SUCCESS)?;
-    } else {
-        ok("Disconnect", result)?;
-    }
+    world.succeeds("Disconnect", &stream.link.passive, &request, result)?;
     world.ends("its own notification", &stream.link.passive, &hears, HRESULT::ND_SUCCESS)?;
     let mut results = Vec::new();
     world.until("the receive", || {
@@ -132,6 +164,38 @@ fn disconnect(world: &World) -> Result<String, Failure> {
     is("a send", stream.receiver.send(1, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
     is("again", stream.link.passive.disconnect(&request), HRESULT::ND_CONNECTION_INVALID)?;
     Ok("what was outstanding is ND_CANCELED".into())
+}
+
+fn disconnect_cancels(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    // The peer has no receive for either.
+    for number in [1, 2] {
+        ok("Send", stream.sender.send(number, &[stream.memory.sge(0, 8)], 0))?;
+    }
+    world.settle();
+    let request = world.request();
+    let result = stream.link.active.disconnect(&request);
+    holds("Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
+    if result.is_pending() {
+        world.ends("Disconnect", &stream.link.active, &request, HRESULT::ND_SUCCESS)?;
+    }
+    let found = take(world, &stream.sends, 2)?;
+    let found: Vec<_> = found.iter().map(|result| (result.RequestContext.addr(), result.Status)).collect();
+    is("the sends", found, vec![(1, HRESULT::ND_CANCELED), (2, HRESULT::ND_CANCELED)])?;
+    Ok("sends that wait for receives are ND_CANCELED, and nobody waits for a timeout".into())
+}
+
+fn broken(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let request = world.request();
+    is("NotifyDisconnect", stream.link.active.notify_disconnect(&request), HRESULT::ND_PENDING)?;
+    // SAFETY: the queue is a COM object.
+    unsafe { nd2::Device::<crate::HostPlatform>::break_completion_queue(stream.queue.as_ptr()) }?;
+    world.ends("the end of the connection", &stream.link.active, &request, HRESULT::ND_SUCCESS)?;
+    for connector in [&stream.link.active, &stream.link.passive] {
+        is("Disconnect", connector.disconnect(&world.request()), HRESULT::ND_CONNECTION_INVALID)?;
+    }
+    Ok("ND_CONNECTION_INVALID: a connection that has broken is none".into())
 }
 
 fn release(world: &World) -> Result<String, Failure> {

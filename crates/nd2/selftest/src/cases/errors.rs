@@ -212,7 +212,7 @@ fn only_cleanup(world: &World) -> Result<String, Failure> {
     is("GetResults", taken, vec![(number, HRESULT::ND_SUCCESS), (posted, HRESULT::ND_CANCELED)])?;
     ok("CancelOverlappedRequests", stream.queue.cancel())?;
     ok("Flush", stream.sender.flush())?;
-    ok("Deregister", stream.memory.region.deregister(&request))?;
+    world.now("Deregister", &stream.memory.region, &request, stream.memory.region.deregister(&request))?;
     drop(stream);
     world.settle();
     is(

@@ -33,6 +33,7 @@ pub const CASES: &[Case] = &[
     Case::new("adapter.query", "IND2Adapter::Query", query),
     Case::new("adapter.address_list", "IND2Adapter::QueryAddressList", adapter_addresses),
     Case::new("adapter.files", "IND2Adapter::CreateOverlappedFile", files),
+    Case::new("adapter.closed_files", "IND2Adapter::CreateOverlappedFile, remarks", closed_files),
     Case::new("adapter.create_completion_queue", "IND2Adapter::CreateCompletionQueue", create_queue),
     Case::new("adapter.create_queue_pair", "IND2Adapter::CreateQueuePair", create_queue_pair),
     Case::new("adapter.objects_of_another", "IND2Adapter::CreateQueuePair, return value 2", of_another),
@@ -202,6 +203,28 @@ fn files(world: &World) -> Result<String, Failure> {
     is("no such file", unknown, Some(HRESULT::ND_INVALID_HANDLE))?;
     is("no file", world.adapter.queue(ptr::null_mut(), 8, 0).err(), Some(HRESULT::ND_INVALID_HANDLE))?;
     Ok("any number; ND_INVALID_HANDLE for what is none".into())
+}
+
+fn closed_files(world: &World) -> Result<String, Failure> {
+    let before = world.platform.files();
+    let first = made("a file", world.adapter.file())?;
+    let queue = made("its queue", world.adapter.queue(first, 8, 0))?;
+    world.platform.close(first);
+    for _ in 0..100 {
+        world.platform.close(made("a file", world.adapter.file())?);
+    }
+    // The one that is in use, and the last one.
+    is("files", world.platform.files() - before, 2)?;
+    let request = world.request();
+    is("Notify after the handle was closed", queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
+    ok("cancel", queue.cancel())?;
+    is("the request", queue.outcome(&request, true), HRESULT::ND_CANCELED)?;
+    drop(queue);
+    world.settle();
+    let last = made("a file", world.adapter.file())?;
+    is("files", world.platform.files() - before, 1)?;
+    made("a queue of the last", world.adapter.queue(last, 8, 0))?;
+    Ok("the provider lets go of files that are closed and not used".into())
 }
 
 fn create_queue(world: &World) -> Result<String, Failure> {

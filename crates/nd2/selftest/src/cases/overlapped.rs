@@ -87,7 +87,7 @@ fn cancel_loses_nothing(world: &World) -> Result<String, Failure> {
     // The engine's queue is armed, and nobody waits.
     let number = stream.deliver()?;
     world.settle();
-    ok("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+    world.now("Notify", &stream.queue, &request, stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
     stream.takes(&[number])?;
     Ok("a completion while nobody waits ends the next request at once".into())
 }
@@ -110,7 +110,12 @@ fn cancel_race(world: &World) -> Result<String, Failure> {
             HRESULT::ND_CANCELED => {
                 cancelled += 1;
                 // Nobody was notified of the completion.
-                ok("Notify after the cancellation", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+                world.now(
+                    "Notify after the cancellation",
+                    &stream.queue,
+                    &request,
+                    stream.queue.notify(ND_CQ_NOTIFY_ANY, &request),
+                )?;
             }
             other => return Err(Failure::new(format!("the request: {other}"))),
         }
@@ -219,12 +224,17 @@ fn only_pending(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     while port.get().is_some() {}
     let request = world.request();
-    // Finished at return, one way and the other.
     stream.deliver()?;
-    ok("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
-    is("Notify", stream.queue.notify(7, &request), HRESULT::ND_INVALID_PARAMETER)?;
+    let result = stream.queue.notify(ND_CQ_NOTIFY_ANY, &request);
+    world.now("Notify", &stream.queue, &request, result)?;
+    world.settle();
+    let packets = std::iter::from_fn(|| port.get()).count();
+    is("packets", packets, usize::from(result.is_pending()))?;
+    is("the event", request.is_signalled(), result.is_pending())?;
+    let refused = world.request();
+    is("Notify", stream.queue.notify(7, &refused), HRESULT::ND_INVALID_PARAMETER)?;
     world.settle();
     is("packets", port.get(), None)?;
-    is("the event", request.is_signalled(), false)?;
-    Ok("no packet and no event for ND_SUCCESS or an error".into())
+    is("the event", refused.is_signalled(), false)?;
+    Ok("a packet and an event for what was ND_PENDING, none for ND_SUCCESS or an error".into())
 }

@@ -50,7 +50,7 @@ fn case_1(world: &World) -> Result<String, Failure> {
     let request = world.request();
     is("step 1: GetResults", stream.queue.results(8).len(), 0)?;
     let number = stream.deliver()?;
-    ok("step 3: Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+    world.now("step 3: Notify", &stream.queue, &request, stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
     stream.takes(&[number])?;
     Ok("Notify completes immediately".into())
 }
@@ -112,7 +112,7 @@ fn any_moment(world: &World) -> Result<String, Failure> {
             stream.deliver()?;
         } else {
             stream.deliver()?;
-            ok("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
+            world.now("Notify", &stream.queue, &request, stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
         }
         world.ends("the request", &stream.queue, &request, HRESULT::ND_SUCCESS)?;
         stream.queue.results(8);
