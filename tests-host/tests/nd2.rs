@@ -1,5 +1,5 @@
 //! The user-mode NetworkDirect interface (NDSPI): the cases of its self-test, the decision whose turn it is against an oracle,
-//! the table of valid statuses, the binary interface, and memory that runs out.
+//! the table of valid statuses, the binary interface, settings, and memory that runs out.
 
 #[path = "nd2/abi.rs"]
 mod abi;
@@ -7,6 +7,8 @@ mod abi;
 mod allocation;
 #[path = "nd2/cases.rs"]
 mod cases;
+#[path = "nd2/settings.rs"]
+mod settings;
 #[path = "nd2/statuses.rs"]
 mod statuses;
 #[path = "nd2/waiters.rs"]

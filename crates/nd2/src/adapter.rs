@@ -144,10 +144,19 @@ impl<P: Platform> Class for Adapter<P> {
     const INTERFACES: &'static [GUID] = &[IID_IND2Adapter];
 }
 
-/// For methods that tell memory from other resources: the engine has nothing else to run out of.
+/// For methods that tell memory from other resources, which the adapter's limits are.
 pub const fn memory_result(status: NtStatus) -> HRESULT {
     match status {
         NtStatus::INSUFFICIENT_RESOURCES => HRESULT::ND_NO_MEMORY,
+        NtStatus::IMPLEMENTATION_LIMIT => HRESULT::ND_INSUFFICIENT_RESOURCES,
+        status => HRESULT::of(status),
+    }
+}
+
+/// For methods that do not: the adapter's limits are resources like others.
+pub const fn limit_result(status: NtStatus) -> HRESULT {
+    match status {
+        NtStatus::IMPLEMENTATION_LIMIT => HRESULT::ND_INSUFFICIENT_RESOURCES,
         status => HRESULT::of(status),
     }
 }
@@ -288,7 +297,7 @@ unsafe extern "system" fn create_memory_window<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Adapter<P>>(this) };
     // SAFETY: the caller's promise.
-    unsafe { Object::hand_out(iid, out, || Ok(MemoryWindow::<P>::try_new(&object.0)?)) }
+    unsafe { Object::hand_out(iid, out, || MemoryWindow::<P>::try_new(&object.0).map_err(limit_result)) }
 }
 
 /// `IND2Adapter::CreateSharedReceiveQueue`.
@@ -359,7 +368,7 @@ unsafe extern "system" fn create_queue_pair<P: Platform>(
         check(max_initiator_sge, info.MaxInitiatorSge, HRESULT::ND_INVALID_PARAMETER_8)?;
         check(inline_size, info.MaxInlineDataSize, HRESULT::ND_INVALID_PARAMETER_9)?;
         let sizes = qp::Sizes { receive_depth, initiator_depth, max_receive_sge, max_initiator_sge, inline_size };
-        Ok(qp::QueuePair::try_new(&object.0, [receive, initiator], None, context, &sizes)?)
+        qp::QueuePair::try_new(&object.0, [receive, initiator], None, context, &sizes).map_err(limit_result)
     };
     // SAFETY: the caller's promise.
     unsafe { Object::hand_out(iid, out, make) }
@@ -403,7 +412,7 @@ unsafe extern "system" fn create_queue_pair_with_srq<P: Platform>(
         check(max_initiator_sge, info.MaxInitiatorSge, HRESULT::ND_INVALID_PARAMETER_7)?;
         check(inline_size, info.MaxInlineDataSize, HRESULT::ND_INVALID_PARAMETER_8)?;
         let sizes = qp::Sizes { receive_depth: 0, initiator_depth, max_receive_sge: 0, max_initiator_sge, inline_size };
-        Ok(qp::QueuePair::try_new(&object.0, [receive, initiator], Some(&shared), context, &sizes)?)
+        qp::QueuePair::try_new(&object.0, [receive, initiator], Some(&shared), context, &sizes).map_err(limit_result)
     };
     // SAFETY: the caller's promise.
     unsafe { Object::hand_out(iid, out, make) }

@@ -28,7 +28,9 @@ use crate::{
         },
     },
     com::find,
-    connector, cq, listener, no_memory, srq,
+    connector, cq,
+    limits::{InUse, Limits, Resource, Taken},
+    listener, no_memory, srq,
 };
 
 /// What the engine's tokens have room for.
@@ -40,6 +42,8 @@ const LARGEST_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
 pub struct Config {
     /// What the adapter says of itself and enforces.
     pub info: ND2_ADAPTER_INFO,
+    /// How much of everything there is.
+    pub limits: Limits,
     /// How overlapped requests end that wait for nothing.
     pub policy: CompletionPolicy,
     /// Requests for notification that may be outstanding on one queue.
@@ -83,6 +87,7 @@ impl Default for Config {
                     | ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
                     | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
             },
+            limits: Limits::default(),
             policy: CompletionPolicy::Pending,
             max_notify_requests: 1024,
             max_tokens: MemoryLimits::MAX.tokens,
@@ -102,6 +107,18 @@ pub enum Member<P: Platform> {
     Listener(Shared<listener::Core<P>>),
 }
 
+impl<P: Platform> Member<P> {
+    const fn resource(&self) -> Resource {
+        match self {
+            Self::CompletionQueue(_) => Resource::CompletionQueues,
+            Self::SharedReceiveQueue(_) => Resource::SharedReceiveQueues,
+            Self::QueuePair(_) => Resource::QueuePairs,
+            Self::Connector(_) => Resource::Connectors,
+            Self::Listener(_) => Resource::Listeners,
+        }
+    }
+}
+
 impl<P: Platform> Clone for Member<P> {
     fn clone(&self) -> Self {
         match self {
@@ -118,6 +135,7 @@ impl<P: Platform> Clone for Member<P> {
 pub struct Membership<P: Platform> {
     device: Shared<Device<P>>,
     number: usize,
+    _taken: Taken<P>,
 }
 
 impl<P: Platform> Drop for Membership<P> {
@@ -136,6 +154,7 @@ pub struct Device<P: Platform> {
     attachment: Shared<Attachment<P::Os>>,
     addresses: Vec<IpAddr>,
     removed: AtomicBool,
+    in_use: InUse,
     members: <P::Os as Os>::Lock<Slab<Member<P>>>,
 }
 
@@ -181,6 +200,7 @@ impl<P: Platform> Device<P> {
             attachment,
             addresses: own,
             removed: AtomicBool::new(false),
+            in_use: InUse::default(),
             members: os.lock(Slab::new())?,
         })
         .map_err(no_memory)
@@ -205,6 +225,10 @@ impl<P: Platform> Device<P> {
             CompletionPolicy::Inline => false,
             CompletionPolicy::Mixed => self.platform.os().random() & 1 == 0,
         }
+    }
+
+    pub(crate) const fn in_use(&self) -> &InUse {
+        &self.in_use
     }
 
     pub(crate) const fn platform(&self) -> &P {
@@ -236,10 +260,11 @@ impl<P: Platform> Device<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub(crate) fn join(this: &Shared<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
+        let taken = Taken::try_new(this, member.resource(), 1)?;
         let number = this.members.with(|members| members.try_insert(member)).map_err(no_memory)?;
-        let membership = Membership { device: this.clone(), number };
+        let membership = Membership { device: this.clone(), number, _taken: taken };
         // Removed meanwhile: the removal may have passed this member by.
         this.check_present()?;
         Ok(membership)

@@ -20,6 +20,7 @@ use crate::{
     },
     adapter::AdapterCore,
     com::{Class, borrow, find},
+    limits::{Resource, Taken},
     no_memory,
     overlapped::{Overlapped, Pending, overlapped, succeed},
 };
@@ -35,7 +36,7 @@ pub struct Core<P: Platform> {
 }
 
 /// Is told when the bytes of a registration are not used any more.
-struct Client<P: Platform>(Shared<Core<P>>);
+struct Client<P: Platform>(Shared<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Taken<P>);
 
 impl<P: Platform> Released for Client<P> {
     fn released(&self) {
@@ -70,6 +71,7 @@ impl<P: Platform> Core<P> {
 pub struct MemoryRegion<P: Platform> {
     core: Shared<Core<P>>,
     region: Shared<Region<P::Os>>,
+    _taken: Taken<P>,
 }
 
 impl<P: Platform> MemoryRegion<P> {
@@ -77,8 +79,9 @@ impl<P: Platform> MemoryRegion<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+        let taken = Taken::try_new(adapter.device(), Resource::MemoryRegions, 1)?;
         let os = adapter.device().platform().os();
         let core = Shared::try_new(Core {
             adapter: adapter.clone(),
@@ -88,7 +91,7 @@ impl<P: Platform> MemoryRegion<P> {
         })
         .map_err(no_memory)?;
         let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
-        Ok(Self { core, region })
+        Ok(Self { core, region, _taken: taken })
     }
 
     /// The engine's region behind a client's pointer, if it is one of this adapter.
@@ -123,7 +126,9 @@ impl<P: Platform> MemoryRegion<P> {
         let writable = rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK);
         // SAFETY: the caller's promise.
         let memory = unsafe { device.platform().memory(buffer, length, writable) }?;
-        self.region.register(memory, rights, Client(self.core.clone()))?;
+        let taken = Taken::try_new(device, Resource::RegisteredBytes, length as u64)
+            .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        self.region.register(memory, rights, Client(self.core.clone(), taken))?;
         // SAFETY: the caller's promise.
         Ok(unsafe { succeed(device, &self.core.file, overlapped) })
     }

@@ -11,12 +11,14 @@ use crate::{
     abi::{IID_IND2MemoryWindow, IND2MemoryWindowVtbl},
     adapter::AdapterCore,
     com::{Class, borrow, find, unknown},
+    limits::{Resource, Taken},
 };
 
 /// A memory window.
 pub struct MemoryWindow<P: Platform> {
     adapter: Shared<AdapterCore<P>>,
     window: Shared<Window<P::Os>>,
+    _taken: Taken<P>,
 }
 
 impl<P: Platform> MemoryWindow<P> {
@@ -24,10 +26,11 @@ impl<P: Platform> MemoryWindow<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Shared<AdapterCore<P>>) -> Result<Self, NtStatus> {
         adapter.device().check_present()?;
-        Ok(Self { adapter: adapter.clone(), window: Window::try_new(adapter.domain())? })
+        let taken = Taken::try_new(adapter.device(), Resource::MemoryWindows, 1)?;
+        Ok(Self { adapter: adapter.clone(), window: Window::try_new(adapter.domain())?, _taken: taken })
     }
 
     /// The engine's window behind a client's pointer, if it is one of this adapter.

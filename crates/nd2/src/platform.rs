@@ -24,6 +24,9 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     fn create_file(&self) -> Result<Self::File, NtStatus>;
 
+    /// A client was refused something because the adapter has no more: `name` is the setting to change. No lock is held.
+    fn limit_reached(&self, name: &'static str, most: u64);
+
     /// The client's bytes at `address`.
     ///
     /// # Errors

@@ -48,6 +48,8 @@ pub enum Command {
     Counters(Counters),
     /// List connections and local endpoints of two adapters beside traffic between them
     Netstat(Netstat),
+    /// Show the adapter of the user-mode interface
+    Nd2(crate::nd2::Nd2),
     /// Check every sentence about completion queues of the user-mode interface
     Nd2Selftest(Nd2Selftest),
     /// Have the driver ndktest run for a while in the kernel (Windows)

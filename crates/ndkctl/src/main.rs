@@ -19,6 +19,7 @@ mod info;
 mod interrupt;
 mod load;
 mod markdown;
+mod nd2;
 mod nd2_selftest;
 mod netstat;
 mod output;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
+        Command::Nd2(args) => nd2::run(args),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
     };

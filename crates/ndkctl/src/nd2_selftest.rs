@@ -1,7 +1,7 @@
 //! `ndkctl nd2-selftest`: a case for each sentence of the documents of NetworkDirect's completion queues.
 
+use ::nd2::CompletionPolicy;
 use clap::{Args, ValueEnum};
-use nd2::CompletionPolicy;
 use nd2_selftest::{Case, Outcome, Row, Schedule, cases, run_one};
 use serde::Serialize;
 

@@ -3,8 +3,7 @@
 //! The provider is `nd2` on the host's machine of threads. This crate adds what is Windows: the exports, memory of the
 //! process, and overlapped requests that end at an event and a completion port ([`file`]).
 //!
-//! The adapter has the addresses in the environment variable `SOFTND_ADDRESSES`, separated by commas; `127.0.0.1` and `::1`
-//! if there is none.
+//! What the adapter is like is in the file that `SOFTND_CONFIG` names and in environment variables: see `nd2::settings`.
 //!
 //! On other systems this crate is empty.
 

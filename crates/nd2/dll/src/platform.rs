@@ -10,7 +10,7 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READWRITE, PAGE_WRITECOPY, VirtualQuery,
 };
 
-use crate::file::PipeFile;
+use crate::{file::PipeFile, runtime};
 
 /// A Windows process, with a machine of threads for the engine.
 #[derive(Clone)]
@@ -57,6 +57,10 @@ impl Platform for WindowsPlatform {
 
     fn create_file(&self) -> Result<PipeFile, NtStatus> {
         PipeFile::try_new()
+    }
+
+    fn limit_reached(&self, name: &'static str, most: u64) {
+        runtime::say(&format!("the adapter has no more: {name} = {most} (SOFTND_{})", name.to_uppercase()));
     }
 
     unsafe fn memory(&self, address: *const c_void, length: usize, writable: bool) -> Result<HostMemory, NtStatus> {

@@ -2,6 +2,8 @@
 
 use std::{
     env,
+    ffi::CString,
+    fs,
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -10,11 +12,14 @@ use std::{
 use engine::connection::{InterfaceAddress, Wire};
 use fallible::Shared;
 use host::machine::Machine;
-use nd2::{Config, Device, Platform, abi::HRESULT, class::can_unload_now};
+use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now, settings::Settings};
 use ndkpi::NtStatus;
 use windows_sys::Win32::{
     Foundation::{FreeLibrary, HMODULE},
-    System::LibraryLoader::{GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GetModuleHandleExW},
+    System::{
+        Diagnostics::Debug::OutputDebugStringA,
+        LibraryLoader::{GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GetModuleHandleExW},
+    },
 };
 
 use crate::platform::WindowsPlatform;
@@ -58,31 +63,44 @@ fn runtime() -> MutexGuard<'static, Option<Runtime>> {
 ///
 /// # Errors
 ///
-/// `ND_NO_MEMORY`, and `ND_INVALID_ADDRESS` if the environment names an address that no adapter can have.
+/// `ND_NO_MEMORY`; `ND_INVALID_ADDRESS` if the environment names an address that no adapter can have, and
+/// `ND_INVALID_PARAMETER` if it names another setting that cannot be.
 pub fn devices() -> Result<[Shared<Device<WindowsPlatform>>; 1], HRESULT> {
     let mut runtime = runtime();
     if let Some(runtime) = &*runtime {
         return Ok([runtime.device.clone()]);
     }
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| error.to_string());
+    let settings = Settings::load(|name| env::var(name).ok(), read).map_err(|error| {
+        say(&error);
+        HRESULT::ND_INVALID_PARAMETER
+    })?;
     let pin = Pin::try_new()?;
     let machine = Machine::threads().start();
-    let device = make(&machine).map_err(|status| match status {
+    let device = make(&machine, &settings).map_err(|status| match status {
         NtStatus::INSUFFICIENT_RESOURCES => HRESULT::ND_NO_MEMORY,
         status => status.into(),
     })?;
     Ok([runtime.insert(Runtime { device, machine, pin }).device.clone()])
 }
 
-fn make(machine: &Machine) -> Result<Shared<Device<WindowsPlatform>>, NtStatus> {
+/// Tells whoever watches the process: a debugger, and the standard error output.
+pub fn say(what: &str) {
+    let line = format!("softnd: {what}\n");
+    eprint!("{line}");
+    if let Ok(line) = CString::new(line) {
+        // SAFETY: the text ends with zero.
+        unsafe { OutputDebugStringA(line.as_ptr().cast()) };
+    }
+}
+
+fn make(machine: &Machine, settings: &Settings) -> Result<Shared<Device<WindowsPlatform>>, NtStatus> {
     let platform = WindowsPlatform::new(machine);
     let wire = Wire::try_new(platform.os())?;
-    let named = env::var("SOFTND_ADDRESSES").unwrap_or_else(|_| "127.0.0.1,::1".to_owned());
-    let mut addresses = Vec::new();
-    for name in named.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let address: IpAddr = name.parse().map_err(|_| NtStatus::INVALID_ADDRESS)?;
-        addresses.push(InterfaceAddress { address, prefix: if address.is_ipv4() { 8 } else { 64 } });
-    }
-    Device::try_new(&platform, &wire, &addresses, Config::default())
+    let prefixed =
+        |address: &IpAddr| InterfaceAddress { address: *address, prefix: if address.is_ipv4() { 8 } else { 64 } };
+    let addresses: Vec<_> = settings.addresses.iter().map(prefixed).collect();
+    Device::try_new(&platform, &wire, &addresses, settings.config)
 }
 
 /// Stops the machine if there are no objects: waits until what they have left behind has ended, and then for the ends of the

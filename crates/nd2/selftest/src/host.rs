@@ -40,6 +40,8 @@ struct Handles {
     machine: MachineRef,
     /// Files that the provider has.
     files: AtomicUsize,
+    /// Limits that clients have reached.
+    reached: Mutex<Vec<(&'static str, u64)>>,
     open: Mutex<(usize, HashMap<usize, Object>)>,
 }
 
@@ -227,8 +229,12 @@ impl HostPlatform {
     /// The platform on `machine`.
     #[must_use]
     pub fn new(machine: &MachineRef) -> Self {
-        let handles =
-            Handles { machine: machine.clone(), files: AtomicUsize::new(0), open: Mutex::new((0x100, HashMap::new())) };
+        let handles = Handles {
+            machine: machine.clone(),
+            files: AtomicUsize::new(0),
+            reached: Mutex::default(),
+            open: Mutex::new((0x100, HashMap::new())),
+        };
         Self { os: HostOs::new(machine), handles: Arc::new(handles) }
     }
 
@@ -242,6 +248,12 @@ impl HostPlatform {
     /// Closes a file's handle, as its client does: `CloseHandle`.
     pub fn close(&self, file: HANDLE) {
         self.handles.close(file);
+    }
+
+    /// The limits that clients have reached since this was asked last, with their names.
+    #[must_use]
+    pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
+        std::mem::take(&mut *lock(&self.handles.reached))
     }
 
     /// How many files the provider has.
@@ -273,6 +285,10 @@ impl Platform for HostPlatform {
         let handle = self.handles.add(Object::File(state.clone()));
         self.handles.files.fetch_add(1, Ordering::Relaxed);
         Ok(HostFile { handles: self.handles.clone(), handle, state })
+    }
+
+    fn limit_reached(&self, name: &'static str, most: u64) {
+        lock(&self.handles.reached).push((name, most));
     }
 
     unsafe fn memory(&self, address: *const c_void, length: usize, _writable: bool) -> Result<HostMemory, NtStatus> {

@@ -10,7 +10,7 @@ use engine::connection::{InterfaceAddress, Timeouts, Wire};
 use fallible::Shared;
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
-    CompletionPolicy, Config, Device,
+    CompletionPolicy, Config, Device, Resource,
     abi::{
         HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
         mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
@@ -42,6 +42,10 @@ pub const HERE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 1
 pub const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// Requests for notification that one queue takes.
 pub const MAX_NOTIFY_REQUESTS: u32 = 8;
+/// Listeners of an adapter.
+pub const MAX_LISTENERS: u64 = 64;
+/// Bytes that can be registered.
+pub const MAX_REGISTERED: u64 = 64 << 20;
 /// Pieces that a read may have.
 const MAX_READ_SGE: u32 = 3;
 /// The longest that something may take before it is called a hang.
@@ -82,6 +86,8 @@ impl World {
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
         let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, ..Config::default() };
+        config.limits.set(Resource::Listeners, MAX_LISTENERS);
+        config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
         // Fewer than of other requests.
         config.info.MaxReadSge = MAX_READ_SGE;
         let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;

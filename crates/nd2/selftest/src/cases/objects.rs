@@ -18,7 +18,7 @@ use crate::{
     case::{holds, is, ok},
     client::{Com, Overlapped, Provider, QpSizes},
     stream::made,
-    world::{HERE, HERE_V6, SIZES, THERE},
+    world::{HERE, HERE_V6, MAX_LISTENERS, MAX_REGISTERED, SIZES, THERE},
 };
 
 pub const CASES: &[Case] = &[
@@ -36,6 +36,7 @@ pub const CASES: &[Case] = &[
     Case::new("adapter.closed_files", "IND2Adapter::CreateOverlappedFile, remarks", closed_files),
     Case::new("adapter.create_completion_queue", "IND2Adapter::CreateCompletionQueue", create_queue),
     Case::new("adapter.create_queue_pair", "IND2Adapter::CreateQueuePair", create_queue_pair),
+    Case::new("adapter.limits", "IND2Adapter::CreateQueuePair, return value 4", limits),
     Case::new("adapter.objects_of_another", "IND2Adapter::CreateQueuePair, return value 2", of_another),
 ];
 
@@ -225,6 +226,31 @@ fn closed_files(world: &World) -> Result<String, Failure> {
     is("files", world.platform.files() - before, 1)?;
     made("a queue of the last", world.adapter.queue(last, 8, 0))?;
     Ok("the provider lets go of files that are closed and not used".into())
+}
+
+fn limits(world: &World) -> Result<String, Failure> {
+    let refused = Some(HRESULT::ND_INSUFFICIENT_RESOURCES);
+    let most = MAX_LISTENERS;
+    let listeners = (0..most).map(|_| world.adapter.listener(world.file)).collect::<Result<Vec<_>, _>>();
+    let mut listeners = made("listeners", listeners)?;
+    is("one more", world.adapter.listener(world.file).err(), refused)?;
+    is("which limit", world.platform.limits_reached(), vec![("listeners", most)])?;
+    listeners.pop();
+    made("one in place of another", world.adapter.listener(world.file)).map(drop)?;
+    // Bytes, of which the world's limit has room for two such regions.
+    let half = usize::try_from(MAX_REGISTERED / 2).unwrap_or(usize::MAX);
+    let first = world.memory(half, 0)?;
+    let second = world.memory(half, 0)?;
+    let region = made("a region", world.adapter.region(world.file))?;
+    let request = world.request();
+    let at = first.buffer.pointer(0).cast();
+    is("one byte more", region.register(at, 1, 0, &request), HRESULT::ND_INSUFFICIENT_RESOURCES)?;
+    is("which limit", world.platform.limits_reached(), vec![("registered_bytes", MAX_REGISTERED)])?;
+    drop(second);
+    world.settle();
+    world.now("Register", &region, &request, region.register(at, 1, 0, &request))?;
+    drop(listeners);
+    Ok("ND_INSUFFICIENT_RESOURCES, and the name of the limit".into())
 }
 
 fn create_queue(world: &World) -> Result<String, Failure> {

@@ -1,0 +1,147 @@
+//! Settings of an adapter: a file, and variables of the environment, which come after it.
+//!
+//! ```text
+//! SOFTND_CONFIG=C:\softnd.conf      the file: a line `name = value` for each setting, and comments after `#`
+//! SOFTND_QUEUE_PAIRS=64             a variable for each setting, named as it is
+//! ```
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::net::IpAddr;
+
+use crate::{Config, Resource};
+
+/// The variable that names the file.
+pub const FILE: &str = "SOFTND_CONFIG";
+
+/// An adapter as somebody wants it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What it can do, and how it behaves.
+    pub config: Config,
+    /// The addresses it has.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let addresses = [IpAddr::from([127, 0, 0, 1]), IpAddr::from(1_u128.to_be_bytes())];
+        Self { config: Config::default(), addresses: addresses.to_vec() }
+    }
+}
+
+/// A field of the adapter's description, or beside it, that is a number.
+type Field = fn(&mut Config) -> &mut u32;
+
+/// Numbers besides the limits of [`Resource`], with their names and the most they can be.
+const NUMBERS: [(&str, u32, Field); 10] = [
+    ("backlog", 1 << 20, |config| &mut config.max_backlog),
+    ("notify_requests", 1 << 20, |config| &mut config.max_notify_requests),
+    ("receive_queue_depth", 1 << 20, |config| &mut config.info.MaxReceiveQueueDepth),
+    ("initiator_queue_depth", 1 << 20, |config| &mut config.info.MaxInitiatorQueueDepth),
+    ("shared_receive_queue_depth", 1 << 20, |config| &mut config.info.MaxSharedReceiveQueueDepth),
+    ("completion_queue_depth", 1 << 24, |config| &mut config.info.MaxCompletionQueueDepth),
+    ("inline_bytes", 1 << 16, |config| &mut config.info.MaxInlineDataSize),
+    ("transfer_bytes", 1 << 30, |config| &mut config.info.MaxTransferLength),
+    ("inbound_reads", 1 << 16, |config| &mut config.info.MaxInboundReadLimit),
+    ("outbound_reads", 1 << 16, |config| &mut config.info.MaxOutboundReadLimit),
+];
+
+impl Settings {
+    /// The settings that the environment asks for: `variable` gives the value of a variable, `read` the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in one line: a file that cannot be read, a setting that there is not, a value it cannot have.
+    pub fn load(
+        variable: impl Fn(&str) -> Option<String>,
+        read: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let mut settings = Self::default();
+        if let Some(path) = variable(FILE) {
+            let text = read(&path).map_err(|error| format!("{path}: {error}"))?;
+            for (number, line) in (1..).zip(text.lines()) {
+                settings.line(line).map_err(|error| format!("{path}, line {number}: {error}"))?;
+            }
+        }
+        for name in Self::names() {
+            let named = format!("SOFTND_{}", name.to_uppercase());
+            if let Some(value) = variable(&named) {
+                settings.set(name, &value).map_err(|error| format!("{named}: {error}"))?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The names of all settings, in the order in which they are shown.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let numbers = NUMBERS.iter().map(|(name, ..)| *name);
+        ["addresses", "completion"].into_iter().chain(Resource::ALL.map(Resource::name)).chain(numbers)
+    }
+
+    /// The value of a setting, as [`Settings::set`] takes it. `None` if there is no such setting.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<String> {
+        match name {
+            "addresses" => {
+                let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+                return Some(addresses.join(","));
+            }
+            "completion" => return Some(self.config.policy.to_string()),
+            _ => {}
+        }
+        if let Some(resource) = Resource::ALL.into_iter().find(|resource| resource.name() == name) {
+            return Some(self.config.limits.get(resource).to_string());
+        }
+        let (.., field) = NUMBERS.iter().find(|(own, ..)| *own == name)?;
+        let mut config = self.config;
+        Some(field(&mut config).to_string())
+    }
+
+    /// Gives a setting a value.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with what is allowed.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let wrong = |allowed: &dyn core::fmt::Display| format!("{name} cannot be `{value}`; allowed: {allowed}");
+        match name {
+            "addresses" => {
+                let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+                let addresses = names.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
+                self.addresses = addresses.map_err(|_| wrong(&"IP addresses, separated by commas"))?;
+                return Ok(());
+            }
+            "completion" => {
+                self.config.policy = value.parse().map_err(|error| wrong(&error))?;
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let Some(resource) = Resource::ALL.into_iter().find(|resource| resource.name() == name) {
+            let most = value.parse().map_err(|_| wrong(&"a number"))?;
+            self.config.limits.set(resource, most);
+            return Ok(());
+        }
+        let Some((_, most, field)) = NUMBERS.iter().find(|(own, ..)| *own == name) else {
+            let names: Vec<_> = Self::names().collect();
+            return Err(format!("there is no setting `{name}`; there are {}", names.join(", ")));
+        };
+        let number = value.parse().ok().filter(|number| (1..=*most).contains(number));
+        *field(&mut self.config) = number.ok_or_else(|| wrong(&format!("1 to {most}")))?;
+        Ok(())
+    }
+
+    /// A line of the file.
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            return Ok(());
+        }
+        let (name, value) = line.split_once('=').ok_or("a line is `name = value`")?;
+        self.set(name.trim(), value.trim())
+    }
+}
