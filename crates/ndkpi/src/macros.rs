@@ -3,6 +3,8 @@
 /// Asserts at compile time the size, the alignment and the offset of every field of a structure.
 ///
 /// The field list is also used as a pattern without `..`, so a field that is not listed does not compile.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! layout {
     ($type:ident: size $size:literal, align $align:literal, { $($field:ident @ $offset:literal),+ $(,)? }) => {
         const _: () = {
@@ -36,6 +38,8 @@ macro_rules! slots {
 }
 
 /// Defines a C enumeration as the integer it is on the wire, with a constant and a name for each enumerator.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! open_enum {
     ($(#[$doc:meta])+ $type:ident { $($(#[$item_doc:meta])+ $item:ident = $value:literal, $name:literal;)+ }) => {
         $(#[$doc])+
@@ -132,6 +136,8 @@ macro_rules! slot_since {
 }
 
 /// Defines a type that this interface only points to.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! opaque {
     ($(#[$doc:meta])+ $type:ident) => {
         $(#[$doc])+
