@@ -2,8 +2,10 @@
 
 use core::{fmt, str::FromStr};
 
-/// How an overlapped request ends that has succeeded when its method could return. Requests that fail at once are answered by
-/// their methods, whatever the policy is, and shared receive queues' requests for notification always pend.
+/// How an overlapped request ends that has succeeded when its method could return.
+///
+/// Requests that fail at once are answered by their methods, whatever the policy is, and shared receive queues' requests for
+/// notification always pend.
 ///
 /// The interface allows both answers. Programs were written against devices that nearly always pend, and many of them wait
 /// for a packet or an event after every overlapped call.

@@ -212,9 +212,8 @@ impl World {
     pub(crate) fn policy_holds(&self, what: &str, result: HRESULT) -> Result<(), Failure> {
         match self.policy {
             CompletionPolicy::Pending => is(what, result, HRESULT::ND_PENDING),
-            CompletionPolicy::Inline => ok(what, result),
             CompletionPolicy::Mixed if result.is_pending() => Ok(()),
-            CompletionPolicy::Mixed => ok(what, result),
+            CompletionPolicy::Inline | CompletionPolicy::Mixed => ok(what, result),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     Case, Failure, World,
     case::{holds, is, ok},
     cases::results::take,
-    client::{Overlapped, foreign},
+    client::{Overlapped, Piece, foreign},
     stream::{Stream, made},
 };
 
@@ -31,6 +31,7 @@ pub const CASES: &[Case] = &[
     Case::new("window.needs_rights_of_its_region", "IND2QueuePair::Bind, return value 4", window_rights),
     Case::new("post.flags_are_those_of_nd", "NDSPI 5", flags),
     Case::new("post.inline_needs_no_region", "IND2QueuePair::Send, flags 4", inline),
+    Case::new("post.own_memory_comes_first", "ND2_RESULT, table: ND_ACCESS_VIOLATION", own_first),
     Case::new("post.limits", "IND2QueuePair::Send, return values", limits),
     Case::new("post.reads_and_writes_move_bytes", "IND2QueuePair::Read; Write", read_write),
 ];
@@ -273,4 +274,21 @@ fn read_write(world: &World) -> Result<String, Failure> {
     is("the read", take(world, &stream.sends, 1)?[0].Status, HRESULT::ND_SUCCESS)?;
     holds("the bytes that were read", near.buffer.bytes(0, 1 << 16) == bytes)?;
     Ok("65536 bytes in three pieces, there and back".into())
+}
+
+fn own_first(world: &World) -> Result<String, Failure> {
+    let beyond = |piece: &Piece| [piece.sge(0, 9000)];
+    let far = world.memory(64, ND_MR_FLAG_ALLOW_REMOTE_WRITE)?;
+    let stream = Stream::new(world, 8)?;
+    // Neither side has so much.
+    let (at, token) = (far.address(0), far.region.remote_token());
+    ok("Write", stream.sender.write(1, &beyond(&stream.memory), at, token, 0))?;
+    is("the write", take(world, &stream.sends, 1)?[0].Status, HRESULT::ND_ACCESS_VIOLATION)?;
+    let stream = Stream::new(world, 8)?;
+    stream.receive()?;
+    ok("Send", stream.sender.send(2, &beyond(&stream.memory), 0))?;
+    is("the send", take(world, &stream.sends, 1)?[0].Status, HRESULT::ND_ACCESS_VIOLATION)?;
+    // It is the connection that ends, and not the receive that was too short.
+    is("the peer's receive", take(world, &stream.queue, 1)?[0].Status, HRESULT::ND_CANCELED)?;
+    Ok("ND_ACCESS_VIOLATION, whatever is wrong at the peer, whose receive is not used".into())
 }
