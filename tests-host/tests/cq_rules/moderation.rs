@@ -257,6 +257,53 @@ fn a_resize_that_makes_the_queue_full_lets_go_what_is_held_back() {
 }
 
 #[test]
+fn a_count_above_the_depth_counts_when_a_resize_has_made_room_for_it() {
+    on_seeds(|machine, os| {
+        let cq = TestCq::new(os, 4);
+        cq.moderate(1_000_000, 5).expect("the interval is a limit");
+        cq.resize(64).expect("a resize");
+        cq.arm(Any);
+        cq.push(&plains(0..4));
+        assert_eq!(settle(machine, &cq), 0, "four of five");
+        cq.push(&[plain(4)]);
+        assert_eq!(settle(machine, &cq), 1);
+    });
+}
+
+#[test]
+fn a_resize_ends_a_hold_whose_count_it_lets_count() {
+    on_seeds(|machine, os| {
+        let cq = TestCq::new(os, 8);
+        cq.moderate(1_000_000, 10).expect("the interval is a limit");
+        cq.arm(Any);
+        for context in 0..12 {
+            cq.push(&[plain(context)]);
+            cq.drain();
+        }
+        assert_eq!(settle(machine, &cq), 0, "ten are more than fit, so they do not count");
+        cq.resize(64).expect("a resize");
+        assert_eq!(settle(machine, &cq), 1);
+    });
+}
+
+#[test]
+fn a_count_that_a_resize_puts_above_the_depth_counts_if_it_is_the_only_limit() {
+    on_seeds(|machine, os| {
+        for (interval, calls) in [(UNLIMITED, 1), (1_000_000, 0)] {
+            let cq = TestCq::new(os, 64);
+            cq.moderate(interval, 5).expect("a limit");
+            cq.resize(4).expect("empty");
+            cq.arm(Any);
+            for context in 0..5 {
+                cq.push(&[plain(context)]);
+                cq.drain();
+            }
+            assert_eq!(settle(machine, &cq), calls, "interval {interval}");
+        }
+    });
+}
+
+#[test]
 fn a_depth_below_the_count_lets_the_callback_come_when_the_queue_is_full() {
     on_seeds(|machine, os| {
         let cq = TestCq::new(os, 64);

@@ -207,7 +207,7 @@ impl<O: Os> Cq<O> {
                     state.depth = depth;
                     fault::remember(Fault::ResizeLosesEntry);
                     let full = !state.entries.has_room(1);
-                    let action = state.notify.resized(full);
+                    let action = state.notify.resized(depth, full);
                     (Ok(()), Self::follow(this, state, action))
                 }
                 Err(error) => (Err(error), false),

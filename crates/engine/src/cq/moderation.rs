@@ -31,13 +31,15 @@ impl Delay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moderation {
     delay: Delay,
-    /// Completions that end a hold.
-    count: u64,
+    /// The count that the consumer asked for, or [`UNLIMITED`].
+    count: u32,
+    /// Completions that end a hold: the count, or more than can ever come if it lies above the depth.
+    limit: u64,
 }
 
 impl Moderation {
     /// Every satisfied arm calls back at once: the state of a new queue.
-    pub const OFF: Self = Self { delay: Delay::None, count: 1 };
+    pub const OFF: Self = Self { delay: Delay::None, count: 1, limit: 1 };
 
     /// The moderation a consumer asks for, with `interval` in microseconds, on a queue for `depth` entries whose timer tells
     /// `resolution` microseconds from none.
@@ -63,8 +65,18 @@ impl Moderation {
                 micros => Delay::Micros(micros),
             }
         };
+        Ok(Self { delay, count, limit: u64::MAX }.at_depth(depth))
+    }
+
+    /// The same moderation of a queue for `depth` entries: a count above the depth does not count (`NDKPI 7.1.6`), and counts
+    /// again when a resize makes room for it. A count that is the only limit always counts, for otherwise nothing might end a
+    /// hold.
+    #[must_use]
+    pub const fn at_depth(self, depth: u32) -> Self {
+        let counts = self.count <= depth || matches!(self.delay, Delay::UntilCount);
         // Not a cast that loses: `From` is not const.
-        Ok(Self { delay, count: if counts { count as u64 } else { u64::MAX } })
+        let limit = if counts && self.count != UNLIMITED { self.count as u64 } else { u64::MAX };
+        Self { limit, ..self }
     }
 
     /// How long to hold a callback back.
@@ -73,9 +85,9 @@ impl Moderation {
         self.delay
     }
 
-    /// Whether `completions` since the arm was satisfied end the hold.
+    /// Returns true if `completions` since the arm was satisfied end the hold.
     #[must_use]
     pub const fn counted(&self, completions: u64) -> bool {
-        completions >= self.count
+        completions >= self.limit
     }
 }

@@ -255,10 +255,13 @@ impl Notify {
         }
     }
 
-    /// The queue has a new size and is `full` or not. A full queue gets no entry that could end a hold.
-    pub fn resized(&mut self, full: bool) -> Action {
+    /// The queue is for `depth` entries now and is `full` or not. A full queue gets no entry that could end a hold, and a count
+    /// that lay above the depth may be reached already.
+    pub fn resized(&mut self, depth: u32, full: bool) -> Action {
         mistake!(ResizeDisarms => self.arm = None);
-        if full && self.hold.is_some() { self.make_due() } else { Action::default() }
+        self.moderation = self.moderation.at_depth(depth);
+        let Some(hold) = &self.hold else { return Action::default() };
+        if full || self.moderation.counted(hold.completions) { self.make_due() } else { Action::default() }
     }
 
     /// The timer was set at `now` and runs after `micros`.
