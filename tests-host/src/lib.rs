@@ -3,4 +3,5 @@
 
 pub mod allocation;
 pub mod cq_fixture;
+pub mod decisions;
 pub mod qp_fixture;

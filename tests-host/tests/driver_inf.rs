@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use engine::memory::MemoryLimits;
+
 /// An INF file: sections with their lines, each a key and its values. A line without `=` has an empty key.
 struct Inf {
     sections: BTreeMap<String, Vec<(String, Vec<String>)>>,
@@ -207,6 +209,10 @@ fn every_section_and_string_that_is_named_exists_and_every_one_that_exists_is_na
     });
 }
 
+fn number(text: &str) -> u32 {
+    text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
+}
+
 #[test]
 fn registry_parameters_are_those_of_the_documentation_and_of_the_driver() {
     let inf = Inf::read("driver.inx");
@@ -222,6 +228,12 @@ fn registry_parameters_are_those_of_the_documentation_and_of_the_driver() {
         let cells = row.split('|').map(str::trim).collect::<Vec<_>>();
         assert_eq!(cells[2], "REG_DWORD", "{name}");
         assert_eq!(cells[3], default, "{name}: the default");
+        let (least, most) = cells[4].split_once(" to ").expect("a range");
+        let (least, most, default) = (number(least), number(most), number(default));
+        assert!((least..=most).contains(&default), "{name}: the default is out of its range");
+        if name == "MaxTokens" {
+            assert_eq!(most, MemoryLimits::MAX.tokens, "{name}: as many as the engine has");
+        }
         assert!(source.contains(&format!("wide(\"{name}\")")), "{name} is not read by the driver");
     }
     // And the list of addresses, which has no default.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::Wire, nic::NicMode};
+use engine::{connection::Wire, memory::FastTokens, nic::NicMode};
 use fallible::Shared;
 use host::{
     HostOs,
@@ -58,6 +58,8 @@ pub struct Setup {
     pub without: u32,
     /// Memory regions, windows and protection domains of an adapter at most, together; by default the provider decides.
     pub tokens: Option<u32>,
+    /// What fast registrations do to remote tokens.
+    pub fast_tokens: FastTokens,
     /// Until when something that has to happen must have happened, in microseconds.
     pub patience: u64,
 }
@@ -73,6 +75,7 @@ impl Default for Setup {
             adapters: 2,
             without: 0,
             tokens: None,
+            fast_tokens: FastTokens::Stable,
             patience: 5_000_000,
         }
     }
@@ -136,6 +139,7 @@ impl HostPlatform {
                 nic: setup.nic,
                 mode: setup.completion,
                 seed: setup.seed,
+                fast_tokens: setup.fast_tokens,
                 ..Config::default()
             };
             // What the engine can register at once.

@@ -2,7 +2,10 @@
 
 use core::net::IpAddr;
 
-use engine::connection::InterfaceAddress;
+use engine::{
+    connection::InterfaceAddress,
+    memory::{FastTokens, MemoryLimits},
+};
 use kernel::{
     wdf::{Key, REGISTRY_LIST_BYTES},
     wide,
@@ -32,7 +35,9 @@ const MAX_CQ_DEPTH: Number<10> = Number { name: wide("MaxCqDepth"), range: 16..=
 const MAX_QUEUE_DEPTH: Number<13> = Number { name: wide("MaxQueueDepth"), range: 16..=1 << 16, default: 1 << 14 };
 const MAX_CQS: Number<6> = Number { name: wide("MaxCqs"), range: 1..=1 << 20, default: 1 << 16 };
 const MAX_QPS: Number<6> = Number { name: wide("MaxQps"), range: 1..=1 << 20, default: 1 << 14 };
-const MAX_TOKENS: Number<9> = Number { name: wide("MaxTokens"), range: 16..=1 << 24, default: 1 << 20 };
+const MAX_TOKENS: Number<9> =
+    Number { name: wide("MaxTokens"), range: 16..=MemoryLimits::MAX.tokens, default: 1 << 20 };
+const ROTATE_TOKENS: Number<12> = Number { name: wide("RotateTokens"), range: 0..=1, default: 0 };
 const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
 const MAX_PDS: Number<6> = Number { name: wide("MaxPds"), range: 1..=1 << 20, default: 1 << 14 };
 
@@ -49,6 +54,7 @@ pub struct Settings {
     max_qps: u32,
     max_pds: u32,
     max_tokens: u32,
+    fast_tokens: FastTokens,
     backlog: u32,
 }
 
@@ -63,6 +69,7 @@ impl Default for Settings {
             max_qps: MAX_QPS.default,
             max_pds: MAX_PDS.default,
             max_tokens: MAX_TOKENS.default,
+            fast_tokens: FastTokens::Stable,
             backlog: BACKLOG.default,
         }
     }
@@ -81,6 +88,7 @@ impl Settings {
             max_qps: MAX_QPS.read(key),
             max_pds: MAX_PDS.read(key),
             max_tokens: MAX_TOKENS.read(key),
+            fast_tokens: if ROTATE_TOKENS.read(key) == 1 { FastTokens::Rotating } else { FastTokens::Stable },
             backlog: BACKLOG.read(key),
         }
     }
@@ -114,6 +122,7 @@ impl Settings {
             max_qps: self.max_qps,
             max_pds: self.max_pds,
             max_tokens: self.max_tokens,
+            fast_tokens: self.fast_tokens,
             backlog: self.backlog,
             mode: Self::provider_mode(self.completion_mode),
             ..provider::Config::default()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use conformance_host::{Scheduler, Setup};
-use engine::nic::NicMode;
+use engine::{memory::FastTokens, nic::NicMode};
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 
@@ -68,6 +68,9 @@ pub struct Machine {
     /// Where work requests are carried out: in deferred calls as hardware would, or in the post if possible
     #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
     pub nic: Nic,
+    /// Give a fast-registered region a new remote token with each registration
+    #[arg(long)]
+    pub rotate_tokens: bool,
 }
 
 impl Machine {
@@ -80,6 +83,7 @@ impl Machine {
                 Nic::Deferred => NicMode::Deferred,
                 Nic::Direct => NicMode::Direct,
             },
+            fast_tokens: if self.rotate_tokens { FastTokens::Rotating } else { FastTokens::Stable },
             seed,
             ..Setup::default()
         }

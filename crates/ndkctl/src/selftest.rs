@@ -182,6 +182,9 @@ fn again(args: &Selftest) -> String {
     if args.deterministic {
         flags.push_str(" --deterministic");
     }
+    if args.machine.rotate_tokens {
+        flags.push_str(" --rotate-tokens");
+    }
     if let Some(processors) = args.machine.processors {
         flags = format!("{flags} --processors {processors}");
     }

@@ -8,7 +8,7 @@ use core::{
 use engine::{
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     fault::{self, Fault},
-    memory::{MemoryLimits, MemoryTable},
+    memory::{FastTokens, MemoryLimits, MemoryTable},
     nic::{Nic, NicMode},
     os::Event,
 };
@@ -52,6 +52,8 @@ pub struct Config {
     pub max_tokens: u32,
     /// Logical address mappings of the device at most.
     pub max_mappings: u32,
+    /// What fast registrations do to remote tokens.
+    pub fast_tokens: FastTokens,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
     /// Connection requests that a listener holds at most.
@@ -106,6 +108,7 @@ impl Default for Config {
             // A million regions, and windows and domains beside them.
             max_tokens: (1 << 20) + (1 << 17),
             max_mappings: 64 << 10,
+            fast_tokens: FastTokens::Stable,
             addresses: Self::addresses_of(1),
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
@@ -257,7 +260,7 @@ impl<O: NdkOs> Device<O> {
             config,
             nic: Nic::try_new_in(os, config.nic)?,
             attachment: attached,
-            memory: MemoryTable::try_new(os, memory_limits(&config))?,
+            memory: MemoryTable::try_new_with(os, memory_limits(&config), config.fast_tokens)?,
             completions: Completions::try_new(os, config.mode, config.seed)?,
             qps: Quota::new(config.max_qps),
             cqs: Quota::new(config.max_cqs),

@@ -65,7 +65,7 @@ unsafe fn build<O: NdkOs>(
     first_byte: *mut u32,
 ) -> Result<(), NtStatus> {
     let device = adapter.device();
-    if length > device.config().info.MaxRegistrationSize {
+    if length == 0 || length > device.config().info.MaxRegistrationSize {
         return Err(NtStatus::INVALID_PARAMETER);
     }
     // SAFETY: the pages of the chain stay locked while they are mapped (the caller's promise).

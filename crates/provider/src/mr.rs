@@ -145,7 +145,7 @@ unsafe extern "system" fn register_mr<O: NdkOs>(
     };
     let register = || {
         let rights = rights_of(flags).ok_or(NtStatus::INVALID_PARAMETER)?;
-        if length > object.device().config().info.MaxRegistrationSize {
+        if length == 0 || length > object.device().config().info.MaxRegistrationSize {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         // SAFETY: the region is open until the consumer's call returns.

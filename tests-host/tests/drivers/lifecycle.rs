@@ -1,7 +1,8 @@
 //! From load to unload.
 
+use engine::memory::MemoryLimits;
 use ndk_interface::test_control::{self, Kind};
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Value};
 
 use crate::world::{Consumer, Provider, SEEDS, consumer_control, finish, progress, report, start};
 
@@ -17,6 +18,18 @@ fn both_drivers_load_and_unload_and_leave_nothing_behind() {
     load_and_unload(&Kernel::threads().start());
     for seed in SEEDS {
         load_and_unload(&Kernel::seeded(seed).start());
+    }
+}
+
+#[test]
+fn the_device_starts_with_every_value_of_max_tokens() {
+    let kernel = Kernel::threads().start();
+    let most = MemoryLimits::MAX.tokens;
+    // Those below 16 and above the largest are as good as none.
+    for value in [0, 16, 1 << 20, most, most + 1, 1 << 21, 1 << 24, u32::MAX] {
+        let parameters = [("MaxTokens", Value::Number(value))];
+        let provider = Provider::load_with(&kernel, &parameters);
+        provider.unwrap_or_else(|status| panic!("MaxTokens {value}: {status:#x}")).unload();
     }
 }
 

@@ -6,7 +6,7 @@ use ndk_interface::{
     control,
     test_control::{self, Kind, Progress, Start, State},
 };
-use simulated_kernel::{Answer, Device, Driver, File, Kernel, wdk::NTSTATUS};
+use simulated_kernel::{Answer, Device, Driver, File, Kernel, Value, wdk::NTSTATUS};
 
 /// Seeds of the runs that are repeated with several.
 pub const SEEDS: std::ops::Range<u64> = 1..9;
@@ -36,8 +36,13 @@ fn with_device(driver: Driver) -> Result<(Driver, Device), NTSTATUS> {
 
 impl Provider {
     pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
+        Self::load_with(kernel, &[])
+    }
+
+    /// With values in the registry.
+    pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Self, NTSTATUS> {
         kernel.image("softndk", &["softndk", "provider", "engine"]);
-        let (driver, device) = with_device(kernel.load("softndk", softndk::driver_entry)?)?;
+        let (driver, device) = with_device(kernel.load_with("softndk", softndk::driver_entry, parameters)?)?;
         Ok(Self { driver, device })
     }
 

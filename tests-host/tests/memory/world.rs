@@ -2,8 +2,8 @@
 
 use engine::{
     memory::{
-        Access, Bind, Domain, FastRegister, Mapping, MemoryLimits, MemoryTable, Piece, Posted, Region, RegionKind,
-        Rights, Window,
+        Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryTable, Piece, Posted, Region,
+        RegionKind, Rights, Window,
     },
     os::{Affinity, Os, Routine},
 };
@@ -97,6 +97,14 @@ impl World {
         let machine = Machine::seeded(1).start();
         let os = TestOs(HostOs::new(&machine));
         Self { table: MemoryTable::try_new(&os, limits).expect("memory"), os, _machine: machine }
+    }
+
+    /// An adapter whose fast registrations have new remote tokens.
+    pub fn rotating() -> Self {
+        let machine = Machine::seeded(1).start();
+        let os = TestOs(HostOs::new(&machine));
+        let table = MemoryTable::try_new_with(&os, SMALL, FastTokens::Rotating).expect("memory");
+        Self { table, os, _machine: machine }
     }
 
     pub fn domain(&self) -> TestDomain {

@@ -51,6 +51,14 @@ pub const CASES: &[Case] = &[
         again,
     ),
     Case::new(
+        "fast-register.token",
+        "NDKPI 7.4",
+        "Reads the remote token when the initialisation is complete, then registers and invalidates the region five times. A \
+         peer writes with the token that the region has then, and with the last one after the last invalidation.",
+        "The writes to a registration arrive, the last one fails. Open: whether the token stays the same.",
+        token,
+    ),
+    Case::new(
         "fast-register.posted-together",
         "NDKPI 7.4",
         "Posts a registration and, without waiting, a send that carries its token; the peer then writes with the token.",
@@ -185,6 +193,31 @@ fn again(s: &Session<'_>) -> Verdict {
         fast.invalidate(&pair.b)?;
     }
     HELD
+}
+
+fn token(s: &Session<'_>) -> Verdict {
+    let pair = Pair::new(s)?;
+    let fast = Fast::new(pair.b.pd.core(), 2, true)?;
+    let first = fast.mr.remote_token()?;
+    let mut changes = 0;
+    for round in 0..5_u8 {
+        fast.register_whole(&pair.b, EVERYTHING)?;
+        let remote = fast.remote(0)?;
+        changes += u32::from(remote.token != first);
+        pair.a.region.buffer.fill_pattern(0, 100, round)?;
+        pair.a.write(1, 0, 100, remote, 0)?;
+        pair.a.initiator_done(1)?;
+        fast.mapped.buffer.has_pattern(0, 100, round)?;
+        fast.invalidate(&pair.b)?;
+    }
+    fast.mapped.buffer.fill(0, BYTES, 0xEE)?;
+    must_fail(&pair.a, 2, pair.a.qp.write(2, &[pair.a.region.element(0, 64)], fast.remote(0)?, 0)?)?;
+    s.settle();
+    fast.mapped.buffer.is_filled(0, BYTES, 0xEE)?;
+    match changes {
+        0 => observed!("the remote token stays the same"),
+        _ => observed!("{changes} of 5 registrations have another remote token than the initialised region"),
+    }
 }
 
 fn posted_together(s: &Session<'_>) -> Verdict {

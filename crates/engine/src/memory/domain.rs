@@ -252,9 +252,9 @@ impl<O: Os> Domain<O> {
     /// - `STATUS_ACCESS_VIOLATION`: the registration to bind to is not the one of the post any more, and lacks a right or the
     ///   addresses.
     pub fn commit(&self, posted: Posted) -> Result<(), NtStatus> {
-        let (number, tag) = (number_of(posted.0), Tag::of(posted.0));
+        let (number, tag) = (number_of(posted.token), Tag::of(posted.token));
         let bind = self.with_own(number, |object| match object {
-            Object::Fast(Some(fast)) => fast.commit(tag).map(|()| None),
+            Object::Fast(Some(fast)) => fast.commit(posted.post).map(|()| None),
             Object::Window(window) => window.take_posted(tag).map(Some),
             Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
         })?;
@@ -263,10 +263,10 @@ impl<O: Os> Domain<O> {
 
     /// Forgets a fast registration or a bind whose request is not carried out: it was flushed, or could not be posted.
     pub fn cancel(&self, posted: Posted) {
-        let (number, tag) = (number_of(posted.0), Tag::of(posted.0));
+        let (number, tag) = (number_of(posted.token), Tag::of(posted.token));
         let bind = self.with_own(number, |object| match object {
             Object::Fast(Some(fast)) => {
-                fast.cancel(tag);
+                fast.cancel(posted.post);
                 Ok(None)
             }
             Object::Window(window) => window.take_posted(tag).map(Some),
@@ -332,7 +332,7 @@ impl<O: Os> Domain<O> {
     /// those that come after.
     #[must_use]
     pub fn may_commit(&self, posted: Posted) -> bool {
-        let waits = self.with_own(number_of(posted.0), |object| {
+        let waits = self.with_own(number_of(posted.token), |object| {
             // If something is in force the commit fails, at once.
             Ok(!object.is_in_force() && object.uses().is_some_and(|uses| !uses.are_over()))
         });

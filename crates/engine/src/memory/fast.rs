@@ -24,6 +24,17 @@ use crate::{memory_status, os::Os};
 /// included.
 pub const SHEETS: usize = 4;
 
+/// What a fast registration does to the region's remote token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FastTokens {
+    /// Nothing: the token that the region has after its initialisation is good for each of its registrations. Consumers
+    /// rely on it (`NDKPI 7.4`).
+    #[default]
+    Stable,
+    /// Each post makes a new one, so that a peer that uses or invalidates the token of an earlier registration fails.
+    Rotating,
+}
+
 /// What a consumer posts (`NDK_FN_FAST_REGISTER`).
 #[derive(Clone, Copy, Debug)]
 pub struct FastRegister<'a> {
@@ -77,8 +88,8 @@ enum State<O: Os> {
     Free,
     /// A post fills it.
     Reserved,
-    /// A posted registration.
-    Posted(Grant<O>),
+    /// A posted registration, and the number of its post.
+    Posted(Grant<O>, u32),
     /// The region's registration: one at most.
     Current(Grant<O>),
 }
@@ -87,7 +98,7 @@ impl<O: Os> State<O> {
     const fn grant(&self) -> Option<&Grant<O>> {
         match self {
             Self::Free | Self::Reserved => None,
-            Self::Posted(grant) | Self::Current(grant) => Some(grant),
+            Self::Posted(grant, _) | Self::Current(grant) => Some(grant),
         }
     }
 }
@@ -96,8 +107,10 @@ impl<O: Os> State<O> {
 pub struct Fast<O: Os> {
     /// The tag of the local token. It stays the same, so that the consumer needs to ask for it only once.
     pub local: Tag,
-    /// The tag of the remote token, as of the last post.
-    pub latest: Tag,
+    /// The tag of the remote token. With [`FastTokens::Rotating`] that of the last post.
+    pub remote: Tag,
+    /// How many registrations were posted. It wraps.
+    posts: u32,
     pub uses: Shared<Uses>,
     remote_access: bool,
     /// Pages of one registration at most.
@@ -113,12 +126,13 @@ impl<O: Os> Fast<O> {
         room: u32,
         remote_access: bool,
         local: Tag,
-        latest: Tag,
+        remote: Tag,
     ) -> Result<Self, NtStatus> {
         let sheet = || PageList::try_new(table, room).map(|pages| Sheet { pages, state: State::Free });
         Ok(Self {
             local,
-            latest,
+            remote,
+            posts: 0,
             uses: Uses::try_new(client).map_err(memory_status)?,
             remote_access,
             room,
@@ -138,7 +152,7 @@ impl<O: Os> Fast<O> {
 
     /// What a window would be bound to, and the count of windows.
     pub fn for_windows(&mut self, posted: bool) -> (Option<&Grant<O>>, &mut Windows) {
-        let is_latest = |sheet: &&Sheet<O>| matches!(&sheet.state, State::Posted(grant) if grant.remote == self.latest);
+        let is_latest = |sheet: &&Sheet<O>| matches!(&sheet.state, State::Posted(_, post) if *post == self.posts);
         let latest = self.sheets.iter().find(is_latest).filter(|_| posted);
         let grant = latest.and_then(|sheet| sheet.state.grant());
         let current = self.sheets.iter().find_map(|sheet| match &sheet.state {
@@ -161,31 +175,40 @@ impl<O: Os> Fast<O> {
         Err(NtStatus::NO_MORE_ENTRIES)
     }
 
-    /// Fills a reserved sheet. Returns the tag of the new remote token.
-    fn post(&mut self, sheet: usize, stamp: &mut u32, random: u32, what: (Span, Rights, Source<O>)) -> Tag {
+    /// Fills a reserved sheet. Returns the tag of the remote token and the number of the post.
+    fn post(
+        &mut self,
+        sheet: usize,
+        what: (Span, Rights, Source<O>),
+        new_remote: Option<(&mut u32, u32)>,
+    ) -> (Tag, u32) {
         let (span, rights, source) = what;
         let local = self.local;
-        let used = |tag| {
-            tag == local || self.sheets.iter().any(|sheet| sheet.state.grant().is_some_and(|grant| grant.remote == tag))
-        };
-        let remote = Tag::next(stamp, random, used);
-        self.latest = remote;
-        self.sheets[sheet].state = State::Posted(Grant { local: Some(local), remote, rights, span, source });
-        remote
+        if let Some((stamp, random)) = new_remote {
+            let used = |tag| {
+                tag == local
+                    || self.sheets.iter().any(|sheet| sheet.state.grant().is_some_and(|grant| grant.remote == tag))
+            };
+            self.remote = Tag::next(stamp, random, used);
+        }
+        self.posts = self.posts.wrapping_add(1);
+        let (remote, post) = (self.remote, self.posts);
+        self.sheets[sheet].state = State::Posted(Grant { local: Some(local), remote, rights, span, source }, post);
+        (remote, post)
     }
 
-    fn posted(&mut self, tag: Tag) -> Result<&mut State<O>, NtStatus> {
+    fn posted(&mut self, post: u32) -> Result<&mut State<O>, NtStatus> {
         let found = self.sheets.iter_mut().map(|sheet| &mut sheet.state);
-        let mut found = found.filter(|state| matches!(state, State::Posted(grant) if grant.remote == tag));
+        let mut found = found.filter(|state| matches!(state, State::Posted(_, number) if *number == post));
         found.next().ok_or(NtStatus::INVALID_DEVICE_REQUEST)
     }
 
-    /// Puts the posted registration `tag` in force.
-    pub fn commit(&mut self, tag: Tag) -> Result<(), NtStatus> {
+    /// Puts the registration with this number in force.
+    pub fn commit(&mut self, post: u32) -> Result<(), NtStatus> {
         let registered = self.current().is_some();
-        let state = self.posted(tag)?;
+        let state = self.posted(post)?;
         match core::mem::replace(state, State::Free) {
-            State::Posted(grant) if !registered => {
+            State::Posted(grant, _) if !registered => {
                 *state = State::Current(grant);
                 Ok(())
             }
@@ -193,9 +216,9 @@ impl<O: Os> Fast<O> {
         }
     }
 
-    /// Forgets the posted registration `tag`.
-    pub fn cancel(&mut self, tag: Tag) {
-        if let Ok(state) = self.posted(tag) {
+    /// Forgets the posted registration with this number.
+    pub fn cancel(&mut self, post: u32) {
+        if let Ok(state) = self.posted(post) {
             *state = State::Free;
         }
     }
@@ -219,8 +242,9 @@ impl<O: Os> Fast<O> {
 }
 
 impl<O: Os> Domain<O> {
-    /// The first half of a fast registration, when its request is posted (`NDKPI 7.4`). The region's remote token is the new
-    /// one when this returns; what it names can be used after [`Domain::commit`].
+    /// The first half of a fast registration, when its request is posted (`NDKPI 7.4`). The region's remote token
+    /// stays the same, or is the new one when this returns ([`FastTokens`]); what it names can be used after
+    /// [`Domain::commit`].
     ///
     /// The request that is posted then keeps the returned value, and gives it to [`Domain::commit`] when it is carried out or
     /// to [`Domain::cancel`] if it is not. Costs a look-up for each run of pages that follow each other.
@@ -254,9 +278,11 @@ impl<O: Os> Domain<O> {
                 return Err(status);
             }
         };
-        let random = self.table().random();
-        let tag = region.with_fast(|stamp, fast| Ok(fast.post(sheet, stamp, random, (span, what.rights, source))))?;
-        Ok(Posted(tag.token(region.number())))
+        let random = (self.table().fast_tokens() == FastTokens::Rotating).then(|| self.table().random());
+        let (tag, post) = region.with_fast(|stamp, fast| {
+            Ok(fast.post(sheet, (span, what.rights, source), random.map(|random| (stamp, random))))
+        })?;
+        Ok(Posted { token: tag.token(region.number()), post })
     }
 }
 

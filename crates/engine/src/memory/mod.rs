@@ -23,7 +23,8 @@
 //! | question | here |
 //! |---|---|
 //! | local and remote token of a region | differ; each is good for its own kind of access only |
-//! | local token of a fast-registered region | stays the same; the remote token changes with each post |
+//! | local token of a fast-registered region | stays the same |
+//! | remote token of a fast-registered region | stays the same, or changes with each post, as [`FastTokens`] says |
 //! | tokens without bytes (length zero) | not checked |
 //! | register when registered, initialise twice | `STATUS_INVALID_DEVICE_STATE` |
 //! | deregister when not registered | `STATUS_INVALID_DEVICE_STATE` |
@@ -69,7 +70,7 @@ pub use domain::Domain;
 pub(crate) use domain::{Key, Opened};
 use entry::{Entry, Object};
 use fallible::Shared;
-pub use fast::{FastRegister, SHEETS};
+pub use fast::{FastRegister, FastTokens, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 use ndkpi::NtStatus;
@@ -172,6 +173,7 @@ struct Population {
 pub struct MemoryTable<O: Os> {
     os: O,
     limits: MemoryLimits,
+    fast_tokens: FastTokens,
     tokens: Places<O, Entry<O>>,
     mappings: Mappings<O>,
     population: Population,
@@ -184,6 +186,15 @@ impl<O: Os> MemoryTable<O> {
     ///
     /// `STATUS_INVALID_PARAMETER` if a limit is above its [maximum](MemoryLimits::MAX); `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O, limits: MemoryLimits) -> Result<Shared<Self>, NtStatus> {
+        Self::try_new_with(os, limits, FastTokens::Stable)
+    }
+
+    /// [`MemoryTable::try_new`] with a choice of what fast registrations do to tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryTable::try_new`].
+    pub fn try_new_with(os: &O, limits: MemoryLimits, fast_tokens: FastTokens) -> Result<Shared<Self>, NtStatus> {
         if !limits.are_possible() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
@@ -191,6 +202,7 @@ impl<O: Os> MemoryTable<O> {
         Shared::try_new(Self {
             os: os.clone(),
             limits,
+            fast_tokens,
             tokens: Places::try_new(os, limits.tokens, REST)?,
             mappings: Mappings::try_new(os, limits.mappings)?,
             population: Population { domains: none(), regions: none(), windows: none() },
@@ -254,6 +266,10 @@ impl<O: Os> MemoryTable<O> {
         });
     }
 
+    const fn fast_tokens(&self) -> FastTokens {
+        self.fast_tokens
+    }
+
     const fn tokens(&self) -> &Places<O, Entry<O>> {
         &self.tokens
     }
@@ -273,6 +289,11 @@ impl<O: Os> MemoryTable<O> {
 
 /// A fast registration or bind that is posted and not yet carried out: what its request keeps.
 ///
-/// It is the new remote token, so it says which object is meant, and nothing becomes of one that is no longer good.
+/// It says which object and which post is meant, and nothing becomes of one that is no longer good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted(u32);
+pub struct Posted {
+    /// The remote token, new for a bind.
+    token: u32,
+    /// The number of the post, for a fast registration.
+    post: u32,
+}

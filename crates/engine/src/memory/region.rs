@@ -213,11 +213,12 @@ impl<O: Os> Region<O> {
         self.token(|normal| normal.local, |fast| Some(fast.local))
     }
 
-    /// The token for peers: of a region for fast registration that of the registration posted last. Zero, which is no token,
+    /// The token for peers. [`FastTokens`](super::FastTokens) says if those of a region for fast registration differ: then it is
+    /// that of the registration posted last. Zero, which is no token,
     /// if there is none: before the region is registered or initialised.
     #[must_use]
     pub fn remote_token(&self) -> u32 {
-        self.token(|normal| Some(normal.remote), |fast| Some(fast.latest))
+        self.token(|normal| Some(normal.remote), |fast| Some(fast.remote))
     }
 
     fn token(

@@ -243,7 +243,7 @@ impl<O: Os> Domain<O> {
         let tag = window.with(|stamp, window| window.post(stamp, random, &mut bind));
         // What was not posted is forgotten with no lock held.
         bind.into_iter().for_each(PostedBind::forget);
-        Ok(Posted(tag?.token(window.number)))
+        Ok(Posted { token: tag?.token(window.number), post: 0 })
     }
 
     /// The second half of a bind of the window `number`.

@@ -1,0 +1,30 @@
+//! What is decided where NDKPI is silent (`docs/architecture.md`), as cases of the conformance suite see it.
+
+/// Cases, and what they observe, on a host as through the drivers.
+pub const DECISIONS: &[(&str, &str)] = &[
+    ("arm.errors-by-failed-request", "callbacks: 0"),
+    ("arm.unknown-type", "callbacks after an arm of an unknown type: 0"),
+    ("notify.may-case", "fires in the may case: no"),
+    ("notify.at-once-by-weaker-entry", "a plain entry satisfies ERRORS: no, SOLICITED: no"),
+    ("cq.depth-zero", "STATUS_INVALID_PARAMETER"),
+    ("overrun.unarmed", "the arm is answered with STATUS_BUFFER_OVERFLOW"),
+    ("overrun.once", "five more arms were answered 0 times"),
+    ("overrun.queued-entries", "2 of 2 entries are still there"),
+    ("resize.shrink-below-what-is-queued", "STATUS_BUFFER_OVERFLOW"),
+    ("resize.zero", "STATUS_INVALID_PARAMETER"),
+    ("moderation.failed-request", "a failed request is not held back"),
+    ("moderation.count-alone", "the callback comes with completion 5 of 5"),
+    ("qp.receive-queue-is-exact", "a receive for a full queue gets STATUS_NO_MORE_ENTRIES"),
+    ("qp.initiator-queue-is-exact", "a send for a full queue gets STATUS_NO_MORE_ENTRIES"),
+    ("post.no-list", "they are accepted"),
+    ("transfer.inline-limit", "inline data that is too long gets STATUS_INVALID_BUFFER_SIZE"),
+    ("transfer.receives-come-late", "the sends wait"),
+    ("invalidate.then-locally", "by completion STATUS_INVALID_DEVICE_REQUEST"),
+    ("fast-register.token", "the remote token stays the same"),
+    ("registration.no-bytes", "STATUS_INVALID_PARAMETER"),
+    ("srq.receive-on-the-queue-pair", "STATUS_INVALID_DEVICE_REQUEST"),
+    ("connect.no-reads", "inline STATUS_INVALID_DEVICE_REQUEST"),
+    ("bad-input.queue-pair-of-another-adapter", "connect: STATUS_INVALID_PARAMETER, accept: STATUS_INVALID_PARAMETER"),
+    ("bad-input.objects-of-another-kind", "bind: STATUS_INVALID_PARAMETER, invalidate: STATUS_INVALID_PARAMETER"),
+    ("version.majors", "1.2 and 2.1"),
+];
