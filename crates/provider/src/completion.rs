@@ -197,10 +197,15 @@ impl<O: NdkOs> Completions<O> {
 
 impl<O: NdkOs> Completions<O> {
     /// Makes the callback of `outcome` in a deferred call, in the place that `node` has kept for it.
-    pub fn push(this: &Shared<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
+    ///
+    /// `this` is a reference of its own, not one borrowed through the object of the request: as soon as the outcome is in the
+    /// list a deferred call that runs already may deliver it, and the consumer may close that object, and the adapter with it,
+    /// before the call is queued here.
+    #[expect(clippy::needless_pass_by_value, reason = "the reference has to outlive the object of the request")]
+    pub fn push(this: Shared<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
         node.work = Some(outcome);
         this.waiting.with(|waiting| waiting.push(node));
-        this.dpc.queue(this);
+        this.dpc.queue(&this);
     }
 
     /// Makes the callback of `outcome` in a deferred call.
@@ -208,7 +213,7 @@ impl<O: NdkOs> Completions<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the callback is not made then.
-    pub fn try_push(this: &Shared<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
+    pub fn try_push(this: Shared<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
         let node = try_box(Node::new()).map_err(no_memory)?;
         Self::push(this, node, outcome);
         Ok(())
@@ -299,7 +304,7 @@ impl<P> CreateRequest<P> {
             Way::Later => match try_box(Node::new()) {
                 Ok(node) => {
                     let _handed_out = object.map(ObjectRef::into_public);
-                    Completions::push(completions, node, outcome);
+                    Completions::push(completions.clone(), node, outcome);
                 }
                 Err(error) => {
                     if let Some(object) = object {
@@ -364,7 +369,7 @@ impl Request {
                 outcome(events).deliver();
                 NtStatus::PENDING
             }
-            Way::Later => match Completions::try_push(completions, outcome(events)) {
+            Way::Later => match Completions::try_push(completions.clone(), outcome(events)) {
                 Ok(()) => NtStatus::PENDING,
                 // What was done is done: its status can still be returned.
                 Err(_) => status,

@@ -43,7 +43,7 @@ impl<O: NdkOs> Released for Client<O> {
         // Nobody waits when the region was closed without a deregistration.
         if let Some(Waiting { node, request, object }) = self.0.waiting.with(Option::take) {
             let outcome = request.outcome(object, NtStatus::SUCCESS);
-            Completions::push(self.0.device().completions(), node, outcome);
+            Completions::push(self.0.device().completions().clone(), node, outcome);
         }
     }
 }

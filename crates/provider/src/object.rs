@@ -218,7 +218,7 @@ fn complete_close<B: Body>(mut object: Unique<Ndk<B>>) {
     let device = object.device().clone();
     let outcome =
         Outcome::Closed { completion: request.completion, context: request.context, object: B::into_any(object) };
-    Completions::push(device.completions(), node, outcome);
+    Completions::push(device.completions().clone(), node, outcome);
 }
 
 /// An object that a consumer has named, borrowed for the length of a call.
