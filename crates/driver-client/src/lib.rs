@@ -4,11 +4,13 @@
 //! back. On Windows that is `ControlDevice`; in tests it is a simulated kernel.
 
 mod run;
+mod settings;
 mod transport;
 #[cfg(windows)]
 mod windows;
 
 pub use run::{Event, TestDriver};
+pub use settings::ProviderDriver;
 pub use transport::{Answer, Refusal, Transport};
 #[cfg(windows)]
 pub use windows::ControlDevice;

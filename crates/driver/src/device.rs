@@ -22,7 +22,6 @@ use kernel::{
     Rundown, check,
     wdf::{ContextType, attributes, size},
 };
-use ndk_interface::control::CompletionMode;
 use ndkpi::{GUID as NdkGuid, NDK_ADAPTER, NDK_VERSION, NtStatus};
 use wdk_sys::{
     FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
@@ -262,9 +261,10 @@ impl Adapter {
         &self.provider
     }
 
-    /// Changes how requests complete.
-    pub fn set_mode(&self, mode: CompletionMode) {
-        self.provider.completions().set_mode(Settings::provider_mode(mode));
+    /// Changes how requests complete, and the engine of queue pairs that are made from now on.
+    pub fn set(&self, settings: &Settings) {
+        self.provider.completions().set_mode(Settings::provider_mode(settings.completion_mode));
+        self.provider.nic().set_mode(Settings::provider_nic(settings.nic_mode));
     }
 
     /// Lets nobody open it any more and waits until everybody has closed it.

@@ -174,10 +174,10 @@ impl Driver {
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
     pub fn set(&self, new: &ndk_interface::control::Settings) -> Result<(), NtStatus> {
         let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
-        trace::settings(changed.completion_mode as u32, changed.moderation_granularity);
+        trace::settings(changed.wire());
         Kernel::set_granularity(changed.moderation_granularity);
         for adapter in self.adapters().into_iter().flatten() {
-            adapter.set_mode(changed.completion_mode);
+            adapter.set(&changed);
         }
         Ok(())
     }

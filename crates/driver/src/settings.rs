@@ -10,7 +10,7 @@ use kernel::{
     wdf::{Key, REGISTRY_LIST_BYTES},
     wide,
 };
-use ndk_interface::control::{self, CompletionMode, MODERATION_GRANULARITY};
+use ndk_interface::control::{self, CompletionMode, MODERATION_GRANULARITY, NicMode};
 use ndkpi::NtStatus;
 use provider::device::MAX_ADDRESSES;
 
@@ -31,6 +31,7 @@ impl<const N: usize> Number<N> {
 const COMPLETION_MODE: Number<14> = Number { name: wide("CompletionMode"), range: 0..=3, default: 0 };
 const GRANULARITY: Number<21> =
     Number { name: wide("ModerationGranularity"), range: MODERATION_GRANULARITY, default: 1000 };
+const NIC_MODE: Number<7> = Number { name: wide("NicMode"), range: 0..=1, default: 0 };
 const MAX_CQ_DEPTH: Number<10> = Number { name: wide("MaxCqDepth"), range: 16..=1 << 22, default: 1 << 20 };
 const MAX_QUEUE_DEPTH: Number<13> = Number { name: wide("MaxQueueDepth"), range: 16..=1 << 16, default: 1 << 14 };
 const MAX_CQS: Number<6> = Number { name: wide("MaxCqs"), range: 1..=1 << 20, default: 1 << 16 };
@@ -48,6 +49,8 @@ pub struct Settings {
     pub completion_mode: CompletionMode,
     /// Delays are not timed finer than this, in microseconds.
     pub moderation_granularity: u32,
+    /// Which engine carries work requests out.
+    pub nic_mode: NicMode,
     max_cq_depth: u32,
     max_queue_depth: u32,
     max_cqs: u32,
@@ -63,6 +66,7 @@ impl Default for Settings {
         Self {
             completion_mode: CompletionMode::Inline,
             moderation_granularity: GRANULARITY.default,
+            nic_mode: NicMode::Deferred,
             max_cq_depth: MAX_CQ_DEPTH.default,
             max_queue_depth: MAX_QUEUE_DEPTH.default,
             max_cqs: MAX_CQS.default,
@@ -82,6 +86,7 @@ impl Settings {
         Self {
             completion_mode: CompletionMode::from_number(COMPLETION_MODE.read(key)).unwrap_or(CompletionMode::Inline),
             moderation_granularity: GRANULARITY.read(key),
+            nic_mode: NicMode::from_number(NIC_MODE.read(key)).unwrap_or(NicMode::Deferred),
             max_cq_depth: MAX_CQ_DEPTH.read(key),
             max_queue_depth: MAX_QUEUE_DEPTH.read(key),
             max_cqs: MAX_CQS.read(key),
@@ -99,8 +104,9 @@ impl Settings {
     ///
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
     pub fn change(&mut self, new: &control::Settings) -> Result<(), NtStatus> {
-        let mode = CompletionMode::from_number(new.completion_mode).filter(|_| new.is_valid());
-        self.completion_mode = mode.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let modes = CompletionMode::from_number(new.completion_mode).zip(NicMode::from_number(new.nic_mode));
+        let modes = modes.filter(|_| new.is_valid()).ok_or(NtStatus::INVALID_PARAMETER)?;
+        (self.completion_mode, self.nic_mode) = modes;
         self.moderation_granularity = new.moderation_granularity;
         Ok(())
     }
@@ -111,6 +117,7 @@ impl Settings {
         control::Settings {
             completion_mode: self.completion_mode as u32,
             moderation_granularity: self.moderation_granularity,
+            nic_mode: self.nic_mode as u32,
         }
     }
 
@@ -125,6 +132,7 @@ impl Settings {
             fast_tokens: self.fast_tokens,
             backlog: self.backlog,
             mode: Self::provider_mode(self.completion_mode),
+            nic: Self::provider_nic(self.nic_mode),
             ..provider::Config::default()
         };
         config.info.MaxCqDepth = self.max_cq_depth;
@@ -142,6 +150,15 @@ impl Settings {
             CompletionMode::Pending => provider::CompletionMode::Pending,
             CompletionMode::Early => provider::CompletionMode::Early,
             CompletionMode::Mixed => provider::CompletionMode::Mixed,
+        }
+    }
+
+    /// The provider's name for an engine.
+    #[must_use]
+    pub const fn provider_nic(mode: NicMode) -> provider::NicMode {
+        match mode {
+            NicMode::Deferred => provider::NicMode::Deferred,
+            NicMode::Direct => provider::NicMode::Direct,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! comparison: what it would say is not even computed.
 
 use engine::{connection::Request, cq::notify::CqFailure};
+use ndk_interface::control::Settings;
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
 use tracelogging::{Level, define_provider, write_event};
@@ -103,12 +104,13 @@ pub fn waiting(open: u32) {
 }
 
 /// The settings were changed.
-pub fn settings(completion_mode: u32, moderation_granularity: u32) {
+pub fn settings(settings: Settings) {
     write_event!(
         PROVIDER,
         "Settings",
         level(Level::Informational),
-        u32("CompletionMode", &completion_mode),
-        u32("ModerationGranularity", &moderation_granularity),
+        u32("CompletionMode", &settings.completion_mode),
+        u32("ModerationGranularity", &settings.moderation_granularity),
+        u32("NicMode", &settings.nic_mode),
     );
 }

@@ -15,7 +15,7 @@ use crate::{
     memory_status,
     os::{Dpc, Os, Routine, SpinLock},
     qp::Qp,
-    sync::{AtomicU32, AtomicU64, CachePadded, Ordering},
+    sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
 /// Where a NIC carries requests out. What a consumer can see is the same.
@@ -222,7 +222,8 @@ impl<O: Os> Routine for EngineRun<O> {
 /// A loopback NIC.
 pub struct Nic<O: Os> {
     os: O,
-    mode: NicMode,
+    /// [`NicMode::Direct`] for queue pairs that are made from now on.
+    direct: AtomicBool,
     engines: Box<[Shared<Engine<O>>]>,
     /// Counts queue pairs, to spread them over the engines.
     dealt: AtomicU32,
@@ -250,7 +251,12 @@ impl<O: Os> Nic<O> {
         for processor in 0..os.processors() {
             engines.push(Engine::try_new(os, &identity, processor)?);
         }
-        let nic = Self { os: os.clone(), mode, engines: engines.into_boxed_slice(), dealt: AtomicU32::new(0) };
+        let nic = Self {
+            os: os.clone(),
+            direct: AtomicBool::new(mode == NicMode::Direct),
+            engines: engines.into_boxed_slice(),
+            dealt: AtomicU32::new(0),
+        };
         Shared::try_new(nic).map_err(memory_status)
     }
 
@@ -260,10 +266,15 @@ impl<O: Os> Nic<O> {
         &self.os
     }
 
-    /// Where requests are carried out.
+    /// Where queue pairs that are made now carry requests out.
     #[must_use]
-    pub const fn mode(&self) -> NicMode {
-        self.mode
+    pub fn mode(&self) -> NicMode {
+        if self.direct.load(Ordering::Relaxed) { NicMode::Direct } else { NicMode::Deferred }
+    }
+
+    /// Changes the mode. Queue pairs keep the one that they were made with.
+    pub fn set_mode(&self, mode: NicMode) {
+        self.direct.store(mode == NicMode::Direct, Ordering::Relaxed);
     }
 
     /// The engine that a new queue pair belongs to, with room made for it.

@@ -10,7 +10,7 @@ use engine::{
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     cq::{Cq, notify::CqFailure},
     memory::{MemoryLimits, MemoryTable},
-    nic::Nic,
+    nic::{Nic, NicMode},
     os::{Os, SpinLock},
     qp::Qp,
     slab::Slab,
@@ -54,6 +54,8 @@ pub struct Config {
     pub max_backlog: u32,
     /// How long the other side of a connection is waited for.
     pub timeouts: Timeouts,
+    /// Which engine carries work requests out.
+    pub nic: NicMode,
 }
 
 impl Default for Config {
@@ -94,6 +96,7 @@ impl Default for Config {
             max_backlog: 1024,
             // Clients need not hurry: minutes, not seconds.
             timeouts: Timeouts { connect: 120_000_000, establish: 120_000_000, disconnect: 10_000_000 },
+            nic: NicMode::Deferred,
         }
     }
 }
@@ -195,7 +198,7 @@ impl<P: Platform> Device<P> {
         Shared::try_new(Self {
             platform: platform.clone(),
             config,
-            nic: Nic::try_new(os)?,
+            nic: Nic::try_new_in(os, config.nic)?,
             memory: MemoryTable::try_new(os, memory_limits)?,
             attachment,
             addresses: own,

@@ -12,6 +12,8 @@ use alloc::{
 };
 use core::net::IpAddr;
 
+use engine::nic::NicMode;
+
 use crate::{Config, Resource};
 
 /// The variable that names the file.
@@ -79,7 +81,7 @@ impl Settings {
     /// The names of all settings, in the order in which they are shown.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let numbers = NUMBERS.iter().map(|(name, ..)| *name);
-        ["addresses", "completion"].into_iter().chain(Resource::ALL.map(Resource::name)).chain(numbers)
+        ["addresses", "completion", "nic"].into_iter().chain(Resource::ALL.map(Resource::name)).chain(numbers)
     }
 
     /// The value of a setting, as [`Settings::set`] takes it. `None` if there is no such setting.
@@ -91,6 +93,7 @@ impl Settings {
                 return Some(addresses.join(","));
             }
             "completion" => return Some(self.config.policy.to_string()),
+            "nic" => return Some(if self.config.nic == NicMode::Direct { "direct" } else { "deferred" }.to_string()),
             _ => {}
         }
         if let Some(resource) = Resource::ALL.into_iter().find(|resource| resource.name() == name) {
@@ -113,6 +116,14 @@ impl Settings {
                 let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
                 let addresses = names.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
                 self.addresses = addresses.map_err(|_| wrong(&"IP addresses, separated by commas"))?;
+                return Ok(());
+            }
+            "nic" => {
+                self.config.nic = match value {
+                    "deferred" => NicMode::Deferred,
+                    "direct" => NicMode::Direct,
+                    _ => return Err(wrong(&"`deferred` or `direct`")),
+                };
                 return Ok(());
             }
             "completion" => {

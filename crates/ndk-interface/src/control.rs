@@ -62,6 +62,8 @@ wire! {
         completion_mode: u32,
         /// Moderated notifications are not timed finer than this, in microseconds: 1 to 100000.
         moderation_granularity: u32,
+        /// Where queue pairs that are made from now on carry requests out: a [`NicMode`].
+        nic_mode: u32,
     }
 }
 
@@ -98,11 +100,34 @@ impl CompletionMode {
     }
 }
 
+/// Which engine carries work requests out. What a consumer can see is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum NicMode {
+    /// Deferred calls, as hardware would: beside the consumer, after its call has returned or while it runs.
+    Deferred = 0,
+    /// The consumer's call that posts them, if that is possible; otherwise deferred calls.
+    Direct = 1,
+}
+
+impl NicMode {
+    /// The mode with that number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Deferred),
+            1 => Some(Self::Direct),
+            _ => None,
+        }
+    }
+}
+
 impl Settings {
-    /// Whether every value is in its range.
+    /// Returns true if every value is in its range.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         CompletionMode::from_number(self.completion_mode).is_some()
+            && NicMode::from_number(self.nic_mode).is_some()
             && MODERATION_GRANULARITY.contains(&self.moderation_granularity)
     }
 }

@@ -54,6 +54,8 @@ pub enum Command {
     Nd2Selftest(Nd2Selftest),
     /// Have the driver ndktest run for a while in the kernel (Windows)
     DriverRun(DriverRun),
+    /// Show or change the settings of the driver softndk (Windows)
+    DriverSettings(DriverSettings),
 }
 
 /// Of what kind the machine and the provider are.
@@ -79,10 +81,7 @@ impl Machine {
         Setup {
             completion: self.completion.into(),
             processors: self.processors,
-            nic: match self.nic {
-                Nic::Deferred => NicMode::Deferred,
-                Nic::Direct => NicMode::Direct,
-            },
+            nic: self.nic.into(),
             fast_tokens: if self.rotate_tokens { FastTokens::Rotating } else { FastTokens::Stable },
             seed,
             ..Setup::default()
@@ -121,6 +120,15 @@ pub enum Nic {
     Deferred,
     /// In the consumer's post, if possible.
     Direct,
+}
+
+impl From<Nic> for NicMode {
+    fn from(nic: Nic) -> Self {
+        match nic {
+            Nic::Deferred => Self::Deferred,
+            Nic::Direct => Self::Direct,
+        }
+    }
 }
 
 /// The major version to ask for.
@@ -213,6 +221,27 @@ pub struct DriverRun {
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
     /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl driver-settings`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(
+    after_help = "Without an option nothing changes. Changes last until the driver is loaded anew; docs/registry.md has \
+                        the values it starts with."
+)]
+pub struct DriverSettings {
+    /// How requests complete that could complete in the call
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub completion: Option<Completion>,
+    /// Where queue pairs made from now on carry work requests out
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub nic: Option<Nic>,
+    /// Moderated notifications are not timed finer than this, in microseconds: 1 to 100000
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub granularity: Option<u32>,
+    /// Print the settings as JSON
     #[arg(long)]
     pub json: bool,
 }

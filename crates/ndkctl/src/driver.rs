@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use driver_client::{Event, Refusal, TestDriver, Transport};
+use driver_client::{Event, ProviderDriver, Refusal, TestDriver, Transport};
 use ndk_interface::test_control::{Kind, Progress, Start, State};
 
 /// Between two looks at a run.
@@ -27,6 +27,17 @@ pub fn open() -> Result<TestDriver<driver_client::ControlDevice>, String> {
     device.map(TestDriver::new).map_err(|refusal| refused(&refusal))
 }
 
+/// Opens the provider's control device.
+///
+/// # Errors
+///
+/// Why that is not possible.
+#[cfg(windows)]
+pub fn open_provider() -> Result<ProviderDriver<driver_client::ControlDevice>, String> {
+    let device = driver_client::ControlDevice::open(ndk_interface::control::WIN32_NAME);
+    device.map(ProviderDriver::new).map_err(|refusal| format!("the driver softndk: {refusal}"))
+}
+
 /// Nothing to be opened.
 #[cfg(not(windows))]
 pub struct Nowhere;
@@ -45,6 +56,16 @@ impl Transport for Nowhere {
 /// Always.
 #[cfg(not(windows))]
 pub fn open() -> Result<TestDriver<Nowhere>, String> {
+    Err(ELSEWHERE.to_owned())
+}
+
+/// There is no provider here.
+///
+/// # Errors
+///
+/// Always.
+#[cfg(not(windows))]
+pub fn open_provider() -> Result<ProviderDriver<Nowhere>, String> {
     Err(ELSEWHERE.to_owned())
 }
 

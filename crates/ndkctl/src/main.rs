@@ -15,6 +15,7 @@ mod counters;
 mod driver;
 mod driver_run;
 mod driver_selftest;
+mod driver_settings;
 mod info;
 mod interrupt;
 mod load;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Nd2(args) => nd2::run(args),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
+        Command::DriverSettings(args) => driver_settings::run(*args),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

@@ -2,11 +2,12 @@
 
 use ::nd2::CompletionPolicy;
 use clap::{Args, ValueEnum};
-use nd2_selftest::{Case, Outcome, Row, Schedule, cases, run_one};
+use nd2_selftest::{Case, Options, Outcome, Row, Schedule, cases, run_one};
 use serde::Serialize;
 
 use crate::{
     End,
+    args::Nic,
     output::{align_right, duration, print_json, print_table, table},
     size::parse_seed,
 };
@@ -26,6 +27,9 @@ pub struct Nd2Selftest {
     /// How requests end that wait for nothing: pending and reported, in the call, or any of both; all three if not given
     #[arg(long, value_enum, value_name = "POLICY")]
     pub completion: Option<Policy>,
+    /// Which engine carries work requests out: deferred calls as hardware would, or the post if possible
+    #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
+    pub nic: Nic,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -88,8 +92,11 @@ pub fn run(args: &Nd2Selftest) -> Result<End, String> {
         return Ok(End::Good);
     }
     let schedule = args.seed.map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
+    let nic = args.nic.into();
     let policies = args.completion.map_or_else(|| CompletionPolicy::ALL.to_vec(), |policy| vec![policy.into()]);
-    let with = |policy| selected.iter().map(move |case| (policy, run_one(case, schedule, policy)));
+    let with = |policy| {
+        selected.iter().map(move |case| (policy, run_one(case, &Options { filter: None, schedule, policy, nic })))
+    };
     let rows: Vec<_> = policies.into_iter().flat_map(with).collect();
     if args.json {
         print_json(&rows.iter().map(json).collect::<Vec<_>>())?;

@@ -1,7 +1,10 @@
 //! A program that starts, watches and cancels runs.
 
-use driver_client::{Answer, Event, Refusal, TestDriver, Transport};
-use ndk_interface::test_control::{Kind, Progress, Start, State};
+use driver_client::{Answer, Event, ProviderDriver, Refusal, TestDriver, Transport};
+use ndk_interface::{
+    control::{NicMode, Settings},
+    test_control::{Kind, Progress, Start, State},
+};
 use simulated_kernel::{
     File, Kernel,
     wdk::{
@@ -10,7 +13,7 @@ use simulated_kernel::{
     },
 };
 
-use crate::world::{Consumer, Provider, consumer_control};
+use crate::world::{Consumer, Provider, consumer_control, provider_control};
 
 /// What the crate does with `DeviceIoControl` on Windows.
 pub struct ToKernel(pub File);
@@ -54,7 +57,11 @@ impl Seen {
 }
 
 fn with_drivers(kernel: &Kernel, work: impl FnOnce(&TestDriver<ToKernel>)) {
-    let provider = Provider::load(kernel).expect("the provider loads");
+    with_engine(kernel, NicMode::Deferred, work);
+}
+
+fn with_engine(kernel: &Kernel, nic: NicMode, work: impl FnOnce(&TestDriver<ToKernel>)) {
+    let provider = Provider::load_in(kernel, nic).expect("the provider loads");
     let consumer = Consumer::load(kernel).expect("the consumer loads");
     let driver = TestDriver::new(ToKernel(consumer_control(kernel)));
     work(&driver);
@@ -84,10 +91,33 @@ fn a_report_of_locks(text: &str, threads: u32) {
 }
 
 #[test]
+fn a_program_reads_and_changes_the_settings() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let driver = ProviderDriver::new(ToKernel(provider_control(&kernel)));
+    let before = driver.settings().expect("settings");
+    assert_eq!(before, Settings { completion_mode: 0, moderation_granularity: 1000, nic_mode: 0 });
+    assert_eq!(driver.set(&Settings { nic_mode: 2, ..before }), Err(Refusal::Invalid));
+    assert_eq!(driver.settings(), Ok(before));
+    let wanted = Settings { nic_mode: NicMode::Direct as u32, ..before };
+    assert_eq!(driver.set(&wanted), Ok(()));
+    assert_eq!(driver.settings(), Ok(wanted));
+    drop(driver);
+    provider.unload();
+}
+
+#[test]
 fn a_performance_run_measures_each_thing_for_its_share_of_the_time() {
-    for (kernel, processors) in [(Kernel::threads(), 4), (Kernel::threads().processors(1), 1), (Kernel::seeded(3), 4)] {
+    let (deferred, direct) = (NicMode::Deferred, NicMode::Direct);
+    for (kernel, processors, nic) in [
+        (Kernel::threads(), 4, deferred),
+        (Kernel::threads(), 1, deferred),
+        (Kernel::threads(), 4, direct),
+        (Kernel::seeded(3), 4, deferred),
+        (Kernel::seeded(3), 4, direct),
+    ] {
         let kernel = kernel.processors(processors).start();
-        with_drivers(&kernel, |driver| {
+        with_engine(&kernel, nic, |driver| {
             driver.start(&start(Kind::Performance, 1)).expect("it starts");
             let mut seen = Seen::default();
             let last =

@@ -1,11 +1,11 @@
 //! The control devices: every length is checked, and every request is answered once.
 
 use ndk_interface::{
-    control::{self, Faults, Info, Settings},
+    control::{self, Faults, Info, NicMode, Settings},
     test_control::{self, Progress, State},
 };
 use simulated_kernel::{
-    Kernel,
+    Kernel, Value,
     wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER},
 };
 
@@ -31,16 +31,34 @@ fn settings_out_of_range_change_nothing() {
     let file = provider_control(&kernel);
     let settings = || file.control(control::QUERY_SETTINGS, &[], Settings::BYTES).bytes;
     let before = settings();
-    let wrong = Settings { completion_mode: 4, moderation_granularity: 10 };
-    assert_eq!(file.control(control::SET_SETTINGS, &wrong.to_bytes(), 0).status, STATUS_INVALID_PARAMETER);
-    let wrong = Settings { completion_mode: 1, moderation_granularity: 0 };
-    assert_eq!(file.control(control::SET_SETTINGS, &wrong.to_bytes(), 0).status, STATUS_INVALID_PARAMETER);
-    assert_eq!(settings(), before);
-    let right = Settings { completion_mode: 3, moderation_granularity: 77 };
+    let right = Settings { completion_mode: 3, moderation_granularity: 77, nic_mode: NicMode::Direct as u32 };
+    for wrong in [
+        Settings { completion_mode: 4, ..right },
+        Settings { moderation_granularity: 0, ..right },
+        Settings { nic_mode: 2, ..right },
+    ] {
+        assert_eq!(file.control(control::SET_SETTINGS, &wrong.to_bytes(), 0).status, STATUS_INVALID_PARAMETER);
+        assert_eq!(settings(), before, "{wrong:?}");
+    }
     assert!(file.control(control::SET_SETTINGS, &right.to_bytes(), 0).is_success());
     assert_eq!(settings(), right.to_bytes());
     drop(file);
     provider.unload();
+}
+
+#[test]
+fn the_engine_of_the_registry_is_in_force_unless_it_is_out_of_range() {
+    let kernel = Kernel::threads().start();
+    for (parameter, nic) in [(None, NicMode::Deferred), (Some(1), NicMode::Direct), (Some(2), NicMode::Deferred)] {
+        let parameters = parameter.map(|number| ("NicMode", Value::Number(number)));
+        let provider = Provider::load_with(&kernel, parameters.as_slice()).expect("the provider loads");
+        let file = provider_control(&kernel);
+        let answer = file.control(control::QUERY_SETTINGS, &[], Settings::BYTES);
+        let settings = Settings::from_bytes(&answer.bytes).expect("an answer of the right size");
+        assert_eq!(settings.nic_mode, nic as u32, "{parameter:?}");
+        drop(file);
+        provider.unload();
+    }
 }
 
 #[test]

@@ -3,13 +3,16 @@
 use std::process::Command;
 
 use ndk_interface::{
+    control::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
     report::Line,
-    test_control::{Kind, State},
+    test_control::{Kind, Progress, State},
 };
 use simulated_kernel::Kernel;
 use tests_host::decisions::DECISIONS;
 
-use crate::world::{Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, report, start};
+use crate::world::{
+    Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, provider_control, report, start,
+};
 
 /// The drivers' code answers as the host's does.
 fn open_points_are_as_decided(report: &str) {
@@ -29,7 +32,12 @@ fn conformance(kernel: &Kernel, seed: u64) -> (u64, u64) {
 
 /// Runs the suite with so many adapters. What the run was, and the cases that were skipped.
 fn conformance_with(kernel: &Kernel, seed: u64, adapters: usize) -> ((u64, u64), Vec<String>) {
-    let provider = Provider::load(kernel).expect("the provider loads");
+    let (calls, skipped, _) = run(kernel, seed, adapters, Provider::load(kernel).expect("the provider loads"));
+    (calls, skipped)
+}
+
+/// [`conformance_with`] on a provider that is loaded. Also how far the run has come.
+fn run(kernel: &Kernel, seed: u64, adapters: usize, provider: Provider) -> ((u64, u64), Vec<String>, Progress) {
     let others: Vec<_> = (1..adapters).map(|_| provider.driver.add_device().expect("one more adapter")).collect();
     let consumer = Consumer::load(kernel).expect("the consumer loads");
     let file = consumer_control(kernel);
@@ -50,7 +58,7 @@ fn conformance_with(kernel: &Kernel, seed: u64, adapters: usize) -> ((u64, u64),
         assert!(other.remove().is_ok(), "the adapter is removed");
     }
     provider.unload();
-    (calls, skipped)
+    (calls, skipped, progress)
 }
 
 /// What is skipped however many adapters there are: cases for an adapter without moderation, and for one with short timeouts.
@@ -89,6 +97,37 @@ fn the_conformance_suite_passes_through_both_drivers() {
 fn the_conformance_suite_passes_on_one_processor() {
     in_a_process_of_its_own("suite::the_conformance_suite_passes_on_one_processor", || {
         conformance(&Kernel::threads().processors(1).start(), 2);
+    });
+}
+
+#[test]
+fn the_suite_counts_the_same_with_both_engines() {
+    in_a_process_of_its_own("suite::the_suite_counts_the_same_with_both_engines", || {
+        let run = |nic| {
+            let kernel = Kernel::seeded(7).start();
+            let provider = Provider::load(&kernel).expect("the provider loads");
+            // What is opened from now on has this engine, whatever the registry says.
+            let control = provider_control(&kernel);
+            let before = Settings::from_bytes(&control.control(QUERY_SETTINGS, &[], Settings::BYTES).bytes);
+            let wanted = Settings { nic_mode: nic as u32, ..before.expect("an answer of the right size") };
+            assert!(control.control(SET_SETTINGS, &wanted.to_bytes(), 0).is_success());
+            drop(control);
+            let (_, skipped, progress) = run(&kernel, 4, 1, provider);
+            ((progress.total, progress.passed, progress.failed, skipped), kernel.dpcs_run())
+        };
+        let (deferred, direct) = (run(NicMode::Deferred), run(NicMode::Direct));
+        assert_eq!(deferred.0, direct.0, "cases, passed, failed and skipped");
+        assert!(direct.1 < deferred.1 * 9 / 10, "posts carry requests out: {} of {} calls", direct.1, deferred.1);
+    });
+}
+
+#[test]
+fn the_suite_passes_on_threads_with_the_direct_engine() {
+    in_a_process_of_its_own("suite::the_suite_passes_on_threads_with_the_direct_engine", || {
+        for processors in [1, 4] {
+            let kernel = Kernel::threads().processors(processors).start();
+            run(&kernel, 5, 1, Provider::load_in(&kernel, NicMode::Direct).expect("the provider loads"));
+        }
     });
 }
 

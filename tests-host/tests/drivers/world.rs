@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use ndk_interface::{
-    control,
+    control::{self, NicMode},
     test_control::{self, Kind, Progress, Start, State},
 };
 use simulated_kernel::{Answer, Device, Driver, File, Kernel, Value, wdk::NTSTATUS};
@@ -39,11 +39,16 @@ impl Provider {
         Self::load_with(kernel, &[])
     }
 
-    /// With values in the registry.
+    /// Loads the provider with these values in the registry.
     pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Self, NTSTATUS> {
         kernel.image("softndk", &["softndk", "provider", "engine"]);
         let (driver, device) = with_device(kernel.load_with("softndk", softndk::driver_entry, parameters)?)?;
         Ok(Self { driver, device })
+    }
+
+    /// Loads the provider with queue pairs of that engine.
+    pub fn load_in(kernel: &Kernel, nic: NicMode) -> Result<Self, NTSTATUS> {
+        Self::load_with(kernel, &[("NicMode", Value::Number(nic as u32))])
     }
 
     pub fn unload(self) {

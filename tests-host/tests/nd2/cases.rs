@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nd2::CompletionPolicy;
-use nd2_selftest::{Options, Outcome, Row, Schedule, cases, run};
+use nd2_selftest::{NicMode, Options, Outcome, Row, Schedule, cases, run};
 
 fn all_pass(rows: &[Row], what: &str) {
     let failed: Vec<_> = rows
@@ -24,11 +24,19 @@ fn every_case_passes_with_threads_in_every_policy() {
     }
 }
 
+#[test]
+fn every_case_passes_with_the_direct_engine() {
+    for schedule in [Schedule::Threads, Schedule::Seeded(3, 30)] {
+        let rows = run(&Options { schedule, nic: NicMode::Direct, ..Options::default() });
+        all_pass(&rows, &format!("{schedule:?}, direct"));
+    }
+}
+
 /// Two seeds, each with its chance that others get in between.
 fn seeded(policy: CompletionPolicy, seeds: [(u64, u8); 2]) {
     for (seed, percent) in seeds {
         let schedule = Schedule::Seeded(seed, percent);
-        all_pass(&run(&Options { schedule, policy, filter: None }), &format!("{policy}, {schedule:?}"));
+        all_pass(&run(&Options { schedule, policy, ..Options::default() }), &format!("{policy}, {schedule:?}"));
     }
 }
 

@@ -282,3 +282,22 @@ fn a_direct_nic_has_carried_out_a_small_request_when_the_post_returns() {
         }
     });
 }
+
+#[test]
+fn a_queue_pair_keeps_the_engine_that_it_was_made_with() {
+    on_nics(|net| {
+        let before = net.nic().mode();
+        let old = net.pair();
+        let other = if before == NicMode::Direct { NicMode::Deferred } else { NicMode::Direct };
+        net.nic().set_mode(other);
+        assert_eq!(net.nic().mode(), other);
+        for ((a, b), mode) in [(old, before), (net.pair(), other)] {
+            b.receive(0, 8);
+            a.send(1, 8);
+            let expected =
+                if mode == NicMode::Direct { all([1], NtStatus::SUCCESS) } else { all([], NtStatus::SUCCESS) };
+            assert_eq!(a.sent(), expected, "{mode:?}");
+        }
+        net.nic().set_mode(before);
+    });
+}

@@ -12,7 +12,7 @@ fn main() {
         .map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
     let mut failed = false;
     for policy in CompletionPolicy::ALL {
-        let rows = run(&Options { filter: filter.as_deref(), schedule, policy });
+        let rows = run(&Options { filter: filter.as_deref(), schedule, policy, ..Options::default() });
         println!("policy {policy}");
         print!("{}", table(&rows));
         failed |= !rows.iter().all(|row| row.outcome.is_pass());

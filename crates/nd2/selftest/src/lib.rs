@@ -25,6 +25,7 @@ use std::{
 pub use case::{Case, Failure, Outcome, Row};
 pub use cases::all as cases;
 pub use client::{Client, Com};
+pub use engine::nic::NicMode;
 pub use host::{CompletionPort, Handle, HostPlatform, Packet};
 use nd2::CompletionPolicy;
 pub use world::{Schedule, World};
@@ -38,21 +39,23 @@ pub struct Options<'a> {
     pub schedule: Schedule,
     /// How requests that wait for nothing end.
     pub policy: CompletionPolicy,
+    /// Which engine carries work requests out.
+    pub nic: NicMode,
 }
 
 /// Runs the cases, each on a machine of its own.
 #[must_use]
 pub fn run(options: &Options<'_>) -> Vec<Row> {
     let wanted = |case: &&Case| options.filter.is_none_or(|filter| case.name.contains(filter));
-    cases().iter().filter(wanted).map(|case| run_one(case, options.schedule, options.policy)).collect()
+    cases().iter().filter(wanted).map(|case| run_one(case, options)).collect()
 }
 
-/// Runs one case.
+/// Runs one case, whatever the filter.
 #[must_use]
-pub fn run_one(case: &Case, schedule: Schedule, policy: CompletionPolicy) -> Row {
+pub fn run_one(case: &Case, options: &Options<'_>) -> Row {
     let started = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let world = World::new(schedule, policy)?;
+        let world = World::with_engine(options.schedule, options.policy, options.nic)?;
         let seen = (case.run)(&world)?;
         world.end()?;
         Ok::<_, Failure>(seen)

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::connection::{InterfaceAddress, Timeouts, Wire};
+use engine::{
+    connection::{InterfaceAddress, Timeouts, Wire},
+    nic::NicMode,
+};
 use fallible::Shared;
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
@@ -70,12 +73,21 @@ pub struct World {
 }
 
 impl World {
-    /// Starts the machine and opens the adapter.
+    /// Starts the machine with the deferred engine and opens the adapter.
     ///
     /// # Errors
     ///
     /// What did not work.
     pub fn new(schedule: Schedule, policy: CompletionPolicy) -> Result<Self, Failure> {
+        Self::with_engine(schedule, policy, NicMode::Deferred)
+    }
+
+    /// Starts the machine and opens the adapter.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
+    pub fn with_engine(schedule: Schedule, policy: CompletionPolicy, nic: NicMode) -> Result<Self, Failure> {
         let machine = match schedule {
             Schedule::Threads => Machine::threads().processors(2).start(),
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
@@ -85,7 +97,8 @@ impl World {
         let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
-        let mut config = Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, ..Config::default() };
+        let mut config =
+            Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, nic, ..Config::default() };
         config.limits.set(Resource::Listeners, MAX_LISTENERS);
         config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
         // Fewer than of other requests.

@@ -1,0 +1,120 @@
+//! `ndkctl driver-settings`: what can be changed while the driver `softndk` runs.
+
+use ndk_interface::control::{CompletionMode, NicMode, Settings};
+use serde::Serialize;
+
+use crate::{
+    End,
+    args::{Completion, DriverSettings, Nic},
+    driver::{ELSEWHERE, open_provider},
+    output::print_json,
+};
+
+/// The settings, for a program.
+#[derive(Debug, Serialize)]
+struct Shown {
+    completion: &'static str,
+    nic: &'static str,
+    granularity: u32,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What went wrong.
+pub fn run(args: DriverSettings) -> Result<End, String> {
+    if !cfg!(windows) {
+        eprintln!("ndkctl driver-settings: {ELSEWHERE}");
+        return Ok(End::Refused);
+    }
+    let driver = open_provider()?;
+    let refused = |refusal| format!("the driver softndk: {refusal}");
+    let before = driver.settings().map_err(refused)?;
+    let wanted = changed(before, args);
+    if wanted != before {
+        driver.set(&wanted).map_err(refused)?;
+    }
+    let shown = shown(driver.settings().map_err(refused)?);
+    if args.json {
+        print_json(&shown)?;
+    } else {
+        let Shown { completion, nic, granularity } = shown;
+        println!("completion {completion}\nnic {nic}\ngranularity {granularity} us");
+    }
+    Ok(End::Good)
+}
+
+/// The settings with what `args` name changed.
+fn changed(before: Settings, args: DriverSettings) -> Settings {
+    let completion = args.completion.map(|mode| match mode {
+        Completion::Inline => CompletionMode::Inline,
+        Completion::Pending => CompletionMode::Pending,
+        Completion::Early => CompletionMode::Early,
+        Completion::Mixed => CompletionMode::Mixed,
+    });
+    let nic = args.nic.map(|mode| match mode {
+        Nic::Deferred => NicMode::Deferred,
+        Nic::Direct => NicMode::Direct,
+    });
+    Settings {
+        completion_mode: completion.map_or(before.completion_mode, |mode| mode as u32),
+        nic_mode: nic.map_or(before.nic_mode, |mode| mode as u32),
+        moderation_granularity: args.granularity.unwrap_or(before.moderation_granularity),
+    }
+}
+
+/// The settings in the words of the command line.
+const fn shown(settings: Settings) -> Shown {
+    Shown {
+        completion: match CompletionMode::from_number(settings.completion_mode) {
+            Some(CompletionMode::Inline) => "inline",
+            Some(CompletionMode::Pending) => "pending",
+            Some(CompletionMode::Early) => "early",
+            Some(CompletionMode::Mixed) => "mixed",
+            None => "unknown",
+        },
+        nic: match NicMode::from_number(settings.nic_mode) {
+            Some(NicMode::Deferred) => "deferred",
+            Some(NicMode::Direct) => "direct",
+            None => "unknown",
+        },
+        granularity: settings.moderation_granularity,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use ndk_interface::control::{NicMode, Settings};
+
+    use super::{changed, shown};
+    use crate::args::{Cli, Command};
+
+    fn after(words: &[&str], before: Settings) -> Settings {
+        let line = ["ndkctl", "driver-settings"].iter().chain(words);
+        match Cli::try_parse_from(line).expect("a command line").command {
+            Command::DriverSettings(args) => changed(before, args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_changes() {
+        let before = Settings { completion_mode: 3, moderation_granularity: 77, nic_mode: NicMode::Deferred as u32 };
+        assert_eq!(after(&[], before), before);
+        assert_eq!(after(&["--nic", "direct"], before), Settings { nic_mode: 1, ..before });
+        assert_eq!(after(&["--completion", "early"], before), Settings { completion_mode: 2, ..before });
+        assert_eq!(after(&["--granularity", "5"], before), Settings { moderation_granularity: 5, ..before });
+        assert!(Cli::try_parse_from(["ndkctl", "driver-settings", "--granularity", "0"]).is_err());
+    }
+
+    #[test]
+    fn settings_are_shown_in_the_words_of_the_command_line() {
+        let settings = Settings { completion_mode: 2, moderation_granularity: 5, nic_mode: 1 };
+        let now = shown(settings);
+        let granularity = now.granularity.to_string();
+        let words = ["--completion", now.completion, "--nic", now.nic, "--granularity", &granularity];
+        assert_eq!(after(&words, Settings::default()), settings);
+    }
+}
