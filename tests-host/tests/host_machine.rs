@@ -2,6 +2,8 @@
 
 #[path = "host_machine/allocation.rs"]
 mod allocation;
+#[path = "host_machine/dispatch.rs"]
+mod dispatch;
 #[path = "host_machine/dpc.rs"]
 mod dpc;
 #[path = "host_machine/lifetime.rs"]

@@ -6,10 +6,13 @@
 //! default) or debug assertions.
 //!
 //! The IRQL belongs to the operating-system thread: `PASSIVE_LEVEL` unless it was raised, `DISPATCH_LEVEL` in a deferred
-//! call. So a thread of a test stands for a thread of the kernel, and a processor for what interrupts it.
+//! call. So a thread of a test stands for a thread of the kernel, and a processor for what interrupts it. By default a processor
+//! is a thread of its own, and a deferred call is handed to it. A thread that [`MachineRef::run_on`] has put on a processor is
+//! interrupted as in a kernel: what it queues there runs on itself when its IRQL drops below `DISPATCH_LEVEL`.
 
 mod config;
 mod core;
+mod dispatch;
 mod dpc;
 mod event;
 mod failure;
@@ -29,6 +32,7 @@ mod timer_queue;
 pub use self::{
     config::Builder,
     core::{Machine, MachineRef},
+    dispatch::OnProcessor,
     dpc::{Arguments, Dpc, DpcHandle, Importance},
     event::{Event, EventKind},
     failure::Failure,

@@ -86,7 +86,7 @@ impl Os for HostOs {
     }
 
     fn dpc<R: Routine>(&self, processor: u32) -> Result<HostDpc<R>, NtStatus> {
-        self.create(|| HostDpc::try_new(&self.machine, processor))
+        self.create(|| HostDpc::try_new(&self.machine, processor, self.watched))
     }
 
     fn timer<R: Routine>(&self) -> Result<HostTimer<R>, NtStatus> {

@@ -20,8 +20,8 @@ use super::{
     config::{Builder, Scheduler, Settings},
     dpc::{DpcInner, Importance},
     failure::{Failure, Failures},
-    irql::{Irql, assert_irql_at_most, assert_no_locks_held},
-    queue::{Entry, Life, Processor},
+    irql::{self, Irql, assert_irql_at_most, assert_no_locks_held},
+    queue::{Entry, From, Life, Processor},
     random::RandomSource,
     rules::{Rule, broken, broken_at_drop},
     seeded::Seeded,
@@ -361,11 +361,22 @@ impl MachineRef {
         self.core.dpcs.fetch_sub(1, AcqRel);
     }
 
-    /// Queues a call on `processor`.
-    pub(super) fn insert(&self, processor: u32, entry: Entry, importance: Importance) {
-        let from_here = self.current_processor() == processor;
-        if self.core.processors[processor as usize].insert(processor, entry, importance, from_here) {
+    /// Queues a call on `processor`. If that is what the current thread runs on, the call runs on the thread, as soon as it is
+    /// below `DISPATCH_LEVEL`. If it is that already, at once, but only if no lock can be held: `raises` says that locks raise.
+    pub(super) fn insert(&self, index: u32, entry: Entry, importance: Importance, raises: bool) {
+        let processor = &self.core.processors[index as usize];
+        let (runs_here, low) = thread::with(|state| (state.interrupted.is(processor), state.is_interruptible()));
+        let from = if runs_here && (raises || !low) {
+            From::Interrupted
+        } else if runs_here || self.current_processor() == index {
+            From::Here
+        } else {
+            From::Elsewhere
+        };
+        if processor.insert(index, entry, importance, from) {
             self.core.timers.request_tick(self.now());
+        } else if from == From::Interrupted && low {
+            irql::lower(irql::raise(Irql::DISPATCH_LEVEL));
         }
     }
 

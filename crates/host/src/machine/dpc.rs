@@ -107,7 +107,7 @@ impl DpcInner {
         self.place.fetch_and(FREED, AcqRel);
     }
 
-    fn queue_with(this: &Shared<Self>, arguments: impl FnOnce() -> Arguments) -> bool {
+    fn queue_with(this: &Shared<Self>, raises: bool, arguments: impl FnOnce() -> Arguments) -> bool {
         let before = this.place.fetch_or(QUEUED, AcqRel);
         if before & QUEUED != 0 {
             return false;
@@ -121,7 +121,7 @@ impl DpcInner {
             target => target,
         };
         let importance = Importance::from_number(this.importance.load(Relaxed));
-        this.machine.insert(processor, Entry::new(this.clone(), arguments()), importance);
+        this.machine.insert(processor, Entry::new(this.clone(), arguments()), importance, raises);
         true
     }
 
@@ -211,9 +211,15 @@ impl Dpc {
     pub fn queue_with(&self, arguments: impl FnOnce() -> Arguments) -> bool {
         let machine = &self.inner.machine;
         machine.preempt();
-        let queued = DpcInner::queue_with(&self.inner, arguments);
+        let queued = DpcInner::queue_with(&self.inner, true, arguments);
         machine.preempt();
         queued
+    }
+
+    /// [`Dpc::queue_with`] for callers whose locks do not raise the IRQL: below `DISPATCH_LEVEL` nobody can tell whether one is
+    /// held, so the call does not interrupt the thread but runs on the processor's own.
+    pub fn queue_unraised_with(&self, arguments: impl FnOnce() -> Arguments) -> bool {
+        DpcInner::queue_with(&self.inner, false, arguments)
     }
 
     /// Takes the call out of the queue: `KeRemoveQueueDpc`. Its arguments, or `None` if it was not queued.
@@ -255,7 +261,7 @@ impl DpcHandle {
     /// As [`Dpc::queue`].
     #[must_use = "if the call was queued already, nobody has taken the arguments"]
     pub fn queue(&self, arguments: Arguments) -> bool {
-        DpcInner::queue_with(&self.inner, || arguments)
+        DpcInner::queue_with(&self.inner, true, || arguments)
     }
 }
 

@@ -48,14 +48,17 @@ pub fn current_irql() -> Irql {
 #[track_caller]
 #[must_use = "the level to return to"]
 pub fn raise(to: Irql) -> Irql {
-    let before = thread::with(|state| state.irql.replace(to.max(state.irql.get())));
+    let before = current_irql();
     if to < before {
         broken(Rule::IrqlNotRaised, format_args!("raised from {before} to {to}"));
     }
-    before
+    thread::with(|state| state.raise(to))
 }
 
 /// Lowers the IRQL of the current thread: `KeLowerIrql`.
+///
+/// Below `DISPATCH_LEVEL`, deferred calls that are queued to the thread's processor run first, if
+/// [`MachineRef::run_on`](super::MachineRef::run_on) has put it on one.
 ///
 /// # Panics
 ///
@@ -69,7 +72,7 @@ pub fn lower(to: Irql) {
     if to < Irql::DISPATCH_LEVEL && !no_locks_held() {
         broken(Rule::IrqlNotLowered, format_args!("lowered to {to} while holding {HeldLocks}"));
     }
-    thread::with(|state| state.irql.set(to));
+    thread::with(|state| state.lower(to));
 }
 
 /// Checks that the current thread is at `level` or below.

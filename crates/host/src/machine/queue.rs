@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    hint,
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
@@ -76,9 +77,22 @@ pub struct Queue {
 pub struct Processor {
     queue: Mutex<Queue>,
     flushed: Condvar,
-    /// The queue was begun; for the processor's spin before it parks.
+    /// The queue was begun; for the processor's spin before it parks, and for threads that lower their IRQL.
     pending: AtomicBool,
+    /// A thread on the processor is at `DISPATCH_LEVEL`: its own while it runs calls, or one that was put there.
+    taken: AtomicBool,
     thread: OnceLock<Thread>,
+}
+
+/// Who queues a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A thread on another processor.
+    Elsewhere,
+    /// A thread on this processor.
+    Here,
+    /// A thread on this processor that the call interrupts, so that nobody has to be woken.
+    Interrupted,
 }
 
 /// What a processor's thread does next.
@@ -109,6 +123,7 @@ impl Processor {
             queue: Mutex::new(queue),
             flushed: Condvar::new(),
             pending: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
             thread: OnceLock::new(),
         }
     }
@@ -125,7 +140,7 @@ impl Processor {
     }
 
     /// Queues a call. `true` if the processor will not look at it by itself: then it is for the clock's tick to begin.
-    pub fn insert(&self, index: u32, mut entry: Entry, importance: Importance, from_here: bool) -> bool {
+    pub fn insert(&self, index: u32, mut entry: Entry, importance: Importance, from: From) -> bool {
         let mut queue = self.lock();
         if queue.life == Life::Closed {
             entry.dpc.clear_place();
@@ -143,11 +158,16 @@ impl Processor {
         queue.longest = queue.longest.max(queue.entries.len());
         let begin = match importance {
             Importance::High | Importance::MediumHigh => true,
-            Importance::Medium => from_here,
+            Importance::Medium => from != From::Elsewhere,
             Importance::Low => false,
         };
         if begin || queue.entries.len() > LONG_QUEUE {
-            self.begin_locked(queue);
+            if from == From::Interrupted {
+                queue.begun = true;
+                self.pending.store(true, Release);
+            } else {
+                self.begin_locked(queue);
+            }
             return false;
         }
         !queue.begun
@@ -215,6 +235,52 @@ impl Processor {
         queue.in_a_row += 1;
         drop(queue);
         Next::Run(entry)
+    }
+
+    /// [`Processor::next`] for a thread that the processor's calls interrupt, and that has taken the processor.
+    pub fn next_here(&self) -> Option<Entry> {
+        let mut queue = self.lock();
+        self.end(&mut queue);
+        if queue.life != Life::Runs {
+            return None;
+        }
+        let Some(entry) = queue.entries.pop_front() else {
+            queue.begun = false;
+            self.pending.store(false, Relaxed);
+            return None;
+        };
+        entry.dpc.clear_place();
+        queue.running = Some((entry.epoch, entry.dpc.name));
+        queue.ran += 1;
+        drop(queue);
+        Some(entry)
+    }
+
+    /// Takes the processor: from now on nothing else runs on it at `DISPATCH_LEVEL`. Waits until nothing does.
+    #[inline]
+    pub fn take(&self) {
+        if self.taken.swap(true, Acquire) {
+            self.take_slowly();
+        }
+    }
+
+    #[cold]
+    fn take_slowly(&self) {
+        let mut rounds = 0_u32;
+        while self.taken.load(Relaxed) || self.taken.swap(true, Acquire) {
+            rounds = rounds.saturating_add(1);
+            if rounds < 128 {
+                hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Gives the processor back.
+    #[inline]
+    pub fn give(&self) {
+        self.taken.store(false, Release);
     }
 
     /// Says that the call taken by [`Processor::next`] has run. So does the next `next`.

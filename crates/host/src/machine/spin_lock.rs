@@ -65,8 +65,8 @@ impl RawSpinLock {
             if before > Irql::DISPATCH_LEVEL {
                 wrong_level(before, name, place);
             }
+            state.raise(Irql::DISPATCH_LEVEL);
             self.lock(state, name, place);
-            state.irql.set(Irql::DISPATCH_LEVEL);
             before
         })
     }
@@ -118,7 +118,7 @@ impl RawSpinLock {
     #[track_caller]
     pub fn release(&self, before: Irql) {
         self.release_from_dispatch();
-        thread::with(|state| state.irql.set(before));
+        thread::with(|state| state.lower(before));
     }
 
     /// Releases the lock and stays at `DISPATCH_LEVEL`: `KeReleaseSpinLockFromDpcLevel`.
@@ -146,9 +146,9 @@ impl RawSpinLock {
     pub fn release_in_panic(&self, before: Irql) {
         thread::with(|state| {
             state.pop(self.address());
-            state.irql.set(before);
+            self.holder.store(0, Release);
+            state.lower_in_panic(before);
         });
-        self.holder.store(0, Release);
     }
 
     /// Whether the current thread holds the lock.

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, panic::Location};
 
-use super::{irql::Irql, spin_lock::LockName};
+use super::{dispatch::Interrupted, irql::Irql, spin_lock::LockName};
 
 /// More spin locks than this at once are a mistake.
 pub const MOST_LOCKS: usize = 16;
@@ -31,6 +31,8 @@ pub struct ThreadState {
     pub held: [Cell<Option<Held>>; MOST_LOCKS],
     /// The machine (its number) and the processor on which the thread stands, if that was said.
     processor: Cell<(u64, u32)>,
+    /// The processor whose deferred calls interrupt the thread, if there is one.
+    pub interrupted: Interrupted,
 }
 
 /// No machine has this number.
@@ -43,6 +45,7 @@ thread_local! {
             locks: Cell::new(0),
             held: [const { Cell::new(None) }; MOST_LOCKS],
             processor: Cell::new(NOWHERE),
+            interrupted: Interrupted::none(),
         }
     };
     /// A small number for the thread, in the order in which threads first asked.
@@ -98,6 +101,42 @@ impl ThreadState {
     pub fn processor_of(&self, machine: u64) -> Option<u32> {
         let (bound, processor) = self.processor.get();
         (bound == machine).then_some(processor)
+    }
+
+    /// Returns true if the thread is below `DISPATCH_LEVEL`.
+    #[inline]
+    pub fn is_interruptible(&self) -> bool {
+        self.irql.get() < Irql::DISPATCH_LEVEL
+    }
+
+    /// Raises to `to`, which is not below the current level. At `DISPATCH_LEVEL` and above, the thread has its processor for
+    /// itself. Gives the level before.
+    #[inline]
+    pub fn raise(&self, to: Irql) -> Irql {
+        let before = self.irql.replace(to);
+        if before < Irql::DISPATCH_LEVEL && to >= Irql::DISPATCH_LEVEL {
+            self.interrupted.mask();
+        }
+        before
+    }
+
+    /// Lowers to `to`, which is not above the current level. Below `DISPATCH_LEVEL`, deferred calls of the thread's processor
+    /// run first.
+    #[inline]
+    pub fn lower(&self, to: Irql) {
+        if self.irql.get() >= Irql::DISPATCH_LEVEL && to < Irql::DISPATCH_LEVEL {
+            self.irql.set(Irql::DISPATCH_LEVEL);
+            self.interrupted.unmask();
+        }
+        self.irql.set(to);
+    }
+
+    /// Lowers to `to` while the thread unwinds: nothing is run that could panic as well.
+    pub fn lower_in_panic(&self, to: Irql) {
+        if self.irql.get() >= Irql::DISPATCH_LEVEL && to < Irql::DISPATCH_LEVEL {
+            self.interrupted.unmask_in_panic();
+        }
+        self.irql.set(to);
     }
 
     /// Puts the thread on a processor of machine `machine`.

@@ -65,11 +65,17 @@ fn processor_loop(machine: &MachineRef, index: u32) {
     machine.bind_current_thread(index);
     let mut spin = Spin::new(machine.settings().spin);
     loop {
-        match processor.next(false) {
-            Next::Run(entry) => {
-                let name = entry.dpc.name;
-                report(machine, index, name, catch_unwind(AssertUnwindSafe(|| run_entry(entry, index))));
-            }
+        // The call that is taken and its predecessor's end are one: both under the lock of the queue.
+        processor.take();
+        let mut next = processor.next(false);
+        while let Next::Run(entry) = next {
+            let name = entry.dpc.name;
+            report(machine, index, name, catch_unwind(AssertUnwindSafe(|| run_entry(entry, index))));
+            next = processor.next(false);
+        }
+        processor.give();
+        match next {
+            Next::Run(_) => {}
             Next::Sleep => {
                 if !spin.found(processor) {
                     processor.sleep();

@@ -15,15 +15,17 @@ use crate::machine::{self, Importance, Irql, MachineRef, assert_irql_at_most};
 /// `dpc` is private, so that its arguments always hold a reference to an `R::Target`.
 pub struct HostDpc<R> {
     dpc: machine::Dpc,
+    /// The locks of the operating system raise the IRQL.
+    raises: bool,
     routine: PhantomData<fn() -> R>,
 }
 
 impl<R: Routine> HostDpc<R> {
-    pub(super) fn try_new(machine: &MachineRef, processor: u32) -> Result<Self, AllocError> {
+    pub(super) fn try_new(machine: &MachineRef, processor: u32, raises: bool) -> Result<Self, AllocError> {
         let dpc = target::dpc::<R>(machine)?;
         dpc.set_target(Some(processor));
         dpc.set_importance(Importance::MediumHigh);
-        Ok(Self { dpc, routine: PhantomData })
+        Ok(Self { dpc, raises, routine: PhantomData })
     }
 }
 
@@ -31,6 +33,7 @@ impl<R: Routine> Dpc<R> for HostDpc<R> {
     #[track_caller]
     fn queue(&self, target: &Shared<R::Target>) -> bool {
         assert_irql_at_most(Irql::DISPATCH_LEVEL);
-        self.dpc.queue_with(|| target::into_arguments(target.clone()))
+        let arguments = || target::into_arguments(target.clone());
+        if self.raises { self.dpc.queue_with(arguments) } else { self.dpc.queue_unraised_with(arguments) }
     }
 }
