@@ -3,7 +3,7 @@
 //! The program runs itself under callgrind, with a scenario. Only what happens inside of `repeat` is counted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     hint::black_box,
     path::Path,
@@ -24,8 +24,10 @@ use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, N
 use provider::NicMode;
 
 use crate::{
-    ndk::{Connection, Plan},
+    kind::{Kind, Lock},
+    ndk::{Connection, Plan, Side},
     rows::{cq::Quiet, entry::completion},
+    settle,
 };
 
 /// The environment variable that names the scenario to run, instead of anything else.
@@ -34,11 +36,14 @@ pub const SCENARIO: &str = "SOFTNDK_BENCH_SCENARIO";
 /// Repetitions: enough that what is done once does not show.
 const COUNT: usize = 4096;
 
+/// The module of the machine's processors, queues of deferred calls and levels.
+const MACHINE: &str = "host::machine::";
+
 /// Messages that ring the doorbell once.
 const BATCH: usize = 32;
 
 /// What is counted: a name, and what one repetition does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// Nothing: the cost of repeating.
     Nothing,
@@ -55,16 +60,16 @@ pub enum Scenario {
     /// Arm, completion, callback, poll.
     CallbackRoundTrip,
     /// A message of 8 bytes: receive, inline send, and both completions, through the dispatch tables.
-    Message,
+    Message(Kind),
     /// A batch of such messages that ring the doorbell once, the last of them signalled.
-    Messages,
+    Messages(Kind),
     /// An RDMA write of 64 bytes and its completion, through the dispatch tables.
-    Write,
+    Write(Kind),
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 19] = [
         Self::Nothing,
         Self::ArmNothingNew,
         Self::ArmFires,
@@ -72,15 +77,29 @@ impl Scenario {
         Self::PushArmed,
         Self::Poll,
         Self::CallbackRoundTrip,
-        Self::Message,
-        Self::Messages,
-        Self::Write,
+        Self::Message(Kind::DIRECT),
+        Self::Messages(Kind::DIRECT),
+        Self::Write(Kind::DIRECT),
+        Self::Message(Kind::DEFERRED),
+        Self::Messages(Kind::DEFERRED),
+        Self::Write(Kind::DEFERRED),
+        Self::Message(Kind::DIRECT.called()),
+        Self::Messages(Kind::DIRECT.called()),
+        Self::Write(Kind::DIRECT.called()),
+        Self::Message(Kind::DEFERRED.called()),
+        Self::Messages(Kind::DEFERRED.called()),
+        Self::Write(Kind::DEFERRED.called()),
     ];
 
     /// Its name, on the command line and in files.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
+    pub fn name(self) -> String {
+        let of_kind = |name: &str, kind: Kind| {
+            let engine = if kind.engine == NicMode::Deferred { "-deferred" } else { "" };
+            let lock = if kind.lock == Lock::Called { "-called" } else { "" };
+            format!("{name}{engine}{lock}")
+        };
+        let name = match self {
             Self::Nothing => "nothing",
             Self::ArmNothingNew => "arm-nothing-new",
             Self::ArmFires => "arm-fires",
@@ -88,26 +107,52 @@ impl Scenario {
             Self::PushArmed => "push-armed",
             Self::Poll => "poll",
             Self::CallbackRoundTrip => "callback-round-trip",
-            Self::Message => "message",
-            Self::Messages => "messages",
-            Self::Write => "write",
-        }
+            Self::Message(kind) => return of_kind("message", kind),
+            Self::Messages(kind) => return of_kind("messages", kind),
+            Self::Write(kind) => return of_kind("write", kind),
+        };
+        name.to_owned()
     }
 
     /// What the report calls it.
     #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
+    pub fn words(self) -> String {
+        let words = match self {
             Self::Nothing => "nothing",
-            Self::ArmNothingNew => "arm with nothing new",
-            Self::ArmFires => "arm that fires, without the callback",
-            Self::PushUnarmed => "completion into an unarmed CQ",
-            Self::PushArmed => "completion that does not satisfy the arm",
+            Self::ArmNothingNew => "arm with nothing new, inlined lock",
+            Self::ArmFires => "arm that fires, without the callback, inlined lock",
+            Self::PushUnarmed => "completion into an unarmed CQ, inlined lock",
+            Self::PushArmed => "completion that does not satisfy the arm, inlined lock",
             Self::Poll => "poll of one completion",
-            Self::CallbackRoundTrip => "arm, completion, callback, poll (simulated kernel's scheduler included)",
-            Self::Message => "8 byte message over NDKPI, both sides, direct engine",
-            Self::Messages => "32 messages that ring the doorbell once, both sides, direct engine",
-            Self::Write => "64 byte RDMA write over NDKPI, direct engine",
+            Self::CallbackRoundTrip => {
+                "arm, completion, callback, poll (the machine's scheduling included), inlined lock"
+            }
+            Self::Message(kind) => return format!("8 byte message over NDKPI, both sides, {}", kind.words()),
+            Self::Messages(kind) => {
+                return format!("{BATCH} messages that ring the doorbell once, both sides, {}", kind.words());
+            }
+            Self::Write(kind) => return format!("64 byte RDMA write over NDKPI, {}", kind.words()),
+        };
+        words.to_owned()
+    }
+
+    /// Functions with this in their names are not counted: what a kernel does by itself to run a deferred call.
+    fn left_out(self) -> Option<&'static str> {
+        match self {
+            Self::Message(kind) | Self::Messages(kind) | Self::Write(kind) => is_deferred(kind).then_some(MACHINE),
+            _ => None,
+        }
+    }
+
+    /// The scenario with the direct engine and the same lock, and how many times its instructions this one may take.
+    #[must_use]
+    pub fn limit(self) -> Option<(Self, f64)> {
+        let direct = |kind: Kind| Kind { engine: NicMode::Direct, ..kind };
+        match self {
+            Self::Message(kind) if is_deferred(kind) => Some((Self::Message(direct(kind)), 1.4)),
+            Self::Messages(kind) if is_deferred(kind) => Some((Self::Messages(direct(kind)), 1.1)),
+            Self::Write(kind) if is_deferred(kind) => Some((Self::Write(direct(kind)), 1.7)),
+            _ => None,
         }
     }
 
@@ -117,6 +162,11 @@ impl Scenario {
     ///
     /// If it does not do what it should.
     pub fn run(self) {
+        if let Self::Message(kind) | Self::Messages(kind) | Self::Write(kind) = self
+            && is_deferred(kind)
+        {
+            return self.run_deferred(kind);
+        }
         // A machine without threads: nothing else runs.
         let machine = Machine::seeded(1).processors(1).start();
         let os = HostOs::unwatched(&machine);
@@ -158,11 +208,28 @@ impl Scenario {
                 });
                 assert_eq!(calls.0.load(Acquire), COUNT, "a callback for each");
             }
-            Self::Message => message(&os),
-            Self::Messages => messages(&os),
-            Self::Write => write(&os),
+            Self::Message(kind) => message(&mut connection(&os, kind)),
+            Self::Messages(kind) => messages(&mut connection(&os, kind)),
+            Self::Write(kind) => write(&mut connection(&os, kind)),
         }
         machine.run_until_idle();
+        machine.shutdown();
+    }
+
+    /// A scenario of the deferred engine, with a thread that deferred calls interrupt: nothing else runs.
+    fn run_deferred(self, kind: Kind) {
+        let machine = Machine::threads().processors(1).start();
+        let os = HostOs::unwatched(&machine);
+        let mut connection = connection(&os, kind);
+        let on = machine.run_on(0);
+        match self {
+            Self::Message(_) => message(&mut connection),
+            Self::Messages(_) => messages(&mut connection),
+            _ => write(&mut connection),
+        }
+        drop(on);
+        drop(connection);
+        settle(&os);
         machine.shutdown();
     }
 
@@ -202,49 +269,71 @@ fn quiet(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
     queue(os, Quiet)
 }
 
-fn connection(os: &HostOs) -> Connection {
-    Connection::new(os, Plan { nic: NicMode::Direct, depth: 64, bytes: 4096, inline: 64, steps: true })
+fn is_deferred(kind: Kind) -> bool {
+    kind.engine == NicMode::Deferred
 }
 
-fn message(os: &HostOs) {
-    let mut connection = connection(os);
-    let [here, there] = &mut connection.sides;
+/// Two connected queue pairs, which are closed when the value is dropped.
+struct Connected(Option<Connection>);
+
+fn connection(os: &HostOs, kind: Kind) -> Connected {
+    let steps = !is_deferred(kind);
+    Connected(Some(Connection::new(os, Plan { kind, depth: 64, bytes: 4096, inline: 64, steps })))
+}
+
+impl Connected {
+    fn sides(&mut self) -> &mut [Side; 2] {
+        &mut self.0.as_mut().expect("closed only when dropped").sides
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            connection.close();
+        }
+    }
+}
+
+fn message(connection: &mut Connected) {
+    let [here, there] = connection.sides();
     let mut results = [NDK_RESULT_EX::ZEROED; 1];
     repeat(|_| {
         let posted = there.receive(64, 8);
+        let raised = here.raised();
         let sent = here.send(0, 8, NDK_OP_FLAG_INLINE);
+        drop(raised);
         assert!(posted == NtStatus::SUCCESS && sent == NtStatus::SUCCESS);
         assert_eq!(there.received(&mut results) + here.initiated(&mut results), 2, "both have completed");
     });
-    connection.close();
 }
 
-fn messages(os: &HostOs) {
-    let mut connection = connection(os);
-    let [here, there] = &mut connection.sides;
+fn messages(connection: &mut Connected) {
+    let [here, there] = connection.sides();
     let mut results = [NDK_RESULT_EX::ZEROED; BATCH];
     repeat(|_| {
+        let raised = here.raised();
         for number in 1..=BATCH {
             assert_eq!(there.receive(64 * (number % 2), 8), NtStatus::SUCCESS);
             let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
             assert_eq!(here.send(0, 8, NDK_OP_FLAG_INLINE | more), NtStatus::SUCCESS);
         }
+        drop(raised);
         assert_eq!(there.received(&mut results), BATCH, "all of them are received");
         assert_eq!(here.initiated(&mut results), 1, "the last one has completed");
     });
-    connection.close();
 }
 
-fn write(os: &HostOs) {
-    let mut connection = connection(os);
-    let [here, there] = &mut connection.sides;
+fn write(connection: &mut Connected) {
+    let [here, there] = connection.sides();
     let mut results = [NDK_RESULT_EX::ZEROED; 1];
     repeat(|_| {
+        let raised = here.raised();
         let posted = here.write(there, 0, 64, 0);
+        drop(raised);
         assert_eq!(posted, NtStatus::SUCCESS);
         assert_eq!(here.initiated(&mut results), 1, "it has completed");
     });
-    connection.close();
 }
 
 /// What is counted.
@@ -298,7 +387,7 @@ pub fn count(scenario: Scenario) -> Result<f64, String> {
         let words = String::from_utf8_lossy(&ended.stderr);
         return Err(format!("valgrind, scenario `{}`: {}\n{words}", scenario.name(), ended.status));
     }
-    let total = of_program(&output?, &program).ok_or_else(|| {
+    let total = of_program(&output?, &program, scenario.left_out()).ok_or_else(|| {
         format!("callgrind has counted nothing of {} (was it built anew meanwhile?)", program.display())
     })?;
     #[expect(clippy::cast_precision_loss, reason = "a small constant")]
@@ -306,12 +395,23 @@ pub fn count(scenario: Scenario) -> Result<f64, String> {
     Ok(each)
 }
 
-/// The instructions that callgrind's `output` has for functions of `program` itself. Those of libraries are left out: which
-/// copy routine the C library chooses depends on the processor.
-fn of_program(output: &str, program: &Path) -> Option<f64> {
-    // Objects are named once, as `ob=(1) name`, and then by number. Those of callees are `cob`.
+/// The instructions that callgrind's `output` has for functions of `program` itself whose names do not contain `left_out`. Those
+/// of libraries are left out too: which copy routine the C library chooses depends on the processor.
+fn of_program(output: &str, program: &Path, left_out: Option<&str>) -> Option<f64> {
+    // Objects and functions are named once, as `ob=(1) name`, and then by number. Those of callees are `cob` and `cfn`.
     let (mut ours, mut is_ours, mut is_call, mut total) = (None, false, false, 0.0);
+    let (mut others, mut is_other) = (BTreeSet::new(), false);
     for line in output.lines() {
+        if let Some((key @ ("" | "c"), function)) = line.split_once("fn=") {
+            let (number, name) = function.split_once(' ').unwrap_or((function, ""));
+            if left_out.is_some_and(|part| name.contains(part)) {
+                others.insert(number);
+            }
+            if key.is_empty() {
+                is_other = others.contains(number);
+            }
+            continue;
+        }
         if let Some((key @ ("" | "c"), object)) = line.split_once("ob=") {
             let (number, name) = object.split_once(' ').unwrap_or((object, ""));
             if Path::new(name) == program {
@@ -327,6 +427,7 @@ fn of_program(output: &str, program: &Path) -> Option<f64> {
             let cost = line.split_once(' ').and_then(|(_, cost)| cost.parse::<f64>().ok());
             if let Some(cost) = cost
                 && is_ours
+                && !is_other
                 && !is_call
             {
                 total += cost;
@@ -353,7 +454,7 @@ pub fn is_possible() -> bool {
 pub fn count_all() -> Result<Counts, String> {
     let nothing = count(Scenario::Nothing)?;
     let counted = Scenario::ALL.into_iter().skip(1);
-    counted.map(|scenario| Ok((scenario.name().to_owned(), (count(scenario)? - nothing).round()))).collect()
+    counted.map(|scenario| Ok((scenario.name(), (count(scenario)? - nothing).round()))).collect()
 }
 
 #[cfg(test)]
@@ -367,7 +468,9 @@ mod tests {
         let output = "events: Ir\n\nob=(1) /lib/c.so\nfl=(1) c.c\nfn=(1) copy\n5 1000\n+1 10\n\nob=(2) /bin/here\n\
             fl=(2) a.rs\nfn=(2) a\n7 3\n+2 4\ncfn=(3) b\ncalls=1 9\n* 500\n* 5\n\nob=(1)\nfn=(1)\n5 70\n\n\
             ob=(2)\nfn=(3)\n9 500\ncob=(1)\ncfn=(1)\ncalls=2 5\n9 70\n-4 1\nsummary: 1663\n";
-        assert_eq!(of_program(output, Path::new("/bin/here")), Some(513.0));
-        assert_eq!(of_program(output, Path::new("/bin/there")), None);
+        let program = Path::new("/bin/here");
+        assert_eq!(of_program(output, program, None), Some(513.0));
+        assert_eq!(of_program(output, program, Some("b")), Some(12.0), "without the functions of that name");
+        assert_eq!(of_program(output, Path::new("/bin/there"), None), None);
     }
 }

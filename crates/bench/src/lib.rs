@@ -8,6 +8,7 @@ pub mod command;
 mod compare;
 pub mod counted;
 pub mod distance;
+pub mod kind;
 pub mod machine;
 pub mod measure;
 pub mod ndk;

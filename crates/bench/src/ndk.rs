@@ -12,13 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use host::{HostOs, PinnedBuffer, machine::MachineRef};
+use host::{
+    HostOs, PinnedBuffer,
+    machine::{Irql, MachineRef, lower, raise},
+};
 use ndkpi::{
     NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
     NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
     NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags,
 };
-use provider::{CompletionMode, Config, Device, NicMode};
+use provider::{CompletionMode, Config, Device, NdkOs, NicMode};
+
+use crate::kind::{CalledOs, Kind, Lock};
 
 /// A function of an object's dispatch table.
 macro_rules! slot {
@@ -101,6 +106,7 @@ pub struct Side {
     token: u32,
     remote_token: u32,
     buffer: PinnedBuffer,
+    raises: bool,
 }
 
 // SAFETY: NDKPI's objects belong to no thread.
@@ -166,6 +172,14 @@ impl Side {
         taken
     }
 
+    /// Raises a consumer of the deferred engine to `DISPATCH_LEVEL`: drivers often post in deferred calls. What the post queues
+    /// runs when the value is dropped.
+    #[inline]
+    #[must_use = "dropping it lowers"]
+    pub fn raised(&self) -> Raised {
+        Raised(self.raises.then(|| raise(Irql::DISPATCH_LEVEL)))
+    }
+
     /// The registered bytes.
     #[must_use]
     pub const fn buffer(&self) -> &PinnedBuffer {
@@ -173,11 +187,23 @@ impl Side {
     }
 }
 
+/// The level that a consumer returns to, if it has raised its own.
+pub struct Raised(Option<Irql>);
+
+impl Drop for Raised {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            lower(before);
+        }
+    }
+}
+
 /// How a [`Connection`] is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Where requests are carried out.
-    pub nic: NicMode,
+    /// The adapter.
+    pub kind: Kind,
     /// Requests outstanding at most, of either queue.
     pub depth: u32,
     /// Bytes of each buffer.
@@ -197,6 +223,7 @@ pub struct Connection {
     /// The two ends.
     pub sides: [Side; 2],
     machine: Driver,
+    close_adapter: unsafe fn(*mut NDK_ADAPTER),
 }
 
 /// Never called: the adapter creates in the call.
@@ -224,8 +251,15 @@ impl Connection {
     /// If anything fails: then there is nothing to measure.
     #[must_use]
     pub fn new(os: &HostOs, plan: Plan) -> Self {
-        let machine = Driver { machine: os.machine().clone(), steps: plan.steps };
-        let mut config = Config { nic: plan.nic, mode: CompletionMode::Inline, ..Config::default() };
+        match plan.kind.lock {
+            Lock::Inlined => Self::on(os, os, plan),
+            Lock::Called => Self::on(os, &CalledOs::new(os), plan),
+        }
+    }
+
+    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan) -> Self {
+        let machine = Driver { machine: host.machine().clone(), steps: plan.steps };
+        let mut config = Config { nic: plan.kind.engine, mode: CompletionMode::Inline, ..Config::default() };
         // What the engine can register at once.
         let longest = usize::try_from(engine::memory::MAX_LENGTH).unwrap_or(usize::MAX);
         config.info.MaxRegistrationSize = longest.min(config.info.MaxRegistrationSize);
@@ -238,7 +272,7 @@ impl Connection {
         assert_eq!(status, NtStatus::SUCCESS);
         let sides = [Self::side(adapter, pd, &machine, plan), Self::side(adapter, pd, &machine, plan)];
         let (connectors, listener) = Self::connect(adapter, &machine, [sides[0].qp, sides[1].qp]);
-        Self { adapter, pd, connectors, listener, sides, machine }
+        Self { adapter, pd, connectors, listener, sides, machine, close_adapter: Device::<O>::close }
     }
 
     fn side(adapter: *mut NDK_ADAPTER, pd: *mut NDK_PD, machine: &Driver, plan: Plan) -> Side {
@@ -281,6 +315,7 @@ impl Connection {
             token,
             remote_token,
             buffer,
+            raises: plan.kind.engine == NicMode::Deferred && !plan.steps,
         }
     }
 
@@ -351,7 +386,7 @@ impl Connection {
     ///
     /// If anything fails.
     pub fn close(self) {
-        let Self { adapter, pd, connectors, listener, sides, machine } = self;
+        let Self { adapter, pd, connectors, listener, sides, machine, close_adapter } = self;
         let header = |object: *mut c_void| object.cast::<NDK_OBJECT_HEADER>();
         // A close that is pending completes without the consumer: closing the adapter waits for it.
         for connector in connectors {
@@ -385,7 +420,7 @@ impl Connection {
         // SAFETY: as for the connectors.
         let _ = unsafe { close(header(pd.cast()), None, ptr::null_mut()) };
         // SAFETY: everything that was made on the adapter is closed, and it is not used after this.
-        unsafe { Device::<HostOs>::close(adapter) };
+        unsafe { close_adapter(adapter) };
         drop(buffers);
     }
 }

@@ -142,6 +142,13 @@ impl Row {
         Self { spread: [None, None], ..row }
     }
 
+    /// A row of two counts, which do not vary.
+    #[must_use]
+    pub fn counted(row: &str, against: &str, goal: Goal, ours: f64, peer: f64) -> Self {
+        let (ours, peer) = (Samples::new(vec![ours]), Samples::new(vec![peer]));
+        Self { spread: [None, None], ..Self::measured(row, against, Unit::Instructions, goal, &ours, &peer) }
+    }
+
     /// A row of a figure that is compared with nothing.
     #[must_use]
     pub fn plain(row: &str, unit: Unit, ours: &Samples) -> Self {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     Context,
-    counted::{self, Scenario},
+    counted::{self, Counts, Scenario},
     distance::Line,
     measure::{Samples, Wait, alone, each},
     row::{Goal, Row, Unit},
@@ -296,11 +296,14 @@ fn counted(_: &Context<'_>) -> Vec<Row> {
         let name = format!("counted: {}", scenario.words());
         let (unit, goal) = (Unit::Instructions, Goal::AtMost(1.0));
         match &counts {
-            Ok(counts) => match counts.get(scenario.name()) {
+            Ok(counts) => match counts.get(&scenario.name()) {
                 Some(count) if scenario == Scenario::ArmNothingNew => {
                     Row::limited(&name, "40 instructions", unit, *count, ARM_LIMIT)
                 }
-                Some(count) => Row::plain(&name, unit, &Samples::new(vec![*count])),
+                Some(count) => match scenario.limit() {
+                    Some((direct, most)) => of_direct(&name, counts, *count, direct, most),
+                    None => Row::plain(&name, unit, &Samples::new(vec![*count])),
+                },
                 None => Row::skipped(&name, "", unit, Goal::Reported, "not counted"),
             },
             Err(why) if scenario == Scenario::ArmNothingNew => Row::skipped(&name, "40 instructions", unit, goal, why),
@@ -308,6 +311,15 @@ fn counted(_: &Context<'_>) -> Vec<Row> {
         }
     });
     rows.collect()
+}
+
+/// A row of a count beside that of the direct engine.
+fn of_direct(name: &str, counts: &Counts, count: f64, direct: Scenario, most: f64) -> Row {
+    let goal = Goal::AtMost(most);
+    let Some(peer) = counts.get(&direct.name()) else {
+        return Row::skipped(name, "direct engine", Unit::Instructions, goal, "not counted");
+    };
+    Row::counted(name, "direct engine", goal, count, *peer)
 }
 
 /// Counts callbacks.

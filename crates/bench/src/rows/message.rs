@@ -9,12 +9,12 @@ use std::{
 };
 
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
-use provider::NicMode;
 
 use super::bounds;
 use crate::{
     Beside, Context,
     distance::Line,
+    kind::Kind,
     measure::{Samples, Subject, Wait, each},
     ndk::{Connection, Plan, Side},
     peers::Peer,
@@ -41,8 +41,8 @@ pub fn rows(context: &mut Context<'_>) {
     context.row("8 byte message rate, window 64", rate);
 }
 
-const fn plan(nic: NicMode) -> Plan {
-    Plan { nic, depth: DEPTH, bytes: 64 << 10, inline: 64, steps: false }
+const fn plan(kind: Kind) -> Plan {
+    Plan { kind, depth: DEPTH, bytes: 64 << 10, inline: 64, steps: false }
 }
 
 /// A place in the buffer for every receive, each on a cache line of its own.
@@ -105,8 +105,12 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
     let play = |side: &mut Side, first: bool| {
         let (mut sender, mut results) = (Sender::new(), [NDK_RESULT_EX::ZEROED; 1]);
         let (mut groups, mut began) = (Vec::with_capacity(count / GROUP), Instant::now());
-        if first {
+        let mut send = |side: &mut Side| {
+            let _raised = side.raised();
             sender.send(side, flags);
+        };
+        if first {
+            send(side);
         }
         for number in 0..count {
             if first && number > 0 && number.is_multiple_of(GROUP) {
@@ -116,7 +120,7 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
             }
             receive(side, number, &mut results);
             if !first || number + 1 < count {
-                sender.send(side, flags);
+                send(side);
             }
             post(side.receive(place(number), SIZE));
         }
@@ -125,7 +129,17 @@ fn ping_pong(context: &Context<'_>, connection: &mut Connection, count: usize, f
     };
     let mut groups = Vec::new();
     // The receives that are left over are flushed later.
-    context.cores.both(|| groups = play(here, true), || drop(play(there, false)));
+    let on = |processor| context.os.machine().run_on(processor);
+    context.cores.both(
+        || {
+            let _on = on(0);
+            groups = play(here, true);
+        },
+        || {
+            let _on = on(1);
+            drop(play(there, false));
+        },
+    );
     Samples::new(groups).median()
 }
 
@@ -136,36 +150,41 @@ fn latency(context: &Context<'_>) -> Vec<Row> {
         return vec![Row::skipped(name, "UCX tag_lat", Unit::Nanoseconds, goal, "one core")];
     }
     let count = context.effort.scale(1 << 15);
-    let ours = |nic, flags| {
+    let ours = |kind, flags| {
         move || {
-            let mut connection = Connection::new(context.os, plan(nic));
+            let mut connection = Connection::new(context.os, plan(kind));
             let time = ping_pong(context, &mut connection, count, flags);
             connection.close();
             time
         }
     };
     let subjects: Vec<Subject<'_>> = vec![
-        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE)),
-        Box::new(ours(NicMode::Direct, 0)),
-        Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE)),
+        Box::new(ours(Kind::DIRECT, NDK_OP_FLAG_INLINE)),
+        Box::new(ours(Kind::DIRECT, 0)),
+        Box::new(ours(Kind::DIRECT.called(), NDK_OP_FLAG_INLINE)),
+        Box::new(ours(Kind::DEFERRED, NDK_OP_FLAG_INLINE)),
+        Box::new(ours(Kind::DEFERRED.called(), NDK_OP_FLAG_INLINE)),
         Box::new(|| bounds::message::ping_pong(&context.cores, count)),
     ];
     let peers = [Peer::UcxLatency, Peer::FabricLatency];
     let (measured, peers) = context.beside(subjects, &peers, SIZE, context.effort.scale(1 << 17));
     let ours = &measured.samples;
-    let row = |what: &str, ours: &Samples, peer: &Beside, goal| {
-        peer.row(&format!("{name}, {what}"), Unit::Nanoseconds, goal, ours)
+    let row = |kind: Kind, what: &str, ours: &Samples, peer: &Beside, goal| {
+        peer.row(&format!("{name}, {}{what}", kind.words()), Unit::Nanoseconds, goal, ours)
     };
+    let (inline, deferred) = (", inline data", Goal::AtMost(1.0));
     vec![
-        row("direct engine, inline", &ours[0], &peers[0], goal),
-        row("direct engine, inline", &ours[0], &peers[1], Goal::Reported),
-        row("direct engine", &ours[1], &peers[0], Goal::Reported),
-        row("DPC engine, inline", &ours[2], &peers[0], Goal::Reported),
+        row(Kind::DIRECT, inline, &ours[0], &peers[0], goal),
+        row(Kind::DIRECT, inline, &ours[0], &peers[1], Goal::Reported),
+        row(Kind::DIRECT, "", &ours[1], &peers[0], Goal::Reported),
+        row(Kind::DIRECT.called(), inline, &ours[2], &peers[0], Goal::Reported),
+        row(Kind::DEFERRED, inline, &ours[3], &peers[0], deferred),
+        row(Kind::DEFERRED.called(), inline, &ours[4], &peers[0], Goal::Reported),
         peers[0].row(
             "machine: the lines of a message there and back, halved",
             Unit::Nanoseconds,
             Goal::Reported,
-            &ours[3],
+            &ours[5],
         ),
         measured.row("8 byte latency"),
     ]
@@ -178,7 +197,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
         post(there.receive(place(number), SIZE));
     }
     let credit = Line(AtomicU64::new(RECEIVES as u64));
-    let send = || {
+    let mut send = || {
         let (mut sender, mut seen) = (Sender::new(), 0);
         let mut wait = Wait::new();
         while sender.sent < count {
@@ -193,6 +212,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
                 wait.once();
             }
             wait.over();
+            let _raised = here.raised();
             for number in 1..=batch {
                 let defer = if number < batch { NDK_OP_FLAG_DEFER } else { 0 };
                 sender.send(here, flags | defer);
@@ -200,7 +220,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
         }
         sender.finish(here);
     };
-    let drain = || {
+    let mut drain = || {
         let (mut results, mut got) = ([NDK_RESULT_EX::ZEROED; 32], 0);
         let mut wait = Wait::new();
         while got < count {
@@ -217,7 +237,16 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
             credit.0.store((got + RECEIVES) as u64, Release);
         }
     };
-    let (time, ()) = context.cores.both(send, drain);
+    let on = |processor| context.os.machine().run_on(processor);
+    let sending = || {
+        let _on = on(0);
+        send();
+    };
+    let draining = || {
+        let _on = on(1);
+        drain();
+    };
+    let (time, ()) = context.cores.both(sending, draining);
     each(time, count)
 }
 
@@ -228,30 +257,37 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         return vec![Row::skipped(name, "UCX tag_bw", Unit::Millions, goal, "one core")];
     }
     let count = context.effort.scale(1 << 18);
-    let ours = |nic, flags, batch| {
+    let ours = |kind, flags, batch| {
         move || {
-            let mut connection = Connection::new(context.os, plan(nic));
+            let mut connection = Connection::new(context.os, plan(kind));
             let time = stream(context, &mut connection, count, flags, batch);
             connection.close();
             time
         }
     };
     let subjects: Vec<Subject<'_>> = vec![
-        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 32)),
-        Box::new(ours(NicMode::Direct, NDK_OP_FLAG_INLINE, 1)),
-        Box::new(ours(NicMode::Direct, 0, 32)),
-        Box::new(ours(NicMode::Deferred, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(Kind::DIRECT, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(Kind::DIRECT, NDK_OP_FLAG_INLINE, 1)),
+        Box::new(ours(Kind::DIRECT, 0, 32)),
+        Box::new(ours(Kind::DIRECT.called(), NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(Kind::DEFERRED, NDK_OP_FLAG_INLINE, 32)),
+        Box::new(ours(Kind::DEFERRED.called(), NDK_OP_FLAG_INLINE, 32)),
         Box::new(|| bounds::message::stream(&context.cores, count)),
     ];
     let (measured, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
     let ours = &measured.samples;
-    let row = |what: &str, ours: &Samples, goal| peers[0].row(&format!("{name}, {what}"), Unit::Millions, goal, ours);
+    let row = |kind: Kind, what: &str, ours: &Samples, goal| {
+        peers[0].row(&format!("{name}, {}{what}", kind.words()), Unit::Millions, goal, ours)
+    };
+    let batch = ", inline data, 32 a doorbell";
     vec![
-        row("direct engine, inline, 32 a doorbell", &ours[0], goal),
-        row("direct engine, inline", &ours[1], Goal::Reported),
-        row("direct engine, 32 a doorbell", &ours[2], Goal::Reported),
-        row("DPC engine, inline, 32 a doorbell", &ours[3], Goal::Reported),
-        peers[0].row("machine: the lines of messages in one direction", Unit::Millions, Goal::Reported, &ours[4]),
+        row(Kind::DIRECT, batch, &ours[0], goal),
+        row(Kind::DIRECT, ", inline data", &ours[1], Goal::Reported),
+        row(Kind::DIRECT, ", 32 a doorbell", &ours[2], Goal::Reported),
+        row(Kind::DIRECT.called(), batch, &ours[3], Goal::Reported),
+        row(Kind::DEFERRED, batch, &ours[4], goal),
+        row(Kind::DEFERRED.called(), batch, &ours[5], Goal::Reported),
+        peers[0].row("machine: the lines of messages in one direction", Unit::Millions, Goal::Reported, &ours[6]),
         measured.row("8 byte message rate"),
     ]
 }

@@ -4,11 +4,11 @@ use std::{hint::black_box, ptr};
 
 use host::{HostOs, machine::Machine};
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
-use provider::NicMode;
 
 use super::bounds;
 use crate::{
     Context,
+    kind::Kind,
     measure::{Samples, Subject, alone},
     ndk::{Connection, Plan},
     plot::{Curve, Plot},
@@ -115,7 +115,7 @@ fn bandwidth(context: &Context<'_>) -> Vec<Row> {
     let machine = Machine::seeded(1).processors(1).start();
     let os = HostOs::unwatched(&machine);
     context.cores.pin_first();
-    let plan = Plan { nic: NicMode::Direct, depth: 16, bytes: most, inline: 0, steps: true };
+    let plan = Plan { kind: Kind::DIRECT, depth: 16, bytes: most, inline: 0, steps: true };
     let mut connection = Connection::new(&os, plan);
     for side in &connection.sides {
         side.buffer().fill(1);
