@@ -9,9 +9,10 @@ use std::{
 };
 
 use engine::{
+    Nic,
     cq::Cqe,
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Released, Rights},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use fallible::Shared;
@@ -582,6 +583,15 @@ impl TestQp {
     #[must_use]
     pub fn buffer(&self) -> &PinnedBuffer {
         &self.bytes.buffer
+    }
+
+    /// Takes the end of the initiator queue away: nothing else can be posted through this value.
+    ///
+    /// # Panics
+    ///
+    /// If the queue pair was closed.
+    pub fn take_initiator(&self) -> Initiator<HostOs> {
+        lock_alone(&self.initiator, "a post to the initiator queue").take().expect("the queue pair is open")
     }
 
     /// Runs `work` on the end of the initiator queue.

@@ -5,12 +5,12 @@
 //! `crates/nd2`).
 //!
 //! ```text
-//! post -> initiator queue of the QP -> doorbell -> NIC engine (a deferred call on a processor)
+//! post -> send queue of the QP -> doorbell -> NIC engine (a deferred call on a processor)
 //!      -> the receive is matched, tokens are checked, bytes move
 //!      -> completion queue -> the decision to notify -> notification call -> the consumer polls and arms again
 //! ```
 //!
-//! Locks, in the order they are taken: a QP's transmit state, the receive state of its peer, a completion queue. The locks of
+//! Locks, in the order they are taken: a QP's send queue, the receive queue of its peer, a completion queue. The locks of
 //! links, memory tables and ready lists are leaves. No lock is held while a client is called.
 
 #![no_std]
@@ -31,7 +31,11 @@ pub mod slab;
 mod sync;
 
 use fallible::AllocError;
-use ndkpi::NtStatus;
+/// Status values. They are those of NDKPI's host, so that no layer translates them; nothing else of `ndkpi` is used here.
+pub use ndkpi::NtStatus;
+
+/// The NIC of queue pairs: here the cycle closes between the two, which know each other by a trait only.
+pub type Nic<O> = nic::LoopbackNic<O, qp::Qp<O>>;
 
 /// The status for memory that could not be had.
 pub(crate) const fn memory_status(_: AllocError) -> NtStatus {

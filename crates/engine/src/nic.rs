@@ -1,20 +1,19 @@
 //! The loopback NIC: engines that carry out what queue pairs have to do.
 //!
 //! There is one engine to a processor, and each queue pair belongs to one engine. An engine runs as a deferred call. It
-//! gives its queue pairs turns of bounded work, one after the other, so that a long transfer of one does not keep the
+//! gives its queue pairs quanta: bounded work, one after the other, so that a long transfer of one does not keep the
 //! others waiting; and it queues itself again after a bounded amount of work, so that it does not keep the processor.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
 
 use fallible::Shared;
-use ndkpi::NtStatus;
 
 use crate::{
+    NtStatus,
     cq::Operation,
     memory_status,
     os::{Dpc, Os, Routine, SpinLock},
-    qp::Qp,
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
@@ -31,17 +30,14 @@ pub enum NicMode {
 
 /// What one run of an engine's deferred call does at most.
 const RUN: Budget = Budget { bytes: 512 << 10, requests: 256 };
-/// Turns in one run.
-const TURNS_PER_RUN: usize = 16;
-/// Requests that a queue pair may finish in one turn. Of the bytes it gets what is left of the run: it costs time to leave a long
+/// Quanta in one run.
+const QUANTA_PER_RUN: usize = 16;
+/// Requests that a queue pair may finish in one quantum. Of the bytes it gets what is left of the run: it costs time to leave a long
 /// transfer and to come back to it.
-const REQUESTS_PER_TURN: u32 = 32;
-/// What a queue pair may do in a post of its consumer: a moment, also through memory.
-pub(crate) const DIRECT_TURN: Budget = Budget { bytes: 256 << 10, requests: 64 };
-
+const REQUESTS_PER_QUANTUM: u32 = 32;
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// Bytes that may still be moved.
     pub bytes: usize,
     /// Requests that may still be finished. Not as wide as the bytes: both would be loaded at a time, and wait for their stores.
@@ -49,7 +45,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Whether there is nothing left of it.
+    /// Returns true if there is nothing left of it.
     pub const fn is_spent(&self) -> bool {
         self.bytes == 0 || self.requests == 0
     }
@@ -68,7 +64,7 @@ pub struct Traffic {
     pub out_frames: u64,
 }
 
-/// What a turn has moved, as its queue pair sees it.
+/// What a quantum has moved, as its queue pair sees it.
 ///
 /// No two fields of one width are neighbours: they would be loaded both at a time, and wait for their stores.
 #[derive(Default)]
@@ -93,7 +89,7 @@ impl Moved {
         *frames += requests;
     }
 
-    /// Whether nothing has moved.
+    /// Returns true if nothing has moved.
     #[inline]
     pub const fn is_none(&self) -> bool {
         self.in_frames == 0 && self.out_frames == 0
@@ -116,21 +112,27 @@ impl Direction {
     }
 }
 
-/// Queue pairs with something to do.
+/// Who an engine gives quanta to: a queue pair.
+pub trait Member: Send + Sync + Sized + 'static {
+    /// Does a bounded amount of work. Returns true if the member wants another quantum.
+    fn quantum(this: &Shared<Self>, budget: &mut Budget) -> bool;
+}
+
+/// Members with something to do.
 ///
 /// # Invariants
 ///
-/// `list` has room for `members` queue pairs, and each member is in it at most once.
-struct Ready<O: Os> {
-    list: VecDeque<Shared<Qp<O>>>,
-    /// Queue pairs that belong to the engine.
+/// `list` has room for all `members`, and each is in it at most once.
+struct Ready<M> {
+    list: VecDeque<Shared<M>>,
+    /// Members of the engine.
     members: usize,
 }
 
 /// One engine of a NIC.
-pub struct Engine<O: Os> {
-    ready: O::Lock<Ready<O>>,
-    dpc: O::Dpc<EngineRun<O>>,
+pub struct Engine<O: Os, M: Member> {
+    ready: O::Lock<Ready<M>>,
+    dpc: O::Dpc<EngineRun<O, M>>,
     /// The NIC, to tell whether two engines belong to the same.
     nic: Shared<Identity>,
     /// What moved between queue pairs of the NIC, in either direction: it came in and went out. Counted by who sends or reads,
@@ -143,7 +145,7 @@ pub struct Engine<O: Os> {
 /// That of a NIC differs from all others by its address.
 struct Identity;
 
-impl<O: Os> Engine<O> {
+impl<O: Os, M: Member> Engine<O, M> {
     fn try_new(os: &O, nic: &Shared<Identity>, processor: u32) -> Result<Shared<Self>, NtStatus> {
         Shared::try_new(Self {
             ready: os.lock(Ready { list: VecDeque::new(), members: 0 })?,
@@ -156,7 +158,7 @@ impl<O: Os> Engine<O> {
         .map_err(memory_status)
     }
 
-    /// Makes room for one more queue pair.
+    /// Makes room for one more member.
     fn join(&self) -> Result<(), NtStatus> {
         self.ready.with(|ready| {
             let missing = (ready.members + 1).saturating_sub(ready.list.len());
@@ -166,18 +168,18 @@ impl<O: Os> Engine<O> {
         })
     }
 
-    /// A queue pair that joined is gone.
+    /// A member that joined is gone.
     pub(crate) fn leave(&self) {
         self.ready.with(|ready| ready.members -= 1);
     }
 
-    /// Gives `qp` a turn later. The caller has just taken the queue pair's right to be in the list.
-    pub(crate) fn enqueue(this: &Shared<Self>, qp: Shared<Qp<O>>) {
-        this.ready.with(|ready| ready.list.push_back(qp));
+    /// Gives `member` a quantum later. The caller has just taken the member's right to be in the list.
+    pub(crate) fn enqueue(this: &Shared<Self>, member: Shared<M>) {
+        this.ready.with(|ready| ready.list.push_back(member));
         this.dpc.queue(this);
     }
 
-    /// Counts what a turn moved to and from a queue pair of the engine `peer`, on both sides.
+    /// Counts what a quantum moved to and from a queue pair of the engine `peer`, on both sides.
     pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
         let Moved { in_octets, out_octets, in_frames, out_frames } = *moved;
         if Shared::ptr_eq(&self.nic, &peer.nic) {
@@ -191,16 +193,16 @@ impl<O: Os> Engine<O> {
     }
 
     fn run(this: &Shared<Self>) {
-        let (mut left, mut turns) = (RUN, 0);
-        while turns < TURNS_PER_RUN && !left.is_spent() {
-            let Some(qp) = this.ready.with(|ready| ready.list.pop_front()) else { return };
-            let requests = left.requests.min(REQUESTS_PER_TURN);
+        let (mut left, mut quanta) = (RUN, 0);
+        while quanta < QUANTA_PER_RUN && !left.is_spent() {
+            let Some(member) = this.ready.with(|ready| ready.list.pop_front()) else { return };
+            let requests = left.requests.min(REQUESTS_PER_QUANTUM);
             let mut budget = Budget { requests, ..left };
-            if Qp::turn(&qp, &mut budget) {
-                this.ready.with(|ready| ready.list.push_back(qp));
+            if M::quantum(&member, &mut budget) {
+                this.ready.with(|ready| ready.list.push_back(member));
             }
             left = Budget { bytes: budget.bytes, requests: left.requests - (requests - budget.requests) };
-            turns += 1;
+            quanta += 1;
         }
         if this.ready.with(|ready| !ready.list.is_empty()) {
             this.dpc.queue(this);
@@ -209,27 +211,27 @@ impl<O: Os> Engine<O> {
 }
 
 /// The deferred call of an engine.
-pub struct EngineRun<O>(PhantomData<O>);
+pub struct EngineRun<O, M>(PhantomData<(O, M)>);
 
-impl<O: Os> Routine for EngineRun<O> {
-    type Target = Engine<O>;
+impl<O: Os, M: Member> Routine for EngineRun<O, M> {
+    type Target = Engine<O, M>;
 
-    fn run(engine: &Shared<Engine<O>>) {
+    fn run(engine: &Shared<Engine<O, M>>) {
         Engine::run(engine);
     }
 }
 
 /// A loopback NIC.
-pub struct Nic<O: Os> {
+pub struct LoopbackNic<O: Os, M: Member> {
     os: O,
     /// [`NicMode::Direct`] for queue pairs that are made from now on.
     direct: AtomicBool,
-    engines: Box<[Shared<Engine<O>>]>,
-    /// Counts queue pairs, to spread them over the engines.
+    engines: Box<[Shared<Engine<O, M>>]>,
+    /// Counts members, to spread them over the engines.
     dealt: AtomicU32,
 }
 
-impl<O: Os> Nic<O> {
+impl<O: Os, M: Member> LoopbackNic<O, M> {
     /// A NIC with an engine on every processor, which carries everything out.
     ///
     /// # Errors
@@ -277,8 +279,8 @@ impl<O: Os> Nic<O> {
         self.direct.store(mode == NicMode::Direct, Ordering::Relaxed);
     }
 
-    /// The engine that a new queue pair belongs to, with room made for it.
-    pub(crate) fn deal(&self) -> Result<Shared<Engine<O>>, NtStatus> {
+    /// The engine that a new member belongs to, with room made for it.
+    pub(crate) fn deal(&self) -> Result<Shared<Engine<O, M>>, NtStatus> {
         let number = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
         let engine = &self.engines[number % self.engines.len()];
         engine.join()?;

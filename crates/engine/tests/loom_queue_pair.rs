@@ -12,9 +12,10 @@
 mod loom_os;
 
 use engine::{
+    Nic,
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use fallible::Shared;

@@ -10,9 +10,10 @@
 mod loom_os;
 
 use engine::{
+    Nic,
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Rights},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
 };
 use fallible::Shared;

@@ -7,10 +7,11 @@ use core::{
 };
 
 use engine::{
+    Nic,
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     cq::{Cq, notify::CqFailure},
     memory::{MemoryLimits, MemoryTable},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     os::{Os, SpinLock},
     qp::Qp,
     slab::Slab,

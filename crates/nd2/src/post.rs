@@ -2,7 +2,7 @@
 //!
 //! The flags are not those of NDKPI (`NDSPI 5`): they are taken apart here, and none is handed on.
 
-use core::{ffi::c_void, iter, slice};
+use core::{ffi::c_void, slice};
 
 use engine::{
     memory::{Bind, Rights},
@@ -175,14 +175,9 @@ pub unsafe extern "system" fn bind<P: Platform>(
     let write = if access & ND_OP_FLAG_ALLOW_WRITE == 0 { Rights::LOCAL_READ } else { Rights::REMOTE_WRITE };
     let what = Bind { address: buffer.addr() as u64, length: length as u64, rights: read | write };
     let domain = object.adapter().domain();
-    let posted = object.initiate(|initiator| {
-        // The state of the connection comes first: what is prepared changes tokens.
-        initiator.check(true)?;
-        let posted = domain.prepare_bind(&window, &region, &what)?;
-        let post = initiator.post(context.expose_provenance(), Work::Bind(posted), flags_of(flags), iter::empty());
-        post.inspect_err(|_| domain.cancel(posted))
-    });
-    posted.into()
+    let work = || domain.prepare_bind(&window, &region, &what).map(Work::Bind);
+    let context = context.expose_provenance();
+    object.initiate(|initiator| initiator.post_local(context, flags_of(flags), work)).into()
 }
 
 /// `IND2QueuePair::Invalidate`.
@@ -207,7 +202,7 @@ pub unsafe extern "system" fn invalidate<P: Platform>(
     };
     let work = Work::Invalidate { token: window.invalidation_token() };
     let context = context.expose_provenance();
-    object.initiate(|initiator| initiator.post(context, work, flags_of(flags), iter::empty())).into()
+    object.initiate(|initiator| initiator.post_local(context, flags_of(flags), || Ok(work))).into()
 }
 
 /// `IND2QueuePair::Read`.

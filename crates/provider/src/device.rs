@@ -6,10 +6,11 @@ use core::{
 };
 
 use engine::{
+    Nic,
     connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
     fault::{self, Fault},
     memory::{FastTokens, MemoryLimits, MemoryTable},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     os::Event,
 };
 use fallible::Shared;

@@ -3,20 +3,22 @@
 //! A flag that the function does not accept is refused with `STATUS_INVALID_PARAMETER`, except those of `NDKPI 7.3` that an
 //! adapter may ignore. Elements are copied before the call returns.
 
-use core::{ffi::c_void, iter, slice};
+use core::{ffi::c_void, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Few, Flags, Initiator, OnePiece, Prepared, Qp, Sge, Work},
+    qp::{Elements, Flags, Inline, Qp, Sge, SqProducer, Work},
 };
 use fallible::Shared;
 use ndkpi::{
     NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER,
-    NDK_QP, NDK_SGE, NtStatus, op_flags,
+    NDK_OP_FLAG_DEFER, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_QP, NDK_SGE, NtStatus, op_flags,
 };
 
 use crate::{
     NdkOs,
+    cell::InUse,
     device::Device,
     mr::MemoryRegion,
     mw::MemoryWindow,
@@ -61,226 +63,119 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     unsafe { slice::from_raw_parts(address.cast_const().cast::<u8>(), entry.Length as usize) }
 }
 
-/// An initiator request with local bytes, and what it needs besides them.
-///
-/// Types, not variants of [`Work`]: what is done for each is then known at compile time, and its fields stay in registers (counted).
-trait Initiate: Copy {
-    /// The flags that its function accepts.
-    const ACCEPTED: u32;
-
-    /// What is posted.
-    fn work(self) -> Work;
-
-    /// Carries it out without posting it, if that can be: see [`Qp::send_alone`].
-    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool;
+/// Flags of the engine have the bits of NDKPI: masking is all it takes to translate them.
+#[inline]
+const fn engine_flags(flags: u32) -> Flags {
+    const {
+        assert!(Flags::SILENT_SUCCESS.bits() == NDK_OP_FLAG_SILENT_SUCCESS);
+        assert!(Flags::READ_FENCE.bits() == NDK_OP_FLAG_READ_FENCE);
+        assert!(Flags::SOLICIT.bits() == NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
+        assert!(Flags::DEFER.bits() == NDK_OP_FLAG_DEFER);
+        assert!(Flags::LOCAL_INVALIDATE.bits() == NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE);
+    }
+    Flags::from_bits_truncate(flags)
 }
 
-#[derive(Clone, Copy)]
-struct Send;
-
-#[derive(Clone, Copy)]
-struct SendAndInvalidate {
-    token: u32,
+/// A post by a consumer: what every dispatch function begins with.
+struct Post<O: NdkOs> {
+    object: Borrowed<QueuePair<O>>,
+    context: usize,
+    /// The consumer's flags, and those that the function accepts.
+    flags: (u32, u32),
 }
 
-#[derive(Clone, Copy)]
-struct Read {
-    address: u64,
-    token: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Write {
-    address: u64,
-    token: u32,
-}
-
-impl Initiate for Send {
-    const ACCEPTED: u32 = op_flags::SEND;
-
+impl<O: NdkOs> Post<O> {
+    /// The post to `qp`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if it is no queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is open and no other post to its initiator queue runs as long as the result is used.
     #[inline]
-    fn work(self) -> Work {
-        Work::Send { invalidate: None }
+    unsafe fn new(qp: *mut NDK_QP, context: *mut c_void, flags: u32, accepted: u32) -> Result<Self, NtStatus> {
+        // SAFETY: the caller passes an open queue pair.
+        let object = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        Ok(Self { object, context: context.expose_provenance(), flags: (flags, accepted) })
     }
 
     #[inline]
-    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
-        Qp::send_alone(qp, context, flags, local)
+    fn qp(&self) -> Result<&Shared<Qp<O>>, NtStatus> {
+        // SAFETY: the object is open (see `new`).
+        unsafe { self.object.engine() }.ok_or_else(|| self.object.overlap())
+    }
+
+    #[inline]
+    fn queue(&self) -> Result<InUse<'_, SqProducer>, NtStatus> {
+        // SAFETY: no other post to the queue runs (see `new`).
+        unsafe { self.object.send_queue() }
+    }
+
+    #[inline]
+    fn has_valid_flags(&self) -> bool {
+        op_flags::not_accepted(self.flags.0, self.flags.1) == 0
+    }
+
+    /// Posts a request with local bytes, which `list` names or, for an inline request, are copied from where it says.
+    ///
+    /// # Safety
+    ///
+    /// `list` is valid for reading `count` entries, and for an inline request so are the bytes they name.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
+    unsafe fn with_list(&self, list: *const NDK_SGE, count: u32, work: Work) -> Result<(), NtStatus> {
+        let (qp, queue) = (self.qp()?, || self.queue());
+        // SAFETY: the list is valid for reading (the caller's promise).
+        let Some(list) = (unsafe { elements(list, count) }).filter(|_| self.has_valid_flags()) else {
+            return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
+        };
+        let mut flags = engine_flags(self.flags.0);
+        if flags.contains(Flags::LOCAL_INVALIDATE)
+            && !self.object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)
+        {
+            flags.remove(Flags::LOCAL_INVALIDATE);
+        }
+        if !op_flags::is_inline(self.flags.0) {
+            return Qp::post(qp, self.context, work, flags, Elements(list.iter().map(element)), queue);
+        }
+        let parts = list.iter().map(|entry| {
+            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
+            unsafe { inline_bytes(entry) }
+        });
+        Qp::post(qp, self.context, work, flags, Inline(parts), queue)
+    }
+
+    /// Posts a request that moves no bytes. The state of the connection comes first: what `work` does changes tokens.
+    fn local(&self, work: impl FnOnce() -> Result<Work, NtStatus>) -> Result<(), NtStatus> {
+        let (qp, queue) = (self.qp()?, || self.queue());
+        if !self.has_valid_flags() {
+            return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
+        }
+        Qp::post_local(qp, self.context, engine_flags(self.flags.0), work, queue)
     }
 }
 
-impl Initiate for SendAndInvalidate {
-    const ACCEPTED: u32 = op_flags::SEND;
-
-    #[inline]
-    fn work(self) -> Work {
-        Work::Send { invalidate: Some(self.token) }
-    }
-
-    #[inline]
-    fn carry_out_alone<O: NdkOs>(self, _: &Shared<Qp<O>>, _: usize, _: Flags, _: impl OnePiece) -> bool {
-        false
-    }
-}
-
-impl Initiate for Read {
-    const ACCEPTED: u32 = op_flags::READ;
-
-    #[inline]
-    fn work(self) -> Work {
-        Work::Read { address: self.address, token: self.token }
-    }
-
-    #[inline]
-    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
-        Qp::read_alone(qp, context, (self.address, self.token), flags, local)
-    }
-}
-
-impl Initiate for Write {
-    const ACCEPTED: u32 = op_flags::WRITE;
-
-    #[inline]
-    fn work(self) -> Work {
-        Work::Write { address: self.address, token: self.token }
-    }
-
-    #[inline]
-    fn carry_out_alone<O: NdkOs>(self, qp: &Shared<Qp<O>>, context: usize, flags: Flags, local: impl OnePiece) -> bool {
-        Qp::write_alone(qp, context, (self.address, self.token), flags, local)
-    }
-}
-
-/// Posts an initiator request with local bytes, or carries it out, if they are in one piece and that can be.
+/// Posts a request with local bytes.
 ///
 /// # Safety
 ///
 /// `qp` is open and no other post to its initiator queue runs; `list` is valid for reading `count` entries, and for an
 /// inline request so are the bytes they name.
 #[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "measured: the kind of request is then known, and its fields stay in registers"
-)]
-unsafe fn initiate<O: NdkOs, R: Initiate>(
+#[expect(clippy::inline_always, reason = "the kind of request is then known at compile time, and stays in registers")]
+unsafe fn post<O: NdkOs>(
     qp: *mut NDK_QP,
     context: *mut c_void,
     (list, count): (*const NDK_SGE, u32),
-    flags: u32,
-    request: R,
-) -> NtStatus {
-    // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: the list is valid for reading (the caller's promise).
-    let list = unsafe { elements(list, count) };
-    let Some(list) = list.filter(|_| op_flags::not_accepted(flags, R::ACCEPTED) == 0) else {
-        // SAFETY: no other post to the queue runs (the caller's promise).
-        return unsafe { refuse(&object, NtStatus::INVALID_PARAMETER) };
-    };
-    let mut how = Flags::from_bits_truncate(flags);
-    if how.contains(Flags::LOCAL_INVALIDATE)
-        && !object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)
-    {
-        how.remove(Flags::LOCAL_INVALIDATE);
-    }
-    let context = context.expose_provenance();
-    let is_inline = op_flags::is_inline(flags);
-    if let [entry] = list {
-        if !is_inline {
-            // SAFETY: the caller's promises are the same.
-            return unsafe { initiate_one(&object, context, element(entry), how, request) };
-        }
-        // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
-        if let Some(few) = Few::of(unsafe { inline_bytes(entry) }) {
-            // SAFETY: the caller's promises are the same.
-            return unsafe { initiate_one(&object, context, few, how, request) };
-        }
-    }
-    // SAFETY: the caller's promises are the same.
-    unsafe { post_list(&object, context, request.work(), how, list, is_inline) }
-}
-
-/// [`initiate`] for local bytes in one piece.
-///
-/// # Safety
-///
-/// The object is open and no other post to its initiator queue runs.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "as for `initiate`")]
-unsafe fn initiate_one<O: NdkOs>(
-    object: &Borrowed<QueuePair<O>>,
-    context: usize,
-    local: impl OnePiece,
-    flags: Flags,
-    request: impl Initiate,
-) -> NtStatus {
-    if !flags.contains(Flags::DEFER)
-        // SAFETY: the object is open (the caller's promise).
-        && unsafe { object.engine() }.is_some_and(|qp| request.carry_out_alone(qp, context, flags, local))
-    {
-        return NtStatus::SUCCESS;
-    }
-    // SAFETY: the caller's promises are the same.
-    unsafe { post(object, |initiator| initiator.prepare_one(context, request.work(), flags, local)) }
-}
-
-/// Posts what `prepare` makes with the consumer's end of the initiator queue, which is not in use any more when the post gets its
-/// effect.
-///
-/// # Safety
-///
-/// The object is open and no other post to its initiator queue runs.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "as for `initiate`")]
-unsafe fn post<O: NdkOs>(
-    object: &Borrowed<QueuePair<O>>,
-    prepare: impl FnOnce(&mut Initiator<O>) -> Prepared,
-) -> NtStatus {
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    let Some(mut initiator) = (unsafe { object.initiator() }) else { return object.overlap() };
-    let prepared = prepare(&mut initiator);
-    drop(initiator);
-    // SAFETY: the object is open (the caller's promise).
-    unsafe { object.initiate(prepared) }
-}
-
-/// Posts a request with local bytes in any number of pieces. Most have one: so the compiler is told which way is rare.
-///
-/// # Safety
-///
-/// As [`post`], and for an inline request the bytes are valid for reading that the list names.
-#[cold]
-unsafe fn post_list<O: NdkOs>(
-    object: &Borrowed<QueuePair<O>>,
-    context: usize,
+    (flags, accepted): (u32, u32),
     work: Work,
-    flags: Flags,
-    list: &[NDK_SGE],
-    is_inline: bool,
 ) -> NtStatus {
-    let prepare = |initiator: &mut Initiator<O>| {
-        if !is_inline {
-            return initiator.prepare(context, work, flags, list.iter().map(element));
-        }
-        let parts = list.iter().map(|entry| {
-            // SAFETY: the bytes are valid for reading (the caller's promise).
-            unsafe { inline_bytes(entry) }
-        });
-        initiator.prepare_inline(context, work, flags, parts)
-    };
     // SAFETY: the caller's promises are the same.
-    unsafe { post(object, prepare) }
-}
-
-/// Refuses a post, which sends on its way what was deferred before it (`NDKPI 7.3`).
-///
-/// # Safety
-///
-/// As [`QueuePair::initiator`].
-#[cold]
-unsafe fn refuse<O: NdkOs>(object: &Borrowed<QueuePair<O>>, status: NtStatus) -> NtStatus {
+    let post = unsafe { Post::<O>::new(qp, context, flags, accepted) };
     // SAFETY: the caller's promises are the same.
-    unsafe { post(object, |initiator| initiator.refuse(status)) }
+    post.and_then(|post| unsafe { post.with_list(list, count, work) }).into()
 }
 
 /// `NDK_FN_SEND`.
@@ -297,7 +192,7 @@ pub unsafe extern "system" fn send<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Send) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: None }) }
 }
 
 /// `NDK_FN_SEND_AND_INVALIDATE`. Mind the order: the flags come before the token.
@@ -314,7 +209,7 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
     token: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O, _>(qp, context, (list, count), flags, SendAndInvalidate { token }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: Some(token) }) }
 }
 
 /// `NDK_FN_READ`. The flag that invalidates the sink counts only if the adapter says so (`NDKPI 7.3`).
@@ -332,7 +227,7 @@ pub unsafe extern "system" fn read<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Read { address, token }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::READ), Work::Read { address, token }) }
 }
 
 /// `NDK_FN_WRITE`.
@@ -350,7 +245,7 @@ pub unsafe extern "system" fn write<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { initiate::<O, _>(qp, context, (list, count), flags, Write { address, token }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::WRITE), Work::Write { address, token }) }
 }
 
 /// `NDK_FN_RECEIVE`.
@@ -371,46 +266,11 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     if object.has_srq() {
         return NtStatus::INVALID_DEVICE_REQUEST;
     }
-    let context = context.expose_provenance();
-    // SAFETY: no other receive is being posted (the caller's promise).
-    let Some(mut receiver) = (unsafe { object.receiver() }) else { return object.overlap() };
-    let prepared = receiver.prepare(context, list.iter().map(element));
-    drop(receiver);
     // SAFETY: the object is open (the caller's promise).
-    unsafe { object.receive(prepared) }
-}
-
-/// Posts a request that moves no bytes.
-///
-/// # Safety
-///
-/// `object` is open and no other post to its initiator queue runs.
-unsafe fn initiate_local<O: NdkOs>(
-    object: &Borrowed<QueuePair<O>>,
-    context: *mut c_void,
-    flags: u32,
-    accepted: u32,
-    prepare: impl FnOnce() -> Result<Work, NtStatus>,
-) -> NtStatus {
-    let context = context.expose_provenance();
-    let domain = object.pd().domain();
-    let is_valid = op_flags::not_accepted(flags, accepted) == 0;
-    // The state of the connection comes first: what is prepared changes tokens.
-    let prepare = |initiator: &mut Initiator<O>| match initiator.check(is_valid).and_then(|()| prepare()) {
-        Ok(work) => {
-            let prepared = initiator.prepare(context, work, Flags::from_bits_truncate(flags), iter::empty());
-            if let Work::FastRegister(posted) | Work::Bind(posted) = work
-                && prepared.is_refused()
-            {
-                // The connection has ended in between.
-                domain.cancel(posted);
-            }
-            prepared
-        }
-        Err(status) => initiator.refuse(status),
-    };
-    // SAFETY: the caller's promises are the same.
-    unsafe { post(object, prepare) }
+    let Some(qp) = (unsafe { object.engine() }) else { return object.overlap() };
+    // SAFETY: no other receive is being posted (the caller's promise).
+    let queue = || unsafe { object.receive_queue() };
+    Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue).into()
 }
 
 fn rights_of(flags: u32) -> Rights {
@@ -438,23 +298,25 @@ pub unsafe extern "system" fn bind<O: NdkOs>(
     length: usize,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::BIND) } {
+        Ok(post) => post,
+        Err(status) => return status,
+    };
     // SAFETY: the caller passes an open region.
     let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
     // SAFETY: the caller passes an open window.
     let mw = unsafe { borrow::<MemoryWindow<O>>(mw) };
-    let prepare = || {
+    let work = || {
         let (mr, mw) = (mr.ok_or(NtStatus::INVALID_PARAMETER)?, mw.ok_or(NtStatus::INVALID_PARAMETER)?);
         // SAFETY: the region is open until the consumer's call returns.
         let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the window is open until the consumer's call returns.
         let window = unsafe { mw.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         let what = Bind { address: address.addr() as u64, length: length as u64, rights: rights_of(flags) };
-        object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
+        post.object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
     };
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { initiate_local(&object, context, flags, op_flags::BIND, prepare) }
+    post.local(work).into()
 }
 
 /// `NDK_FN_FAST_REGISTER` (`NDKPI 7.4`). The region's remote token is the new one when this returns.
@@ -473,11 +335,14 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
     base: *mut c_void,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::FAST_REGISTER) } {
+        Ok(post) => post,
+        Err(status) => return status,
+    };
     // SAFETY: the caller passes an open region.
     let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
-    let prepare = || {
+    let work = || {
         let mr = mr.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the region is open until the consumer's call returns.
         let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
@@ -490,10 +355,9 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
             base: base.addr() as u64,
             rights: rights_of(flags),
         };
-        object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
+        post.object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
     };
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { initiate_local(&object, context, flags, op_flags::FAST_REGISTER, prepare) }
+    post.local(work).into()
 }
 
 /// The consumer's page addresses; `None` if there are some and no address.
@@ -525,15 +389,18 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
     target: *mut NDK_OBJECT_HEADER,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::INVALIDATE) } {
+        Ok(post) => post,
+        Err(status) => return status,
+    };
     // SAFETY: the caller passes an open region, or something that is none.
     let mr = unsafe { borrow::<MemoryRegion<O>>(target.cast()) };
     // SAFETY: the caller passes an open window, or something that is none.
     let mw = unsafe { borrow::<MemoryWindow<O>>(target.cast()) };
     // A token names nothing in another adapter's table, or something else.
-    let is_here = |device: &Shared<Device<O>>| Shared::ptr_eq(device, object.device());
-    let prepare = || {
+    let is_here = |device: &Shared<Device<O>>| Shared::ptr_eq(device, post.object.device());
+    let work = || {
         if !mr.as_ref().is_none_or(|mr| is_here(mr.device())) || !mw.as_ref().is_none_or(|mw| is_here(mw.device())) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
@@ -547,6 +414,5 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
         };
         Ok(Work::Invalidate { token })
     };
-    // SAFETY: no other post to the queue runs (the caller's promise).
-    unsafe { initiate_local(&object, context, flags, op_flags::INVALIDATE, prepare) }
+    post.local(work).into()
 }

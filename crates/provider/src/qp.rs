@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use engine::qp::{Initiator, NewQp, Prepared, Qp, QpParameters, Receiver};
+use engine::qp::{NewQp, Qp, QpParameters, RqProducer, SqProducer};
 use fallible::Shared;
 use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
@@ -34,8 +34,8 @@ pub struct Sizes {
 
 /// A queue pair.
 pub struct QueuePair<O: NdkOs> {
-    initiator: Exclusive<Initiator<O>>,
-    receiver: Exclusive<Receiver<O>>,
+    send_queue: Exclusive<SqProducer>,
+    receive_queue: Exclusive<RqProducer>,
     qp: Slot<Shared<Qp<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
     /// The queues it uses close after it (`NDKPI 7.9`).
@@ -82,8 +82,8 @@ impl<O: NdkOs> QueuePair<O> {
         device.qps.take()?;
         // From here on dropping the object gives the place back.
         let body = Self {
-            initiator: Exclusive::empty(),
-            receiver: Exclusive::empty(),
+            send_queue: Exclusive::empty(),
+            receive_queue: Exclusive::empty(),
             qp: Slot::empty(),
             pd: pd.clone(),
             _cqs: [receive_cq.clone(), initiator_cq.clone()],
@@ -112,10 +112,10 @@ impl<O: NdkOs> QueuePair<O> {
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.qp.replace(Some(qp)) };
         // SAFETY: as before.
-        unsafe { object.initiator.replace(Some(initiator)) };
+        unsafe { object.send_queue.replace(Some(initiator.into_queue())) };
         if srq.is_none() {
             // SAFETY: as before.
-            unsafe { object.receiver.replace(Some(receiver)) };
+            unsafe { object.receive_queue.replace(Some(receiver.into_queue())) };
         }
         Ok(object)
     }
@@ -125,55 +125,40 @@ impl<O: NdkOs> QueuePair<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
+    #[inline]
     pub unsafe fn engine(&self) -> Option<&Shared<Qp<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.qp.get() }
     }
 
-    /// The end of the initiator queue that the consumer posts to. `None` if somebody else uses it.
+    /// The end of the initiator queue that the consumer posts to.
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::overlap`], if somebody else uses it.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn initiator(&self) -> Option<InUse<'_, Initiator<O>>> {
+    pub unsafe fn send_queue(&self) -> Result<InUse<'_, SqProducer>, NtStatus> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.initiator.borrow() }
+        unsafe { self.send_queue.borrow() }.ok_or_else(|| self.overlap())
     }
 
-    /// The end of the receive queue that the consumer posts to. `None` if somebody else uses it.
+    /// The end of the receive queue that the consumer posts to.
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::overlap`], if somebody else uses it.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn receiver(&self) -> Option<InUse<'_, Receiver<O>>> {
+    pub unsafe fn receive_queue(&self) -> Result<InUse<'_, RqProducer>, NtStatus> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.receiver.borrow() }
-    }
-
-    /// Gives a post to the initiator queue its effect. The queue's end is not in use any more.
-    ///
-    /// # Safety
-    ///
-    /// The object is open.
-    #[inline]
-    pub unsafe fn initiate(&self, prepared: Prepared) -> NtStatus {
-        // SAFETY: the object is open (the caller's promise).
-        let Some(qp) = (unsafe { self.engine() }) else { return self.overlap() };
-        Qp::initiate(qp, prepared).into()
-    }
-
-    /// [`QueuePair::initiate`] for a post to the receive queue.
-    ///
-    /// # Safety
-    ///
-    /// The object is open.
-    #[inline]
-    pub unsafe fn receive(&self, prepared: Prepared) -> NtStatus {
-        // SAFETY: the object is open (the caller's promise).
-        let Some(qp) = (unsafe { self.engine() }) else { return self.overlap() };
-        Qp::receive(qp, prepared).into()
+        unsafe { self.receive_queue.borrow() }.ok_or_else(|| self.overlap())
     }
 
     /// The status of a call that begins while another one on the same queue runs.
@@ -231,13 +216,13 @@ impl<O: NdkOs> Body for QueuePair<O> {
         // SAFETY: the object is being closed: no other call runs (the caller's promise).
         let qp = unsafe { self.qp.replace(None) };
         // SAFETY: as before.
-        let initiator = unsafe { self.initiator.replace(None) };
+        let send_queue = unsafe { self.send_queue.replace(None) };
         // SAFETY: as before.
-        let receiver = unsafe { self.receiver.replace(None) };
+        let receive_queue = unsafe { self.receive_queue.replace(None) };
         if let Some(qp) = qp {
             Qp::close(&qp);
         }
-        drop((initiator, receiver));
+        drop((send_queue, receive_queue));
     }
 }
 

@@ -9,13 +9,13 @@ use std::{
 };
 
 use engine::{
+    Nic,
     connection::{
         Attachment, ConnectParameters, ConnectionLimits, Connector, ConnectorClient, DisconnectReason, Incoming,
         InterfaceAddress, Listener, ListenerClient, Owner, ReadLimits, Request, SharedEndpoint, Timeouts, Wire,
     },
     cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
     memory::{Domain, MemoryLimits, MemoryTable},
-    nic::Nic,
     qp::{Flags, Initiator, Qp, QpParameters, Receiver, Sge, Work},
 };
 use fallible::Shared;

@@ -1,9 +1,9 @@
 //! Bytes of objects that do nothing.
 
 use engine::{
+    Nic,
     cq::{Cq, CqParameters, Cqe},
     memory::{Domain, MemoryLimits, MemoryTable},
-    nic::Nic,
     qp::{Qp, QpParameters},
 };
 

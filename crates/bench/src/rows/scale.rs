@@ -3,9 +3,10 @@
 use std::{cell::Cell, hint::black_box, iter};
 
 use engine::{
+    Nic,
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Access, Domain, MemoryLimits, MemoryTable, Region, RegionKind, Rights},
-    nic::{Nic, NicMode},
+    nic::NicMode,
     qp::{Flags, NewQp, Qp, QpParameters, Sge, Work},
 };
 use fallible::Shared;

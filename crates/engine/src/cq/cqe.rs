@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ndkpi::NtStatus;
+use crate::NtStatus;
 
 use super::decision::Class;
 use crate::mistake;

@@ -124,7 +124,7 @@ pub fn are_plain(cqes: &[Cqe]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ndkpi::NtStatus;
+    use crate::NtStatus;
 
     use super::{Class, Cqe, are_plain};
     use crate::cq::{Operation, Outcome};

@@ -15,11 +15,11 @@ mod push;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
+use crate::NtStatus;
 pub use cqe::{Cqe, Operation, Outcome};
 use dependents::{DependentRef, Dependents, ToFail};
 use fallible::{Shared, try_box};
 use moderation::Moderation;
-use ndkpi::NtStatus;
 use notify::{Action, ArmType, CqFailure, Notify, View};
 pub(crate) use push::CqProducer;
 

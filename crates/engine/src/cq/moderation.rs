@@ -1,6 +1,6 @@
 //! Interrupt moderation: how long a satisfied arm may be held back (`NDKPI 7.1.6`).
 
-use ndkpi::NtStatus;
+use crate::NtStatus;
 
 /// The consumer's way to say "no limit from this side".
 pub const UNLIMITED: u32 = u32::MAX;

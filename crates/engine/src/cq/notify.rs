@@ -6,7 +6,7 @@
 //! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
 //! wrap around; [`newer`](super::decision::newer) compares them.
 
-use ndkpi::NtStatus;
+use crate::NtStatus;
 
 pub use super::decision::{ArmType, Class, View, newer, satisfied};
 use super::{

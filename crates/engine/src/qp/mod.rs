@@ -1,44 +1,63 @@
 //! Queue pairs (`NDKPI 7.2`, `7.3`).
 //!
-//! The consumer posts through an [`Initiator`] and a [`Receiver`], one for each of the two queues; their exclusive
-//! references say what NDKPI says: no two posts to the same queue at the same time. What was posted is carried out in
-//! *turns* that a NIC engine gives the queue pair, never two at once.
+//! The consumer posts to two queues, the send queue (NDKPI's initiator queue) and the receive queue: never two posts to the same
+//! queue at a time, as NDKPI says. What was posted is carried out in *quanta* that a NIC engine gives the queue pair, never two
+//! at once, or in the post itself. In reading order:
 //!
-//! A turn owns the initiator queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: a
-//! turn *claims* the receive it fills, so that a flush of the peer's queue waits for it and the order is kept.
+//! | module | |
+//! |---|---|
+//! | [`post`], [`post_receive`] | into the queues |
+//! | [`direct`], [`send_queue`] | from a post, or from the queue in a quantum, |
+//! | [`execute`], [`copy`] | into the executor, which does what is simple, wholly or not at all |
+//! | [`progress`] | what takes several steps, and every error |
+//! | [`receive_queue`], [`srq`] | where messages go |
+//! | [`link`] | the connection of two queue pairs |
+//!
+//! A quantum owns the send queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: the receive
+//! that it fills is *claimed*, so that a flush of the peer's queue waits for it and the order is kept.
 
-mod alone;
-mod one_piece;
+mod copy;
+mod direct;
+mod execute;
+mod link;
+mod payload;
 mod post;
-mod receive;
+mod post_receive;
+mod progress;
+mod receive_queue;
 mod request;
-mod short;
+mod send_queue;
 mod srq;
-mod transmit;
 
 use alloc::boxed::Box;
 use core::any::Any;
 
+pub use direct::DIRECT_QUANTUM;
+use direct::DirectLimits;
 use fallible::{Shared, try_box};
-use ndkpi::NtStatus;
-pub use one_piece::{Few, OnePiece};
-pub use post::{Initiator, Prepared, Receiver};
-use receive::Receive;
+use link::Link;
+pub use link::LinkClient;
+pub use payload::{Elements, Inline, Payload};
+use post::Limits;
+pub use post::{Initiator, SqProducer};
+pub use post_receive::{Receiver, RqProducer};
+use receive_queue::ReceiveQueue;
+use request::{CHUNK, INLINE, ReceiveRequest, WorkRequest, chunks_for};
 pub use request::{Flags, Sge, Work};
+use send_queue::{Next, SendQueue};
 pub use srq::{Srq, SrqClient, SrqParameters};
-use transmit::{Transmit, Turn};
 
 use crate::{
+    NtStatus,
     cq::{
         Cq, Cqe, Operation, Outcome,
         dependents::{Dependent, try_dependent},
     },
-    fault::{self, Fault},
     memory::{Domain, Side, TranslationCache},
     memory_status,
-    nic::{Budget, DIRECT_TURN, Engine, Nic, NicMode},
+    nic::{Budget, Engine, LoopbackNic, Member, NicMode},
     os::{Os, SpinLock},
-    ring::TailPublisher,
+    ring::{self, Consumer, Producer, TailPublisher},
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
@@ -70,47 +89,97 @@ impl QpParameters {
         const fn others(elements: u32) -> usize {
             elements.saturating_sub(1) as usize * size_of::<Sge>()
         }
-        let inline = (self.inline_size as usize).saturating_sub(request::HERE);
-        let initiator = size_of::<request::Request>() + others(self.max_initiator_sge) + inline;
-        let receive = size_of::<request::ReceiveRequest>() + others(self.max_receive_sge);
+        let inline = (self.inline_size as usize).saturating_sub(INLINE);
+        let initiator = size_of::<WorkRequest>() + others(self.max_initiator_sge) + inline;
+        let receive = size_of::<ReceiveRequest>() + others(self.max_receive_sge);
         self.initiator_depth as usize * initiator + self.receive_depth as usize * receive
+    }
+
+    const fn limits(&self) -> Limits {
+        Limits { elements: self.max_initiator_sge, inline: self.inline_size, transfer: self.max_transfer }
+    }
+
+    /// What a post may carry out itself.
+    fn direct_limits(&self, mode: NicMode) -> DirectLimits {
+        if mode == NicMode::Deferred || self.initiator_depth == 0 {
+            return DirectLimits { element: 0, inline: 0 };
+        }
+        let most = u32::try_from(DIRECT_QUANTUM.bytes).unwrap_or(u32::MAX).min(self.max_transfer);
+        let element = if self.max_initiator_sge > 0 { most } else { 0 };
+        DirectLimits { element, inline: most.min(self.inline_size) }
+    }
+
+    /// The send queue: the end to post to, and the engine's end under its lock.
+    // Not a part of its caller, as the other queue, so that no stack frame has to hold all of a queue pair.
+    #[inline(never)]
+    fn send_queue<O: Os>(&self, os: &O) -> Result<(SqProducer, O::Lock<SendQueue<O>>), NtStatus> {
+        let (requests, taken_requests) = ring_for(self.initiator_depth, 1)?;
+        let (elements, taken_elements) = ring_for(self.initiator_depth, self.max_initiator_sge.saturating_sub(1))?;
+        let chunks = u32::try_from(chunks_for(self.inline_size as usize)).unwrap_or(u32::MAX);
+        let (chunks, taken_chunks) = ring_for::<[u8; CHUNK]>(self.initiator_depth, chunks)?;
+        let queue = os.lock(SendQueue::try_new(taken_requests, taken_elements, taken_chunks, self)?)?;
+        Ok((SqProducer { requests, elements, chunks, deferred: false }, queue))
+    }
+
+    /// The receive queue, as [`QpParameters::send_queue`].
+    #[inline(never)]
+    fn receive_queue<O: Os>(&self, os: &O) -> Result<(RqProducer, O::Lock<ReceiveQueue>), NtStatus> {
+        let limits = Limits { elements: self.max_receive_sge, inline: 0, transfer: self.max_transfer };
+        let (queue, requests, elements) = receive_rings(self.receive_depth, limits)?;
+        Ok((queue, os.lock(ReceiveQueue::new(requests, elements))?))
     }
 }
 
+/// Makes a queue of `depth` requests with up to `each` entries to a request.
+fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, Consumer<T>), NtStatus> {
+    /// The largest queue of elements or inline bytes.
+    const MOST: u64 = 1 << 28;
+    let entries = (u64::from(depth) * u64::from(each)).min(MOST);
+    ring::try_new(u32::try_from(entries).unwrap_or(u32::MAX), 0).map_err(memory_status)
+}
+
+/// Makes the queues of a receive queue: the poster's ends, and the engine's.
+fn receive_rings(
+    depth: u32,
+    limits: Limits,
+) -> Result<(RqProducer, Consumer<ReceiveRequest>, Consumer<Sge>), NtStatus> {
+    let (requests, taken_requests) = ring_for(depth, 1)?;
+    let (elements, taken_elements) = ring_for(depth, limits.elements.saturating_sub(1))?;
+    Ok((RqProducer { requests, elements, limits }, taken_requests, taken_elements))
+}
+
 /// What has to be done besides the queues' requests. Bits of [`Initiating::orders`].
-mod order {
+mod orders {
     /// Look at the link again.
     pub const RELINK: u32 = 1 << 0;
-    /// Cancel initiator requests up to [`super::Qp::flush_initiator_to`].
-    pub const FLUSH_INITIATOR: u32 = 1 << 1;
+    /// Cancel initiator requests up to [`super::Qp::flush_send_to`].
+    pub const FLUSH_SEND: u32 = 1 << 1;
     /// Cancel receives up to [`super::Qp::flush_receive_to`].
     pub const FLUSH_RECEIVE: u32 = 1 << 2;
     /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
     pub const DRAIN: u32 = 1 << 3;
 }
 
-/// Who has to give the queue pair a turn. Bits of [`Initiating::schedule`].
+/// Who has to give the queue pair a quantum. Bits of [`Initiating::schedule`].
 mod schedule {
     /// There is something to do.
     pub const READY: u32 = 1 << 0;
-    /// The queue pair is in its engine's list, or has its turn.
+    /// The queue pair is in its engine's list, or has its quantum.
     pub const OWNED: u32 = 1 << 1;
 }
 
 /// A queue pair.
 ///
-/// What both sides of a connection read and hardly anybody writes, what the posts and turns of this side write, and what the
-/// turns of the peer write, have cache lines of their own: a message then moves few lines between processors.
+/// What both sides of a connection read and hardly anybody writes, what posts and quanta of this side write, and what quanta of
+/// the peer write, have cache lines of their own: a message then moves few lines between processors.
 pub struct Qp<O: Os> {
     /// Written by everybody who takes a reference. Keeps the counter of references away from the rest.
     _references: CachePadded<()>,
-    engine: Shared<Engine<O>>,
+    engine: Shared<Engine<O, Self>>,
     /// Posts carry requests out themselves, if they can.
-    direct: bool,
-    /// Bytes of one element that a post may carry out without the queue: more are too many, or not allowed.
-    alone: u32,
-    /// The same for inline bytes.
-    alone_inline: u32,
+    is_direct: bool,
+    direct: DirectLimits,
+    limits: Limits,
     /// The queue pair can never be used again: whatever is posted is cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
@@ -126,7 +195,7 @@ pub struct Qp<O: Os> {
     context: usize,
     posted: TailPublisher,
     accepted: TailPublisher,
-    flush_initiator_to: AtomicU64,
+    flush_send_to: AtomicU64,
     flush_receive_to: AtomicU64,
     drain_to: AtomicU64,
     link: O::Lock<Link<O>>,
@@ -134,42 +203,16 @@ pub struct Qp<O: Os> {
     /// Dropped when nothing of the queue pair is left.
     client: Box<dyn Any + Send + Sync>,
     initiating: CachePadded<Initiating<O>>,
-    receive: CachePadded<O::Lock<Receive>>,
+    receive: CachePadded<O::Lock<ReceiveQueue>>,
     /// The peer waits for a receive to be posted. Exchanged by every post of one.
     awaited: CachePadded<AtomicBool>,
 }
 
-/// What posts and turns of a queue pair write.
+/// What posts and quanta of a queue pair write.
 struct Initiating<O: Os> {
     schedule: AtomicU32,
     orders: AtomicU32,
-    transmit: O::Lock<Transmit<O>>,
-}
-
-/// Who is told about the connection of a queue pair.
-///
-/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
-/// call, nothing else.
-pub trait LinkClient: Send + Sync + 'static {
-    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once, and last.
-    fn unlinked(&self);
-
-    /// The initiator requests that were posted before [`Qp::drain`] are finished.
-    fn drained(&self);
-}
-
-/// The connection of a queue pair.
-///
-/// A turn works with its own copy of `peer`. The invariant that keeps the copy good: a turn that takes the order
-/// [`order::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
-/// `peer`. So whoever takes it reads that change or a later one, and nobody can take it between order and change, find no peer,
-/// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a turn that has
-/// the peer, or the order to look.
-struct Link<O: Os> {
-    peer: Option<Shared<Qp<O>>>,
-    client: Option<Box<dyn LinkClient>>,
-    /// The queue pair has had a peer: it gets no other.
-    used: bool,
+    send_queue: O::Lock<SendQueue<O>>,
 }
 
 /// The queue pair's numbers in its completion queues and its shared receive queue.
@@ -192,21 +235,22 @@ struct Uses<'a, O: Os> {
 pub struct NewQp<O: Os> {
     /// The queue pair.
     pub qp: Shared<Qp<O>>,
-    /// The end of the initiator queue.
+    /// The end of the send queue.
     pub initiator: Initiator<O>,
     /// The end of the receive queue.
     pub receiver: Receiver<O>,
 }
 
 impl<O: Os> Qp<O> {
-    /// Makes a queue pair without a peer. With a shared receive queue the receiver of the result is of no use. `client` is dropped when the last of it is gone, also from turns in progress.
+    /// Makes a queue pair without a peer. With a shared receive queue the receiver of the result is of no use. `client` is dropped
+    /// when the last of it is gone, also from quanta in progress.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     #[inline(never)]
     pub fn try_new(
-        nic: &Shared<Nic<O>>,
+        nic: &Shared<LoopbackNic<O, Self>>,
         domain: &Shared<Domain<O>>,
         receive_cq: &Shared<Cq<O>>,
         initiator_cq: &Shared<Cq<O>>,
@@ -214,44 +258,38 @@ impl<O: Os> Qp<O> {
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
-        let (initiator, transmit) = post::initiator_queue(nic.os(), parameters)?;
-        let (receiver, receive) = post::receive_queue(nic.os(), parameters)?;
-        let watches = [initiator.tail_publisher(), receiver.tail_publisher()];
+        let (initiator, send_queue) = parameters.send_queue(nic.os())?;
+        let (receiver, receive_queue) = parameters.receive_queue(nic.os())?;
+        let tails = [initiator.tail_publisher(), receiver.tail_publisher()];
         let client = try_box(client).map_err(memory_status)?;
         let uses = Uses { domain, receive_cq, initiator_cq, srq };
-        let qp = Self::around(nic, &uses, parameters, client, watches, transmit, receive)?;
+        let qp = Self::around(nic, &uses, parameters, client, tails, send_queue, receive_queue)?;
         Self::attach(&qp)?;
-        Ok(NewQp { initiator: initiator.of(&qp), receiver: receiver.of(&qp), qp })
+        let (initiator, receiver) = (Initiator::new(&qp, initiator), Receiver::new(&qp, receiver));
+        Ok(NewQp { qp, initiator, receiver })
     }
 
     /// Makes a queue pair around its two queues.
-    ///
-    /// Not a part of its caller, nor the queues', so that no stack frame has to hold all of it.
     #[inline(never)]
     fn around(
-        nic: &Shared<Nic<O>>,
+        nic: &Shared<LoopbackNic<O, Self>>,
         uses: &Uses<'_, O>,
         parameters: &QpParameters,
         client: Box<dyn Any + Send + Sync>,
         [posted, accepted]: [TailPublisher; 2],
-        transmit: O::Lock<Transmit<O>>,
-        receive: O::Lock<Receive>,
+        send_queue: O::Lock<SendQueue<O>>,
+        receive_queue: O::Lock<ReceiveQueue>,
     ) -> Result<Shared<Self>, NtStatus> {
         let os = nic.os();
-        let link = os.lock(Link { peer: None, client: None, used: false })?;
+        let link = os.lock(Link::new())?;
         let attachments = os.lock(None)?;
-        let direct = nic.mode() == NicMode::Direct;
-        let takes_requests = direct && parameters.initiator_depth > 0;
-        let most = u32::try_from(DIRECT_TURN.bytes).unwrap_or(u32::MAX).min(parameters.max_transfer);
-        let alone = if takes_requests && parameters.max_initiator_sge > 0 { most } else { 0 };
-        let alone_inline = if takes_requests { most.min(parameters.inline_size) } else { 0 };
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         Shared::try_new(Self {
             _references: CachePadded(()),
             engine: nic.deal()?,
-            direct,
-            alone,
-            alone_inline,
+            is_direct: nic.mode() == NicMode::Direct,
+            direct: parameters.direct_limits(nic.mode()),
+            limits: parameters.limits(),
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),
@@ -261,16 +299,16 @@ impl<O: Os> Qp<O> {
             initiator_cq: uses.initiator_cq.clone(),
             srq: uses.srq.cloned(),
             context: parameters.context,
-            flush_initiator_to: AtomicU64::new(0),
-            flush_receive_to: AtomicU64::new(0),
-            drain_to: AtomicU64::new(0),
             posted,
             accepted,
+            flush_send_to: AtomicU64::new(0),
+            flush_receive_to: AtomicU64::new(0),
+            drain_to: AtomicU64::new(0),
             link,
             attachments,
             client,
-            initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), transmit }),
-            receive: CachePadded(receive),
+            initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), send_queue }),
+            receive: CachePadded(receive_queue),
             awaited: CachePadded(AtomicBool::new(false)),
         })
         .map_err(memory_status)
@@ -292,173 +330,52 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
-    /// Joins two queue pairs that have had no peer. What one sends goes to the receives of the other.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_CONNECTION_ACTIVE` if one of them has or had a peer or is closed; `STATUS_INVALID_PARAMETER` if they are the
-    /// same.
-    pub fn link(a: &Shared<Self>, b: &Shared<Self>) -> Result<(), NtStatus> {
-        if Shared::ptr_eq(a, b) {
-            return Err(NtStatus::INVALID_PARAMETER);
-        }
-        a.take_link()?;
-        if let Err(error) = b.take_link() {
-            a.link.with(|link| link.used = false);
-            return Err(error);
-        }
-        a.join(b);
-        b.join(a);
-        // One of them may have failed, been closed or been unlinked in between: then the other one has no peer either.
-        if a.is_dead() || b.is_dead() || !a.is_linked() || !b.is_linked() {
-            Self::unlink(a);
-            Self::unlink(b);
-        }
-        Ok(())
-    }
-
-    fn take_link(&self) -> Result<(), NtStatus> {
-        self.link.with(|link| {
-            if link.used || self.is_dead() {
-                return Err(NtStatus::CONNECTION_ACTIVE);
-            }
-            link.used = true;
-            Ok(())
-        })
-    }
-
-    fn join(&self, peer: &Shared<Self>) {
-        self.link.with(|link| {
-            self.change_peer(link, Some(peer.clone()));
-            self.linked.store(true, Ordering::Release);
-        });
-    }
-
-    /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
-    pub fn unlink(this: &Shared<Self>) {
-        let Some(peer) = this.part() else { return };
-        Self::ring(this);
-        if peer.part().is_some() {
-            Self::ring(&peer);
-        }
-    }
-
-    fn part(&self) -> Option<Shared<Self>> {
-        let (peer, client) = self.link.with(|link| {
-            self.linked.store(false, Ordering::Release);
-            (self.change_peer(link, None), link.client.take_if(|_| link.used))
-        });
-        if let Some(client) = client {
-            client.unlinked();
-        }
-        peer
-    }
-
-    /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
-    fn change_peer(&self, link: &mut Link<O>, peer: Option<Shared<Self>>) -> Option<Shared<Self>> {
-        let before = core::mem::replace(&mut link.peer, peer);
-        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
-        before
-    }
-
-    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. Until then nobody else can do the
-    /// same.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_CONNECTION_ACTIVE` if it has a client or had a peer, `STATUS_CONNECTION_INVALID` if it is dead.
-    pub fn set_link_client(&self, client: Box<dyn LinkClient>) -> Result<(), NtStatus> {
-        // A client that was not taken is dropped after the lock is released.
-        let refused = self.link.with(|link| {
-            let status = match link.client {
-                _ if self.is_dead() => NtStatus::CONNECTION_INVALID,
-                None if !link.used => {
-                    link.client = Some(client);
-                    return Ok(());
-                }
-                _ => NtStatus::CONNECTION_ACTIVE,
-            };
-            Err((status, client))
-        });
-        refused.map_err(|(status, _)| status)
-    }
-
-    /// Takes back what [`Qp::set_link_client`] set, if it was not told.
-    #[must_use]
-    pub fn take_link_client(&self) -> Option<Box<dyn LinkClient>> {
-        self.link.with(|link| link.client.take())
-    }
-
-    /// Whether reads can be posted once there is a peer: not if the outbound read limit of the connection is zero
-    /// (`NDKPI 7.7.3`).
-    pub(crate) fn allow_reads(&self, allowed: bool) {
-        self.no_reads.store(!allowed && !fault::is(Fault::ReadLimitIgnored), Ordering::Release);
-    }
-
-    /// The queue pair at the other end.
-    #[must_use]
-    pub fn peer(&self) -> Option<Shared<Self>> {
-        self.link.with(|link| link.peer.clone())
-    }
-
-    /// Whether there is a queue pair at the other end.
-    #[must_use]
-    pub fn is_linked(&self) -> bool {
-        self.linked.load(Ordering::Acquire)
-    }
-
     /// Cancels what is posted in both queues, in order (`NDKPI 7.2`). What is posted later is carried out, if the queue pair is
     /// still connected.
     ///
     /// Only begins it; may run while the consumer posts.
     pub fn flush(this: &Shared<Self>) {
         // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
-        this.flush_initiator_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
+        this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
-        this.initiating.orders.fetch_or(order::FLUSH_INITIATOR | order::FLUSH_RECEIVE, Ordering::AcqRel);
-        Self::ring(this);
+        Self::order(this, orders::FLUSH_SEND | orders::FLUSH_RECEIVE);
     }
 
-    /// The same for the receive queue only. What the initiator queue holds ends by itself when the connection is over.
+    /// [`Qp::flush`] for the receive queue only. What the send queue holds ends by itself when the connection is over.
     pub fn flush_receives(this: &Shared<Self>) {
         this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
-        this.initiating.orders.fetch_or(order::FLUSH_RECEIVE, Ordering::AcqRel);
-        Self::ring(this);
+        Self::order(this, orders::FLUSH_RECEIVE);
     }
 
-    /// Lets the link client know when everything in the initiator queue is finished: carried out, failed or cancelled.
+    /// Lets the link client know when everything in the send queue is finished: carried out, failed or cancelled.
     pub fn drain(this: &Shared<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
-        this.initiating.orders.fetch_or(order::DRAIN, Ordering::AcqRel);
+        Self::order(this, orders::DRAIN);
+    }
+
+    fn order(this: &Shared<Self>, orders: u32) {
+        this.initiating.orders.fetch_or(orders, Ordering::AcqRel);
         Self::ring(this);
     }
 
-    fn tell_drained(&self) {
-        self.link.with(|link| {
-            if let Some(client) = &link.client {
-                client.drained();
-            }
-        });
-    }
-
-    /// Waits until a turn that runs has ended: a bounded time. The turns after it know the link as it is now.
+    /// Waits until a quantum that runs has ended: a bounded time. Those after it know the link as it is now.
     ///
     /// Not to be called with a lock held.
     pub fn quiesce(&self) {
-        self.initiating.transmit.with(|_| {});
+        self.initiating.send_queue.with(|_| {});
     }
 
     /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
     pub fn fail(this: &Shared<Self>) {
         this.dead.store(true, Ordering::Release);
-        // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the turn sees what it posted.
+        // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the quantum sees what it posted.
         this.awaited.fetch_or(false, Ordering::AcqRel);
         Self::unlink(this);
         Self::ring(this);
     }
 
     /// [`Qp::fail`], and lets the completion queues forget the queue pair. What keeps it from going away after that are the
-    /// caller's own references and a turn in progress.
+    /// caller's own references and a quantum in progress.
     pub fn close(this: &Shared<Self>) {
         Self::fail(this);
         TranslationCache::close(&this.translations);
@@ -471,7 +388,8 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    /// Whether [`Qp::fail`] or [`Qp::close`] was called, or a request failed.
+    /// Returns true if [`Qp::fail`] or [`Qp::close`] was called, or a request failed.
+    #[inline]
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
@@ -489,7 +407,7 @@ impl<O: Os> Qp<O> {
         [Side::Mine, Side::Theirs].map(|side| self.translations.token(side))
     }
 
-    /// The doorbell: there is something to do.
+    /// Rings the doorbell: there is something to do.
     pub(crate) fn ring(this: &Shared<Self>) {
         let before = this.initiating.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
         if before & schedule::OWNED == 0 {
@@ -497,39 +415,23 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    /// The doorbell of a post that may carry its request out at once.
-    #[inline(never)]
-    pub(crate) fn ring_here(this: &Shared<Self>) {
-        // Whoever carries requests out, or is about to, finds what was posted, and is not waited for. If nobody does, the lock of the
-        // initiator queue is enough: who rings meanwhile has the engine come.
-        if this.direct && this.initiating.schedule.load(Ordering::Relaxed) == 0 {
-            let mut budget = DIRECT_TURN;
-            if this.initiating.transmit.with(|transmit| transmit.turn(this, &mut budget)) == Turn::Idle {
-                return;
-            }
-        }
-        Self::ring(this);
+    /// The completion of a request of this queue pair.
+    #[inline]
+    const fn cqe(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
+        let outcome = Outcome::new(operation, status);
+        Cqe { qp_context: self.context, outcome, request_context, bytes: 0, invalidated_token: 0 }
     }
+}
 
-    /// Gives the queue pair a turn. Whether it wants another.
-    pub(crate) fn turn(this: &Shared<Self>, budget: &mut Budget) -> bool {
+impl<O: Os> Member for Qp<O> {
+    fn quantum(this: &Shared<Self>, budget: &mut Budget) -> bool {
         this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
-        let receives = Self::turn_receives(this, budget);
-        let requests = this.initiating.transmit.with(|transmit| transmit.turn(this, budget));
-        if receives == Turn::Unfinished || requests == Turn::Unfinished {
+        let receives = Self::run_receives(this, budget);
+        let requests = this.initiating.send_queue.with(|queue| queue.run(this, budget));
+        if receives == Next::Unfinished || requests == Next::Unfinished {
             return true;
         }
         this.initiating.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
-    }
-
-    const fn completion(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
-        Cqe {
-            qp_context: self.context,
-            outcome: Outcome::new(operation, status),
-            request_context,
-            bytes: 0,
-            invalidated_token: 0,
-        }
     }
 }
 

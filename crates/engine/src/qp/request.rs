@@ -1,20 +1,16 @@
-//! What a consumer posts.
+//! Work requests: what a consumer posts.
 
 use bitflags::bitflags;
-use ndkpi::{
-    NDK_OP_FLAG_DEFER, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE,
-    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
-};
 
 use crate::{
     cq::Operation,
     memory::{Access, Key, Posted},
 };
 
-/// A piece of registered memory: an element of a scatter/gather list (`NDKPI 3.9`).
+/// A scatter/gather element: bytes of registered memory (`NDKPI 3.9`).
 ///
-/// Its two halves do not lie in the order of an `NDK_SGE`: both would be loaded at a time then, and wait for the two stores of the
-/// consumer.
+/// Its two halves do not lie in the order of an `NDK_SGE`: both would be loaded together then, and wait for the two stores of
+/// the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sge {
@@ -35,31 +31,31 @@ impl Sge {
 }
 
 bitflags! {
-    /// How a request is to be carried out (`NDKPI 2.4`, whose bits these are).
+    /// How a request is to be carried out.
     ///
-    /// Bits of one word, not fields of a structure: on its way through a post it is then stored and loaded as a whole.
+    /// Bits of one word, so that it is stored and loaded as a whole on its way through a post.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// Success makes no completion; failure does.
-        const SILENT_SUCCESS = NDK_OP_FLAG_SILENT_SUCCESS;
+        const SILENT_SUCCESS = 1 << 0;
         /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out
         /// one after the other, so this always holds.
-        const READ_FENCE = NDK_OP_FLAG_READ_FENCE;
+        const READ_FENCE = 1 << 1;
         /// The receiver's completion counts as solicited.
-        const SOLICIT = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
+        const SOLICIT = 1 << 2;
         /// More requests follow: the doorbell may wait for them.
-        const DEFER = NDK_OP_FLAG_DEFER;
+        const DEFER = 1 << 9;
         /// A read that succeeds invalidates the token of its first element.
-        const LOCAL_INVALIDATE = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
+        const LOCAL_INVALIDATE = 1 << 8;
     }
 }
 
 /// What an initiator request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Moves bytes into a receive of the peer, and invalidates a token of the peer's first if one is named.
+    /// Moves bytes into a receive of the peer.
     Send {
-        /// The token that the peer's adapter invalidates before the receive completes.
+        /// A token that the peer's adapter invalidates before the receive completes.
         invalidate: Option<u32>,
     },
     /// Moves bytes from the peer's memory.
@@ -89,6 +85,7 @@ pub enum Work {
 
 impl Work {
     /// The type of the request's completion.
+    #[inline]
     #[must_use]
     pub const fn operation(&self) -> Operation {
         match self {
@@ -100,44 +97,75 @@ impl Work {
             Self::Invalidate { .. } => Operation::Invalidate,
         }
     }
-}
 
-impl Work {
-    /// Whether the request moves bytes between the two sides.
+    /// Returns true if the request moves bytes between the two sides.
     #[must_use]
     pub const fn moves_bytes(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Read { .. } | Self::Write { .. })
     }
 }
 
-/// A request of the initiator queue, as it lies in the queue. What does not fit of its elements or inline bytes lies in queues
-/// of their own.
+/// A request of the send queue, as it lies in the queue. Elements and inline bytes that do not fit lie in queues of their own.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct WorkRequest {
     pub context: usize,
     pub work: Work,
     pub flags: Flags,
     /// Bytes of all elements, or inline.
     pub length: u32,
-    pub source: Source,
+    pub data: LocalData,
+}
+
+/// Where the local bytes of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalData {
+    /// In registered memory.
+    Elements {
+        /// The number of elements.
+        count: u32,
+        /// The first, if there is one. The others lie in the queue of elements.
+        first: Sge,
+    },
+    /// In the request, and if they are more than [`INLINE`], in the queue of inline bytes too.
+    Inline(InlineData),
+}
+
+impl LocalData {
+    /// No bytes.
+    pub const NONE: Self = Self::Elements { count: 0, first: Sge { address: 0, token: 0, length: 0 } };
+
+    /// The token of the first element; zero, which is none, without one.
+    pub const fn first_token(&self) -> u32 {
+        match self {
+            Self::Elements { first, .. } => first.token,
+            Self::Inline(_) => 0,
+        }
+    }
+
+    /// How many entries of the queue of elements belong to the request.
+    pub const fn queued_elements(&self) -> usize {
+        match self {
+            Self::Elements { count, .. } => count.saturating_sub(1) as usize,
+            Self::Inline(_) => 0,
+        }
+    }
 }
 
 /// Inline bytes that lie in the request itself: as many as an element takes.
-pub const HERE: usize = size_of::<Sge>();
+pub const INLINE: usize = size_of::<Sge>();
 
-/// Inline bytes that lie in a request: two words, so that they are stored and loaded as such.
+/// Up to [`INLINE`] bytes, in two words that are stored and loaded as such.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Here {
+pub struct InlineData {
     low: u64,
     high: u64,
 }
 
-impl Here {
-    /// `bytes`, of which there are at most [`HERE`].
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: its result is two registers then")]
-    pub fn of(bytes: &[u8]) -> Self {
+impl InlineData {
+    /// `bytes`, of which there are at most [`INLINE`].
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Self {
         match bytes.split_first_chunk() {
             Some((first, [])) => Self { low: u64::from_le_bytes(*first), high: 0 },
             Some((first, rest)) => Self { low: u64::from_le_bytes(*first), high: word(rest) },
@@ -147,7 +175,7 @@ impl Here {
 
     /// The bytes, and zeros behind them.
     #[inline]
-    pub const fn bytes(&self) -> [[u8; 8]; HERE / 8] {
+    pub const fn bytes(&self) -> [[u8; 8]; INLINE / 8] {
         [self.low.to_le_bytes(), self.high.to_le_bytes()]
     }
 }
@@ -166,50 +194,15 @@ fn word(bytes: &[u8]) -> u64 {
     low | high << (8 * (bytes.len() - 4))
 }
 
-/// Where the local bytes of a request are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// In elements.
-    Elements {
-        /// How many there are.
-        count: u32,
-        /// The first of them, if there is one. The others lie in the queue of elements.
-        first: Sge,
-    },
-    /// In the request, and if they are more than [`HERE`], in the queue of inline bytes.
-    Inline {
-        /// The first of them.
-        first: Here,
-    },
-}
-
-impl Source {
-    /// The token of the first element; zero, which is none, without one.
-    pub const fn first_token(&self) -> u32 {
-        match self {
-            Self::Elements { first, .. } => first.token,
-            Self::Inline { .. } => 0,
-        }
-    }
-
-    /// How many entries of the queue of elements belong to the request.
-    pub const fn queued_elements(&self) -> usize {
-        match self {
-            Self::Elements { count, .. } => count.saturating_sub(1) as usize,
-            Self::Inline { .. } => 0,
-        }
-    }
-}
-
 /// A request of a receive queue. All elements but the first lie in a queue of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRequest {
     pub context: usize,
     /// Bytes of all elements.
     pub length: u32,
-    /// How many elements there are.
+    /// The number of elements.
     pub elements: u32,
-    /// The first of them, if there is one.
+    /// The first, if there is one.
     pub first: Sge,
 }
 
@@ -220,27 +213,27 @@ impl ReceiveRequest {
     }
 }
 
-/// Inline bytes lie in their queue in pieces of this size.
+/// Size of an entry in the queue of inline bytes.
 pub const CHUNK: usize = 32;
 
-/// A piece of inline bytes.
+/// An entry of the queue of inline bytes.
 pub type Chunk = [u8; CHUNK];
 
-/// How many pieces of the queue of inline bytes so many inline bytes need.
+/// How many chunks a request with this many inline bytes needs.
 pub const fn chunks_for(length: usize) -> usize {
-    length.saturating_sub(HERE).div_ceil(CHUNK)
+    length.saturating_sub(INLINE).div_ceil(CHUNK)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HERE, Here};
+    use super::{INLINE, InlineData};
 
     #[test]
     fn inline_bytes_keep_their_places() {
         let bytes = *b"sixteen letters!";
-        for length in 0..=HERE {
-            let packed = Here::of(&bytes[..length]).bytes();
-            let mut expected = [0; HERE];
+        for length in 0..=INLINE {
+            let packed = InlineData::new(&bytes[..length]).bytes();
+            let mut expected = [0; INLINE];
             expected[..length].copy_from_slice(&bytes[..length]);
             assert_eq!(packed.as_flattened(), expected, "{length} bytes");
         }

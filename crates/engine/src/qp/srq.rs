@@ -7,21 +7,20 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
 
 use fallible::{Shared, try_box};
-use ndkpi::NtStatus;
 
 use super::{
-    Qp, Sge,
-    post::{push_elements, ring_for},
-    receive::{Claim, Claimed},
+    NtStatus, Qp, RqProducer, Sge,
+    post::Limits,
+    receive_queue::{Claim, Claimed},
+    receive_rings,
     request::ReceiveRequest,
 };
 use crate::{
     cq::dependents::{DependentRef, Dependents, ToFail},
-    fault::{self, Fault},
     memory::{Access, Domain, Piece},
-    memory_status,
+    memory_status, mistake,
     os::{Dpc, Os, Routine, SpinLock},
-    ring::{Consumer, Plan, Producer, ResizeError, Spare},
+    ring::{Consumer, Plan, ResizeError, Spare},
     sync::Ordering,
 };
 
@@ -52,28 +51,11 @@ pub struct SrqParameters {
     pub processor: u32,
 }
 
-/// One queue, both ends.
-struct Both<T> {
-    producer: Producer<T>,
-    consumer: Consumer<T>,
-}
-
-impl<T: Copy + Send> Both<T> {
-    fn try_new(depth: u32, each: u32) -> Result<Self, NtStatus> {
-        let (producer, consumer) = ring_for(depth, each)?;
-        Ok(Self { producer, consumer })
-    }
-
-    fn resize(&mut self, limit: u32, spare: &mut Option<Spare<T>>) -> Result<(), ResizeError> {
-        // Both ends are here: the old segment goes as soon as it is empty.
-        self.producer.resize(limit, spare.take())
-    }
-}
-
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the notification")]
 struct State<O: Os> {
-    requests: Both<ReceiveRequest>,
-    elements: Both<Sge>,
+    queue: RqProducer,
+    requests: Consumer<ReceiveRequest>,
+    elements: Consumer<Sge>,
     threshold: u32,
     armed: bool,
     due: bool,
@@ -88,13 +70,14 @@ struct State<O: Os> {
 }
 
 impl<O: Os> State<O> {
-    /// Makes the notification due if it is armed and too few receives are left. Whether the deferred call is needed.
+    /// Makes the notification due if it is armed and too few receives are left. Returns true if the deferred call is
+    /// needed.
     fn check_low_water(&mut self) -> bool {
-        let low = self.requests.producer.occupied() < u64::from(self.threshold);
+        let low = self.queue.requests.occupied() < u64::from(self.threshold);
         if !self.armed || !low || self.closed {
             return false;
         }
-        self.armed = fault::is(Fault::SrqNotificationIsNotOneShot);
+        self.armed = mistake!(SrqNotificationIsNotOneShot => true, else false);
         self.due = true;
         true
     }
@@ -124,13 +107,16 @@ impl<O: Os> Srq<O> {
         parameters: SrqParameters,
         client: impl SrqClient,
     ) -> Result<Shared<Self>, NtStatus> {
-        let SrqParameters { depth, max_depth, max_sge, threshold, processor, .. } = parameters;
+        let SrqParameters { depth, max_depth, max_sge, max_transfer, threshold, processor } = parameters;
         if !(1..=max_depth).contains(&depth) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
+        let (queue, requests, elements) =
+            receive_rings(depth, Limits { elements: max_sge, inline: 0, transfer: max_transfer })?;
         let state = State {
-            requests: Both::try_new(depth, 1)?,
-            elements: Both::try_new(depth, max_sge.saturating_sub(1))?,
+            queue,
+            requests,
+            elements,
             threshold,
             armed: threshold > 0,
             due: false,
@@ -155,23 +141,14 @@ impl<O: Os> Srq<O> {
     ///
     /// # Errors
     ///
-    /// As [`super::Receiver::post`], and `STATUS_INTERNAL_ERROR` if the queue has failed.
+    /// As [`Qp::post_receive`], and `STATUS_INTERNAL_ERROR` if the queue has failed.
     pub fn post(&self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
-        let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
-        if count > self.limits.max_sge {
-            return Err(NtStatus::DATA_OVERRUN);
-        }
         let waiter = self.state.with(|state| {
             if state.failed.is_some() {
                 return Err(NtStatus::INTERNAL_ERROR);
             }
-            if !state.requests.producer.has_room(1) {
-                return Err(NtStatus::NO_MORE_ENTRIES);
-            }
-            let (first, length) = push_elements(&mut state.elements.producer, elements, self.limits.max_transfer)?;
-            let is_pushed = state.requests.producer.push(ReceiveRequest { context, length, elements: count, first });
-            debug_assert!(is_pushed, "there is room");
-            state.requests.producer.publish();
+            state.queue.push(context, elements)?;
+            state.queue.requests.publish();
             Ok(Self::next_waiter(state))
         })?;
         // The waiting queue pair's own reference is dropped here, without the lock.
@@ -183,10 +160,10 @@ impl<O: Os> Srq<O> {
 
     /// Calls the next queue pair in the list if there is a receive for it: whoever was called before it had no use for it.
     ///
-    /// For the end of every turn that may have been such a call.
+    /// For the end of every quantum that may have been such a call.
     pub(super) fn pass_on(&self) {
         let waiter = self.state.with(|state| {
-            let is_empty = state.requests.producer.occupied() == 0;
+            let is_empty = state.queue.requests.occupied() == 0;
             if is_empty { None } else { Self::next_waiter(state) }
         });
         if let Some([_waiting, peer]) = waiter {
@@ -218,9 +195,7 @@ impl<O: Os> Srq<O> {
         if depth > 0 {
             this.resize(depth)?;
         }
-        if threshold == 0 && fault::is(Fault::SrqZeroThresholdDisarms) {
-            this.state.with(|state| state.armed = false);
-        }
+        mistake!(SrqZeroThresholdDisarms if threshold == 0 => this.state.with(|state| state.armed = false));
         if threshold > 0 {
             let queue = this.state.with(|state| {
                 state.threshold = threshold;
@@ -238,18 +213,18 @@ impl<O: Os> Srq<O> {
         // As large as the queue of elements was made for a new one of this depth.
         let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
         let plans =
-            self.state.with(|state| (state.requests.producer.plan(depth), state.elements.producer.plan(element_limit)));
+            self.state.with(|state| (state.queue.requests.plan(depth), state.queue.elements.plan(element_limit)));
         let mut requests =
             (plans.0 == Plan::NewSegment).then(|| Spare::try_new(depth)).transpose().map_err(memory_status)?;
         let mut elements =
             (plans.1 == Plan::NewSegment).then(|| Spare::try_new(element_limit)).transpose().map_err(memory_status)?;
         let result = self.state.with(|state| {
-            if state.requests.producer.occupied() > u64::from(depth) {
+            if state.queue.requests.occupied() > u64::from(depth) {
                 return Err(ResizeError::Occupied);
             }
             // The elements first: more room for them than receives need does no harm.
-            state.elements.resize(element_limit, &mut elements)?;
-            state.requests.resize(depth, &mut requests)
+            state.queue.elements.resize(element_limit, elements.take())?;
+            state.queue.requests.resize(depth, requests.take())
         });
         result.map_err(|error| match error {
             ResizeError::Occupied => NtStatus::BUFFER_OVERFLOW,
@@ -267,7 +242,7 @@ impl<O: Os> Srq<O> {
                 return (Claimed::Nothing, false);
             }
             let mut request = None;
-            state.requests.consumer.take(1, |found| request = Some(*found));
+            state.requests.take(1, |found| request = Some(*found));
             let Some(request) = request else {
                 if !qp.awaited.swap(true, Ordering::Relaxed) {
                     state.waiting.push_back(qp.clone());
@@ -285,7 +260,7 @@ impl<O: Os> Srq<O> {
                 }
             };
             find(&request.first);
-            state.elements.consumer.take(request.queued_elements(), find);
+            state.elements.take(request.queued_elements(), find);
             let claim = Claim { qp: qp.clone(), request, shared: true };
             let claimed = match failure {
                 Some(status) => Claimed::Unusable(claim, status),
@@ -321,7 +296,7 @@ impl<O: Os> Srq<O> {
         drop(references);
     }
 
-    /// Whether the queue has failed.
+    /// Returns true if the queue has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.state.with(|state| state.failed.is_some())

@@ -4,16 +4,15 @@ use alloc::vec::Vec;
 use core::iter;
 
 use fallible::Shared;
-use ndkpi::NtStatus;
 
 use super::{
-    Qp, order,
+    NtStatus, Qp, orders,
     request::{ReceiveRequest, Sge},
+    send_queue::Next,
     srq::Srq,
-    transmit::Turn,
 };
 use crate::{
-    cq::{Cq, Cqe, Operation, notify::newer},
+    cq::{Cq, Cqe, Operation, decision::newer},
     memory::{Access, Piece},
     nic::Budget,
     os::{Os, SpinLock},
@@ -21,21 +20,20 @@ use crate::{
     sync::Ordering,
 };
 
-/// Receives that are filled before the memory of one that is fetched now: so long does it take to fetch it. The receive itself
-/// was fetched as long before that.
-const SOON: usize = 4;
+/// The memory of a receive is fetched this many receives before it is filled, and the receive itself as many before that.
+const PREFETCH: usize = 4;
 
 /// The engine's end of a receive queue.
-pub(super) struct Receive {
+pub(super) struct ReceiveQueue {
     requests: Consumer<ReceiveRequest>,
     elements: Consumer<Sge>,
-    /// A turn of the peer fills the first receive.
+    /// The peer fills the first receive.
     claimed: bool,
     /// Receives before this number are cancelled.
     flush_to: Option<u64>,
 }
 
-/// A receive that a turn of the peer fills. It stays the first of its queue until it is finished or given back.
+/// A receive that the peer fills. It stays the first of its queue until it is finished or given back.
 pub(super) struct Claim<O: Os> {
     pub qp: Shared<Qp<O>>,
     pub request: ReceiveRequest,
@@ -53,12 +51,12 @@ pub(super) enum Claimed<O: Os> {
     Unusable(Claim<O>, NtStatus),
 }
 
-impl Receive {
+impl ReceiveQueue {
     pub(super) const fn new(requests: Consumer<ReceiveRequest>, elements: Consumer<Sge>) -> Self {
         Self { requests, elements, claimed: false, flush_to: None }
     }
 
-    /// Whether the first receive is to be cancelled.
+    /// Returns true if the first receive is to be cancelled.
     fn is_flushed(&self) -> bool {
         self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
     }
@@ -72,7 +70,7 @@ impl Receive {
     /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, all in one go and without a
     /// [`Claim`]. `fill` gets its only element and puts the message there; it says whether it has done so. `soon` gets an element
     /// that will be filled if there are enough messages. The context of the receive, which the caller has to
-    /// [take out](Receive::take_out) and to complete.
+    /// [take out](ReceiveQueue::take_out) and to complete.
     ///
     /// `None` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
     /// been done.
@@ -84,8 +82,8 @@ impl Receive {
         fill: impl FnOnce(&Sge) -> bool,
         soon: impl FnOnce(&Sge),
     ) -> Option<usize> {
-        self.requests.prefetch(ahead + 2 * SOON);
-        let _ = self.requests.with_known(ahead + SOON, |request| soon(&request.first));
+        self.requests.prefetch(ahead + 2 * PREFETCH);
+        let _ = self.requests.with_known(ahead + PREFETCH, |request| soon(&request.first));
         self.requests.with_ahead(ahead, |request| {
             // What is wrong with a receive is wrong also if the message does not need it.
             let fits = request.elements == 1 && request.first.length >= length;
@@ -93,7 +91,7 @@ impl Receive {
         })?
     }
 
-    /// Takes out the first `count` receives, which are [filled](Receive::fill).
+    /// Takes out the first `count` receives, which are [filled](ReceiveQueue::fill).
     #[inline]
     pub(super) fn take_out(&mut self, count: usize) {
         self.requests.advance(count);
@@ -139,10 +137,10 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Lets `work` [fill](Receive::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
+    /// Lets `work` [fill](ReceiveQueue::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
     /// that is not so, or if receives come from a shared queue.
     #[inline]
-    pub(super) fn with_receives<U>(this: &Shared<Self>, work: impl FnOnce(&mut Receive) -> U) -> Option<U> {
+    pub(super) fn with_receives<U>(this: &Shared<Self>, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
         if this.srq.is_some() {
             return None;
         }
@@ -153,39 +151,39 @@ impl<O: Os> Qp<O> {
     }
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
-    pub(super) fn turn_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
+    pub(super) fn run_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
         // The lock is the peer's most of the time.
-        let flushes = this.initiating.orders.load(Ordering::Acquire) & order::FLUSH_RECEIVE != 0;
-        let turn = if flushes || this.is_dead() { Self::cancel_receives(this, budget) } else { Turn::Idle };
-        if turn == Turn::Idle && this.awaited.load(Ordering::Acquire) {
+        let flushes = this.initiating.orders.load(Ordering::Acquire) & orders::FLUSH_RECEIVE != 0;
+        let next = if flushes || this.is_dead() { Self::cancel_receives(this, budget) } else { Next::Idle };
+        if next == Next::Idle && this.awaited.load(Ordering::Acquire) {
             Self::call_peer(this);
         }
-        turn
+        next
     }
 
-    fn cancel_receives(this: &Shared<Self>, budget: &mut Budget) -> Turn {
+    fn cancel_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
         this.receive.with(|receive| {
-            if this.initiating.orders.fetch_and(!order::FLUSH_RECEIVE, Ordering::AcqRel) & order::FLUSH_RECEIVE != 0 {
+            if this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel) & orders::FLUSH_RECEIVE != 0 {
                 receive.flush_to = Some(this.flush_receive_to.load(Ordering::Acquire));
             }
-            let mut turn = Turn::Idle;
-            // The turn that has the claim rings the doorbell when it gives it up.
+            let mut next = Next::Idle;
+            // Whoever has the claim rings the doorbell when it gives it up.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
                 let Some(request) = receive.requests.front() else { break };
                 if budget.requests == 0 {
-                    turn = Turn::Unfinished;
+                    next = Next::Unfinished;
                     break;
                 }
                 budget.requests -= 1;
                 receive.remove_first(&request);
-                let completion = this.completion(request.context, Operation::Receive, NtStatus::CANCELLED);
-                Cq::push(&this.receive_cq, completion);
+                let cqe = this.cqe(request.context, Operation::Receive, NtStatus::CANCELLED);
+                Cq::push(&this.receive_cq, cqe);
             }
             if receive.is_flushed() {
-                // A later turn goes on here.
-                this.initiating.orders.fetch_or(order::FLUSH_RECEIVE, Ordering::AcqRel);
+                // A later quantum goes on here.
+                this.initiating.orders.fetch_or(orders::FLUSH_RECEIVE, Ordering::AcqRel);
             }
-            turn
+            next
         })
     }
 
@@ -207,16 +205,16 @@ impl<O: Os> Claim<O> {
     /// Completes the receive. `describe` fills in what is special about the completion.
     pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Cqe)) {
         let Self { qp, request, shared } = self;
-        let mut completion = qp.completion(request.context, Operation::Receive, status);
-        describe(&mut completion);
+        let mut cqe = qp.cqe(request.context, Operation::Receive, status);
+        describe(&mut cqe);
         if shared {
-            return Cq::push(&qp.receive_cq, completion);
+            return Cq::push(&qp.receive_cq, cqe);
         }
         let flushed = qp.receive.with(|receive| {
             // The place is free before the consumer can see the completion.
             receive.remove_first(&request);
             receive.claimed = false;
-            Cq::push(&qp.receive_cq, completion);
+            Cq::push(&qp.receive_cq, cqe);
             receive.is_flushed()
         });
         Self::wake(&qp, flushed);

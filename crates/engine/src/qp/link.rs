@@ -1,0 +1,170 @@
+//! The connection of two queue pairs.
+
+use alloc::boxed::Box;
+
+use fallible::Shared;
+
+use super::{NtStatus, Qp, orders};
+use crate::{
+    mistake,
+    os::{Os, SpinLock},
+    sync::Ordering,
+};
+
+/// Who is told about the connection of a queue pair.
+///
+/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
+/// call, nothing else.
+pub trait LinkClient: Send + Sync + 'static {
+    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once, and last.
+    fn unlinked(&self);
+
+    /// The initiator requests that were posted before [`Qp::drain`] are finished.
+    fn drained(&self);
+}
+
+/// The connection of a queue pair.
+///
+/// A quantum works with its own copy of `peer`. The invariant that keeps the copy good: a quantum that takes the order
+/// [`orders::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
+/// `peer`. So whoever takes it reads that change or a later one, and nobody can take it between order and change, find no peer,
+/// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a quantum that
+/// has the peer, or the order to look.
+pub(super) struct Link<O: Os> {
+    peer: Option<Shared<Qp<O>>>,
+    client: Option<Box<dyn LinkClient>>,
+    /// The queue pair has had a peer: it gets no other.
+    used: bool,
+}
+
+impl<O: Os> Link<O> {
+    pub const fn new() -> Self {
+        Self { peer: None, client: None, used: false }
+    }
+}
+
+impl<O: Os> Qp<O> {
+    /// Joins two queue pairs that have had no peer. What one sends goes to the receives of the other.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_ACTIVE` if one of them has or had a peer or is closed; `STATUS_INVALID_PARAMETER` if they are the
+    /// same.
+    pub fn link(a: &Shared<Self>, b: &Shared<Self>) -> Result<(), NtStatus> {
+        if Shared::ptr_eq(a, b) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        a.take_link()?;
+        if let Err(error) = b.take_link() {
+            a.link.with(|link| link.used = false);
+            return Err(error);
+        }
+        a.join(b);
+        b.join(a);
+        // One of them may have failed, been closed or been unlinked in between: then the other one has no peer either.
+        if a.is_dead() || b.is_dead() || !a.is_linked() || !b.is_linked() {
+            Self::unlink(a);
+            Self::unlink(b);
+        }
+        Ok(())
+    }
+
+    fn take_link(&self) -> Result<(), NtStatus> {
+        self.link.with(|link| {
+            if link.used || self.is_dead() {
+                return Err(NtStatus::CONNECTION_ACTIVE);
+            }
+            link.used = true;
+            Ok(())
+        })
+    }
+
+    fn join(&self, peer: &Shared<Self>) {
+        self.link.with(|link| {
+            self.change_peer(link, Some(peer.clone()));
+            self.linked.store(true, Ordering::Release);
+        });
+    }
+
+    /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
+    pub fn unlink(this: &Shared<Self>) {
+        let Some(peer) = this.part() else { return };
+        Self::ring(this);
+        if peer.part().is_some() {
+            Self::ring(&peer);
+        }
+    }
+
+    fn part(&self) -> Option<Shared<Self>> {
+        let (peer, client) = self.link.with(|link| {
+            self.linked.store(false, Ordering::Release);
+            (self.change_peer(link, None), link.client.take_if(|_| link.used))
+        });
+        if let Some(client) = client {
+            client.unlinked();
+        }
+        peer
+    }
+
+    /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
+    fn change_peer(&self, link: &mut Link<O>, peer: Option<Shared<Self>>) -> Option<Shared<Self>> {
+        let before = core::mem::replace(&mut link.peer, peer);
+        self.initiating.orders.fetch_or(orders::RELINK, Ordering::AcqRel);
+        before
+    }
+
+    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. Until then nobody else can do the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CONNECTION_ACTIVE` if it has a client or had a peer, `STATUS_CONNECTION_INVALID` if it is dead.
+    pub fn set_link_client(&self, client: Box<dyn LinkClient>) -> Result<(), NtStatus> {
+        // A client that was not taken is dropped after the lock is released.
+        let refused = self.link.with(|link| {
+            let status = match link.client {
+                _ if self.is_dead() => NtStatus::CONNECTION_INVALID,
+                None if !link.used => {
+                    link.client = Some(client);
+                    return Ok(());
+                }
+                _ => NtStatus::CONNECTION_ACTIVE,
+            };
+            Err((status, client))
+        });
+        refused.map_err(|(status, _)| status)
+    }
+
+    /// Takes back what [`Qp::set_link_client`] set, if it was not told.
+    #[must_use]
+    pub fn take_link_client(&self) -> Option<Box<dyn LinkClient>> {
+        self.link.with(|link| link.client.take())
+    }
+
+    pub(super) fn tell_drained(&self) {
+        self.link.with(|link| {
+            if let Some(client) = &link.client {
+                client.drained();
+            }
+        });
+    }
+
+    /// Says if reads can be posted once there is a peer: not if the outbound read limit of the connection is zero
+    /// (`NDKPI 7.7.3`).
+    pub(crate) fn allow_reads(&self, allowed: bool) {
+        self.no_reads.store(mistake!(ReadLimitIgnored => false, else !allowed), Ordering::Release);
+    }
+
+    /// The queue pair at the other end.
+    #[must_use]
+    pub fn peer(&self) -> Option<Shared<Self>> {
+        self.link.with(|link| link.peer.clone())
+    }
+
+    /// Returns true if there is a queue pair at the other end.
+    #[inline]
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.linked.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,188 @@
+//! The send queue of a queue pair, as the engine sees it: what it does in a quantum.
+
+use alloc::vec::Vec;
+
+use fallible::Shared;
+
+use super::{
+    NtStatus, Qp, QpParameters,
+    execute::{Batch, Execution, flush},
+    orders,
+    progress::{Current, Step},
+    request::{Chunk, Sge, WorkRequest},
+};
+use crate::{
+    cq::decision::newer,
+    memory::Piece,
+    memory_status,
+    nic::{Budget, Moved},
+    os::Os,
+    ring::Consumer,
+    sync::Ordering,
+};
+
+/// Orders that the send queue follows.
+const SEND_ORDERS: u32 = orders::RELINK | orders::FLUSH_SEND | orders::DRAIN;
+
+/// What a queue does after a quantum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing, until the doorbell rings.
+    Idle,
+    /// More, in another quantum: because the budget is spent or because others have to come first.
+    Unfinished,
+}
+
+/// The engine's end of a send queue.
+pub(super) struct SendQueue<O: Os> {
+    pub requests: Consumer<WorkRequest>,
+    pub elements: Consumer<Sge>,
+    pub chunks: Consumer<Chunk>,
+    /// The other end of the connection, as of the last look at the link.
+    pub peer: Option<Shared<Qp<O>>>,
+    /// A request has met the end of the connection: those behind it are cancelled.
+    pub broken: bool,
+    /// Requests before this number are cancelled.
+    flush_to: Option<u64>,
+    /// The link client is told when the requests before this number are finished.
+    drain_to: Option<u64>,
+    pub current: Option<Current<O>>,
+    /// For the mistake `RemoteInvalidateLate`.
+    #[cfg(feature = "faults")]
+    pub late: Option<(Shared<crate::memory::Domain<O>>, u32)>,
+    /// Local bytes of the current request. Has room for all that a request may name.
+    pub local: Vec<Piece<O>>,
+    /// The peer's bytes of the current request. Has room for all that a receive may name.
+    pub remote: Vec<Piece<O>>,
+    /// What was moved and is not counted yet.
+    pub moved: Moved,
+}
+
+impl<O: Os> SendQueue<O> {
+    pub fn try_new(
+        requests: Consumer<WorkRequest>,
+        elements: Consumer<Sge>,
+        chunks: Consumer<Chunk>,
+        parameters: &QpParameters,
+    ) -> Result<Self, NtStatus> {
+        let room = |elements: u32| {
+            let mut pieces = Vec::new();
+            pieces.try_reserve_exact(elements as usize).map_err(|error| memory_status(error.into()))?;
+            Ok::<_, NtStatus>(pieces)
+        };
+        Ok(Self {
+            requests,
+            elements,
+            chunks,
+            peer: None,
+            broken: false,
+            flush_to: None,
+            drain_to: None,
+            current: None,
+            #[cfg(feature = "faults")]
+            late: None,
+            local: room(parameters.max_initiator_sge)?,
+            remote: room(parameters.max_peer_sge.max(1))?,
+            moved: Moved::default(),
+        })
+    }
+
+    /// Carries requests out until there are none, the first has to wait, or the budget is spent.
+    pub fn run(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Next {
+        #[cfg(feature = "faults")]
+        if let Some((domain, token)) = self.late.take() {
+            let _ = domain.invalidate_remote(token);
+        }
+        self.follow_orders(qp);
+        let mut batch = Batch::new();
+        let next = loop {
+            if budget.is_spent() {
+                break if self.requests.is_empty() { Next::Idle } else { Next::Unfinished };
+            }
+            match self.step(qp, budget, &mut batch) {
+                Step::Finished | Step::Moving => {}
+                Step::Held => break Next::Unfinished,
+                Step::Waiting | Step::Empty => break Next::Idle,
+            }
+        };
+        flush(&qp.initiator_cq, &mut batch);
+        self.count(qp);
+        if let Some(srq) = self.peer.as_ref().and_then(|peer| peer.srq.as_ref()) {
+            srq.pass_on();
+        }
+        if self.drain_to.take_if(|end| !newer(*end, self.requests.head())).is_some() {
+            qp.tell_drained();
+        }
+        next
+    }
+
+    /// Does something about the first request: on the fast path, or else on the slow one.
+    #[inline]
+    fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
+        if self.current.is_none() && !qp.is_dead() && !self.is_flushed() {
+            let Self { peer, requests, moved, .. } = self;
+            if let Some(peer) = peer {
+                match (Execution { qp, peer, requests, budget, moved, batch }.execute()) {
+                    None => return Step::Empty,
+                    Some(true) => return Step::Finished,
+                    Some(false) => {}
+                }
+            }
+        }
+        // The slow path completes requests itself.
+        flush(&qp.initiator_cq, batch);
+        let step = self.progress(qp, budget);
+        if matches!(step, Step::Finished) {
+            budget.requests -= 1;
+        }
+        step
+    }
+
+    pub fn follow_orders(&mut self, qp: &Qp<O>) {
+        if qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS == 0 {
+            return;
+        }
+        let given = qp.initiating.orders.fetch_and(!SEND_ORDERS, Ordering::AcqRel);
+        if given & orders::RELINK != 0 {
+            self.count(qp);
+            self.peer = qp.peer();
+            if let Some(srq) = &qp.srq {
+                // It may have called this queue pair, whose peer has nothing to send any more.
+                srq.pass_on();
+            }
+        }
+        if given & orders::FLUSH_SEND != 0 {
+            self.flush_to = Some(qp.flush_send_to.load(Ordering::Acquire));
+        }
+        if given & orders::DRAIN != 0 {
+            self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));
+        }
+    }
+
+    fn count(&mut self, qp: &Qp<O>) {
+        if self.moved.is_none() {
+            return;
+        }
+        // Without a peer nothing moves, and whoever changes the peer counts first.
+        if let Some(peer) = &self.peer {
+            qp.engine.count(&peer.engine, &self.moved);
+            self.moved = Moved::default();
+        }
+    }
+
+    /// The peer, if there are no requests, and no orders that have to be followed first.
+    #[inline]
+    pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Shared<Qp<O>>> {
+        // Whatever ends the use of the connection gives an order. It is looked at under the lock: see `Qp::quiesce`.
+        let has_orders = qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS != 0;
+        #[cfg(feature = "faults")]
+        let has_orders = has_orders || self.late.is_some();
+        if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }
+    }
+
+    /// Returns true if the first request was flushed and has not begun. What has begun is carried out: it would leave half a message
+    /// at the peer.
+    pub fn is_flushed(&self) -> bool {
+        self.current.is_none() && self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
+    }
+}
