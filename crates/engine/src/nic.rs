@@ -46,6 +46,7 @@ pub struct Budget {
 
 impl Budget {
     /// Returns true if there is nothing left of it.
+    #[must_use]
     pub const fn is_spent(&self) -> bool {
         self.bytes == 0 || self.requests == 0
     }

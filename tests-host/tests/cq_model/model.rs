@@ -23,8 +23,16 @@ struct Entry {
 struct Moderation {
     /// Microseconds; `None` if only the count governs.
     interval: Option<u64>,
-    /// `None` if only the interval governs.
-    count: Option<u64>,
+    /// What the consumer asked for.
+    count: u32,
+}
+
+impl Moderation {
+    /// Returns true if so many completions end a hold of a queue with this depth.
+    const fn is_counted(self, completions: u64, depth: u32) -> bool {
+        let counts = self.count != MAXULONG && (self.count <= depth || self.interval.is_none());
+        counts && completions >= self.count as u64
+    }
 }
 
 /// A callback that moderation holds back.
@@ -135,9 +143,8 @@ impl Model {
         }
         if let Some(hold) = &mut self.hold {
             hold.completions += 1;
-            let counted = self.moderation.and_then(|moderation| moderation.count) <= Some(hold.completions);
-            let counts = self.moderation.is_some_and(|moderation| moderation.count.is_some());
-            if at_once || (counts && counted) {
+            let completions = hold.completions;
+            if at_once || self.moderation.is_some_and(|moderation| moderation.is_counted(completions, self.depth)) {
                 self.let_go();
             }
         } else if satisfies && !self.due {
@@ -187,8 +194,11 @@ impl Model {
             return Err(NtStatus::BUFFER_OVERFLOW);
         }
         self.depth = depth;
-        if self.is_full() && self.hold.is_some() {
-            self.let_go();
+        if let Some(hold) = &self.hold {
+            let counted = self.moderation.is_some_and(|moderation| moderation.is_counted(hold.completions, depth));
+            if counted || self.is_full() {
+                self.let_go();
+            }
         }
         Ok(())
     }
@@ -201,15 +211,13 @@ impl Model {
         // What the timer cannot keep is rounded down.
         let rounded = interval / self.resolution * self.resolution;
         let off = count <= 1 || (interval != MAXULONG && rounded == 0);
-        self.moderation = (!off).then(|| Moderation {
-            interval: (interval != MAXULONG).then_some(u64::from(rounded)),
-            count: counts.then_some(u64::from(count)),
-        });
-        let is_full = self.is_full();
+        self.moderation =
+            (!off).then(|| Moderation { interval: (interval != MAXULONG).then_some(u64::from(rounded)), count });
+        let (is_full, depth) = (self.is_full(), self.depth);
         let Some(hold) = &mut self.hold else { return Ok(()) };
         match self.moderation {
-            Some(Moderation { interval, count }) if !is_full && count.is_none_or(|count| hold.completions < count) => {
-                hold.until = interval.map(|interval| *hold.since.get_or_insert(now) + interval);
+            Some(moderation) if !is_full && !moderation.is_counted(hold.completions, depth) => {
+                hold.until = moderation.interval.map(|interval| *hold.since.get_or_insert(now) + interval);
                 if hold.until.is_some_and(|until| until <= now) {
                     self.let_go();
                 }

@@ -99,8 +99,10 @@ pub const fn ignores_all(arm: Option<ArmType>, holds: bool) -> bool {
     arm.is_none() && !holds
 }
 
-/// Shortcut: returns true if no plain entry has a consequence. Then plain entries need not even be counted one by one: the
-/// [fast push](crate::ring::Producer::fast_push) of a queue that has not failed counts them later.
+/// Shortcut: returns true if no plain entry has a consequence.
+///
+/// Then plain entries need not even be counted one by one: the [fast push](crate::ring::Producer::fast_push) of a queue that has
+/// not failed counts them later.
 ///
 /// To prove: an arm that stands was not satisfied before the entry (it is taken away when it is). A plain entry changes
 /// `newest` only, which [`satisfied`] asks for with ANY only. A hold counts every entry (`NDKPI 7.1.6`).

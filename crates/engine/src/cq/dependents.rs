@@ -26,6 +26,7 @@ pub fn try_dependent(dependent: impl Dependent) -> Result<DependentRef, AllocErr
 }
 
 /// Dependents under numbers, and how far a failure has spread over them.
+#[derive(Default)]
 pub struct Dependents {
     list: Slab<DependentRef>,
     /// Dependents from this number on were not failed yet. `None` while there is nothing to fail.
@@ -43,11 +44,6 @@ pub enum ToFail {
 }
 
 impl Dependents {
-    /// None.
-    pub const fn new() -> Self {
-        Self { list: Slab::new(), next: None }
-    }
-
     /// Adds a dependent and returns its number.
     ///
     /// # Errors

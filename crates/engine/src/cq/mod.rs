@@ -127,7 +127,7 @@ impl<O: Os> Cq<O> {
         check_depth(depth, max_depth)?;
         let limit = mistake!(DepthOffByOne => depth + 1, else depth);
         let (producer, consumer) = ring::try_new(limit, first).map_err(memory_status)?;
-        let (notify, dependents) = (Notify::new(first), Dependents::new());
+        let (notify, dependents) = (Notify::new(first), Dependents::default());
         let state = State { entries: producer, notify, depth, dependents, told: false };
         let cq = Shared::try_new(Self {
             os: os.clone(),

@@ -46,7 +46,8 @@ impl<O: Os> Cq<O> {
     ///
     /// If it does not fit, the queue fails (`NDKPI 7.1.10`): what is queued stays, this one and all later ones are lost, and the
     /// attached queue pairs fail.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
     pub fn push(this: &Shared<Self>, cqe: Cqe) {
         // A lock waits for all stores before it, so each store that is not made here is a cycle less for the next completion.
         if this.state.with_at_once(|state| state.fast_push(cqe)) != Some(true) {
@@ -75,7 +76,7 @@ impl<O: Os> Cq<O> {
 }
 
 /// A queue whose lock is held by somebody who pushes: see [`Cq::with_producer`].
-pub(crate) struct CqProducer<'locked, O: Os> {
+pub struct CqProducer<'locked, O: Os> {
     cq: &'locked Shared<Cq<O>>,
     state: &'locked mut State,
     /// The deferred call has to be queued.

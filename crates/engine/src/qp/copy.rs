@@ -118,11 +118,12 @@ fn by_table<D: Direction, O: Os>(
         D::copy::<O>(local.locate(element.address, element.length)?, remote.locate(address, element.length)?, length);
         Some(())
     });
-    let mut is_done = copied.flatten().is_some();
-    if let [Some(local), Some(remote)] = held.each_ref().map(|piece| piece.as_ref()?.range()) {
+    let is_done = if let [Some(local), Some(remote)] = held.each_ref().map(|piece| piece.as_ref()?.range()) {
         D::copy::<O>(local, remote, length);
-        is_done = true;
-    }
+        true
+    } else {
+        copied.flatten().is_some()
+    };
     if is_due {
         qp.domain.cache(&qp.translations, Side::Mine, local);
         peer.domain.cache(&qp.translations, Side::Theirs, remote);

@@ -72,25 +72,22 @@ impl<O: Os> Qp<O> {
         }
         // Two calls, each of which becomes a part of this with nothing of the other in it.
         if matches!(request.work, Work::Send { .. }) {
-            Self::execute_one(this, request, |run| run.send())
+            Self::execute_one::<true>(this, request)
         } else {
-            Self::execute_one(this, request, |run| run.copy())
+            Self::execute_one::<false>(this, request)
         }
     }
 
-    /// Lets `execute` carry out a request that nothing is before.
+    /// Carries out a send, or a read or write, that nothing is before.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `post_direct`")]
-    fn execute_one(
-        this: &Shared<Self>,
-        request: WorkRequest,
-        execute: impl FnOnce(&mut Execution<'_, O, Single>) -> bool,
-    ) -> bool {
+    fn execute_one<const IS_SEND: bool>(this: &Shared<Self>, request: WorkRequest) -> bool {
         this.initiating.send_queue.with(move |queue| {
             let Some(peer) = queue.peer_if_idle(this) else { return false };
             let (mut budget, mut moved, mut batch) = (DIRECT_QUANTUM, Moved::default(), Batch::new());
             let (requests, budget, batch) = (&mut Single(request), &mut budget, &mut batch);
-            let is_done = execute(&mut Execution { qp: this, peer, requests, budget, moved: &mut moved, batch });
+            let mut run = Execution { qp: this, peer, requests, budget, moved: &mut moved, batch };
+            let is_done = if IS_SEND { run.send() } else { run.copy() };
             if is_done {
                 this.engine.count(&peer.engine, &moved);
             }

@@ -123,7 +123,7 @@ impl<O: Os> Srq<O> {
             running: false,
             closed: false,
             failed: None,
-            dependents: Dependents::new(),
+            dependents: Dependents::default(),
             waiting: VecDeque::new(),
             members: 0,
         };
