@@ -154,7 +154,7 @@ mod orders {
     pub const RELINK: u32 = 1 << 0;
     /// Cancel initiator requests up to [`super::Qp::flush_send_to`].
     pub const FLUSH_SEND: u32 = 1 << 1;
-    /// Cancel receives up to [`super::Qp::flush_receive_to`].
+    /// Cancel receives that were flushed.
     pub const FLUSH_RECEIVE: u32 = 1 << 2;
     /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
     pub const DRAIN: u32 = 1 << 3;
@@ -196,7 +196,6 @@ pub struct Qp<O: Os> {
     posted: TailPublisher,
     accepted: TailPublisher,
     flush_send_to: AtomicU64,
-    flush_receive_to: AtomicU64,
     drain_to: AtomicU64,
     link: O::Lock<Link<O>>,
     attachments: O::Lock<Option<Attachments>>,
@@ -302,7 +301,6 @@ impl<O: Os> Qp<O> {
             posted,
             accepted,
             flush_send_to: AtomicU64::new(0),
-            flush_receive_to: AtomicU64::new(0),
             drain_to: AtomicU64::new(0),
             link,
             attachments,
@@ -333,17 +331,18 @@ impl<O: Os> Qp<O> {
     /// Cancels what is posted in both queues, in order (`NDKPI 7.2`). What is posted later is carried out, if the queue pair is
     /// still connected.
     ///
-    /// Only begins it; may run while the consumer posts.
+    /// Only begins it; may run while the consumer posts. A receive that is flushed is not filled by what the peer posts after this
+    /// has returned.
     pub fn flush(this: &Shared<Self>) {
         // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
         this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
-        this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
+        Self::mark_flushed(this);
         Self::order(this, orders::FLUSH_SEND | orders::FLUSH_RECEIVE);
     }
 
     /// [`Qp::flush`] for the receive queue only. What the send queue holds ends by itself when the connection is over.
     pub fn flush_receives(this: &Shared<Self>) {
-        this.flush_receive_to.fetch_max(this.accepted.tail(), Ordering::AcqRel);
+        Self::mark_flushed(this);
         Self::order(this, orders::FLUSH_RECEIVE);
     }
 

@@ -150,6 +150,13 @@ impl<O: Os> Qp<O> {
         })
     }
 
+    /// From now on nobody fills what is posted here. The quantum that cancels it may come much later.
+    pub(super) fn mark_flushed(this: &Shared<Self>) {
+        let tail = Some(this.accepted.tail());
+        // Two flushes at the same time: the later position stands. Positions begin at zero and do not wrap around.
+        this.receive.with(|receive| receive.flush_to = receive.flush_to.max(tail));
+    }
+
     /// Cancels receives that were flushed, or all if the queue pair is dead.
     pub(super) fn run_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
         // The lock is the peer's most of the time.
@@ -163,9 +170,7 @@ impl<O: Os> Qp<O> {
 
     fn cancel_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
         this.receive.with(|receive| {
-            if this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel) & orders::FLUSH_RECEIVE != 0 {
-                receive.flush_to = Some(this.flush_receive_to.load(Ordering::Acquire));
-            }
+            this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel);
             let mut next = Next::Idle;
             // Whoever has the claim rings the doorbell when it gives it up.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
