@@ -24,6 +24,7 @@ mod rules;
 mod seeded;
 mod spin_lock;
 mod statistics;
+mod step_threads;
 mod thread;
 mod threads;
 mod timer;

@@ -6,6 +6,7 @@ use engine::{
     connection::{Connector, DisconnectReason, Request},
     qp::Qp,
 };
+use host::machine::Machine;
 use ndkpi::NtStatus;
 
 use crate::world::{Node, READS, Said, Side, World, accept, answer, asking, at, connect};
@@ -269,4 +270,34 @@ fn a_connector_closed_inside_its_last_completion_goes_after_it() {
     server.close();
     drop(adapter);
     world.finish();
+}
+
+#[test]
+fn a_flush_at_the_same_time_as_the_completion_of_the_connect_leaves_a_connection_that_works() {
+    for seed in 0..400 {
+        let world = World::on(Machine::seeded(seed).processors(3).preemption(20).start());
+        let (client, host) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
+        let server = world.server(&host, "10.0.0.2:1");
+        let (mut active, mut passive) = world.accepted("10.0.0.1", &client, &server);
+        for side in [&active, &passive] {
+            // What is to be cancelled is looked for while the queue pairs are linked.
+            Qp::flush(&side.queues.qp);
+        }
+        drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
+        passive.queues.receive(1);
+        active.queues.send(2).expect("connected");
+        active.queues.receive(3);
+        passive.queues.send(4).expect("connected");
+        world.run();
+        for (side, contexts) in [(&mut active, [2, 3]), (&mut passive, [1, 4])] {
+            let mut completed = side.queues.completed();
+            completed.sort_unstable();
+            assert_eq!(completed, contexts.map(|context| (context, NtStatus::SUCCESS)), "with the seed {seed}");
+        }
+        active.close();
+        passive.close();
+        server.close();
+        drop((client, host));
+        world.finish();
+    }
 }

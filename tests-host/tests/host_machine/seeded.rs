@@ -2,13 +2,18 @@
 
 use std::{
     collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
 };
 
-use host::machine::{Arguments, Dpc, Event, EventKind, Irql, Machine, Rule, Timer, lower, raise};
+use engine::os::{Os as _, SpinLock as _};
+use host::{
+    HostOs,
+    machine::{Arguments, Dpc, Event, EventKind, Irql, Machine, Rule, Timer, locks_held, lower, no_locks_held, raise},
+};
 
 use super::{Log, breaks};
 
@@ -163,6 +168,109 @@ fn preemption_lets_other_processors_in_between() {
     };
     assert_eq!(got_between(0), 0);
     assert!(got_between(50) > 0);
+}
+
+/// A call on another processor runs in the middle of a critical section of this one, and between an inner and an outer lock.
+#[test]
+fn preemption_lets_other_processors_into_critical_sections() {
+    let got_inside = |preemption| {
+        let [mut before_inner, mut inside_both] = [0; 2];
+        for seed in 0..100 {
+            let machine = Machine::seeded(seed).processors(2).preemption(preemption).start();
+            let os = HostOs::new(&machine);
+            let (outer, inner) = (os.lock(()).expect("memory"), os.lock(0_u8).expect("memory"));
+            let ran = Arc::new(AtomicUsize::new(0));
+            let of_other = ran.clone();
+            let add = move |_| {
+                of_other.fetch_add(1, SeqCst);
+            };
+            let other = Dpc::try_new(&machine, "other", add).expect("memory");
+            other.set_target(Some(1));
+            outer.with(|()| {
+                other.queue(Arguments::NONE);
+                let start = ran.load(SeqCst);
+                inner.with(|_| before_inner += ran.load(SeqCst) - start);
+                let start = ran.load(SeqCst);
+                inner.with(|_| {
+                    assert_eq!(machine.current_processor(), 0, "this thread stands where it stood");
+                    assert_eq!(locks_held(), 2);
+                });
+                inside_both += ran.load(SeqCst) - start;
+            });
+            machine.run_until_idle();
+            assert_eq!(ran.load(SeqCst), 1);
+        }
+        [before_inner, inside_both]
+    };
+    assert_eq!(got_inside(0), [0; 2]);
+    assert!(got_inside(60).iter().all(|count| *count > 0));
+}
+
+/// Calls that get into a critical section and want its lock wait for it, and have it one after the other. What happens is
+/// the same for the same seed.
+#[test]
+fn what_gets_into_a_critical_section_waits_for_its_lock() {
+    let run = |seed| {
+        let machine = Machine::seeded(seed).processors(4).preemption(80).start();
+        let os = HostOs::new(&machine);
+        let locks = Arc::new((os.lock(Vec::new()).expect("memory"), os.lock(0_usize).expect("memory")));
+        let dpcs: Vec<Dpc> = (1..4)
+            .map(|processor| {
+                let (locks, clock) = (locks.clone(), (*machine).clone());
+                let dpc = Dpc::try_new(&machine, "waits", move |_| {
+                    locks.0.with(|log: &mut Vec<u32>| {
+                        let length = log.len();
+                        locks.1.with(|count| *count += 1);
+                        log.push(clock.current_processor());
+                        assert_eq!(log.len(), length + 1, "nobody else has the lock");
+                    });
+                });
+                let dpc = dpc.expect("memory");
+                dpc.set_target(Some(processor));
+                dpc
+            })
+            .collect();
+        locks.0.with(|log| {
+            for dpc in &dpcs {
+                dpc.queue(Arguments::NONE);
+            }
+            for _ in 0..4 {
+                locks.1.with(|_| ());
+                assert!(log.is_empty(), "nobody else has the lock");
+            }
+        });
+        machine.run_until_idle();
+        assert_eq!(locks.1.with(|count| *count), 3);
+        let log = locks.0.with(|log| log.clone());
+        assert_eq!(log.len(), 3);
+        (log, machine.trace_hash())
+    };
+    let all: Vec<_> = (0..50).map(|seed| (run(seed), run(seed))).collect();
+    assert!(all.iter().all(|(first, again)| first == again));
+    assert!(all.iter().any(|(first, _)| first.0 != all[0].0.0), "the seed decides who has it first");
+}
+
+/// What panics inside a critical section of another thread ends the test there, with the lock released.
+#[test]
+fn a_panic_inside_a_critical_section_of_another_thread_is_seen() {
+    let mut seen = 0;
+    for seed in 0..20 {
+        let machine = Machine::seeded(seed).processors(2).preemption(80).start();
+        let lock = HostOs::new(&machine).lock(()).expect("memory");
+        let dpc = Dpc::try_new(&machine, "panics", |_| panic!("on purpose")).expect("memory");
+        dpc.set_target(Some(1));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            lock.with(|()| {
+                dpc.queue(Arguments::NONE);
+            });
+        }));
+        seen += usize::from(outcome.is_err());
+        assert!(no_locks_held());
+        let _ = catch_unwind(AssertUnwindSafe(|| machine.run_until_idle()));
+        assert_eq!(machine.take_failures().len(), 1);
+        lock.with(|()| ());
+    }
+    assert!(seen > 0);
 }
 
 /// No call runs on a processor on which another one runs, or on which a thread holds a lock.

@@ -101,7 +101,9 @@ impl Builder {
     }
 
     /// Seeded only: the chance, in percent, that other processors run something at a point where they could get in between:
-    /// when a deferred call is queued, a timer set, an event signalled, or a first lock acquired or released. Default: 0.
+    /// when a deferred call is queued, a timer set or an event signalled with no lock held, and before and after every
+    /// acquisition and release of a lock of [`HostOs`](crate::HostOs). While the thread holds locks the chance is a quarter of
+    /// it. Default: 0.
     ///
     /// # Panics
     ///

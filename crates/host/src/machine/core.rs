@@ -26,6 +26,7 @@ use super::{
     rules::{Rule, broken, broken_at_drop},
     seeded::Seeded,
     statistics::{ProcessorStatistics, Statistics},
+    step_threads::StepThreads,
     thread, threads,
     timer_queue::TimerQueue,
 };
@@ -38,6 +39,7 @@ pub struct Core {
     pub processors: Box<[Processor]>,
     pub timers: TimerQueue,
     pub seeded: Option<Seeded>,
+    pub step_threads: StepThreads,
     pub failures: Failures,
     random: RandomSource,
     started: Instant,
@@ -108,6 +110,7 @@ impl Machine {
             processors: (0..settings.processors).map(|_| Processor::new()).collect(),
             timers: TimerQueue::new(),
             seeded,
+            step_threads: StepThreads::default(),
             failures: Failures::default(),
             random,
             started: Instant::now(),
@@ -149,6 +152,7 @@ impl Machine {
         // A machine with a short limit, for a test of hangs, still gives its threads time to end.
         let limit = self.settings().hang_limit.max(Duration::from_secs(1));
         let hangs = !threads::join(&mut self.threads, limit);
+        self.core.step_threads.end();
         self.set_life(Life::Closed);
         self.core.stopped.store(true, Release);
         if panicking && let Scheduler::Seeded(seed) = self.settings().scheduler {

@@ -20,11 +20,15 @@ use super::{
     queue::Next,
     random::{Random, mix},
     rules::{Rule, broken},
+    spin_lock::RawSpinLock,
     threads::{expire, report},
 };
 
 /// A step in this many lets time pass to the next timer although calls are queued: processors can be slow.
 const RARELY: usize = 16;
+
+/// Inside a critical section the chance of a pre-emption is this many times smaller.
+const INSIDE_LOCKS: usize = 4;
 
 /// The scheduler's state.
 pub struct Seeded {
@@ -298,12 +302,21 @@ impl MachineRef {
         }
     }
 
-    /// A point at which other processors of a seeded machine may get in between, if the machine was built for it.
+    /// A point at which other processors of a seeded machine may get in between, if the machine was built for it. Nothing
+    /// happens here while the thread holds a spin lock: that is what [`MachineRef::preempt_at_lock`] is for.
     #[inline]
     pub fn preempt(&self) {
+        if no_locks_held() {
+            self.preempt_at_lock();
+        }
+    }
+
+    /// [`MachineRef::preempt`] also for a thread that holds spin locks. What gets in between waits if it meets one of them, and
+    /// goes on in [`MachineRef::released`].
+    #[inline]
+    pub(crate) fn preempt_at_lock(&self) {
         if let Some(seeded) = &self.core.seeded
             && self.settings().preemption > 0
-            && no_locks_held()
             && current_irql() <= Irql::DISPATCH_LEVEL
         {
             self.preempt_slowly(seeded);
@@ -317,13 +330,41 @@ impl MachineRef {
 
     #[cold]
     fn preempt_slowly(&self, seeded: &Seeded) {
-        // Nothing runs on the processor on which this thread holds everything off.
-        let _busy = (current_irql() == Irql::DISPATCH_LEVEL).then(|| Busy::new(seeded, self.current_processor()));
-        while seeded.lock().random.below(100) < usize::from(self.settings().preemption) {
-            if !seeded.step(self, seeded.now()) {
+        let _busy = self.hold_processor(seeded);
+        let is_free = no_locks_held();
+        // Inside a critical section less often: there are many of them, and the threads for it cost time.
+        let chance = usize::from(self.settings().preemption) / if is_free { 1 } else { INSIDE_LOCKS };
+        while seeded.lock().random.below(100) < chance {
+            let limit = seeded.now();
+            let stepped = if is_free { seeded.step(self, limit) } else { self.core.step_threads.step(self, limit) };
+            if !stepped {
                 break;
             }
         }
+    }
+
+    /// The current thread has released `lock`: steps that waited for it go on.
+    pub(crate) fn released(&self, lock: &RawSpinLock) {
+        let threads = &self.core.step_threads;
+        if let Some(seeded) = &self.core.seeded
+            && threads.is_awaited(lock.address())
+        {
+            let _busy = self.hold_processor(seeded);
+            // Who goes on may wait for another lock before it releases this one. Then it lets the next one go on itself.
+            while lock.is_free() && threads.is_awaited(lock.address()) {
+                threads.go_on(lock.address());
+            }
+        }
+    }
+
+    /// Nothing runs on the processor on which this thread holds everything off.
+    fn hold_processor<'seeded>(&self, seeded: &'seeded Seeded) -> Option<Busy<'seeded>> {
+        (current_irql() == Irql::DISPATCH_LEVEL).then(|| Busy::new(seeded, self.current_processor()))
+    }
+
+    /// Takes a step on the current thread.
+    pub(super) fn take_step(&self, limit: u64) -> bool {
+        self.seeded().step(self, limit)
     }
 
     #[track_caller]

@@ -14,6 +14,7 @@ use super::{
     irql::{Irql, current_irql},
     lock_order,
     rules::{Rule, broken},
+    step_threads,
     thread::{self, CHECKED, ThreadState},
 };
 
@@ -157,7 +158,13 @@ impl RawSpinLock {
         thread::with(|state| self.holder.load(Relaxed) == state.token())
     }
 
-    fn address(&self) -> usize {
+    /// Returns true if nobody holds the lock.
+    pub(crate) fn is_free(&self) -> bool {
+        self.holder.load(Relaxed) == 0
+    }
+
+    /// Names the lock among those alive.
+    pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
@@ -182,6 +189,10 @@ impl RawSpinLock {
         while self.holder.load(Relaxed) != 0
             || self.holder.compare_exchange_weak(0, state.token(), Acquire, Relaxed).is_err()
         {
+            let holder = self.holder.load(Relaxed);
+            if holder != 0 {
+                step_threads::wait_for(self.address(), holder);
+            }
             rounds = rounds.wrapping_add(1);
             if rounds < 128 {
                 hint::spin_loop();

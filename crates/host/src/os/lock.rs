@@ -80,7 +80,15 @@ impl Watched {
 
     fn preempt(&self) {
         if let Some(machine) = &self.preempts {
-            machine.preempt();
+            machine.preempt_at_lock();
+        }
+    }
+
+    /// The lock is free.
+    fn released(&self) {
+        if let Some(machine) = &self.preempts {
+            machine.released(&self.raw);
+            machine.preempt_at_lock();
         }
     }
 }
@@ -95,6 +103,7 @@ impl<T> HostLock<T> {
             watched.preempt();
             let name = LockName { class: type_name::<T>(), instance: watched.instance };
             watched.before.store(watched.raw.acquire(name).0, Relaxed);
+            self.preempt_inside(watched);
             return;
         }
         let mut pause = FIRST_PAUSE;
@@ -110,6 +119,13 @@ impl<T> HostLock<T> {
                 pause *= 2;
             }
         }
+    }
+
+    /// Lets others in between while this thread holds the lock. If one of them panics, the lock is released.
+    fn preempt_inside(&self, watched: &Watched) {
+        let unwinding = Unwinding(self);
+        watched.preempt();
+        std::mem::forget(unwinding);
     }
 
     /// Runs `work` on the value.
@@ -134,8 +150,9 @@ impl<T> HostLock<T> {
     #[track_caller]
     fn release_watched(&self) {
         if let Some(watched) = &self.watched {
+            self.preempt_inside(watched);
             watched.raw.release(watched.before());
-            watched.preempt();
+            watched.released();
         }
     }
 }
