@@ -67,7 +67,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row(seeded(20), Pending, TWO),
         row(Setup { nic: NicMode::Direct, ..seeded(10) }, Early, ONE),
         row(seeded(10), Mixed, TWO),
-        row(Setup { without: OPTIONAL, ..seeded(10) }, Mixed, TWO),
+        row(Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
     ]
 });
 

@@ -58,6 +58,8 @@ pub struct Setup {
     pub without: u32,
     /// Memory regions, windows and protection domains of an adapter at most, together; by default the provider decides.
     pub tokens: Option<u32>,
+    /// Elements of a read at most (`MaxReadRequestSge`); by default the provider decides.
+    pub read_sge: Option<u32>,
     /// What fast registrations do to remote tokens.
     pub fast_tokens: FastTokens,
     /// Until when something that has to happen must have happened, in microseconds.
@@ -75,6 +77,7 @@ impl Default for Setup {
             adapters: 2,
             without: 0,
             tokens: None,
+            read_sge: None,
             fast_tokens: FastTokens::Stable,
             patience: 5_000_000,
         }
@@ -148,6 +151,7 @@ impl HostPlatform {
             config.info.MaxWindowSize = config.info.MaxWindowSize.min(longest);
             config.info.AdapterFlags &= !setup.without;
             config.max_tokens = setup.tokens.unwrap_or(config.max_tokens);
+            config.info.MaxReadRequestSge = setup.read_sge.unwrap_or(config.info.MaxReadRequestSge);
             config.timeouts.connect = TIMEOUT;
             config.timeouts.establish = TIMEOUT;
             config.timeouts.disconnect = TIMEOUT;

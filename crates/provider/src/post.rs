@@ -131,6 +131,10 @@ impl<O: NdkOs> Post<O> {
         let Some(list) = (unsafe { elements(list, count) }).filter(|_| self.has_valid_flags()) else {
             return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
         };
+        // The adapter's limit for reads is one of its own, beside that of the queue pair.
+        if matches!(work, Work::Read { .. }) && count > self.object.device().config().info.MaxReadRequestSge {
+            return Qp::refuse(qp, NtStatus::DATA_OVERRUN, queue);
+        }
         let mut flags = engine_flags(self.flags.0);
         if flags.contains(Flags::LOCAL_INVALIDATE)
             && !self.object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)

@@ -244,6 +244,12 @@ fn as_many_elements_as_allowed(s: &Session<'_>) -> Verdict {
         pair.a.region.buffer.read(byte / 37 * 100 + byte % 37, &mut target)?;
         ensure_eq!(target, source, "byte {byte} of a read into {read} elements");
     }
+    // The limit for reads is one of its own.
+    if read < sent {
+        let status = pair.a.qp.read(4, &from[..=read], pair.b.remote(0), 0)?;
+        ensure!(!status.is_success(), "a read into {} elements was posted: {status}", read + 1);
+        pair.a.initiated().stays_empty()?;
+    }
     HELD
 }
 
