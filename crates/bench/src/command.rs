@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use host::say;
+
 use crate::{
     Options, Part, compare,
     counted::{self, Counts},
@@ -61,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
         return Ok(true);
     }
     if let Some(base) = &arguments.compare {
-        println!("{}", compare::with(base, arguments.quick, arguments.filter.as_deref())?);
+        say!("{}", compare::with(base, arguments.quick, arguments.filter.as_deref())?);
         return Ok(true);
     }
     let options =
@@ -69,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
     // Before threads are kept on single processors.
     let machine = machine::description();
     let measured = measure(&options);
-    println!("{}", report::table(&measured.rows));
+    say!("{}", report::table(&measured.rows));
     let words = arguments.words.join(" ");
     let command = format!("cargo run --release -- {words}");
     if let Some(file) = &arguments.json {
@@ -95,10 +97,10 @@ pub fn run_part(part: Part) {
     let quick = std::env::args().any(|word| word == "--quick");
     // Before threads are kept on single processors.
     for line in machine::description() {
-        println!("{line}");
+        say!("{line}");
     }
     let measured = measure(&Options { quick, part: Some(part), ..Options::default() });
-    println!("{}", report::table(&measured.rows));
+    say!("{}", report::table(&measured.rows));
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {
@@ -108,20 +110,20 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
 /// Counts instructions and compares them with those that are kept. `true` also where they cannot be counted.
 fn smoke() -> Result<bool, String> {
     if !counted::is_possible() {
-        println!("skipped: callgrind is not installed (Debian package `valgrind`)");
+        say!("skipped: callgrind is not installed (Debian package `valgrind`)");
         return Ok(true);
     }
     let baseline: Counts = serde_json::from_str(BASELINE).map_err(|error| format!("counts.json: {error}"))?;
     let counts = counted::count_all()?;
     let worse = worse(&counts, &baseline);
-    println!("{:32} {:>8}    {:>8}", "instructions", "kept", "now");
+    say!("{:32} {:>8}    {:>8}", "instructions", "kept", "now");
     for (name, count) in &counts {
         let before = baseline.get(name).map_or_else(|| "new".to_owned(), f64::to_string);
         let mark = if worse.contains(name) { "  WORSE" } else { "" };
-        println!("{name:32} {before:>8} -> {count:>8}{mark}");
+        say!("{name:32} {before:>8} -> {count:>8}{mark}");
     }
     if !worse.is_empty() {
-        println!("worse than kept by more than {:.0} %: {}", TOLERANCE * 100.0, worse.join(", "));
+        say!("worse than kept by more than {:.0} %: {}", TOLERANCE * 100.0, worse.join(", "));
     }
     Ok(worse.is_empty())
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
+use host::note;
 
 use crate::{measure::Samples, report::Figure};
 
@@ -41,7 +42,7 @@ pub fn with(base: &str, quick: bool, filter: Option<&str>) -> Result<String, Str
     let (mut ours, mut theirs) = (Figures::new(), Figures::new());
     let turns = if quick { QUICK_TURNS } else { TURNS };
     for turn in 0..turns {
-        eprintln!("turn {} of {turns}", turn + 1);
+        note!("turn {} of {turns}", turn + 1);
         // Nobody is always the second.
         let mut builds = [(&there, &mut theirs), (&here, &mut ours)];
         if turn % 2 == 1 {
@@ -65,7 +66,7 @@ fn build(base: &str) -> Result<PathBuf, String> {
         // Forced: git still knows of a work tree that went with the folder of builds.
         output(Command::new("git").args(["worktree", "add", "--force", "--detach"]).arg(&tree).arg(&commit))?;
     }
-    eprintln!("building {commit}");
+    note!("building {commit}");
     let target = Path::new(&top).join("target/compare/target");
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--package", "ndkctl"]).current_dir(&tree).env("CARGO_TARGET_DIR", &target);
@@ -93,7 +94,7 @@ fn take_at_last(program: &Path, filter: Option<&str>, file: &Path, figures: &mut
     let mut tries = 1;
     loop {
         match take(program, filter, file, figures) {
-            Err(error) if tries < TRIES => eprintln!("{error}\nonce more"),
+            Err(error) if tries < TRIES => note!("{error}\nonce more"),
             result => return result,
         }
         tries += 1;

@@ -3,6 +3,9 @@
 //! Every row is a ratio of two things that were measured in turn, in one run ([`measure()`]); what it should be stands beside
 //! it ([`row`]). [`command::run`] is the command `bench`.
 
+// Its output can be closed: `host::say!`, not `println!`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod allocated;
 pub mod command;
 mod compare;
@@ -23,7 +26,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use host::HostOs;
+use host::{HostOs, note};
 use measure::{Cores, Effort, Samples, Subject, interleave};
 use peers::{ABSENT, Peer};
 use plot::Plot;
@@ -173,7 +176,7 @@ impl Context<'_> {
         if self.filter.as_ref().is_some_and(|filter| !name.to_lowercase().contains(&filter.to_lowercase())) {
             return;
         }
-        eprintln!("measuring: {name}");
+        note!("measuring: {name}");
         let rows = measure(self);
         self.rows.extend(rows);
     }

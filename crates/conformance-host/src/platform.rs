@@ -18,6 +18,7 @@ use fallible::Shared;
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
+    note,
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{CompletionMode, Config, Device};
@@ -413,7 +414,7 @@ impl Platform for HostPlatform {
 
     fn log(&self, line: fmt::Arguments<'_>) {
         if self.verbose.load(Relaxed) {
-            eprintln!("{line}");
+            note!("{line}");
         }
     }
 }

@@ -7,6 +7,8 @@
 //! - [`HostOs`]: the engine's operating-system trait on such a machine, with [`HostMemory`] for the bytes that a consumer
 //!   registers and [`PinnedBuffer`] for consumers that need such bytes.
 //!
+//! Beside them, [`console`] is how the programs on this crate print.
+//!
 //! The machine has two schedulers. With threads, each processor is a thread, and time is real. Seeded, there are no threads:
 //! a random number decides which processor or timer is next, time is a counter, and the same seed gives the same run.
 //!
@@ -39,6 +41,7 @@
 //! # }
 //! ```
 
+pub mod console;
 pub mod machine;
 mod memory;
 mod os;

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use host::say;
 use ndkpi::NDIS_NDK_PERFORMANCE_COUNTERS;
 use serde::Serialize;
 
@@ -78,5 +79,5 @@ fn show(now: &[Row; 10], before: Option<&[Row; 10]>) {
         table.add_row([row.name.to_owned(), first, second, more(0), more(1)]);
     }
     print_table(&table);
-    println!();
+    say!();
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use driver_client::Event;
+use host::{note, say};
 use ndk_interface::test_control::Kind;
 use serde::Serialize;
 
@@ -43,7 +44,7 @@ struct Run {
 /// What went wrong.
 pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
     if !cfg!(windows) {
-        eprintln!("ndkctl driver-run: {ELSEWHERE}");
+        note!("ndkctl driver-run: {ELSEWHERE}");
         return Ok(End::Refused);
     }
     let driver = open()?;
@@ -58,7 +59,7 @@ pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
             // Of a stress run there are many, and only those that failed say something.
             if !args.json && (kind == Kind::Performance || line.is_failure()) {
                 let took = duration(Duration::from_micros(line.micros));
-                bar.suspend(|| println!("{:22} {:9} {took:>8}  {}", line.name, line.outcome, line.text));
+                bar.suspend(|| say!("{:22} {:9} {took:>8}  {}", line.name, line.outcome, line.text));
             }
             bar.set_message(line.name.to_owned());
             let (name, outcome, text) = (line.name.to_owned(), line.outcome.to_owned(), line.text.to_owned());
@@ -74,7 +75,7 @@ pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
         let (passed, failed) = (last.passed, last.failed);
         print_json(&Run { seed: args.seed, seconds: args.seconds, interrupted, passed, failed, steps })?;
     } else {
-        println!("{} steps, {} failed", last.done, last.failed);
+        say!("{} steps, {} failed", last.done, last.failed);
     }
     if interrupted {
         return Ok(End::Interrupted);

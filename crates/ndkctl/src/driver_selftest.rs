@@ -7,6 +7,7 @@ use std::{
 
 use conformance::{Case, Outcome, cases, text::Text};
 use driver_client::{Event, TestDriver, Transport};
+use host::note;
 use ndk_interface::{
     report::Line,
     test_control::{Kind, SECONDS},
@@ -62,7 +63,7 @@ fn round<T: Transport>(
             }
             None => unknown = Some(line.name.to_owned()),
         },
-        Event::Remark(line) if args.verbose => bar.suspend(|| eprintln!("{line}")),
+        Event::Remark(line) if args.verbose => bar.suspend(|| note!("{line}")),
         Event::Remark(_) => {}
         Event::Progress(progress) => {
             bar.set_length(progress.total.into());

@@ -1,5 +1,6 @@
 //! `ndkctl driver-settings`: what can be changed while the driver `softndk` runs.
 
+use host::{note, say};
 use ndk_interface::control::{CompletionMode, NicMode, Settings};
 use serde::Serialize;
 
@@ -25,7 +26,7 @@ struct Shown {
 /// What went wrong.
 pub fn run(args: DriverSettings) -> Result<End, String> {
     if !cfg!(windows) {
-        eprintln!("ndkctl driver-settings: {ELSEWHERE}");
+        note!("ndkctl driver-settings: {ELSEWHERE}");
         return Ok(End::Refused);
     }
     let driver = open_provider()?;
@@ -40,7 +41,7 @@ pub fn run(args: DriverSettings) -> Result<End, String> {
         print_json(&shown)?;
     } else {
         let Shown { completion, nic, granularity } = shown;
-        println!("completion {completion}\nnic {nic}\ngranularity {granularity} us");
+        say!("completion {completion}\nnic {nic}\ngranularity {granularity} us");
     }
     Ok(End::Good)
 }

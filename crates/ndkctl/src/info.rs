@@ -6,6 +6,7 @@ use conformance::{
     client::{Options, QpSizes, Session},
 };
 use conformance_host::{HostPlatform, Setup};
+use host::say;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
     NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
@@ -148,7 +149,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
     }
     print_table(&list);
     if let Some(costs) = costs {
-        println!();
+        say!();
         let mut list = table(&["idle object", "depth", "memory"]);
         for Cost { object, depth, bytes } in costs {
             list.add_row([(*object).to_owned(), depth.to_string(), format!("{bytes} bytes")]);

@@ -1,6 +1,8 @@
 //! The command line of SoftNDK: the self-test, a ping-pong and what an adapter can do, on the host and through NDKPI's
 //! dispatch tables; on Windows also what the drivers do in the kernel.
 
+// Its output can be closed: `host::say!`, not `println!`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(
     clippy::collection_is_never_read,
     clippy::doc_markdown,

@@ -2,6 +2,7 @@
 
 use ::nd2::CompletionPolicy;
 use clap::{Args, ValueEnum};
+use host::say;
 use nd2_selftest::{Case, Options, Outcome, Row, Schedule, cases, run_one};
 use serde::Serialize;
 
@@ -121,5 +122,5 @@ fn print(rows: &[(CompletionPolicy, Row)]) {
     align_right(&mut printed, 4);
     print_table(&printed);
     let failed = rows.iter().filter(|(_, row)| !row.outcome.is_pass()).count();
-    println!("\n{} passed, {failed} failed", rows.len() - failed);
+    say!("\n{} passed, {failed} failed", rows.len() - failed);
 }

@@ -5,12 +5,13 @@ use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use conformance::Outcome;
 use console::Style;
+use host::{note, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 /// Prints one line about a failure of the program itself.
 pub fn fail(what: fmt::Arguments<'_>) -> ExitCode {
-    eprintln!("ndkctl: {what}");
+    note!("ndkctl: {what}");
     ExitCode::FAILURE
 }
 
@@ -42,14 +43,14 @@ pub fn align_right(table: &mut Table, column: usize) {
 /// Prints a table without spaces at the ends of lines.
 pub fn print_table(table: &Table) {
     for line in table.to_string().lines() {
-        println!("{}", line.trim_end());
+        say!("{}", line.trim_end());
     }
 }
 
 /// Prints a value as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use conformance::{
 };
 use conformance_host::HostPlatform;
 use hdrhistogram::Histogram;
+use host::say;
 use ndkpi::{
     NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
     NDK_RESULT_EX, NDK_VERSION,
@@ -275,7 +276,7 @@ fn report(args: &Ping, shown: &Shown) -> Result<(), String> {
             seconds: took.as_secs_f64(),
         });
     }
-    println!(
+    say!(
         "{} round trips of {} in {}: {rate:.0} per second, {:.1} MiB/s each way",
         args.count,
         bytes(args.size.into()),

@@ -9,6 +9,7 @@ use std::{
 
 use conformance::{Case, Outcome, Run, Tally, cases, selects};
 use conformance_host::Harness;
+use host::{note, say};
 use indicatif::ProgressBar;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
@@ -64,7 +65,7 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     if let (true, Some(filter)) = (selected.is_empty(), &args.filter) {
         let mut themes: Vec<_> = cases::all().map(Case::theme).collect();
         themes.dedup();
-        eprintln!("ndkctl selftest: no case matches `{filter}`; themes are {}", themes.join(", "));
+        note!("ndkctl selftest: no case matches `{filter}`; themes are {}", themes.join(", "));
         return Ok(End::Refused);
     }
     if args.list {
@@ -72,7 +73,7 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     }
     let results = if args.driver {
         if !cfg!(windows) {
-            eprintln!("ndkctl selftest: {}", driver::ELSEWHERE);
+            note!("ndkctl selftest: {}", driver::ELSEWHERE);
             return Ok(End::Refused);
         }
         driver_selftest::execute(&driver::open()?, args, interrupted)?
@@ -131,26 +132,26 @@ fn print_entry(entry: &Entry, width: usize) {
     let text = outcome.text();
     let time = duration(*took);
     let line = format!("{:width$}  {:<13}  {}  {time:>8}  {text}", case.name, case.section, word(outcome));
-    println!("{}", line.trim_end());
+    say!("{}", line.trim_end());
 }
 
 fn summarize(args: &Selftest, results: &Results) {
     let failed: Vec<_> = results.entries.iter().filter(|entry| entry.outcome.is_failure()).collect();
     for Entry { case, seed, outcome, .. } in &failed {
-        println!();
-        println!("{} ({})", case.name, case.section);
-        println!("  does      {}", case.does);
-        println!("  expected  {}", case.expects);
-        println!("  seen      {}", outcome.text());
+        say!();
+        say!("{} ({})", case.name, case.section);
+        say!("  does      {}", case.does);
+        say!("  expected  {}", case.expects);
+        say!("  seen      {}", outcome.text());
         if args.driver {
-            println!("  again     ndkctl selftest --driver --seed {seed}");
+            say!("  again     ndkctl selftest --driver --seed {seed}");
         } else {
-            println!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
+            say!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
         }
     }
-    println!();
+    say!();
     if results.interrupted {
-        println!("interrupted");
+        say!("interrupted");
     }
     let Tally { passed, failed, observed, skipped } = results.tally;
     let mut counts =
@@ -207,7 +208,7 @@ impl CaseJson<'_> {
 
 fn list(args: &Selftest, selected: &[&'static Case]) -> Result<End, String> {
     if args.markdown {
-        print!("{}", markdown::document(selected));
+        say!("{}", markdown::document(selected).trim_end());
     } else if args.json {
         print_json(&selected.iter().map(|case| CaseJson::new(case)).collect::<Vec<_>>())?;
     } else {
@@ -216,7 +217,7 @@ fn list(args: &Selftest, selected: &[&'static Case]) -> Result<End, String> {
             table.add_row([case.name, case.section, case.does, case.expects]);
         }
         print_table(&table);
-        println!("{} cases", selected.len());
+        say!("{} cases", selected.len());
     }
     Ok(End::Good)
 }

@@ -6,6 +6,7 @@ use clap::{
     CommandFactory, Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use host::note;
 
 use crate::{USAGE, args::Cli};
 
@@ -22,7 +23,7 @@ pub fn refuse(error: &Error, arguments: &[OsString]) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    eprintln!("{}", one_line(error, arguments));
+    note!("{}", one_line(error, arguments));
     ExitCode::from(USAGE)
 }
 

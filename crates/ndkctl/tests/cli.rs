@@ -1,6 +1,6 @@
 //! The program as a person meets it: exit codes, one line for a wrong argument, output that machines can read, Ctrl-C.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -59,6 +59,62 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         assert!(said.contains(part), "{arguments:?}: {said}");
         assert!(shown.is_empty(), "{arguments:?}: {shown}");
     }
+}
+
+/// The program with one end of a pipe for each stream, whose other end is closed.
+fn unread(arguments: &[&str], out: bool, err: bool) -> Output {
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndkctl"));
+    command.args(arguments).stdout(if out { closed() } else { Stdio::piped() });
+    command.stderr(if err { closed() } else { Stdio::piped() });
+    command.spawn().expect("the program starts").wait_with_output().expect("it ends")
+}
+
+#[test]
+fn every_command_ends_quietly_when_nobody_reads_its_output() {
+    for arguments in [
+        &[][..],
+        &["--help"],
+        &["--version"],
+        &["selftest", "--help"],
+        &["selftest", "--list"],
+        &["selftest", "--list", "--markdown"],
+        &["selftest", "--filter", "arm"],
+        &["selftest", "--filter", "arm", "--json"],
+        &["ping", "--count", "10"],
+        &["info"],
+        &["info", "--json"],
+        &["info", "--memory"],
+        &["bench", "--quick", "--filter", "no such row"],
+        &["counters"],
+        &["counters", "--watch"],
+        &["netstat"],
+        &["nd2-selftest", "--filter", "arm"],
+    ] {
+        let output = unread(arguments, true, false);
+        let said = text(&output.stderr);
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        assert!(matches!(output.status.code(), Some(0 | 141)), "{arguments:?}: {:?}", output.status);
+    }
+}
+
+#[test]
+fn what_goes_to_the_standard_error_is_not_needed_to_end_well() {
+    for (arguments, code) in [
+        (&["self-test"][..], 2),
+        (&["selftest", "--filter", "no such case"], 2),
+        (&["selftest", "--filter", "arm", "--verbose"], 0),
+        (&["ping", "--size", "0"], 2),
+        (&["ping", "--count", "10"], 0),
+        (&["bench", "--quick", "--filter", "no such row"], 0),
+    ] {
+        assert_eq!(unread(arguments, false, true).status.code(), Some(code), "{arguments:?}");
+    }
+    assert!(matches!(unread(&["selftest", "--list"], true, true).status.code(), Some(0 | 141)));
 }
 
 #[cfg(not(windows))]

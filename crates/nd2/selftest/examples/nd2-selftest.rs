@@ -1,5 +1,6 @@
 //! The self-test alone: `cargo run --release -p nd2-selftest --example nd2-selftest [filter [seed]]`.
 
+use host::say;
 use nd2::CompletionPolicy;
 use nd2_selftest::{Options, Schedule, run, table};
 
@@ -13,8 +14,8 @@ fn main() {
     let mut failed = false;
     for policy in CompletionPolicy::ALL {
         let rows = run(&Options { filter: filter.as_deref(), schedule, policy, ..Options::default() });
-        println!("policy {policy}");
-        print!("{}", table(&rows));
+        say!("policy {policy}");
+        say!("{}", table(&rows).trim_end());
         failed |= !rows.iter().all(|row| row.outcome.is_pass());
     }
     std::process::exit(i32::from(failed));
