@@ -3,12 +3,15 @@
 #
 #   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--faults] [--check-reproducible] [--no-install] [--no-sign]
 #
-# Results: target/drivers/<arch>/{softndk,ndktest}.sys, with the driver packages beside them. What the stand-ins for the
-# kit's crates are and why they can be trusted is in docs/cross-build.md.
+# Results: target/drivers/<arch>/{softndk,ndktest}.sys, with the driver packages beside them; with --debug in
+# target/drivers/debug/<arch>. What the stand-ins for the kit's crates are and why they can be trusted is in
+# docs/cross-build.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
 
+TOP=$PWD
+OUT=$TOP/target/drivers
 ARCHES=(x86_64 aarch64)
 PROFILE=release
 CHECK_REPRODUCIBLE=0
@@ -24,20 +27,18 @@ while (($#)); do
                 *) echo "--arch: x86_64, aarch64 or all" >&2; exit 2 ;;
             esac
             shift ;;
-        --debug) PROFILE=dev ;;
+        --debug) PROFILE=dev OUT=$OUT/debug ;;
         # Failures can be asked for: for tests of consumers.
-        --faults) FEATURES=(--features softndk/faults) ;;
+        --faults) FEATURES=(--features faults) ;;
         --check-reproducible) CHECK_REPRODUCIBLE=1 ;;
         --no-install) INSTALL=0 ;;
         --no-sign) SIGN=0 ;;
-        -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) echo "unknown option: $1 (see --help)" >&2; exit 2 ;;
     esac
     shift
 done
 
-TOP=$PWD
-OUT=$TOP/target/drivers
 CACHE=${DRIVERS_TARGET_DIR:-$TOP/target/drivers-build}
 LINKER=lld-link-19
 
@@ -72,8 +73,8 @@ LINK_ARGUMENTS=(
 build() {
     local triple=$1-pc-windows-msvc directory=$2
     local variable=${triple^^}
-    variable=CARGO_TARGET_${variable//-/_}
-    local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard -Cpanic=abort "${LINK_ARGUMENTS[@]/#/-Clink-arg=}" "-Clink-arg=/LIBPATH:$directory.lib")
+    variable=CARGO_TARGET_${variable//-/_}_LINKER
+    local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard "${LINK_ARGUMENTS[@]/#/-Clink-arg=}" "-Clink-arg=/LIBPATH:$directory.lib")
     # No path of this machine in the image.
     flags+=("--remap-path-prefix=$TOP=softndk" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
     flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
@@ -87,13 +88,23 @@ build() {
     "$LINKER" /lib "/def:$directory.lib/rpcrt4.def" "/machine:${machine/aarch64/arm64}" "/out:$directory.lib/rpcrt4.lib"
     # The patches change what is locked: begin from the committed lock file, and leave that alone.
     cp Cargo.lock "$directory.lock/Cargo.lock"
-    env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" \
-        "${variable}_LINKER=$LINKER" "${variable}_RUSTFLAGS=${flags[*]}" \
-        cargo build --quiet --profile "$PROFILE" --target "$triple" --package softndk --package ndktest "${FEATURES[@]}" \
-        -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
-        -Zlockfile-path --config "resolver.lockfile-path='$directory.lock/Cargo.lock'" \
-        --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \
-        --config "patch.crates-io.wdk-sys.path='$TOP/xbuild/wdk-sys'"
+    # In its own directory a driver has the profiles that it has on Windows. Cargo prefers the encoded flags to all others, so
+    # that a RUSTFLAGS of the environment does not replace these.
+    local driver features
+    for driver in driver test-driver; do
+        features=()
+        [[ $driver == driver ]] && features=("${FEATURES[@]}")
+        (
+            cd "crates/$driver"
+            env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" "$variable=$LINKER" \
+                CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f' && printf %s "${flags[*]}")" \
+                cargo build --quiet --profile "$PROFILE" --target "$triple" "${features[@]}" \
+                -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
+                -Zlockfile-path --config "resolver.lockfile-path='$directory.lock/Cargo.lock'" \
+                --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \
+                --config "patch.crates-io.wdk-sys.path='$TOP/xbuild/wdk-sys'"
+        )
+    done
 }
 
 # products ARCH TARGET_DIRECTORY: where cargo put them

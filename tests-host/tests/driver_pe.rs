@@ -1,7 +1,8 @@
 //! The images of the drivers, as `tools/build-drivers.sh` makes them: what Windows asks of a driver, and what it should not
 //! have.
 //!
-//! Without images there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_DRIVERS=1` that is a failure.
+//! Without images there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_DRIVERS=1` that is a failure. Debug
+//! images are checked if they are there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,6 +44,8 @@ const VERSIONS: [&str; 11] = [
 
 /// More would be a surprise. The consumer has the whole conformance suite in it, which grows.
 const MOST_BYTES: usize = 2 << 20;
+/// The same with debug assertions.
+const MOST_DEBUG_BYTES: usize = 4 << 20;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -57,18 +60,28 @@ fn json(name: &str) -> Value {
 #[derive(Clone)]
 struct Image {
     name: String,
+    driver: &'static str,
+    is_debug: bool,
     machine: u16,
     bytes: Vec<u8>,
 }
 
 fn images() -> Vec<Image> {
     let mut found = Vec::new();
-    for (directory, machine) in [("x86_64", IMAGE_FILE_MACHINE_AMD64), ("aarch64", IMAGE_FILE_MACHINE_ARM64)] {
+    for (directory, machine) in [
+        ("x86_64", IMAGE_FILE_MACHINE_AMD64),
+        ("aarch64", IMAGE_FILE_MACHINE_ARM64),
+        ("debug/x86_64", IMAGE_FILE_MACHINE_AMD64),
+        ("debug/aarch64", IMAGE_FILE_MACHINE_ARM64),
+    ] {
         for driver in ["softndk", "ndktest"] {
             let path = root().join("target/drivers").join(directory).join(driver).with_extension("sys");
+            let is_debug = directory.starts_with("debug");
             match fs::read(&path) {
-                Ok(bytes) => found.push(Image { name: format!("{directory}/{driver}.sys"), machine, bytes }),
-                Err(_) if machine == IMAGE_FILE_MACHINE_ARM64 => {}
+                Ok(bytes) => {
+                    found.push(Image { name: format!("{directory}/{driver}.sys"), driver, is_debug, machine, bytes });
+                }
+                Err(_) if is_debug || machine == IMAGE_FILE_MACHINE_ARM64 => {}
                 Err(error) if std::env::var_os("SOFTNDK_REQUIRE_DRIVERS").is_some_and(|value| value == "1") => {
                     panic!("{}: {error}; run tools/build-drivers.sh", path.display());
                 }
@@ -112,7 +125,8 @@ fn headers(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     problems.extend(unless(optional.major_subsystem_version() == 10, "not for Windows 10"));
     let entry = u64::from(optional.address_of_entry_point());
     problems.extend(unless(entry != 0 && is_code(file, entry), "the entry point is not in code"));
-    problems.extend(unless(image.bytes.len() <= MOST_BYTES, format!("{} bytes", image.bytes.len())));
+    let most = if image.is_debug { MOST_DEBUG_BYTES } else { MOST_BYTES };
+    problems.extend(unless(image.bytes.len() <= most, format!("{} bytes", image.bytes.len())));
     problems.extend(unless(optional.check_sum() == check_sum(&image.bytes), "the checksum is wrong"));
     for (directory, name) in
         [(IMAGE_DIRECTORY_ENTRY_TLS, "thread-local storage"), (IMAGE_DIRECTORY_ENTRY_RESOURCE, "resources")]
@@ -289,8 +303,10 @@ fn unwinding(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
 
 /// No function takes much of a kernel stack, which has 24 KiB for everybody on it.
 fn stack_frames(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
-    /// More than any function has now. Beyond a page the compiler would have to probe the stack.
-    const MOST: [(&str, u32); 2] = [("softndk.sys", 2304), ("ndktest.sys", 3072)];
+    /// More than any function has now. Beyond a page the compiler would have to probe the stack, which a debug image does not do
+    /// either.
+    const MOST: [(&str, bool, u32); 4] =
+        [("softndk", false, 2304), ("ndktest", false, 3072), ("softndk", true, 4095), ("ndktest", true, 4095)];
     if image.machine != IMAGE_FILE_MACHINE_AMD64 {
         // AArch64 describes frames in another way.
         return Vec::new();
@@ -304,7 +320,8 @@ fn stack_frames(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     }
     let (size, function) = largest;
     println!("{}: the largest stack frame has {size} bytes", image.name);
-    let most = MOST.iter().find(|(name, _)| image.name.ends_with(name)).map_or(0, |(_, most)| *most);
+    let own = |limit: &&(&str, bool, u32)| (limit.0, limit.1) == (image.driver, image.is_debug);
+    let most = MOST.iter().find(own).map_or(0, |limit| limit.2);
     unless(
         size > 0 && size <= most,
         format!("the function at {function:#x} takes {size} bytes of stack, more than {most}"),

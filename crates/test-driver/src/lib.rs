@@ -9,6 +9,11 @@
 
 #![no_std]
 
+#[cfg(all(windows, panic = "unwind"))]
+compile_error!(
+    "a driver is built in its own directory, whose .cargo/config.toml has panics abort (docs/cross-build.md)"
+);
+
 extern crate alloc;
 #[cfg(not(windows))]
 extern crate std;

@@ -6,6 +6,7 @@
 
 mod kinds;
 
+use alloc::boxed::Box;
 use core::{
     fmt,
     sync::atomic::{
@@ -101,10 +102,14 @@ struct Race<'run> {
 }
 
 impl<'run> Race<'run> {
-    fn try_new(until: &'run Until<'run>, threads: u32) -> Result<Self, NtStatus> {
-        Ok(Self {
+    /// In memory of its own: a lock must not be on a stack, because that of a thread that waits may be paged out. Not inlined,
+    /// so that what is copied on the way there is off the stack again when the threads run.
+    #[inline(never)]
+    fn try_new(until: &'run Until<'run>, threads: u32) -> Result<Box<Self>, NtStatus> {
+        let framework = Framework::try_new()?;
+        try_box(Self {
             queued: Guarded::new(Queued::new(), Counted::NONE),
-            framework: Guarded::new(Framework::try_new()?, Counted::NONE),
+            framework: Guarded::new(framework, Counted::NONE),
             plain: Guarded::new(Plain::new(), Counted::NONE),
             until,
             threads,
@@ -112,6 +117,7 @@ impl<'run> Race<'run> {
             arrivals: AtomicU32::new(0),
             end: AtomicU32::new(u32::MAX),
         })
+        .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// Waits until all threads have come to that turn; `false` if the run is cancelled meanwhile. They spin, for who sleeps would
@@ -238,9 +244,7 @@ pub fn measure(platform: &dyn Platform, until: &Until<'_>, threads: usize) -> Ch
         return Err(Stop::skipped(format_args!("there is one processor")));
     }
     let cannot = |status: NtStatus| Stop::skipped(format_args!("cannot begin: {status}"));
-    let race = Race::try_new(until, u32::try_from(count).unwrap_or(1)).map_err(cannot)?;
-    // A lock must not be on a stack: that of a thread that waits may be paged out.
-    let mut race = try_box(race).map_err(|_| cannot(NtStatus::INSUFFICIENT_RESOURCES))?;
+    let mut race = Race::try_new(until, u32::try_from(count).unwrap_or(1)).map_err(cannot)?;
     let mut racers = [0, 1, 2, 3].map(|thread| Racer::new(&race, thread));
     let mut tasks = racers.each_mut().map(|racer| racer as &mut dyn Task);
     platform.run(&mut tasks[..count]).map_err(cannot)?;
