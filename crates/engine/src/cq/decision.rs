@@ -114,7 +114,7 @@ pub fn ignores_plain(arm: Option<ArmType>, holds: bool) -> bool {
 
 /// Shortcut: returns true if all of `cqes` are [plain](Class::Plain), with no branch for each of them.
 ///
-/// To prove: an entry is plain if and only if its outcome has no [mark](super::Outcome::marks).
+/// To prove: an entry is plain if and only if its outcome has no mark.
 #[inline]
 #[must_use]
 pub fn are_plain(cqes: &[Cqe]) -> bool {

@@ -4,7 +4,7 @@
 //! model checks and the property tests drive it directly. The decision itself is in [`super::decision`].
 //!
 //! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
-//! wrap around; [`newer`](super::decision::newer) compares them.
+//! wrap around; [`newer`] compares them.
 
 use crate::NtStatus;
 

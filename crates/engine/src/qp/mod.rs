@@ -6,12 +6,12 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`post`], [`post_receive`] | into the queues |
-//! | [`direct`], [`send_queue`] | from a post, or from the queue in a quantum, |
-//! | [`execute`], [`copy`] | into the executor, which does what is simple, wholly or not at all |
-//! | [`progress`] | what takes several steps, and every error |
-//! | [`receive_queue`], [`srq`] | where messages go |
-//! | [`link`] | the connection of two queue pairs |
+//! | `post`, `post_receive` | into the queues |
+//! | `direct`, `send_queue` | from a post, or from the queue in a quantum, |
+//! | `execute`, `copy` | into the executor, which does what is simple, wholly or not at all |
+//! | `progress` | what takes several steps, and every error |
+//! | `receive_queue`, `srq` | where messages go |
+//! | `link` | the connection of two queue pairs |
 //!
 //! A quantum owns the send queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: the receive
 //! that it fills is *claimed*, so that a flush of the peer's queue waits for it and the order is kept.

@@ -303,7 +303,7 @@ impl MachineRef {
     }
 
     /// A point at which other processors of a seeded machine may get in between, if the machine was built for it. Nothing
-    /// happens here while the thread holds a spin lock: that is what [`MachineRef::preempt_at_lock`] is for.
+    /// happens here while the thread holds a spin lock: that is what `preempt_at_lock` is for.
     #[inline]
     pub fn preempt(&self) {
         if no_locks_held() {
