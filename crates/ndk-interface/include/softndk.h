@@ -1,6 +1,9 @@
 /*
  * How an NDK consumer written in C finds the SoftNDK provider. The same in Rust: the crate ndk-interface, whose
- * documentation has the sequence of steps. Include ndkpi.h, ndis.h and initguid.h (in one file) before this one.
+ * documentation has the sequence of steps.
+ *
+ * Define NDIS630 (or a later version) before the first include. Then include, in this order: ndis.h, ndisndk.h (which ndis.h does
+ * not include), initguid.h (in one file of the driver), and this header.
  */
 #ifndef SOFTNDK_H
 #define SOFTNDK_H
