@@ -55,7 +55,7 @@ impl Row {
 }
 
 /// Every completion mode with every version, every mode on threads and seeded; and among them each number of processors,
-/// posts that carry requests out, and adapters without what is optional.
+/// posts that carry requests out, locks that only lock, and adapters without what is optional.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let row = |setup, completion, version| Row::new(Setup { completion, ..setup }, version);
     vec![
@@ -63,6 +63,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row(Setup { processors: Some(1), ..threads() }, Pending, ONE),
         row(Setup { processors: Some(4), ..threads() }, Early, TWO),
         row(Setup { nic: NicMode::Direct, ..threads() }, Mixed, ONE),
+        row(Setup { nic: NicMode::Direct, watched_locks: false, ..threads() }, Inline, TWO),
         row(seeded(0), Inline, ONE),
         row(seeded(20), Pending, TWO),
         row(Setup { nic: NicMode::Direct, ..seeded(10) }, Early, ONE),

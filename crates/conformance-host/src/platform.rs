@@ -53,6 +53,9 @@ pub struct Setup {
     pub seed: u64,
     /// Where work requests are carried out.
     pub nic: NicMode,
+    /// True if spin locks raise the IRQL and find mistakes; false if they only lock, which lets the engine's shortest path for
+    /// completions be taken.
+    pub watched_locks: bool,
     /// Adapters on the wire.
     pub adapters: u8,
     /// Flags that the adapters leave out (`NDKPI 2.6`).
@@ -75,6 +78,7 @@ impl Default for Setup {
             completion: CompletionMode::Inline,
             seed: 0,
             nic: NicMode::Deferred,
+            watched_locks: true,
             adapters: 2,
             without: 0,
             tokens: None,
@@ -134,7 +138,7 @@ impl HostPlatform {
             None => builder,
         };
         let machine = builder.start();
-        let os = HostOs::new(&machine);
+        let os = if setup.watched_locks { HostOs::new(&machine) } else { HostOs::unwatched(&machine) };
         let wire = Wire::try_new(&os)?;
         let mut devices = Vec::new();
         for number in 1..=setup.adapters {

@@ -70,6 +70,9 @@ pub struct Machine {
     /// Where work requests are carried out: in deferred calls as hardware would, or in the post if possible
     #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
     pub nic: Nic,
+    /// What spin locks do: raise the IRQL and find mistakes, or lock only, which is the shortest path of the engine
+    #[arg(long, value_enum, default_value = "watched", value_name = "KIND")]
+    pub locks: Locks,
     /// Give a fast-registered region a new remote token with each registration
     #[arg(long)]
     pub rotate_tokens: bool,
@@ -82,6 +85,7 @@ impl Machine {
             completion: self.completion.into(),
             processors: self.processors,
             nic: self.nic.into(),
+            watched_locks: self.locks == Locks::Watched,
             fast_tokens: if self.rotate_tokens { FastTokens::Rotating } else { FastTokens::Stable },
             seed,
             ..Setup::default()
@@ -131,6 +135,15 @@ impl From<Nic> for NicMode {
     }
 }
 
+/// What spin locks do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Locks {
+    /// Raise the IRQL, and find mistakes.
+    Watched,
+    /// Nothing but lock.
+    Plain,
+}
+
 /// The major version to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Major {
@@ -162,6 +175,7 @@ pub struct Selftest {
     /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
     #[arg(long, conflicts_with_all = [
         "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
+        "locks", "rotate_tokens",
     ])]
     pub driver: bool,
     /// Show the cases instead of running them

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     End,
-    args::Selftest,
+    args::{Locks, Nic, Selftest},
     driver, driver_selftest, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
 };
@@ -182,6 +182,12 @@ fn again(args: &Selftest) -> String {
     let mut flags = format!(" --completion {completion} --ndkpi {}", args.ndkpi.version().Major);
     if args.deterministic {
         flags.push_str(" --deterministic");
+    }
+    if args.machine.nic == Nic::Direct {
+        flags.push_str(" --nic direct");
+    }
+    if args.machine.locks == Locks::Plain {
+        flags.push_str(" --locks plain");
     }
     if args.machine.rotate_tokens {
         flags.push_str(" --rotate-tokens");
