@@ -12,7 +12,6 @@ use engine::cq::{
     Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation, Outcome,
     notify::{ArmType, CqFailure},
 };
-use fallible::Shared;
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql},
@@ -89,7 +88,7 @@ type Handler = Box<dyn FnMut(&TestCq, NtStatus) + Send>;
 
 struct Inner {
     os: HostOs,
-    cq: Mutex<Option<Shared<Cq<HostOs>>>>,
+    cq: Mutex<Option<fallible::Arc<Cq<HostOs>>>>,
     consumer: Mutex<Option<CqConsumer<HostOs>>>,
     calls: Mutex<Vec<Call>>,
     failures: Mutex<Vec<CqFailure>>,
@@ -216,13 +215,13 @@ impl TestCq {
     /// If it was closed.
     #[must_use]
     #[track_caller]
-    pub fn cq(&self) -> Shared<Cq<HostOs>> {
+    pub fn cq(&self) -> fallible::Arc<Cq<HostOs>> {
         lock(&self.inner.cq).clone().expect("the queue is open")
     }
 
     /// The engine's queue, unless it was closed.
     #[must_use]
-    pub fn try_cq(&self) -> Option<Shared<Cq<HostOs>>> {
+    pub fn try_cq(&self) -> Option<fallible::Arc<Cq<HostOs>>> {
         lock(&self.inner.cq).clone()
     }
 

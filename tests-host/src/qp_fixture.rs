@@ -15,7 +15,6 @@ use engine::{
     nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
-use fallible::Shared;
 use host::{
     HostMemory, HostOs, PinnedBuffer,
     machine::{Machine, MachineRef},
@@ -80,8 +79,8 @@ fn run(preemption: u8, test: &impl Fn(&Net)) {
 pub struct Net {
     machine: MachineRef,
     os: HostOs,
-    nic: Shared<Nic<HostOs>>,
-    table: Shared<MemoryTable<HostOs>>,
+    nic: fallible::Arc<Nic<HostOs>>,
+    table: fallible::Arc<MemoryTable<HostOs>>,
 }
 
 impl Net {
@@ -113,7 +112,7 @@ impl Net {
 
     /// The NIC.
     #[must_use]
-    pub const fn nic(&self) -> &Shared<Nic<HostOs>> {
+    pub const fn nic(&self) -> &fallible::Arc<Nic<HostOs>> {
         &self.nic
     }
 
@@ -167,7 +166,7 @@ impl Net {
         sends: &TestCq,
         receives: &TestCq,
         bytes: Bytes,
-        srq: Option<&Shared<Srq<HostOs>>>,
+        srq: Option<&fallible::Arc<Srq<HostOs>>>,
     ) -> Result<TestQp, NtStatus> {
         let domain = bytes.region.domain();
         let client = Arc::new(());
@@ -293,12 +292,12 @@ const ALL_RIGHTS: Rights = Rights::REMOTE_WRITE.and(Rights::REMOTE_READ).and(Rig
 /// Registered bytes.
 struct Bytes {
     buffer: Arc<PinnedBuffer>,
-    region: Shared<Region<HostOs>>,
+    region: fallible::Arc<Region<HostOs>>,
     rights: Rights,
 }
 
 impl Bytes {
-    fn new(domain: &Shared<Domain<HostOs>>, length: usize, rights: Rights) -> Result<Self, NtStatus> {
+    fn new(domain: &fallible::Arc<Domain<HostOs>>, length: usize, rights: Rights) -> Result<Self, NtStatus> {
         let buffer = Arc::new(PinnedBuffer::new(length)?);
         let region = Region::try_new(domain, RegionKind::Normal)?;
         let bytes = Self { buffer, region, rights };
@@ -430,7 +429,7 @@ impl Drop for SrqConsumer {
 
 /// A shared receive queue and its consumer. Dropping it closes it.
 pub struct TestSrq {
-    srq: Shared<Srq<HostOs>>,
+    srq: fallible::Arc<Srq<HostOs>>,
     bytes: Bytes,
     seen: Arc<SrqSeen>,
 }
@@ -444,7 +443,7 @@ impl fmt::Debug for TestSrq {
 impl TestSrq {
     /// The engine's queue.
     #[must_use]
-    pub const fn srq(&self) -> &Shared<Srq<HostOs>> {
+    pub const fn srq(&self) -> &fallible::Arc<Srq<HostOs>> {
         &self.srq
     }
 
@@ -462,7 +461,7 @@ impl TestSrq {
 
     /// Their region.
     #[must_use]
-    pub const fn region(&self) -> &Shared<Region<HostOs>> {
+    pub const fn region(&self) -> &fallible::Arc<Region<HostOs>> {
         &self.bytes.region
     }
 
@@ -507,7 +506,7 @@ impl Drop for TestSrq {
 
 /// A queue pair and its consumer. Dropping it closes it.
 pub struct TestQp {
-    qp: Shared<Qp<HostOs>>,
+    qp: fallible::Arc<Qp<HostOs>>,
     initiator: Mutex<Option<Initiator<HostOs>>>,
     receiver: Mutex<Option<Receiver<HostOs>>>,
     sends: TestCq,
@@ -525,7 +524,7 @@ impl fmt::Debug for TestQp {
 impl TestQp {
     /// The engine's queue pair.
     #[must_use]
-    pub const fn qp(&self) -> &Shared<Qp<HostOs>> {
+    pub const fn qp(&self) -> &fallible::Arc<Qp<HostOs>> {
         &self.qp
     }
 
@@ -702,7 +701,7 @@ impl TestQp {
     /// How many refer to the queue pair besides the test.
     #[must_use]
     pub fn references(&self) -> usize {
-        Shared::references_now(&self.qp) - 1
+        fallible::Arc::references_now(&self.qp) - 1
     }
 
     /// Drops the fixture, and gives something that says whether the engine has let go of the queue pair.

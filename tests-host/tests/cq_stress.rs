@@ -22,7 +22,6 @@ use engine::cq::{
         CqFailure,
     },
 };
-use fallible::Shared;
 use host::{HostOs, machine::Machine};
 use tests_host::cq_fixture::{TestCq, failed, plain, solicited};
 
@@ -290,7 +289,7 @@ fn a_close_while_producers_go_on_calls_nobody_afterwards() {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..2 {
-                let (producer, stop): (Shared<Cq<HostOs>>, _) = (cq.cq(), &stop);
+                let (producer, stop): (fallible::Arc<Cq<HostOs>>, _) = (cq.cq(), &stop);
                 scope.spawn(move || {
                     for _ in 0..1_000 {
                         Cq::push(&producer, plain(0));

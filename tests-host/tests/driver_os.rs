@@ -14,7 +14,6 @@ use std::{
 };
 
 use engine::os::{Dpc, Os, Routine, Timer};
-use fallible::Shared;
 use simulated_kernel::{Kernel, irql};
 use softndk::os::{Kernel as KernelOs, KernelDpc, KernelTimer};
 use wdk_sys::{
@@ -48,7 +47,7 @@ fn flush() {
 }
 
 /// Waits until the bell has rung so often, and as long again for a ring that should not come.
-fn settle(bell: &Shared<Bell>, rings: u32) {
+fn settle(bell: &fallible::Arc<Bell>, rings: u32) {
     // A machine may be slow. If the ring does not come, the caller sees it.
     for _ in 0..10_000 {
         if bell.rings() >= rings {
@@ -79,7 +78,7 @@ struct Ring;
 impl Routine for Ring {
     type Target = Bell;
 
-    fn run(bell: &Shared<Bell>) {
+    fn run(bell: &fallible::Arc<Bell>) {
         assert_eq!(irql(), 2, "a deferred call");
         bell.last.store(KernelOs.now(), SeqCst);
         bell.rings.fetch_add(1, SeqCst);
@@ -103,7 +102,7 @@ fn a_timer_runs_once_for_each_time_that_it_is_set_and_not_cancelled() {
     for (number, kernel) in (1_u64..).zip(kernels()) {
         in_the_driver(&kernel, || {
             let mut random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let bell = Shared::try_new(Bell::default()).expect("memory");
+            let bell = fallible::Arc::try_new(Bell::default()).expect("memory");
             let timer = KernelTimer::<Ring>::try_new().expect("memory");
             for _ in 0..60 {
                 let before = bell.rings();
@@ -130,7 +129,7 @@ fn a_timer_runs_once_for_each_time_that_it_is_set_and_not_cancelled() {
             }
             drop(timer);
             flush();
-            assert_eq!(Shared::references_now(&bell), 1);
+            assert_eq!(fallible::Arc::references_now(&bell), 1);
         });
     }
 }
@@ -139,7 +138,7 @@ fn a_timer_runs_once_for_each_time_that_it_is_set_and_not_cancelled() {
 fn a_timer_that_is_set_again_and_again_forgets_all_but_the_last_due_time() {
     for kernel in kernels() {
         in_the_driver(&kernel, || {
-            let bell = Shared::try_new(Bell::default()).expect("memory");
+            let bell = fallible::Arc::try_new(Bell::default()).expect("memory");
             let timer = KernelTimer::<Ring>::try_new().expect("memory");
             for _ in 0..40 {
                 for _ in 0..12 {
@@ -163,7 +162,7 @@ fn a_timer_that_is_set_again_and_again_forgets_all_but_the_last_due_time() {
                 assert!(!timer.cancel(), "nothing is left to be cancelled");
             }
             drop(timer);
-            assert_eq!(Shared::references_now(&bell), 1);
+            assert_eq!(fallible::Arc::references_now(&bell), 1);
         });
     }
 }
@@ -173,7 +172,7 @@ fn a_timer_that_is_dropped_does_not_run_any_more() {
     for kernel in kernels() {
         in_the_driver(&kernel, || {
             for delay in [0, 0, 0, 1, 1, 50, 50, 400] {
-                let bell = Shared::try_new(Bell::default()).expect("memory");
+                let bell = fallible::Arc::try_new(Bell::default()).expect("memory");
                 let timer = KernelTimer::<Ring>::try_new().expect("memory");
                 timer.set(delay, &bell);
                 drop(timer);
@@ -182,7 +181,7 @@ fn a_timer_that_is_dropped_does_not_run_any_more() {
                 let rings = bell.rings();
                 settle(&bell, rings);
                 assert_eq!(bell.rings(), rings);
-                assert_eq!(Shared::references_now(&bell), 1);
+                assert_eq!(fallible::Arc::references_now(&bell), 1);
             }
         });
     }
@@ -199,7 +198,7 @@ struct Work;
 impl Routine for Work {
     type Target = Owner;
 
-    fn run(owner: &Shared<Owner>) {
+    fn run(owner: &fallible::Arc<Owner>) {
         owner.ran.fetch_add(1, SeqCst);
     }
 }
@@ -211,7 +210,7 @@ fn the_last_reference_to_the_owner_of_a_call_may_be_that_of_the_call() {
         in_the_driver(&kernel, || {
             for round in 0..32 {
                 let owner = Owner { call: OnceLock::new(), ran: ran.clone() };
-                let owner = Shared::try_new(owner).expect("memory");
+                let owner = fallible::Arc::try_new(owner).expect("memory");
                 let call = KernelDpc::try_new(round % KernelOs.processors()).expect("a processor");
                 assert!(owner.call.set(call).is_ok());
                 let call = owner.call.get().expect("it was set");
@@ -242,7 +241,7 @@ struct Turn;
 impl Routine for Turn {
     type Target = Restless;
 
-    fn run(all: &Shared<Restless>) {
+    fn run(all: &fallible::Arc<Restless>) {
         assert_eq!((irql(), all.running.fetch_add(1, SeqCst)), (2, 0), "at DISPATCH_LEVEL, one at a time");
         let turn = all.ran.fetch_add(1, SeqCst);
         let left = all.left.fetch_sub(1, SeqCst) - 1;
@@ -255,14 +254,14 @@ impl Routine for Turn {
 }
 
 /// Has two calls on one processor take so many turns.
-fn be_restless(turns: u32) -> Shared<Restless> {
+fn be_restless(turns: u32) -> fallible::Arc<Restless> {
     let all = Restless {
         calls: OnceLock::new(),
         left: AtomicU32::new(turns),
         running: AtomicU32::new(0),
         ran: AtomicU32::new(0),
     };
-    let all = Shared::try_new(all).expect("memory");
+    let all = fallible::Arc::try_new(all).expect("memory");
     let calls = [(); 2].map(|()| KernelDpc::try_new(0).expect("a processor"));
     assert!(all.calls.set(calls).is_ok());
     assert!(all.calls.get().expect("it was set")[1].queue(&all));
@@ -305,7 +304,7 @@ fn calls_that_wait_for_a_thread_run_before_the_driver_is_unloaded() {
         in_the_driver(&kernel, || {
             for _ in 0..MANY {
                 let owner = Owner { call: OnceLock::new(), ran: ran.clone() };
-                let owner = Shared::try_new(owner).expect("memory");
+                let owner = fallible::Arc::try_new(owner).expect("memory");
                 assert!(owner.call.set(KernelDpc::try_new(0).expect("a processor")).is_ok());
                 assert!(owner.call.get().expect("it was set").queue(&owner), "it was not queued before");
             }

@@ -18,7 +18,6 @@ use engine::{
     cq::notify::CqFailure,
     os::{Affinity, Os, Routine},
 };
-use fallible::Shared;
 use host::{HostDpc, HostEvent, HostLock, HostMemory, HostOs, HostTimer};
 use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{Config, Device, NdkOs, Note};
@@ -93,7 +92,7 @@ impl NdkOs for NotingOs {
 /// A machine without adapters of its own, and one that notes.
 struct Noting {
     inner: HostPlatform,
-    device: Shared<Device<NotingOs>>,
+    device: fallible::Arc<Device<NotingOs>>,
     notes: Arc<Mutex<Vec<Note>>>,
 }
 

@@ -18,7 +18,6 @@ use engine::cq::{
     Cq, CqClient, CqConsumer, CqParameters,
     notify::{ArmType, CqFailure},
 };
-use fallible::Shared;
 use host::{HostOs, machine::Machine};
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
 use provider::NicMode;
@@ -260,12 +259,12 @@ impl CqClient for Calls {
     }
 }
 
-fn queue(os: &HostOs, client: impl CqClient) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+fn queue(os: &HostOs, client: impl CqClient) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
     let depth = u32::try_from(2 * COUNT).unwrap_or(u32::MAX);
     Cq::try_new(os, CqParameters { depth, max_depth: depth, processor: 0 }, client).expect("memory")
 }
 
-fn quiet(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+fn quiet(os: &HostOs) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
     queue(os, Quiet)
 }
 

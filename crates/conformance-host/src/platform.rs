@@ -14,7 +14,6 @@ use std::{
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
 use engine::{connection::Wire, memory::FastTokens, nic::NicMode};
-use fallible::Shared;
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
@@ -95,7 +94,7 @@ const TIMEOUT: u64 = 2_000_000;
 /// A machine with SoftNDK's provider on it.
 pub struct HostPlatform {
     setup: Setup,
-    devices: Vec<Shared<Device<HostOs>>>,
+    devices: Vec<fallible::Arc<Device<HostOs>>>,
     machine: Machine,
     cancelled: Arc<AtomicBool>,
     verbose: AtomicBool,
@@ -181,7 +180,7 @@ impl HostPlatform {
 
     /// The adapters.
     #[must_use]
-    pub fn devices(&self) -> &[Shared<Device<HostOs>>] {
+    pub fn devices(&self) -> &[fallible::Arc<Device<HostOs>>] {
         &self.devices
     }
 
@@ -205,7 +204,7 @@ impl HostPlatform {
         let Self { devices, machine, .. } = self;
         machine.flush();
         for (number, device) in devices.iter().enumerate() {
-            let references = Shared::references_now(device);
+            let references = fallible::Arc::references_now(device);
             if references != 1 {
                 return Err(format!("{} references to adapter {number} are left", references - 1));
             }

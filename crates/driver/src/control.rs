@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use engine::os::Os;
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
     wide,
@@ -34,7 +34,7 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk contro
 /// # Errors
 ///
 /// What the framework says when it makes the device.
-pub fn acquire(driver: &Shared<Driver>) -> Result<(), NtStatus> {
+pub fn acquire(driver: &Arc<Driver>) -> Result<(), NtStatus> {
     const DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
     const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
     const ACCESS: [u16; SDDL.len()] = wide(SDDL);

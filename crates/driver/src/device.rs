@@ -17,7 +17,7 @@ use core::{
     },
 };
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     Rundown, check,
     wdf::{ContextType, attributes, size},
@@ -39,9 +39,9 @@ use crate::{
 
 /// An adapter.
 pub struct Adapter {
-    driver: Shared<Driver>,
+    driver: Arc<Driver>,
     number: Number,
-    provider: Shared<provider::Device<Kernel>>,
+    provider: Arc<provider::Device<Kernel>>,
     /// Everybody who has the adapter open is inside.
     users: Rundown,
     started: AtomicBool,
@@ -51,7 +51,7 @@ pub struct Adapter {
 /// The number of an adapter, taken until this is dropped.
 struct Number {
     number: u8,
-    driver: Shared<Driver>,
+    driver: Arc<Driver>,
 }
 
 impl Drop for Number {
@@ -136,7 +136,7 @@ pub(crate) const fn guid(guid: NdkGuid) -> GUID {
 /// # Safety
 ///
 /// `device` is a live device that [`add`] made.
-unsafe fn of(device: WDFDEVICE) -> Option<Shared<Adapter>> {
+unsafe fn of(device: WDFDEVICE) -> Option<Arc<Adapter>> {
     // SAFETY: the caller's promise; such a device is created with a context of this kind.
     unsafe { CONTEXT.get(device.cast()) }
 }
@@ -190,7 +190,7 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 }
 
 impl Adapter {
-    fn try_new(driver: Shared<Driver>) -> Result<Shared<Self>, NtStatus> {
+    fn try_new(driver: Arc<Driver>) -> Result<Arc<Self>, NtStatus> {
         let number = Number { number: driver.take_number()?, driver: driver.clone() };
         let mut config = driver.settings().provider_config();
         config.addresses = driver.parameters().map_or_else(
@@ -206,7 +206,7 @@ impl Adapter {
             started: AtomicBool::new(false),
             open: AtomicU32::new(0),
         };
-        Shared::try_new(adapter).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        Arc::try_new(adapter).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// Opens an `NDK_ADAPTER`. `PASSIVE_LEVEL`.
@@ -257,7 +257,7 @@ impl Adapter {
     }
 
     /// The adapter behind it.
-    pub const fn provider(&self) -> &Shared<provider::Device<Kernel>> {
+    pub const fn provider(&self) -> &Arc<provider::Device<Kernel>> {
         &self.provider
     }
 

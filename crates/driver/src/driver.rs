@@ -6,7 +6,7 @@ use engine::{
     connection::Wire,
     os::{Os, SpinLock},
 };
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     WaitLock, check,
     wdf::{ContextType, Key, attributes, size},
@@ -37,9 +37,9 @@ pub struct Driver {
     settings: KernelLock<Settings>,
     /// One bit for each adapter's number.
     numbers: KernelLock<u8>,
-    adapters: KernelLock<[Option<Shared<Adapter>>; MAX_ADAPTERS]>,
+    adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// What connects the adapters.
-    wire: Shared<Wire<Kernel>>,
+    wire: Arc<Wire<Kernel>>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
 }
@@ -98,7 +98,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
     // SAFETY: the framework has just made the driver object. If this fails it deletes the object after `DriverEntry`.
     let settings = unsafe { Key::parameters(handle) }.map_or_else(|_| Settings::default(), |key| Settings::read(&key));
     Kernel::set_granularity(settings.moderation_granularity);
-    let shared = Shared::try_new(Driver {
+    let shared = Arc::try_new(Driver {
         handle,
         settings: Kernel.lock(settings)?,
         numbers: Kernel.lock(0)?,
@@ -118,7 +118,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
 ///
 /// `handle` is this driver's live object.
 #[must_use]
-pub unsafe fn of(handle: WDFDRIVER) -> Option<Shared<Driver>> {
+pub unsafe fn of(handle: WDFDRIVER) -> Option<Arc<Driver>> {
     // SAFETY: the caller's promise; the driver object is created with a context of this kind.
     unsafe { CONTEXT.get(handle.cast()) }
 }
@@ -148,7 +148,7 @@ impl Driver {
 
     /// What connects the adapters.
     #[must_use]
-    pub const fn wire(&self) -> &Shared<Wire<Kernel>> {
+    pub const fn wire(&self) -> &Arc<Wire<Kernel>> {
         &self.wire
     }
 
@@ -183,7 +183,7 @@ impl Driver {
     }
 
     /// The adapters that there are now.
-    pub fn adapters(&self) -> [Option<Shared<Adapter>>; MAX_ADAPTERS] {
+    pub fn adapters(&self) -> [Option<Arc<Adapter>>; MAX_ADAPTERS] {
         self.adapters.with(|adapters| adapters.clone())
     }
 
@@ -207,16 +207,15 @@ impl Driver {
     }
 
     /// Takes an adapter into the list.
-    pub fn add(&self, adapter: &Shared<Adapter>) {
+    pub fn add(&self, adapter: &Arc<Adapter>) {
         // There is a place for each number.
         let place = usize::from(adapter.number() - 1);
         self.adapters.with(|adapters| adapters[place] = Some(adapter.clone()));
     }
 
     /// Takes an adapter out of the list; `false` if it was not in it.
-    pub fn remove(&self, adapter: &Shared<Adapter>) -> bool {
-        let is_it =
-            |place: &&mut Option<Shared<Adapter>>| place.as_ref().is_some_and(|one| Shared::ptr_eq(one, adapter));
+    pub fn remove(&self, adapter: &Arc<Adapter>) -> bool {
+        let is_it = |place: &&mut Option<Arc<Adapter>>| place.as_ref().is_some_and(|one| Arc::ptr_eq(one, adapter));
         let found = self.adapters.with(|adapters| adapters.iter_mut().find(is_it).and_then(Option::take));
         found.is_some()
     }

@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, net::SocketAddr};
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{check, wdf::size};
 use ndk_interface::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
@@ -28,8 +28,8 @@ use crate::{
 /// # Safety
 ///
 /// `device` is a live device, and carries a reference to `adapter` as long as it exists.
-pub unsafe fn register(device: WDFDEVICE, adapter: &Shared<Adapter>) -> Result<(), NtStatus> {
-    let context: *mut c_void = Shared::as_ptr(adapter).cast_mut().cast();
+pub unsafe fn register(device: WDFDEVICE, adapter: &Arc<Adapter>) -> Result<(), NtStatus> {
+    let context: *mut c_void = Arc::as_ptr(adapter).cast_mut().cast();
     let mut interface = SOFTNDK_INTERFACE {
         Size: SOFTNDK_INTERFACE_SIZE,
         Context: context,
@@ -56,9 +56,9 @@ pub unsafe fn register(device: WDFDEVICE, adapter: &Shared<Adapter>) -> Result<(
 /// # Safety
 ///
 /// `context` is the adapter of an interface that is counted, or of a device that exists.
-unsafe fn adapter(context: *mut c_void) -> Shared<Adapter> {
-    // SAFETY: the caller's promise: the pointer came from a `Shared` of which there is a reference now.
-    let counted = core::mem::ManuallyDrop::new(unsafe { Shared::from_raw(context.cast_const().cast::<Adapter>()) });
+unsafe fn adapter(context: *mut c_void) -> Arc<Adapter> {
+    // SAFETY: the caller's promise: the pointer came from an `Arc` of which there is a reference now.
+    let counted = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(context.cast_const().cast::<Adapter>()) });
     (*counted).clone()
 }
 
@@ -69,7 +69,7 @@ unsafe extern "C" fn reference(context: *mut c_void) {
 
 unsafe extern "C" fn dereference(context: *mut c_void) {
     // SAFETY: the caller gives up a count that `reference` made.
-    drop(unsafe { Shared::from_raw(context.cast_const().cast::<Adapter>()) });
+    drop(unsafe { Arc::from_raw(context.cast_const().cast::<Adapter>()) });
 }
 
 unsafe extern "system" fn open(

@@ -7,7 +7,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use crate::{
     NtStatus,
@@ -116,7 +116,7 @@ impl Direction {
 /// Who an engine gives quanta to: a queue pair.
 pub trait Member: Send + Sync + Sized + 'static {
     /// Does a bounded amount of work. Returns true if the member wants another quantum.
-    fn quantum(this: &Shared<Self>, budget: &mut Budget) -> bool;
+    fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool;
 }
 
 /// Members with something to do.
@@ -125,7 +125,7 @@ pub trait Member: Send + Sync + Sized + 'static {
 ///
 /// `list` has room for all `members`, and each is in it at most once.
 struct Ready<M> {
-    list: VecDeque<Shared<M>>,
+    list: VecDeque<Arc<M>>,
     /// Members of the engine.
     members: usize,
 }
@@ -135,7 +135,7 @@ pub struct Engine<O: Os, M: Member> {
     ready: O::Lock<Ready<M>>,
     dpc: O::Dpc<EngineRun<O, M>>,
     /// The NIC, to tell whether two engines belong to the same.
-    nic: Shared<Identity>,
+    nic: Arc<Identity>,
     /// What moved between queue pairs of the NIC, in either direction: it came in and went out. Counted by who sends or reads,
     /// on a cache line of its own, so that two that send to each other do not meet here.
     within: CachePadded<Direction>,
@@ -147,8 +147,8 @@ pub struct Engine<O: Os, M: Member> {
 struct Identity;
 
 impl<O: Os, M: Member> Engine<O, M> {
-    fn try_new(os: &O, nic: &Shared<Identity>, processor: u32) -> Result<Shared<Self>, NtStatus> {
-        Shared::try_new(Self {
+    fn try_new(os: &O, nic: &Arc<Identity>, processor: u32) -> Result<Arc<Self>, NtStatus> {
+        Arc::try_new(Self {
             ready: os.lock(Ready { list: VecDeque::new(), members: 0 })?,
             dpc: os.dpc(processor)?,
             nic: nic.clone(),
@@ -175,7 +175,7 @@ impl<O: Os, M: Member> Engine<O, M> {
     }
 
     /// Gives `member` a quantum later. The caller has just taken the member's right to be in the list.
-    pub(crate) fn enqueue(this: &Shared<Self>, member: Shared<M>) {
+    pub(crate) fn enqueue(this: &Arc<Self>, member: Arc<M>) {
         this.ready.with(|ready| ready.list.push_back(member));
         this.dpc.queue(this);
     }
@@ -183,7 +183,7 @@ impl<O: Os, M: Member> Engine<O, M> {
     /// Counts what a quantum moved to and from a queue pair of the engine `peer`, on both sides.
     pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
         let Moved { in_octets, out_octets, in_frames, out_frames } = *moved;
-        if Shared::ptr_eq(&self.nic, &peer.nic) {
+        if Arc::ptr_eq(&self.nic, &peer.nic) {
             self.within.add(in_octets + out_octets, in_frames + out_frames);
         } else {
             self.incoming.add(in_octets, in_frames);
@@ -193,7 +193,7 @@ impl<O: Os, M: Member> Engine<O, M> {
         }
     }
 
-    fn run(this: &Shared<Self>) {
+    fn run(this: &Arc<Self>) {
         let (mut left, mut quanta) = (RUN, 0);
         while quanta < QUANTA_PER_RUN && !left.is_spent() {
             let Some(member) = this.ready.with(|ready| ready.list.pop_front()) else { return };
@@ -217,7 +217,7 @@ pub struct EngineRun<O, M>(PhantomData<(O, M)>);
 impl<O: Os, M: Member> Routine for EngineRun<O, M> {
     type Target = Engine<O, M>;
 
-    fn run(engine: &Shared<Engine<O, M>>) {
+    fn run(engine: &Arc<Engine<O, M>>) {
         Engine::run(engine);
     }
 }
@@ -227,7 +227,7 @@ pub struct LoopbackNic<O: Os, M: Member> {
     os: O,
     /// [`NicMode::Direct`] for queue pairs that are made from now on.
     direct: AtomicBool,
-    engines: Box<[Shared<Engine<O, M>>]>,
+    engines: Box<[Arc<Engine<O, M>>]>,
     /// Counts members, to spread them over the engines.
     dealt: AtomicU32,
 }
@@ -238,7 +238,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
         Self::try_new_in(os, NicMode::Deferred)
     }
 
@@ -247,8 +247,8 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new_in(os: &O, mode: NicMode) -> Result<Shared<Self>, NtStatus> {
-        let identity = Shared::try_new(Identity).map_err(memory_status)?;
+    pub fn try_new_in(os: &O, mode: NicMode) -> Result<Arc<Self>, NtStatus> {
+        let identity = Arc::try_new(Identity).map_err(memory_status)?;
         let mut engines = Vec::new();
         engines.try_reserve_exact(os.processors() as usize).map_err(|error| memory_status(error.into()))?;
         for processor in 0..os.processors() {
@@ -260,7 +260,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
             engines: engines.into_boxed_slice(),
             dealt: AtomicU32::new(0),
         };
-        Shared::try_new(nic).map_err(memory_status)
+        Arc::try_new(nic).map_err(memory_status)
     }
 
     /// The operating system this NIC lives in.
@@ -281,7 +281,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
     }
 
     /// The engine that a new member belongs to, with room made for it.
-    pub(crate) fn deal(&self) -> Result<Shared<Engine<O, M>>, NtStatus> {
+    pub(crate) fn deal(&self) -> Result<Arc<Engine<O, M>>, NtStatus> {
         let number = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
         let engine = &self.engines[number % self.engines.len()];
         engine.join()?;

@@ -11,7 +11,7 @@
 //!   them in a thread at times, so that the processor is below `DISPATCH_LEVEL` between two of them.
 //! - What is called while a spin lock is held must not block, and no lock is taken twice by one processor.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 /// An operating system, as a value: cheap to clone, and without size in a kernel.
@@ -108,7 +108,7 @@ pub trait Routine: 'static {
     type Target: Send + Sync + 'static;
 
     /// Runs once, at `DISPATCH_LEVEL`.
-    fn run(target: &Shared<Self::Target>);
+    fn run(target: &Arc<Self::Target>);
 }
 
 /// A deferred procedure call.
@@ -122,7 +122,7 @@ pub trait Dpc<R: Routine>: Send + Sync {
     /// run is not queued any more, and may run on another processor before the first has returned.
     ///
     /// Callable at any `IRQL <= DISPATCH_LEVEL`, with locks held.
-    fn queue(&self, target: &Shared<R::Target>) -> bool;
+    fn queue(&self, target: &Arc<R::Target>) -> bool;
 }
 
 /// A one-shot timer.
@@ -133,7 +133,7 @@ pub trait Timer<R: Routine>: Send + Sync {
     ///
     /// The timer holds a reference to `target` until the routine has run or the timer was cancelled. An expiry of the
     /// forgotten due time may still be on its way: the routine must be able to tell that it came too early.
-    fn set(&self, delay: u64, target: &Shared<R::Target>);
+    fn set(&self, delay: u64, target: &Arc<R::Target>);
 
     /// Forgets the due time. `false` if none was set or the routine has run, is running or is about to run.
     fn cancel(&self) -> bool;

@@ -13,7 +13,6 @@ mod loom_os;
 use engine::memory::{
     Access, Bind, Domain, FastRegister, MemoryLimits, MemoryTable, Region, RegionKind, Rights, Window,
 };
-use fallible::Shared;
 use loom::{
     model::Builder,
     sync::{
@@ -54,9 +53,9 @@ impl Drop for Client {
 
 /// A registered byte with a window.
 struct Stage {
-    domain: Shared<Domain<LoomOs>>,
-    region: Shared<Region<LoomOs>>,
-    window: Shared<Window<LoomOs>>,
+    domain: fallible::Arc<Domain<LoomOs>>,
+    region: fallible::Arc<Region<LoomOs>>,
+    window: fallible::Arc<Window<LoomOs>>,
     is_free: Arc<AtomicBool>,
 }
 

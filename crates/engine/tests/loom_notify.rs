@@ -18,7 +18,6 @@ use engine::cq::{
         CqFailure,
     },
 };
-use fallible::Shared;
 use loom::{
     cell::UnsafeCell,
     model::Builder,
@@ -124,7 +123,7 @@ const fn parameters(depth: u32) -> CqParameters {
 }
 
 /// A queue whose callback does nothing.
-fn quiet(os: &LoomOs, depth: u32) -> (Shared<Cq<LoomOs>>, CqConsumer<LoomOs>, Arc<Seen>) {
+fn quiet(os: &LoomOs, depth: u32) -> (fallible::Arc<Cq<LoomOs>>, CqConsumer<LoomOs>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let client = Client { seen: seen.clone(), consumer: None, serial: UnsafeCell::new(()) };
     let (cq, consumer) = Cq::try_new(os, parameters(depth), client).expect("memory");
@@ -132,7 +131,7 @@ fn quiet(os: &LoomOs, depth: u32) -> (Shared<Cq<LoomOs>>, CqConsumer<LoomOs>, Ar
 }
 
 /// A queue whose callback drains and arms again. The consumer's end is in the second value.
-fn busy(os: &LoomOs, depth: u32, first: u64) -> (Shared<Cq<LoomOs>>, Arc<Consumer>, Arc<Seen>) {
+fn busy(os: &LoomOs, depth: u32, first: u64) -> (fallible::Arc<Cq<LoomOs>>, Arc<Consumer>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let place = Arc::new(Consumer(UnsafeCell::new(None)));
     let client = Client { seen: seen.clone(), consumer: Some(place.clone()), serial: UnsafeCell::new(()) };
@@ -145,7 +144,7 @@ fn busy(os: &LoomOs, depth: u32, first: u64) -> (Shared<Cq<LoomOs>>, Arc<Consume
 }
 
 /// Ends a queue that [`busy`] made: breaks the circle of references.
-fn end(os: &LoomOs, cq: &Shared<Cq<LoomOs>>, place: &Consumer) {
+fn end(os: &LoomOs, cq: &fallible::Arc<Cq<LoomOs>>, place: &Consumer) {
     cq.close();
     os.run_all();
     let consumer = place.0.with_mut(|place| {

@@ -18,7 +18,6 @@ use engine::{
     nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
 };
-use fallible::Shared;
 use loom::{
     model::Builder,
     sync::{
@@ -52,10 +51,10 @@ const PARAMETERS: QpParameters = QpParameters {
 
 /// A queue pair whose requests of both kinds complete in one queue.
 struct Side {
-    qp: Shared<Qp<LoomOs>>,
+    qp: fallible::Arc<Qp<LoomOs>>,
     initiator: Initiator<LoomOs>,
     receiver: Receiver<LoomOs>,
-    cq: Shared<Cq<LoomOs>>,
+    cq: fallible::Arc<Cq<LoomOs>>,
     consumer: CqConsumer<LoomOs>,
     gone: Arc<AtomicBool>,
 }
@@ -70,7 +69,11 @@ impl Drop for Owner {
 }
 
 impl Side {
-    fn new(nic: &Shared<Nic<LoomOs>>, domain: &Shared<Domain<LoomOs>>, srq: Option<&Shared<Srq<LoomOs>>>) -> Self {
+    fn new(
+        nic: &fallible::Arc<Nic<LoomOs>>,
+        domain: &fallible::Arc<Domain<LoomOs>>,
+        srq: Option<&fallible::Arc<Srq<LoomOs>>>,
+    ) -> Self {
         let parameters = CqParameters { depth: 4, max_depth: 4, processor: 0 };
         let (cq, consumer) = Cq::try_new(nic.os(), parameters, Nobody).expect("memory");
         let gone = Arc::new(AtomicBool::new(false));
@@ -106,7 +109,7 @@ fn pair(mode: NicMode) -> (LoomOs, Side, Side) {
 }
 
 /// An operating system with a NIC.
-fn adapter(mode: NicMode) -> (LoomOs, Shared<Nic<LoomOs>>, Shared<Domain<LoomOs>>) {
+fn adapter(mode: NicMode) -> (LoomOs, fallible::Arc<Nic<LoomOs>>, fallible::Arc<Domain<LoomOs>>) {
     let os = LoomOs::new();
     let limits = MemoryLimits { tokens: 4, mappings: 1, registration: 1, fast_register_pages: 1 };
     let table = MemoryTable::try_new(&os, limits).expect("memory");

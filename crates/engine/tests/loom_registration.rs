@@ -16,7 +16,6 @@ use engine::{
     nic::NicMode,
     qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
 };
-use fallible::Shared;
 use loom::{
     model::Builder,
     sync::{
@@ -51,13 +50,13 @@ const PARAMETERS: QpParameters = QpParameters {
 /// A registered byte.
 #[derive(Clone)]
 struct Registered {
-    region: Shared<Region<LoomOs>>,
+    region: fallible::Arc<Region<LoomOs>>,
     address: u64,
     is_free: Arc<AtomicBool>,
 }
 
 impl Registered {
-    fn new(domain: &Shared<Domain<LoomOs>>, address: u64) -> Self {
+    fn new(domain: &fallible::Arc<Domain<LoomOs>>, address: u64) -> Self {
         let region = Region::try_new(domain, RegionKind::Normal).expect("memory");
         let is_free = Arc::new(AtomicBool::new(false));
         let byte = Byte { address, is_free: is_free.clone() };
@@ -83,10 +82,10 @@ struct Request {
 /// Two joined queue pairs, of which one writes and sends, and the other has posted receives.
 struct Pair {
     os: LoomOs,
-    qps: [Shared<Qp<LoomOs>>; 2],
+    qps: [fallible::Arc<Qp<LoomOs>>; 2],
     initiator: Initiator<LoomOs>,
     receiver: Receiver<LoomOs>,
-    cqs: [Shared<Cq<LoomOs>>; 2],
+    cqs: [fallible::Arc<Cq<LoomOs>>; 2],
     consumer: CqConsumer<LoomOs>,
     here: Registered,
     there: Registered,

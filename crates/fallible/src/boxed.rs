@@ -26,11 +26,11 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, AllocError> {
     Ok(unsafe { Box::from_raw(place.as_ptr()) })
 }
 
-/// A boxed slice of `len` elements, the element at `index` being `element(index)`.
+/// Makes a boxed slice of `len` elements; `element(index)` makes the one at `index`.
 ///
 /// # Errors
 ///
-/// [`AllocError`] when there is no memory; nothing was made then.
+/// [`AllocError`] when there is no memory; no element was made.
 pub fn try_slice<T>(len: usize, element: impl FnMut(usize) -> T) -> Result<Box<[T]>, AllocError> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(len)?;

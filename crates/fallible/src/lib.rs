@@ -1,18 +1,21 @@
 //! Allocation that can fail.
 //!
-//! In a Windows kernel an allocation failure that aborts is a bugcheck, so nothing in SoftNDK may use the aborting
-//! constructors of `alloc`. The standard `Arc` has no fallible constructor on stable Rust; [`Shared`] is the small part
-//! of it that SoftNDK needs, with one addition: [`Shared::release`] tells the caller whether it gave back the last
-//! reference, which is what an NDKPI close has to know (`NDKPI 7.9`).
+//! In a Windows kernel an allocation failure that aborts is a bugcheck, so SoftNDK uses none of the aborting constructors
+//! of `alloc`. The standard `Arc` has no fallible constructor on stable Rust. [`Arc`] is the part of it that SoftNDK needs,
+//! with the names that Rust for Linux gives its own. It adds [`Arc::release`], which tells the caller that it gave back the
+//! last reference: an NDKPI close has to know that (`NDKPI 7.9`).
 //!
 //! ```
-//! use fallible::{Shared, try_box, try_slice};
+//! use fallible::{Arc, UniqueArc, try_box, try_slice};
 //!
 //! # fn main() -> Result<(), fallible::AllocError> {
-//! let first = Shared::try_new(7)?;
+//! let first = Arc::try_new(7)?;
 //! let second = first.clone();
 //! assert!(first.release().is_none(), "`second` still refers to the value");
-//! assert_eq!(*second.release().expect("the last reference"), 7);
+//!
+//! let mut last: UniqueArc<i32> = second.release().expect("the last reference");
+//! *last += 1; // Nobody else can see the value any more.
+//! assert_eq!(*last, 8);
 //!
 //! assert_eq!(*try_box(5)?, 5);
 //! assert_eq!(*try_slice(3, |index| index * 2)?, [0, 2, 4]);
@@ -24,13 +27,13 @@
 
 extern crate alloc;
 
+mod arc;
 mod boxed;
-mod shared;
 
+pub use arc::{Arc, UniqueArc};
 pub use boxed::{try_box, try_slice};
-pub use shared::{Shared, Unique};
 
-/// Memory could not be had. Everything that the failed call had begun is undone.
+/// There is no memory. Everything that the failed call had begun is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError;
 

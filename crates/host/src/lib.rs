@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use engine::os::{Dpc, Event, Os, Routine};
-//! use fallible::Shared;
+//! use fallible::Arc;
 //! use host::{HostOs, machine::Machine};
 //!
 //! struct Signal;
@@ -23,7 +23,7 @@
 //! }
 //! impl Routine for Signal {
 //!     type Target = Bell;
-//!     fn run(bell: &Shared<Bell>) {
+//!     fn run(bell: &Arc<Bell>) {
 //!         bell.event.set();
 //!     }
 //! }
@@ -32,7 +32,7 @@
 //! for machine in [Machine::threads().start(), Machine::seeded(42).start()] {
 //!     let os = HostOs::new(&machine);
 //!     let dpc = os.dpc::<Signal>(1)?;
-//!     let bell = Shared::try_new(Bell { event: os.event()? }).expect("memory");
+//!     let bell = Arc::try_new(Bell { event: os.event()? }).expect("memory");
 //!     dpc.queue(&bell);
 //!     bell.event.wait();
 //!     machine.shutdown();

@@ -7,7 +7,7 @@ use engine::{
     memory::Domain,
     os::{Affinity, Os, SpinLock},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
@@ -29,15 +29,15 @@ use crate::{
 
 /// An open adapter, as everything made on it refers to it.
 pub struct AdapterCore<P: Platform> {
-    device: Shared<Device<P>>,
+    device: Arc<Device<P>>,
     /// Registered memory is good for all objects of one open adapter.
-    domain: Shared<Domain<P::Os>>,
+    domain: Arc<Domain<P::Os>>,
     files: <P::Os as Os>::Lock<Files<P>>,
 }
 
 /// The files of an open adapter.
 struct Files<P: Platform> {
-    list: Vec<Shared<P::File>>,
+    list: Vec<Arc<P::File>>,
     /// Where the next search for closed ones begins.
     next: usize,
 }
@@ -46,14 +46,14 @@ struct Files<P: Platform> {
 const FILES_LOOKED_AT: usize = 16;
 
 /// An open adapter.
-pub struct Adapter<P: Platform>(Shared<AdapterCore<P>>);
+pub struct Adapter<P: Platform>(Arc<AdapterCore<P>>);
 
 impl<P: Platform> AdapterCore<P> {
-    pub const fn device(&self) -> &Shared<Device<P>> {
+    pub const fn device(&self) -> &Arc<Device<P>> {
         &self.device
     }
 
-    pub const fn domain(&self) -> &Shared<Domain<P::Os>> {
+    pub const fn domain(&self) -> &Arc<Domain<P::Os>> {
         &self.domain
     }
 
@@ -62,7 +62,7 @@ impl<P: Platform> AdapterCore<P> {
     /// # Errors
     ///
     /// `STATUS_INVALID_HANDLE` if it is none of this adapter's; `STATUS_DEVICE_REMOVED`.
-    fn file(&self, handle: HANDLE) -> Result<Shared<P::File>, NtStatus> {
+    fn file(&self, handle: HANDLE) -> Result<Arc<P::File>, NtStatus> {
         self.device.check_present()?;
         let found = self.files.with(|files| files.list.iter().rev().find(|file| file.handle() == handle).cloned());
         let file = found.ok_or(NtStatus::INVALID_HANDLE)?;
@@ -79,10 +79,10 @@ impl<P: Platform> AdapterCore<P> {
             });
             let Some(file) = file else { return };
             // References of the list and of this loop: no object has one.
-            let is_over = Shared::references_now(&file) == 2 && file.is_closed();
+            let is_over = Arc::references_now(&file) == 2 && file.is_closed();
             // Dropped after the lock is released.
             drop(self.files.with(|files| {
-                if is_over && files.list.get(files.next).is_some_and(|found| Shared::ptr_eq(found, &file)) {
+                if is_over && files.list.get(files.next).is_some_and(|found| Arc::ptr_eq(found, &file)) {
                     return Some(files.list.swap_remove(files.next));
                 }
                 files.next += 1;
@@ -94,7 +94,7 @@ impl<P: Platform> AdapterCore<P> {
     fn create_file(&self) -> Result<HANDLE, NtStatus> {
         self.device.check_present()?;
         self.forget_closed_files();
-        let file = Shared::try_new(self.device.platform().create_file()?).map_err(no_memory)?;
+        let file = Arc::try_new(self.device.platform().create_file()?).map_err(no_memory)?;
         let handle = file.handle();
         let replaced = self.files.with(|files| {
             // A handle that comes again was closed by the client. What uses the file keeps it.
@@ -116,11 +116,11 @@ impl<P: Platform> Adapter<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(device: &Shared<Device<P>>) -> Result<Self, NtStatus> {
+    pub fn try_new(device: &Arc<Device<P>>) -> Result<Self, NtStatus> {
         let domain = Domain::try_new(device.memory())?;
         let files = device.platform().os().lock(Files { list: Vec::new(), next: 0 })?;
         let core = AdapterCore { device: device.clone(), domain, files };
-        Shared::try_new(core).map(Self).map_err(no_memory)
+        Arc::try_new(core).map(Self).map_err(no_memory)
     }
 }
 

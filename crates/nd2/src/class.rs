@@ -4,7 +4,7 @@
 
 use core::ffi::c_void;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::GUID;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 /// # Safety
 ///
 /// `iid` is null or valid for reading, `out` null or valid for writing.
-pub unsafe fn get_class_object<P: Platform, D: AsRef<[Shared<Device<P>>]>>(
+pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
     iid: *const GUID,
     out: *mut *mut c_void,
     devices: impl FnOnce() -> Result<D, HRESULT>,

@@ -12,7 +12,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 use ndkpi::GUID;
 
 use crate::abi::{HRESULT, IID_IUnknown, IUnknownVtbl, Table};
@@ -83,11 +83,11 @@ impl<C: Class> Object<C> {
             return HRESULT::E_NOINTERFACE;
         }
         let attempt = make().and_then(|class| {
-            Shared::try_new(Self { table: C::TABLE, class, _counted: Counted::new() })
+            Arc::try_new(Self { table: C::TABLE, class, _counted: Counted::new() })
                 .map_err(|AllocError| HRESULT::ND_NO_MEMORY)
         });
         let (object, result) = match attempt {
-            Ok(object) => (Shared::into_raw(object).cast_mut().cast(), HRESULT::ND_SUCCESS),
+            Ok(object) => (Arc::into_raw(object).cast_mut().cast(), HRESULT::ND_SUCCESS),
             Err(result) => (core::ptr::null_mut(), result),
         };
         // SAFETY: `out` is not null.
@@ -97,7 +97,7 @@ impl<C: Class> Object<C> {
 }
 
 /// An object that a client calls. The reference is the client's.
-pub struct Borrowed<C: Class>(ManuallyDrop<Shared<Object<C>>>);
+pub struct Borrowed<C: Class>(ManuallyDrop<Arc<Object<C>>>);
 
 impl<C: Class> Deref for Borrowed<C> {
     type Target = C;
@@ -114,7 +114,7 @@ impl<C: Class> Deref for Borrowed<C> {
 /// `this` is a pointer to an object of this class, to which the client holds a reference until its call returns.
 pub const unsafe fn borrow<C: Class>(this: *mut c_void) -> Borrowed<C> {
     // SAFETY: `hand_out` made the pointer (the caller's promise), and the reference is not given back here.
-    let object = unsafe { Shared::from_raw(this.cast_const().cast::<Object<C>>()) };
+    let object = unsafe { Arc::from_raw(this.cast_const().cast::<Object<C>>()) };
     Borrowed(ManuallyDrop::new(object))
 }
 
@@ -163,7 +163,7 @@ pub unsafe fn find<C: Class, U>(unknown: *mut c_void, work: impl FnOnce(&C) -> U
         return None;
     }
     // SAFETY: only an object of this class knows the mark, and `QueryInterface` counted a reference, which is taken back here.
-    let object = unsafe { Shared::from_raw(found.cast_const().cast::<Object<C>>()) };
+    let object = unsafe { Arc::from_raw(found.cast_const().cast::<Object<C>>()) };
     Some(work(&object.class))
 }
 
@@ -207,8 +207,8 @@ unsafe extern "system" fn query_interface<C: Class>(
 unsafe extern "system" fn add_ref<C: Class>(this: *mut c_void) -> u32 {
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<C>(this) };
-    let _ = ManuallyDrop::new(Shared::clone(&object.0));
-    u32::try_from(Shared::references_now(&object.0)).unwrap_or(u32::MAX)
+    let _ = ManuallyDrop::new(Arc::clone(&object.0));
+    u32::try_from(Arc::references_now(&object.0)).unwrap_or(u32::MAX)
 }
 
 /// `IUnknown::Release`.
@@ -218,8 +218,8 @@ unsafe extern "system" fn add_ref<C: Class>(this: *mut c_void) -> u32 {
 /// `this` is an object of the class, and one reference less will be used.
 unsafe extern "system" fn release<C: Class>(this: *mut c_void) -> u32 {
     // SAFETY: the client gives back a reference that it holds.
-    let object = unsafe { Shared::from_raw(this.cast_const().cast::<Object<C>>()) };
-    let left = Shared::references_now(&object) - 1;
+    let object = unsafe { Arc::from_raw(this.cast_const().cast::<Object<C>>()) };
+    let left = Arc::references_now(&object) - 1;
     drop(object);
     u32::try_from(left).unwrap_or(u32::MAX)
 }

@@ -10,7 +10,7 @@ use engine::{
     os::{Os, SpinLock},
     qp::Qp,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 mod methods;
@@ -27,17 +27,17 @@ use crate::{
 
 struct State<P: Platform> {
     /// The engine's connector: made by the first connect, or what came over a listener.
-    engine: Option<Shared<EngineConnector<P::Os>>>,
+    engine: Option<Arc<EngineConnector<P::Os>>>,
     /// The number of the engine's connector that was there last. A cancelled one still answers, and must not be heard.
     current: u64,
     /// Numbers that were given out.
     numbers: u64,
     /// The local address that `Bind` took.
-    bound: Option<Shared<SharedEndpoint<P::Os>>>,
+    bound: Option<Arc<SharedEndpoint<P::Os>>>,
     /// The request that the engine answers later. There is one at a time.
     request: Option<Asked<P>>,
     /// The queue pair that is connected.
-    qp: Option<Shared<Qp<P::Os>>>,
+    qp: Option<Arc<Qp<P::Os>>>,
     /// Requests to hear of the end of the connection.
     disconnects: Outstanding<P>,
     life: Life,
@@ -50,7 +50,7 @@ struct Asked<P: Platform> {
     request: Request,
     pending: Pending<P>,
     /// The queue pair that is being connected.
-    qp: Option<Shared<Qp<P::Os>>>,
+    qp: Option<Arc<Qp<P::Os>>>,
 }
 
 /// How far a connection has come.
@@ -66,14 +66,14 @@ enum Life {
 
 /// A connector behind its COM object.
 pub struct Core<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    file: Shared<P::File>,
+    adapter: Arc<AdapterCore<P>>,
+    file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
 }
 
 /// How one of the engine's connectors reaches the core.
 struct Client<P: Platform> {
-    core: Shared<Core<P>>,
+    core: Arc<Core<P>>,
     number: u64,
 }
 
@@ -101,7 +101,7 @@ impl<P: Platform> ConnectorClient for Client<P> {
 
 /// A connector.
 pub struct Connector<P: Platform> {
-    core: Shared<Core<P>>,
+    core: Arc<Core<P>>,
     _member: Membership<P>,
 }
 
@@ -111,7 +111,7 @@ impl<P: Platform> Connector<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+    pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
         let device = adapter.device();
         let state = State {
             engine: None,
@@ -125,7 +125,7 @@ impl<P: Platform> Connector<P> {
             end: None,
         };
         let state = device.platform().os().lock(state)?;
-        let core = Shared::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
         let member = Device::join(device, Member::Connector(core.clone()))?;
         Ok(Self { core, _member: member })
     }
@@ -135,8 +135,8 @@ impl<P: Platform> Connector<P> {
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Core<P>>> {
-        let core = |connector: &Self| Shared::ptr_eq(&connector.core.adapter, adapter).then(|| connector.core.clone());
+    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Core<P>>> {
+        let core = |connector: &Self| Arc::ptr_eq(&connector.core.adapter, adapter).then(|| connector.core.clone());
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, core) }?
     }
@@ -149,7 +149,7 @@ impl<P: Platform> Drop for Connector<P> {
 }
 
 impl<P: Platform> Core<P> {
-    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+    pub const fn adapter(&self) -> &Arc<AdapterCore<P>> {
         &self.adapter
     }
 
@@ -230,17 +230,17 @@ impl<P: Platform> Core<P> {
     }
 
     /// The client has released a queue pair. If it is being connected, that is given up.
-    pub fn queue_pair_released(&self, qp: &Shared<Qp<P::Os>>) {
-        let is_it = |other: &mut Shared<Qp<P::Os>>| Shared::ptr_eq(other, qp);
+    pub fn queue_pair_released(&self, qp: &Arc<Qp<P::Os>>) {
+        let is_it = |other: &mut Arc<Qp<P::Os>>| Arc::ptr_eq(other, qp);
         self.give_up(|asked| asked.qp.as_mut().is_some_and(is_it));
         drop(self.state.with(|state| state.qp.take_if(is_it)));
     }
 
     /// Returns true if it connects or has connected the queue pair.
-    pub fn uses(&self, qp: &Shared<Qp<P::Os>>) -> bool {
+    pub fn uses(&self, qp: &Arc<Qp<P::Os>>) -> bool {
         self.state.with(|state| {
             let asked = state.request.as_ref().and_then(|asked| asked.qp.as_ref());
-            asked.into_iter().chain(&state.qp).any(|used| Shared::ptr_eq(used, qp))
+            asked.into_iter().chain(&state.qp).any(|used| Arc::ptr_eq(used, qp))
         })
     }
 
@@ -263,7 +263,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// A client for another one of the engine's connectors.
-    fn client(this: &Shared<Self>) -> Client<P> {
+    fn client(this: &Arc<Self>) -> Client<P> {
         let number = this.state.with(|state| {
             state.numbers += 1;
             state.numbers
@@ -277,7 +277,7 @@ impl<P: Platform> Core<P> {
     ///
     /// `STATUS_CONNECTION_ACTIVE` if it has another; what the adapter's or the connector's end says;
     /// `STATUS_INSUFFICIENT_RESOURCES`. The request is refused then.
-    pub fn adopt(this: &Shared<Self>, incoming: Incoming<P::Os>) -> Result<(), NtStatus> {
+    pub fn adopt(this: &Arc<Self>, incoming: Incoming<P::Os>) -> Result<(), NtStatus> {
         this.check_idle()?;
         let client = Self::client(this);
         let number = client.number;
@@ -319,13 +319,13 @@ impl<P: Platform> Core<P> {
     /// # Errors
     ///
     /// `STATUS_CONNECTION_INVALID` if there is none: it was never connecting.
-    fn engine(&self) -> Result<Shared<EngineConnector<P::Os>>, NtStatus> {
+    fn engine(&self) -> Result<Arc<EngineConnector<P::Os>>, NtStatus> {
         self.check()?;
         self.state.with(|state| state.engine.clone()).ok_or(NtStatus::CONNECTION_INVALID)
     }
 
     /// The engine's connector, made if there is none.
-    fn make_engine(this: &Shared<Self>) -> Result<Shared<EngineConnector<P::Os>>, NtStatus> {
+    fn make_engine(this: &Arc<Self>) -> Result<Arc<EngineConnector<P::Os>>, NtStatus> {
         if let Some(engine) = this.state.with(|state| state.engine.clone()) {
             return Ok(engine);
         }

@@ -16,7 +16,7 @@ use engine::{
     qp::Qp,
     slab::Slab,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use crate::{
@@ -104,11 +104,11 @@ impl Default for Config {
 
 /// What has to know when the adapter is removed.
 pub enum Member<P: Platform> {
-    CompletionQueue(Shared<cq::core::Core<P>>),
-    SharedReceiveQueue(Shared<srq::Core<P>>),
-    QueuePair(Shared<Qp<P::Os>>),
-    Connector(Shared<connector::Core<P>>),
-    Listener(Shared<listener::Core<P>>),
+    CompletionQueue(Arc<cq::core::Core<P>>),
+    SharedReceiveQueue(Arc<srq::Core<P>>),
+    QueuePair(Arc<Qp<P::Os>>),
+    Connector(Arc<connector::Core<P>>),
+    Listener(Arc<listener::Core<P>>),
 }
 
 impl<P: Platform> Member<P> {
@@ -137,7 +137,7 @@ impl<P: Platform> Clone for Member<P> {
 
 /// A member's place. Dropping it gives the place up.
 pub struct Membership<P: Platform> {
-    device: Shared<Device<P>>,
+    device: Arc<Device<P>>,
     number: usize,
     _taken: Taken<P>,
 }
@@ -153,9 +153,9 @@ impl<P: Platform> Drop for Membership<P> {
 pub struct Device<P: Platform> {
     platform: P,
     config: Config,
-    nic: Shared<Nic<P::Os>>,
-    memory: Shared<MemoryTable<P::Os>>,
-    attachment: Shared<Attachment<P::Os>>,
+    nic: Arc<Nic<P::Os>>,
+    memory: Arc<MemoryTable<P::Os>>,
+    attachment: Arc<Attachment<P::Os>>,
     addresses: Vec<IpAddr>,
     removed: AtomicBool,
     in_use: InUse,
@@ -171,10 +171,10 @@ impl<P: Platform> Device<P> {
     /// the adapter's.
     pub fn try_new(
         platform: &P,
-        wire: &Shared<Wire<P::Os>>,
+        wire: &Arc<Wire<P::Os>>,
         addresses: &[InterfaceAddress],
         config: Config,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let info = &config.info;
         let memory_limits = MemoryLimits {
             tokens: config.max_tokens,
@@ -196,7 +196,7 @@ impl<P: Platform> Device<P> {
             own.push(address.address);
         }
         let os = platform.os();
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             platform: platform.clone(),
             config,
             nic: Nic::try_new_in(os, config.nic)?,
@@ -239,15 +239,15 @@ impl<P: Platform> Device<P> {
         &self.platform
     }
 
-    pub(crate) const fn nic(&self) -> &Shared<Nic<P::Os>> {
+    pub(crate) const fn nic(&self) -> &Arc<Nic<P::Os>> {
         &self.nic
     }
 
-    pub(crate) const fn memory(&self) -> &Shared<MemoryTable<P::Os>> {
+    pub(crate) const fn memory(&self) -> &Arc<MemoryTable<P::Os>> {
         &self.memory
     }
 
-    pub(crate) const fn attachment(&self) -> &Shared<Attachment<P::Os>> {
+    pub(crate) const fn attachment(&self) -> &Arc<Attachment<P::Os>> {
         &self.attachment
     }
 
@@ -265,7 +265,7 @@ impl<P: Platform> Device<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
-    pub(crate) fn join(this: &Shared<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
+    pub(crate) fn join(this: &Arc<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
         let taken = Taken::try_new(this, member.resource(), 1)?;
         let number = this.members.with(|members| members.try_insert(member)).map_err(no_memory)?;
         let membership = Membership { device: this.clone(), number, _taken: taken };

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use crate::{Device, Platform};
@@ -93,7 +93,7 @@ pub struct InUse([AtomicU64; Resource::ALL.len()]);
 
 /// An amount of a resource. Dropping it gives it back.
 pub struct Taken<P: Platform> {
-    device: Shared<Device<P>>,
+    device: Arc<Device<P>>,
     resource: Resource,
     amount: u64,
 }
@@ -105,7 +105,7 @@ impl<P: Platform> Taken<P> {
     ///
     /// `STATUS_IMPLEMENTATION_LIMIT` if there is not so much left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the
     /// platform which limit it was.
-    pub fn try_new(device: &Shared<Device<P>>, resource: Resource, amount: u64) -> Result<Self, NtStatus> {
+    pub fn try_new(device: &Arc<Device<P>>, resource: Resource, amount: u64) -> Result<Self, NtStatus> {
         let most = device.config().limits.get(resource);
         let more = |now: u64| now.checked_add(amount).filter(|sum| *sum <= most);
         let in_use = &device.in_use().0[resource as usize];

@@ -7,7 +7,7 @@ use engine::{
     connection::{Incoming, Listener as EngineListener, ListenerClient, Owner},
     os::{Os, SpinLock},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus, SOCKADDR};
 
 use crate::{
@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// A client that waits for a connection request, with the connector that is to get it.
-type Waiter<P> = (Shared<connector::Core<P>>, Pending<P>);
+type Waiter<P> = (Arc<connector::Core<P>>, Pending<P>);
 
 struct State<P: Platform> {
-    engine: Option<Shared<EngineListener<P::Os>>>,
+    engine: Option<Arc<EngineListener<P::Os>>>,
     listening: bool,
     waiting: VecDeque<Waiter<P>>,
     /// Connection requests that nobody has asked for yet.
@@ -38,12 +38,12 @@ struct State<P: Platform> {
 
 /// A listener behind its COM object.
 pub struct Core<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    file: Shared<P::File>,
+    adapter: Arc<AdapterCore<P>>,
+    file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
 }
 
-struct Client<P: Platform>(Shared<Core<P>>);
+struct Client<P: Platform>(Arc<Core<P>>);
 
 impl<P: Platform> ListenerClient<P::Os> for Client<P> {
     fn connect_event(&self, incoming: Incoming<P::Os>) {
@@ -53,7 +53,7 @@ impl<P: Platform> ListenerClient<P::Os> for Client<P> {
 
 /// A listener.
 pub struct Listener<P: Platform> {
-    core: Shared<Core<P>>,
+    core: Arc<Core<P>>,
     _member: Membership<P>,
 }
 
@@ -89,7 +89,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// Binds the listener to a local address, at which it does not listen yet.
-    fn bind(this: &Shared<Self>, address: SocketAddr) -> Result<(), NtStatus> {
+    fn bind(this: &Arc<Self>, address: SocketAddr) -> Result<(), NtStatus> {
         let device = this.adapter.device();
         device.check_present()?;
         let address = own_address(device, address)?;
@@ -137,7 +137,7 @@ impl<P: Platform> Core<P> {
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
     unsafe fn get_connection_request(
         &self,
-        connector: Shared<connector::Core<P>>,
+        connector: Arc<connector::Core<P>>,
         overlapped: NonNull<OVERLAPPED>,
     ) -> Result<NtStatus, NtStatus> {
         self.adapter.device().check_present()?;
@@ -150,7 +150,7 @@ impl<P: Platform> Core<P> {
             if let Some(incoming) = state.incoming.pop_front() {
                 return Ok(Some((connector, incoming)));
             }
-            if state.waiting.iter().any(|(other, _)| Shared::ptr_eq(other, &connector)) {
+            if state.waiting.iter().any(|(other, _)| Arc::ptr_eq(other, &connector)) {
                 return Err(NtStatus::CONNECTION_ACTIVE);
             }
             if state.waiting.len() >= limit || state.waiting.try_reserve(1).is_err() {
@@ -202,7 +202,7 @@ impl<P: Platform> Listener<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+    pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
         let state = State {
             engine: None,
             listening: false,
@@ -212,7 +212,7 @@ impl<P: Platform> Listener<P> {
             end: None,
         };
         let state = adapter.device().platform().os().lock(state)?;
-        let core = Shared::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
         let member = Device::join(adapter.device(), Member::Listener(core.clone()))?;
         Ok(Self { core, _member: member })
     }
@@ -240,7 +240,7 @@ impl<P: Platform> Class for Listener<P> {
 impl<P: Platform> Overlapped for Listener<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
 

@@ -6,7 +6,7 @@ use engine::{
     memory::{Region, RegionKind, Release, Released, Rights},
     os::{Dpc, Os, Routine, SpinLock},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
@@ -27,8 +27,8 @@ use crate::{
 
 /// A region behind its COM object.
 pub struct Core<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    file: Shared<P::File>,
+    adapter: Arc<AdapterCore<P>>,
+    file: Arc<P::File>,
     /// What waits for the end of transfers that use the region's bytes. The removal of the adapter does not end it: the
     /// client may free the bytes afterwards.
     deregister: <P::Os as Os>::Lock<Option<Pending<P>>>,
@@ -36,7 +36,7 @@ pub struct Core<P: Platform> {
 }
 
 /// Is told when the bytes of a registration are not used any more.
-struct Client<P: Platform>(Shared<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Taken<P>);
+struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Taken<P>);
 
 impl<P: Platform> Released for Client<P> {
     fn released(&self) {
@@ -51,7 +51,7 @@ pub struct Deregistered<P>(PhantomData<P>);
 impl<P: Platform> Routine for Deregistered<P> {
     type Target = Core<P>;
 
-    fn run(core: &Shared<Core<P>>) {
+    fn run(core: &Arc<Core<P>>) {
         core.finish();
     }
 }
@@ -69,8 +69,8 @@ impl<P: Platform> Core<P> {
 /// The engine's region is here and not in the core: its registration refers to the core, and ends when the client has released
 /// the object.
 pub struct MemoryRegion<P: Platform> {
-    core: Shared<Core<P>>,
-    region: Shared<Region<P::Os>>,
+    core: Arc<Core<P>>,
+    region: Arc<Region<P::Os>>,
     _taken: Taken<P>,
 }
 
@@ -80,10 +80,10 @@ impl<P: Platform> MemoryRegion<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
-    pub fn try_new(adapter: &Shared<AdapterCore<P>>, file: &Shared<P::File>) -> Result<Self, NtStatus> {
+    pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
         let taken = Taken::try_new(adapter.device(), Resource::MemoryRegions, 1)?;
         let os = adapter.device().platform().os();
-        let core = Shared::try_new(Core {
+        let core = Arc::try_new(Core {
             adapter: adapter.clone(),
             file: file.clone(),
             deregister: os.lock(None)?,
@@ -99,8 +99,8 @@ impl<P: Platform> MemoryRegion<P> {
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Region<P::Os>>> {
-        let region = |region: &Self| Shared::ptr_eq(&region.core.adapter, adapter).then(|| region.region.clone());
+    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Region<P::Os>>> {
+        let region = |region: &Self| Arc::ptr_eq(&region.core.adapter, adapter).then(|| region.region.clone());
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, region) }?
     }
@@ -192,7 +192,7 @@ impl<P: Platform> Class for MemoryRegion<P> {
 impl<P: Platform> Overlapped for MemoryRegion<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
 

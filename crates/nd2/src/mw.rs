@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use engine::memory::Window;
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
 
 /// A memory window.
 pub struct MemoryWindow<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    window: Shared<Window<P::Os>>,
+    adapter: Arc<AdapterCore<P>>,
+    window: Arc<Window<P::Os>>,
     _taken: Taken<P>,
 }
 
@@ -27,7 +27,7 @@ impl<P: Platform> MemoryWindow<P> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
-    pub fn try_new(adapter: &Shared<AdapterCore<P>>) -> Result<Self, NtStatus> {
+    pub fn try_new(adapter: &Arc<AdapterCore<P>>) -> Result<Self, NtStatus> {
         adapter.device().check_present()?;
         let taken = Taken::try_new(adapter.device(), Resource::MemoryWindows, 1)?;
         Ok(Self { adapter: adapter.clone(), window: Window::try_new(adapter.domain())?, _taken: taken })
@@ -38,8 +38,8 @@ impl<P: Platform> MemoryWindow<P> {
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Window<P::Os>>> {
-        let window = |window: &Self| Shared::ptr_eq(&window.adapter, adapter).then(|| window.window.clone());
+    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Window<P::Os>>> {
+        let window = |window: &Self| Arc::ptr_eq(&window.adapter, adapter).then(|| window.window.clone());
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, window) }?
     }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use core::{ffi::c_void, ptr::NonNull};
 
 use engine::os::SpinLock;
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 use ndkpi::NtStatus;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 
 /// A request that is outstanding. It ends once: with [`Pending::complete`], or cancelled when it is dropped.
 pub struct Pending<P: Platform> {
-    file: Shared<P::File>,
+    file: Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
 }
 
@@ -28,7 +28,7 @@ impl<P: Platform> Pending<P> {
     /// # Safety
     ///
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until this one ends.
-    pub unsafe fn begin(file: &Shared<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
+    pub unsafe fn begin(file: &Arc<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
         // SAFETY: the caller's promise.
         unsafe { file.begin(overlapped) };
         Self { file: file.clone(), overlapped }
@@ -63,7 +63,7 @@ impl<P: Platform> Pending<P> {
 /// As [`Pending::begin`].
 pub unsafe fn succeed<P: Platform>(
     device: &Device<P>,
-    file: &Shared<P::File>,
+    file: &Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
 ) -> NtStatus {
     if !device.pends() {
@@ -150,7 +150,7 @@ pub trait Overlapped: Class {
     type Platform: Platform;
 
     /// Where its requests are performed.
-    fn file(&self) -> &Shared<<Self::Platform as Platform>::File>;
+    fn file(&self) -> &Arc<<Self::Platform as Platform>::File>;
 
     /// Cancels what is outstanding.
     ///

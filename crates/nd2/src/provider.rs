@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::c_void;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, SOCKADDR};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 
 /// A provider of some adapters.
 pub struct Provider<P: Platform> {
-    devices: Vec<Shared<Device<P>>>,
+    devices: Vec<Arc<Device<P>>>,
 }
 
 impl<P: Platform> Provider<P> {
@@ -25,7 +25,7 @@ impl<P: Platform> Provider<P> {
     /// # Safety
     ///
     /// `iid` is null or valid for reading, `out` null or valid for writing.
-    pub unsafe fn create(devices: &[Shared<Device<P>>], iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    pub unsafe fn create(devices: &[Arc<Device<P>>], iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
         let make = || {
             let mut own = Vec::new();
             own.try_reserve_exact(devices.len()).map_err(|_| HRESULT::ND_NO_MEMORY)?;
@@ -86,7 +86,7 @@ unsafe extern "system" fn resolve_address<P: Platform>(
     // SAFETY: the caller's promise.
     let Ok(wanted) = (unsafe { address::read(address, length) }) else { return HRESULT::ND_INVALID_ADDRESS };
     // The port is ignored.
-    let has = |device: &&Shared<Device<P>>| device.addresses().contains(&wanted.ip()) && device.check_present().is_ok();
+    let has = |device: &&Arc<Device<P>>| device.addresses().contains(&wanted.ip()) && device.check_present().is_ok();
     let Some(device) = object.devices.iter().find(has) else { return HRESULT::ND_INVALID_ADDRESS };
     // SAFETY: the pointer is not null.
     unsafe { adapter.write(device.config().info.AdapterId) };
@@ -107,7 +107,7 @@ unsafe extern "system" fn open_adapter<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Provider<P>>(this) };
     let make = || {
-        let is_it = |device: &&Shared<Device<P>>| device.config().info.AdapterId == adapter;
+        let is_it = |device: &&Arc<Device<P>>| device.config().info.AdapterId == adapter;
         let device = object.devices.iter().find(is_it).ok_or(HRESULT::ND_INVALID_PARAMETER)?;
         device.check_present()?;
         Adapter::try_new(device).map_err(|_| HRESULT::ND_NO_MEMORY)

@@ -7,7 +7,7 @@ use engine::{
     os::{Os, SpinLock},
     qp::{Initiator, NewQp, Qp, QpParameters, Receiver, Srq},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
@@ -32,13 +32,13 @@ pub struct Sizes {
 
 /// A queue pair. Its methods may be called on any threads at the same time.
 pub struct QueuePair<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    qp: Shared<Qp<P::Os>>,
+    adapter: Arc<AdapterCore<P>>,
+    qp: Arc<Qp<P::Os>>,
     initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
     /// `None` with a shared receive queue.
     receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
     /// The connector that connects it, or has connected it.
-    connector: <P::Os as Os>::Lock<Option<Shared<connector::Core<P>>>>,
+    connector: <P::Os as Os>::Lock<Option<Arc<connector::Core<P>>>>,
     _member: Membership<P>,
 }
 
@@ -47,11 +47,8 @@ pub struct QueuePair<P: Platform> {
 /// # Safety
 ///
 /// `unknown` is null or a COM object.
-pub unsafe fn find_queue<P: Platform>(
-    adapter: &Shared<AdapterCore<P>>,
-    unknown: *mut c_void,
-) -> Option<Shared<Cq<P::Os>>> {
-    let queue = |owned: &Owned<P>| Shared::ptr_eq(owned.core.adapter(), adapter).then(|| owned.cq.clone());
+pub unsafe fn find_queue<P: Platform>(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Cq<P::Os>>> {
+    let queue = |owned: &Owned<P>| Arc::ptr_eq(owned.core.adapter(), adapter).then(|| owned.cq.clone());
     // SAFETY: the caller's promise.
     if let Some(found) = unsafe { find::<CompletionQueue2<P>, _>(unknown, |object| queue(&object.0)) } {
         return found;
@@ -67,9 +64,9 @@ impl<P: Platform> QueuePair<P> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
     pub fn try_new(
-        adapter: &Shared<AdapterCore<P>>,
-        [receive, initiator]: [Shared<Cq<P::Os>>; 2],
-        shared: Option<&Shared<Srq<P::Os>>>,
+        adapter: &Arc<AdapterCore<P>>,
+        [receive, initiator]: [Arc<Cq<P::Os>>; 2],
+        shared: Option<&Arc<Srq<P::Os>>>,
         context: *mut c_void,
         sizes: &Sizes,
     ) -> Result<Self, NtStatus> {
@@ -110,12 +107,12 @@ impl<P: Platform> QueuePair<P> {
     ///
     /// `unknown` is null or a COM object.
     pub unsafe fn connect<U>(
-        connector: &Shared<connector::Core<P>>,
+        connector: &Arc<connector::Core<P>>,
         unknown: *mut c_void,
-        connect: impl FnOnce(&Shared<Qp<P::Os>>) -> U,
+        connect: impl FnOnce(&Arc<Qp<P::Os>>) -> U,
     ) -> Option<U> {
         let connect = |this: &Self| {
-            if !Shared::ptr_eq(&this.adapter, connector.adapter()) {
+            if !Arc::ptr_eq(&this.adapter, connector.adapter()) {
                 return None;
             }
             let result = connect(&this.qp);
@@ -128,7 +125,7 @@ impl<P: Platform> QueuePair<P> {
         unsafe { find::<Self, _>(unknown, connect) }?
     }
 
-    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+    pub const fn adapter(&self) -> &Arc<AdapterCore<P>> {
         &self.adapter
     }
 
@@ -146,7 +143,7 @@ impl<P: Platform> QueuePair<P> {
 }
 
 /// Closes a queue pair that could not become an object.
-struct CloseOnDrop<O: Os>(Option<Shared<Qp<O>>>);
+struct CloseOnDrop<O: Os>(Option<Arc<Qp<O>>>);
 
 impl<O: Os> CloseOnDrop<O> {
     fn keep(mut self) {

@@ -6,7 +6,7 @@ use engine::{
     os::{Affinity, Os, SpinLock},
     qp::{Srq, SrqClient, SrqParameters},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
@@ -35,13 +35,13 @@ struct State<P: Platform> {
 
 /// A shared receive queue behind its COM object.
 pub struct Core<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    file: Shared<P::File>,
+    adapter: Arc<AdapterCore<P>>,
+    file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
     processor: u32,
 }
 
-struct Client<P: Platform>(Shared<Core<P>>);
+struct Client<P: Platform>(Arc<Core<P>>);
 
 impl<P: Platform> SrqClient for Client<P> {
     fn notify(&self, status: NtStatus) {
@@ -73,8 +73,8 @@ impl<P: Platform> Core<P> {
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<P: Platform> {
-    core: Shared<Core<P>>,
-    srq: Shared<Srq<P::Os>>,
+    core: Arc<Core<P>>,
+    srq: Arc<Srq<P::Os>>,
     _member: Membership<P>,
 }
 
@@ -85,8 +85,8 @@ impl<P: Platform> SharedReceiveQueue<P> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`. The sizes were checked.
     pub fn try_new(
-        adapter: &Shared<AdapterCore<P>>,
-        file: &Shared<P::File>,
+        adapter: &Arc<AdapterCore<P>>,
+        file: &Arc<P::File>,
         depth: u32,
         max_sge: u32,
         threshold: u32,
@@ -99,7 +99,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let requests = Outstanding::new(device.config().max_notify_requests as usize);
         let state = State { requests, threshold, end: None };
         let core = Core { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor };
-        let core = Shared::try_new(core).map_err(no_memory)?;
+        let core = Arc::try_new(core).map_err(no_memory)?;
         let member = Device::join(device, Member::SharedReceiveQueue(core.clone()))?;
         let info = &device.config().info;
         let parameters = SrqParameters {
@@ -120,8 +120,8 @@ impl<P: Platform> SharedReceiveQueue<P> {
     /// # Safety
     ///
     /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Shared<AdapterCore<P>>, unknown: *mut c_void) -> Option<Shared<Srq<P::Os>>> {
-        let srq = |srq: &Self| Shared::ptr_eq(&srq.core.adapter, adapter).then(|| srq.srq.clone());
+    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Srq<P::Os>>> {
+        let srq = |srq: &Self| Arc::ptr_eq(&srq.core.adapter, adapter).then(|| srq.srq.clone());
         // SAFETY: the caller's promise.
         unsafe { find::<Self, _>(unknown, srq) }?
     }
@@ -191,7 +191,7 @@ impl<P: Platform> Class for SharedReceiveQueue<P> {
 impl<P: Platform> Overlapped for SharedReceiveQueue<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
 

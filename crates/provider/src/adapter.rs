@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, mem::offset_of, ptr};
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ,
     NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD,
@@ -24,19 +24,19 @@ use crate::{
 
 /// An open adapter.
 pub struct Adapter<O: NdkOs> {
-    device: Shared<Device<O>>,
+    device: Arc<Device<O>>,
     version: NDK_VERSION,
-    closed: Shared<O::Event>,
+    closed: Arc<O::Event>,
 }
 
 impl<O: NdkOs> Adapter<O> {
     /// An adapter that sets `closed` when it is gone.
-    pub const fn new(device: Shared<Device<O>>, version: NDK_VERSION, closed: Shared<O::Event>) -> Self {
+    pub const fn new(device: Arc<Device<O>>, version: NDK_VERSION, closed: Arc<O::Event>) -> Self {
         Self { device, version, closed }
     }
 
     /// What close waits for.
-    pub const fn closed(&self) -> &Shared<O::Event> {
+    pub const fn closed(&self) -> &Arc<O::Event> {
         &self.closed
     }
 
@@ -67,13 +67,13 @@ impl<O: NdkOs> Body for Adapter<O> {
         NDK_ADAPTER::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         &self.device
     }
 
     unsafe fn begin_close(&self) {}
 
-    fn gone(&self) -> Option<Shared<O::Event>> {
+    fn gone(&self) -> Option<Arc<O::Event>> {
         Some(self.closed.clone())
     }
 }

@@ -15,7 +15,7 @@ use engine::{
     fault::{self, Fault},
     os::{Dpc, Routine, SpinLock},
 };
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus,
 };
@@ -155,8 +155,8 @@ impl<O: NdkOs> Completions<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O, mode: CompletionMode, seed: u64) -> Result<Shared<Self>, NtStatus> {
-        Shared::try_new(Self {
+    pub fn try_new(os: &O, mode: CompletionMode, seed: u64) -> Result<Arc<Self>, NtStatus> {
+        Arc::try_new(Self {
             waiting: os.lock(Fifo::new())?,
             dpc: os.dpc(0)?,
             mode: AtomicU32::new(mode.to_bits()),
@@ -202,7 +202,7 @@ impl<O: NdkOs> Completions<O> {
     /// list a deferred call that runs already may deliver it, and the consumer may close that object, and the adapter with it,
     /// before the call is queued here.
     #[expect(clippy::needless_pass_by_value, reason = "the reference has to outlive the object of the request")]
-    pub fn push(this: Shared<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
+    pub fn push(this: Arc<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
         node.work = Some(outcome);
         this.waiting.with(|waiting| waiting.push(node));
         this.dpc.queue(&this);
@@ -213,13 +213,13 @@ impl<O: NdkOs> Completions<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the callback is not made then.
-    pub fn try_push(this: Shared<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
+    pub fn try_push(this: Arc<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
         let node = try_box(Node::new()).map_err(no_memory)?;
         Self::push(this, node, outcome);
         Ok(())
     }
 
-    fn deliver(this: &Shared<Self>) {
+    fn deliver(this: &Arc<Self>) {
         for _ in 0..CALLBACKS_PER_RUN {
             let Some(node) = this.waiting.with(Fifo::pop) else { return };
             if let Some(outcome) = node.work {
@@ -238,7 +238,7 @@ pub struct Deliver<O>(PhantomData<O>);
 impl<O: NdkOs> Routine for Deliver<O> {
     type Target = Completions<O>;
 
-    fn run(completions: &Shared<Completions<O>>) {
+    fn run(completions: &Arc<Completions<O>>) {
         Completions::deliver(completions);
     }
 }

@@ -6,7 +6,7 @@ use engine::{
     connection::{Answer, ConnectParameters, Connector, ReadLimits, Request as Asked},
     fault::{self, Fault},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
     NDK_QP, NDK_SHARED_ENDPOINT, NtStatus, SOCKADDR,
@@ -51,7 +51,7 @@ unsafe fn ask<O: NdkOs>(
     connector: *mut NDK_CONNECTOR,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
-    work: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Shared<Connector<O>>) -> Result<Answer, NtStatus>,
+    work: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Arc<Connector<O>>) -> Result<Answer, NtStatus>,
 ) -> NtStatus {
     // SAFETY: the caller passes an open connector.
     let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
@@ -89,7 +89,7 @@ unsafe fn queue_pair_of<O: NdkOs>(
 ) -> Result<Borrowed<QueuePair<O>>, NtStatus> {
     // SAFETY: the caller's promise is the same.
     let pair = unsafe { borrow::<QueuePair<O>>(qp) };
-    let is_here = |pair: &Borrowed<QueuePair<O>>| Shared::ptr_eq(pair.device(), connector.device());
+    let is_here = |pair: &Borrowed<QueuePair<O>>| Arc::ptr_eq(pair.device(), connector.device());
     pair.filter(is_here).ok_or(NtStatus::INVALID_PARAMETER)
 }
 
@@ -119,7 +119,7 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
@@ -157,7 +157,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
@@ -272,7 +272,7 @@ unsafe fn accept_request<O: NdkOs>(
     context: *mut c_void,
 ) -> NtStatus {
     let Acceptance { qp, reads, data, data_length, event } = acceptance;
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
         // SAFETY: it is open until the consumer's call returns.
@@ -409,7 +409,7 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Shared<Connector<O>>| {
+    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         let answer = Connector::disconnect(connector);
         match answer {
             Ok(Answer::Done) => object.note(Note::Disconnected),

@@ -7,7 +7,7 @@ use engine::{
     fault::{self, Fault},
     os::SpinLock,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
     NDK_VERSION, NtStatus, SOCKADDR,
@@ -68,7 +68,7 @@ enum FormerEndpoint<O: NdkOs> {
 
 /// A connector.
 pub struct ConnectorObject<O: NdkOs> {
-    connector: Slot<Shared<Connector<O>>>,
+    connector: Slot<Arc<Connector<O>>>,
     state: O::Lock<State<O>>,
     adapter: ObjectRef<Adapter<O>>,
 }
@@ -128,7 +128,7 @@ impl<O: NdkOs> ConnectorObject<O> {
     pub fn create_with(
         adapter: &ObjectRef<Adapter<O>>,
         listener: Option<AnyRef<O>>,
-        make: impl FnOnce(Client<O>) -> Result<Shared<Connector<O>>, NtStatus>,
+        make: impl FnOnce(Client<O>) -> Result<Arc<Connector<O>>, NtStatus>,
     ) -> Result<ObjectRef<Self>, NtStatus> {
         let state = State { request: None, disconnect: None, qp: None, endpoint: listener };
         let state = adapter.device().os().lock(state)?;
@@ -145,7 +145,7 @@ impl<O: NdkOs> ConnectorObject<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<Connector<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Connector<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.connector.get() }
     }
@@ -255,7 +255,7 @@ impl<O: NdkOs> Body for ConnectorObject<O> {
         NDK_CONNECTOR::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.adapter.device()
     }
 

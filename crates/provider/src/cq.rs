@@ -10,7 +10,7 @@ use engine::{
     fault::{self, Fault},
     os::Affinity,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     GROUP_AFFINITY, NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_CQ,
     NDK_CQ_DISPATCH, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_OPERATION_TYPE, NDK_RESULT,
@@ -30,7 +30,7 @@ use crate::{
 /// A completion queue.
 pub struct CompletionQueue<O: NdkOs> {
     consumer: Exclusive<CqConsumer<O>>,
-    cq: Slot<Shared<Cq<O>>>,
+    cq: Slot<Arc<Cq<O>>>,
     adapter: ObjectRef<Adapter<O>>,
     /// For [`Fault::CallbackAfterClose`].
     #[cfg(feature = "faults")]
@@ -102,7 +102,7 @@ impl<O: NdkOs> CompletionQueue<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<Cq<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Cq<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.cq.get() }
     }
@@ -148,7 +148,7 @@ impl<O: NdkOs> Body for CompletionQueue<O> {
         NDK_CQ::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.adapter.device()
     }
 

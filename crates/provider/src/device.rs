@@ -13,7 +13,7 @@ use engine::{
     nic::NicMode,
     os::Event,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     NDIS_NDK_PERFORMANCE_COUNTERS, NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus,
     adapter_flags,
@@ -207,7 +207,7 @@ impl Events {
 }
 
 /// An adapter's place on a wire, which is empty again when this is dropped.
-struct Attached<O: NdkOs>(Shared<Attachment<O>>);
+struct Attached<O: NdkOs>(Arc<Attachment<O>>);
 
 impl<O: NdkOs> Drop for Attached<O> {
     fn drop(&mut self) {
@@ -219,10 +219,10 @@ impl<O: NdkOs> Drop for Attached<O> {
 pub struct Device<O: NdkOs> {
     os: O,
     config: Config,
-    nic: Shared<Nic<O>>,
+    nic: Arc<Nic<O>>,
     attachment: Attached<O>,
-    memory: Shared<MemoryTable<O>>,
-    completions: Shared<Completions<O>>,
+    memory: Arc<MemoryTable<O>>,
+    completions: Arc<Completions<O>>,
     /// Queue pairs.
     pub(crate) qps: Quota,
     /// Completion queues.
@@ -239,7 +239,7 @@ impl<O: NdkOs> Device<O> {
     /// # Errors
     ///
     /// As [`Device::try_new_on`].
-    pub fn try_new(os: &O, config: Config) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O, config: Config) -> Result<Arc<Self>, NtStatus> {
         Self::try_new_on(os, &Wire::try_new(os)?, config)
     }
 
@@ -249,14 +249,14 @@ impl<O: NdkOs> Device<O> {
     ///
     /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
     /// of the wire has, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new_on(os: &O, wire: &Shared<Wire<O>>, config: Config) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new_on(os: &O, wire: &Arc<Wire<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
         let attachment = Attachment::try_new(wire, config.connection_limits(), config.timeouts)?;
         // Dropped, unless the device is made: the wire forgets the addresses then.
         let attached = Attached(attachment);
         for address in config.addresses.iter().flatten() {
             attached.0.add_address(*address)?;
         }
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             os: os.clone(),
             config,
             nic: Nic::try_new_in(os, config.nic)?,
@@ -276,14 +276,14 @@ impl<O: NdkOs> Device<O> {
     /// # Errors
     ///
     /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn open(this: &Shared<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+    pub fn open(this: &Arc<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let version = match version.negotiate(&VERSIONS) {
             Err(_) if fault::is(Fault::MinorVersionNotChecked) => {
                 NDK_VERSION::new(version.Major, 0).negotiate(&VERSIONS)?
             }
             version => version?,
         };
-        let closed = Shared::try_new(this.os.event()?).map_err(no_memory)?;
+        let closed = Arc::try_new(this.os.event()?).map_err(no_memory)?;
         let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
         Ok(adapter.into_public())
     }
@@ -323,13 +323,13 @@ impl<O: NdkOs> Device<O> {
 
     /// The NIC.
     #[must_use]
-    pub const fn nic(&self) -> &Shared<Nic<O>> {
+    pub const fn nic(&self) -> &Arc<Nic<O>> {
         &self.nic
     }
 
     /// The adapter's place on the wire.
     #[must_use]
-    pub const fn attachment(&self) -> &Shared<Attachment<O>> {
+    pub const fn attachment(&self) -> &Arc<Attachment<O>> {
         &self.attachment.0
     }
 
@@ -354,13 +354,13 @@ impl<O: NdkOs> Device<O> {
 
     /// The tokens of the adapter.
     #[must_use]
-    pub const fn memory(&self) -> &Shared<MemoryTable<O>> {
+    pub const fn memory(&self) -> &Arc<MemoryTable<O>> {
         &self.memory
     }
 
     /// The callbacks to be made.
     #[must_use]
-    pub const fn completions(&self) -> &Shared<Completions<O>> {
+    pub const fn completions(&self) -> &Arc<Completions<O>> {
         &self.completions
     }
 }

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use engine::connection::{Incoming, Listener, ListenerClient, Owner};
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     BOOLEAN, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH,
     NDK_VERSION, NtStatus, SOCKADDR,
@@ -22,7 +22,7 @@ use crate::{
 
 /// A listener.
 pub struct ListenerObject<O: NdkOs> {
-    listener: Slot<Shared<Listener<O>>>,
+    listener: Slot<Arc<Listener<O>>>,
     adapter: ObjectRef<Adapter<O>>,
 }
 
@@ -74,7 +74,7 @@ impl<O: NdkOs> ListenerObject<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    unsafe fn engine(&self) -> Option<&Shared<Listener<O>>> {
+    unsafe fn engine(&self) -> Option<&Arc<Listener<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.listener.get() }
     }
@@ -97,7 +97,7 @@ impl<O: NdkOs> Body for ListenerObject<O> {
         NDK_LISTENER::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.adapter.device()
     }
 

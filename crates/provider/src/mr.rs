@@ -7,7 +7,7 @@ use engine::{
     memory::{Region, RegionKind, Release, Released, Rights},
     os::SpinLock,
 };
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_VERSION, NtStatus, mr_flags};
 
 use crate::{
@@ -30,7 +30,7 @@ struct Waiting<O: NdkOs> {
 
 /// A memory region.
 pub struct MemoryRegion<O: NdkOs> {
-    region: Slot<Shared<Region<O>>>,
+    region: Slot<Arc<Region<O>>>,
     waiting: O::Lock<Option<Waiting<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
 }
@@ -67,7 +67,7 @@ impl<O: NdkOs> MemoryRegion<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<Region<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Region<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.region.get() }
     }
@@ -97,7 +97,7 @@ impl<O: NdkOs> Body for MemoryRegion<O> {
         NDK_MR::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.pd.device()
     }
 

@@ -1,7 +1,7 @@
 //! `NDK_MW` (`NDKPI 5.5`, `NDKPI 7.6`).
 
 use engine::memory::{Region, Window};
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{NDK_MW, NDK_MW_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
 
 /// A memory window.
 pub struct MemoryWindow<O: NdkOs> {
-    window: Slot<Shared<Window<O>>>,
+    window: Slot<Arc<Window<O>>>,
     /// The region that the window was bound to when its close began: it is closed after the window.
-    region: Slot<Shared<Region<O>>>,
+    region: Slot<Arc<Region<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
@@ -39,7 +39,7 @@ impl<O: NdkOs> MemoryWindow<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<Window<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Window<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.window.get() }
     }
@@ -60,7 +60,7 @@ impl<O: NdkOs> Body for MemoryWindow<O> {
         NDK_MW::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.pd.device()
     }
 

@@ -13,7 +13,7 @@ use engine::{
     fault::{self, Fault},
     os::{Event, Os},
 };
-use fallible::{Shared, Unique, try_box};
+use fallible::{Arc, UniqueArc, try_box};
 use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
 
 use crate::{
@@ -43,7 +43,7 @@ pub trait Body: Send + Sync + Sized + 'static {
     const SIGNATURE: u32;
 
     /// The object, when nobody refers to it any more.
-    fn into_any(object: Unique<Ndk<Self>>) -> AnyObject<Self::Os>;
+    fn into_any(object: UniqueArc<Ndk<Self>>) -> AnyObject<Self::Os>;
 
     /// A reference to the object.
     fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
@@ -55,7 +55,7 @@ pub trait Body: Send + Sync + Sized + 'static {
     fn public(version: NDK_VERSION) -> Self::Public;
 
     /// The device on which the object lives.
-    fn device(&self) -> &Shared<Device<Self::Os>>;
+    fn device(&self) -> &Arc<Device<Self::Os>>;
 
     /// Begins the close: cancels what is in progress and lets go of engine objects. Infallible (`NDKPI 7.9`, rule 2).
     ///
@@ -65,7 +65,7 @@ pub trait Body: Send + Sync + Sized + 'static {
     unsafe fn begin_close(&self);
 
     /// What is set when the object is gone; the adapter's close waits for it.
-    fn gone(&self) -> Option<Shared<<Self::Os as Os>::Event>> {
+    fn gone(&self) -> Option<Arc<<Self::Os as Os>::Event>> {
         None
     }
 }
@@ -84,7 +84,7 @@ struct CloseRequest {
 ///
 /// # Invariants
 ///
-/// - It lives in a [`Shared`].
+/// - It lives in an [`Arc`].
 /// - `public` is the consumer's once the object was handed out: it is not read again (`NDKPI 7.10`).
 /// - `close` and `node` are written by close, before it gives its reference back, and read by who has the last reference.
 #[repr(C)]
@@ -121,7 +121,7 @@ impl<B: Body> Drop for Ndk<B> {
 }
 
 /// A counted reference to an object. The last one completes the close.
-pub struct ObjectRef<B: Body>(ManuallyDrop<Shared<Ndk<B>>>);
+pub struct ObjectRef<B: Body>(ManuallyDrop<Arc<Ndk<B>>>);
 
 impl<B: Body> ObjectRef<B> {
     /// Makes an object.
@@ -131,7 +131,7 @@ impl<B: Body> ObjectRef<B> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(version: NDK_VERSION, body: B) -> Result<Self, NtStatus> {
         let node = try_box(Node::new()).map_err(no_memory)?;
-        Shared::try_new(Ndk {
+        Arc::try_new(Ndk {
             public: UnsafeCell::new(B::public(version)),
             signature: AtomicU32::new(B::SIGNATURE),
             close: UnsafeCell::new(None),
@@ -146,19 +146,19 @@ impl<B: Body> ObjectRef<B> {
     #[must_use]
     pub fn into_public(self) -> *mut B::Public {
         let this = ManuallyDrop::new(self);
-        Shared::as_ptr(&this.0).cast_mut().cast()
+        Arc::as_ptr(&this.0).cast_mut().cast()
     }
 
     /// The pointer that the consumer has, without giving a reference away.
     #[must_use]
     pub fn as_public(&self) -> *mut B::Public {
-        Shared::as_ptr(&self.0).cast_mut().cast()
+        Arc::as_ptr(&self.0).cast_mut().cast()
     }
 }
 
 impl<B: Body> ObjectRef<B> {
     /// Gives the reference back without completing a close; the object if it was the last.
-    fn release(self) -> Option<Unique<Ndk<B>>> {
+    fn release(self) -> Option<UniqueArc<Ndk<B>>> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken once.
         let object = unsafe { ManuallyDrop::take(&mut this.0) };
@@ -204,7 +204,7 @@ impl<B: Body> Borrowed<B> {
 }
 
 /// The last reference is gone: the close completes, by its callback, in a deferred call.
-fn complete_close<B: Body>(mut object: Unique<Ndk<B>>) {
+fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
     let (request, node) = (object.close.get_mut().take(), object.node.get_mut().take());
     let (Some(request), Some(node)) = (request, node) else {
         // An adapter, or an object that was never handed out.
@@ -252,7 +252,7 @@ pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Option<Borrowed<B>> {
     }
     // SAFETY: the signature says that it is an object of this type. Its pointer was made by `into_public`; the reference is not
     // dropped.
-    let shared = unsafe { Shared::from_raw(object) };
+    let shared = unsafe { Arc::from_raw(object) };
     Some(Borrowed(ManuallyDrop::new(ObjectRef(ManuallyDrop::new(shared)))))
 }
 
@@ -333,7 +333,7 @@ macro_rules! kind {
 
         const SIGNATURE: u32 = u32::from_le_bytes(*$signature);
 
-        fn into_any(object: fallible::Unique<crate::object::Ndk<Self>>) -> crate::object::AnyObject<O> {
+        fn into_any(object: fallible::UniqueArc<crate::object::Ndk<Self>>) -> crate::object::AnyObject<O> {
             crate::object::AnyObject::$kind(object)
         }
 
@@ -348,7 +348,7 @@ macro_rules! any {
     ($($kind:ident($body:ident)),+ $(,)?) => {
         /// An object without references, of any type.
         pub enum AnyObject<O: NdkOs> {
-            $(#[doc = concat!("See [`", stringify!($body), "`].")] $kind(Unique<Ndk<$body<O>>>),)+
+            $(#[doc = concat!("See [`", stringify!($body), "`].")] $kind(UniqueArc<Ndk<$body<O>>>),)+
         }
 
         /// A reference to an object of any type.

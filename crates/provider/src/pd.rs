@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use engine::memory::Domain;
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     BOOLEAN, GROUP_AFFINITY, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW,
     NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_SRQ, NDK_VERSION, NtStatus,
@@ -24,7 +24,7 @@ use crate::{
 
 /// A protection domain.
 pub struct ProtectionDomain<O: NdkOs> {
-    domain: Shared<Domain<O>>,
+    domain: Arc<Domain<O>>,
     adapter: ObjectRef<Adapter<O>>,
 }
 
@@ -39,7 +39,7 @@ impl<O: NdkOs> ProtectionDomain<O> {
     }
 
     /// The engine's domain.
-    pub const fn domain(&self) -> &Shared<Domain<O>> {
+    pub const fn domain(&self) -> &Arc<Domain<O>> {
         &self.domain
     }
 
@@ -75,7 +75,7 @@ impl<O: NdkOs> Body for ProtectionDomain<O> {
         NDK_PD::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.adapter.device()
     }
 

@@ -9,7 +9,7 @@ use engine::{
     memory::{Bind, FastRegister, Rights},
     qp::{Elements, Flags, Inline, Qp, Sge, SqProducer, Work},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER,
     NDK_OP_FLAG_DEFER, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE,
@@ -102,7 +102,7 @@ impl<O: NdkOs> Post<O> {
     }
 
     #[inline]
-    fn qp(&self) -> Result<&Shared<Qp<O>>, NtStatus> {
+    fn qp(&self) -> Result<&Arc<Qp<O>>, NtStatus> {
         // SAFETY: the object is open (see `new`).
         unsafe { self.object.engine() }.ok_or_else(|| self.object.overlap())
     }
@@ -403,7 +403,7 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
     // SAFETY: the caller passes an open window, or something that is none.
     let mw = unsafe { borrow::<MemoryWindow<O>>(target.cast()) };
     // A token names nothing in another adapter's table, or something else.
-    let is_here = |device: &Shared<Device<O>>| Shared::ptr_eq(device, post.object.device());
+    let is_here = |device: &Arc<Device<O>>| Arc::ptr_eq(device, post.object.device());
     let work = || {
         if !mr.as_ref().is_none_or(|mr| is_here(mr.device())) || !mw.as_ref().is_none_or(|mw| is_here(mw.device())) {
             return Err(NtStatus::INVALID_PARAMETER);

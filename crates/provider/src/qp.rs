@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use engine::qp::{NewQp, Qp, QpParameters, RqProducer, SqProducer};
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
@@ -36,7 +36,7 @@ pub struct Sizes {
 pub struct QueuePair<O: NdkOs> {
     send_queue: Exclusive<SqProducer>,
     receive_queue: Exclusive<RqProducer>,
-    qp: Slot<Shared<Qp<O>>>,
+    qp: Slot<Arc<Qp<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
     /// The queues it uses close after it (`NDKPI 7.9`).
     _cqs: [ObjectRef<CompletionQueue<O>>; 2],
@@ -59,7 +59,7 @@ impl<O: NdkOs> QueuePair<O> {
     ) -> Result<ObjectRef<Self>, NtStatus> {
         let device = pd.device();
         let info = &device.config().info;
-        let same_adapter = |cq: &ObjectRef<CompletionQueue<O>>| Shared::ptr_eq(cq.device(), device);
+        let same_adapter = |cq: &ObjectRef<CompletionQueue<O>>| Arc::ptr_eq(cq.device(), device);
         let within_limits = [
             (sizes.receive_depth, info.MaxReceiveQueueDepth),
             (sizes.initiator_depth, info.MaxInitiatorQueueDepth),
@@ -69,7 +69,7 @@ impl<O: NdkOs> QueuePair<O> {
         ]
         .iter()
         .all(|(wanted, limit)| wanted <= limit);
-        let foreign_srq = srq.is_some_and(|srq| !Shared::ptr_eq(srq.device(), device));
+        let foreign_srq = srq.is_some_and(|srq| !Arc::ptr_eq(srq.device(), device));
         if !within_limits || foreign_srq || !same_adapter(receive_cq) || !same_adapter(initiator_cq) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
@@ -126,7 +126,7 @@ impl<O: NdkOs> QueuePair<O> {
     ///
     /// The object is open as long as the result is used.
     #[inline]
-    pub unsafe fn engine(&self) -> Option<&Shared<Qp<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Qp<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.qp.get() }
     }
@@ -208,7 +208,7 @@ impl<O: NdkOs> Body for QueuePair<O> {
         NDK_QP::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.pd.device()
     }
 

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use engine::connection::{Owner, SharedEndpoint};
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NDK_VERSION, NtStatus, SOCKADDR};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// A shared endpoint.
 pub struct SharedEndpointObject<O: NdkOs> {
-    endpoint: Slot<Shared<SharedEndpoint<O>>>,
+    endpoint: Slot<Arc<SharedEndpoint<O>>>,
     adapter: ObjectRef<Adapter<O>>,
 }
 
@@ -39,7 +39,7 @@ impl<O: NdkOs> SharedEndpointObject<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<SharedEndpoint<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<SharedEndpoint<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.endpoint.get() }
     }
@@ -60,7 +60,7 @@ impl<O: NdkOs> Body for SharedEndpointObject<O> {
         NDK_SHARED_ENDPOINT::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.adapter.device()
     }
 

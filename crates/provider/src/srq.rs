@@ -6,7 +6,7 @@ use engine::{
     os::Affinity,
     qp::{Srq, SrqClient, SrqParameters},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{
     GROUP_AFFINITY, NDK_FN_REQUEST_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_SGE, NDK_SRQ, NDK_SRQ_DISPATCH,
     NDK_VERSION, NtStatus,
@@ -41,7 +41,7 @@ pub struct Wanted {
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<O: NdkOs> {
-    srq: Slot<Shared<Srq<O>>>,
+    srq: Slot<Arc<Srq<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
@@ -101,7 +101,7 @@ impl<O: NdkOs> SharedReceiveQueue<O> {
     /// # Safety
     ///
     /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Shared<Srq<O>>> {
+    pub unsafe fn engine(&self) -> Option<&Arc<Srq<O>>> {
         // SAFETY: the object is open (the caller's promise).
         unsafe { self.srq.get() }
     }
@@ -123,7 +123,7 @@ impl<O: NdkOs> Body for SharedReceiveQueue<O> {
         NDK_SRQ::new(version, Self::TABLE)
     }
 
-    fn device(&self) -> &Shared<Device<O>> {
+    fn device(&self) -> &Arc<Device<O>> {
         self.pd.device()
     }
 

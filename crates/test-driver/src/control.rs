@@ -1,6 +1,6 @@
 //! The control device: what `ndkctl` starts, watches and cancels (`ndk_interface::test_control`).
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
     wide,
@@ -21,7 +21,7 @@ static CONTEXT: ContextType<Tester> = unsafe { ContextType::new(c"ndktest contro
 /// # Errors
 ///
 /// What the framework says; `STATUS_OBJECT_NAME_COLLISION` if the driver has a device already.
-pub fn create(tester: &Shared<Tester>) -> Result<ControlDevice, NtStatus> {
+pub fn create(tester: &Arc<Tester>) -> Result<ControlDevice, NtStatus> {
     const DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
     const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
     const ACCESS: [u16; SDDL.len()] = wide(SDDL);

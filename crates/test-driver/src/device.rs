@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     WaitLock, check,
     wdf::{ContextType, ControlDevice, attributes, size},
@@ -113,9 +113,9 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 }
 
 impl Tester {
-    fn try_new(driver: WDFDRIVER, device: WDFDEVICE) -> Result<Shared<Self>, NtStatus> {
+    fn try_new(driver: WDFDRIVER, device: WDFDEVICE) -> Result<Arc<Self>, NtStatus> {
         let (finder, runs, control) = (Finder::try_new()?, Runs::try_new()?, WaitLock::try_new(None)?);
-        Shared::try_new(Self { driver, device, finder, runs, control }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        Arc::try_new(Self { driver, device, finder, runs, control }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// The framework's driver object.

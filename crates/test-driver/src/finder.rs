@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::ptr;
 
-use fallible::{Shared, try_slice};
+use fallible::{Arc, try_slice};
 use kernel::{WaitLock, check};
 use ndkpi::NtStatus;
 use wdk_sys::{
@@ -23,7 +23,7 @@ pub type Link = Box<[u16]>;
 
 /// Where the provider's adapters are, if there are any.
 pub struct Finder {
-    found: Shared<Found>,
+    found: Arc<Found>,
     registration: WaitLock<Registration>,
 }
 
@@ -45,7 +45,7 @@ impl Finder {
     pub fn try_new() -> Result<Self, NtStatus> {
         let registration = WaitLock::try_new(Registration(ptr::null_mut()))?;
         let found =
-            Shared::try_new(Found(WaitLock::try_new(Vec::new())?)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            Arc::try_new(Found(WaitLock::try_new(Vec::new())?)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         Ok(Self { found, registration })
     }
 
@@ -63,7 +63,7 @@ impl Finder {
         let mut class = GUID { Data1: class.Data1, Data2: class.Data2, Data3: class.Data3, Data4: class.Data4 };
         // SAFETY: the driver object is live (the caller's promise).
         let object = unsafe { call_unsafe_wdf_function_binding!(WdfDriverWdmGetDriverObject, driver) };
-        let context: PVOID = Shared::as_ptr(&self.found).cast_mut().cast();
+        let context: PVOID = Arc::as_ptr(&self.found).cast_mut().cast();
         self.registration.with(|registration| {
             if !registration.0.is_null() {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use core::{net::IpAddr, ptr};
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{
     check, unicode,
     wdf::{ContextType, attributes, size},
@@ -44,7 +44,7 @@ impl Target {
     /// # Safety
     ///
     /// `device` is the driver's live device.
-    pub unsafe fn open(device: WDFDEVICE, link: &[u16], run: &Shared<Run>) -> Result<Self, NtStatus> {
+    pub unsafe fn open(device: WDFDEVICE, link: &[u16], run: &Arc<Run>) -> Result<Self, NtStatus> {
         /// `FILE_OPEN`: the device is there already.
         const EXISTING: u32 = 1;
         /// `FILE_NON_DIRECTORY_FILE`.

@@ -9,7 +9,7 @@ use core::{
     },
 };
 
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{Event, Thread, WaitLock};
 use ndk_interface::{
     report::Line,
@@ -46,7 +46,7 @@ pub struct Run {
 }
 
 impl Run {
-    fn try_new(start: Start, kind: Kind) -> Result<Shared<Self>, NtStatus> {
+    fn try_new(start: Start, kind: Kind) -> Result<Arc<Self>, NtStatus> {
         let run = Self {
             start,
             kind,
@@ -59,7 +59,7 @@ impl Run {
             failed: AtomicU32::new(0),
             report: WaitLock::try_new(String::new())?,
         };
-        Shared::try_new(run).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        Arc::try_new(run).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// What the run was started with.
@@ -164,7 +164,7 @@ pub struct Runs {
 struct Latest {
     thread: Option<Thread>,
     targets: Vec<Target>,
-    run: Option<Shared<Run>>,
+    run: Option<Arc<Run>>,
     /// No more runs.
     stopped: bool,
 }
@@ -255,7 +255,7 @@ impl Runs {
         drop(targets);
     }
 
-    fn latest(&self) -> Option<Shared<Run>> {
+    fn latest(&self) -> Option<Arc<Run>> {
         self.latest.with(|latest| latest.run.clone())
     }
 }
@@ -268,7 +268,7 @@ impl Runs {
 unsafe fn begin(
     device: WDFDEVICE,
     links: &[Link],
-    run: &Shared<Run>,
+    run: &Arc<Run>,
     targets: &mut Vec<Target>,
 ) -> Result<Thread, NtStatus> {
     let mut interfaces = Vec::new();

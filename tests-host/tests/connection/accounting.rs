@@ -6,7 +6,7 @@ use engine::{
     },
     qp::Qp,
 };
-use fallible::Shared;
+use fallible::Arc;
 use host::HostOs;
 use ndkpi::NtStatus;
 
@@ -15,7 +15,7 @@ use crate::world::{Side, TIMEOUTS, World, accept, at, connect, connect_from};
 const ZERO: ConnectionCounters =
     ConnectionCounters { connect: 0, accept: 0, connect_failure: 0, connection_error: 0, active: 0 };
 
-fn connections(attachment: &Shared<Attachment<HostOs>>) -> Vec<ConnectionEntry> {
+fn connections(attachment: &Arc<Attachment<HostOs>>) -> Vec<ConnectionEntry> {
     let mut found = Vec::new();
     let result: Result<(), ()> = attachment.connections(|entry| {
         found.push(entry);
@@ -25,7 +25,7 @@ fn connections(attachment: &Shared<Attachment<HostOs>>) -> Vec<ConnectionEntry> 
     found
 }
 
-fn endpoints(attachment: &Shared<Attachment<HostOs>>) -> Vec<EndpointEntry> {
+fn endpoints(attachment: &Arc<Attachment<HostOs>>) -> Vec<EndpointEntry> {
     let mut found = Vec::new();
     let result: Result<(), ()> = attachment.endpoints(|entry| {
         found.push(entry);

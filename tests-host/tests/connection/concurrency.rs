@@ -6,7 +6,7 @@ use std::{
 };
 
 use engine::connection::{Attachment, ConnectionLimits, Connector, Request, Timeouts};
-use fallible::Shared;
+use fallible::Arc;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 
@@ -77,7 +77,7 @@ fn consumers_on_several_processors_hear_what_they_may() {
     world.finish_threads();
 }
 
-fn client_round(world: &World, adapter: &Shared<Attachment<HostOs>>, to: SocketAddr, round: usize) {
+fn client_round(world: &World, adapter: &Arc<Attachment<HostOs>>, to: SocketAddr, round: usize) {
     let mut side = Side { node: world.node(adapter), queues: world.queues() };
     if connect(&side, ADDRESSES[0], to, b"").is_ok() {
         let mut heard = Vec::new();

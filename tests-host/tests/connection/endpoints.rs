@@ -1,14 +1,14 @@
 //! Addresses and endpoints (`NDKPI 7.8`).
 
 use engine::connection::{Attachment, Connector, InterfaceAddress, Listener, MAX_ADDRESSES, Request};
-use fallible::Shared;
+use fallible::Arc;
 use host::HostOs;
 use ndkpi::NtStatus;
 
 use crate::world::{Said, Server, Side, World, accept, answer, at, connect, connect_from, connect_shared, interface};
 
 /// The status of listening at `address`.
-pub fn listen(world: &World, attachment: &Shared<Attachment<HostOs>>, address: &str) -> NtStatus {
+pub fn listen(world: &World, attachment: &Arc<Attachment<HostOs>>, address: &str) -> NtStatus {
     let server = world.idle_server(attachment).expect("memory");
     let status = Listener::listen(&server.listener, at(address)).into();
     server.close();
@@ -17,7 +17,7 @@ pub fn listen(world: &World, attachment: &Shared<Attachment<HostOs>>, address: &
 }
 
 /// The status of connecting from `from` to `to`; the connector is closed.
-pub fn try_connect(world: &World, attachment: &Shared<Attachment<HostOs>>, from: &str, to: &str) -> NtStatus {
+pub fn try_connect(world: &World, attachment: &Arc<Attachment<HostOs>>, from: &str, to: &str) -> NtStatus {
     let side = Side { node: world.node(attachment), queues: world.queues() };
     let status = connect_from(&side, at(from), at(to), b"").into();
     side.close();

@@ -6,7 +6,6 @@ use std::{
 };
 
 use engine::connection::{Attachment, Listener, Owner, SharedEndpoint};
-use fallible::Shared;
 use host::HostOs;
 
 use crate::world::{Said, Side, World, accept, at, connect, connect_from, connect_shared};
@@ -27,7 +26,7 @@ impl Log {
 }
 
 /// Checks that `address` is free at this moment.
-fn assert_free(attachment: &Shared<Attachment<HostOs>>, address: SocketAddr) {
+fn assert_free(attachment: &fallible::Arc<Attachment<HostOs>>, address: SocketAddr) {
     drop(SharedEndpoint::try_new(attachment, address, Owner::default(), ()).expect("it is free"));
 }
 

@@ -15,7 +15,6 @@ use engine::{
     },
     qp::Qp,
 };
-use fallible::Shared;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 
@@ -57,11 +56,11 @@ struct Books {
 
 struct Play {
     world: World,
-    adapters: [Shared<Attachment<HostOs>>; 2],
+    adapters: [fallible::Arc<Attachment<HostOs>>; 2],
     servers: [Option<Server>; 2],
     /// Servers that were closed, each with its adapter. What came in before may still be delivered.
     retired: Vec<(usize, Server)>,
-    shared: [Shared<SharedEndpoint<HostOs>>; 2],
+    shared: [fallible::Arc<SharedEndpoint<HostOs>>; 2],
     shared_gone: Vec<Gone>,
     actors: Vec<Actor>,
     closed: Vec<Closed>,

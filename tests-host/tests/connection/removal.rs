@@ -1,7 +1,7 @@
 //! An adapter that goes without a word takes its connections along.
 
 use engine::connection::{Attachment, ConnectionCounters, DisconnectReason, Request};
-use fallible::Shared;
+use fallible::Arc;
 use host::HostOs;
 use ndkpi::NtStatus;
 
@@ -11,7 +11,7 @@ const CANCELLED: NtStatus = NtStatus::CANCELLED;
 const ABORTED: NtStatus = NtStatus::CONNECTION_ABORTED;
 const REMOVED: Said = Said::Disconnected(DisconnectReason::Removed);
 
-type Adapter = Shared<Attachment<HostOs>>;
+type Adapter = Arc<Attachment<HostOs>>;
 
 fn two_adapters() -> (World, Adapter, Adapter, Server) {
     let world = World::new();

@@ -7,7 +7,6 @@ use engine::{
     memory::{Region, RegionKind, Released, Rights},
     qp::{Flags, Sge, Work},
 };
-use fallible::Shared;
 use host::{HostMemory, HostOs, PinnedBuffer, machine::Machine};
 use ndkpi::NtStatus;
 
@@ -26,7 +25,7 @@ impl Released for Nobody {
 /// A registered buffer.
 struct Registered {
     buffer: Arc<PinnedBuffer>,
-    region: Shared<Region<HostOs>>,
+    region: fallible::Arc<Region<HostOs>>,
 }
 
 impl Registered {
@@ -63,7 +62,7 @@ fn sample(buffer: &PinnedBuffer) -> Vec<u8> {
 /// A connection whose active side notes what is in its memory when it hears `last`.
 fn connection(
     world: &World,
-    adapter: &Shared<Attachment<HostOs>>,
+    adapter: &fallible::Arc<Attachment<HostOs>>,
     server: &Server,
     target: &Registered,
     last: Said,

@@ -18,7 +18,6 @@ use engine::{
     memory::{Domain, MemoryLimits, MemoryTable},
     qp::{Flags, Initiator, Qp, QpParameters, Receiver, Sge, Work},
 };
-use fallible::Shared;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 
@@ -151,7 +150,7 @@ impl CqClient for Silent {
 /// A connector and what its consumer has heard.
 #[derive(Clone)]
 pub struct Node {
-    pub connector: Shared<Connector<HostOs>>,
+    pub connector: fallible::Arc<Connector<HostOs>>,
     pub heard: Heard,
 }
 
@@ -169,7 +168,7 @@ impl Node {
 
 /// A queue pair with a completion queue of its own.
 pub struct Queues {
-    pub qp: Shared<Qp<HostOs>>,
+    pub qp: fallible::Arc<Qp<HostOs>>,
     pub initiator: Initiator<HostOs>,
     pub receiver: Receiver<HostOs>,
     pub completions: CqConsumer<HostOs>,
@@ -212,7 +211,7 @@ impl Queues {
 
 /// A listener, and what came in.
 pub struct Server {
-    pub listener: Shared<Listener<HostOs>>,
+    pub listener: fallible::Arc<Listener<HostOs>>,
     pub address: SocketAddr,
     arrived: Arc<Mutex<Vec<Node>>>,
     pub gone: Gone,
@@ -292,9 +291,9 @@ impl Side {
 pub struct World {
     pub machine: Machine,
     pub os: HostOs,
-    pub wire: Shared<Wire<HostOs>>,
-    nic: Shared<Nic<HostOs>>,
-    pub domain: Shared<Domain<HostOs>>,
+    pub wire: fallible::Arc<Wire<HostOs>>,
+    nic: fallible::Arc<Nic<HostOs>>,
+    pub domain: fallible::Arc<Domain<HostOs>>,
     alive: Arc<AtomicUsize>,
 }
 
@@ -323,7 +322,7 @@ impl World {
     }
 
     /// An adapter that has `addresses`, each in a network of its 24 (IPv4) or 64 (IPv6) leading bits.
-    pub fn adapter(&self, addresses: &[&str]) -> Shared<Attachment<HostOs>> {
+    pub fn adapter(&self, addresses: &[&str]) -> fallible::Arc<Attachment<HostOs>> {
         self.adapter_with(addresses, LIMITS, TIMEOUTS)
     }
 
@@ -332,7 +331,7 @@ impl World {
         addresses: &[&str],
         limits: ConnectionLimits,
         timeouts: Timeouts,
-    ) -> Shared<Attachment<HostOs>> {
+    ) -> fallible::Arc<Attachment<HostOs>> {
         let attachment = self.try_adapter(limits, timeouts).expect("memory");
         for address in addresses {
             attachment.add_address(interface(address)).expect("a free address");
@@ -345,7 +344,7 @@ impl World {
         &self,
         limits: ConnectionLimits,
         timeouts: Timeouts,
-    ) -> Result<Shared<Attachment<HostOs>>, NtStatus> {
+    ) -> Result<fallible::Arc<Attachment<HostOs>>, NtStatus> {
         counted(|| Attachment::try_new(&self.wire, limits, timeouts))
     }
 
@@ -356,28 +355,32 @@ impl World {
         (Silent { gone: gone.clone(), last: None, _alive: Alive(self.alive.clone()) }, gone)
     }
 
-    pub fn node(&self, attachment: &Shared<Attachment<HostOs>>) -> Node {
+    pub fn node(&self, attachment: &fallible::Arc<Attachment<HostOs>>) -> Node {
         self.node_that(attachment, Box::new(|_| ()))
     }
 
-    pub fn node_that(&self, attachment: &Shared<Attachment<HostOs>>, reaction: Reaction) -> Node {
+    pub fn node_that(&self, attachment: &fallible::Arc<Attachment<HostOs>>, reaction: Reaction) -> Node {
         self.try_node(attachment, reaction).expect("memory")
     }
 
-    pub fn try_node(&self, attachment: &Shared<Attachment<HostOs>>, reaction: Reaction) -> Result<Node, NtStatus> {
+    pub fn try_node(
+        &self,
+        attachment: &fallible::Arc<Attachment<HostOs>>,
+        reaction: Reaction,
+    ) -> Result<Node, NtStatus> {
         let (consumer, heard) = consumer(&self.alive, reaction);
         let connector = counted(|| Connector::try_new(attachment, Owner::default(), consumer))?;
         Ok(Node { connector, heard })
     }
 
-    pub fn server(&self, attachment: &Shared<Attachment<HostOs>>, address: &str) -> Server {
+    pub fn server(&self, attachment: &fallible::Arc<Attachment<HostOs>>, address: &str) -> Server {
         let server = self.idle_server(attachment).expect("memory");
         Listener::listen(&server.listener, at(address)).expect("a free port");
         Server { address: server.listener.local_address().expect("it listens"), ..server }
     }
 
     /// A server that does not listen yet.
-    pub fn idle_server(&self, attachment: &Shared<Attachment<HostOs>>) -> Result<Server, NtStatus> {
+    pub fn idle_server(&self, attachment: &fallible::Arc<Attachment<HostOs>>) -> Result<Server, NtStatus> {
         let (silent, gone) = self.silent();
         self.idle_server_of(attachment, silent, gone)
     }
@@ -385,7 +388,7 @@ impl World {
     /// A server with a client of its own.
     pub fn idle_server_of(
         &self,
-        attachment: &Shared<Attachment<HostOs>>,
+        attachment: &fallible::Arc<Attachment<HostOs>>,
         silent: Silent,
         gone: Gone,
     ) -> Result<Server, NtStatus> {
@@ -398,9 +401,9 @@ impl World {
 
     pub fn shared(
         &self,
-        attachment: &Shared<Attachment<HostOs>>,
+        attachment: &fallible::Arc<Attachment<HostOs>>,
         address: &str,
-    ) -> Result<(Shared<SharedEndpoint<HostOs>>, Gone), NtStatus> {
+    ) -> Result<(fallible::Arc<SharedEndpoint<HostOs>>, Gone), NtStatus> {
         let (client, gone) = self.silent();
         let address = at(address);
         let endpoint = counted(|| SharedEndpoint::try_new(attachment, address, Owner::default(), client))?;
@@ -438,7 +441,7 @@ impl World {
 
     /// A connect from an ephemeral port of `from`, up to the connector that came in.
     #[track_caller]
-    pub fn request(&self, from: &str, client: &Shared<Attachment<HostOs>>, server: &Server) -> (Side, Node) {
+    pub fn request(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Node) {
         let side = Side { node: self.node(client), queues: self.queues() };
         connect(&side, from, server.address, b"").expect("pending");
         self.run();
@@ -447,7 +450,7 @@ impl World {
 
     /// [`World::request`] that is accepted too.
     #[track_caller]
-    pub fn accepted(&self, from: &str, client: &Shared<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
+    pub fn accepted(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
         let (active, arrival) = self.request(from, client, server);
         let passive = Side { node: arrival, queues: self.queues() };
         accept(&passive, b"").expect("pending");
@@ -458,7 +461,7 @@ impl World {
 
     /// A connection from an ephemeral port of `from`.
     #[track_caller]
-    pub fn connected(&self, from: &str, client: &Shared<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
+    pub fn connected(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
         let (active, passive) = self.accepted(from, client, server);
         drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
         self.run();
@@ -480,7 +483,7 @@ impl World {
         let Self { machine, os, wire, nic, domain, alive } = self;
         machine.flush();
         assert_eq!(alive.load(SeqCst), 0, "clients that were not dropped");
-        assert_eq!(Shared::references_now(&wire), 1, "references to the wire");
+        assert_eq!(fallible::Arc::references_now(&wire), 1, "references to the wire");
         assert_eq!(machine.leaks(), None);
         drop((wire, nic, domain, os));
         machine.shutdown();
@@ -505,7 +508,11 @@ pub fn connect_from(side: &Side, from: SocketAddr, to: SocketAddr, data: &[u8]) 
     Connector::connect(&side.node.connector, &side.queues.qp, from, &asking(to, data))
 }
 
-pub fn connect_shared(side: &Side, endpoint: &Shared<SharedEndpoint<HostOs>>, to: SocketAddr) -> Result<(), NtStatus> {
+pub fn connect_shared(
+    side: &Side,
+    endpoint: &fallible::Arc<SharedEndpoint<HostOs>>,
+    to: SocketAddr,
+) -> Result<(), NtStatus> {
     Connector::connect_shared(&side.node.connector, &side.queues.qp, endpoint, &asking(to, b""))
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use engine::os::{Dpc, Event, Os, Routine, SpinLock, Timer};
-use fallible::Shared;
+use fallible::Arc;
 use host::{HostOs, machine::Machine};
 
 thread_local! {
@@ -38,7 +38,7 @@ struct Nothing;
 impl Routine for Nothing {
     type Target = ();
 
-    fn run(_: &Shared<()>) {}
+    fn run(_: &Arc<()>) {}
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn queueing_setting_locking_and_waiting_do_not_allocate() {
         let dpcs: Vec<_> = (0..100).map(|index| os.dpc::<Nothing>(index % os.processors()).expect("memory")).collect();
         let timers: Vec<_> = (0..100).map(|_| os.timer::<Nothing>().expect("memory")).collect();
         let (outer, inner) = (os.lock(1_i8).expect("memory"), os.lock(1_i16).expect("memory"));
-        let (event, target) = (os.event().expect("memory"), Shared::try_new(()).expect("memory"));
+        let (event, target) = (os.event().expect("memory"), Arc::try_new(()).expect("memory"));
         // The order of the two locks is learnt once.
         outer.with(|_| inner.with(|_| ()));
         let before = ALLOCATIONS.with(Cell::get);

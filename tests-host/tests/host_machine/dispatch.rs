@@ -9,7 +9,6 @@ use std::{
 };
 
 use engine::os::{Dpc as _, Os, Routine, SpinLock};
-use fallible::Shared;
 use host::{
     HostOs,
     machine::{
@@ -324,7 +323,7 @@ struct Rung(AtomicUsize);
 impl Routine for Bell {
     type Target = Rung;
 
-    fn run(target: &Shared<Rung>) {
+    fn run(target: &fallible::Arc<Rung>) {
         target.0.fetch_add(1, SeqCst);
     }
 }
@@ -334,7 +333,7 @@ fn with_locks_that_do_not_raise_a_call_interrupts_at_a_drop_only() {
     on_processor(|machine| {
         let os = HostOs::unwatched(machine);
         let (lock, dpc) = (os.lock(()).expect("memory"), os.dpc::<Bell>(0).expect("memory"));
-        let rung = Shared::try_new(Rung::default()).expect("memory");
+        let rung = fallible::Arc::try_new(Rung::default()).expect("memory");
         let count = || rung.0.load(SeqCst);
         // Nobody can tell that the lock is held: the processor's own thread has to run the call, and may wait for the lock.
         lock.with(|()| dpc.queue(&rung));

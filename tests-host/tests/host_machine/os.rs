@@ -6,7 +6,7 @@ use std::{
 };
 
 use engine::os::{Affinity, Dpc, Event, Os, Routine, SpinLock, Timer};
-use fallible::Shared;
+use fallible::Arc;
 use host::{
     HostOs,
     machine::{Irql, Machine, Rule, current_irql, lower, raise},
@@ -25,14 +25,14 @@ struct Counted {
 impl Routine for Count {
     type Target = Counted;
 
-    fn run(target: &Shared<Counted>) {
+    fn run(target: &Arc<Counted>) {
         assert_eq!(current_irql(), Irql::DISPATCH_LEVEL);
         target.runs.fetch_add(1, SeqCst);
     }
 }
 
-fn counted() -> Shared<Counted> {
-    Shared::try_new(Counted::default()).expect("memory")
+fn counted() -> Arc<Counted> {
+    Arc::try_new(Counted::default()).expect("memory")
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn dpc_holds_a_reference_until_it_has_run() {
         let (first, second) = (counted(), counted());
         assert!(dpc.queue(&first));
         assert!(!dpc.queue(&second), "queued already, for the first target");
-        assert_eq!((Shared::references_now(&first), Shared::references_now(&second)), (2, 1));
+        assert_eq!((Arc::references_now(&first), Arc::references_now(&second)), (2, 1));
         machine.flush();
-        assert_eq!((Shared::references_now(&first), Shared::references_now(&second)), (1, 1));
+        assert_eq!((Arc::references_now(&first), Arc::references_now(&second)), (1, 1));
         assert_eq!((first.runs.load(SeqCst), second.runs.load(SeqCst)), (1, 0));
     }
 }
@@ -70,15 +70,15 @@ fn timer_holds_a_reference_until_it_has_run_or_was_cancelled() {
         let target = counted();
         assert!(!timer.cancel(), "it is not set");
         timer.set(3_600_000_000, &target);
-        assert_eq!(Shared::references_now(&target), 2);
+        assert_eq!(Arc::references_now(&target), 2);
         timer.set(3_600_000_000, &target);
-        assert_eq!(Shared::references_now(&target), 2, "the forgotten due time holds none");
+        assert_eq!(Arc::references_now(&target), 2, "the forgotten due time holds none");
         assert!(timer.cancel());
-        assert_eq!(Shared::references_now(&target), 1);
+        assert_eq!(Arc::references_now(&target), 1);
         timer.set(10, &target);
         wait_until(machine, || target.runs.load(SeqCst) == 1);
         machine.flush();
-        assert_eq!(Shared::references_now(&target), 1);
+        assert_eq!(Arc::references_now(&target), 1);
         assert!(!timer.cancel(), "the routine has run");
     });
 }
@@ -96,7 +96,7 @@ fn timer_races_lose_no_reference() {
         }
     }
     timer.set(0, &target);
-    wait_until(&machine, || Shared::references_now(&target) == 1);
+    wait_until(&machine, || Arc::references_now(&target) == 1);
     assert!(target.runs.load(SeqCst) > 0);
     for seed in 0..200 {
         let machine = Machine::seeded(seed).preemption(60).start();
@@ -107,7 +107,7 @@ fn timer_races_lose_no_reference() {
         }
         timer.cancel();
         machine.flush();
-        assert_eq!(Shared::references_now(&target), 1, "seed {seed}");
+        assert_eq!(Arc::references_now(&target), 1, "seed {seed}");
     }
 }
 

@@ -7,7 +7,7 @@ use engine::{
     },
     os::{Affinity, Os, Routine},
 };
-use fallible::Shared;
+use fallible::Arc;
 use host::{HostDpc, HostEvent, HostLock, HostOs, HostTimer, machine::Machine};
 use ndkpi::NtStatus;
 
@@ -65,9 +65,9 @@ impl Os for TestOs {
     }
 }
 
-pub type TestDomain = Shared<Domain<TestOs>>;
-pub type TestRegion = Shared<Region<TestOs>>;
-pub type TestWindow = Shared<Window<TestOs>>;
+pub type TestDomain = Arc<Domain<TestOs>>;
+pub type TestRegion = Arc<Region<TestOs>>;
+pub type TestWindow = Arc<Window<TestOs>>;
 pub type TestPiece = Piece<TestOs>;
 
 pub const VIOLATION: NtStatus = NtStatus::ACCESS_VIOLATION;
@@ -84,7 +84,7 @@ pub const SMALL: MemoryLimits = MemoryLimits { tokens: 4000, mappings: 4000, ..M
 
 pub struct World {
     pub os: TestOs,
-    pub table: Shared<MemoryTable<TestOs>>,
+    pub table: Arc<MemoryTable<TestOs>>,
     _machine: Machine,
 }
 

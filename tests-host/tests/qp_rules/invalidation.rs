@@ -6,13 +6,13 @@ use engine::{
     nic::NicMode,
     qp::Work,
 };
-use fallible::Shared;
+use fallible::Arc;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, TestQp, TestSrq, all, on_nics};
 
 /// A window on all bytes of `srq`, bound through `qp`, and its token.
-fn window(net: &Net, srq: &TestSrq, qp: &TestQp) -> (Shared<Window<HostOs>>, u32) {
+fn window(net: &Net, srq: &TestSrq, qp: &TestQp) -> (Arc<Window<HostOs>>, u32) {
     let domain = srq.region().domain();
     let window = Window::try_new(domain).expect("memory");
     let buffer = srq.buffer();

@@ -14,7 +14,6 @@ use engine::cq::{
     Cq, CqClient, CqConsumer, CqParameters, Cqe,
     notify::{ArmType, CqFailure},
 };
-use fallible::Shared;
 use host::HostOs;
 use ndkpi::NtStatus;
 use provider::extended_result;
@@ -50,12 +49,12 @@ impl CqClient for Quiet {
 }
 
 /// A queue of [`DEPTH`] entries.
-pub fn queue(os: &HostOs) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+pub fn queue(os: &HostOs) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
     queue_of(os, DEPTH)
 }
 
 /// A queue of `depth` entries.
-pub fn queue_of(os: &HostOs, depth: u32) -> (Shared<Cq<HostOs>>, CqConsumer<HostOs>) {
+pub fn queue_of(os: &HostOs, depth: u32) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
     let parameters = CqParameters { depth, max_depth: depth, processor: 0 };
     Cq::try_new(os, parameters, Quiet).expect("memory")
 }
@@ -217,7 +216,7 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
         }
         (cq, consumer)
     };
-    let ours = |(cq, mut consumer): (Shared<Cq<HostOs>>, CqConsumer<HostOs>)| {
+    let ours = |(cq, mut consumer): (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>)| {
         move || {
             alone(count, || {
                 let mut reader = Reader::default();

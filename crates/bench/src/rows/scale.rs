@@ -9,7 +9,7 @@ use engine::{
     nic::NicMode,
     qp::{Flags, NewQp, Qp, QpParameters, Sge, Work},
 };
-use fallible::Shared;
+use fallible::Arc;
 use host::{HostMemory, HostOs, PinnedBuffer};
 
 use super::{cq::Quiet, entry::completion};
@@ -58,7 +58,7 @@ const fn parameters(context: usize, depth: u32) -> QpParameters {
 
 /// Queue pairs that complete in one queue, in pairs that are connected.
 struct Fabric {
-    cq: Shared<Cq<HostOs>>,
+    cq: Arc<Cq<HostOs>>,
     consumer: CqConsumer<HostOs>,
     pairs: Vec<[NewQp<HostOs>; 2]>,
 }
@@ -200,8 +200,8 @@ impl Tables {
 
 /// A table with some regions, and their tokens.
 struct Regions {
-    domain: Shared<Domain<HostOs>>,
-    all: Vec<Shared<Region<HostOs>>>,
+    domain: Arc<Domain<HostOs>>,
+    all: Vec<Arc<Region<HostOs>>>,
     tokens: Vec<u32>,
     buffer: PinnedBuffer,
 }

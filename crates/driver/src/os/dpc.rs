@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 
 use engine::os::{Dpc, Routine};
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use kernel::check;
 use ndkpi::NtStatus;
 use wdk_sys::{
@@ -69,13 +69,13 @@ impl<R: Routine> KernelDpc<R> {
 }
 
 impl<R: Routine> Dpc<R> for KernelDpc<R> {
-    fn queue(&self, target: &Shared<R::Target>) -> bool {
-        let counted = Shared::into_raw(target.clone());
+    fn queue(&self, target: &Arc<R::Target>) -> bool {
+        let counted = Arc::into_raw(target.clone());
         // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
         let queued = unsafe { KeInsertQueueDpc(self.call.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
         if queued == 0 {
             // SAFETY: the DPC was queued before, with a reference of its own, so it did not take this one.
-            drop(unsafe { Shared::from_raw(counted) });
+            drop(unsafe { Arc::from_raw(counted) });
         }
         queued != 0
     }
@@ -105,7 +105,7 @@ unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PV
         Fate::Runs => unsafe { work::<R>(target) },
         Fate::Waits => {}
         // SAFETY: the reference is still this call's. The run that waits has one of its own.
-        Fate::WaitedAlready => drop(unsafe { Shared::<R::Target>::from_raw(target.cast_const().cast()) }),
+        Fate::WaitedAlready => drop(unsafe { Arc::<R::Target>::from_raw(target.cast_const().cast()) }),
     }
 }
 
@@ -116,7 +116,7 @@ unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PV
 /// `target` is a counted reference to an `R::Target`, which this takes. At `DISPATCH_LEVEL`.
 unsafe fn work<R: Routine>(target: PVOID) {
     // SAFETY: the caller's promise.
-    let target = unsafe { Shared::<R::Target>::from_raw(target.cast_const().cast()) };
+    let target = unsafe { Arc::<R::Target>::from_raw(target.cast_const().cast()) };
     R::run(&target);
 }
 

@@ -7,7 +7,7 @@ use core::{
 };
 
 use engine::os::{Os, Routine, SpinLock, Timer};
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 use wdk_sys::{
     KDPC, KTIMER, LARGE_INTEGER, PVOID,
@@ -21,14 +21,14 @@ use super::{Kernel, KernelLock};
 
 /// A timer that runs `R`.
 pub struct KernelTimer<R: Routine> {
-    state: Shared<State<R>>,
+    state: Arc<State<R>>,
 }
 
 /// What the kernel keeps pointers into.
 ///
 /// # Invariants
 ///
-/// `timer` and `dpc` are initialised, and in a [`Shared`] they do not move. The timer is set only with this DPC, under the
+/// `timer` and `dpc` are initialised, and in an [`Arc`] they do not move. The timer is set only with this DPC, under the
 /// lock, and only while no call is [under way](Plan::under_way). A call that is under way holds a counted reference to the
 /// state.
 struct State<R: Routine> {
@@ -46,7 +46,7 @@ struct Plan<T> {
     /// A call will be made that cannot be taken back, or that nobody has tried to take back.
     under_way: bool,
     /// For whom; `None` if nobody wants the call any more.
-    target: Option<Shared<T>>,
+    target: Option<Arc<T>>,
     /// The call that is under way is that of a due time which was forgotten: the one that is wanted comes later, then.
     postponed_to: Option<u64>,
 }
@@ -64,13 +64,13 @@ impl<R: Routine> KernelTimer<R> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        let state = Shared::try_new(State {
+        let state = Arc::try_new(State {
             timer: UnsafeCell::new(KTIMER::default()),
             dpc: UnsafeCell::new(KDPC::default()),
             plan: KernelLock::new(Plan { under_way: false, target: None, postponed_to: None }),
         });
-        let state: Shared<State<R>> = state.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        let context: PVOID = Shared::as_ptr(&state).cast_mut().cast();
+        let state: Arc<State<R>> = state.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let context: PVOID = Arc::as_ptr(&state).cast_mut().cast();
         // SAFETY: memory for a DPC that stays where it is, and nobody else knows it yet.
         unsafe { KeInitializeDpc(state.dpc.get(), Some(run::<R>), context) };
         // SAFETY: memory for a timer that stays where it is, and nobody else knows it yet.
@@ -81,7 +81,7 @@ impl<R: Routine> KernelTimer<R> {
 
 impl<R: Routine> State<R> {
     /// Has the deferred call be made `delay` microseconds from now. No call is under way, and `plan` is this state's.
-    fn begin(this: &Shared<Self>, plan: &mut Plan<R::Target>, delay: u64) {
+    fn begin(this: &Arc<Self>, plan: &mut Plan<R::Target>, delay: u64) {
         plan.under_way = true;
         // Given back by the call, or by who takes it back.
         core::mem::forget(this.clone());
@@ -94,7 +94,7 @@ impl<R: Routine> State<R> {
 
     /// Tries to take back the call that is under way. Its reference to the state is the result, to be dropped when the lock is
     /// not held any more; `None` if there is no such call, or it cannot be taken back.
-    fn take_back(&self, plan: &mut Plan<R::Target>) -> Option<Shared<Self>> {
+    fn take_back(&self, plan: &mut Plan<R::Target>) -> Option<Arc<Self>> {
         if !plan.under_way {
             return None;
         }
@@ -106,12 +106,12 @@ impl<R: Routine> State<R> {
         }
         plan.under_way = false;
         // SAFETY: the reference of the call that was under way (invariant), which will not be made.
-        Some(unsafe { Shared::from_raw(ptr::from_ref(self)) })
+        Some(unsafe { Arc::from_raw(ptr::from_ref(self)) })
     }
 }
 
 impl<R: Routine> Timer<R> for KernelTimer<R> {
-    fn set(&self, delay: u64, target: &Shared<R::Target>) {
+    fn set(&self, delay: u64, target: &Arc<R::Target>) {
         let mut wanted = Some(target.clone());
         // What is not wanted any more is dropped after the lock is released.
         let unused = self.state.plan.with(|plan| {
@@ -146,7 +146,7 @@ impl<R: Routine> Drop for KernelTimer<R> {
 
 unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, _one: PVOID, _two: PVOID) {
     // SAFETY: the context is the state's address, and this call has a counted reference to it (invariant).
-    let state = unsafe { Shared::<State<R>>::from_raw(context.cast_const().cast()) };
+    let state = unsafe { Arc::<State<R>>::from_raw(context.cast_const().cast()) };
     let target = state.plan.with(|plan| {
         plan.under_way = false;
         if let Some(due) = plan.postponed_to.take() {

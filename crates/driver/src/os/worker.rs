@@ -23,7 +23,7 @@ use core::{
 };
 
 use engine::os::SpinLock;
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use kernel::{Bound, Event, Thread, WaitLock, at_dispatch_level};
 use ndkpi::NtStatus;
 use wdk_sys::PVOID;
@@ -108,8 +108,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn try_new() -> Result<Shared<Self>, NtStatus> {
-        Shared::try_new(Self {
+    fn try_new() -> Result<Arc<Self>, NtStatus> {
+        Arc::try_new(Self {
             queue: KernelLock::new(Queue { first: ptr::null(), last: ptr::null(), closed: false }),
             spent: AtomicU32::new(0),
             wake: Event::try_new()?,
@@ -196,7 +196,7 @@ impl Worker {
 
 /// The workers, one for each processor, and their threads. Dropped, it waits until all calls that wait have run.
 struct Workers {
-    workers: Vec<Shared<Worker>>,
+    workers: Vec<Arc<Worker>>,
     threads: WaitLock<Vec<Thread>>,
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -22,7 +22,7 @@ use crate::{
 
 /// Where an adapter is plugged into a [`Wire`]: its addresses, limits, counters and listings.
 pub struct Attachment<O: Os> {
-    wire: Shared<Wire<O>>,
+    wire: Arc<Wire<O>>,
     limits: ConnectionLimits,
     timeouts: Timeouts,
     addresses: O::Lock<Own<O>>,
@@ -33,7 +33,7 @@ pub struct Attachment<O: Os> {
 
 /// The adapter's addresses.
 struct Own<O: Os> {
-    list: Vec<Shared<LocalAddress<O>>>,
+    list: Vec<Arc<LocalAddress<O>>>,
     detached: bool,
 }
 
@@ -43,13 +43,9 @@ impl<O: Os> Attachment<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(
-        wire: &Shared<Wire<O>>,
-        limits: ConnectionLimits,
-        timeouts: Timeouts,
-    ) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(wire: &Arc<Wire<O>>, limits: ConnectionLimits, timeouts: Timeouts) -> Result<Arc<Self>, NtStatus> {
         let os = wire.os();
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             wire: wire.clone(),
             limits,
             timeouts,
@@ -128,7 +124,7 @@ impl<O: Os> Attachment<O> {
     }
 
     /// Calls `each` with what is listed, with no lock held.
-    fn each_line(&self, each: impl Fn(&Shared<Line<O>>)) {
+    fn each_line(&self, each: impl Fn(&Arc<Line<O>>)) {
         let result = listing::list(&self.connections, ConnectionRow::line, |line| {
             each(&line);
             Ok::<_, core::convert::Infallible>(())
@@ -187,7 +183,7 @@ impl<O: Os> Attachment<O> {
     ///
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(super) fn claim(this: &Shared<Self>, address: SocketAddr) -> Result<Claim<O>, NtStatus> {
+    pub(super) fn claim(this: &Arc<Self>, address: SocketAddr) -> Result<Claim<O>, NtStatus> {
         let ip = address.ip();
         let local = this
             .addresses
@@ -198,7 +194,7 @@ impl<O: Os> Attachment<O> {
 
     /// [`Attachment::claim`], for an endpoint that the list of endpoints shows.
     pub(super) fn claim_listed(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         address: SocketAddr,
         kind: EndpointKind,
         owner: Owner,

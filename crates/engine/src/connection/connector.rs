@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{any::Any, marker::PhantomData, net::SocketAddr};
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
@@ -43,7 +43,7 @@ pub struct Connector<O: Os> {
     news: AtomicU32,
     dpc: O::Dpc<Events<O>>,
     timer: O::Timer<Expiry<O>>,
-    attachment: Shared<Attachment<O>>,
+    attachment: Arc<Attachment<O>>,
     owner: Owner,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Stage<O: Os> {
     /// A connect is about to begin.
     Starting,
     /// It is one side of a line.
-    Line(Shared<Line<O>>, Role),
+    Line(Arc<Line<O>>, Role),
     /// It is closed.
     Closed,
 }
@@ -66,7 +66,7 @@ pub(super) enum Origin<O: Os> {
     /// A shared endpoint.
     Shared(SharedUse<O>),
     /// The listener that it came over.
-    Listener(#[expect(dead_code, reason = "only there to keep the endpoint in use")] Shared<Listener<O>>),
+    Listener(#[expect(dead_code, reason = "only there to keep the endpoint in use")] Arc<Listener<O>>),
 }
 
 pub(super) struct State<O: Os> {
@@ -74,7 +74,7 @@ pub(super) struct State<O: Os> {
     pub delivery: Delivery,
     pub origin: Option<Origin<O>>,
     /// The queue pair, which must not be closed before the connector is.
-    pub qp: Option<Shared<Qp<O>>>,
+    pub qp: Option<Arc<Qp<O>>>,
     /// The place in the listener's backlog, until the consumer has decided.
     place: Option<Place<O>>,
     /// What the peer said about the connect that failed last.
@@ -88,10 +88,10 @@ impl<O: Os> Connector<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        attachment: &Shared<Attachment<O>>,
+        attachment: &Arc<Attachment<O>>,
         owner: Owner,
         client: impl ConnectorClient,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let os = attachment.os();
         let state = State {
             stage: Stage::Idle,
@@ -101,7 +101,7 @@ impl<O: Os> Connector<O> {
             place: None,
             refusal: None,
         };
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             client: try_box(client).map_err(memory_status)?,
             state: os.lock(state)?,
             news: AtomicU32::new(0),
@@ -114,7 +114,7 @@ impl<O: Os> Connector<O> {
     }
 
     /// A new connector stands for the request that came over a listener.
-    pub(super) fn receive(this: &Shared<Self>, line: Shared<Line<O>>, place: Place<O>) {
+    pub(super) fn receive(this: &Arc<Self>, line: Arc<Line<O>>, place: Place<O>) {
         line.receive(this);
         this.state.with(|state| {
             state.origin = Some(Origin::Listener(place.listener().clone()));
@@ -126,7 +126,7 @@ impl<O: Os> Connector<O> {
     /// Closes the connector (`NDKPI 7.7.7`): an attempt is given up, a request that came in and was not accepted is rejected,
     /// a connection is aborted and its queue pair flushed. A request that waits is answered with `STATUS_CANCELLED`. No
     /// indication begins any more.
-    pub fn close(this: &Shared<Self>) {
+    pub fn close(this: &Arc<Self>) {
         // What the connector referred to is dropped after the lock is released.
         let (stage, place) = this.state.with(|state| {
             state.delivery.silence();
@@ -183,7 +183,7 @@ impl<O: Os> Connector<O> {
         &*self.client
     }
 
-    pub(super) const fn attachment(&self) -> &Shared<Attachment<O>> {
+    pub(super) const fn attachment(&self) -> &Arc<Attachment<O>> {
         &self.attachment
     }
 
@@ -200,7 +200,7 @@ impl<O: Os> Connector<O> {
         &self.timer
     }
 
-    pub(super) fn line(&self) -> Option<(Shared<Line<O>>, Role)> {
+    pub(super) fn line(&self) -> Option<(Arc<Line<O>>, Role)> {
         self.state.with(|state| match &state.stage {
             Stage::Line(line, role) => Some((line.clone(), *role)),
             _ => None,
@@ -214,7 +214,7 @@ impl<O: Os> Connector<O> {
     }
 
     /// The queue pair is used for the connector until that is closed.
-    pub(super) fn use_qp(&self, qp: Shared<Qp<O>>) {
+    pub(super) fn use_qp(&self, qp: Arc<Qp<O>>) {
         self.state.with(|state| state.qp = Some(qp));
     }
 
@@ -224,7 +224,7 @@ impl<O: Os> Connector<O> {
     }
 
     /// A connect has failed: it can be tried again once its consumer knows.
-    pub(super) fn connect_failed(this: &Shared<Self>, status: NtStatus, data: Option<PrivateData>) {
+    pub(super) fn connect_failed(this: &Arc<Self>, status: NtStatus, data: Option<PrivateData>) {
         let line = this.state.with(|state| {
             state.refusal = data;
             state.delivery.answer(Request::Connect, status);
@@ -236,13 +236,13 @@ impl<O: Os> Connector<O> {
     }
 
     /// A request has its answer. Called under the lock of the connector's line, so that events keep their order.
-    pub(super) fn answer(this: &Shared<Self>, request: Request, status: NtStatus) {
+    pub(super) fn answer(this: &Arc<Self>, request: Request, status: NtStatus) {
         this.state.with(|state| state.delivery.answer(request, status));
         this.dpc.queue(this);
     }
 
     /// The connection has ended. Called as [`Connector::answer`].
-    pub(super) fn indicate(this: &Shared<Self>, reason: DisconnectReason) {
+    pub(super) fn indicate(this: &Arc<Self>, reason: DisconnectReason) {
         this.state.with(|state| state.delivery.indicate(reason));
         this.dpc.queue(this);
     }
@@ -263,7 +263,7 @@ impl<O: Os> Connector<O> {
     }
 
     /// Hears what the queue pair has to say, then tells the client what there is to tell: a bounded number of calls.
-    fn run(this: &Shared<Self>) {
+    fn run(this: &Arc<Self>) {
         let news = this.news.swap(0, Ordering::AcqRel);
         if news != 0
             && let Some((line, role)) = this.line()
@@ -309,11 +309,11 @@ impl<O: Os> Drop for Connector<O> {
 /// seen that, and the indication of it must not come first (`NDKPI 7.7.6`). Who called drops this once the consumer knows.
 #[must_use = "dropping it lets events come"]
 pub struct Hold<O: Os> {
-    connector: Shared<Connector<O>>,
+    connector: Arc<Connector<O>>,
 }
 
 impl<O: Os> Hold<O> {
-    pub(super) fn of(connector: &Shared<Connector<O>>) -> Self {
+    pub(super) fn of(connector: &Arc<Connector<O>>) -> Self {
         Self { connector: connector.clone() }
     }
 }
@@ -328,7 +328,7 @@ impl<O: Os> Drop for Hold<O> {
 
 /// How a queue pair speaks to the connector that it belongs to. Whoever drops it ends the queue pair's reference.
 struct Watch<O: Os> {
-    connector: Shared<Connector<O>>,
+    connector: Arc<Connector<O>>,
 }
 
 impl<O: Os> Watch<O> {
@@ -350,7 +350,7 @@ impl<O: Os> LinkClient for Watch<O> {
 
 /// A queue pair that belongs to a connector. Dropping this ends it, unless it was [kept](Bound::keep).
 pub(super) struct Bound<O: Os> {
-    qp: Option<Shared<Qp<O>>>,
+    qp: Option<Arc<Qp<O>>>,
 }
 
 impl<O: Os> Bound<O> {
@@ -360,7 +360,7 @@ impl<O: Os> Bound<O> {
     ///
     /// `STATUS_CONNECTION_ACTIVE` if it belongs to another one, or has had a connection; `STATUS_CONNECTION_INVALID` if it
     /// cannot be used any more; `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(connector: &Shared<Connector<O>>, qp: &Shared<Qp<O>>) -> Result<Self, NtStatus> {
+    pub fn try_new(connector: &Arc<Connector<O>>, qp: &Arc<Qp<O>>) -> Result<Self, NtStatus> {
         let watch = try_box(Watch { connector: connector.clone() }).map_err(memory_status)?;
         qp.set_link_client(watch)?;
         Ok(Self { qp: Some(qp.clone()) })
@@ -386,7 +386,7 @@ pub struct Events<O>(PhantomData<O>);
 impl<O: Os> Routine for Events<O> {
     type Target = Connector<O>;
 
-    fn run(connector: &Shared<Connector<O>>) {
+    fn run(connector: &Arc<Connector<O>>) {
         Connector::run(connector);
     }
 }
@@ -397,7 +397,7 @@ pub struct Expiry<O>(PhantomData<O>);
 impl<O: Os> Routine for Expiry<O> {
     type Target = Connector<O>;
 
-    fn run(connector: &Shared<Connector<O>>) {
+    fn run(connector: &Arc<Connector<O>>) {
         if let Some((line, role)) = connector.line() {
             Line::expired(&line, role);
         }

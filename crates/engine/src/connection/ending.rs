@@ -4,7 +4,7 @@
 //! lock held, the queue pairs are taken apart, and whatever moves bytes for them comes to rest. Only then are the sides told:
 //! who is told that its disconnect is complete may take its memory back.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -33,7 +33,7 @@ impl<O: Os> Line<O> {
     ///
     /// - `STATUS_CONNECTION_INVALID`: there is no connection, or the side has disconnected before.
     /// - `STATUS_CONNECTION_ABORTED`: the connection was broken.
-    pub fn disconnect(this: &Shared<Self>, role: Role) -> Result<Disconnect, NtStatus> {
+    pub fn disconnect(this: &Arc<Self>, role: Role) -> Result<Disconnect, NtStatus> {
         let (over, qps) = this.state.with(|state| {
             let over = match state.phase {
                 Phase::Established => None,
@@ -69,7 +69,7 @@ impl<O: Os> Line<O> {
     }
 
     /// Everything that a side had posted before its disconnect has ended.
-    pub fn drained(this: &Shared<Self>, role: Role) {
+    pub fn drained(this: &Arc<Self>, role: Role) {
         let done = this.state.with(|state| {
             if let Some(end) = &mut state.ends[role] {
                 end.drained = true;
@@ -85,12 +85,12 @@ impl<O: Os> Line<O> {
     }
 
     /// The queue pairs have lost each other.
-    pub fn broken(this: &Shared<Self>) {
+    pub fn broken(this: &Arc<Self>) {
         Self::end(this, Ending::Lost(DisconnectReason::Failed));
     }
 
     /// An adapter has gone, and with it the line, however far that is.
-    pub(super) fn abort(this: &Shared<Self>, gone: &Attachment<O>) {
+    pub(super) fn abort(this: &Arc<Self>, gone: &Attachment<O>) {
         let is_gone = |role: Role| core::ptr::eq(&raw const *this.attachments[role], gone);
         let failed = this.state.with(|state| match state.phase {
             Phase::Requested | Phase::Accepted => {
@@ -106,12 +106,12 @@ impl<O: Os> Line<O> {
     }
 
     /// Ends the connection, if it is established.
-    pub(super) fn end(this: &Shared<Self>, ending: Ending) {
+    pub(super) fn end(this: &Arc<Self>, ending: Ending) {
         Self::end_and_flush(this, ending, |_| false);
     }
 
     /// [`Line::end`]; the queue pairs of the sides that `flushed` names are flushed.
-    fn end_and_flush(this: &Shared<Self>, ending: Ending, flushed: impl Fn(Role) -> bool) {
+    fn end_and_flush(this: &Arc<Self>, ending: Ending, flushed: impl Fn(Role) -> bool) {
         let Some((failing, qps)) = this.state.with(|state| {
             (state.phase == Phase::Established).then(|| {
                 state.declare_over(this, ending, None);
@@ -142,7 +142,7 @@ impl<O: Os> Line<O> {
     }
 
     /// A side closes its connector, whatever it is doing.
-    pub fn leave(this: &Shared<Self>, role: Role) {
+    pub fn leave(this: &Arc<Self>, role: Role) {
         const LOST: Ending = Ending::Lost(DisconnectReason::Closed);
         let (failed, before, qps) = this.state.with(|state| {
             let before = state.phase;
@@ -228,7 +228,7 @@ impl<O: Os> LineState<O> {
 }
 
 /// Waits for the turns that began while the queue pairs were linked. After that none of them touches the other's memory.
-fn come_to_rest<O: Os>(qps: &Sides<Option<Shared<Qp<O>>>>) {
+fn come_to_rest<O: Os>(qps: &Sides<Option<Arc<Qp<O>>>>) {
     for role in Role::BOTH {
         if let Some(qp) = &qps[role] {
             qp.quiesce();

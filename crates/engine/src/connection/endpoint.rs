@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
-use fallible::{AllocError, Shared, try_slice};
+use fallible::{AllocError, Arc, try_slice};
 use ndkpi::NtStatus;
 
 use super::{Attachment, InterfaceAddress, Listener, ephemeral::EphemeralPorts};
@@ -26,7 +26,7 @@ enum Use<O: Os> {
     /// An endpoint that takes no connections.
     Taken,
     /// A listener.
-    Listener(Shared<Listener<O>>),
+    Listener(Arc<Listener<O>>),
 }
 
 type Page<O> = Box<[Use<O>]>;
@@ -78,13 +78,13 @@ pub(super) struct LocalAddress<O: Os> {
 }
 
 impl<O: Os> LocalAddress<O> {
-    pub fn try_new(os: &O, interface: InterfaceAddress) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O, interface: InterfaceAddress) -> Result<Arc<Self>, NtStatus> {
         let ports = os.lock(Ports::try_new().map_err(memory_status)?)?;
-        Shared::try_new(Self { interface, ports }).map_err(memory_status)
+        Arc::try_new(Self { interface, ports }).map_err(memory_status)
     }
 
     /// The listener at `port`, if one listens.
-    pub fn listener(&self, port: u16) -> Option<Shared<Listener<O>>> {
+    pub fn listener(&self, port: u16) -> Option<Arc<Listener<O>>> {
         self.ports.with(|ports| match ports.place(port) {
             Some(Use::Listener(listener)) => Some(listener.clone()),
             _ => None,
@@ -94,8 +94,8 @@ impl<O: Os> LocalAddress<O> {
 
 /// An endpoint: a port of an address that nobody else can use as long as this lives.
 pub(super) struct Claim<O: Os> {
-    attachment: Shared<Attachment<O>>,
-    address: Shared<LocalAddress<O>>,
+    attachment: Arc<Attachment<O>>,
+    address: Arc<LocalAddress<O>>,
     port: u16,
     /// The number in the list of endpoints.
     listed: Option<usize>,
@@ -108,8 +108,8 @@ impl<O: Os> Claim<O> {
     ///
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        attachment: &Shared<Attachment<O>>,
-        address: Shared<LocalAddress<O>>,
+        attachment: &Arc<Attachment<O>>,
+        address: Arc<LocalAddress<O>>,
         port: u16,
     ) -> Result<Self, NtStatus> {
         let port = address.ports.with(|ports| match port {
@@ -130,7 +130,7 @@ impl<O: Os> Claim<O> {
     }
 
     /// Lets connections to this endpoint come to `listener`.
-    pub fn listen(&self, listener: Shared<Listener<O>>) {
+    pub fn listen(&self, listener: Arc<Listener<O>>) {
         self.replace(Use::Listener(listener));
     }
 

@@ -1,6 +1,6 @@
 //! How a connection is established, or not (`NDKPI 7.7.1`, `7.7.2`).
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// What an accept brings along.
 pub(super) struct Acceptance<O: Os> {
-    pub qp: Shared<Qp<O>>,
+    pub qp: Arc<Qp<O>>,
     pub listed: ListedConnection<O>,
     pub reads: ReadLimits,
     pub data: PrivateData,
@@ -41,7 +41,7 @@ impl<O: Os> Line<O> {
     /// - `STATUS_CONNECTION_ACTIVE`: accepted already.
     /// - `STATUS_CONNECTION_INVALID`: rejected already.
     /// - `STATUS_DEVICE_REMOVED`: the adapter of the passive side has gone.
-    pub fn accept(this: &Shared<Self>, acceptance: Acceptance<O>) -> Result<(), NtStatus> {
+    pub fn accept(this: &Arc<Self>, acceptance: Acceptance<O>) -> Result<(), NtStatus> {
         let attachment = &this.attachments.passive;
         // What is not used is dropped after the lock is released.
         let unused = this.state.with(|state| {
@@ -72,7 +72,7 @@ impl<O: Os> Line<O> {
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to complete, or the own queue pair cannot be used.
     /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair has failed.
     /// - `STATUS_IO_TIMEOUT`: too late.
-    pub fn complete(this: &Shared<Self>) -> Result<(), NtStatus> {
+    pub fn complete(this: &Arc<Self>) -> Result<(), NtStatus> {
         this.state.with(|state| {
             match state.phase {
                 Phase::Accepted => {}
@@ -115,7 +115,7 @@ impl<O: Os> Line<O> {
     }
 
     /// Refuses a request that never came to a connector.
-    pub fn refuse(this: &Shared<Self>) {
+    pub fn refuse(this: &Arc<Self>) {
         let failed = this.state.with(|state| {
             (state.phase == Phase::Requested)
                 .then(|| state.abandon(this, Role::Passive, NtStatus::CANCELLED, Ending::Abandoned(Role::Passive)))
@@ -131,7 +131,7 @@ impl<O: Os> Line<O> {
     ///
     /// - `STATUS_CONNECTION_ABORTED`: the other side has given up before.
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to reject.
-    pub fn reject(this: &Shared<Self>, role: Role, data: PrivateData) -> Result<(), NtStatus> {
+    pub fn reject(this: &Arc<Self>, role: Role, data: PrivateData) -> Result<(), NtStatus> {
         let rejectable = match role {
             Role::Passive => Phase::Requested,
             Role::Active => Phase::Accepted,

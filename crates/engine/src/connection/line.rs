@@ -16,7 +16,7 @@ use core::{
     ops::{Index, IndexMut},
 };
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -113,7 +113,7 @@ impl Ending {
 /// The line between two connectors.
 pub(super) struct Line<O: Os> {
     pub addresses: Sides<SocketAddr>,
-    pub attachments: Sides<Shared<Attachment<O>>>,
+    pub attachments: Sides<Arc<Attachment<O>>>,
     pub state: O::Lock<LineState<O>>,
 }
 
@@ -130,9 +130,9 @@ pub(super) struct LineState<O: Os> {
 
 /// One end of a line.
 pub(super) struct End<O: Os> {
-    pub connector: Shared<Connector<O>>,
+    pub connector: Arc<Connector<O>>,
     /// Stays here until no bytes move for it any more.
-    pub qp: Option<Shared<Qp<O>>>,
+    pub qp: Option<Arc<Qp<O>>>,
     pub listed: Option<ListedConnection<O>>,
     /// The request that waits for its answer.
     pub pending: Option<Request>,
@@ -145,7 +145,7 @@ pub(super) struct End<O: Os> {
 }
 
 impl<O: Os> End<O> {
-    pub const fn new(connector: Shared<Connector<O>>) -> Self {
+    pub const fn new(connector: Arc<Connector<O>>) -> Self {
         Self { connector, qp: None, listed: None, pending: None, deadline: 0, disconnected: false, drained: false }
     }
 
@@ -175,10 +175,10 @@ impl<O: Os> Line<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
         addresses: Sides<SocketAddr>,
-        attachments: Sides<Shared<Attachment<O>>>,
+        attachments: Sides<Arc<Attachment<O>>>,
         reads: ReadLimits,
         data: PrivateData,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let passive_reads = attachments.passive.limits().max_reads;
         let state = LineState {
             phase: Phase::Requested,
@@ -187,7 +187,7 @@ impl<O: Os> Line<O> {
             reads: Sides { active: reads.capped(attachments.active.limits().max_reads), passive: passive_reads },
         };
         let state = attachments.active.os().lock(state)?;
-        Shared::try_new(Self { addresses, attachments, state }).map_err(memory_status)
+        Arc::try_new(Self { addresses, attachments, state }).map_err(memory_status)
     }
 
     /// Whether the active side still waits for the passive one.
@@ -196,7 +196,7 @@ impl<O: Os> Line<O> {
     }
 
     /// The connector of the passive side takes its end.
-    pub fn receive(&self, connector: &Shared<Connector<O>>) {
+    pub fn receive(&self, connector: &Arc<Connector<O>>) {
         self.state.with(|state| state.ends.passive = Some(End::new(connector.clone())));
     }
 
@@ -213,7 +213,7 @@ impl<O: Os> Line<O> {
     }
 
     /// The time for a request is over, or was: a due time that was forgotten may still come here.
-    pub fn expired(this: &Shared<Self>, role: Role) {
+    pub fn expired(this: &Arc<Self>, role: Role) {
         let (failed, cut) = this.state.with(|state| {
             let Some(end) = state.ends[role].as_ref().filter(|end| end.pending.is_some()) else { return (None, false) };
             let left = end.deadline.saturating_sub(end.connector.os().now());
@@ -255,7 +255,7 @@ impl<O: Os> LineState<O> {
     }
 
     /// The queue pairs of both sides, as far as there are any.
-    pub fn qps(&self) -> Sides<Option<Shared<Qp<O>>>> {
+    pub fn qps(&self) -> Sides<Option<Arc<Qp<O>>>> {
         let qp = |end: &Option<End<O>>| end.as_ref().and_then(|end| end.qp.clone());
         Sides { active: qp(&self.ends.active), passive: qp(&self.ends.passive) }
     }

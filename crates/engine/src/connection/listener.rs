@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, collections::VecDeque};
 use core::{any::Any, marker::PhantomData, net::SocketAddr};
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{Attachment, Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, endpoint::Claim, line::Line};
@@ -21,7 +21,7 @@ const EVENTS_PER_RUN: usize = 8;
 /// Requests count towards the backlog until the consumer has accepted, rejected or closed them. Pausing connect events, and
 /// closing, also refuse the requests that came before and whose event was not delivered yet.
 pub struct Listener<O: Os> {
-    attachment: Shared<Attachment<O>>,
+    attachment: Arc<Attachment<O>>,
     owner: Owner,
     /// Dropped before the client: who is told that the listener is closed may use its port again.
     state: O::Lock<State<O>>,
@@ -35,7 +35,7 @@ struct State<O: Os> {
     paused: bool,
     closed: bool,
     /// Requests whose event is still to come. Has room for one from each place.
-    queue: VecDeque<(Shared<Line<O>>, Place<O>)>,
+    queue: VecDeque<(Arc<Line<O>>, Place<O>)>,
     /// Places of the backlog that are taken.
     places: u32,
     /// An event is being delivered.
@@ -50,14 +50,14 @@ impl<O: Os> Listener<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        attachment: &Shared<Attachment<O>>,
+        attachment: &Arc<Attachment<O>>,
         owner: Owner,
         client: impl ListenerClient<O>,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let os = attachment.os();
         let state =
             State { claim: None, paused: false, closed: false, queue: VecDeque::new(), places: 0, delivering: false };
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             attachment: attachment.clone(),
             owner,
             state: os.lock(state)?,
@@ -74,7 +74,7 @@ impl<O: Os> Listener<O> {
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too: an endpoint belongs to
     /// one address. `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     /// `STATUS_INVALID_DEVICE_STATE` if it listens already.
-    pub fn listen(this: &Shared<Self>, address: SocketAddr) -> Result<(), NtStatus> {
+    pub fn listen(this: &Arc<Self>, address: SocketAddr) -> Result<(), NtStatus> {
         let claim = Attachment::claim_listed(&this.attachment, address, EndpointKind::Listener, this.owner)?;
         // A claim that is not used is given up after the lock is released.
         let unused = this.state.with(|state| {
@@ -106,7 +106,7 @@ impl<O: Os> Listener<O> {
 
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
     /// that came over it are closed. Connectors that were delivered can still be accepted.
-    pub fn close(this: &Shared<Self>) {
+    pub fn close(this: &Arc<Self>) {
         if fault::is(Fault::ClosedListenerAccepts) {
             return;
         }
@@ -125,7 +125,7 @@ impl<O: Os> Listener<O> {
         &*self.client
     }
 
-    pub(super) const fn attachment(&self) -> &Shared<Attachment<O>> {
+    pub(super) const fn attachment(&self) -> &Arc<Attachment<O>> {
         &self.attachment
     }
 
@@ -138,7 +138,7 @@ impl<O: Os> Listener<O> {
     /// # Errors
     ///
     /// `STATUS_CONNECTION_REFUSED` if the listener does not want it.
-    pub(super) fn reserve(this: &Shared<Self>) -> Result<Place<O>, NtStatus> {
+    pub(super) fn reserve(this: &Arc<Self>) -> Result<Place<O>, NtStatus> {
         this.state.with(|state| {
             // A listener that is closed is not found any more. A request that found it before is refused when it is its turn.
             let full = state.places >= this.attachment.limits().backlog;
@@ -154,7 +154,7 @@ impl<O: Os> Listener<O> {
     }
 
     /// Delivers connect events, a bounded number of them.
-    fn deliver(this: &Shared<Self>) {
+    fn deliver(this: &Arc<Self>) {
         for _ in 0..EVENTS_PER_RUN {
             let Some((incoming, wanted)) = this.state.with(State::begin) else { return };
             // Requests that nobody wants are refused by being dropped.
@@ -195,23 +195,23 @@ pub struct ConnectEvents<O>(PhantomData<O>);
 impl<O: Os> Routine for ConnectEvents<O> {
     type Target = Listener<O>;
 
-    fn run(listener: &Shared<Listener<O>>) {
+    fn run(listener: &Arc<Listener<O>>) {
         Listener::deliver(listener);
     }
 }
 
 /// A place in a listener's backlog.
 pub(super) struct Place<O: Os> {
-    listener: Shared<Listener<O>>,
+    listener: Arc<Listener<O>>,
 }
 
 impl<O: Os> Place<O> {
-    pub const fn listener(&self) -> &Shared<Listener<O>> {
+    pub const fn listener(&self) -> &Arc<Listener<O>> {
         &self.listener
     }
 
     /// Lets the consumer know of the request in this place.
-    pub fn fill(self, line: Shared<Line<O>>) {
+    pub fn fill(self, line: Arc<Line<O>>) {
         let listener = self.listener.clone();
         listener.state.with(|state| state.queue.push_back((line, self)));
         listener.dpc.queue(&listener);
@@ -226,7 +226,7 @@ impl<O: Os> Drop for Place<O> {
 
 /// A connection request that nobody owns yet. Dropping it refuses the connection.
 pub struct Incoming<O: Os> {
-    line: Shared<Line<O>>,
+    line: Arc<Line<O>>,
     place: Option<Place<O>>,
 }
 
@@ -236,7 +236,7 @@ impl<O: Os> Incoming<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the connection is refused then.
-    pub fn into_connector(mut self, client: impl ConnectorClient) -> Result<Shared<Connector<O>>, NtStatus> {
+    pub fn into_connector(mut self, client: impl ConnectorClient) -> Result<Arc<Connector<O>>, NtStatus> {
         let Some(place) = &self.place else { return Err(NtStatus::CONNECTION_INVALID) };
         let connector = Connector::try_new(place.listener.attachment(), place.listener.owner(), client)?;
         if let Some(place) = self.place.take() {

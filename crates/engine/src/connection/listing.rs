@@ -6,7 +6,7 @@
 
 use core::net::SocketAddr;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{Attachment, Owner, line::Line};
@@ -71,7 +71,7 @@ impl<O: Os> Connections<O> {
 pub(super) struct ConnectionRow<O: Os> {
     entry: ConnectionEntry,
     active: bool,
-    line: Option<Shared<Line<O>>>,
+    line: Option<Arc<Line<O>>>,
 }
 
 impl<O: Os> ConnectionRow<O> {
@@ -79,14 +79,14 @@ impl<O: Os> ConnectionRow<O> {
         self.active.then_some(self.entry)
     }
 
-    pub fn line(&self) -> Option<Shared<Line<O>>> {
+    pub fn line(&self) -> Option<Arc<Line<O>>> {
         self.line.clone()
     }
 }
 
 /// A connection's place in the list of its adapter, for as long as this lives.
 pub(super) struct ListedConnection<O: Os> {
-    attachment: Shared<Attachment<O>>,
+    attachment: Arc<Attachment<O>>,
     number: usize,
 }
 
@@ -96,7 +96,7 @@ impl<O: Os> ListedConnection<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(attachment: &Shared<Attachment<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
+    pub fn try_new(attachment: &Arc<Attachment<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
         let row = ConnectionRow { entry, active: false, line: None };
         let number = attachment.connections.with(|list| list.rows.try_insert(row)).map_err(memory_status)?;
         Ok(Self { attachment: attachment.clone(), number })
@@ -107,7 +107,7 @@ impl<O: Os> ListedConnection<O> {
     /// # Errors
     ///
     /// `STATUS_DEVICE_REMOVED` if the adapter has gone.
-    pub fn attach(&self, line: &Shared<Line<O>>) -> Result<(), NtStatus> {
+    pub fn attach(&self, line: &Arc<Line<O>>) -> Result<(), NtStatus> {
         self.attachment.connections.with(|list| {
             if list.shut {
                 return Err(NtStatus::DEVICE_REMOVED);

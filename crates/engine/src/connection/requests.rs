@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -56,8 +56,8 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
     pub fn connect(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<O>>,
+        this: &Arc<Self>,
+        qp: &Arc<Qp<O>>,
         local: SocketAddr,
         parameters: &ConnectParameters<'_>,
     ) -> Result<(), NtStatus> {
@@ -75,9 +75,9 @@ impl<O: Os> Connector<O> {
     /// `STATUS_ADDRESS_ALREADY_EXISTS` if a connector that is not closed connects the endpoint with the remote address.
     /// `STATUS_INVALID_PARAMETER` if the endpoint is of another adapter.
     pub fn connect_shared(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<O>>,
-        endpoint: &Shared<SharedEndpoint<O>>,
+        this: &Arc<Self>,
+        qp: &Arc<Qp<O>>,
+        endpoint: &Arc<SharedEndpoint<O>>,
         parameters: &ConnectParameters<'_>,
     ) -> Result<(), NtStatus> {
         Self::start(this, qp, parameters, || {
@@ -90,8 +90,8 @@ impl<O: Os> Connector<O> {
     }
 
     fn start(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<O>>,
+        this: &Arc<Self>,
+        qp: &Arc<Qp<O>>,
         parameters: &ConnectParameters<'_>,
         origin: impl FnOnce() -> Result<(SocketAddr, Origin<O>), NtStatus>,
     ) -> Result<(), NtStatus> {
@@ -145,10 +145,10 @@ impl<O: Os> Connector<O> {
     }
 
     fn find_listener(
-        attachment: &Shared<Attachment<O>>,
+        attachment: &Arc<Attachment<O>>,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<Shared<Listener<O>>, NtStatus> {
+    ) -> Result<Arc<Listener<O>>, NtStatus> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(NtStatus::NETWORK_UNREACHABLE);
         }
@@ -165,7 +165,7 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to complete, or the own queue pair cannot be used any more.
     /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair cannot be used any more.
     /// - `STATUS_IO_TIMEOUT`: the passive side has not waited so long. That is final.
-    pub fn complete_connect(this: &Shared<Self>) -> Result<Hold<O>, NtStatus> {
+    pub fn complete_connect(this: &Arc<Self>) -> Result<Hold<O>, NtStatus> {
         match this.line() {
             Some((line, Role::Active)) => Line::complete(&line).map(|()| Hold::of(this)),
             _ => Err(NtStatus::CONNECTION_INVALID),
@@ -186,12 +186,7 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_INVALID`: the connector stands for no request, has rejected it, or the queue pair has failed.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
-    pub fn accept(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<O>>,
-        reads: ReadLimits,
-        private_data: &[u8],
-    ) -> Result<(), NtStatus> {
+    pub fn accept(this: &Arc<Self>, qp: &Arc<Qp<O>>, reads: ReadLimits, private_data: &[u8]) -> Result<(), NtStatus> {
         let attachment = this.attachment();
         let data = PrivateData::try_new(private_data, attachment.limits().max_callee_data)?;
         let Some((line, Role::Passive)) = this.line() else { return Err(NtStatus::CONNECTION_INVALID) };
@@ -216,7 +211,7 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_ABORTED`: the other side has given up before.
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to reject.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn reject(this: &Shared<Self>, private_data: &[u8]) -> Result<(), NtStatus> {
+    pub fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result<(), NtStatus> {
         let data = PrivateData::try_new(private_data, this.attachment().limits().max_callee_data)?;
         let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
         Line::reject(&line, role, data)?;
@@ -236,7 +231,7 @@ impl<O: Os> Connector<O> {
     ///
     /// - `STATUS_CONNECTION_INVALID`: there was no connection, or the connector has disconnected before.
     /// - `STATUS_CONNECTION_ABORTED`: the connection was broken before. The queue pair is flushed.
-    pub fn disconnect(this: &Shared<Self>) -> Result<Answer, NtStatus> {
+    pub fn disconnect(this: &Arc<Self>) -> Result<Answer, NtStatus> {
         let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
         Ok(match Line::disconnect(&line, role)? {
             Disconnect::Done => Answer::Done,

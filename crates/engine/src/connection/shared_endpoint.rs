@@ -7,7 +7,7 @@ use core::{
     net::SocketAddr,
 };
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use hashbrown::HashSet;
 use ndkpi::NtStatus;
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
 pub struct SharedEndpoint<O: Os> {
-    attachment: Shared<Attachment<O>>,
+    attachment: Arc<Attachment<O>>,
     remotes: O::Lock<Remotes>,
     /// Dropped before the client: who is told that the endpoint is closed may use its port again.
     claim: Claim<O>,
@@ -38,15 +38,15 @@ impl<O: Os> SharedEndpoint<O> {
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        attachment: &Shared<Attachment<O>>,
+        attachment: &Arc<Attachment<O>>,
         address: SocketAddr,
         owner: Owner,
         client: impl Any + Send + Sync,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let client = try_box(client).map_err(memory_status)?;
         let remotes = attachment.os().lock(Remotes(HashSet::default()))?;
         let claim = Attachment::claim_listed(attachment, address, EndpointKind::Shared, owner)?;
-        Shared::try_new(Self { attachment: attachment.clone(), remotes, claim, client }).map_err(memory_status)
+        Arc::try_new(Self { attachment: attachment.clone(), remotes, claim, client }).map_err(memory_status)
     }
 
     /// The endpoint's address, with the port that it has.
@@ -62,14 +62,14 @@ impl<O: Os> SharedEndpoint<O> {
     }
 
     /// Whether the endpoint is one of `attachment`.
-    pub(super) fn is_on(&self, attachment: &Shared<Attachment<O>>) -> bool {
-        Shared::ptr_eq(&self.attachment, attachment)
+    pub(super) fn is_on(&self, attachment: &Arc<Attachment<O>>) -> bool {
+        Arc::ptr_eq(&self.attachment, attachment)
     }
 }
 
 /// A remote address that a connector uses from a shared endpoint.
 pub(super) struct SharedUse<O: Os> {
-    endpoint: Shared<SharedEndpoint<O>>,
+    endpoint: Arc<SharedEndpoint<O>>,
     /// `None` once the pair of addresses was given up.
     remote: Option<SocketAddr>,
 }
@@ -80,7 +80,7 @@ impl<O: Os> SharedUse<O> {
     /// # Errors
     ///
     /// `STATUS_ADDRESS_ALREADY_EXISTS` if there is one, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(endpoint: &Shared<SharedEndpoint<O>>, remote: SocketAddr) -> Result<Self, NtStatus> {
+    pub fn try_new(endpoint: &Arc<SharedEndpoint<O>>, remote: SocketAddr) -> Result<Self, NtStatus> {
         let remote = plain(remote);
         endpoint.remotes.with(|Remotes(remotes)| {
             if remotes.contains(&remote) {

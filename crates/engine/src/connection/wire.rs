@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::endpoint::LocalAddress;
@@ -27,7 +27,7 @@ pub struct Wire<O: Os> {
 /// # Invariants
 ///
 /// Sorted by address, each one once.
-struct Addresses<O: Os>(Vec<Shared<LocalAddress<O>>>);
+struct Addresses<O: Os>(Vec<Arc<LocalAddress<O>>>);
 
 impl<O: Os> Addresses<O> {
     fn search(&self, address: IpAddr) -> Result<usize, usize> {
@@ -41,9 +41,9 @@ impl<O: Os> Wire<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
         let addresses = os.lock(Addresses(Vec::new()))?;
-        Shared::try_new(Self { os: os.clone(), addresses }).map_err(memory_status)
+        Arc::try_new(Self { os: os.clone(), addresses }).map_err(memory_status)
     }
 
     pub(super) const fn os(&self) -> &O {
@@ -51,7 +51,7 @@ impl<O: Os> Wire<O> {
     }
 
     /// Lets everybody find `local`.
-    pub(super) fn add(&self, local: &Shared<LocalAddress<O>>) -> Result<(), NtStatus> {
+    pub(super) fn add(&self, local: &Arc<LocalAddress<O>>) -> Result<(), NtStatus> {
         self.addresses.with(|addresses| {
             let Err(place) = addresses.search(local.interface.address) else {
                 return Err(NtStatus::SHARING_VIOLATION);
@@ -80,7 +80,7 @@ impl<O: Os> Wire<O> {
     ///
     /// `STATUS_HOST_UNREACHABLE` if no adapter has the address but one is in the same network, `STATUS_NETWORK_UNREACHABLE` if
     /// none is.
-    pub(super) fn find(&self, address: IpAddr) -> Result<Shared<LocalAddress<O>>, NtStatus> {
+    pub(super) fn find(&self, address: IpAddr) -> Result<Arc<LocalAddress<O>>, NtStatus> {
         self.addresses.with(|addresses| {
             if let Ok(place) = addresses.search(address) {
                 return Ok(addresses.0[place].clone());

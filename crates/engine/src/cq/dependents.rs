@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::{AllocError, Shared, try_box};
+use fallible::{AllocError, Arc, try_box};
 
 use crate::slab::Slab;
 
@@ -13,7 +13,7 @@ pub trait Dependent: Send + Sync + 'static {
 }
 
 /// A counted reference to a dependent.
-pub type DependentRef = Shared<Box<dyn Dependent>>;
+pub type DependentRef = Arc<Box<dyn Dependent>>;
 
 /// Makes a reference to a dependent.
 ///
@@ -22,7 +22,7 @@ pub type DependentRef = Shared<Box<dyn Dependent>>;
 /// [`AllocError`].
 pub fn try_dependent(dependent: impl Dependent) -> Result<DependentRef, AllocError> {
     let dependent: Box<dyn Dependent> = try_box(dependent)?;
-    Shared::try_new(dependent)
+    Arc::try_new(dependent)
 }
 
 /// Dependents under numbers, and how far a failure has spread over them.

@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 use crate::NtStatus;
 pub use cqe::{Cqe, Operation, Outcome};
 use dependents::{DependentRef, Dependents, ToFail};
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use moderation::Moderation;
 use notify::{Action, ArmType, CqFailure, Notify, View};
 pub(crate) use push::CqProducer;
@@ -94,7 +94,7 @@ pub struct Cq<O: Os> {
 
 /// The consumer's end of a completion queue: exactly one exists.
 pub struct CqConsumer<O: Os> {
-    cq: Shared<Cq<O>>,
+    cq: Arc<Cq<O>>,
     entries: ring::Consumer<Cqe>,
 }
 
@@ -108,7 +108,7 @@ impl<O: Os> Cq<O> {
         os: &O,
         parameters: CqParameters,
         client: impl CqClient,
-    ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
+    ) -> Result<(Arc<Self>, CqConsumer<O>), NtStatus> {
         Self::try_new_at(os, parameters, client, 0)
     }
 
@@ -122,14 +122,14 @@ impl<O: Os> Cq<O> {
         parameters: CqParameters,
         client: impl CqClient,
         first: u64,
-    ) -> Result<(Shared<Self>, CqConsumer<O>), NtStatus> {
+    ) -> Result<(Arc<Self>, CqConsumer<O>), NtStatus> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
         let limit = mistake!(DepthOffByOne => depth + 1, else depth);
         let (producer, consumer) = ring::try_new(limit, first).map_err(memory_status)?;
         let (notify, dependents) = (Notify::new(first), Dependents::default());
         let state = State { entries: producer, notify, depth, dependents, told: false };
-        let cq = Shared::try_new(Self {
+        let cq = Arc::try_new(Self {
             os: os.clone(),
             state: CachePadded(os.lock(state)?),
             dpc: os.dpc(processor)?,
@@ -152,14 +152,14 @@ impl<O: Os> Cq<O> {
     }
 
     /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
-    pub fn fail(this: &Shared<Self>, failure: CqFailure) {
+    pub fn fail(this: &Arc<Self>, failure: CqFailure) {
         let queue = this.with_state(|state| Self::fail_with(this, state, failure));
         Self::queue_if(this, queue);
     }
 
     #[cold]
     #[inline(never)]
-    fn fail_with(this: &Shared<Self>, state: &mut State, failure: CqFailure) -> bool {
+    fn fail_with(this: &Arc<Self>, state: &mut State, failure: CqFailure) -> bool {
         if state.notify.failure().is_some() {
             return false;
         }
@@ -194,7 +194,7 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INVALID_PARAMETER` if the depth is 0 or above the adapter's limit, `STATUS_BUFFER_OVERFLOW` if more completions
     /// are queued than that, `STATUS_INSUFFICIENT_RESOURCES`. The queue is unchanged then.
-    pub fn resize(this: &Shared<Self>, depth: u32) -> Result<(), NtStatus> {
+    pub fn resize(this: &Arc<Self>, depth: u32) -> Result<(), NtStatus> {
         check_depth(depth, this.max_depth)?;
         let mut spare = match this.with_state(|state| state.entries.plan(depth)) {
             Plan::InPlace => None,
@@ -227,7 +227,7 @@ impl<O: Os> Cq<O> {
     /// # Errors
     ///
     /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
-    pub fn moderate(this: &Shared<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
+    pub fn moderate(this: &Arc<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
         let resolution = this.os.timer_resolution();
         let queue = this.with_state(|state| {
             let moderation = Moderation::new(interval, count, state.depth, resolution);
@@ -245,7 +245,7 @@ impl<O: Os> Cq<O> {
     /// The callback may begin, and poll, before this returns. So that it finds nothing in use that belongs to the consumer's
     /// end, this does without it.
     #[inline]
-    pub fn arm(this: &Shared<Self>, kind: ArmType, taken: u64) {
+    pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
         // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
         let queue = this.with_state(move |state| {
             let action = state.notify.arm(kind, taken);
@@ -283,7 +283,7 @@ impl<O: Os> Cq<O> {
 
     /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
     #[inline]
-    fn follow(this: &Shared<Self>, state: &mut State, action: Action) -> bool {
+    fn follow(this: &Arc<Self>, state: &mut State, action: Action) -> bool {
         let timer = mistake!(ModerationIgnoresInterval => None, else action.timer);
         if let Some(micros) = timer {
             Self::set_timer(this, state, micros);
@@ -292,20 +292,20 @@ impl<O: Os> Cq<O> {
     }
 
     #[cold]
-    fn set_timer(this: &Shared<Self>, state: &mut State, micros: u32) {
+    fn set_timer(this: &Arc<Self>, state: &mut State, micros: u32) {
         state.notify.hold_for(this.os.now(), micros);
         this.timer.set(u64::from(micros), this);
     }
 
     #[inline]
-    fn queue_if(this: &Shared<Self>, queue: bool) {
+    fn queue_if(this: &Arc<Self>, queue: bool) {
         if queue {
             this.dpc.queue(this);
         }
     }
 
     /// Calls the consumer back for what is due, a bounded number of times.
-    fn notify(this: &Shared<Self>) {
+    fn notify(this: &Arc<Self>) {
         mistake!(CallbackUnderLock => return this.with_state(|state| {
             if let Some(status) = state.notify.begin() {
                 this.client.notify(status);
@@ -323,7 +323,7 @@ impl<O: Os> Cq<O> {
     }
 
     /// Tells the client of a failure and fails dependents, a bounded number of them.
-    fn spread_failure(this: &Shared<Self>) {
+    fn spread_failure(this: &Arc<Self>) {
         let untold = this.with_state(|state| {
             let failure = state.notify.failure()?;
             (!core::mem::replace(&mut state.told, true)).then_some(failure)
@@ -345,7 +345,7 @@ impl<O: Os> Cq<O> {
 impl<O: Os> CqConsumer<O> {
     /// The queue.
     #[must_use]
-    pub const fn cq(&self) -> &Shared<Cq<O>> {
+    pub const fn cq(&self) -> &Arc<Cq<O>> {
         &self.cq
     }
 
@@ -382,7 +382,7 @@ pub struct Notification<O>(PhantomData<O>);
 impl<O: Os> Routine for Notification<O> {
     type Target = Cq<O>;
 
-    fn run(cq: &Shared<Cq<O>>) {
+    fn run(cq: &Arc<Cq<O>>) {
         Cq::spread_failure(cq);
         Cq::notify(cq);
     }
@@ -394,7 +394,7 @@ pub struct HoldExpiry<O>(PhantomData<O>);
 impl<O: Os> Routine for HoldExpiry<O> {
     type Target = Cq<O>;
 
-    fn run(cq: &Shared<Cq<O>>) {
+    fn run(cq: &Arc<Cq<O>>) {
         let queue = cq.with_state(|state| {
             let action = state.notify.timer_ran(cq.os.now());
             Cq::follow(cq, state, action)

@@ -3,7 +3,7 @@
 //! A plain completion that has no consequence now and is known to fit is a *fast push*: a comparison and a few stores under the
 //! lock. Everything else is [`CqProducer::push_all`], also for a single completion.
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     Cq, Cqe, State,
@@ -48,7 +48,7 @@ impl<O: Os> Cq<O> {
     /// attached queue pairs fail.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
-    pub fn push(this: &Shared<Self>, cqe: Cqe) {
+    pub fn push(this: &Arc<Self>, cqe: Cqe) {
         // A lock waits for all stores before it, so each store that is not made here is a cycle less for the next completion.
         if this.state.with_at_once(|state| state.fast_push(cqe)) != Some(true) {
             Self::push_all(this, &[cqe]);
@@ -56,7 +56,7 @@ impl<O: Os> Cq<O> {
     }
 
     /// [`Cq::push`] for several completions, in their order. The consumer sees them together.
-    pub fn push_all(this: &Shared<Self>, cqes: &[Cqe]) {
+    pub fn push_all(this: &Arc<Self>, cqes: &[Cqe]) {
         Self::with_producer(this, |producer| producer.push_all(cqes));
     }
 
@@ -65,7 +65,7 @@ impl<O: Os> Cq<O> {
     /// With the lock taken before there is anything to tell, what the completions are about goes to the consumer's processor
     /// together with them: a lock taken in between would wait for it.
     #[inline]
-    pub(crate) fn with_producer<U>(this: &Shared<Self>, work: impl FnOnce(&mut CqProducer<'_, O>) -> U) -> U {
+    pub(crate) fn with_producer<U>(this: &Arc<Self>, work: impl FnOnce(&mut CqProducer<'_, O>) -> U) -> U {
         let (result, queue) = this.state.with(|state| {
             let mut producer = CqProducer { cq: this, state, queue: false };
             (work(&mut producer), producer.queue)
@@ -77,7 +77,7 @@ impl<O: Os> Cq<O> {
 
 /// A queue whose lock is held by somebody who pushes: see [`Cq::with_producer`].
 pub struct CqProducer<'locked, O: Os> {
-    cq: &'locked Shared<Cq<O>>,
+    cq: &'locked Arc<Cq<O>>,
     state: &'locked mut State,
     /// The deferred call has to be queued.
     queue: bool,
@@ -119,7 +119,7 @@ impl<O: Os> CqProducer<'_, O> {
 
 impl<O: Os> Cq<O> {
     /// Decides for every entry that was just pushed. Returns true if the deferred call has to be queued.
-    fn decide(this: &Shared<Self>, state: &mut State, pushed: &[Cqe]) -> bool {
+    fn decide(this: &Arc<Self>, state: &mut State, pushed: &[Cqe]) -> bool {
         let mut queue = false;
         for (left, cqe) in (0..pushed.len()).rev().zip(pushed) {
             let full = left == 0 && !state.entries.has_room(1);

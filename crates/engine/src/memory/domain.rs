@@ -1,6 +1,6 @@
 //! Protection domains (`NDKPI 5.3`): whose tokens a queue pair takes.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -33,7 +33,7 @@ pub struct Key {
 pub struct Opened<'locked, O: Os> {
     token: u32,
     span: Span,
-    pinned: &'locked Shared<Pinned<O::Memory>>,
+    pinned: &'locked Arc<Pinned<O::Memory>>,
     /// Where in the memory the span begins.
     start: u64,
     uses: UsesOf<'locked>,
@@ -71,7 +71,7 @@ impl<'locked, O: Os> Opened<'locked, O> {
 
 /// A protection domain.
 pub struct Domain<O: Os> {
-    table: Shared<MemoryTable<O>>,
+    table: Arc<MemoryTable<O>>,
     number: u32,
     privileged: u32,
 }
@@ -82,7 +82,7 @@ impl<O: Os> Domain<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(table: &Shared<MemoryTable<O>>) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(table: &Arc<MemoryTable<O>>) -> Result<Arc<Self>, NtStatus> {
         let (random, mut tag) = (table.random(), Tag::of(0));
         // The privileged token has a place like any other, so that no other token equals it.
         let number = table.tokens().insert(|stamp| {
@@ -93,12 +93,12 @@ impl<O: Os> Domain<O> {
         table.population().domains.enter();
         // From here on a failure drops the domain, which gives its place back.
         let domain = Self { table: table.clone(), number, privileged: tag.token(number) };
-        Shared::try_new(domain).map_err(memory_status)
+        Arc::try_new(domain).map_err(memory_status)
     }
 
     /// The adapter's memory.
     #[must_use]
-    pub const fn table(&self) -> &Shared<MemoryTable<O>> {
+    pub const fn table(&self) -> &Arc<MemoryTable<O>> {
         &self.table
     }
 
@@ -180,7 +180,7 @@ impl<O: Os> Domain<O> {
         theirs: Key,
         work: impl FnOnce(&Opened<'_, O>, &Opened<'_, O>) -> U,
     ) -> Option<U> {
-        if !Shared::ptr_eq(&self.table, &peer.table) {
+        if !Arc::ptr_eq(&self.table, &peer.table) {
             return None;
         }
         let tokens = self.table.tokens();
@@ -192,7 +192,7 @@ impl<O: Os> Domain<O> {
     /// Puts what a token of this domain stands for into a [cache](super::translation), in the place of what is there for that side,
     /// unless another cache has it.
     #[inline(never)]
-    pub(crate) fn cache(&self, cache: &Shared<TranslationCache<O>>, side: Side, key: Key) {
+    pub(crate) fn cache(&self, cache: &Arc<TranslationCache<O>>, side: Side, key: Key) {
         match cache.token(side) {
             Some(token) if token == key.token => return,
             Some(token) => self.table.uncache(cache, token),
@@ -206,7 +206,7 @@ impl<O: Os> Domain<O> {
             let (table, token, pinned) = (self.table.clone(), key.token, pinned.clone());
             let translation = Translation { table, token, rights: *rights, span: *span, pinned, start: *start };
             let Object::Normal(normal) = &mut entry.object else { return };
-            let is_free = normal.cached_in.as_ref().is_none_or(|other| Shared::ptr_eq(other, cache));
+            let is_free = normal.cached_in.as_ref().is_none_or(|other| Arc::ptr_eq(other, cache));
             if is_free && cache.insert(side, translation) {
                 normal.cached_in = Some(cache.clone());
             }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -41,12 +41,12 @@ pub struct Normal<O: Os> {
     pub grant: Option<Grant<O>>,
     pub windows: Windows,
     /// The [cache](super::translation) that has the grant.
-    pub cached_in: Option<Shared<TranslationCache<O>>>,
+    pub cached_in: Option<Arc<TranslationCache<O>>>,
 }
 
 impl<O: Os> Normal<O> {
     /// The registered bytes.
-    pub fn pinned(&self) -> Option<&Shared<Pinned<O::Memory>>> {
+    pub fn pinned(&self) -> Option<&Arc<Pinned<O::Memory>>> {
         match &self.grant.as_ref()?.source {
             Source::Range(pinned, _) => Some(pinned),
             Source::Logical(_) | Source::Pages(..) => None,
@@ -90,7 +90,7 @@ impl<O: Os> Object<O> {
     }
 
     /// The transfers that use the bytes of a fast-registered region or a window.
-    pub fn uses(&self) -> Option<&Shared<Uses>> {
+    pub fn uses(&self) -> Option<&Arc<Uses>> {
         match self {
             Self::Fast(fast) => fast.as_ref().map(|fast| &fast.uses),
             Self::Window(window) => Some(&window.uses),
@@ -137,7 +137,7 @@ impl<O: Os> Object<O> {
     ///
     /// `STATUS_INVALID_DEVICE_REQUEST` if the region is not registered, `STATUS_ACCESS_VIOLATION` as when it was posted. The bind
     /// counts no more.
-    pub fn bind_window(&mut self, span: Span, rights: Rights) -> Result<(Source<O>, Option<Shared<Uses>>), NtStatus> {
+    pub fn bind_window(&mut self, span: Span, rights: Rights) -> Result<(Source<O>, Option<Arc<Uses>>), NtStatus> {
         let uses = self.uses().cloned();
         let (grant, windows) = self.as_region(false).ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
         windows.posted -= 1;

@@ -4,7 +4,7 @@
 //! becomes the current registration, and an invalidation frees it. So the registrations that a consumer has posted, one
 //! after another with invalidations between them, can wait for their turn without an allocation.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -64,7 +64,7 @@ impl FastRegister<'_> {
     }
 
     /// Where the bytes are, in `list` if they are scattered.
-    fn source<O: Os>(&self, table: &MemoryTable<O>, list: Shared<PageList<O>>) -> Result<Source<O>, NtStatus> {
+    fn source<O: Os>(&self, table: &MemoryTable<O>, list: Arc<PageList<O>>) -> Result<Source<O>, NtStatus> {
         let first_byte = u64::from(self.first_byte);
         let page = |index| self.pages.get(index).copied();
         let runs = table.mappings().cover_runs(page, first_byte, first_byte + self.length);
@@ -79,7 +79,7 @@ impl FastRegister<'_> {
 }
 
 struct Sheet<O: Os> {
-    pages: Shared<PageList<O>>,
+    pages: Arc<PageList<O>>,
     state: State<O>,
 }
 
@@ -111,7 +111,7 @@ pub struct Fast<O: Os> {
     pub remote: Tag,
     /// How many registrations were posted. It wraps.
     posts: u32,
-    pub uses: Shared<Uses>,
+    pub uses: Arc<Uses>,
     remote_access: bool,
     /// Pages of one registration at most.
     room: u32,
@@ -121,8 +121,8 @@ pub struct Fast<O: Os> {
 
 impl<O: Os> Fast<O> {
     pub fn try_new(
-        table: &Shared<MemoryTable<O>>,
-        client: &Shared<Client>,
+        table: &Arc<MemoryTable<O>>,
+        client: &Arc<Client>,
         room: u32,
         remote_access: bool,
         local: Tag,
@@ -162,7 +162,7 @@ impl<O: Os> Fast<O> {
         (grant.or(current), &mut self.windows)
     }
 
-    fn reserve(&mut self, rights: Rights) -> Result<(usize, Shared<PageList<O>>), NtStatus> {
+    fn reserve(&mut self, rights: Rights) -> Result<(usize, Arc<PageList<O>>), NtStatus> {
         if rights.are_remote() && !self.remote_access {
             return Err(NtStatus::ACCESS_VIOLATION);
         }

@@ -1,6 +1,6 @@
 //! What a token stands for: which bytes, under which addresses, for whom.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -61,11 +61,11 @@ impl Span {
 /// Where the bytes of a registration are.
 pub enum Source<O: Os> {
     /// In memory that was registered itself, from an offset on.
-    Range(Shared<Pinned<O::Memory>>, u64),
+    Range(Arc<Pinned<O::Memory>>, u64),
     /// Behind logical addresses that follow each other, from this one on.
     Logical(u64),
     /// In logical pages, from an offset on.
-    Pages(Shared<PageList<O>>, u64),
+    Pages(Arc<PageList<O>>, u64),
 }
 
 impl<O: Os> Source<O> {

@@ -12,7 +12,7 @@
 //! that was released name nothing for the next 511 mappings in its place, and a place rests before it is used again. An
 //! address says nothing about where the bytes are, and no processor can use it.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
@@ -114,7 +114,7 @@ struct Mapped<M: Memory> {
     /// The offsets of the first byte and of the one after the last.
     first: u64,
     end: u64,
-    pinned: Shared<Pinned<M>>,
+    pinned: Arc<Pinned<M>>,
 }
 
 /// All mappings of an adapter.
@@ -155,7 +155,7 @@ impl<O: Os> Mappings<O> {
 
     /// Gives `work` the bytes at `address` and where they begin, if all `length` of them are in one mapping.
     #[inline]
-    fn with<U>(&self, address: u64, length: u64, work: impl FnOnce(&Shared<Pinned<O::Memory>>, u64) -> U) -> Option<U> {
+    fn with<U>(&self, address: u64, length: u64, work: impl FnOnce(&Arc<Pinned<O::Memory>>, u64) -> U) -> Option<U> {
         let Parts { number, generation, offset } = Parts::of(address);
         self.places.with(number, |_, mapped| {
             // Neither sum wraps: offsets are far below the largest number, and so is what is left of the mapping.
@@ -166,7 +166,7 @@ impl<O: Os> Mappings<O> {
 
     /// The bytes at `address` and where they begin, if all `length` of them are in one mapping.
     #[inline]
-    pub fn find(&self, address: u64, length: u64) -> Option<(Shared<Pinned<O::Memory>>, usize)> {
+    pub fn find(&self, address: u64, length: u64) -> Option<(Arc<Pinned<O::Memory>>, usize)> {
         let (pinned, start) = self.with(address, length, |pinned, start| (pinned.clone(), start))?;
         Some((pinned, usize::try_from(start).ok()?))
     }

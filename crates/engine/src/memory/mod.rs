@@ -69,7 +69,7 @@ pub use access::{Access, Rights};
 pub use domain::Domain;
 pub(crate) use domain::{Key, Opened};
 use entry::{Entry, Object};
-use fallible::Shared;
+use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
@@ -185,7 +185,7 @@ impl<O: Os> MemoryTable<O> {
     /// # Errors
     ///
     /// `STATUS_INVALID_PARAMETER` if a limit is above its [maximum](MemoryLimits::MAX); `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O, limits: MemoryLimits) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O, limits: MemoryLimits) -> Result<Arc<Self>, NtStatus> {
         Self::try_new_with(os, limits, FastTokens::Stable)
     }
 
@@ -194,12 +194,12 @@ impl<O: Os> MemoryTable<O> {
     /// # Errors
     ///
     /// As [`MemoryTable::try_new`].
-    pub fn try_new_with(os: &O, limits: MemoryLimits, fast_tokens: FastTokens) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new_with(os: &O, limits: MemoryLimits, fast_tokens: FastTokens) -> Result<Arc<Self>, NtStatus> {
         if !limits.are_possible() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         let none = || Count(AtomicU32::new(0));
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             os: os.clone(),
             limits,
             fast_tokens,
@@ -254,11 +254,11 @@ impl<O: Os> MemoryTable<O> {
     }
 
     /// Takes what a token stands for out of a [cache](translation).
-    fn uncache(&self, cache: &Shared<TranslationCache<O>>, token: u32) {
+    fn uncache(&self, cache: &Arc<TranslationCache<O>>, token: u32) {
         // Dropped after the lock is released.
         let _reference = self.tokens.with(number_of(token), |_, entry| {
             let Object::Normal(normal) = &mut entry.object else { return None };
-            let reference = normal.cached_in.take_if(|other| Shared::ptr_eq(other, cache))?;
+            let reference = normal.cached_in.take_if(|other| Arc::ptr_eq(other, cache))?;
             if let Some(pinned) = normal.pinned() {
                 reference.forget(pinned);
             }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::{Shared, try_slice};
+use fallible::{Arc, try_slice};
 use ndkpi::NtStatus;
 
 use super::{
@@ -50,14 +50,14 @@ pub fn run_at(page: impl Fn(usize) -> Option<u64>, at: u64, most: u64) -> Option
 /// The pages are atomic only because they are written after they were made. Nobody writes a list that somebody reads: it is
 /// filled while one post has it reserved, and read under registrations that came after.
 pub struct PageList<O: Os> {
-    table: Shared<MemoryTable<O>>,
+    table: Arc<MemoryTable<O>>,
     pages: Box<[AtomicU64]>,
 }
 
 impl<O: Os> PageList<O> {
-    pub fn try_new(table: &Shared<MemoryTable<O>>, room: u32) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(table: &Arc<MemoryTable<O>>, room: u32) -> Result<Arc<Self>, NtStatus> {
         let pages = try_slice(room as usize, |_| AtomicU64::new(0)).map_err(memory_status)?;
-        Shared::try_new(Self { table: table.clone(), pages }).map_err(memory_status)
+        Arc::try_new(Self { table: table.clone(), pages }).map_err(memory_status)
     }
 
     /// Fills the list.

@@ -1,6 +1,6 @@
 //! Bytes that a request may use, found and checked.
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{mapping::Mappings, pages::PageList, pinned::Pinned, uses::Held};
 use crate::os::{Memory, Os};
@@ -18,9 +18,9 @@ pub struct Piece<O: Os> {
 enum Bytes<O: Os> {
     None,
     /// The bytes from an offset on.
-    Range(Shared<Pinned<O::Memory>>, usize),
+    Range(Arc<Pinned<O::Memory>>, usize),
     /// The bytes from an offset on in pages that do not all follow each other.
-    Pages(Shared<PageList<O>>, u64),
+    Pages(Arc<PageList<O>>, u64),
 }
 
 impl<O: Os> Clone for Bytes<O> {
@@ -46,11 +46,11 @@ impl<O: Os> Piece<O> {
         Self { bytes: Bytes::None, length: 0, uses: Held::NONE }
     }
 
-    pub(super) const fn of_range(pinned: Shared<Pinned<O::Memory>>, start: usize, length: usize, uses: Held) -> Self {
+    pub(super) const fn of_range(pinned: Arc<Pinned<O::Memory>>, start: usize, length: usize, uses: Held) -> Self {
         Self { bytes: Bytes::Range(pinned, start), length, uses }
     }
 
-    pub(super) const fn of_pages(pages: Shared<PageList<O>>, start: u64, length: usize, uses: Held) -> Self {
+    pub(super) const fn of_pages(pages: Arc<PageList<O>>, start: u64, length: usize, uses: Held) -> Self {
         Self { bytes: Bytes::Pages(pages, start), length, uses }
     }
 
@@ -154,7 +154,7 @@ pub(super) struct Run<'a, O: Os> {
 enum Found<'a, O: Os> {
     Nothing,
     Here(&'a Pinned<O::Memory>, usize),
-    There(Shared<Pinned<O::Memory>>, usize),
+    There(Arc<Pinned<O::Memory>>, usize),
 }
 
 impl<O: Os> Run<'_, O> {

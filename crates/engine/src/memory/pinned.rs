@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::{AllocError, Shared, try_box};
+use fallible::{AllocError, Arc, try_box};
 
 use crate::{
     fault::{self, Fault},
@@ -61,9 +61,9 @@ impl<M: Memory> Pinned<M> {
     /// # Errors
     ///
     /// [`AllocError`].
-    pub fn try_new(memory: M, client: impl Released) -> Result<Shared<Self>, AllocError> {
+    pub fn try_new(memory: M, client: impl Released) -> Result<Arc<Self>, AllocError> {
         let teller = Teller { client: try_box(client)?, armed: AtomicBool::new(false) };
-        Shared::try_new(Self { memory, teller })
+        Arc::try_new(Self { memory, teller })
     }
 
     /// The bytes are registered: from now on the client is told when they are not used any more.
@@ -78,7 +78,7 @@ impl<M: Memory> Pinned<M> {
     }
 
     /// Gives up the reference of a registration. The client is told, unless this reference was the last.
-    pub fn let_go(this: Shared<Self>) -> Release {
+    pub fn let_go(this: Arc<Self>) -> Release {
         let Some(last) = this.release() else {
             return if fault::is(Fault::DeregisterDoesNotWait) { Release::Done } else { Release::Pending };
         };

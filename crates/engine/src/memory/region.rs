@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::any::Any;
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
@@ -36,11 +36,11 @@ pub enum RegionKind {
 /// Its place among the tokens is its own from the beginning, so that deregistering and registering again cannot fail for
 /// want of one. Dropping it ends its registration; windows that are bound to it keep it.
 pub struct Region<O: Os> {
-    domain: Shared<Domain<O>>,
+    domain: Arc<Domain<O>>,
     number: u32,
     /// Dropped with the region, which windows keep longer than its owner does, and with the last piece that was found
     /// through a fast registration.
-    client: Shared<Client>,
+    client: Arc<Client>,
 }
 
 impl<O: Os> Region<O> {
@@ -49,7 +49,7 @@ impl<O: Os> Region<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(domain: &Shared<Domain<O>>, kind: RegionKind) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(domain: &Arc<Domain<O>>, kind: RegionKind) -> Result<Arc<Self>, NtStatus> {
         Self::try_new_for(domain, kind, ())
     }
 
@@ -60,10 +60,10 @@ impl<O: Os> Region<O> {
     ///
     /// As [`Region::try_new`].
     pub fn try_new_for(
-        domain: &Shared<Domain<O>>,
+        domain: &Arc<Domain<O>>,
         kind: RegionKind,
         client: impl Any + Send + Sync,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let client = Client::try_new(client).map_err(memory_status)?;
         let object = match kind {
             RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default(), cached_in: None }),
@@ -73,12 +73,12 @@ impl<O: Os> Region<O> {
         let number = domain.table().tokens().insert(|_| entry).map_err(memory_status)?;
         domain.table().population().regions.enter();
         // From here on a failure drops the region, which gives its place back.
-        Shared::try_new(Self { domain: domain.clone(), number, client }).map_err(memory_status)
+        Arc::try_new(Self { domain: domain.clone(), number, client }).map_err(memory_status)
     }
 
     /// The region's protection domain.
     #[must_use]
-    pub const fn domain(&self) -> &Shared<Domain<O>> {
+    pub const fn domain(&self) -> &Arc<Domain<O>> {
         &self.domain
     }
 

@@ -19,7 +19,7 @@
 //!
 //! Locks: the place of a number is locked before a cache, and nothing is locked after it.
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{MemoryTable, access::Rights, domain::Key, grant::Span, pinned::Pinned};
@@ -46,11 +46,11 @@ pub enum Side {
 /// What a token stands for.
 pub struct Translation<O: Os> {
     /// Where the token lies.
-    pub table: Shared<MemoryTable<O>>,
+    pub table: Arc<MemoryTable<O>>,
     pub token: u32,
     pub rights: Rights,
     pub span: Span,
-    pub pinned: Shared<Pinned<O::Memory>>,
+    pub pinned: Arc<Pinned<O::Memory>>,
     /// Where in the memory the span begins.
     pub start: u64,
 }
@@ -98,9 +98,9 @@ impl<O: Os> TranslationCache<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
         let state = State { mine: None, theirs: None, missed: (0, 0), misses: 0, is_closed: false };
-        Shared::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
+        Arc::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
     }
 
     /// Lets `work` use `length` bytes of both sides, [`MOST`] at most, if there are translations for both which allow that.
@@ -143,16 +143,16 @@ impl<O: Os> TranslationCache<O> {
     }
 
     /// Forgets a registration of these bytes. When this returns nobody uses them by way of this cache.
-    pub fn forget(&self, pinned: &Shared<Pinned<O::Memory>>) {
+    pub fn forget(&self, pinned: &Arc<Pinned<O::Memory>>) {
         // Dropped after the lock is released.
         let _forgotten = self.state.with(|state| {
             [Side::Mine, Side::Theirs]
-                .map(|side| state.side(side).take_if(|translation| Shared::ptr_eq(&translation.pinned, pinned)))
+                .map(|side| state.side(side).take_if(|translation| Arc::ptr_eq(&translation.pinned, pinned)))
         });
     }
 
     /// Forgets everything, and lets nothing in any more. Other caches can have what there was.
-    pub fn close(this: &Shared<Self>) {
+    pub fn close(this: &Arc<Self>) {
         let forgotten = this.state.with(|state| {
             state.is_closed = true;
             [state.mine.take(), state.theirs.take()]

@@ -13,7 +13,7 @@
 use alloc::boxed::Box;
 use core::any::Any;
 
-use fallible::{AllocError, Shared, try_box};
+use fallible::{AllocError, Arc, try_box};
 
 use crate::{
     fault::{self, Fault},
@@ -31,8 +31,8 @@ impl Client {
     /// # Errors
     ///
     /// [`AllocError`].
-    pub fn try_new(value: impl Any + Send + Sync) -> Result<Shared<Self>, AllocError> {
-        Shared::try_new(Self { _value: try_box(value)? })
+    pub fn try_new(value: impl Any + Send + Sync) -> Result<Arc<Self>, AllocError> {
+        Arc::try_new(Self { _value: try_box(value)? })
     }
 }
 
@@ -40,14 +40,14 @@ impl Client {
 /// client is not dropped before the last of them: whoever closes the object learns then that nobody uses its bytes
 /// (`NDKPI 7.9`).
 pub struct Use {
-    _client: Shared<Client>,
+    _client: Arc<Client>,
 }
 
 /// The pieces that were found through one object. Held by the object, and by invalidations of it that have not completed: these
 /// have to know also when the object has been closed meanwhile.
 pub struct Uses {
     /// The one reference that is not a piece's.
-    counted: Shared<Use>,
+    counted: Arc<Use>,
 }
 
 impl Uses {
@@ -56,9 +56,9 @@ impl Uses {
     /// # Errors
     ///
     /// [`AllocError`].
-    pub fn try_new(client: &Shared<Client>) -> Result<Shared<Self>, AllocError> {
+    pub fn try_new(client: &Arc<Client>) -> Result<Arc<Self>, AllocError> {
         let client = if fault::is(Fault::CloseDoesNotWait) { Client::try_new(())? } else { client.clone() };
-        Shared::try_new(Self { counted: Shared::try_new(Use { _client: client })? })
+        Arc::try_new(Self { counted: Arc::try_new(Use { _client: client })? })
     }
 
     /// Returns true if no piece is left. Then all that was done with them happened before.
@@ -72,9 +72,9 @@ impl Uses {
 #[derive(Clone, Copy)]
 pub struct UsesOf<'a> {
     /// Of the fast-registered region or the window whose token it was.
-    pub object: Option<&'a Shared<Uses>>,
+    pub object: Option<&'a Arc<Uses>>,
     /// Of the fast-registered region that the window is bound to.
-    pub region: Option<&'a Shared<Uses>>,
+    pub region: Option<&'a Arc<Uses>>,
 }
 
 impl UsesOf<'_> {
@@ -84,7 +84,7 @@ impl UsesOf<'_> {
     /// The uses themselves, for a piece.
     #[inline]
     pub fn begin(self) -> Held {
-        let begin = |uses: Option<&Shared<Uses>>| uses.map(|uses| uses.counted.clone());
+        let begin = |uses: Option<&Arc<Uses>>| uses.map(|uses| uses.counted.clone());
         Held { _object: begin(self.object), _region: begin(self.region) }
     }
 }
@@ -92,8 +92,8 @@ impl UsesOf<'_> {
 /// The uses that a piece holds.
 #[derive(Clone)]
 pub struct Held {
-    _object: Option<Shared<Use>>,
-    _region: Option<Shared<Use>>,
+    _object: Option<Arc<Use>>,
+    _region: Option<Arc<Use>>,
 }
 
 impl Held {
@@ -106,7 +106,7 @@ impl Held {
 /// It keeps the close of the object waiting.
 ///
 /// [`Domain::transfers`]: super::Domain::transfers
-pub struct Transfers(pub(super) Option<Shared<Uses>>);
+pub struct Transfers(pub(super) Option<Arc<Uses>>);
 
 impl Transfers {
     /// Returns true if none is left.
@@ -120,8 +120,8 @@ impl Transfers {
 }
 
 /// Returns true if nobody else refers to the value. Then what others did with it, or while they had it, happened before.
-pub fn is_sole<T>(this: &Shared<T>) -> bool {
-    let sole = Shared::references_now(this) == 1;
+pub fn is_sole<T>(this: &Arc<T>) -> bool {
+    let sole = Arc::references_now(this) == 1;
     fence(Ordering::Acquire);
     sole
 }

@@ -2,7 +2,7 @@
 
 use core::any::Any;
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
@@ -33,16 +33,16 @@ pub struct Bind {
 /// A bind that is posted.
 pub struct PostedBind<O: Os> {
     remote: Tag,
-    region: Shared<Region<O>>,
+    region: Arc<Region<O>>,
     span: Span,
     rights: Rights,
 }
 
 /// A bind that was carried out.
 pub struct Binding<O: Os> {
-    region: Shared<Region<O>>,
+    region: Arc<Region<O>>,
     /// What transfers through the window use besides the window, if the region is for fast registration.
-    region_uses: Option<Shared<Uses>>,
+    region_uses: Option<Arc<Uses>>,
     grant: Grant<O>,
 }
 
@@ -74,13 +74,13 @@ pub struct Bindings<O: Os> {
     latest: Option<Tag>,
     posted: [Option<PostedBind<O>>; POSTED_BINDS],
     bound: Option<Binding<O>>,
-    pub uses: Shared<Uses>,
+    pub uses: Arc<Uses>,
 }
 
 impl<O: Os> Bindings<O> {
     /// What the window gives access to, and what of its region is in use then.
     #[inline]
-    pub const fn current(&self) -> Option<(&Grant<O>, Option<&Shared<Uses>>)> {
+    pub const fn current(&self) -> Option<(&Grant<O>, Option<&Arc<Uses>>)> {
         match &self.bound {
             Some(bound) => Some((&bound.grant, bound.region_uses.as_ref())),
             None => None,
@@ -121,7 +121,7 @@ impl<O: Os> Bindings<O> {
 ///
 /// Dropping it ends its binding.
 pub struct Window<O: Os> {
-    domain: Shared<Domain<O>>,
+    domain: Arc<Domain<O>>,
     number: u32,
 }
 
@@ -131,7 +131,7 @@ impl<O: Os> Window<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(domain: &Shared<Domain<O>>) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new(domain: &Arc<Domain<O>>) -> Result<Arc<Self>, NtStatus> {
         Self::try_new_for(domain, ())
     }
 
@@ -141,7 +141,7 @@ impl<O: Os> Window<O> {
     /// # Errors
     ///
     /// As [`Window::try_new`].
-    pub fn try_new_for(domain: &Shared<Domain<O>>, client: impl Any + Send + Sync) -> Result<Shared<Self>, NtStatus> {
+    pub fn try_new_for(domain: &Arc<Domain<O>>, client: impl Any + Send + Sync) -> Result<Arc<Self>, NtStatus> {
         let table = domain.table();
         let random = table.random();
         let client = Client::try_new(client).map_err(memory_status)?;
@@ -157,12 +157,12 @@ impl<O: Os> Window<O> {
         let number = number.map_err(memory_status)?;
         table.population().windows.enter();
         // From here on a failure drops the window, which gives its place back.
-        Shared::try_new(Self { domain: domain.clone(), number }).map_err(memory_status)
+        Arc::try_new(Self { domain: domain.clone(), number }).map_err(memory_status)
     }
 
     /// The window's protection domain.
     #[must_use]
-    pub const fn domain(&self) -> &Shared<Domain<O>> {
+    pub const fn domain(&self) -> &Arc<Domain<O>> {
         &self.domain
     }
 
@@ -186,7 +186,7 @@ impl<O: Os> Window<O> {
     ///
     /// Who closes the window can keep it for as long as the region has to outlive the close (`NDKPI 7.9`).
     #[must_use]
-    pub fn bound_region(&self) -> Option<Shared<Region<O>>> {
+    pub fn bound_region(&self) -> Option<Arc<Region<O>>> {
         self.with(|_, window| Ok(window.bound.as_ref().map(|bound| bound.region.clone()))).ok().flatten()
     }
 
@@ -226,12 +226,7 @@ impl<O: Os> Domain<O> {
     /// - `STATUS_INVALID_PARAMETER`: region or window of another domain; more bytes than the adapter registers at once.
     /// - `STATUS_INVALID_DEVICE_STATE`: the region is not registered.
     /// - `STATUS_NO_MORE_ENTRIES`: [`POSTED_BINDS`] binds of the window are posted.
-    pub fn prepare_bind(
-        &self,
-        window: &Window<O>,
-        region: &Shared<Region<O>>,
-        what: &Bind,
-    ) -> Result<Posted, NtStatus> {
+    pub fn prepare_bind(&self, window: &Window<O>, region: &Arc<Region<O>>, what: &Bind) -> Result<Posted, NtStatus> {
         let known = self.is(window.domain()) && self.is(region.domain());
         if !known || what.length > self.table().limits().registration {
             return Err(NtStatus::INVALID_PARAMETER);

@@ -3,7 +3,7 @@
 //! A NIC that carries requests out in posts ([`NicMode::Direct`](crate::nic::NicMode::Direct)) would put a request in its queue
 //! only to take it out again, if nothing is before it. What is not simple enough is posted as any other.
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     Qp, Work,
@@ -55,7 +55,7 @@ impl<O: Os> Qp<O> {
     /// The caller is posting to the send queue: nobody else is. Requests that are deferred are better posted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub(super) fn post_direct(this: &Shared<Self>, request: WorkRequest) -> bool {
+    pub(super) fn post_direct(this: &Arc<Self>, request: WorkRequest) -> bool {
         let most = match request.data {
             LocalData::Elements { .. } => this.direct.element,
             LocalData::Inline(_) => this.direct.inline,
@@ -81,7 +81,7 @@ impl<O: Os> Qp<O> {
     /// Carries out a send, or a read or write, that nothing is before.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `post_direct`")]
-    fn execute_one<const IS_SEND: bool>(this: &Shared<Self>, request: WorkRequest) -> bool {
+    fn execute_one<const IS_SEND: bool>(this: &Arc<Self>, request: WorkRequest) -> bool {
         this.initiating.send_queue.with(move |queue| {
             let Some(peer) = queue.peer_if_idle(this) else { return false };
             let (mut budget, mut moved, mut batch) = (DIRECT_QUANTUM, Moved::default(), Batch::new());
@@ -97,7 +97,7 @@ impl<O: Os> Qp<O> {
 
     /// The doorbell of a post whose request may be carried out at once.
     #[inline(never)]
-    pub(super) fn ring_direct(this: &Shared<Self>) {
+    pub(super) fn ring_direct(this: &Arc<Self>) {
         // If nobody carries requests out, the lock of the send queue is enough: who rings meanwhile has the engine come.
         if this.is_direct && this.initiating.schedule.load(Ordering::Relaxed) == 0 {
             let mut budget = DIRECT_QUANTUM;

@@ -8,7 +8,7 @@
 //! the lock of their completion queue held once, initiator requests in batches, which never outlast a quantum.
 
 use arrayvec::ArrayVec;
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     NtStatus, Qp, Work, copy,
@@ -36,7 +36,7 @@ type Received = ArrayVec<Cqe, 32>;
 
 /// Puts the completions of a batch into their queue.
 #[inline]
-pub(super) fn flush<O: Os>(cq: &Shared<Cq<O>>, batch: &mut Batch) {
+pub(super) fn flush<O: Os>(cq: &Arc<Cq<O>>, batch: &mut Batch) {
     match &batch[..] {
         [] => return,
         [cqe] => Cq::push(cq, *cqe),
@@ -81,8 +81,8 @@ impl Requests for Consumer<WorkRequest> {
 
 /// A run of the executor: the queue pairs, and where requests come from and go.
 pub(super) struct Execution<'run, O: Os, R> {
-    pub qp: &'run Shared<Qp<O>>,
-    pub peer: &'run Shared<Qp<O>>,
+    pub qp: &'run Arc<Qp<O>>,
+    pub peer: &'run Arc<Qp<O>>,
     pub requests: &'run mut R,
     pub budget: &'run mut Budget,
     pub moved: &'run mut Moved,

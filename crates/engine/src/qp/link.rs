@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{NtStatus, Qp, orders};
 use crate::{
@@ -31,7 +31,7 @@ pub trait LinkClient: Send + Sync + 'static {
 /// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a quantum that
 /// has the peer, or the order to look.
 pub(super) struct Link<O: Os> {
-    peer: Option<Shared<Qp<O>>>,
+    peer: Option<Arc<Qp<O>>>,
     client: Option<Box<dyn LinkClient>>,
     /// The queue pair has had a peer: it gets no other.
     used: bool,
@@ -50,8 +50,8 @@ impl<O: Os> Qp<O> {
     ///
     /// `STATUS_CONNECTION_ACTIVE` if one of them has or had a peer or is closed; `STATUS_INVALID_PARAMETER` if they are the
     /// same.
-    pub fn link(a: &Shared<Self>, b: &Shared<Self>) -> Result<(), NtStatus> {
-        if Shared::ptr_eq(a, b) {
+    pub fn link(a: &Arc<Self>, b: &Arc<Self>) -> Result<(), NtStatus> {
+        if Arc::ptr_eq(a, b) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         a.take_link()?;
@@ -79,7 +79,7 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    fn join(&self, peer: &Shared<Self>) {
+    fn join(&self, peer: &Arc<Self>) {
         self.link.with(|link| {
             self.change_peer(link, Some(peer.clone()));
             self.linked.store(true, Ordering::Release);
@@ -87,7 +87,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
-    pub fn unlink(this: &Shared<Self>) {
+    pub fn unlink(this: &Arc<Self>) {
         let Some(peer) = this.part() else { return };
         Self::ring(this);
         if peer.part().is_some() {
@@ -95,7 +95,7 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    fn part(&self) -> Option<Shared<Self>> {
+    fn part(&self) -> Option<Arc<Self>> {
         let (peer, client) = self.link.with(|link| {
             self.linked.store(false, Ordering::Release);
             (self.change_peer(link, None), link.client.take_if(|_| link.used))
@@ -107,7 +107,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
-    fn change_peer(&self, link: &mut Link<O>, peer: Option<Shared<Self>>) -> Option<Shared<Self>> {
+    fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let before = core::mem::replace(&mut link.peer, peer);
         self.initiating.orders.fetch_or(orders::RELINK, Ordering::AcqRel);
         before
@@ -157,7 +157,7 @@ impl<O: Os> Qp<O> {
 
     /// The queue pair at the other end.
     #[must_use]
-    pub fn peer(&self) -> Option<Shared<Self>> {
+    pub fn peer(&self) -> Option<Arc<Self>> {
         self.link.with(|link| link.peer.clone())
     }
 

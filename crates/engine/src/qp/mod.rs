@@ -34,7 +34,7 @@ use core::any::Any;
 
 pub use direct::DIRECT_QUANTUM;
 use direct::DirectLimits;
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 use link::Link;
 pub use link::LinkClient;
 pub use payload::{Elements, Inline, Payload};
@@ -175,7 +175,7 @@ mod schedule {
 pub struct Qp<O: Os> {
     /// Written by everybody who takes a reference. Keeps the counter of references away from the rest.
     _references: CachePadded<()>,
-    engine: Shared<Engine<O, Self>>,
+    engine: Arc<Engine<O, Self>>,
     /// Posts carry requests out themselves, if they can.
     is_direct: bool,
     direct: DirectLimits,
@@ -186,12 +186,12 @@ pub struct Qp<O: Os> {
     linked: AtomicBool,
     /// The connection does not let this side read.
     no_reads: AtomicBool,
-    domain: Shared<Domain<O>>,
-    translations: Shared<TranslationCache<O>>,
-    receive_cq: Shared<Cq<O>>,
-    initiator_cq: Shared<Cq<O>>,
+    domain: Arc<Domain<O>>,
+    translations: Arc<TranslationCache<O>>,
+    receive_cq: Arc<Cq<O>>,
+    initiator_cq: Arc<Cq<O>>,
     /// Where receives are taken from, instead of the queue pair's own queue.
-    srq: Option<Shared<Srq<O>>>,
+    srq: Option<Arc<Srq<O>>>,
     context: usize,
     posted: TailPublisher,
     accepted: TailPublisher,
@@ -224,16 +224,16 @@ struct Attachments {
 
 /// What a queue pair refers to.
 struct Uses<'a, O: Os> {
-    domain: &'a Shared<Domain<O>>,
-    receive_cq: &'a Shared<Cq<O>>,
-    initiator_cq: &'a Shared<Cq<O>>,
-    srq: Option<&'a Shared<Srq<O>>>,
+    domain: &'a Arc<Domain<O>>,
+    receive_cq: &'a Arc<Cq<O>>,
+    initiator_cq: &'a Arc<Cq<O>>,
+    srq: Option<&'a Arc<Srq<O>>>,
 }
 
 /// A new queue pair with the two ends that its consumer posts through.
 pub struct NewQp<O: Os> {
     /// The queue pair.
-    pub qp: Shared<Qp<O>>,
+    pub qp: Arc<Qp<O>>,
     /// The end of the send queue.
     pub initiator: Initiator<O>,
     /// The end of the receive queue.
@@ -249,11 +249,11 @@ impl<O: Os> Qp<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     #[inline(never)]
     pub fn try_new(
-        nic: &Shared<LoopbackNic<O, Self>>,
-        domain: &Shared<Domain<O>>,
-        receive_cq: &Shared<Cq<O>>,
-        initiator_cq: &Shared<Cq<O>>,
-        srq: Option<&Shared<Srq<O>>>,
+        nic: &Arc<LoopbackNic<O, Self>>,
+        domain: &Arc<Domain<O>>,
+        receive_cq: &Arc<Cq<O>>,
+        initiator_cq: &Arc<Cq<O>>,
+        srq: Option<&Arc<Srq<O>>>,
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
@@ -271,19 +271,19 @@ impl<O: Os> Qp<O> {
     /// Makes a queue pair around its two queues.
     #[inline(never)]
     fn around(
-        nic: &Shared<LoopbackNic<O, Self>>,
+        nic: &Arc<LoopbackNic<O, Self>>,
         uses: &Uses<'_, O>,
         parameters: &QpParameters,
         client: Box<dyn Any + Send + Sync>,
         [posted, accepted]: [TailPublisher; 2],
         send_queue: O::Lock<SendQueue<O>>,
         receive_queue: O::Lock<ReceiveQueue>,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let os = nic.os();
         let link = os.lock(Link::new())?;
         let attachments = os.lock(None)?;
         // From here on a failure has to leave the engine, which dropping the queue pair does.
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             _references: CachePadded(()),
             engine: nic.deal()?,
             is_direct: nic.mode() == NicMode::Direct,
@@ -312,7 +312,7 @@ impl<O: Os> Qp<O> {
         .map_err(memory_status)
     }
 
-    fn attach(this: &Shared<Self>) -> Result<(), NtStatus> {
+    fn attach(this: &Arc<Self>) -> Result<(), NtStatus> {
         let dependent = try_dependent(this.clone()).map_err(memory_status)?;
         let receive = this.receive_cq.attach(dependent.clone())?;
         let initiator = this.initiator_cq.attach(dependent.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
@@ -333,7 +333,7 @@ impl<O: Os> Qp<O> {
     ///
     /// Only begins it; may run while the consumer posts. A receive that is flushed is not filled by what the peer posts after this
     /// has returned.
-    pub fn flush(this: &Shared<Self>) {
+    pub fn flush(this: &Arc<Self>) {
         // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
         this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         Self::mark_flushed(this);
@@ -341,18 +341,18 @@ impl<O: Os> Qp<O> {
     }
 
     /// [`Qp::flush`] for the receive queue only. What the send queue holds ends by itself when the connection is over.
-    pub fn flush_receives(this: &Shared<Self>) {
+    pub fn flush_receives(this: &Arc<Self>) {
         Self::mark_flushed(this);
         Self::order(this, orders::FLUSH_RECEIVE);
     }
 
     /// Lets the link client know when everything in the send queue is finished: carried out, failed or cancelled.
-    pub fn drain(this: &Shared<Self>) {
+    pub fn drain(this: &Arc<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
         Self::order(this, orders::DRAIN);
     }
 
-    fn order(this: &Shared<Self>, orders: u32) {
+    fn order(this: &Arc<Self>, orders: u32) {
         this.initiating.orders.fetch_or(orders, Ordering::AcqRel);
         Self::ring(this);
     }
@@ -365,7 +365,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
-    pub fn fail(this: &Shared<Self>) {
+    pub fn fail(this: &Arc<Self>) {
         this.dead.store(true, Ordering::Release);
         // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the quantum sees what it posted.
         this.awaited.fetch_or(false, Ordering::AcqRel);
@@ -375,7 +375,7 @@ impl<O: Os> Qp<O> {
 
     /// [`Qp::fail`], and lets the completion queues forget the queue pair. What keeps it from going away after that are the
     /// caller's own references and a quantum in progress.
-    pub fn close(this: &Shared<Self>) {
+    pub fn close(this: &Arc<Self>) {
         Self::fail(this);
         TranslationCache::close(&this.translations);
         if let Some(attachments) = this.attachments.with(Option::take) {
@@ -407,7 +407,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Rings the doorbell: there is something to do.
-    pub(crate) fn ring(this: &Shared<Self>) {
+    pub(crate) fn ring(this: &Arc<Self>) {
         let before = this.initiating.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
         if before & schedule::OWNED == 0 {
             Engine::enqueue(&this.engine, this.clone());
@@ -423,7 +423,7 @@ impl<O: Os> Qp<O> {
 }
 
 impl<O: Os> Member for Qp<O> {
-    fn quantum(this: &Shared<Self>, budget: &mut Budget) -> bool {
+    fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
         this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
         let receives = Self::run_receives(this, budget);
         let requests = this.initiating.send_queue.with(|queue| queue.run(this, budget));
@@ -434,7 +434,7 @@ impl<O: Os> Member for Qp<O> {
     }
 }
 
-impl<O: Os> Dependent for Shared<Qp<O>> {
+impl<O: Os> Dependent for Arc<Qp<O>> {
     fn fail(&self) {
         Qp::fail(self);
     }

@@ -6,7 +6,7 @@
 
 use core::ops::DerefMut;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     NtStatus, Qp,
@@ -107,7 +107,7 @@ impl<O: Os> Qp<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
     pub fn post<P: Payload, G: DerefMut<Target = SqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
@@ -132,7 +132,7 @@ impl<O: Os> Qp<O> {
     /// [`Qp::post`] for a payload that does not fit into its request.
     #[cold]
     fn post_list<P: Payload, G: DerefMut<Target = SqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
@@ -153,7 +153,7 @@ impl<O: Os> Qp<O> {
     ///
     /// As [`Qp::post`], and those of `work`.
     pub fn post_local<G: DerefMut<Target = SqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         context: usize,
         flags: Flags,
         work: impl FnOnce() -> Result<Work, NtStatus>,
@@ -173,7 +173,7 @@ impl<O: Os> Qp<O> {
     /// `status`, or that of `queue`.
     #[cold]
     pub fn refuse<G: DerefMut<Target = SqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         status: NtStatus,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
@@ -185,7 +185,7 @@ impl<O: Os> Qp<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
     fn enqueue<G: DerefMut<Target = SqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         flags: Flags,
         queue: impl FnOnce() -> Result<G, NtStatus>,
         push: impl FnOnce(&mut SqProducer) -> Result<u32, NtStatus>,
@@ -233,12 +233,12 @@ impl<O: Os> Qp<O> {
 
 /// The poster's end of a send queue, for callers that have it for themselves: exactly one exists.
 pub struct Initiator<O: Os> {
-    qp: Shared<Qp<O>>,
+    qp: Arc<Qp<O>>,
     queue: SqProducer,
 }
 
 impl<O: Os> Initiator<O> {
-    pub(super) fn new(qp: &Shared<Qp<O>>, queue: SqProducer) -> Self {
+    pub(super) fn new(qp: &Arc<Qp<O>>, queue: SqProducer) -> Self {
         Self { qp: qp.clone(), queue }
     }
 

@@ -2,7 +2,7 @@
 
 use core::ops::DerefMut;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     NtStatus, Qp,
@@ -61,7 +61,7 @@ impl<O: Os> Qp<O> {
     /// `STATUS_BUFFER_OVERFLOW` for more bytes than one request may have, or the error of `queue`.
     #[inline]
     pub fn post_receive<G: DerefMut<Target = RqProducer>>(
-        this: &Shared<Self>,
+        this: &Arc<Self>,
         context: usize,
         elements: impl ExactSizeIterator<Item = Sge>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
@@ -84,7 +84,7 @@ impl<O: Os> Qp<O> {
     // Not a part of its caller: the exchange there would wait for the registers that are saved for this.
     #[cold]
     #[inline(never)]
-    fn tell_of_receive(this: &Shared<Self>, is_awaited: bool) {
+    fn tell_of_receive(this: &Arc<Self>, is_awaited: bool) {
         if is_awaited && let Some(peer) = this.peer() {
             Self::ring(&peer);
         }
@@ -96,12 +96,12 @@ impl<O: Os> Qp<O> {
 
 /// The poster's end of a receive queue, for callers that have it for themselves: exactly one exists.
 pub struct Receiver<O: Os> {
-    qp: Shared<Qp<O>>,
+    qp: Arc<Qp<O>>,
     queue: RqProducer,
 }
 
 impl<O: Os> Receiver<O> {
-    pub(super) fn new(qp: &Shared<Qp<O>>, queue: RqProducer) -> Self {
+    pub(super) fn new(qp: &Arc<Qp<O>>, queue: RqProducer) -> Self {
         Self { qp: qp.clone(), queue }
     }
 

@@ -2,7 +2,7 @@
 
 use core::iter;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     Flags, NtStatus, Qp, Work, execute,
@@ -62,7 +62,7 @@ pub(super) enum Step {
 impl<O: Os> SendQueue<O> {
     /// Carries the first request on, which may be in progress.
     #[inline(never)]
-    pub(super) fn progress(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Step {
+    pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
         let Some(request) = &self.requests.front() else { return Step::Empty };
         if self.peer.is_none() {
             // The queue pair may have been linked, and the request posted, since this quantum followed its orders.
@@ -71,12 +71,7 @@ impl<O: Os> SendQueue<O> {
         self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure))
     }
 
-    fn try_progress(
-        &mut self,
-        qp: &Shared<Qp<O>>,
-        request: &WorkRequest,
-        budget: &mut Budget,
-    ) -> Result<Step, Failure> {
+    fn try_progress(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, budget: &mut Budget) -> Result<Step, Failure> {
         self.check_cancelled(qp, request)?;
         if self.current.is_none() && !self.start(qp, request)? {
             return Ok(Step::Waiting);
@@ -107,7 +102,7 @@ impl<O: Os> SendQueue<O> {
     /// Finds the bytes of the first request on both sides. Returns false if the peer has no receive for it.
     ///
     /// This side's bytes come first: a request with an error of its own fails with that, and leaves the peer alone.
-    fn start(&mut self, qp: &Shared<Qp<O>>, request: &WorkRequest) -> Result<bool, Failure> {
+    fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, Failure> {
         let local_comes_last = fault::is(Fault::RemoteErrorsFirst);
         if !local_comes_last {
             self.find_local(qp, request)?;
@@ -287,7 +282,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// The first request fails. Unless its peer was gone before, that ends the connection (`NDKPI 7.2`).
-    fn fail(&mut self, qp: &Shared<Qp<O>>, request: &WorkRequest, failure: Failure) -> Step {
+    fn fail(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, failure: Failure) -> Step {
         if let Some(claim) = self.current.as_mut().and_then(|current| current.claim.take()) {
             claim.give_back();
         }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::iter;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     NtStatus, Qp, orders,
@@ -35,7 +35,7 @@ pub(super) struct ReceiveQueue {
 
 /// A receive that the peer fills. It stays the first of its queue until it is finished or given back.
 pub(super) struct Claim<O: Os> {
-    pub qp: Shared<Qp<O>>,
+    pub qp: Arc<Qp<O>>,
     pub request: ReceiveRequest,
     /// The receive was taken out of a shared queue.
     pub shared: bool,
@@ -105,7 +105,7 @@ impl ReceiveQueue {
 
 impl<O: Os> Qp<O> {
     /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Shared<Self>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+    pub(super) fn claim(this: &Arc<Self>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
         if let Some(srq) = &this.srq {
             return Srq::claim(srq, this, sink);
         }
@@ -140,7 +140,7 @@ impl<O: Os> Qp<O> {
     /// Lets `work` [fill](ReceiveQueue::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
     /// that is not so, or if receives come from a shared queue.
     #[inline]
-    pub(super) fn with_receives<U>(this: &Shared<Self>, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
+    pub(super) fn with_receives<U>(this: &Arc<Self>, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
         if this.srq.is_some() {
             return None;
         }
@@ -151,14 +151,14 @@ impl<O: Os> Qp<O> {
     }
 
     /// From now on nobody fills what is posted here. The quantum that cancels it may come much later.
-    pub(super) fn mark_flushed(this: &Shared<Self>) {
+    pub(super) fn mark_flushed(this: &Arc<Self>) {
         let tail = Some(this.accepted.tail());
         // Two flushes at the same time: the later position stands. Positions begin at zero and do not wrap around.
         this.receive.with(|receive| receive.flush_to = receive.flush_to.max(tail));
     }
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
-    pub(super) fn run_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
+    pub(super) fn run_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
         // The lock is the peer's most of the time.
         let flushes = this.initiating.orders.load(Ordering::Acquire) & orders::FLUSH_RECEIVE != 0;
         let next = if flushes || this.is_dead() { Self::cancel_receives(this, budget) } else { Next::Idle };
@@ -168,7 +168,7 @@ impl<O: Os> Qp<O> {
         next
     }
 
-    fn cancel_receives(this: &Shared<Self>, budget: &mut Budget) -> Next {
+    fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
         this.receive.with(|receive| {
             this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel);
             let mut next = Next::Idle;
@@ -194,7 +194,7 @@ impl<O: Os> Qp<O> {
 
     /// Rings the doorbell of the peer, which waits for a receive, if there is one now: the peer may have met one that was to be
     /// cancelled. Of those posted behind it nobody else would tell.
-    fn call_peer(this: &Shared<Self>) {
+    fn call_peer(this: &Arc<Self>) {
         let posted = this.receive.with(|receive| receive.requests.front().is_some());
         if this.srq.is_none()
             && posted
@@ -238,7 +238,7 @@ impl<O: Os> Claim<O> {
     }
 
     /// Lets the queue pair cancel what it could not while the first receive was claimed.
-    fn wake(qp: &Shared<Qp<O>>, flushed: bool) {
+    fn wake(qp: &Arc<Qp<O>>, flushed: bool) {
         if flushed || qp.is_dead() {
             Qp::ring(qp);
         }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     NtStatus, Qp, QpParameters,
@@ -39,7 +39,7 @@ pub(super) struct SendQueue<O: Os> {
     pub elements: Consumer<Sge>,
     pub chunks: Consumer<Chunk>,
     /// The other end of the connection, as of the last look at the link.
-    pub peer: Option<Shared<Qp<O>>>,
+    pub peer: Option<Arc<Qp<O>>>,
     /// A request has met the end of the connection: those behind it are cancelled.
     pub broken: bool,
     /// Requests before this number are cancelled.
@@ -49,7 +49,7 @@ pub(super) struct SendQueue<O: Os> {
     pub current: Option<Current<O>>,
     /// For the mistake `RemoteInvalidateLate`.
     #[cfg(feature = "faults")]
-    pub late: Option<(Shared<crate::memory::Domain<O>>, u32)>,
+    pub late: Option<(Arc<crate::memory::Domain<O>>, u32)>,
     /// Local bytes of the current request. Has room for all that a request may name.
     pub local: Vec<Piece<O>>,
     /// The peer's bytes of the current request. Has room for all that a receive may name.
@@ -88,7 +88,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Carries requests out until there are none, the first has to wait, or the budget is spent.
-    pub fn run(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget) -> Next {
+    pub fn run(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Next {
         #[cfg(feature = "faults")]
         if let Some((domain, token)) = self.late.take() {
             let _ = domain.invalidate_remote(token);
@@ -118,7 +118,7 @@ impl<O: Os> SendQueue<O> {
 
     /// Does something about the first request: on the fast path, or else on the slow one.
     #[inline]
-    fn step(&mut self, qp: &Shared<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
+    fn step(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
         if self.current.is_none() && !qp.is_dead() && !self.is_flushed() {
             let Self { peer, requests, moved, .. } = self;
             if let Some(peer) = peer {
@@ -172,7 +172,7 @@ impl<O: Os> SendQueue<O> {
 
     /// The peer, if there are no requests, and no orders that have to be followed first.
     #[inline]
-    pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Shared<Qp<O>>> {
+    pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
         // Whatever ends the use of the connection gives an order. It is looked at under the lock: see `Qp::quiesce`.
         let has_orders = qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS != 0;
         #[cfg(feature = "faults")]

@@ -6,7 +6,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
 
-use fallible::{Shared, try_box};
+use fallible::{Arc, try_box};
 
 use super::{
     NtStatus, Qp, RqProducer, Sge,
@@ -65,7 +65,7 @@ struct State<O: Os> {
     failed: Option<bool>,
     dependents: Dependents,
     /// Queue pairs whose peers wait for a receive, each once. Has room for all that are attached.
-    waiting: VecDeque<Shared<Qp<O>>>,
+    waiting: VecDeque<Arc<Qp<O>>>,
     members: usize,
 }
 
@@ -85,7 +85,7 @@ impl<O: Os> State<O> {
 
 /// A shared receive queue.
 pub struct Srq<O: Os> {
-    domain: Shared<Domain<O>>,
+    domain: Arc<Domain<O>>,
     state: O::Lock<State<O>>,
     dpc: O::Dpc<Notification<O>>,
     client: Box<dyn SrqClient>,
@@ -103,10 +103,10 @@ impl<O: Os> Srq<O> {
     /// `STATUS_INVALID_PARAMETER` if the depth is 0 or above the adapter's limit; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
         os: &O,
-        domain: &Shared<Domain<O>>,
+        domain: &Arc<Domain<O>>,
         parameters: SrqParameters,
         client: impl SrqClient,
-    ) -> Result<Shared<Self>, NtStatus> {
+    ) -> Result<Arc<Self>, NtStatus> {
         let SrqParameters { depth, max_depth, max_sge, max_transfer, threshold, processor } = parameters;
         if !(1..=max_depth).contains(&depth) {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -127,7 +127,7 @@ impl<O: Os> Srq<O> {
             waiting: VecDeque::new(),
             members: 0,
         };
-        Shared::try_new(Self {
+        Arc::try_new(Self {
             domain: domain.clone(),
             state: os.lock(state)?,
             dpc: os.dpc(processor)?,
@@ -172,7 +172,7 @@ impl<O: Os> Srq<O> {
     }
 
     /// The first queue pair in the list that still has a peer, with that peer.
-    fn next_waiter(state: &mut State<O>) -> Option<[Shared<Qp<O>>; 2]> {
+    fn next_waiter(state: &mut State<O>) -> Option<[Arc<Qp<O>>; 2]> {
         loop {
             let qp = state.waiting.pop_front()?;
             qp.awaited.store(false, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl<O: Os> Srq<O> {
     ///
     /// `STATUS_INVALID_PARAMETER` for a depth above the adapter's limit, `STATUS_BUFFER_OVERFLOW` for one below the number of
     /// receives in the queue, `STATUS_INSUFFICIENT_RESOURCES`. Nothing is changed then.
-    pub fn modify(this: &Shared<Self>, depth: u32, threshold: u32) -> Result<(), NtStatus> {
+    pub fn modify(this: &Arc<Self>, depth: u32, threshold: u32) -> Result<(), NtStatus> {
         if depth > this.limits.max_depth {
             return Err(NtStatus::INVALID_PARAMETER);
         }
@@ -234,7 +234,7 @@ impl<O: Os> Srq<O> {
     }
 
     /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Shared<Self>, qp: &Shared<Qp<O>>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+    pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
         let (claimed, queue) = this.state.with(|state| {
             // A queue pair that is closed is dead before it is detached: it must not come into the list again, which would keep
             // it. Its peer hears from the end of the connection.
@@ -286,10 +286,10 @@ impl<O: Os> Srq<O> {
     }
 
     /// Forgets the queue pair that [`Srq::attach`] gave this number.
-    pub(super) fn detach(&self, qp: &Shared<Qp<O>>, number: usize) {
+    pub(super) fn detach(&self, qp: &Arc<Qp<O>>, number: usize) {
         let references = self.state.with(|state| {
             state.members -= 1;
-            let place = state.waiting.iter().position(|waiting| Shared::ptr_eq(waiting, qp));
+            let place = state.waiting.iter().position(|waiting| Arc::ptr_eq(waiting, qp));
             let waiting = place.and_then(|place| state.waiting.remove(place));
             (waiting, state.dependents.remove(number))
         });
@@ -303,7 +303,7 @@ impl<O: Os> Srq<O> {
     }
 
     /// Fails the queue as a broken adapter would: its queue pairs fail, the client gets `STATUS_INTERNAL_ERROR`.
-    pub fn fail(this: &Shared<Self>) {
+    pub fn fail(this: &Arc<Self>) {
         this.state.with(|state| {
             if state.failed.is_none() {
                 state.failed = Some(false);
@@ -323,7 +323,7 @@ impl<O: Os> Srq<O> {
         });
     }
 
-    fn notify(this: &Shared<Self>) {
+    fn notify(this: &Arc<Self>) {
         for _ in 0..FAILURES_PER_RUN {
             match this.state.with(|state| state.dependents.next_to_fail()) {
                 ToFail::Dependent(dependent) => dependent.fail(),
@@ -334,7 +334,7 @@ impl<O: Os> Srq<O> {
         this.dpc.queue(this);
     }
 
-    fn notify_client(this: &Shared<Self>) {
+    fn notify_client(this: &Arc<Self>) {
         let status = this.state.with(|state| {
             if state.running || !state.due {
                 return None;
@@ -367,7 +367,7 @@ pub struct Notification<O>(PhantomData<O>);
 impl<O: Os> Routine for Notification<O> {
     type Target = Srq<O>;
 
-    fn run(srq: &Shared<Srq<O>>) {
+    fn run(srq: &Arc<Srq<O>>) {
         Srq::notify(srq);
     }
 }

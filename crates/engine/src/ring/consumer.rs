@@ -1,6 +1,6 @@
 //! The side of a queue that takes entries out.
 
-use fallible::Shared;
+use fallible::Arc;
 
 use super::{
     Indices, is_past,
@@ -14,7 +14,7 @@ use crate::{prefetch, sync::Ordering};
 ///
 /// The entries from `head` up to `readable` are published, were seen to be, and lie in the segment at hand.
 pub struct Consumer<T> {
-    indices: Shared<Indices>,
+    indices: Arc<Indices>,
     view: SegmentView<T>,
     /// Number of the next entry to be taken.
     head: u64,
@@ -23,7 +23,7 @@ pub struct Consumer<T> {
 }
 
 impl<T: Copy + Send> Consumer<T> {
-    pub(super) const fn new(indices: Shared<Indices>, view: SegmentView<T>, first: u64) -> Self {
+    pub(super) const fn new(indices: Arc<Indices>, view: SegmentView<T>, first: u64) -> Self {
         Self { indices, view, head: first, readable: first }
     }
 

@@ -20,7 +20,7 @@ mod producer;
 mod segment;
 
 pub use consumer::Consumer;
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 pub use producer::{Plan, Producer, ResizeError, Spare, TailPublisher};
 use segment::{Segment, SegmentView};
 
@@ -62,7 +62,7 @@ struct Taken {
 /// [`AllocError`] when there is no memory.
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(limit)?;
-    let indices = Shared::try_new(Indices {
+    let indices = Arc::try_new(Indices {
         filled: CachePadded(Filled {
             tail: AtomicU64::new(first),
             handed_over: AtomicU64::new(first),

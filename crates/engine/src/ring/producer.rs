@@ -1,6 +1,6 @@
 //! The side of a queue that puts entries in.
 
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use super::{
     Indices, is_past,
@@ -24,7 +24,7 @@ const GROUP: u64 = if cfg!(loom) { 2 } else { 128 };
 // What `fast_push` uses is in one cache line, next to the lock before it.
 #[repr(C)]
 pub struct Producer<T> {
-    indices: Shared<Indices>,
+    indices: Arc<Indices>,
     view: SegmentView<T>,
     /// Number of the next entry to be written: the published tail plus what is written and not yet published.
     tail: u64,
@@ -37,7 +37,7 @@ pub struct Producer<T> {
 }
 
 impl<T: Copy + Send> Producer<T> {
-    pub(super) fn new(indices: Shared<Indices>, view: SegmentView<T>, limit: u32, first: u64) -> Self {
+    pub(super) fn new(indices: Arc<Indices>, view: SegmentView<T>, limit: u32, first: u64) -> Self {
         let pass = view.pass(first);
         Self { indices, view, tail: first, fast_until: first, pass, limit: limit.into(), seen_head: first }
     }
@@ -227,7 +227,7 @@ impl<T: Copy + Send> Producer<T> {
     }
 
     /// Seals the segment and goes on in `segment`.
-    fn continue_in(&mut self, segment: Shared<Segment<T>>) {
+    fn continue_in(&mut self, segment: Arc<Segment<T>>) {
         self.publish();
         let link = Link { end: self.tail, segment: segment.clone() };
         self.view.segment.next.with_mut(|next| {
@@ -241,7 +241,7 @@ impl<T: Copy + Send> Producer<T> {
 }
 
 /// Reads the tail of a queue, and publishes it for a producer that somebody else may be about to use.
-pub struct TailPublisher(Shared<Indices>);
+pub struct TailPublisher(Arc<Indices>);
 
 impl TailPublisher {
     /// Number of the next entry to be published.
@@ -261,7 +261,7 @@ impl TailPublisher {
 }
 
 /// Memory for a queue that changes its size.
-pub struct Spare<T>(Shared<Segment<T>>);
+pub struct Spare<T>(Arc<Segment<T>>);
 
 impl<T: Copy + Send> Spare<T> {
     /// Room for `limit` entries.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{mem::MaybeUninit, ptr::NonNull, slice};
 
-use fallible::{AllocError, Shared, try_slice};
+use fallible::{AllocError, Arc, try_slice};
 
 use super::{CACHE_LINE, low};
 use crate::sync::UnsafeCell;
@@ -31,7 +31,7 @@ pub(super) struct Segment<T> {
 pub(super) struct Link<T> {
     /// Number of the first entry that is not in the segment before.
     pub end: u64,
-    pub segment: Shared<Segment<T>>,
+    pub segment: Arc<Segment<T>>,
 }
 
 // SAFETY: the cells of a segment are used by one side at a time: a slot by the producer until its entry is published and
@@ -42,7 +42,7 @@ unsafe impl<T: Send> Sync for Segment<T> {}
 
 impl<T> Segment<T> {
     /// A segment with room for `entries` entries.
-    pub fn try_new(entries: u32) -> Result<Shared<Self>, AllocError> {
+    pub fn try_new(entries: u32) -> Result<Arc<Self>, AllocError> {
         let capacity = Self::capacity_for(entries);
         // In long queues the first slot begins a cache line, so that batches of whole lines share none with each other.
         let apart = CACHE_LINE >> size_of::<T>().trailing_zeros().min(CACHE_LINE.trailing_zeros());
@@ -50,7 +50,7 @@ impl<T> Segment<T> {
         let places: Box<[Slot<T>]> = try_slice(capacity as usize + spare, |_| UnsafeCell::new(MaybeUninit::uninit()))?;
         let is_aligned = |first: &usize| places[*first..].as_ptr().addr().is_multiple_of(CACHE_LINE);
         let first = (0..=spare).find(is_aligned).unwrap_or(0);
-        Shared::try_new(Self { places, first, capacity, next: UnsafeCell::new(None) })
+        Arc::try_new(Self { places, first, capacity, next: UnsafeCell::new(None) })
     }
 
     /// The number of slots for `entries` entries.
@@ -74,7 +74,7 @@ impl<T> Segment<T> {
 ///
 /// `slots` points to the `mask + 1` slots of `segment`, a power of two. They do not move, and live as long as the segment.
 pub(super) struct SegmentView<T> {
-    pub segment: Shared<Segment<T>>,
+    pub segment: Arc<Segment<T>>,
     slots: NonNull<Slot<T>>,
     pub mask: u32,
     /// How many segments come before this one. It is sealed if more than that are.
@@ -87,7 +87,7 @@ unsafe impl<T: Send> Send for SegmentView<T> {}
 unsafe impl<T: Send> Sync for SegmentView<T> {}
 
 impl<T> SegmentView<T> {
-    pub fn new(segment: Shared<Segment<T>>, number: u32) -> Self {
+    pub fn new(segment: Arc<Segment<T>>, number: u32) -> Self {
         let mask = segment.capacity - 1;
         let slots = NonNull::from(segment.slots()).cast();
         Self { segment, slots, mask, number }

@@ -9,7 +9,6 @@ use engine::{
     cq::{CqClient, notify::CqFailure},
     os::{Affinity, Dpc, Event, Memory, Os, Routine, SpinLock, Timer},
 };
-use fallible::Shared;
 use loom::{
     model::Builder,
     sync::{
@@ -151,7 +150,7 @@ pub struct Deferred {
 }
 
 impl<R: Routine> Dpc<R> for Deferred {
-    fn queue(&self, target: &Shared<R::Target>) -> bool {
+    fn queue(&self, target: &fallible::Arc<R::Target>) -> bool {
         if self.queued.swap(true, AcqRel) {
             return false;
         }
@@ -170,11 +169,11 @@ impl<R: Routine> Dpc<R> for Deferred {
 /// A one-shot timer. Its expiry, once begun, is not stopped by a cancellation.
 pub struct OneShot<R: Routine> {
     os: LoomOs,
-    set: Arc<Mutex<Option<Shared<R::Target>>>>,
+    set: Arc<Mutex<Option<fallible::Arc<R::Target>>>>,
 }
 
 impl<R: Routine> Timer<R> for OneShot<R> {
-    fn set(&self, _: u64, target: &Shared<R::Target>) {
+    fn set(&self, _: u64, target: &fallible::Arc<R::Target>) {
         let before = self.set.lock().expect("no panic").replace(target.clone());
         if before.is_some() {
             return;

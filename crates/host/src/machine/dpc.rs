@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use fallible::{AllocError, Shared, try_box};
+use fallible::{AllocError, Arc, try_box};
 
 use super::{
     core::MachineRef,
@@ -107,7 +107,7 @@ impl DpcInner {
         self.place.fetch_and(FREED, AcqRel);
     }
 
-    fn queue_with(this: &Shared<Self>, raises: bool, arguments: impl FnOnce() -> Arguments) -> bool {
+    fn queue_with(this: &Arc<Self>, raises: bool, arguments: impl FnOnce() -> Arguments) -> bool {
         let before = this.place.fetch_or(QUEUED, AcqRel);
         if before & QUEUED != 0 {
             return false;
@@ -153,7 +153,7 @@ impl Drop for DpcInner {
 /// A DPC object: `KDPC`. Its owner may not drop it while it is queued, as the kernel's may not be freed then; it may be
 /// dropped while its routine runs.
 pub struct Dpc {
-    inner: Shared<DpcInner>,
+    inner: Arc<DpcInner>,
 }
 
 impl Dpc {
@@ -171,7 +171,7 @@ impl Dpc {
         let number = machine.next_number();
         machine.expect_dpc()?;
         // From here on the value's drop takes back what `expect_dpc` has done.
-        let inner = Shared::try_new(DpcInner {
+        let inner = Arc::try_new(DpcInner {
             machine: machine.clone(),
             name,
             number,
@@ -254,7 +254,7 @@ impl Drop for Dpc {
 /// Queues a DPC that another object owns: for the expiry of a timer.
 #[derive(Clone)]
 pub struct DpcHandle {
-    inner: Shared<DpcInner>,
+    inner: Arc<DpcInner>,
 }
 
 impl DpcHandle {

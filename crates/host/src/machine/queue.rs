@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use super::{
     dpc::{Arguments, DpcInner, Importance},
@@ -37,14 +37,14 @@ pub enum Life {
 
 /// A queued call.
 pub struct Entry {
-    pub dpc: Shared<DpcInner>,
+    pub dpc: Arc<DpcInner>,
     pub arguments: Arguments,
     /// The number of flushes that had begun when it was queued.
     epoch: u64,
 }
 
 impl Entry {
-    pub const fn new(dpc: Shared<DpcInner>, arguments: Arguments) -> Self {
+    pub const fn new(dpc: Arc<DpcInner>, arguments: Arguments) -> Self {
         Self { dpc, arguments, epoch: 0 }
     }
 }
@@ -200,7 +200,7 @@ impl Processor {
     /// Takes a certain call out of the queue.
     pub fn take_out(&self, dpc: &DpcInner) -> Option<Entry> {
         let mut queue = self.lock();
-        let index = queue.entries.iter().position(|entry| std::ptr::eq(Shared::as_ptr(&entry.dpc), dpc))?;
+        let index = queue.entries.iter().position(|entry| std::ptr::eq(Arc::as_ptr(&entry.dpc), dpc))?;
         let entry = queue.entries.remove(index)?;
         entry.dpc.clear_place();
         if queue.flushing > 0 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use fallible::{AllocError, Shared, try_box};
+use fallible::{AllocError, Arc, try_box};
 
 use super::{
     core::MachineRef,
@@ -56,7 +56,7 @@ impl Drop for TimerInner {
 
 /// A timer object: `KTIMER`. Its owner may not drop it while it is set, as the kernel's may not be freed then.
 pub struct Timer {
-    inner: Shared<TimerInner>,
+    inner: Arc<TimerInner>,
 }
 
 impl Timer {
@@ -76,7 +76,7 @@ impl Timer {
         let expire: Box<dyn Fn(Arguments) + Send + Sync> = try_box(expire)?;
         machine.core.timers.expect()?;
         // From here on the value's drop takes back what `expect` has done.
-        let inner = Shared::try_new(TimerInner {
+        let inner = Arc::try_new(TimerInner {
             machine: machine.clone(),
             name,
             number: machine.next_number(),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use super::{
     dpc::Arguments,
@@ -27,14 +27,14 @@ const NEVER: u64 = u64::MAX;
 struct Armed {
     key: (u64, u64),
     period: u64,
-    timer: Shared<TimerInner>,
+    timer: Arc<TimerInner>,
     arguments: Arguments,
     processor: u32,
 }
 
 /// A timer whose time has come.
 pub struct Expired {
-    pub timer: Shared<TimerInner>,
+    pub timer: Arc<TimerInner>,
     pub arguments: Arguments,
     /// The processor that has set it.
     pub processor: u32,
@@ -111,7 +111,7 @@ impl TimerQueue {
     /// Sets a timer. Gives the arguments for which it was set before, if it was.
     pub fn insert(
         &self,
-        timer: &Shared<TimerInner>,
+        timer: &Arc<TimerInner>,
         due: u64,
         period: u64,
         arguments: Arguments,

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use engine::os::{Dpc, Routine};
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use super::target;
 use crate::machine::{self, Importance, Irql, MachineRef, assert_irql_at_most};
@@ -31,7 +31,7 @@ impl<R: Routine> HostDpc<R> {
 
 impl<R: Routine> Dpc<R> for HostDpc<R> {
     #[track_caller]
-    fn queue(&self, target: &Shared<R::Target>) -> bool {
+    fn queue(&self, target: &Arc<R::Target>) -> bool {
         assert_irql_at_most(Irql::DISPATCH_LEVEL);
         let arguments = || target::into_arguments(target.clone());
         if self.raises { self.dpc.queue_with(arguments) } else { self.dpc.queue_unraised_with(arguments) }

@@ -3,13 +3,13 @@
 use std::{any::type_name, ptr};
 
 use engine::os::Routine;
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use crate::machine::{Arguments, Dpc, MachineRef};
 
 /// Packs a reference, to be unpacked once by [`from_arguments`].
-pub fn into_arguments<T>(target: Shared<T>) -> Arguments {
-    Arguments { first: Shared::into_raw(target).cast_mut().cast(), second: ptr::null_mut() }
+pub fn into_arguments<T>(target: Arc<T>) -> Arguments {
+    Arguments { first: Arc::into_raw(target).cast_mut().cast(), second: ptr::null_mut() }
 }
 
 /// Unpacks a reference.
@@ -17,14 +17,14 @@ pub fn into_arguments<T>(target: Shared<T>) -> Arguments {
 /// # Safety
 ///
 /// `arguments` came from [`into_arguments`] for the same `T`, and are unpacked only once.
-pub const unsafe fn from_arguments<T>(arguments: Arguments) -> Shared<T> {
-    // SAFETY: `first` came from `Shared::into_raw` and is taken back once (the caller's promise).
-    unsafe { Shared::from_raw(arguments.first.cast_const().cast()) }
+pub const unsafe fn from_arguments<T>(arguments: Arguments) -> Arc<T> {
+    // SAFETY: `first` came from `Arc::into_raw` and is taken back once (the caller's promise).
+    unsafe { Arc::from_raw(arguments.first.cast_const().cast()) }
 }
 
 /// A DPC that runs `R` on the target in its arguments, then gives the reference back.
 ///
-/// Whoever queues it must pass what [`into_arguments`] made of a `Shared<R::Target>`.
+/// Whoever queues it must pass what [`into_arguments`] made of an `Arc<R::Target>`.
 pub fn dpc<R: Routine>(machine: &MachineRef) -> Result<Dpc, AllocError> {
     Dpc::try_new(machine, type_name::<R>(), |arguments| {
         // SAFETY: the arguments were made for an `R::Target` (the rule of this function), and a DPC runs once for each time

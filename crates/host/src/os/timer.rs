@@ -3,7 +3,7 @@
 use std::{any::type_name, marker::PhantomData};
 
 use engine::os::{Routine, Timer};
-use fallible::{AllocError, Shared};
+use fallible::{AllocError, Arc};
 
 use super::target;
 use crate::machine::{self, Arguments, Importance, MachineRef};
@@ -44,7 +44,7 @@ fn release<R: Routine>(arguments: Arguments) {
 
 impl<R: Routine> Timer<R> for HostTimer<R> {
     #[track_caller]
-    fn set(&self, delay: u64, target: &Shared<R::Target>) {
+    fn set(&self, delay: u64, target: &Arc<R::Target>) {
         if let Some(before) = self.timer.set(delay, 0, target::into_arguments(target.clone())) {
             release::<R>(before);
         }

@@ -6,7 +6,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire},
 };
 
-use fallible::Shared;
+use fallible::Arc;
 use wdk_sys::{
     PCWDF_OBJECT_CONTEXT_TYPE_INFO, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
     call_unsafe_wdf_function_binding,
@@ -30,7 +30,7 @@ struct Slot<T>(AtomicPtr<T>);
 #[repr(transparent)]
 pub struct ContextType<T> {
     info: WDF_OBJECT_CONTEXT_TYPE_INFO,
-    holds: PhantomData<fn() -> Shared<T>>,
+    holds: PhantomData<fn() -> Arc<T>>,
 }
 
 // SAFETY: the description is never changed.
@@ -68,10 +68,10 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     /// # Safety
     ///
     /// `object` is a live object that was created with attributes from [`ContextType::describe`] of this kind.
-    pub unsafe fn put(&'static self, object: WDFOBJECT, value: Shared<T>) {
+    pub unsafe fn put(&'static self, object: WDFOBJECT, value: Arc<T>) {
         // SAFETY: the caller's promise.
         let slot = unsafe { self.slot(object) };
-        release(slot.0.swap(Shared::into_raw(value).cast_mut(), AcqRel));
+        release(slot.0.swap(Arc::into_raw(value).cast_mut(), AcqRel));
     }
 
     /// Takes the reference away from `object`.
@@ -92,7 +92,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     /// As for [`ContextType::put`]. The reference is not taken away while this runs: it is, after the object was created,
     /// only when it is destroyed.
     #[must_use]
-    pub unsafe fn get(&'static self, object: WDFOBJECT) -> Option<Shared<T>> {
+    pub unsafe fn get(&'static self, object: WDFOBJECT) -> Option<Arc<T>> {
         // SAFETY: the caller's promise.
         let slot = unsafe { self.slot(object) };
         let raw = slot.0.load(Acquire).cast_const();
@@ -100,7 +100,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
             return None;
         }
         // SAFETY: the pointer came from `into_raw` in `put`, whose reference is counted until `take`.
-        let counted = core::mem::ManuallyDrop::new(unsafe { Shared::from_raw(raw) });
+        let counted = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(raw) });
         Some((*counted).clone())
     }
 
@@ -126,6 +126,6 @@ pub type Destroy = unsafe extern "C" fn(WDFOBJECT);
 fn release<T>(raw: *mut T) {
     if !raw.is_null() {
         // SAFETY: a slot holds null or a pointer from `into_raw`, and the caller has just taken it out of the slot.
-        drop(unsafe { Shared::from_raw(raw.cast_const()) });
+        drop(unsafe { Arc::from_raw(raw.cast_const()) });
     }
 }

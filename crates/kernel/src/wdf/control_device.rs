@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN,
@@ -55,7 +55,7 @@ impl ControlDevice {
         driver: WDFDRIVER,
         names: &Names<'_>,
         (kind, destroy): (&'static ContextType<T>, Destroy),
-        context: Shared<T>,
+        context: Arc<T>,
         serve: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
     ) -> Result<Self, NtStatus> {
         let access = unicode(names.access);

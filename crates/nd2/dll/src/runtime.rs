@@ -10,7 +10,7 @@ use std::{
 };
 
 use engine::connection::{InterfaceAddress, Wire};
-use fallible::Shared;
+use fallible::Arc;
 use host::machine::Machine;
 use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now, settings::Settings};
 use ndkpi::NtStatus;
@@ -25,7 +25,7 @@ use windows_sys::Win32::{
 use crate::platform::WindowsPlatform;
 
 struct Runtime {
-    device: Shared<Device<WindowsPlatform>>,
+    device: Arc<Device<WindowsPlatform>>,
     machine: Machine,
     pin: Pin,
 }
@@ -65,7 +65,7 @@ fn runtime() -> MutexGuard<'static, Option<Runtime>> {
 ///
 /// `ND_NO_MEMORY`; `ND_INVALID_ADDRESS` if the environment names an address that no adapter can have, and
 /// `ND_INVALID_PARAMETER` if it names another setting that cannot be.
-pub fn devices() -> Result<[Shared<Device<WindowsPlatform>>; 1], HRESULT> {
+pub fn devices() -> Result<[Arc<Device<WindowsPlatform>>; 1], HRESULT> {
     let mut runtime = runtime();
     if let Some(runtime) = &*runtime {
         return Ok([runtime.device.clone()]);
@@ -94,7 +94,7 @@ pub fn say(what: &str) {
     }
 }
 
-fn make(machine: &Machine, settings: &Settings) -> Result<Shared<Device<WindowsPlatform>>, NtStatus> {
+fn make(machine: &Machine, settings: &Settings) -> Result<Arc<Device<WindowsPlatform>>, NtStatus> {
     let platform = WindowsPlatform::new(machine);
     let wire = Wire::try_new(platform.os())?;
     let prefixed =
@@ -116,7 +116,7 @@ pub fn stop() -> HRESULT {
         let Some(Runtime { device, machine, .. }) = &*place else { return HRESULT::S_OK };
         // Deferred calls of closed objects, and those that they queue. They come to an end, for nobody posts any more.
         machine.flush();
-        if Shared::references_now(device) == 1 && machine.leaks().is_none() {
+        if Arc::references_now(device) == 1 && machine.leaks().is_none() {
             break;
         }
         thread::yield_now();

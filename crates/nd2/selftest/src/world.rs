@@ -10,7 +10,6 @@ use engine::{
     connection::{InterfaceAddress, Timeouts, Wire},
     nic::NicMode,
 };
-use fallible::Shared;
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
     CompletionPolicy, Config, Device, Resource,
@@ -63,7 +62,7 @@ pub struct World {
     /// A file of it.
     pub file: HANDLE,
     /// The adapters. The second one cannot resize queues.
-    pub devices: [Shared<Device<HostPlatform>>; 2],
+    pub devices: [fallible::Arc<Device<HostPlatform>>; 2],
     /// The equivalents of Windows.
     pub platform: HostPlatform,
     /// Last, because everything above lives on it.
@@ -130,7 +129,7 @@ impl World {
             machine.flush();
         }
         for device in devices {
-            is("references to the adapter that are left", Shared::references_now(&device), 1)?;
+            is("references to the adapter that are left", fallible::Arc::references_now(&device), 1)?;
         }
         drop(platform);
         machine.shutdown();

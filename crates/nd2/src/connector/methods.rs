@@ -6,7 +6,7 @@ use engine::{
     connection::{Answer, ConnectParameters, Connector as EngineConnector, Request},
     qp::Qp,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus, SOCKADDR};
 
 use super::{Connector, Core, reads};
@@ -42,7 +42,7 @@ impl<P: Platform> Class for Connector<P> {
 impl<P: Platform> Overlapped for Connector<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
 
@@ -91,7 +91,7 @@ unsafe extern "system" fn connect<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
-    let connect = |qp: &Shared<Qp<P::Os>>| {
+    let connect = |qp: &Arc<Qp<P::Os>>| {
         // SAFETY: the caller's promise.
         let remote = unsafe { address::read(address, length) }?;
         // SAFETY: the caller's promise.
@@ -135,7 +135,7 @@ unsafe extern "system" fn accept<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Connector<P>>(this) };
     let core = &object.core;
-    let accept = |qp: &Shared<Qp<P::Os>>| {
+    let accept = |qp: &Arc<Qp<P::Os>>| {
         // SAFETY: the caller's promise.
         let data = unsafe { address::bytes(data, data_length) }?;
         let engine = core.engine()?;

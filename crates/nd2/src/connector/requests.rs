@@ -10,7 +10,7 @@ use engine::{
     os::SpinLock,
     qp::Qp,
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{Asked, Core, Life};
@@ -33,7 +33,7 @@ impl<P: Platform> Core<P> {
     pub(super) unsafe fn ask(
         &self,
         request: Request,
-        qp: Option<&Shared<Qp<P::Os>>>,
+        qp: Option<&Arc<Qp<P::Os>>>,
         overlapped: NonNull<OVERLAPPED>,
         ask: impl FnOnce() -> Result<Answer, NtStatus>,
     ) -> NtStatus {
@@ -82,8 +82,8 @@ impl<P: Platform> Core<P> {
     }
 
     pub(super) unsafe fn connect(
-        this: &Shared<Self>,
-        qp: &Shared<Qp<P::Os>>,
+        this: &Arc<Self>,
+        qp: &Arc<Qp<P::Os>>,
         parameters: &ConnectParameters<'_>,
         overlapped: NonNull<OVERLAPPED>,
     ) -> Result<NtStatus, NtStatus> {

@@ -6,7 +6,7 @@ use engine::{
     cq::{Cq, CqClient, CqConsumer, CqParameters, Cqe, notify::CqFailure},
     os::{Affinity, Os, SpinLock},
 };
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::waiters::{Kind, Waiters};
@@ -33,14 +33,14 @@ struct State<P: Platform> {
 
 /// A completion queue behind its COM object. Queue pairs refer to it too.
 pub struct Core<P: Platform> {
-    adapter: Shared<AdapterCore<P>>,
-    file: Shared<P::File>,
+    adapter: Arc<AdapterCore<P>>,
+    file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
     processor: u32,
 }
 
 /// How the engine's queue reaches the requests.
-struct Client<P: Platform>(Shared<Core<P>>);
+struct Client<P: Platform>(Arc<Core<P>>);
 
 impl<P: Platform> CqClient for Client<P> {
     fn notify(&self, _status: NtStatus) {
@@ -54,8 +54,8 @@ impl<P: Platform> CqClient for Client<P> {
 
 /// The handle of a COM object on its queue: destroys the queue when it is dropped.
 pub struct Owned<P: Platform> {
-    pub core: Shared<Core<P>>,
-    pub cq: Shared<Cq<P::Os>>,
+    pub core: Arc<Core<P>>,
+    pub cq: Arc<Cq<P::Os>>,
     _member: Membership<P>,
 }
 
@@ -72,8 +72,8 @@ impl<P: Platform> Core<P> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`. The depth was checked.
     pub fn try_new(
-        adapter: &Shared<AdapterCore<P>>,
-        file: &Shared<P::File>,
+        adapter: &Arc<AdapterCore<P>>,
+        file: &Arc<P::File>,
         depth: u32,
         affinity: Affinity,
     ) -> Result<Owned<P>, NtStatus> {
@@ -85,7 +85,7 @@ impl<P: Platform> Core<P> {
         let waiters = Waiters::new(device.config().max_notify_requests as usize, 0);
         let state = State { waiters, consumer: None, end: None, reporting: false };
         let core =
-            Shared::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })
+            Arc::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })
                 .map_err(no_memory)?;
         let member = Device::join(device, Member::CompletionQueue(core.clone()))?;
         let max_depth = device.config().info.MaxCompletionQueueDepth;
@@ -95,11 +95,11 @@ impl<P: Platform> Core<P> {
         Ok(Owned { core, cq, _member: member })
     }
 
-    pub const fn adapter(&self) -> &Shared<AdapterCore<P>> {
+    pub const fn adapter(&self) -> &Arc<AdapterCore<P>> {
         &self.adapter
     }
 
-    pub const fn file(&self) -> &Shared<P::File> {
+    pub const fn file(&self) -> &Arc<P::File> {
         &self.file
     }
 
@@ -114,7 +114,7 @@ impl<P: Platform> Core<P> {
     /// # Safety
     ///
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
-    pub unsafe fn notify(this: &Shared<Self>, kind: Kind, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+    pub unsafe fn notify(this: &Arc<Self>, kind: Kind, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         let status = this.state.with(|state| {
             let State { waiters, consumer: Some(consumer), end: None, .. } = state else {
                 return state.end.unwrap_or(NtStatus::CANCELLED);
@@ -145,7 +145,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// Looks what requests are satisfied: something has been queued, or the queue has failed.
-    fn look(this: &Shared<Self>) {
+    fn look(this: &Arc<Self>) {
         this.state.with(|state| {
             let State { waiters, consumer: Some(consumer), .. } = state else { return };
             // Who still waits after this needs the arm, which is spent.
@@ -196,7 +196,7 @@ impl<P: Platform> Core<P> {
     ///
     /// `STATUS_DEVICE_REMOVED`, `STATUS_NOT_SUPPORTED` if the adapter's flags say so, `STATUS_INVALID_PARAMETER`,
     /// `STATUS_BUFFER_OVERFLOW`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn resize(&self, cq: &Shared<Cq<P::Os>>, depth: u32) -> Result<(), NtStatus> {
+    pub fn resize(&self, cq: &Arc<Cq<P::Os>>, depth: u32) -> Result<(), NtStatus> {
         let device = self.adapter.device();
         device.check_present()?;
         if device.config().info.AdapterFlags & ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED == 0 {
@@ -206,7 +206,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// The client has released its last reference.
-    fn destroy(this: &Shared<Self>) {
+    fn destroy(this: &Arc<Self>) {
         let consumer = this.state.with(|state| {
             state.end = Some(NtStatus::CANCELLED);
             state.waiters.end(NtStatus::CANCELLED);

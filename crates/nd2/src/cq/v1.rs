@@ -5,7 +5,7 @@
 
 use core::{ffi::c_void, ptr, ptr::NonNull};
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use super::{
@@ -45,7 +45,7 @@ impl<P: Platform> Class for CompletionQueue1<P> {
 impl<P: Platform> Overlapped for CompletionQueue1<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         self.0.core.file()
     }
 

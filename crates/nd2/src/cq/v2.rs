@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, ptr::NonNull};
 
-use fallible::Shared;
+use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use super::{
@@ -39,7 +39,7 @@ impl<P: Platform> Class for CompletionQueue2<P> {
 impl<P: Platform> Overlapped for CompletionQueue2<P> {
     type Platform = P;
 
-    fn file(&self) -> &Shared<P::File> {
+    fn file(&self) -> &Arc<P::File> {
         self.0.core.file()
     }
 

@@ -10,7 +10,7 @@ use core::{
 };
 
 use conformance::platform::{Step, Task};
-use fallible::Shared;
+use fallible::Arc;
 use kernel::{Bound, Thread};
 use ndkpi::NtStatus;
 use wdk_sys::{ALL_PROCESSOR_GROUPS, USHORT, ntddk::KeQueryActiveProcessorCountEx};
@@ -48,7 +48,7 @@ unsafe impl Send for Borrowed {}
 /// Runs every task on a thread and waits for all of them.
 pub fn run(processors: u32, tasks: &mut [&mut dyn Task]) -> Result<(), NtStatus> {
     let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
-    let give_up = Shared::try_new(AtomicBool::new(false)).map_err(no_memory)?;
+    let give_up = Arc::try_new(AtomicBool::new(false)).map_err(no_memory)?;
     let mut threads = Vec::new();
     threads.try_reserve_exact(tasks.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     let mut outcome = Ok(());

@@ -1,6 +1,6 @@
 //! Queues that are dead, destroyed, or whose adapter is gone (`IND2CompletionQueue::Notify`, return values).
 
-use fallible::Shared;
+use fallible::Arc;
 use nd2::{
     Device,
     abi::{
@@ -217,7 +217,7 @@ fn only_cleanup(world: &World) -> Result<String, Failure> {
     world.settle();
     is(
         "references to the adapter, besides its own and the opened one",
-        Shared::references_now(&world.devices[0]) <= 3,
+        Arc::references_now(&world.devices[0]) <= 3,
         true,
     )?;
     Ok("making and posting are refused; results, cancel, flush, deregister and release work".into())

@@ -1,4 +1,4 @@
-//! A shared pointer whose allocation can fail and whose last release is visible.
+//! Reference counting with an allocation that can fail and a last release that the caller sees.
 
 use alloc::alloc::{alloc, dealloc};
 #[cfg(not(loom))]
@@ -43,17 +43,17 @@ struct Inner<T> {
 /// # Guarantees
 ///
 /// The value does not move until the last reference is gone.
-pub struct Shared<T> {
+pub struct Arc<T> {
     inner: NonNull<Inner<T>>,
     owns: PhantomData<Inner<T>>,
 }
 
-// SAFETY: a `Shared` gives `&T` to any thread that has it (`T: Sync`) and the last one drops the `T` there (`T: Send`).
-unsafe impl<T: Send + Sync> Send for Shared<T> {}
-// SAFETY: as for `Send`: `&Shared<T>` can be cloned, so it gives no less and no more than `Shared<T>` itself.
-unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+// SAFETY: an `Arc` gives `&T` to any thread that has it (`T: Sync`) and the last one drops the `T` there (`T: Send`).
+unsafe impl<T: Send + Sync> Send for Arc<T> {}
+// SAFETY: as for `Send`: `&Arc<T>` can be cloned, so it gives no less and no more than `Arc<T>` itself.
+unsafe impl<T: Send + Sync> Sync for Arc<T> {}
 
-impl<T> Shared<T> {
+impl<T> Arc<T> {
     /// Moves `value` to the heap and counts one reference.
     ///
     /// # Errors
@@ -68,55 +68,55 @@ impl<T> Shared<T> {
         Ok(Self { inner, owns: PhantomData })
     }
 
-    /// Whether both refer to the same value.
+    /// Returns true if both refer to the same value.
     #[must_use]
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         this.inner == other.inner
     }
 
-    /// The value's address, for [`Shared::from_raw`]. The reference stays counted.
+    /// Returns the value's address, for [`Arc::from_raw`]. The reference stays counted.
     #[must_use]
     pub fn into_raw(this: Self) -> *const T {
         let this = ManuallyDrop::new(this);
         Self::as_ptr(&this)
     }
 
-    /// The value's address. It stays the same, and valid as long as a reference is counted.
+    /// Returns the value's address. It stays the same, and valid as long as a reference is counted.
     #[must_use]
     pub const fn as_ptr(this: &Self) -> *const T {
         // SAFETY: `inner` is live (invariant), so the address of its field lies inside the same allocation.
         unsafe { &raw const (*this.inner.as_ptr()).value }
     }
 
-    /// Takes back the reference that [`Shared::into_raw`] left counted.
+    /// Takes back the reference that [`Arc::into_raw`] left counted.
     ///
     /// # Safety
     ///
-    /// `value` came from `into_raw` of a `Shared` of this very type, and that reference is taken back only once.
+    /// `value` came from `into_raw` of an `Arc` of the same type, and that reference is taken back only once.
     #[must_use]
     pub const unsafe fn from_raw(value: *const T) -> Self {
-        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins that many bytes before it.
+        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins `offset_of` bytes before it.
         let inner = unsafe { value.byte_sub(offset_of!(Inner<T>, value)) };
         // SAFETY: a field of a live allocation is not at address zero, nor is the allocation.
         let inner = unsafe { NonNull::new_unchecked(inner.cast_mut().cast::<Inner<T>>()) };
         Self { inner, owns: PhantomData }
     }
 
-    /// Gives this reference back; the value itself if it was the last.
+    /// Gives this reference back. Returns the value if it was the last reference.
     ///
-    /// Of all references to one value exactly one release returns the value.
+    /// Of all releases of one value's references exactly one returns the value.
     #[must_use = "the value is dropped with the result"]
-    pub fn release(self) -> Option<Unique<T>> {
+    pub fn release(self) -> Option<UniqueArc<T>> {
         let this = ManuallyDrop::new(self);
         if this.references().fetch_sub(1, Release) != 1 {
             return None;
         }
         // What the others did before they gave up their references happens before what the last one does.
         fence(Acquire);
-        Some(Unique { inner: this.inner, owns: PhantomData })
+        Some(UniqueArc { inner: this.inner, owns: PhantomData })
     }
 
-    /// How many references there are. Another processor may change it at any time; for tests and diagnosis.
+    /// Counts the references. Another processor may change the count at any time: for tests and diagnosis only.
     #[must_use]
     pub fn references_now(this: &Self) -> usize {
         this.references().load(Relaxed)
@@ -129,7 +129,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for Arc<T> {
     fn clone(&self) -> Self {
         let before = self.references().fetch_add(1, Relaxed);
         assert!(before <= MAX_REFERENCES, "references leak");
@@ -137,14 +137,14 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for Arc<T> {
     fn drop(&mut self) {
         let this = Self { inner: self.inner, owns: PhantomData };
         drop(this.release());
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for Arc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -154,28 +154,28 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: fmt::Debug> fmt::Debug for Arc<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-/// The only reference to a value that was [`Shared`]. Dropping it drops the value and frees its memory.
+/// The only reference to a value, from [`Arc::release`]. Dropping it drops the value and frees its memory.
 ///
 /// # Invariants
 ///
 /// `inner` points to a live `Inner<T>` to which no other reference exists.
-pub struct Unique<T> {
+pub struct UniqueArc<T> {
     inner: NonNull<Inner<T>>,
     owns: PhantomData<Inner<T>>,
 }
 
-// SAFETY: a `Unique` owns its `T` as a box would.
-unsafe impl<T: Send> Send for Unique<T> {}
-// SAFETY: a `&Unique` gives nothing but `&T`.
-unsafe impl<T: Sync> Sync for Unique<T> {}
+// SAFETY: a `UniqueArc` owns its `T` as a box would.
+unsafe impl<T: Send> Send for UniqueArc<T> {}
+// SAFETY: a `&UniqueArc` gives nothing but `&T`.
+unsafe impl<T: Sync> Sync for UniqueArc<T> {}
 
-impl<T> Deref for Unique<T> {
+impl<T> Deref for UniqueArc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -185,7 +185,7 @@ impl<T> Deref for Unique<T> {
     }
 }
 
-impl<T> DerefMut for Unique<T> {
+impl<T> DerefMut for UniqueArc<T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: `inner` is live and no other reference to it exists (invariant).
         let inner = unsafe { self.inner.as_mut() };
@@ -193,11 +193,11 @@ impl<T> DerefMut for Unique<T> {
     }
 }
 
-impl<T> Drop for Unique<T> {
+impl<T> Drop for UniqueArc<T> {
     fn drop(&mut self) {
         // SAFETY: `inner` is live, nobody else refers to it (invariant), and it is not used again after this.
         unsafe { self.inner.drop_in_place() };
-        // SAFETY: the memory was allocated with this layout by the same allocator (invariant of `Shared`).
+        // SAFETY: the memory was allocated with this layout by the same allocator (invariant of `Arc`).
         unsafe { dealloc(self.inner.as_ptr().cast::<u8>(), Layout::new::<Inner<T>>()) };
     }
 }

@@ -1,12 +1,11 @@
 //! Every interleaving of references that are cloned and given back, checked by loom.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p fallible --test loom_shared --target-dir target/loom
+//! RUSTFLAGS="--cfg loom" cargo test --release -p fallible --test loom_arc --target-dir target/loom
 //! ```
 
 #![cfg(loom)]
 
-use fallible::Shared;
 use loom::{
     cell::UnsafeCell,
     sync::{
@@ -53,7 +52,7 @@ impl Drop for Value {
 fn exactly_one_release_gives_the_value_and_sees_what_the_others_did() {
     loom::model(|| {
         let drops = Arc::new(AtomicUsize::new(0));
-        let first = Shared::try_new(Value::new(&drops)).expect("memory");
+        let first = fallible::Arc::try_new(Value::new(&drops)).expect("memory");
         let second = first.clone();
         let other = thread::spawn(move || {
             second.write(0);
@@ -72,7 +71,7 @@ fn exactly_one_release_gives_the_value_and_sees_what_the_others_did() {
 fn a_reference_cloned_by_another_thread_keeps_the_value() {
     loom::model(|| {
         let drops = Arc::new(AtomicUsize::new(0));
-        let first = Shared::try_new(Value::new(&drops)).expect("memory");
+        let first = fallible::Arc::try_new(Value::new(&drops)).expect("memory");
         let second = first.clone();
         let other = thread::spawn(move || {
             let third = second.clone();
@@ -93,12 +92,12 @@ fn a_reference_cloned_by_another_thread_keeps_the_value() {
 fn a_reference_kept_as_a_raw_pointer_is_counted() {
     loom::model(|| {
         let drops = Arc::new(AtomicUsize::new(0));
-        let first = Shared::try_new(Value::new(&drops)).expect("memory");
-        let raw = Shared::into_raw(first.clone()) as usize;
+        let first = fallible::Arc::try_new(Value::new(&drops)).expect("memory");
+        let raw = fallible::Arc::into_raw(first.clone()) as usize;
         let other = thread::spawn(move || {
             let pointer = raw as *const Value;
             // SAFETY: the pointer is from `into_raw` of the same type and taken back once.
-            let second = unsafe { Shared::from_raw(pointer) };
+            let second = unsafe { fallible::Arc::from_raw(pointer) };
             second.write(0);
             second.release().is_some()
         });
