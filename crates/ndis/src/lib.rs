@@ -13,7 +13,8 @@
 //! | [`configuration`] | keywords of the adapter in the registry |
 //! | [`device`] | control devices and work items |
 //! | [`wsk`] | Winsock Kernel: how a consumer reaches NDK |
-//! | [`netio`] | interfaces, addresses and routes |
+//! | [`interface`] | the table of interfaces |
+//! | [`netio`] | names of interfaces, addresses and routes |
 //!
 //! What speaks of NDK itself is in `ndkpi`. Names are those of C. Sizes and offsets are asserted when the crate is compiled
 //! and compared with those of the headers in `tests-host/tests/ndis_layouts.rs`, as are prototypes and values.
@@ -52,6 +53,7 @@ pub mod configuration;
 pub mod device;
 pub mod driver;
 pub mod indication;
+pub mod interface;
 pub mod net_buffer;
 pub mod netio;
 pub mod oid;
@@ -62,6 +64,7 @@ pub use configuration::*;
 pub use device::*;
 pub use driver::*;
 pub use indication::*;
+pub use interface::*;
 pub use net_buffer::*;
 pub use netio::*;
 pub use oid::*;

@@ -1,4 +1,4 @@
-//! The IP helper of the kernel: interfaces, addresses and routes.
+//! The IP helper of the kernel: names of interfaces, addresses and routes.
 
 use core::ffi::c_void;
 
