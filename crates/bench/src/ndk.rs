@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32,
+        AtomicPtr, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Release},
     },
     thread,
@@ -17,9 +17,9 @@ use host::{
     machine::{Irql, MachineRef, lower, raise},
 };
 use ndkpi::{
-    NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
+    NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_ARM_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
     NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
-    NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags,
+    NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags, notify,
 };
 use provider::{CompletionMode, Config, Device, NdkOs, NicMode};
 
@@ -100,6 +100,8 @@ pub struct Side {
     read: NDK_FN_READ,
     write: NDK_FN_WRITE,
     poll: NDK_FN_GET_CQ_RESULTS_EX,
+    arm: NDK_FN_ARM_CQ,
+    notifications: Box<AtomicU64>,
     received: *mut NDK_CQ,
     initiated: *mut NDK_CQ,
     mr: *mut NDK_MR,
@@ -172,6 +174,20 @@ impl Side {
         taken
     }
 
+    /// Arms the queue of initiator requests for the next completion.
+    #[inline]
+    pub fn arm_initiated(&mut self) {
+        // SAFETY: the queue is open.
+        unsafe { (self.arm)(self.initiated, notify::NDK_CQ_NOTIFY_ANY) };
+    }
+
+    /// How many times either queue has notified.
+    #[inline]
+    #[must_use]
+    pub fn notifications(&self) -> u64 {
+        self.notifications.load(Acquire)
+    }
+
     /// Raises a consumer of the deferred engine to `DISPATCH_LEVEL`: drivers often post in deferred calls. What the post queues
     /// runs when the value is dropped.
     #[inline]
@@ -233,8 +249,12 @@ const CREATED: Option<NDK_FN_CREATE_COMPLETION> = Some(created);
 
 const unsafe extern "system" fn ignore_event(_: *mut c_void) {}
 
-unsafe extern "system" fn ignore_notification(_: *mut c_void, status: NtStatus) {
+/// The callback of a completion queue.
+unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
     assert_eq!(status, NtStatus::SUCCESS, "a completion queue has failed");
+    // SAFETY: the context is the count of the side, which outlives its queues.
+    let count = unsafe { &*context.cast_const().cast::<AtomicU64>() };
+    count.fetch_add(1, Release);
 }
 
 unsafe extern "system" fn arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
@@ -276,14 +296,15 @@ impl Connection {
     }
 
     fn side(adapter: *mut NDK_ADAPTER, pd: *mut NDK_PD, machine: &Driver, plan: Plan) -> Side {
+        let notifications: Box<AtomicU64> = Box::default();
+        let context = ptr::from_ref(&*notifications).cast_mut().cast();
         let cq = || {
             let mut cq: *mut NDK_CQ = ptr::null_mut();
             let create = slot!(adapter, NdkCreateCq);
             let (null, depth) = (ptr::null_mut(), plan.depth.max(64));
             // SAFETY: the adapter is open, and `cq` is valid for writing.
-            let status = unsafe {
-                create(adapter, depth, Some(ignore_notification), null, ptr::null(), CREATED, null, &raw mut cq)
-            };
+            let status =
+                unsafe { create(adapter, depth, Some(notified), context, ptr::null(), CREATED, null, &raw mut cq) };
             assert_eq!(status, NtStatus::SUCCESS);
             cq
         };
@@ -309,6 +330,8 @@ impl Connection {
             read: slot!(qp, NdkRead),
             write: slot!(qp, NdkWrite),
             poll: slot!(received, NdkGetCqResultsEx),
+            arm: slot!(initiated, NdkArmCq),
+            notifications,
             received,
             initiated,
             mr,
@@ -397,8 +420,8 @@ impl Connection {
         let close = slot!(listener, NdkCloseListener);
         // SAFETY: as for the connectors.
         let _ = unsafe { close(header(listener.cast()), None, ptr::null_mut()) };
-        let buffers = sides.map(|side| {
-            let Side { qp, received, initiated, mr, buffer, .. } = side;
+        let memory = sides.map(|side| {
+            let Side { qp, received, initiated, mr, buffer, notifications, .. } = side;
             let close = slot!(qp, NdkCloseQp);
             // SAFETY: as for the connectors.
             let _ = unsafe { close(header(qp.cast()), None, ptr::null_mut()) };
@@ -414,13 +437,13 @@ impl Connection {
                 // SAFETY: as for the connectors.
                 let _ = unsafe { close(header(cq.cast()), None, ptr::null_mut()) };
             }
-            buffer
+            (buffer, notifications)
         });
         let close = slot!(pd, NdkClosePd);
         // SAFETY: as for the connectors.
         let _ = unsafe { close(header(pd.cast()), None, ptr::null_mut()) };
         // SAFETY: everything that was made on the adapter is closed, and it is not used after this.
         unsafe { close_adapter(adapter) };
-        drop(buffers);
+        drop(memory);
     }
 }
