@@ -23,8 +23,8 @@ fn main() {
 mod imp {
     use std::time::{Duration, Instant};
 
+    use conformance::host::{Harness, Setup};
     use conformance::{Run, cases};
-    use conformance_host::{Harness, Setup};
     use control::test_device::{self, Kind, Progress, Start, State};
     use ndkpi::NDK_VERSION;
     use simulated_kernel::{Device, Driver, File, Kernel};
