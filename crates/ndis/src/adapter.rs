@@ -4,10 +4,32 @@ use core::ffi::c_void;
 
 use ndkpi::{BOOLEAN, NDIS_HANDLE, NDIS_OBJECT_HEADER, NET_PNP_EVENT_NOTIFICATION};
 
-use crate::{NDIS_PORT_NUMBER, NDIS_STATUS, NET_IFINDEX, NET_LUID, layout, open_enum};
+use crate::{DEVICE_OBJECT, NDIS_PORT_NUMBER, NDIS_STATUS, NET_IFINDEX, NET_LUID, layout, open_enum};
 
 /// The bytes that a hardware address may have.
 pub const NDIS_MAX_PHYS_ADDRESS_LENGTH: usize = 0x20;
+/// The type of [`NDIS_MINIPORT_INIT_PARAMETERS`].
+pub const NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS: u8 = 0x81;
+/// The only revision of [`NDIS_MINIPORT_INIT_PARAMETERS`].
+pub const NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1: u8 = 1;
+/// The only revision of [`NDIS_MINIPORT_PAUSE_PARAMETERS`], which has the default type.
+pub const NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1: u8 = 1;
+/// The only revision of [`NDIS_MINIPORT_RESTART_PARAMETERS`], which has the default type.
+pub const NDIS_MINIPORT_RESTART_PARAMETERS_REVISION_1: u8 = 1;
+/// The only revision of [`NET_DEVICE_PNP_EVENT`], which has the default type.
+pub const NET_DEVICE_PNP_EVENT_REVISION_1: u8 = 1;
+/// The bytes of [`NDIS_MINIPORT_PAUSE_PARAMETERS`].
+pub const NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1: u16 = 0xC;
+/// The bytes of [`NDIS_MINIPORT_RESTART_PARAMETERS`], which ends before the padding.
+pub const NDIS_SIZEOF_MINIPORT_RESTART_PARAMETERS_REVISION_1: u16 = 0x14;
+/// The bytes of [`NET_DEVICE_PNP_EVENT`], which ends before the padding.
+pub const NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1: u16 = 0x2C;
+/// The adapter is paused for a reason of NDIS, such as a change of the bindings above it.
+pub const NDIS_PAUSE_NDIS_INTERNAL: u32 = 1;
+/// The adapter is paused because it is about to lose power.
+pub const NDIS_PAUSE_LOW_POWER: u32 = 2;
+/// The adapter is paused because its device is removed.
+pub const NDIS_PAUSE_MINIPORT_DEVICE_REMOVE: u32 = 128;
 
 /// What an adapter is initialised with.
 #[derive(Clone, Copy, Debug)]
@@ -502,6 +524,17 @@ unsafe extern "system" {
         NdisMiniportHandle: NDIS_HANDLE,
         MiniportAttributes: *const NDIS_OBJECT_HEADER,
     ) -> NDIS_STATUS;
+
+    /// The device objects of an adapter, which a framework's device is made of. Each place may be null. The resources are those
+    /// of hardware (`CM_RESOURCE_LIST`). IRQL: `PASSIVE_LEVEL`.
+    pub fn NdisMGetDeviceProperty(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        PhysicalDeviceObject: *mut *mut DEVICE_OBJECT,
+        FunctionalDeviceObject: *mut *mut DEVICE_OBJECT,
+        NextDeviceObject: *mut *mut DEVICE_OBJECT,
+        AllocatedResources: *mut *mut c_void,
+        AllocatedResourcesTranslated: *mut *mut c_void,
+    );
 
     /// Tells those above of a network event, for NDK that it is enabled or disabled (NDIS-NDK 5). The latter blocks until every
     /// consumer has closed the adapter. Not in an OID handler. IRQL: `PASSIVE_LEVEL`.

@@ -147,6 +147,13 @@ impl core::fmt::Debug for REQUEST_DATA {
     }
 }
 
+/// The type of [`NDIS_OID_REQUEST`].
+pub const NDIS_OBJECT_TYPE_OID_REQUEST: u8 = 0x96;
+/// The revision of [`NDIS_OID_REQUEST`] from NDIS 6.50.
+pub const NDIS_OID_REQUEST_REVISION_2: u8 = 2;
+/// The bytes of that revision.
+pub const NDIS_SIZEOF_OID_REQUEST_REVISION_2: u16 = 0xF8;
+
 /// A request to an adapter.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -6,12 +6,12 @@ use std::{
 };
 
 use conformance::{Case, Outcome, cases, text::Text};
-use control::client::{Event, TestDriver, Transport};
-use control::{
-    report::Line,
-    test_device::{Kind, SECONDS},
-};
+use driver_client::{Event, TestDriver, Transport};
 use host::note;
+use ndk_interface::{
+    report::Line,
+    test_control::{Kind, SECONDS},
+};
 
 use crate::{
     args::Selftest,
@@ -110,8 +110,10 @@ mod tests {
 
     use clap::Parser;
     use conformance::{Outcome, Tally, cases};
-    use control::client::{Answer, Refusal, TestDriver, Transport};
-    use control::test_device::{CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State};
+    use driver_client::{Answer, Refusal, TestDriver, Transport};
+    use ndk_interface::test_control::{
+        CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State,
+    };
 
     use super::execute;
     use crate::args::{Cli, Command, Selftest};

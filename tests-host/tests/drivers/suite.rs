@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use control::{
-    provider_device::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
+use ndk_interface::{
+    control::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
     report::Line,
-    test_device::{Kind, Progress, State},
+    test_control::{Kind, Progress, State},
 };
 use simulated_kernel::Kernel;
 use tests_host::decisions::DECISIONS;

@@ -14,17 +14,14 @@
 //!    device.
 //! 5. When the device is to be removed it does the last step at once.
 //!
-//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`provider_device`] and [`test_device`];
-//! [`client`], with the feature of that name, is a program's side of them.
+//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`control`] and [`test_control`].
 
-#![cfg_attr(not(feature = "client"), no_std)]
+#![no_std]
 
-#[cfg(feature = "client")]
-pub mod client;
+pub mod control;
 pub mod interface;
-pub mod provider_device;
 pub mod report;
-pub mod test_device;
+pub mod test_control;
 mod wire;
 
 pub use interface::{DEVICE_INTERFACE, GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION};

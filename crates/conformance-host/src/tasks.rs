@@ -2,13 +2,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use crate::{
+use conformance::{
     platform::{Step, Task},
     random::Random,
 };
 use ndkpi::NtStatus;
 
-use super::platform::HostPlatform;
+use crate::platform::HostPlatform;
 
 /// Steps without work after which a task waits instead of asking again.
 const EAGER: u32 = 64;
