@@ -221,7 +221,7 @@ fn an_adapter_that_goes_is_noted_for_each_side() {
         let pair = Pair::new(session)?;
         session.settle();
         let _ = platform.take();
-        platform.device.attachment().abort();
+        platform.device.port().abort();
         pair.link.a.core().wait_disconnect()?;
         pair.link.b.core().wait_disconnect()?;
         assert_eq!(platform.take(), [Note::Lost(DisconnectReason::Removed); 2]);
@@ -240,7 +240,7 @@ fn a_refused_connect_is_noted_with_its_status() {
         let status = connector.core().connect(side.qp.core(), from, nowhere, &offer)?.wait()?;
         assert_eq!(status, NtStatus::CONNECTION_REFUSED);
         let notes = platform.take();
-        let expected = Note::Failed { request: engine::connection::Request::Connect, status };
+        let expected = Note::Failed { request: engine::connection::ConnectorRequest::Connect, status };
         assert_eq!(notes, [expected]);
         HELD
     });

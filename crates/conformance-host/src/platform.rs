@@ -13,7 +13,7 @@ use std::{
 };
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::Wire, memory::FastTokens, nic::NicMode};
+use engine::{connection::Fabric, memory::FastTokens, nic::NicMode};
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
@@ -55,7 +55,7 @@ pub struct Setup {
     /// True if spin locks raise the IRQL and find mistakes; false if they only lock, which lets the engine's shortest path for
     /// completions be taken.
     pub watched_locks: bool,
-    /// Adapters on the wire.
+    /// Adapters on the fabric.
     pub adapters: u8,
     /// Flags that the adapters leave out (`NDKPI 2.6`).
     pub without: u32,
@@ -138,7 +138,7 @@ impl HostPlatform {
         };
         let machine = builder.start();
         let os = if setup.watched_locks { HostOs::new(&machine) } else { HostOs::unwatched(&machine) };
-        let wire = Wire::try_new(&os)?;
+        let fabric = Fabric::try_new(&os)?;
         let mut devices = Vec::new();
         for number in 1..=setup.adapters {
             let mut config = Config {
@@ -160,7 +160,7 @@ impl HostPlatform {
             config.timeouts.establish = TIMEOUT;
             config.timeouts.disconnect = TIMEOUT;
             adjust(&mut config);
-            devices.push(Device::try_new_on(&os, &wire, config)?);
+            devices.push(Device::try_new_on(&os, &fabric, config)?);
         }
         Ok(Self {
             setup,

@@ -94,7 +94,7 @@ fn serve(driver: &Driver, request: Request, code: u32) {
             Ok(bytes) => request.answer_cut(&bytes),
             Err(status) => request.finish(Err(status)),
         },
-        QUERY_SETTINGS => request.answer(&driver.settings().wire().to_bytes()),
+        QUERY_SETTINGS => request.answer(&driver.settings().to_control().to_bytes()),
         SET_SETTINGS => {
             let new = request.input(Settings::BYTES).map(Settings::from_bytes);
             let set = new.and_then(|new| driver.set(&new.ok_or(NtStatus::INVALID_PARAMETER)?));
@@ -176,7 +176,7 @@ fn connections(driver: &Driver) -> Result<Vec<u8>, NtStatus> {
     bytes.try_reserve(HEADER).map_err(no_memory)?;
     bytes.resize(HEADER, 0);
     for adapter in driver.adapters().iter().flatten() {
-        adapter.provider().attachment().connections(|connection| {
+        adapter.provider().port().connections(|connection| {
             bytes.try_reserve(ENTRY).map_err(no_memory)?;
             bytes.extend_from_slice(&socket::bytes(connection.local));
             bytes.extend_from_slice(&socket::bytes(connection.remote));

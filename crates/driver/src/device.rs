@@ -162,7 +162,7 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
         adapter.started.store(false, Release);
         trace::gone(adapter.number(), adapter.open_count());
         // Consumers have disconnect events and flushed queue pairs before plug and play tells them to close.
-        adapter.provider.attachment().abort();
+        adapter.provider.port().abort();
     }
 }
 
@@ -197,7 +197,7 @@ impl Adapter {
             |_| provider::Config::addresses_of(number.number),
             |key| settings::addresses(&key, number.number),
         );
-        let provider = provider::Device::try_new_on(&Kernel, driver.wire(), config)?;
+        let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
         let adapter = Self {
             driver,
             number,

@@ -3,7 +3,7 @@
 use core::ptr;
 
 use engine::{
-    connection::Wire,
+    connection::Fabric,
     os::{Os, SpinLock},
 };
 use fallible::Arc;
@@ -39,7 +39,7 @@ pub struct Driver {
     numbers: KernelLock<u8>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// What connects the adapters.
-    wire: Arc<Wire<Kernel>>,
+    fabric: Arc<Fabric<Kernel>>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
 }
@@ -103,7 +103,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
         settings: Kernel.lock(settings)?,
         numbers: Kernel.lock(0)?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
-        wire: Wire::try_new(&Kernel)?,
+        fabric: Fabric::try_new(&Kernel)?,
         control: WaitLock::try_new(Control::default())?,
     });
     let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
@@ -148,8 +148,8 @@ impl Driver {
 
     /// What connects the adapters.
     #[must_use]
-    pub const fn wire(&self) -> &Arc<Wire<Kernel>> {
-        &self.wire
+    pub const fn fabric(&self) -> &Arc<Fabric<Kernel>> {
+        &self.fabric
     }
 
     /// The driver's registry parameters.
@@ -174,7 +174,7 @@ impl Driver {
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
     pub fn set(&self, new: &ndk_interface::control::Settings) -> Result<(), NtStatus> {
         let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
-        trace::settings(changed.wire());
+        trace::settings(changed.to_control());
         Kernel::set_granularity(changed.moderation_granularity);
         for adapter in self.adapters().into_iter().flatten() {
             adapter.set(&changed);

@@ -20,7 +20,7 @@ pub fn set(driver: &Driver, request: &Request) -> Result<(), NtStatus> {
     let faults = Faults::from_bytes(request.input(Faults::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
     if faults.lose_connections != 0 {
         for adapter in driver.adapters().iter().flatten() {
-            adapter.provider().attachment().lose_connections();
+            adapter.provider().port().lose_connections();
         }
     }
     kernel::faults::fail_every_allocation(faults.fail_every_allocation);

@@ -113,7 +113,7 @@ impl Settings {
 
     /// What the control device says of them.
     #[must_use]
-    pub const fn wire(&self) -> control::Settings {
+    pub const fn to_control(&self) -> control::Settings {
         control::Settings {
             completion_mode: self.completion_mode as u32,
             moderation_granularity: self.moderation_granularity,

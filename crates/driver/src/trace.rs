@@ -3,7 +3,7 @@
 //! There is one for each thing that happens seldom, and none on the data path. While nobody listens an event costs one
 //! comparison: what it would say is not even computed.
 
-use engine::{connection::Request, cq::notify::CqFailure};
+use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
 use ndk_interface::control::Settings;
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
@@ -90,11 +90,11 @@ pub fn note(note: Note) {
     };
 }
 
-const fn name(request: Request) -> &'static str {
+const fn name(request: ConnectorRequest) -> &'static str {
     match request {
-        Request::Connect => "connect",
-        Request::Accept => "accept",
-        Request::Disconnect => "disconnect",
+        ConnectorRequest::Connect => "connect",
+        ConnectorRequest::Accept => "accept",
+        ConnectorRequest::Disconnect => "disconnect",
     }
 }
 

@@ -4,7 +4,7 @@ use core::{ffi::c_void, net::SocketAddr};
 
 use engine::{
     connection::{
-        Connector as EngineConnector, ConnectorClient, DisconnectReason, Incoming, Owner, ReadLimits, Request,
+        Connector as EngineConnector, ConnectorClient, ConnectorRequest, DisconnectReason, Incoming, Owner, ReadLimits,
         SharedEndpoint,
     },
     os::{Os, SpinLock},
@@ -47,7 +47,7 @@ struct State<P: Platform> {
 
 /// A request that the engine answers later.
 struct Asked<P: Platform> {
-    request: Request,
+    request: ConnectorRequest,
     pending: Pending<P>,
     /// The queue pair that is being connected.
     qp: Option<Arc<Qp<P::Os>>>,
@@ -78,7 +78,7 @@ struct Client<P: Platform> {
 }
 
 impl<P: Platform> ConnectorClient for Client<P> {
-    fn completed(&self, request: Request, status: NtStatus) {
+    fn completed(&self, request: ConnectorRequest, status: NtStatus) {
         self.core.completed(self.number, request, status);
     }
 
@@ -157,10 +157,10 @@ impl<P: Platform> Core<P> {
         Outstanding::report(&self.state, |state| &mut state.disconnects);
     }
 
-    fn completed(&self, number: u64, request: Request, status: NtStatus) {
+    fn completed(&self, number: u64, request: ConnectorRequest, status: NtStatus) {
         let status = match (request, status) {
             // The peer has not answered, or the connection has broken meanwhile: it is over, which is what was asked for.
-            (Request::Disconnect, NtStatus::IO_TIMEOUT | NtStatus::CONNECTION_ABORTED) => NtStatus::SUCCESS,
+            (ConnectorRequest::Disconnect, NtStatus::IO_TIMEOUT | NtStatus::CONNECTION_ABORTED) => NtStatus::SUCCESS,
             _ => status,
         };
         let ended = self.state.with(|state| {
@@ -173,13 +173,13 @@ impl<P: Platform> Core<P> {
                 core::mem::swap(&mut state.qp, &mut ended.qp);
             }
             match request {
-                Request::Accept if status.is_success() => state.life = Life::Established,
-                Request::Disconnect => {
+                ConnectorRequest::Accept if status.is_success() => state.life = Life::Established,
+                ConnectorRequest::Disconnect => {
                     // The connection is over for its own side too.
                     state.life = Life::Over;
                     state.disconnects.end(NtStatus::SUCCESS);
                 }
-                Request::Accept | Request::Connect => {}
+                ConnectorRequest::Accept | ConnectorRequest::Connect => {}
             }
             Some(ended)
         });
@@ -331,7 +331,7 @@ impl<P: Platform> Core<P> {
         }
         let client = Self::client(this);
         let number = client.number;
-        let made = EngineConnector::try_new(this.adapter.device().attachment(), Owner::default(), client)?;
+        let made = EngineConnector::try_new(this.adapter.device().port(), Owner::default(), client)?;
         let (engine, unused) = this.state.with(|state| {
             if let Some(engine) = &state.engine {
                 return (engine.clone(), Some(made));
@@ -348,8 +348,8 @@ impl<P: Platform> Core<P> {
     fn bind(&self, address: SocketAddr) -> Result<(), NtStatus> {
         self.check()?;
         let address = own_address(self.adapter.device(), address)?;
-        let attachment = self.adapter.device().attachment();
-        let endpoint = SharedEndpoint::try_new(attachment, address, Owner::default(), ())?;
+        let port = self.adapter.device().port();
+        let endpoint = SharedEndpoint::try_new(port, address, Owner::default(), ())?;
         // Binding again gives the address before up.
         drop(self.state.with(|state| state.bound.replace(endpoint)));
         Ok(())

@@ -8,7 +8,7 @@ use core::{
 
 use engine::{
     Nic,
-    connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
+    connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     cq::{Cq, notify::CqFailure},
     memory::{MemoryLimits, MemoryTable},
     nic::NicMode,
@@ -155,7 +155,7 @@ pub struct Device<P: Platform> {
     config: Config,
     nic: Arc<Nic<P::Os>>,
     memory: Arc<MemoryTable<P::Os>>,
-    attachment: Arc<Attachment<P::Os>>,
+    port: Arc<Port<P::Os>>,
     addresses: Vec<IpAddr>,
     removed: AtomicBool,
     in_use: InUse,
@@ -163,7 +163,7 @@ pub struct Device<P: Platform> {
 }
 
 impl<P: Platform> Device<P> {
-    /// Makes an adapter with these addresses on a wire.
+    /// Makes an adapter with these addresses on a fabric.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl<P: Platform> Device<P> {
     /// the adapter's.
     pub fn try_new(
         platform: &P,
-        wire: &Arc<Wire<P::Os>>,
+        fabric: &Arc<Fabric<P::Os>>,
         addresses: &[InterfaceAddress],
         config: Config,
     ) -> Result<Arc<Self>, NtStatus> {
@@ -188,11 +188,11 @@ impl<P: Platform> Device<P> {
             max_reads: ReadLimits { inbound: info.MaxInboundReadLimit, outbound: info.MaxOutboundReadLimit },
             backlog: config.max_backlog,
         };
-        let attachment = Attachment::try_new(wire, limits, config.timeouts)?;
+        let port = Port::try_new(fabric, limits, config.timeouts)?;
         let mut own = Vec::new();
         own.try_reserve_exact(addresses.len()).map_err(|error| no_memory(error.into()))?;
         for address in addresses {
-            attachment.add_address(*address)?;
+            port.add_address(*address)?;
             own.push(address.address);
         }
         let os = platform.os();
@@ -201,7 +201,7 @@ impl<P: Platform> Device<P> {
             config,
             nic: Nic::try_new_in(os, config.nic)?,
             memory: MemoryTable::try_new(os, memory_limits)?,
-            attachment,
+            port,
             addresses: own,
             removed: AtomicBool::new(false),
             in_use: InUse::default(),
@@ -247,8 +247,8 @@ impl<P: Platform> Device<P> {
         &self.memory
     }
 
-    pub(crate) const fn attachment(&self) -> &Arc<Attachment<P::Os>> {
-        &self.attachment
+    pub(crate) const fn port(&self) -> &Arc<Port<P::Os>> {
+        &self.port
     }
 
     /// Whether the adapter is still there.
@@ -291,7 +291,7 @@ impl<P: Platform> Device<P> {
             Member::Listener(core) => core.removed(),
             Member::CompletionQueue(_) | Member::SharedReceiveQueue(_) => {}
         });
-        self.attachment.detach();
+        self.port.detach();
     }
 
     /// Calls `each` for every member, with no lock held.

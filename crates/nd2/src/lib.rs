@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! class::get_class_object -> IND2Provider -> IND2Adapter -> IND2CompletionQueue, IND2QueuePair, IND2Connector, ...
-//! Device: one adapter on a wire: NIC, tokens, addresses; what every open IND2Adapter shares
+//! Device: one adapter on a fabric: NIC, tokens, addresses; what every open IND2Adapter shares
 //! ```
 //!
 //! # Objects

@@ -96,7 +96,7 @@ impl<P: Platform> Core<P> {
         if this.state.with(|state| state.listening) {
             return Err(NtStatus::INVALID_DEVICE_STATE);
         }
-        let engine = EngineListener::try_new(device.attachment(), Owner::default(), Client(this.clone()))?;
+        let engine = EngineListener::try_new(device.port(), Owner::default(), Client(this.clone()))?;
         engine.pause(true);
         EngineListener::listen(&engine, address).inspect_err(|_| EngineListener::close(&engine))?;
         // Binding again gives the address before up.

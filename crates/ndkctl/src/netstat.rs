@@ -33,7 +33,7 @@ pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
         for (adapter, device) in platform.devices().iter().enumerate() {
             let owner =
                 |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
-            device.attachment().endpoints(|entry| {
+            device.port().endpoints(|entry| {
                 let kind = match entry.kind {
                     EndpointKind::Listener => "listener",
                     EndpointKind::Shared => "shared endpoint",
@@ -42,7 +42,7 @@ pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
                 rows.push(Row { adapter, kind, local, remote: String::new(), owner });
                 Ok::<_, String>(())
             })?;
-            device.attachment().connections(|entry| {
+            device.port().connections(|entry| {
                 let (local, remote) = (entry.local.to_string(), entry.remote.to_string());
                 rows.push(Row { adapter, kind: "connection", local, remote, owner: owner(entry.owner.process) });
                 Ok::<_, String>(())

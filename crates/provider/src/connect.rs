@@ -3,7 +3,7 @@
 use core::{ffi::c_void, slice};
 
 use engine::{
-    connection::{Answer, ConnectParameters, Connector, ReadLimits, Request as Asked},
+    connection::{Answer, ConnectParameters, Connector, ConnectorRequest, ReadLimits},
     fault::{self, Fault},
 };
 use fallible::Arc;
@@ -94,7 +94,12 @@ unsafe fn queue_pair_of<O: NdkOs>(
 }
 
 /// The engine has refused a connection that was to begin.
-fn refused<O: NdkOs>(object: &ConnectorObject<O>, former: Bonds<O>, request: Asked, status: NtStatus) -> NtStatus {
+fn refused<O: NdkOs>(
+    object: &ConnectorObject<O>,
+    former: Bonds<O>,
+    request: ConnectorRequest,
+    status: NtStatus,
+) -> NtStatus {
     object.unbind(former);
     object.note(Note::Failed { request, status });
     status
@@ -133,7 +138,7 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
         let former = object.bind(&pair, None, None);
         let result = Connector::connect(connector, qp, local, &parameters);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Connect, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -173,7 +178,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
         let parameters = ConnectParameters { remote, reads: ReadLimits { inbound, outbound }, private_data };
         let former = object.bind(&pair, Some(&shared), None);
         let result = Connector::connect_shared(connector, qp, endpoint, &parameters);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Connect, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -209,7 +214,7 @@ unsafe fn complete<O: NdkOs>(
             request.finish_before(&object, NtStatus::SUCCESS, hold)
         }
         Err(status) => {
-            object.note(Note::Failed { request: Asked::Connect, status });
+            object.note(Note::Failed { request: ConnectorRequest::Connect, status });
             object.replace_disconnect_event(former);
             request.finish(&object, status)
         }
@@ -281,7 +286,7 @@ unsafe fn accept_request<O: NdkOs>(
         let private_data = unsafe { private_data(data, data_length) }?;
         let former = object.bind(&pair, None, event);
         let result = Connector::accept(connector, qp, reads, private_data);
-        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, Asked::Accept, status))
+        result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Accept, status))
     };
     // SAFETY: the caller passes an open connector.
     unsafe { ask(connector, completion, context, work) }
@@ -415,7 +420,7 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
             Ok(Answer::Done) => object.note(Note::Disconnected),
             // The object's client notes how it ends.
             Ok(Answer::Pending) => {}
-            Err(status) => object.note(Note::Failed { request: Asked::Disconnect, status }),
+            Err(status) => object.note(Note::Failed { request: ConnectorRequest::Disconnect, status }),
         }
         answer
     };

@@ -3,7 +3,7 @@
 use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
 use engine::{
-    connection::{Connector, ConnectorClient, DisconnectReason, Owner, Request as Asked},
+    connection::{Connector, ConnectorClient, ConnectorRequest, DisconnectReason, Owner},
     fault::{self, Fault},
     os::SpinLock,
 };
@@ -77,16 +77,16 @@ pub struct ConnectorObject<O: NdkOs> {
 pub struct Client<O: NdkOs>(ObjectRef<ConnectorObject<O>>);
 
 impl<O: NdkOs> ConnectorClient for Client<O> {
-    fn completed(&self, asked: Asked, status: NtStatus) {
+    fn completed(&self, asked: ConnectorRequest, status: NtStatus) {
         if !status.is_success() {
             self.0.failed(asked);
         }
         match asked {
             _ if !status.is_success() => self.0.note(Note::Failed { request: asked, status }),
             // The connection is there when the consumer completes the connect.
-            Asked::Connect => {}
-            Asked::Accept => self.0.note(Note::Accepted),
-            Asked::Disconnect => self.0.note(Note::Disconnected),
+            ConnectorRequest::Connect => {}
+            ConnectorRequest::Accept => self.0.note(Note::Accepted),
+            ConnectorRequest::Disconnect => self.0.note(Note::Disconnected),
         }
         if let Some(request) = self.0.withdraw() {
             request.outcome(self.0.clone(), status).deliver();
@@ -120,7 +120,7 @@ impl<O: NdkOs> ConnectorObject<O> {
     /// Makes a connector on `adapter` to connect with.
     pub fn create(adapter: &ObjectRef<Adapter<O>>) -> Result<ObjectRef<Self>, NtStatus> {
         Self::create_with(adapter, None, |client| {
-            Connector::try_new(adapter.device().attachment(), Owner { process: None }, client)
+            Connector::try_new(adapter.device().port(), Owner { process: None }, client)
         })
     }
 
@@ -209,17 +209,17 @@ impl<O: NdkOs> ConnectorObject<O> {
     }
 
     /// A request has failed: there is no connection that could end, and nothing that it needed is needed any more.
-    fn failed(&self, asked: Asked) {
+    fn failed(&self, asked: ConnectorRequest) {
         let unneeded = self.state.with(|state| match asked {
-            Asked::Connect => {
+            ConnectorRequest::Connect => {
                 state.disconnect = None;
                 (state.qp.take(), state.endpoint.take())
             }
-            Asked::Accept => {
+            ConnectorRequest::Accept => {
                 state.disconnect = None;
                 (state.qp.take(), None)
             }
-            Asked::Disconnect => (None, None),
+            ConnectorRequest::Disconnect => (None, None),
         });
         drop(unneeded);
     }

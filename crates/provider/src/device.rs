@@ -7,7 +7,7 @@ use core::{
 
 use engine::{
     Nic,
-    connection::{Attachment, ConnectionLimits, InterfaceAddress, ReadLimits, Timeouts, Wire},
+    connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     fault::{self, Fault},
     memory::{FastTokens, MemoryLimits, MemoryTable},
     nic::NicMode,
@@ -121,7 +121,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The addresses of adapter `number` (from 1) of a wire, of the networks that are set aside for documentation: no real
+    /// The addresses of adapter `number` (from 1) of a fabric, of the networks that are set aside for documentation: no real
     /// host has them.
     #[must_use]
     pub fn addresses_of(number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES] {
@@ -206,10 +206,10 @@ impl Events {
     }
 }
 
-/// An adapter's place on a wire, which is empty again when this is dropped.
-struct Attached<O: NdkOs>(Arc<Attachment<O>>);
+/// An adapter's port. Dropping this detaches it from the fabric.
+struct PortGuard<O: NdkOs>(Arc<Port<O>>);
 
-impl<O: NdkOs> Drop for Attached<O> {
+impl<O: NdkOs> Drop for PortGuard<O> {
     fn drop(&mut self) {
         self.0.detach();
     }
@@ -220,7 +220,7 @@ pub struct Device<O: NdkOs> {
     os: O,
     config: Config,
     nic: Arc<Nic<O>>,
-    attachment: Attached<O>,
+    port: PortGuard<O>,
     memory: Arc<MemoryTable<O>>,
     completions: Arc<Completions<O>>,
     /// Queue pairs.
@@ -234,33 +234,33 @@ pub struct Device<O: NdkOs> {
 }
 
 impl<O: NdkOs> Device<O> {
-    /// Makes an adapter on a wire of its own: what it connects to is itself.
+    /// Makes an adapter on a fabric of its own: what it connects to is itself.
     ///
     /// # Errors
     ///
     /// As [`Device::try_new_on`].
     pub fn try_new(os: &O, config: Config) -> Result<Arc<Self>, NtStatus> {
-        Self::try_new_on(os, &Wire::try_new(os)?, config)
+        Self::try_new_on(os, &Fabric::try_new(os)?, config)
     }
 
-    /// Makes an adapter on a wire that it shares with others.
+    /// Makes an adapter on a fabric that it shares with others.
     ///
     /// # Errors
     ///
     /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
-    /// of the wire has, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new_on(os: &O, wire: &Arc<Wire<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
-        let attachment = Attachment::try_new(wire, config.connection_limits(), config.timeouts)?;
-        // Dropped, unless the device is made: the wire forgets the addresses then.
-        let attached = Attached(attachment);
+    /// of the fabric has, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_on(os: &O, fabric: &Arc<Fabric<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
+        let port = Port::try_new(fabric, config.connection_limits(), config.timeouts)?;
+        // Dropped, unless the device is made: the fabric forgets the addresses then.
+        let port = PortGuard(port);
         for address in config.addresses.iter().flatten() {
-            attached.0.add_address(*address)?;
+            port.0.add_address(*address)?;
         }
         Arc::try_new(Self {
             os: os.clone(),
             config,
             nic: Nic::try_new_in(os, config.nic)?,
-            attachment: attached,
+            port,
             memory: MemoryTable::try_new_with(os, memory_limits(&config), config.fast_tokens)?,
             completions: Completions::try_new(os, config.mode, config.seed)?,
             qps: Quota::new(config.max_qps),
@@ -327,16 +327,16 @@ impl<O: NdkOs> Device<O> {
         &self.nic
     }
 
-    /// The adapter's place on the wire.
+    /// The adapter's port.
     #[must_use]
-    pub const fn attachment(&self) -> &Arc<Attachment<O>> {
-        &self.attachment.0
+    pub const fn port(&self) -> &Arc<Port<O>> {
+        &self.port.0
     }
 
     /// The counters of the adapter (`NDIS-NDK 3`).
     #[must_use]
     pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
-        let (traffic, connections) = (self.nic.traffic(), self.attachment().counters());
+        let (traffic, connections) = (self.nic.traffic(), self.port().counters());
         NDIS_NDK_PERFORMANCE_COUNTERS {
             Connect: connections.connect,
             Accept: connections.accept,

@@ -63,7 +63,7 @@ impl<O: NdkOs> ListenerObject<O> {
         let body = Self { listener: Slot::empty(), adapter: adapter.clone() };
         let object = ObjectRef::try_new(adapter.version(), body)?;
         let client = Client { callback, context, object: object.clone() };
-        let listener = Listener::try_new(adapter.device().attachment(), Owner { process: None }, client)?;
+        let listener = Listener::try_new(adapter.device().port(), Owner { process: None }, client)?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.listener.replace(Some(listener)) };
         Ok(object)

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use engine::{
-    connection::{DisconnectReason, Request},
+    connection::{ConnectorRequest, DisconnectReason},
     cq::notify::CqFailure,
 };
 use ndkpi::NtStatus;
@@ -23,7 +23,7 @@ pub enum Note {
     /// A connect, accept or disconnect has failed.
     Failed {
         /// What was asked.
-        request: Request,
+        request: ConnectorRequest,
         /// Its answer.
         status: NtStatus,
     },

@@ -27,8 +27,8 @@ impl<O: NdkOs> SharedEndpointObject<O> {
         let body = Self { endpoint: Slot::empty(), adapter: adapter.clone() };
         let object = ObjectRef::try_new(adapter.version(), body)?;
         // Connectors keep the engine's endpoint, and with it the object (`NDKPI 7.9`).
-        let attachment = adapter.device().attachment();
-        let endpoint = SharedEndpoint::try_new(attachment, local, Owner { process: None }, object.clone())?;
+        let port = adapter.device().port();
+        let endpoint = SharedEndpoint::try_new(port, local, Owner { process: None }, object.clone())?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.endpoint.replace(Some(endpoint)) };
         Ok(object)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use engine::{
-    connection::{Connector, Request},
+    connection::{Connector, ConnectorRequest},
     qp::Qp,
 };
 use host::machine::Machine;
@@ -28,7 +28,7 @@ fn a_connect_that_nobody_answers_times_out_and_can_be_tried_again() {
     let late = Side { node: server.arrival(), queues: world.queues() };
     assert_eq!(active.heard(), []);
     world.machine.run_for(200);
-    assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::IO_TIMEOUT)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::IO_TIMEOUT)]);
     assert_eq!(accept(&late, b""), Err(NtStatus::CONNECTION_ABORTED), "the active side has given up");
     assert_eq!(Connector::reject(&late.node.connector, b""), Err(NtStatus::CONNECTION_ABORTED));
     connect_from(&active, at("10.0.0.1:5"), server.address, b"").expect("pending");
@@ -51,7 +51,7 @@ fn an_accept_that_is_not_completed_times_out_and_that_is_final() {
     let server = world.server(&adapter, "10.0.0.1:1");
     let (active, passive) = world.accepted("10.0.0.1", &adapter, &server);
     world.machine.run_for(TIMEOUTS.establish + 100);
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::IO_TIMEOUT)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::IO_TIMEOUT)]);
     assert_eq!(active.heard(), []);
     assert_eq!(Connector::complete_connect(&active.node.connector).err(), Some(NtStatus::IO_TIMEOUT));
     assert_eq!(Connector::reject(&active.node.connector, b"").err(), Some(NtStatus::CONNECTION_ABORTED));
@@ -90,13 +90,13 @@ fn a_side_that_closes_aborts_what_the_other_waits_for() {
     connect(&early, "10.0.0.1", server.address, b"").expect("pending");
     let heard = early.close();
     world.run();
-    assert_eq!(heard.take(), [answer(Request::Connect, NtStatus::CANCELLED), Said::Gone]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Connect, NtStatus::CANCELLED), Said::Gone]);
     assert!(server.arrivals().is_empty(), "nobody wants it any more");
     let (active, arrival) = world.request("10.0.0.1", &adapter, &server);
     let passive = Side { node: arrival, queues: world.queues() };
     let heard = active.close();
     world.run();
-    assert_eq!(heard.take(), [answer(Request::Connect, NtStatus::CANCELLED), Said::Gone]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Connect, NtStatus::CANCELLED), Said::Gone]);
     assert_eq!(accept(&passive, b""), Err(NtStatus::CONNECTION_ABORTED));
     assert_eq!(Connector::reject(&passive.node.connector, b""), Err(NtStatus::CONNECTION_ABORTED));
     passive.close();
@@ -105,13 +105,13 @@ fn a_side_that_closes_aborts_what_the_other_waits_for() {
     let heard = active.close();
     world.run();
     assert_eq!(heard.take(), [Said::Gone]);
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::CONNECTION_ABORTED)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::CONNECTION_ABORTED)]);
     passive.close();
     // The passive side, when it has accepted.
     let (active, passive) = world.accepted("10.0.0.1", &adapter, &server);
     let heard = passive.close();
     world.run();
-    assert_eq!(heard.take(), [answer(Request::Accept, NtStatus::CANCELLED), Said::Gone]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Accept, NtStatus::CANCELLED), Said::Gone]);
     assert_eq!(active.heard(), []);
     assert_eq!(Connector::complete_connect(&active.node.connector).err(), Some(NtStatus::CONNECTION_ABORTED));
     active.close();
@@ -134,7 +134,7 @@ fn a_rejected_connect_is_refused_with_private_data_and_can_be_tried_again() {
     let again = connect_from(&active, at("10.0.0.1:5"), server.address, b"");
     assert_eq!(again, Err(NtStatus::CONNECTION_ACTIVE), "it does not know yet");
     world.run();
-    assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
     assert_eq!(data(&active.node, CALLEE), (Ok(CALLEE), padded(b"no", CALLEE)));
     assert_eq!(active.node.connector.local_address(), Err(NtStatus::CONNECTION_INVALID));
     assert_eq!(Connector::complete_connect(&active.node.connector).err(), Some(NtStatus::CONNECTION_INVALID));
@@ -152,7 +152,7 @@ fn a_rejected_connect_is_refused_with_private_data_and_can_be_tried_again() {
     world.run();
     drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
     world.run();
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::SUCCESS)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS)]);
     refused.close();
     active.close();
     passive.close();
@@ -172,7 +172,7 @@ fn a_refused_connect_can_be_tried_again_inside_its_completion() {
     let node = world.node_that(
         &adapter,
         Box::new(move |said| {
-            if *said == answer(Request::Connect, NtStatus::CONNECTION_REFUSED)
+            if *said == answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)
                 && let Some((node, to)) = inside.lock().expect("no panic").take()
             {
                 Connector::connect(&node.connector, &qp, at("10.0.0.1:5"), &asking(to, b"")).expect("pending again");
@@ -204,7 +204,7 @@ fn closing_an_unaccepted_connector_rejects_it() {
     let heard = arrival.close();
     world.run();
     assert_eq!(heard.take(), [Said::Gone]);
-    assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
     assert_eq!(data(&active.node, 0).0, Err(NtStatus::CONNECTION_INVALID), "nothing was said");
     active.close();
     server.close();
@@ -220,7 +220,7 @@ fn the_active_side_may_reject_what_was_accepted() {
     let (active, passive) = world.accepted("10.0.0.1", &adapter, &server);
     Connector::reject(&active.node.connector, b"after all").expect("accepted");
     world.run();
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::CONNECTION_ABORTED)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::CONNECTION_ABORTED)]);
     assert_eq!(data(&passive.node, CALLEE), (Ok(CALLEE), padded(b"after all", CALLEE)));
     let invalid = Some(NtStatus::CONNECTION_INVALID);
     assert_eq!(Connector::complete_connect(&active.node.connector).err(), invalid);
@@ -284,7 +284,7 @@ fn the_end_of_one_requests_time_is_not_that_of_the_next() {
             assert!(world.machine.step(), "seed {seed}: the answer comes");
             heard = active.heard();
         }
-        if heard == [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)] {
+        if heard == [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)] {
             retried += 1;
             connect(&active, "10.0.0.1", server.address, b"").expect("pending");
             let due = world.machine.now() + TIMEOUTS.connect;
@@ -293,7 +293,7 @@ fn the_end_of_one_requests_time_is_not_that_of_the_next() {
                 assert!(world.machine.step(), "seed {seed}: the timer is set");
             }
             world.machine.run_for(100);
-            assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::IO_TIMEOUT)], "seed {seed}");
+            assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::IO_TIMEOUT)], "seed {seed}");
             // If its event came before that.
             for arrival in server.arrivals() {
                 arrival.close();

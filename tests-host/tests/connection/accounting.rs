@@ -1,9 +1,7 @@
 //! Counters and listings (`NDIS-NDK 3`, `6`).
 
 use engine::{
-    connection::{
-        Attachment, ConnectionCounters, ConnectionEntry, Connector, EndpointEntry, EndpointKind, Listener, Owner,
-    },
+    connection::{ConnectionCounters, ConnectionEntry, Connector, EndpointEntry, EndpointKind, Listener, Owner, Port},
     qp::Qp,
 };
 use fallible::Arc;
@@ -15,9 +13,9 @@ use crate::world::{Side, TIMEOUTS, World, accept, at, connect, connect_from};
 const ZERO: ConnectionCounters =
     ConnectionCounters { connect: 0, accept: 0, connect_failure: 0, connection_error: 0, active: 0 };
 
-fn connections(attachment: &Arc<Attachment<HostOs>>) -> Vec<ConnectionEntry> {
+fn connections(port: &Arc<Port<HostOs>>) -> Vec<ConnectionEntry> {
     let mut found = Vec::new();
-    let result: Result<(), ()> = attachment.connections(|entry| {
+    let result: Result<(), ()> = port.connections(|entry| {
         found.push(entry);
         Ok(())
     });
@@ -25,9 +23,9 @@ fn connections(attachment: &Arc<Attachment<HostOs>>) -> Vec<ConnectionEntry> {
     found
 }
 
-fn endpoints(attachment: &Arc<Attachment<HostOs>>) -> Vec<EndpointEntry> {
+fn endpoints(port: &Arc<Port<HostOs>>) -> Vec<EndpointEntry> {
     let mut found = Vec::new();
-    let result: Result<(), ()> = attachment.endpoints(|entry| {
+    let result: Result<(), ()> = port.endpoints(|entry| {
         found.push(entry);
         Ok(())
     });

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use engine::connection::{Attachment, ConnectionLimits, Connector, Request, Timeouts};
+use engine::connection::{ConnectionLimits, Connector, ConnectorRequest, Port, Timeouts};
 use fallible::Arc;
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
@@ -77,7 +77,7 @@ fn consumers_on_several_processors_hear_what_they_may() {
     world.finish_threads();
 }
 
-fn client_round(world: &World, adapter: &Arc<Attachment<HostOs>>, to: SocketAddr, round: usize) {
+fn client_round(world: &World, adapter: &Arc<Port<HostOs>>, to: SocketAddr, round: usize) {
     let mut side = Side { node: world.node(adapter), queues: world.queues() };
     if connect(&side, ADDRESSES[0], to, b"").is_ok() {
         let mut heard = Vec::new();
@@ -85,7 +85,7 @@ fn client_round(world: &World, adapter: &Arc<Attachment<HostOs>>, to: SocketAddr
             heard = side.heard();
             world.machine.yield_now();
         }
-        if heard == [Said::Completed(Request::Connect, NtStatus::SUCCESS)]
+        if heard == [Said::Completed(ConnectorRequest::Connect, NtStatus::SUCCESS)]
             && let Ok(hold) = Connector::complete_connect(&side.node.connector)
         {
             let _ = side.queues.send(1);

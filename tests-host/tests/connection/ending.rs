@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    connection::{Answer, Connector, DisconnectReason, Request},
+    connection::{Answer, Connector, ConnectorRequest, DisconnectReason},
     cq::{Cq, notify::CqFailure},
     qp::Qp,
 };
@@ -36,7 +36,7 @@ fn disconnect(side: &Side) -> Result<Answer, NtStatus> {
 }
 
 const fn disconnected(status: NtStatus) -> Said {
-    answer(Request::Disconnect, status)
+    answer(ConnectorRequest::Disconnect, status)
 }
 
 const fn lost(reason: DisconnectReason) -> Said {
@@ -281,8 +281,8 @@ fn the_indication_may_disconnect_and_close() {
     assert_eq!(disconnect(&passive), Ok(Answer::Pending));
     world.run();
     let reason = DisconnectReason::Disconnected;
-    assert_eq!(heard.take(), [answer(Request::Connect, OK), lost(reason), Said::Gone]);
-    assert_eq!(passive.heard(), [answer(Request::Accept, OK), disconnected(OK)]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Connect, OK), lost(reason), Said::Gone]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, OK), disconnected(OK)]);
     queues.close();
     drop(adapter);
     finish(world, server, [passive]);

@@ -1,6 +1,6 @@
 //! Addresses and endpoints (`NDKPI 7.8`).
 
-use engine::connection::{Attachment, Connector, InterfaceAddress, Listener, MAX_ADDRESSES, Request};
+use engine::connection::{Connector, ConnectorRequest, InterfaceAddress, Listener, MAX_ADDRESSES, Port};
 use fallible::Arc;
 use host::HostOs;
 use ndkpi::NtStatus;
@@ -8,8 +8,8 @@ use ndkpi::NtStatus;
 use crate::world::{Said, Server, Side, World, accept, answer, at, connect, connect_from, connect_shared, interface};
 
 /// The status of listening at `address`.
-pub fn listen(world: &World, attachment: &Arc<Attachment<HostOs>>, address: &str) -> NtStatus {
-    let server = world.idle_server(attachment).expect("memory");
+pub fn listen(world: &World, port: &Arc<Port<HostOs>>, address: &str) -> NtStatus {
+    let server = world.idle_server(port).expect("memory");
     let status = Listener::listen(&server.listener, at(address)).into();
     server.close();
     world.run();
@@ -17,8 +17,8 @@ pub fn listen(world: &World, attachment: &Arc<Attachment<HostOs>>, address: &str
 }
 
 /// The status of connecting from `from` to `to`; the connector is closed.
-pub fn try_connect(world: &World, attachment: &Arc<Attachment<HostOs>>, from: &str, to: &str) -> NtStatus {
-    let side = Side { node: world.node(attachment), queues: world.queues() };
+pub fn try_connect(world: &World, port: &Arc<Port<HostOs>>, from: &str, to: &str) -> NtStatus {
+    let side = Side { node: world.node(port), queues: world.queues() };
     let status = connect_from(&side, at(from), at(to), b"").into();
     side.close();
     world.run();
@@ -143,7 +143,7 @@ fn a_shared_endpoint_serves_connections_as_long_as_the_remote_addresses_differ()
     // Until the connector is closed, whatever became of the connection.
     Connector::reject(&arrivals[1].connector, b"").expect("waiting");
     world.run();
-    assert_eq!(second.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(second.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
     connect_shared(&third, &shared, servers[1].address).expect("a refused connect has given the addresses up");
     first.close();
     connect_shared(&second, &shared, servers[0].address).expect("a closed one too");
@@ -256,7 +256,7 @@ fn connections_work_over_ipv6_and_to_oneself_and_scopes_do_not_matter() {
     assert_eq!(passive.node.connector.local_address(), Ok(at("[fe80::1]:80")));
     accept(&passive, b"").expect("pending");
     world.run();
-    assert_eq!(side.heard(), [answer(Request::Connect, NtStatus::SUCCESS)]);
+    assert_eq!(side.heard(), [answer(ConnectorRequest::Connect, NtStatus::SUCCESS)]);
     side.close();
     passive.close();
     server.close();
@@ -291,8 +291,8 @@ fn an_address_belongs_to_one_adapter_and_must_name_a_host() {
     let world = World::new();
     let adapter = world.adapter(&["10.0.0.1"]);
     let other = world.adapter(&[]);
-    for attachment in [&adapter, &other] {
-        assert_eq!(attachment.add_address(interface("10.0.0.1")), Err(NtStatus::SHARING_VIOLATION));
+    for port in [&adapter, &other] {
+        assert_eq!(port.add_address(interface("10.0.0.1")), Err(NtStatus::SHARING_VIOLATION));
     }
     for address in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
         assert_eq!(other.add_address(interface(address)), Err(NtStatus::INVALID_ADDRESS), "{address}");
@@ -332,7 +332,7 @@ fn an_address_that_is_taken_away_is_not_found_and_its_connections_go_on() {
     peer.detach();
     assert_eq!(peer.add_address(interface("10.0.0.7")), Err(NtStatus::DEVICE_REMOVED));
     assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.3:1"), NtStatus::HOST_UNREACHABLE);
-    // An adapter that is gone is off the wire, whether it was detached or not.
+    // An adapter that is gone is off the fabric, whether it was detached or not.
     for _ in 0..2 {
         drop(world.adapter(&["10.0.0.4"]));
         assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.4:1"), NtStatus::HOST_UNREACHABLE);
@@ -341,7 +341,7 @@ fn an_address_that_is_taken_away_is_not_found_and_its_connections_go_on() {
     assert_eq!(passive.heard(), []);
     arrival.close();
     world.run();
-    assert_eq!(again.heard(), [Said::Completed(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(again.heard(), [Said::Completed(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
     for side in [active, passive, again] {
         side.close();
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    connection::{Connector, DisconnectReason, Request},
+    connection::{Connector, ConnectorRequest, DisconnectReason},
     qp::Qp,
 };
 use host::machine::Machine;
@@ -21,7 +21,7 @@ fn connect_is_answered_by_the_accept_and_accept_by_the_completed_connect() {
     assert_eq!(active.heard(), []);
     accept(&passive, b"").expect("pending");
     world.run();
-    assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::SUCCESS)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::SUCCESS)]);
     assert_eq!(passive.heard(), []);
     assert_eq!(active.queues.send(1), Err(NtStatus::CONNECTION_INVALID), "not established yet");
     drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
@@ -29,7 +29,7 @@ fn connect_is_answered_by_the_accept_and_accept_by_the_completed_connect() {
     active.queues.send(1).expect("connected");
     passive.queues.receive(2);
     world.run();
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::SUCCESS)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS)]);
     passive.queues.send(3).expect("connected");
     active.queues.receive(4);
     world.run();
@@ -52,7 +52,7 @@ fn accept_and_complete_connect_may_be_called_inside_the_callbacks() {
     let node = world.node_that(
         &adapter,
         Box::new(move |said| {
-            if *said == answer(Request::Connect, NtStatus::SUCCESS) {
+            if *said == answer(ConnectorRequest::Connect, NtStatus::SUCCESS) {
                 let node = inside.lock().expect("no panic").clone().expect("set");
                 drop(Connector::complete_connect(&node.connector).expect("accepted"));
             }
@@ -65,7 +65,7 @@ fn accept_and_complete_connect_may_be_called_inside_the_callbacks() {
     let passive = Side { node: server.arrival(), queues: world.queues() };
     accept(&passive, b"").expect("pending");
     world.run();
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::SUCCESS)]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS)]);
     *own.lock().expect("no panic") = None;
     active.close();
     passive.close();
@@ -83,7 +83,7 @@ fn what_was_answered_already_is_still_told_after_a_close() {
     drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
     let heard = passive.close();
     world.run();
-    assert_eq!(heard.take(), [answer(Request::Accept, NtStatus::SUCCESS), Said::Gone]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS), Said::Gone]);
     assert_eq!(active.heard(), [Said::Disconnected(DisconnectReason::Closed)]);
     active.close();
     server.close();
@@ -208,7 +208,7 @@ fn a_queue_pair_that_fails_before_the_connect_is_completed_spoils_it() {
         world.run();
         assert_eq!(Connector::complete_connect(&active.node.connector).err(), Some(status));
         world.run();
-        assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::CONNECTION_ABORTED)]);
+        assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::CONNECTION_ABORTED)]);
         assert_eq!(active.heard(), []);
         active.close();
         passive.close();
@@ -229,7 +229,7 @@ fn no_event_comes_before_the_consumer_knows_that_its_connect_is_complete() {
     world.run();
     assert_eq!(active.heard(), []);
     let lost = Said::Disconnected(DisconnectReason::Failed);
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::SUCCESS), lost], "in this order");
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS), lost], "in this order");
     drop(hold);
     assert_eq!(active.heard(), [], "not told inline");
     world.run();
@@ -263,8 +263,8 @@ fn a_connector_closed_inside_its_last_completion_goes_after_it() {
     let passive = Side { node: server.arrival(), queues: world.queues() };
     accept(&passive, b"").expect("pending");
     world.run();
-    assert_eq!(heard.take(), [answer(Request::Connect, NtStatus::SUCCESS), Said::Gone]);
-    assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::CONNECTION_ABORTED)]);
+    assert_eq!(heard.take(), [answer(ConnectorRequest::Connect, NtStatus::SUCCESS), Said::Gone]);
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::CONNECTION_ABORTED)]);
     queues.close();
     passive.close();
     server.close();

@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-use engine::connection::{Connector, Listener, Request};
+use engine::connection::{Connector, ConnectorRequest, Listener};
 use ndkpi::NtStatus;
 
 use crate::world::{LIMITS, Node, READS, Said, Server, Side, TIMEOUTS, World, answer, asking, at, interface};
@@ -98,7 +98,7 @@ fn scenario(world: &World, made: &mut Made) -> Result<(), NtStatus> {
         world.run();
         let Some(node) = made.servers[0].arrivals().pop() else {
             // The provider of the passive side had no memory for the connector.
-            assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+            assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
             return Err(NtStatus::CONNECTION_REFUSED);
         };
         made.nodes.push(node);
@@ -108,15 +108,15 @@ fn scenario(world: &World, made: &mut Made) -> Result<(), NtStatus> {
         counted(|| Connector::accept(&passive.node.connector, &passive.queues.qp, READS, b"good day"))?;
         world.run();
         let [.., active, passive] = &made.sides[..] else { unreachable!("two sides") };
-        assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::SUCCESS)]);
+        assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::SUCCESS)]);
         // From here on nothing needs memory.
         drop(counted(|| Connector::complete_connect(&active.node.connector)).expect("accepted"));
         world.run();
-        assert_eq!(passive.heard(), [answer(Request::Accept, NtStatus::SUCCESS)]);
+        assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, NtStatus::SUCCESS)]);
         counted(|| Connector::disconnect(&passive.node.connector)).expect("connected");
         world.run();
         assert!(matches!(active.heard()[..], [Said::Disconnected(_)]));
-        assert_eq!(passive.heard(), [answer(Request::Disconnect, NtStatus::SUCCESS)]);
+        assert_eq!(passive.heard(), [answer(ConnectorRequest::Disconnect, NtStatus::SUCCESS)]);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use engine::connection::{Attachment, Listener, Owner, SharedEndpoint};
+use engine::connection::{Listener, Owner, Port, SharedEndpoint};
 use host::HostOs;
 
 use crate::world::{Said, Side, World, accept, at, connect, connect_from, connect_shared};
@@ -26,8 +26,8 @@ impl Log {
 }
 
 /// Checks that `address` is free at this moment.
-fn assert_free(attachment: &fallible::Arc<Attachment<HostOs>>, address: SocketAddr) {
-    drop(SharedEndpoint::try_new(attachment, address, Owner::default(), ()).expect("it is free"));
+fn assert_free(port: &fallible::Arc<Port<HostOs>>, address: SocketAddr) {
+    drop(SharedEndpoint::try_new(port, address, Owner::default(), ()).expect("it is free"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Listeners (`NDKPI 7.7.8`, `7.8`).
 
-use engine::connection::{ConnectionLimits, Connector, Listener, Request};
+use engine::connection::{ConnectionLimits, Connector, ConnectorRequest, Listener};
 use ndkpi::NtStatus;
 
 use crate::{
@@ -19,7 +19,7 @@ fn a_listener_refuses_from_the_moment_its_close_is_issued_and_keeps_its_port() {
     connect(&waiting, "10.0.0.1", server.address, b"").expect("pending");
     let gone = server.close();
     assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.2:1"), NtStatus::CONNECTION_REFUSED);
-    assert_eq!(waiting.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(waiting.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
     assert!(!gone.get(), "the close pends");
     assert_eq!(listen(&world, &peer, "10.0.0.2:1"), NtStatus::SHARING_VIOLATION);
     assert_eq!(active.heard(), [], "the connection goes on");
@@ -60,7 +60,7 @@ fn a_paused_listener_refuses_as_if_there_were_none_and_resumes() {
     connect(&early, "10.0.0.1", server.address, b"").expect("pending");
     server.listener.pause(true);
     assert_eq!(try_connect(&world, &adapter, "10.0.0.1:0", "10.0.0.1:1"), NtStatus::CONNECTION_REFUSED);
-    assert_eq!(early.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)], "refused, not queued");
+    assert_eq!(early.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)], "refused, not queued");
     assert!(server.arrivals().is_empty());
     server.listener.pause(false);
     connect(&early, "10.0.0.1", server.address, b"").expect("pending");

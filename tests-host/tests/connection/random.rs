@@ -11,7 +11,7 @@ use std::{
 
 use engine::{
     connection::{
-        Answer, Attachment, ConnectionLimits, Connector, DisconnectReason, Hold, Listener, Request, SharedEndpoint,
+        Answer, ConnectionLimits, Connector, ConnectorRequest, DisconnectReason, Hold, Listener, Port, SharedEndpoint,
     },
     qp::Qp,
 };
@@ -29,7 +29,7 @@ struct Actor {
     side: Side,
     adapter: usize,
     /// Requests that were accepted as pending.
-    requests: Vec<Request>,
+    requests: Vec<ConnectorRequest>,
     /// The consumer knows that its connection was established.
     established: Arc<AtomicBool>,
     /// What was heard of the connector, up to now.
@@ -39,7 +39,7 @@ struct Actor {
 
 /// A connector that was closed.
 struct Closed {
-    requests: Vec<Request>,
+    requests: Vec<ConnectorRequest>,
     heard: Vec<Said>,
     later: Heard,
 }
@@ -56,7 +56,7 @@ struct Books {
 
 struct Play {
     world: World,
-    adapters: [fallible::Arc<Attachment<HostOs>>; 2],
+    adapters: [fallible::Arc<Port<HostOs>>; 2],
     servers: [Option<Server>; 2],
     /// Servers that were closed, each with its adapter. What came in before may still be delivered.
     retired: Vec<(usize, Server)>,
@@ -184,7 +184,7 @@ impl Play {
         let passive = actor.side.node.connector.connection_data(&mut []).is_ok();
         match actor.heard.last() {
             _ if actor.established.load(SeqCst) => [15, 16, 17, 17, 16, 19][self.below(6)],
-            Some(Said::Completed(Request::Connect, NtStatus::SUCCESS)) => 13,
+            Some(Said::Completed(ConnectorRequest::Connect, NtStatus::SUCCESS)) => 13,
             _ if !actor.requests.is_empty() => [0, 7][self.below(2)],
             _ if passive => 10,
             _ => 7,
@@ -210,7 +210,7 @@ impl Play {
                 };
                 match result {
                     Ok(()) => {
-                        actor.requests.push(Request::Connect);
+                        actor.requests.push(ConnectorRequest::Connect);
                         self.books.pending_connects += 1;
                     }
                     Err(NtStatus::CONNECTION_REFUSED) => self.books.refused_inline += 1,
@@ -221,7 +221,7 @@ impl Play {
                     ),
                 }
             }
-            10 | 11 => actor.requests.extend(accept(&actor.side, b"more").map(|()| Request::Accept)),
+            10 | 11 => actor.requests.extend(accept(&actor.side, b"more").map(|()| ConnectorRequest::Accept)),
             12 if choice < 2 => {
                 let _ = Connector::reject(connector, b"no");
             }
@@ -235,7 +235,7 @@ impl Play {
             }
             14 => actor.hold = None,
             15 => match Connector::disconnect(connector) {
-                Ok(Answer::Pending) => actor.requests.push(Request::Disconnect),
+                Ok(Answer::Pending) => actor.requests.push(ConnectorRequest::Disconnect),
                 Ok(Answer::Done) | Err(NtStatus::CONNECTION_INVALID | NtStatus::CONNECTION_ABORTED) => {}
                 Err(status) => panic!("{status}"),
             },
@@ -280,7 +280,7 @@ impl Play {
     fn listen_to(actor: &mut Actor, books: &mut Books) {
         for said in actor.side.node.take() {
             match said {
-                Said::Completed(Request::Accept, NtStatus::SUCCESS) => {
+                Said::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS) => {
                     books.accepted += 1;
                     actor.established.store(true, SeqCst);
                 }
@@ -317,7 +317,7 @@ impl Play {
         for closed in &mut self.closed {
             let late = closed.later.take();
             assert!(!late.iter().any(|said| matches!(said, Said::Disconnected(_))), "after the close: {late:?}");
-            let accepted = |said: &&Said| **said == Said::Completed(Request::Accept, NtStatus::SUCCESS);
+            let accepted = |said: &&Said| **said == Said::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS);
             self.books.accepted += late.iter().filter(accepted).count() as u64;
             closed.heard.extend(late);
             check_answers(&closed.requests, &closed.heard, true);
@@ -342,7 +342,8 @@ impl Play {
         let books = &self.books;
         // Some accepts are heard while the close runs.
         let during = self.closed.iter().flat_map(|closed| &closed.heard);
-        let accepted = during.filter(|said| **said == Said::Completed(Request::Accept, NtStatus::SUCCESS)).count();
+        let accepted =
+            during.filter(|said| **said == Said::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS)).count();
         assert_eq!(accepted as u64, books.completed_connects, "accepts answered and connects completed");
         assert_eq!(sum(|counters| counters.connect), books.completed_connects);
         assert_eq!(sum(|counters| counters.accept), books.completed_connects);
@@ -355,7 +356,7 @@ impl Play {
 /// Checks that each request was answered once, in the order of the requests, and that at most one indication came. At the
 /// end (`all`) none may be missing.
 #[track_caller]
-fn check_answers(requests: &[Request], heard: &[Said], all: bool) {
+fn check_answers(requests: &[ConnectorRequest], heard: &[Said], all: bool) {
     let answered: Vec<_> = heard
         .iter()
         .filter_map(|said| match said {
@@ -383,8 +384,8 @@ fn play(seed: u64) -> Outcome {
 
 /// Everything that a consumer can be told.
 fn everything() -> impl Iterator<Item = Said> {
+    use ConnectorRequest::{Accept, Connect, Disconnect};
     use DisconnectReason::{Closed, Disconnected, Failed, TimedOut};
-    use Request::{Accept, Connect, Disconnect};
     let aborted = NtStatus::CONNECTION_ABORTED;
     let common = [NtStatus::SUCCESS, NtStatus::IO_TIMEOUT, NtStatus::CANCELLED];
     let answers = [(Connect, NtStatus::CONNECTION_REFUSED), (Accept, aborted), (Disconnect, aborted)]

@@ -1,6 +1,6 @@
 //! An adapter that goes without a word takes its connections along.
 
-use engine::connection::{Attachment, ConnectionCounters, DisconnectReason, Request};
+use engine::connection::{ConnectionCounters, ConnectorRequest, DisconnectReason, Port};
 use fallible::Arc;
 use host::HostOs;
 use ndkpi::NtStatus;
@@ -11,7 +11,7 @@ const CANCELLED: NtStatus = NtStatus::CANCELLED;
 const ABORTED: NtStatus = NtStatus::CONNECTION_ABORTED;
 const REMOVED: Said = Said::Disconnected(DisconnectReason::Removed);
 
-type Adapter = Arc<Attachment<HostOs>>;
+type Adapter = Arc<Port<HostOs>>;
 
 fn two_adapters() -> (World, Adapter, Adapter, Server) {
     let world = World::new();
@@ -111,7 +111,7 @@ fn a_connect_that_waits_is_answered_and_cannot_be_accepted_any_more() {
     let (active, arrival) = world.request("10.0.0.1", &client, &server);
     client.abort();
     world.run();
-    assert_eq!(active.heard(), [answer(Request::Connect, ABORTED)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, ABORTED)]);
     let passive = Side { node: arrival, queues: world.queues() };
     assert_eq!(accept(&passive, b""), Err(ABORTED));
     finish(world, server, [client, peer], [active, passive]);
@@ -125,7 +125,7 @@ fn an_accept_that_waits_is_answered_on_whichever_side_the_adapter_goes() {
         if active_goes { &client } else { &peer }.abort();
         world.run();
         assert_eq!(active.heard(), [], "its connect was answered before");
-        assert_eq!(passive.heard(), [answer(Request::Accept, ABORTED)]);
+        assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, ABORTED)]);
         finish(world, server, [client, peer], [active, passive]);
     }
 }
@@ -145,7 +145,7 @@ fn nothing_begins_on_an_adapter_that_has_gone() {
     assert_eq!(active.heard(), []);
     passive.close();
     world.run();
-    assert_eq!(active.heard(), [answer(Request::Connect, NtStatus::CONNECTION_REFUSED)]);
+    assert_eq!(active.heard(), [answer(ConnectorRequest::Connect, NtStatus::CONNECTION_REFUSED)]);
 
     client.abort();
     assert_eq!(connect(&second, "10.0.0.1", server.address, b""), Err(NtStatus::INVALID_ADDRESS));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    connection::{Attachment, Connector, Request, Timeouts},
+    connection::{Connector, ConnectorRequest, Port, Timeouts},
     memory::{Region, RegionKind, Released, Rights},
     qp::{Flags, Sge, Work},
 };
@@ -62,7 +62,7 @@ fn sample(buffer: &PinnedBuffer) -> Vec<u8> {
 /// A connection whose active side notes what is in its memory when it hears `last`.
 fn connection(
     world: &World,
-    adapter: &fallible::Arc<Attachment<HostOs>>,
+    adapter: &fallible::Arc<Port<HostOs>>,
     server: &Server,
     target: &Registered,
     last: Said,
@@ -137,7 +137,7 @@ fn nothing_moves_after(last: Said, end: impl Fn(Side) -> Option<Side>) {
 
 #[test]
 fn no_byte_moves_after_a_disconnect_is_answered() {
-    nothing_moves_after(answer(Request::Disconnect, NtStatus::SUCCESS), |side| {
+    nothing_moves_after(answer(ConnectorRequest::Disconnect, NtStatus::SUCCESS), |side| {
         Connector::disconnect(&side.node.connector).expect("connected");
         Some(side)
     });

@@ -1,4 +1,4 @@
-//! A wire with adapters on a seeded machine, and consumers that write down what they are told.
+//! A fabric with adapters on a seeded machine, and consumers that write down what they are told.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -11,8 +11,8 @@ use std::{
 use engine::{
     Nic,
     connection::{
-        Attachment, ConnectParameters, ConnectionLimits, Connector, ConnectorClient, DisconnectReason, Incoming,
-        InterfaceAddress, Listener, ListenerClient, Owner, ReadLimits, Request, SharedEndpoint, Timeouts, Wire,
+        ConnectParameters, ConnectionLimits, Connector, ConnectorClient, ConnectorRequest, DisconnectReason, Fabric,
+        Incoming, InterfaceAddress, Listener, ListenerClient, Owner, Port, ReadLimits, SharedEndpoint, Timeouts,
     },
     cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
     memory::{Domain, MemoryLimits, MemoryTable},
@@ -38,7 +38,7 @@ pub const READS: ReadLimits = ReadLimits { inbound: 8, outbound: 8 };
 /// What a connector's consumer was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    Completed(Request, NtStatus),
+    Completed(ConnectorRequest, NtStatus),
     Disconnected(DisconnectReason),
     /// The client was dropped: the close is complete.
     Gone,
@@ -81,7 +81,7 @@ impl Consumer {
 }
 
 impl ConnectorClient for Consumer {
-    fn completed(&self, request: Request, status: NtStatus) {
+    fn completed(&self, request: ConnectorRequest, status: NtStatus) {
         self.hear(Said::Completed(request, status));
     }
 
@@ -287,11 +287,11 @@ impl Side {
     }
 }
 
-/// A machine, a wire, and what queue pairs need.
+/// A machine, a fabric, and what queue pairs need.
 pub struct World {
     pub machine: Machine,
     pub os: HostOs,
-    pub wire: fallible::Arc<Wire<HostOs>>,
+    pub fabric: fallible::Arc<Fabric<HostOs>>,
     nic: fallible::Arc<Nic<HostOs>>,
     pub domain: fallible::Arc<Domain<HostOs>>,
     alive: Arc<AtomicUsize>,
@@ -307,7 +307,7 @@ impl World {
         let limits = MemoryLimits { tokens: 16, mappings: 1, registration: 1 << 20, fast_register_pages: 1 };
         let table = MemoryTable::try_new(&os, limits).expect("memory");
         Self {
-            wire: Wire::try_new(&os).expect("memory"),
+            fabric: Fabric::try_new(&os).expect("memory"),
             nic: Nic::try_new(&os).expect("memory"),
             domain: Domain::try_new(&table).expect("memory"),
             alive: Arc::default(),
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// An adapter that has `addresses`, each in a network of its 24 (IPv4) or 64 (IPv6) leading bits.
-    pub fn adapter(&self, addresses: &[&str]) -> fallible::Arc<Attachment<HostOs>> {
+    pub fn adapter(&self, addresses: &[&str]) -> fallible::Arc<Port<HostOs>> {
         self.adapter_with(addresses, LIMITS, TIMEOUTS)
     }
 
@@ -331,12 +331,12 @@ impl World {
         addresses: &[&str],
         limits: ConnectionLimits,
         timeouts: Timeouts,
-    ) -> fallible::Arc<Attachment<HostOs>> {
-        let attachment = self.try_adapter(limits, timeouts).expect("memory");
+    ) -> fallible::Arc<Port<HostOs>> {
+        let port = self.try_adapter(limits, timeouts).expect("memory");
         for address in addresses {
-            attachment.add_address(interface(address)).expect("a free address");
+            port.add_address(interface(address)).expect("a free address");
         }
-        attachment
+        port
     }
 
     /// An adapter without addresses.
@@ -344,8 +344,8 @@ impl World {
         &self,
         limits: ConnectionLimits,
         timeouts: Timeouts,
-    ) -> Result<fallible::Arc<Attachment<HostOs>>, NtStatus> {
-        counted(|| Attachment::try_new(&self.wire, limits, timeouts))
+    ) -> Result<fallible::Arc<Port<HostOs>>, NtStatus> {
+        counted(|| Port::try_new(&self.fabric, limits, timeouts))
     }
 
     /// A client that only counts itself.
@@ -355,58 +355,54 @@ impl World {
         (Silent { gone: gone.clone(), last: None, _alive: Alive(self.alive.clone()) }, gone)
     }
 
-    pub fn node(&self, attachment: &fallible::Arc<Attachment<HostOs>>) -> Node {
-        self.node_that(attachment, Box::new(|_| ()))
+    pub fn node(&self, port: &fallible::Arc<Port<HostOs>>) -> Node {
+        self.node_that(port, Box::new(|_| ()))
     }
 
-    pub fn node_that(&self, attachment: &fallible::Arc<Attachment<HostOs>>, reaction: Reaction) -> Node {
-        self.try_node(attachment, reaction).expect("memory")
+    pub fn node_that(&self, port: &fallible::Arc<Port<HostOs>>, reaction: Reaction) -> Node {
+        self.try_node(port, reaction).expect("memory")
     }
 
-    pub fn try_node(
-        &self,
-        attachment: &fallible::Arc<Attachment<HostOs>>,
-        reaction: Reaction,
-    ) -> Result<Node, NtStatus> {
+    pub fn try_node(&self, port: &fallible::Arc<Port<HostOs>>, reaction: Reaction) -> Result<Node, NtStatus> {
         let (consumer, heard) = consumer(&self.alive, reaction);
-        let connector = counted(|| Connector::try_new(attachment, Owner::default(), consumer))?;
+        let connector = counted(|| Connector::try_new(port, Owner::default(), consumer))?;
         Ok(Node { connector, heard })
     }
 
-    pub fn server(&self, attachment: &fallible::Arc<Attachment<HostOs>>, address: &str) -> Server {
-        let server = self.idle_server(attachment).expect("memory");
+    pub fn server(&self, port: &fallible::Arc<Port<HostOs>>, address: &str) -> Server {
+        let server = self.idle_server(port).expect("memory");
         Listener::listen(&server.listener, at(address)).expect("a free port");
         Server { address: server.listener.local_address().expect("it listens"), ..server }
     }
 
     /// A server that does not listen yet.
-    pub fn idle_server(&self, attachment: &fallible::Arc<Attachment<HostOs>>) -> Result<Server, NtStatus> {
+    pub fn idle_server(&self, port: &fallible::Arc<Port<HostOs>>) -> Result<Server, NtStatus> {
         let (silent, gone) = self.silent();
-        self.idle_server_of(attachment, silent, gone)
+        self.idle_server_of(port, silent, gone)
     }
 
     /// A server with a client of its own.
     pub fn idle_server_of(
         &self,
-        attachment: &fallible::Arc<Attachment<HostOs>>,
+        port: &fallible::Arc<Port<HostOs>>,
         silent: Silent,
         gone: Gone,
     ) -> Result<Server, NtStatus> {
         let arrived = Arc::<Mutex<Vec<Node>>>::default();
         let (alive, busy) = (self.alive.clone(), AtomicBool::new(false));
         let acceptor = Acceptor { arrived: arrived.clone(), alive, busy, gone: silent };
-        let listener = counted(|| Listener::try_new(attachment, Owner { process: Some(7) }, acceptor))?;
+        let listener = counted(|| Listener::try_new(port, Owner { process: Some(7) }, acceptor))?;
         Ok(Server { listener, address: at("0.0.0.0:0"), arrived, gone })
     }
 
     pub fn shared(
         &self,
-        attachment: &fallible::Arc<Attachment<HostOs>>,
+        port: &fallible::Arc<Port<HostOs>>,
         address: &str,
     ) -> Result<(fallible::Arc<SharedEndpoint<HostOs>>, Gone), NtStatus> {
         let (client, gone) = self.silent();
         let address = at(address);
-        let endpoint = counted(|| SharedEndpoint::try_new(attachment, address, Owner::default(), client))?;
+        let endpoint = counted(|| SharedEndpoint::try_new(port, address, Owner::default(), client))?;
         Ok((endpoint, gone))
     }
 
@@ -441,7 +437,7 @@ impl World {
 
     /// A connect from an ephemeral port of `from`, up to the connector that came in.
     #[track_caller]
-    pub fn request(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Node) {
+    pub fn request(&self, from: &str, client: &fallible::Arc<Port<HostOs>>, server: &Server) -> (Side, Node) {
         let side = Side { node: self.node(client), queues: self.queues() };
         connect(&side, from, server.address, b"").expect("pending");
         self.run();
@@ -450,23 +446,23 @@ impl World {
 
     /// [`World::request`] that is accepted too.
     #[track_caller]
-    pub fn accepted(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
+    pub fn accepted(&self, from: &str, client: &fallible::Arc<Port<HostOs>>, server: &Server) -> (Side, Side) {
         let (active, arrival) = self.request(from, client, server);
         let passive = Side { node: arrival, queues: self.queues() };
         accept(&passive, b"").expect("pending");
         self.run();
-        assert_eq!(active.heard(), [Said::Completed(Request::Connect, NtStatus::SUCCESS)]);
+        assert_eq!(active.heard(), [Said::Completed(ConnectorRequest::Connect, NtStatus::SUCCESS)]);
         (active, passive)
     }
 
     /// A connection from an ephemeral port of `from`.
     #[track_caller]
-    pub fn connected(&self, from: &str, client: &fallible::Arc<Attachment<HostOs>>, server: &Server) -> (Side, Side) {
+    pub fn connected(&self, from: &str, client: &fallible::Arc<Port<HostOs>>, server: &Server) -> (Side, Side) {
         let (active, passive) = self.accepted(from, client, server);
         drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
         self.run();
         assert_eq!(active.heard(), []);
-        assert_eq!(passive.heard(), [Said::Completed(Request::Accept, NtStatus::SUCCESS)]);
+        assert_eq!(passive.heard(), [Said::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS)]);
         (active, passive)
     }
 
@@ -480,12 +476,12 @@ impl World {
     /// [`World::finish`] on a machine of threads.
     #[track_caller]
     pub fn finish_threads(self) {
-        let Self { machine, os, wire, nic, domain, alive } = self;
+        let Self { machine, os, fabric, nic, domain, alive } = self;
         machine.flush();
         assert_eq!(alive.load(SeqCst), 0, "clients that were not dropped");
-        assert_eq!(fallible::Arc::references_now(&wire), 1, "references to the wire");
+        assert_eq!(fallible::Arc::references_now(&fabric), 1, "references to the fabric");
         assert_eq!(machine.leaks(), None);
-        drop((wire, nic, domain, os));
+        drop((fabric, nic, domain, os));
         machine.shutdown();
     }
 }
@@ -525,6 +521,6 @@ pub fn accept(side: &Side, data: &[u8]) -> Result<(), NtStatus> {
 }
 
 /// What a consumer hears when `request` is answered.
-pub const fn answer(request: Request, status: NtStatus) -> Said {
+pub const fn answer(request: ConnectorRequest, status: NtStatus) -> Said {
     Said::Completed(request, status)
 }

@@ -16,7 +16,7 @@ use crate::os::Os;
 
 /// A request that is answered later. A connector has one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ConnectorRequest {
     /// [`Connector::connect`](super::Connector::connect) or
     /// [`Connector::connect_shared`](super::Connector::connect_shared).
     Connect,
@@ -54,7 +54,7 @@ impl DisconnectReason {
 /// Who is told about a connector.
 pub trait ConnectorClient: Any + Send + Sync {
     /// A request has its answer. Called once for each request that was accepted as pending.
-    fn completed(&self, request: Request, status: NtStatus);
+    fn completed(&self, request: ConnectorRequest, status: NtStatus);
 
     /// The connection has ended, not by the consumer's own doing (`NDKPI 7.7.6`). Called at most once, and only for a connection
     /// that was established: after the answer that established it.

@@ -7,13 +7,13 @@ use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
-    Attachment, ConnectionData, ConnectorClient, DisconnectReason, Listener, Owner, Request,
+    ConnectionData, ConnectorClient, ConnectorRequest, DisconnectReason, Listener, Owner, Port,
     delivery::{Delivery, Event},
-    endpoint::Claim,
-    line::{Line, Role},
-    listener::Place,
+    endpoint::Endpoint,
+    listener::BacklogSlot,
     parameters::PrivateData,
     shared_endpoint::SharedUse,
+    state::{Connection, Role},
 };
 use crate::{
     memory_status,
@@ -25,11 +25,11 @@ use crate::{
 /// Calls to the client that one run of the deferred call makes before it queues itself again.
 const EVENTS_PER_RUN: usize = 4;
 
-/// What a queue pair has to say to its connector. Bits of [`Connector::news`].
-mod news {
-    /// It has lost its peer.
+/// What a queue pair tells its connector. Bits of [`Connector::link_events`].
+mod link_event {
+    /// The queue pair has lost its peer.
     pub const UNLINKED: u32 = 1 << 0;
-    /// What was posted before the disconnect has ended.
+    /// Everything that was posted before the disconnect has ended.
     pub const DRAINED: u32 = 1 << 1;
 }
 
@@ -40,10 +40,10 @@ pub struct Connector<O: Os> {
     /// Dropped before `state`, which refers to what must not be closed before the connector is.
     client: Box<dyn ConnectorClient>,
     pub(super) state: O::Lock<State<O>>,
-    news: AtomicU32,
-    dpc: O::Dpc<Events<O>>,
-    timer: O::Timer<Expiry<O>>,
-    attachment: Arc<Attachment<O>>,
+    link_events: AtomicU32,
+    dpc: O::Dpc<ConnectorDpc<O>>,
+    timer: O::Timer<RequestTimeout<O>>,
+    port: Arc<Port<O>>,
     owner: Owner,
 }
 
@@ -53,8 +53,8 @@ pub(super) enum Stage<O: Os> {
     Idle,
     /// A connect is about to begin.
     Starting,
-    /// It is one side of a line.
-    Line(Arc<Line<O>>, Role),
+    /// It is one side of a connection.
+    Connection(Arc<Connection<O>>, Role),
     /// It is closed.
     Closed,
 }
@@ -62,7 +62,7 @@ pub(super) enum Stage<O: Os> {
 /// Where the connector's local address comes from: what keeps the endpoint in use (`NDKPI 7.8`).
 pub(super) enum Origin<O: Os> {
     /// Its own endpoint, until it is given up.
-    Own(Option<Claim<O>>),
+    Own(Option<Endpoint<O>>),
     /// A shared endpoint.
     Shared(SharedUse<O>),
     /// The listener that it came over.
@@ -76,7 +76,7 @@ pub(super) struct State<O: Os> {
     /// The queue pair, which must not be closed before the connector is.
     pub qp: Option<Arc<Qp<O>>>,
     /// The place in the listener's backlog, until the consumer has decided.
-    place: Option<Place<O>>,
+    place: Option<BacklogSlot<O>>,
     /// What the peer said about the connect that failed last.
     refusal: Option<PrivateData>,
 }
@@ -87,12 +87,8 @@ impl<O: Os> Connector<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(
-        attachment: &Arc<Attachment<O>>,
-        owner: Owner,
-        client: impl ConnectorClient,
-    ) -> Result<Arc<Self>, NtStatus> {
-        let os = attachment.os();
+    pub fn try_new(port: &Arc<Port<O>>, owner: Owner, client: impl ConnectorClient) -> Result<Arc<Self>, NtStatus> {
+        let os = port.os();
         let state = State {
             stage: Stage::Idle,
             delivery: Delivery::default(),
@@ -104,22 +100,22 @@ impl<O: Os> Connector<O> {
         Arc::try_new(Self {
             client: try_box(client).map_err(memory_status)?,
             state: os.lock(state)?,
-            news: AtomicU32::new(0),
+            link_events: AtomicU32::new(0),
             dpc: os.dpc(os.current_processor())?,
             timer: os.timer()?,
-            attachment: attachment.clone(),
+            port: port.clone(),
             owner,
         })
         .map_err(memory_status)
     }
 
     /// A new connector stands for the request that came over a listener.
-    pub(super) fn receive(this: &Arc<Self>, line: Arc<Line<O>>, place: Place<O>) {
-        line.receive(this);
+    pub(super) fn receive(this: &Arc<Self>, connection: Arc<Connection<O>>, place: BacklogSlot<O>) {
+        connection.receive(this);
         this.state.with(|state| {
             state.origin = Some(Origin::Listener(place.listener().clone()));
             state.place = Some(place);
-            state.stage = Stage::Line(line, Role::Passive);
+            state.stage = Stage::Connection(connection, Role::Passive);
         });
     }
 
@@ -133,8 +129,8 @@ impl<O: Os> Connector<O> {
             (core::mem::replace(&mut state.stage, Stage::Closed), state.place.take())
         });
         drop(place);
-        if let Stage::Line(line, role) = stage {
-            Line::leave(&line, role);
+        if let Stage::Connection(connection, role) = stage {
+            Connection::leave(&connection, role);
         }
     }
 
@@ -148,8 +144,8 @@ impl<O: Os> Connector<O> {
     ///
     /// `STATUS_CONNECTION_INVALID` if the peer has not said anything yet.
     pub fn connection_data(&self, into: &mut [u8]) -> Result<ConnectionData, NtStatus> {
-        if let Some((line, role)) = self.line() {
-            return line.data(role, into);
+        if let Some((connection, role)) = self.connection() {
+            return connection.data(role, into);
         }
         self.state.with(|state| {
             let required = state.refusal.as_ref().ok_or(NtStatus::CONNECTION_INVALID)?.copy_to(into);
@@ -163,8 +159,8 @@ impl<O: Os> Connector<O> {
     ///
     /// `STATUS_CONNECTION_INVALID` if it was never connecting, or its connect has failed.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
-        let (line, role) = self.line().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(line.addresses[role])
+        let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(connection.addresses[role])
     }
 
     /// The address on the other side.
@@ -173,8 +169,8 @@ impl<O: Os> Connector<O> {
     ///
     /// As [`Connector::local_address`].
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
-        let (line, role) = self.line().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(line.addresses[role.other()])
+        let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(connection.addresses[role.other()])
     }
 
     /// What the connector was made with.
@@ -183,8 +179,8 @@ impl<O: Os> Connector<O> {
         &*self.client
     }
 
-    pub(super) const fn attachment(&self) -> &Arc<Attachment<O>> {
-        &self.attachment
+    pub(super) const fn port(&self) -> &Arc<Port<O>> {
+        &self.port
     }
 
     pub(super) const fn owner(&self) -> Owner {
@@ -192,17 +188,17 @@ impl<O: Os> Connector<O> {
     }
 
     pub(super) fn os(&self) -> &O {
-        self.attachment.os()
+        self.port.os()
     }
 
-    /// Set and cancelled under the lock of the connector's line only.
-    pub(super) const fn timer(&self) -> &O::Timer<Expiry<O>> {
+    /// The timer of the request that waits. Set and cancelled under the connection's lock only.
+    pub(super) const fn timer(&self) -> &O::Timer<RequestTimeout<O>> {
         &self.timer
     }
 
-    pub(super) fn line(&self) -> Option<(Arc<Line<O>>, Role)> {
+    pub(super) fn connection(&self) -> Option<(Arc<Connection<O>>, Role)> {
         self.state.with(|state| match &state.stage {
-            Stage::Line(line, role) => Some((line.clone(), *role)),
+            Stage::Connection(connection, role) => Some((connection.clone(), *role)),
             _ => None,
         })
     }
@@ -225,18 +221,18 @@ impl<O: Os> Connector<O> {
 
     /// A connect has failed: it can be tried again once its consumer knows.
     pub(super) fn connect_failed(this: &Arc<Self>, status: NtStatus, data: Option<PrivateData>) {
-        let line = this.state.with(|state| {
+        let connection = this.state.with(|state| {
             state.refusal = data;
-            state.delivery.answer(Request::Connect, status);
+            state.delivery.answer(ConnectorRequest::Connect, status);
             // A connector that was closed meanwhile stays so.
-            matches!(state.stage, Stage::Line(..)).then(|| core::mem::replace(&mut state.stage, Stage::Idle))
+            matches!(state.stage, Stage::Connection(..)).then(|| core::mem::replace(&mut state.stage, Stage::Idle))
         });
         this.dpc.queue(this);
-        drop(line);
+        drop(connection);
     }
 
-    /// A request has its answer. Called under the lock of the connector's line, so that events keep their order.
-    pub(super) fn answer(this: &Arc<Self>, request: Request, status: NtStatus) {
+    /// A request has its answer. Called under the connection's lock, so that events keep their order.
+    pub(super) fn answer(this: &Arc<Self>, request: ConnectorRequest, status: NtStatus) {
         this.state.with(|state| state.delivery.answer(request, status));
         this.dpc.queue(this);
     }
@@ -262,16 +258,16 @@ impl<O: Os> Connector<O> {
         self.state.with(|state| state.delivery.hold());
     }
 
-    /// Hears what the queue pair has to say, then tells the client what there is to tell: a bounded number of calls.
+    /// Handles what the queue pair has told, then tells the client what there is to tell: a bounded number of calls.
     fn run(this: &Arc<Self>) {
-        let news = this.news.swap(0, Ordering::AcqRel);
-        if news != 0
-            && let Some((line, role)) = this.line()
+        let events = this.link_events.swap(0, Ordering::AcqRel);
+        if events != 0
+            && let Some((connection, role)) = this.connection()
         {
-            if news & news::UNLINKED != 0 {
-                Line::broken(&line);
+            if events & link_event::UNLINKED != 0 {
+                Connection::broken(&connection);
             } else {
-                Line::drained(&line, role);
+                Connection::drained(&connection, role);
             }
         }
         for _ in 0..EVENTS_PER_RUN {
@@ -293,7 +289,7 @@ impl<O: Os> Drop for Connector<O> {
         // The local address is free before the client is dropped: who is told that the connector is closed may use it again.
         // A listener or shared endpoint is referred to until after that.
         drop(self.state.with(|state| match &mut state.origin {
-            Some(Origin::Own(claim)) => claim.take(),
+            Some(Origin::Own(endpoint)) => endpoint.take(),
             Some(Origin::Shared(shared)) => {
                 shared.forget();
                 None
@@ -326,34 +322,34 @@ impl<O: Os> Drop for Hold<O> {
     }
 }
 
-/// How a queue pair speaks to the connector that it belongs to. Whoever drops it ends the queue pair's reference.
-struct Watch<O: Os> {
+/// Tells a connector what happens to its queue pair. Holds the queue pair's reference to the connector.
+struct LinkNotifier<O: Os> {
     connector: Arc<Connector<O>>,
 }
 
-impl<O: Os> Watch<O> {
-    fn tell(&self, news: u32) {
-        self.connector.news.fetch_or(news, Ordering::AcqRel);
+impl<O: Os> LinkNotifier<O> {
+    fn notify(&self, events: u32) {
+        self.connector.link_events.fetch_or(events, Ordering::AcqRel);
         self.connector.dpc.queue(&self.connector);
     }
 }
 
-impl<O: Os> LinkClient for Watch<O> {
+impl<O: Os> LinkClient for LinkNotifier<O> {
     fn unlinked(&self) {
-        self.tell(news::UNLINKED);
+        self.notify(link_event::UNLINKED);
     }
 
     fn drained(&self) {
-        self.tell(news::DRAINED);
+        self.notify(link_event::DRAINED);
     }
 }
 
-/// A queue pair that belongs to a connector. Dropping this ends it, unless it was [kept](Bound::keep).
-pub(super) struct Bound<O: Os> {
+/// A queue pair that belongs to a connector. Dropping this ends it, unless it was [kept](BoundQp::keep).
+pub(super) struct BoundQp<O: Os> {
     qp: Option<Arc<Qp<O>>>,
 }
 
-impl<O: Os> Bound<O> {
+impl<O: Os> BoundQp<O> {
     /// Lets `qp` belong to `connector`.
     ///
     /// # Errors
@@ -361,18 +357,18 @@ impl<O: Os> Bound<O> {
     /// `STATUS_CONNECTION_ACTIVE` if it belongs to another one, or has had a connection; `STATUS_CONNECTION_INVALID` if it
     /// cannot be used any more; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(connector: &Arc<Connector<O>>, qp: &Arc<Qp<O>>) -> Result<Self, NtStatus> {
-        let watch = try_box(Watch { connector: connector.clone() }).map_err(memory_status)?;
-        qp.set_link_client(watch)?;
+        let notifier = try_box(LinkNotifier { connector: connector.clone() }).map_err(memory_status)?;
+        qp.set_link_client(notifier)?;
         Ok(Self { qp: Some(qp.clone()) })
     }
 
-    /// The line takes care of it from now on.
+    /// The connection owns it from now on.
     pub fn keep(mut self) {
         self.qp = None;
     }
 }
 
-impl<O: Os> Drop for Bound<O> {
+impl<O: Os> Drop for BoundQp<O> {
     fn drop(&mut self) {
         if let Some(qp) = &self.qp {
             drop(qp.take_link_client());
@@ -381,9 +377,9 @@ impl<O: Os> Drop for Bound<O> {
 }
 
 /// The deferred call of a connector.
-pub struct Events<O>(PhantomData<O>);
+pub struct ConnectorDpc<O>(PhantomData<O>);
 
-impl<O: Os> Routine for Events<O> {
+impl<O: Os> Routine for ConnectorDpc<O> {
     type Target = Connector<O>;
 
     fn run(connector: &Arc<Connector<O>>) {
@@ -392,14 +388,14 @@ impl<O: Os> Routine for Events<O> {
 }
 
 /// The end of the time that a request may take.
-pub struct Expiry<O>(PhantomData<O>);
+pub struct RequestTimeout<O>(PhantomData<O>);
 
-impl<O: Os> Routine for Expiry<O> {
+impl<O: Os> Routine for RequestTimeout<O> {
     type Target = Connector<O>;
 
     fn run(connector: &Arc<Connector<O>>) {
-        if let Some((line, role)) = connector.line() {
-            Line::expired(&line, role);
+        if let Some((connection, role)) = connector.connection() {
+            Connection::expired(&connection, role);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use ndkpi::NtStatus;
 
-use super::{DisconnectReason, Request};
+use super::{ConnectorRequest, DisconnectReason};
 
 /// What a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    Completed(Request, NtStatus),
+    Completed(ConnectorRequest, NtStatus),
     Disconnected(DisconnectReason),
 }
 
@@ -16,7 +16,7 @@ pub(super) enum Event {
 /// There is room for one answer and one indication: a connector has one request at a time, and one connection in its life.
 #[derive(Default)]
 pub(super) struct Delivery {
-    answer: Option<(Request, NtStatus)>,
+    answer: Option<(ConnectorRequest, NtStatus)>,
     indication: Option<DisconnectReason>,
     /// A call to the client runs.
     delivering: bool,
@@ -28,7 +28,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// A request has its answer.
-    pub fn answer(&mut self, request: Request, status: NtStatus) {
+    pub fn answer(&mut self, request: ConnectorRequest, status: NtStatus) {
         debug_assert!(self.answer.is_none(), "a connector has one request at a time");
         self.answer = Some((request, status));
     }
@@ -91,18 +91,18 @@ mod tests {
     use ndkpi::NtStatus;
 
     use super::{
-        super::{DisconnectReason, Request},
+        super::{ConnectorRequest, DisconnectReason},
         Delivery, Event,
     };
 
-    const ACCEPTED: Event = Event::Completed(Request::Accept, NtStatus::SUCCESS);
+    const ACCEPTED: Event = Event::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS);
     const ENDED: Event = Event::Disconnected(DisconnectReason::Failed);
 
     #[test]
     fn the_answer_comes_before_the_indication_and_not_at_the_same_time() {
         let mut delivery = Delivery::default();
         delivery.indicate(DisconnectReason::Failed);
-        delivery.answer(Request::Accept, NtStatus::SUCCESS);
+        delivery.answer(ConnectorRequest::Accept, NtStatus::SUCCESS);
         assert!(delivery.is_unanswered());
         assert_eq!(delivery.begin(), Some(ACCEPTED));
         assert!(!delivery.is_unanswered());
@@ -127,10 +127,10 @@ mod tests {
     fn silence_takes_the_indication_back_but_no_answer() {
         let mut delivery = Delivery::default();
         delivery.indicate(DisconnectReason::Failed);
-        delivery.answer(Request::Disconnect, NtStatus::CANCELLED);
+        delivery.answer(ConnectorRequest::Disconnect, NtStatus::CANCELLED);
         delivery.silence();
         delivery.indicate(DisconnectReason::Closed);
-        assert_eq!(delivery.begin(), Some(Event::Completed(Request::Disconnect, NtStatus::CANCELLED)));
+        assert_eq!(delivery.begin(), Some(Event::Completed(ConnectorRequest::Disconnect, NtStatus::CANCELLED)));
         assert!(!delivery.end());
     }
 }

@@ -1,15 +1,17 @@
 //! How an established connection ends (`NDKPI 7.7.5` to `7.7.7`).
 //!
-//! In three steps. Under the lock of the line the connection is declared over, which only one caller can do. Then, with no
-//! lock held, the queue pairs are taken apart, and whatever moves bytes for them comes to rest. Only then are the sides told:
-//! who is told that its disconnect is complete may take its memory back.
+//! In three steps:
+//!
+//! 1. Under the connection's lock it is declared over. Only one caller can do that.
+//! 2. With no lock held, the queue pairs are unlinked, and the transfers between them are waited for.
+//! 3. Only then are the sides told: a consumer whose disconnect is complete may take its memory back.
 
 use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    Attachment, Connector, DisconnectReason, Request,
-    line::{Ending, Line, LineState, Phase, Role, Sides},
+    Connector, ConnectorRequest, DisconnectReason, Port,
+    state::{Connection, ConnectionState, Ending, Phase, Role, Sides},
 };
 use crate::{
     fault::{self, Fault},
@@ -25,7 +27,7 @@ pub(super) enum Disconnect {
     Pending,
 }
 
-impl<O: Os> Line<O> {
+impl<O: Os> Connection<O> {
     /// A side disconnects. The notice to the peer travels behind what the side has posted: it is given when all of that has
     /// ended.
     ///
@@ -49,7 +51,7 @@ impl<O: Os> Line<O> {
                 end.connector.silence();
             }
             if over.is_none() {
-                end.wait(Request::Disconnect, this.attachments[role].timeouts().disconnect);
+                end.wait(ConnectorRequest::Disconnect, this.ports[role].timeouts().disconnect);
             }
             Ok((over, state.qps()))
         })?;
@@ -64,7 +66,7 @@ impl<O: Os> Line<O> {
         if let Some(qp) = &qps[role] {
             Qp::fail(qp);
         }
-        come_to_rest(&qps);
+        quiesce(&qps);
         if ending == Ending::Graceful { Ok(Disconnect::Done) } else { Err(NtStatus::CONNECTION_ABORTED) }
     }
 
@@ -89,9 +91,9 @@ impl<O: Os> Line<O> {
         Self::end(this, Ending::Lost(DisconnectReason::Failed));
     }
 
-    /// An adapter has gone, and with it the line, however far that is.
-    pub(super) fn abort(this: &Arc<Self>, gone: &Attachment<O>) {
-        let is_gone = |role: Role| core::ptr::eq(&raw const *this.attachments[role], gone);
+    /// An adapter has gone, and with it the connection, however far that is.
+    pub(super) fn abort(this: &Arc<Self>, gone: &Port<O>) {
+        let is_gone = |role: Role| core::ptr::eq(&raw const *this.ports[role], gone);
         let failed = this.state.with(|state| match state.phase {
             Phase::Requested | Phase::Accepted => {
                 let by = if is_gone(Role::Active) { Role::Active } else { Role::Passive };
@@ -110,7 +112,7 @@ impl<O: Os> Line<O> {
         Self::end_and_flush(this, ending, |_| false);
     }
 
-    /// [`Line::end`]; the queue pairs of the sides that `flushed` names are flushed.
+    /// [`Connection::end`]; the queue pairs of the sides that `flushed` names are flushed.
     fn end_and_flush(this: &Arc<Self>, ending: Ending, flushed: impl Fn(Role) -> bool) {
         let Some((failing, qps)) = this.state.with(|state| {
             (state.phase == Phase::Established).then(|| {
@@ -133,7 +135,7 @@ impl<O: Os> Line<O> {
                 None => {}
             }
         }
-        come_to_rest(&qps);
+        quiesce(&qps);
         this.state.with(|state| {
             for role in Role::BOTH {
                 state.tell(role, ending);
@@ -154,7 +156,7 @@ impl<O: Os> Line<O> {
                 Phase::Established => state.declare_over(this, LOST, Some(role)),
                 Phase::Over(_) => {}
             }
-            state.answer(role, Request::Disconnect, NtStatus::CANCELLED);
+            state.answer(role, ConnectorRequest::Disconnect, NtStatus::CANCELLED);
             (failed, before, state.qps())
         });
         if let Some(failed) = failed {
@@ -172,7 +174,7 @@ impl<O: Os> Line<O> {
             drop(qp.take_link_client());
         }
         if established {
-            come_to_rest(&qps);
+            quiesce(&qps);
         }
         // The end is dropped after the lock is released.
         drop(this.state.with(|state| {
@@ -184,13 +186,13 @@ impl<O: Os> Line<O> {
     }
 }
 
-impl<O: Os> LineState<O> {
+impl<O: Os> ConnectionState<O> {
     /// The connection exists no more: it leaves the lists and the counters. `closer` is the side that closed its connector.
-    fn declare_over(&mut self, line: &Line<O>, ending: Ending, closer: Option<Role>) {
+    fn declare_over(&mut self, connection: &Connection<O>, ending: Ending, closer: Option<Role>) {
         self.phase = Phase::Over(ending);
         let disconnected = Role::BOTH.iter().any(|role| self.ends[*role].as_ref().is_some_and(|end| end.disconnected));
         for role in Role::BOTH {
-            let counters = &line.attachments[role].counters;
+            let counters = &connection.ports[role].counters;
             counters.ended();
             if matches!(ending, Ending::Lost(_)) && !disconnected && closer != Some(role) {
                 counters.broke();
@@ -205,13 +207,13 @@ impl<O: Os> LineState<O> {
     /// closing has had its answer, and wants no events.
     fn tell(&mut self, role: Role, ending: Ending) {
         let Some(end) = &mut self.ends[role] else { return };
-        if end.take_pending(Request::Disconnect) {
+        if end.take_pending(ConnectorRequest::Disconnect) {
             let status = match ending {
                 Ending::Graceful => NtStatus::SUCCESS,
                 Ending::Cut(by) if by == role => NtStatus::IO_TIMEOUT,
                 _ => NtStatus::CONNECTION_ABORTED,
             };
-            Connector::answer(&end.connector, Request::Disconnect, status);
+            Connector::answer(&end.connector, ConnectorRequest::Disconnect, status);
             if fault::is(Fault::IndicationOfOwnDisconnect) {
                 Connector::indicate(&end.connector, DisconnectReason::Disconnected);
             }
@@ -228,7 +230,7 @@ impl<O: Os> LineState<O> {
 }
 
 /// Waits for the turns that began while the queue pairs were linked. After that none of them touches the other's memory.
-fn come_to_rest<O: Os>(qps: &Sides<Option<Arc<Qp<O>>>>) {
+fn quiesce<O: Os>(qps: &Sides<Option<Arc<Qp<O>>>>) {
     for role in Role::BOTH {
         if let Some(qp) = &qps[role] {
             qp.quiesce();

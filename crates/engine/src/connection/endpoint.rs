@@ -1,8 +1,8 @@
-//! Endpoints: which ports of an adapter's address are in use, and by whom (`NDKPI 7.8`).
+//! Endpoints: which port numbers of an address are in use, and by whom (`NDKPI 7.8`).
 //!
-//! An endpoint is a [`Claim`] on a port. It lies in what the endpoint belongs to (a connector, a listener, a shared endpoint)
-//! and is given back when that is closed for good: connectors refer to the listener or shared endpoint they came from, so
-//! that the references of `NDKPI 7.8` need no counter of their own.
+//! An [`Endpoint`] is owned by the connector, listener or shared endpoint that opened it, and is given back when that is
+//! released. Connectors refer to the listener or shared endpoint they came from, so that the references of `NDKPI 7.8` need
+//! no counter of their own.
 
 use alloc::boxed::Box;
 use core::net::SocketAddr;
@@ -10,147 +10,143 @@ use core::net::SocketAddr;
 use fallible::{AllocError, Arc, try_slice};
 use ndkpi::NtStatus;
 
-use super::{Attachment, InterfaceAddress, Listener, ephemeral::EphemeralPorts};
+use super::{InterfaceAddress, Listener, Port, ephemeral::EphemeralPorts};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
 };
 
-/// Ports of one page of the table.
+/// Port numbers of one page of the table.
 const PAGE: usize = 256;
 
-/// What is at a port.
-enum Use<O: Os> {
+/// What a port number is used for.
+enum PortUse<O: Os> {
     /// Nothing.
     Free,
-    /// An endpoint that takes no connections.
+    /// An endpoint that takes no connections: a connector, a shared endpoint, a closed listener.
     Taken,
     /// A listener.
     Listener(Arc<Listener<O>>),
 }
 
-type Page<O> = Box<[Use<O>]>;
+type Page<O> = Box<[PortUse<O>]>;
 
-/// The ports of one address: a table of pages, because a look-up and a change take the same short time whatever is in use.
-struct Ports<O: Os> {
+/// The port numbers of one address. A table of pages: a look-up and a change take the same short time whatever is in use.
+struct PortTable<O: Os> {
     pages: Box<[Option<Page<O>>]>,
     ephemeral: EphemeralPorts,
 }
 
-impl<O: Os> Ports<O> {
+impl<O: Os> PortTable<O> {
     fn try_new() -> Result<Self, AllocError> {
         Ok(Self { pages: try_slice(PAGE, |_| None)?, ephemeral: EphemeralPorts::try_new()? })
     }
 
-    fn place(&mut self, port: u16) -> Option<&mut Use<O>> {
-        let [page, place] = port.to_be_bytes().map(usize::from);
+    fn place(&mut self, number: u16) -> Option<&mut PortUse<O>> {
+        let [page, place] = number.to_be_bytes().map(usize::from);
         self.pages[page].as_mut().map(|page| &mut page[place])
     }
 
-    fn claim(&mut self, port: u16) -> Result<(), NtStatus> {
-        let [page, _] = port.to_be_bytes().map(usize::from);
+    fn claim(&mut self, number: u16) -> Result<(), NtStatus> {
+        let [page, _] = number.to_be_bytes().map(usize::from);
         if self.pages[page].is_none() {
-            self.pages[page] = Some(try_slice(PAGE, |_| Use::Free).map_err(memory_status)?);
+            self.pages[page] = Some(try_slice(PAGE, |_| PortUse::Free).map_err(memory_status)?);
         }
-        match self.place(port) {
-            Some(place @ Use::Free) => *place = Use::Taken,
+        match self.place(number) {
+            Some(place @ PortUse::Free) => *place = PortUse::Taken,
             _ => return Err(NtStatus::SHARING_VIOLATION),
         }
-        self.ephemeral.take(port, true);
+        self.ephemeral.take(number, true);
         Ok(())
     }
 
     fn claim_ephemeral(&mut self) -> Result<u16, NtStatus> {
-        let port = self.ephemeral.find().ok_or(NtStatus::TOO_MANY_ADDRESSES)?;
-        self.claim(port).map(|()| port)
+        let number = self.ephemeral.find().ok_or(NtStatus::TOO_MANY_ADDRESSES)?;
+        self.claim(number).map(|()| number)
     }
 
-    fn replace(&mut self, port: u16, with: Use<O>) -> Option<Use<O>> {
-        self.ephemeral.take(port, !matches!(with, Use::Free));
-        self.place(port).map(|place| core::mem::replace(place, with))
+    fn replace(&mut self, number: u16, with: PortUse<O>) -> Option<PortUse<O>> {
+        self.ephemeral.take(number, !matches!(with, PortUse::Free));
+        self.place(number).map(|place| core::mem::replace(place, with))
     }
 }
 
 /// One address of an adapter.
 pub(super) struct LocalAddress<O: Os> {
     pub interface: InterfaceAddress,
-    ports: O::Lock<Ports<O>>,
+    table: O::Lock<PortTable<O>>,
 }
 
 impl<O: Os> LocalAddress<O> {
     pub fn try_new(os: &O, interface: InterfaceAddress) -> Result<Arc<Self>, NtStatus> {
-        let ports = os.lock(Ports::try_new().map_err(memory_status)?)?;
-        Arc::try_new(Self { interface, ports }).map_err(memory_status)
+        let table = os.lock(PortTable::try_new().map_err(memory_status)?)?;
+        Arc::try_new(Self { interface, table }).map_err(memory_status)
     }
 
-    /// The listener at `port`, if one listens.
-    pub fn listener(&self, port: u16) -> Option<Arc<Listener<O>>> {
-        self.ports.with(|ports| match ports.place(port) {
-            Some(Use::Listener(listener)) => Some(listener.clone()),
+    /// Returns the listener at port `number`, if one listens.
+    pub fn listener(&self, number: u16) -> Option<Arc<Listener<O>>> {
+        self.table.with(|table| match table.place(number) {
+            Some(PortUse::Listener(listener)) => Some(listener.clone()),
             _ => None,
         })
     }
 }
 
-/// An endpoint: a port of an address that nobody else can use as long as this lives.
-pub(super) struct Claim<O: Os> {
-    attachment: Arc<Attachment<O>>,
+/// An endpoint: an address with a port number that nobody else can use as long as this lives.
+pub(super) struct Endpoint<O: Os> {
+    port: Arc<Port<O>>,
     address: Arc<LocalAddress<O>>,
-    port: u16,
-    /// The number in the list of endpoints.
+    number: u16,
+    /// The row in the list of endpoints.
     listed: Option<usize>,
 }
 
-impl<O: Os> Claim<O> {
-    /// Takes `port`, or an ephemeral one if it is zero.
+impl<O: Os> Endpoint<O> {
+    /// Takes port `number`, or an ephemeral one if it is zero.
     ///
     /// # Errors
     ///
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(
-        attachment: &Arc<Attachment<O>>,
-        address: Arc<LocalAddress<O>>,
-        port: u16,
-    ) -> Result<Self, NtStatus> {
-        let port = address.ports.with(|ports| match port {
-            0 => ports.claim_ephemeral(),
-            port => ports.claim(port).map(|()| port),
+    pub fn try_new(port: &Arc<Port<O>>, address: Arc<LocalAddress<O>>, number: u16) -> Result<Self, NtStatus> {
+        let number = address.table.with(|table| match number {
+            0 => table.claim_ephemeral(),
+            number => table.claim(number).map(|()| number),
         })?;
-        Ok(Self { attachment: attachment.clone(), address, port, listed: None })
+        Ok(Self { port: port.clone(), address, number, listed: None })
     }
 
-    /// Notes the number of the endpoint in its adapter's list.
+    /// Notes the row of the endpoint in its adapter's list.
     pub const fn set_listed(&mut self, number: usize) {
         self.listed = Some(number);
     }
 
-    /// The address and port.
+    /// The address and port number.
     pub fn local(&self) -> SocketAddr {
-        SocketAddr::new(self.address.interface.address, self.port)
+        SocketAddr::new(self.address.interface.address, self.number)
     }
 
-    /// Lets connections to this endpoint come to `listener`.
+    /// Sends connection requests for this endpoint to `listener`.
     pub fn listen(&self, listener: Arc<Listener<O>>) {
-        self.replace(Use::Listener(listener));
+        self.replace(PortUse::Listener(listener));
     }
 
-    /// Lets no connections come any more. The port stays taken.
+    /// Takes no more connection requests. The port number stays taken.
     ///
-    /// The listener's reference is returned, to be dropped where no lock is held.
-    pub fn deafen(&self) -> impl Sized + use<O> {
-        self.replace(Use::Taken)
+    /// Returns the listener's reference, to be dropped where no lock is held.
+    pub fn stop_listening(&self) -> impl Sized + use<O> {
+        self.replace(PortUse::Taken)
     }
 
-    fn replace(&self, with: Use<O>) -> Option<Use<O>> {
-        self.address.ports.with(|ports| ports.replace(self.port, with))
+    fn replace(&self, with: PortUse<O>) -> Option<PortUse<O>> {
+        self.address.table.with(|table| table.replace(self.number, with))
     }
 }
 
-impl<O: Os> Drop for Claim<O> {
+impl<O: Os> Drop for Endpoint<O> {
     fn drop(&mut self) {
         if let Some(number) = self.listed {
-            self.attachment.endpoints.with(|rows| rows.remove(number));
+            self.port.endpoints.with(|rows| rows.remove(number));
         }
-        drop(self.replace(Use::Free));
+        drop(self.replace(PortUse::Free));
     }
 }

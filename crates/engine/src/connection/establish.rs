@@ -4,10 +4,10 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    Connector, ReadLimits, Request,
-    line::{End, Ending, Line, LineState, Phase, Role, Sides},
+    Connector, ConnectorRequest, ReadLimits,
     listing::ListedConnection,
     parameters::PrivateData,
+    state::{Connection, ConnectionState, End, Ending, Phase, Role, Sides},
 };
 use crate::{
     fault::{self, Fault},
@@ -23,12 +23,12 @@ pub(super) struct Acceptance<O: Os> {
     pub data: PrivateData,
 }
 
-impl<O: Os> Line<O> {
-    /// Whether [`Line::accept`] can succeed.
+impl<O: Os> Connection<O> {
+    /// Whether [`Connection::accept`] can succeed.
     ///
     /// # Errors
     ///
-    /// As [`Line::accept`].
+    /// As [`Connection::accept`].
     pub fn acceptable(&self) -> Result<(), NtStatus> {
         self.state.with(|state| state.acceptable())
     }
@@ -42,7 +42,7 @@ impl<O: Os> Line<O> {
     /// - `STATUS_CONNECTION_INVALID`: rejected already.
     /// - `STATUS_DEVICE_REMOVED`: the adapter of the passive side has gone.
     pub fn accept(this: &Arc<Self>, acceptance: Acceptance<O>) -> Result<(), NtStatus> {
-        let attachment = &this.attachments.passive;
+        let port = &this.ports.passive;
         // What is not used is dropped after the lock is released.
         let unused = this.state.with(|state| {
             if let Err(status) = state.acceptable().and_then(|()| acceptance.listed.attach(this)) {
@@ -52,20 +52,20 @@ impl<O: Os> Line<O> {
             end.connector.use_qp(acceptance.qp.clone());
             end.qp = Some(acceptance.qp);
             end.listed = Some(acceptance.listed);
-            end.wait(Request::Accept, attachment.timeouts().establish);
+            end.wait(ConnectorRequest::Accept, port.timeouts().establish);
             state.data.passive = Some(acceptance.data);
-            state.reads.passive = acceptance.reads.capped(attachment.limits().max_reads);
+            state.reads.passive = acceptance.reads.capped(port.limits().max_reads);
             state.phase = Phase::Accepted;
-            state.answer(Role::Active, Request::Connect, NtStatus::SUCCESS);
+            state.answer(Role::Active, ConnectorRequest::Connect, NtStatus::SUCCESS);
             if fault::is(Fault::AcceptCompletesEarly) {
-                state.answer(Role::Passive, Request::Accept, NtStatus::SUCCESS);
+                state.answer(Role::Passive, ConnectorRequest::Accept, NtStatus::SUCCESS);
             }
             Ok(())
         });
         unused.map_err(|(status, _)| status)
     }
 
-    /// The active side completes the connect: the connection is established. Events of its connector are held back.
+    /// The active side completes the connect: the connection is established. The events of its connector are held back.
     ///
     /// # Errors
     ///
@@ -105,11 +105,11 @@ impl<O: Os> Line<O> {
                     listed.show();
                 }
             }
-            this.attachments.active.counters.connected();
-            this.attachments.passive.counters.accepted();
-            // Before anything can end the connection: that needs the lock of the line.
+            this.ports.active.counters.connected();
+            this.ports.passive.counters.accepted();
+            // Before anything can end the connection: that needs the lock of the connection.
             connector.hold();
-            state.answer(Role::Passive, Request::Accept, NtStatus::SUCCESS);
+            state.answer(Role::Passive, ConnectorRequest::Accept, NtStatus::SUCCESS);
             Ok(())
         })
     }
@@ -156,7 +156,7 @@ impl<O: Os> Line<O> {
     }
 }
 
-impl<O: Os> LineState<O> {
+impl<O: Os> ConnectionState<O> {
     const fn acceptable(&self) -> Result<(), NtStatus> {
         match self.phase {
             Phase::Requested => Ok(()),
@@ -171,36 +171,42 @@ impl<O: Os> LineState<O> {
     ///
     /// A connect that failed is answered later, where no lock is held.
     #[must_use]
-    pub fn abandon(&mut self, line: &Line<O>, by: Role, own: NtStatus, ending: Ending) -> Option<Failed<O>> {
+    pub fn abandon(
+        &mut self,
+        connection: &Connection<O>,
+        by: Role,
+        own: NtStatus,
+        ending: Ending,
+    ) -> Option<FailedConnect<O>> {
         self.phase = Phase::Over(ending);
         for role in Role::BOTH {
-            line.attachments[role].counters.failed_to_connect();
+            connection.ports[role].counters.failed_to_connect();
         }
         let (connect, accept) = match by {
             Role::Active => (own, NtStatus::CONNECTION_ABORTED),
             Role::Passive => (NtStatus::CONNECTION_REFUSED, own),
         };
-        self.answer(Role::Passive, Request::Accept, accept);
-        let end = self.ends.active.take_if(|end| end.take_pending(Request::Connect))?;
-        Some(Failed { end, status: connect, data: self.data.passive.take() })
+        self.answer(Role::Passive, ConnectorRequest::Accept, accept);
+        let end = self.ends.active.take_if(|end| end.take_pending(ConnectorRequest::Connect))?;
+        Some(FailedConnect { end, status: connect, data: self.data.passive.take() })
     }
 
-    /// [`LineState::abandon`] once the connect was answered, so that no answer to it is left over.
-    fn give_up(&mut self, line: &Line<O>, by: Role) {
-        let failed = self.abandon(line, by, NtStatus::CONNECTION_ABORTED, Ending::Abandoned(by));
+    /// [`ConnectionState::abandon`] once the connect was answered, so that no answer to it is left over.
+    fn give_up(&mut self, connection: &Connection<O>, by: Role) {
+        let failed = self.abandon(connection, by, NtStatus::CONNECTION_ABORTED, Ending::Abandoned(by));
         debug_assert!(failed.is_none(), "the connect was answered");
     }
 }
 
 /// A connect that has failed, and everything that it held.
-pub(super) struct Failed<O: Os> {
+pub(super) struct FailedConnect<O: Os> {
     end: End<O>,
     status: NtStatus,
     /// What the passive side said about it.
     data: Option<PrivateData>,
 }
 
-impl<O: Os> Failed<O> {
+impl<O: Os> FailedConnect<O> {
     /// Gives up what the connect held, then lets its consumer know: it may try again at once, with the same connector, queue
     /// pair and port.
     pub fn finish(self) {

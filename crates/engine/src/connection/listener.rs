@@ -6,7 +6,9 @@ use core::{any::Any, marker::PhantomData, net::SocketAddr};
 use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
-use super::{Attachment, Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, endpoint::Claim, line::Line};
+use super::{
+    Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, state::Connection,
+};
 use crate::{
     fault::{self, Fault},
     memory_status,
@@ -21,21 +23,21 @@ const EVENTS_PER_RUN: usize = 8;
 /// Requests count towards the backlog until the consumer has accepted, rejected or closed them. Pausing connect events, and
 /// closing, also refuse the requests that came before and whose event was not delivered yet.
 pub struct Listener<O: Os> {
-    attachment: Arc<Attachment<O>>,
+    port: Arc<Port<O>>,
     owner: Owner,
     /// Dropped before the client: who is told that the listener is closed may use its port again.
     state: O::Lock<State<O>>,
-    dpc: O::Dpc<ConnectEvents<O>>,
+    dpc: O::Dpc<ListenerDpc<O>>,
     client: Box<dyn ListenerClient<O>>,
 }
 
 struct State<O: Os> {
     /// The endpoint, once the listener listens.
-    claim: Option<Claim<O>>,
+    endpoint: Option<Endpoint<O>>,
     paused: bool,
     closed: bool,
     /// Requests whose event is still to come. Has room for one from each place.
-    queue: VecDeque<(Arc<Line<O>>, Place<O>)>,
+    queue: VecDeque<(Arc<Connection<O>>, BacklogSlot<O>)>,
     /// Places of the backlog that are taken.
     places: u32,
     /// An event is being delivered.
@@ -49,16 +51,18 @@ impl<O: Os> Listener<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(
-        attachment: &Arc<Attachment<O>>,
-        owner: Owner,
-        client: impl ListenerClient<O>,
-    ) -> Result<Arc<Self>, NtStatus> {
-        let os = attachment.os();
-        let state =
-            State { claim: None, paused: false, closed: false, queue: VecDeque::new(), places: 0, delivering: false };
+    pub fn try_new(port: &Arc<Port<O>>, owner: Owner, client: impl ListenerClient<O>) -> Result<Arc<Self>, NtStatus> {
+        let os = port.os();
+        let state = State {
+            endpoint: None,
+            paused: false,
+            closed: false,
+            queue: VecDeque::new(),
+            places: 0,
+            delivering: false,
+        };
         Arc::try_new(Self {
-            attachment: attachment.clone(),
+            port: port.clone(),
             owner,
             state: os.lock(state)?,
             dpc: os.dpc(os.current_processor())?,
@@ -75,14 +79,14 @@ impl<O: Os> Listener<O> {
     /// one address. `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     /// `STATUS_INVALID_DEVICE_STATE` if it listens already.
     pub fn listen(this: &Arc<Self>, address: SocketAddr) -> Result<(), NtStatus> {
-        let claim = Attachment::claim_listed(&this.attachment, address, EndpointKind::Listener, this.owner)?;
-        // A claim that is not used is given up after the lock is released.
+        let endpoint = Port::open_listed_endpoint(&this.port, address, EndpointKind::Listener, this.owner)?;
+        // An endpoint that is not used is given up after the lock is released.
         let unused = this.state.with(|state| {
-            if state.closed || state.claim.is_some() {
-                return Some(claim);
+            if state.closed || state.endpoint.is_some() {
+                return Some(endpoint);
             }
-            claim.listen(this.clone());
-            state.claim = Some(claim);
+            endpoint.listen(this.clone());
+            state.endpoint = Some(endpoint);
             None
         });
         if unused.is_some() { Err(NtStatus::INVALID_DEVICE_STATE) } else { Ok(()) }
@@ -94,7 +98,7 @@ impl<O: Os> Listener<O> {
     ///
     /// `STATUS_INVALID_DEVICE_STATE` if it does not.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
-        let address = self.state.with(|state| state.claim.as_ref().map(Claim::local));
+        let address = self.state.with(|state| state.endpoint.as_ref().map(Endpoint::local));
         address.ok_or(NtStatus::INVALID_DEVICE_STATE)
     }
 
@@ -113,7 +117,7 @@ impl<O: Os> Listener<O> {
         // What the table of ports held is dropped after the lock is released.
         drop(this.state.with(|state| {
             state.closed = true;
-            state.claim.as_ref().map(Claim::deafen)
+            state.endpoint.as_ref().map(Endpoint::stop_listening)
         }));
         // The deferred call refuses what waits.
         this.dpc.queue(this);
@@ -125,8 +129,8 @@ impl<O: Os> Listener<O> {
         &*self.client
     }
 
-    pub(super) const fn attachment(&self) -> &Arc<Attachment<O>> {
-        &self.attachment
+    pub(super) const fn port(&self) -> &Arc<Port<O>> {
+        &self.port
     }
 
     pub(super) const fn owner(&self) -> Owner {
@@ -138,10 +142,10 @@ impl<O: Os> Listener<O> {
     /// # Errors
     ///
     /// `STATUS_CONNECTION_REFUSED` if the listener does not want it.
-    pub(super) fn reserve(this: &Arc<Self>) -> Result<Place<O>, NtStatus> {
+    pub(super) fn reserve(this: &Arc<Self>) -> Result<BacklogSlot<O>, NtStatus> {
         this.state.with(|state| {
             // A listener that is closed is not found any more. A request that found it before is refused when it is its turn.
-            let full = state.places >= this.attachment.limits().backlog;
+            let full = state.places >= this.port.limits().backlog;
             // Room in the queue for every place that is not in it yet.
             let missing = (state.places as usize + 1).saturating_sub(state.queue.len());
             if state.paused || full || state.queue.try_reserve(missing).is_err() {
@@ -150,7 +154,7 @@ impl<O: Os> Listener<O> {
             state.places += 1;
             Ok(())
         })?;
-        Ok(Place { listener: this.clone() })
+        Ok(BacklogSlot { listener: this.clone() })
     }
 
     /// Delivers connect events, a bounded number of them.
@@ -177,9 +181,9 @@ impl<O: Os> State<O> {
         if self.delivering {
             return None;
         }
-        let (line, place) = self.queue.pop_front()?;
+        let (connection, place) = self.queue.pop_front()?;
         self.delivering = true;
-        Some((Incoming { line, place: Some(place) }, !self.closed && !self.paused))
+        Some((Incoming { connection, place: Some(place) }, !self.closed && !self.paused))
     }
 
     /// Whether there are more requests.
@@ -190,9 +194,9 @@ impl<O: Os> State<O> {
 }
 
 /// The deferred call of a listener.
-pub struct ConnectEvents<O>(PhantomData<O>);
+pub struct ListenerDpc<O>(PhantomData<O>);
 
-impl<O: Os> Routine for ConnectEvents<O> {
+impl<O: Os> Routine for ListenerDpc<O> {
     type Target = Listener<O>;
 
     fn run(listener: &Arc<Listener<O>>) {
@@ -201,24 +205,24 @@ impl<O: Os> Routine for ConnectEvents<O> {
 }
 
 /// A place in a listener's backlog.
-pub(super) struct Place<O: Os> {
+pub(super) struct BacklogSlot<O: Os> {
     listener: Arc<Listener<O>>,
 }
 
-impl<O: Os> Place<O> {
+impl<O: Os> BacklogSlot<O> {
     pub const fn listener(&self) -> &Arc<Listener<O>> {
         &self.listener
     }
 
     /// Lets the consumer know of the request in this place.
-    pub fn fill(self, line: Arc<Line<O>>) {
+    pub fn fill(self, connection: Arc<Connection<O>>) {
         let listener = self.listener.clone();
-        listener.state.with(|state| state.queue.push_back((line, self)));
+        listener.state.with(|state| state.queue.push_back((connection, self)));
         listener.dpc.queue(&listener);
     }
 }
 
-impl<O: Os> Drop for Place<O> {
+impl<O: Os> Drop for BacklogSlot<O> {
     fn drop(&mut self) {
         self.listener.state.with(|state| state.places -= 1);
     }
@@ -226,8 +230,8 @@ impl<O: Os> Drop for Place<O> {
 
 /// A connection request that nobody owns yet. Dropping it refuses the connection.
 pub struct Incoming<O: Os> {
-    line: Arc<Line<O>>,
-    place: Option<Place<O>>,
+    connection: Arc<Connection<O>>,
+    place: Option<BacklogSlot<O>>,
 }
 
 impl<O: Os> Incoming<O> {
@@ -238,23 +242,23 @@ impl<O: Os> Incoming<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`; the connection is refused then.
     pub fn into_connector(mut self, client: impl ConnectorClient) -> Result<Arc<Connector<O>>, NtStatus> {
         let Some(place) = &self.place else { return Err(NtStatus::CONNECTION_INVALID) };
-        let connector = Connector::try_new(place.listener.attachment(), place.listener.owner(), client)?;
+        let connector = Connector::try_new(place.listener.port(), place.listener.owner(), client)?;
         if let Some(place) = self.place.take() {
-            Connector::receive(&connector, self.line.clone(), place);
+            Connector::receive(&connector, self.connection.clone(), place);
         }
         Ok(connector)
     }
 
     /// Whether the active side still waits for an answer.
     fn is_wanted(&self) -> bool {
-        self.line.is_requested()
+        self.connection.is_requested()
     }
 }
 
 impl<O: Os> Drop for Incoming<O> {
     fn drop(&mut self) {
         if self.place.take().is_some() {
-            Line::refuse(&self.line);
+            Connection::refuse(&self.connection);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What `OID_NDK_CONNECTIONS` and `OID_NDK_LOCAL_ENDPOINTS` show (`NDIS-NDK 6`).
 //!
 //! Listeners and shared endpoints are listed as plain values: being listed keeps nothing alive. A connection is listed with its
-//! line, so that an adapter that goes finds what ends with it; the row goes when the connection does, at the latest when the
+//! connection, so that an adapter that goes finds what ends with it; the row goes when the connection does, at the latest when the
 //! connector is closed.
 
 use core::net::SocketAddr;
@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-use super::{Attachment, Owner, line::Line};
+use super::{Owner, Port, state::Connection};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
@@ -71,7 +71,7 @@ impl<O: Os> Connections<O> {
 pub(super) struct ConnectionRow<O: Os> {
     entry: ConnectionEntry,
     active: bool,
-    line: Option<Arc<Line<O>>>,
+    connection: Option<Arc<Connection<O>>>,
 }
 
 impl<O: Os> ConnectionRow<O> {
@@ -79,14 +79,14 @@ impl<O: Os> ConnectionRow<O> {
         self.active.then_some(self.entry)
     }
 
-    pub fn line(&self) -> Option<Arc<Line<O>>> {
-        self.line.clone()
+    pub fn connection(&self) -> Option<Arc<Connection<O>>> {
+        self.connection.clone()
     }
 }
 
 /// A connection's place in the list of its adapter, for as long as this lives.
 pub(super) struct ListedConnection<O: Os> {
-    attachment: Arc<Attachment<O>>,
+    port: Arc<Port<O>>,
     number: usize,
 }
 
@@ -96,24 +96,24 @@ impl<O: Os> ListedConnection<O> {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(attachment: &Arc<Attachment<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
-        let row = ConnectionRow { entry, active: false, line: None };
-        let number = attachment.connections.with(|list| list.rows.try_insert(row)).map_err(memory_status)?;
-        Ok(Self { attachment: attachment.clone(), number })
+    pub fn try_new(port: &Arc<Port<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
+        let row = ConnectionRow { entry, active: false, connection: None };
+        let number = port.connections.with(|list| list.rows.try_insert(row)).map_err(memory_status)?;
+        Ok(Self { port: port.clone(), number })
     }
 
-    /// From here on the line ends when the adapter goes. Called under its lock.
+    /// From here on the connection ends when the adapter goes. Called under its lock.
     ///
     /// # Errors
     ///
     /// `STATUS_DEVICE_REMOVED` if the adapter has gone.
-    pub fn attach(&self, line: &Arc<Line<O>>) -> Result<(), NtStatus> {
-        self.attachment.connections.with(|list| {
+    pub fn attach(&self, connection: &Arc<Connection<O>>) -> Result<(), NtStatus> {
+        self.port.connections.with(|list| {
             if list.shut {
                 return Err(NtStatus::DEVICE_REMOVED);
             }
             if let Some(row) = list.rows.get_mut(self.number) {
-                row.line = Some(line.clone());
+                row.connection = Some(connection.clone());
             }
             Ok(())
         })
@@ -121,7 +121,7 @@ impl<O: Os> ListedConnection<O> {
 
     /// The connection is established.
     pub fn show(&self) {
-        self.attachment.connections.with(|list| {
+        self.port.connections.with(|list| {
             if let Some(row) = list.rows.get_mut(self.number) {
                 row.active = true;
             }
@@ -131,8 +131,8 @@ impl<O: Os> ListedConnection<O> {
 
 impl<O: Os> Drop for ListedConnection<O> {
     fn drop(&mut self) {
-        // The line is given up after the lock is released.
-        drop(self.attachment.connections.with(|list| list.rows.remove(self.number)));
+        // The connection is given up after the lock is released.
+        drop(self.port.connections.with(|list| list.rows.remove(self.number)));
     }
 }
 

@@ -1,29 +1,35 @@
 //! Connections: who is connected with whom, and how that begins and ends (`NDKPI 7.7`, `7.8`).
 //!
 //! ```text
-//! Wire ---- LocalAddress ---- port -> Listener
-//!   |                                    ^
-//! Attachment (an adapter)                | over which it came
-//!   |                                    |
-//! Connector (active) ---- Line ---- Connector (passive)
+//! Fabric ---- LocalAddress ---- port number -> Listener
+//!   |                                             ^
+//! Port (of an adapter)                            | over which the request came
+//!   |                                             |
+//! Connector (active) ------ Connection ------ Connector (passive)
 //! ```
 //!
-//! Nothing here is on the data path: a connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)) and from then on
+//! A [`Port`] is an adapter's place on the [`Fabric`]; the number that tells endpoints of one address apart is a port number.
+//!
+//! Nothing here is on the data path. A connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)). From then on it
 //! hears of them only when they lose each other.
 //!
 //! # Locks
 //!
-//! The lock of a line comes first; under it those of its connectors may be taken, one at a time, and those of queue pairs'
-//! links and of listings. The state of a listener comes before the ports of an address, an adapter's own addresses before the
-//! wire's. All others are leaves. No lock is held while a client is called, or while something is dropped that might be the
-//! last reference to an object of this layer.
+//! The lock of a connection comes first. Under it the locks of its connectors may be taken, one at a time, and those of queue
+//! pairs' links and of listings. The state of a listener comes before the port table of an address, and a port's own addresses
+//! before those of the fabric. All others are leaves. No lock is held while a client is called, or while something is dropped
+//! that may be the last reference to an object of this layer.
 //!
 //! # References
 //!
-//! A line refers to its connectors until they are closed, and they to it. Everything else points one way: a connector to its
-//! queue pair and to the listener or shared endpoint it came from, so that those are closed only after it (`NDKPI 7.8`,
-//! `7.9`); a queue pair to its connector while that uses it; the table of ports to a listener until it is closed. Closing
-//! takes an object out of all of them, so that what is left are calls that run or are queued.
+//! A connection refers to its connectors until they are closed, and they to it. Everything else points one way:
+//!
+//! - a connector to its queue pair, and to the listener or shared endpoint it came from, so that those are closed only after
+//!   it (`NDKPI 7.8`, `7.9`);
+//! - a queue pair to its connector while that uses it;
+//! - the port table to a listener until that is closed.
+//!
+//! Closing an object takes it out of all of them. What remains are calls that run or are queued.
 //!
 //! # Decisions where NDKPI is silent
 //!
@@ -50,7 +56,6 @@
 //! | disconnect after the connection broke | `STATUS_CONNECTION_ABORTED`, the queue pair is flushed |
 //! | a request before the answer to the last one was told | `STATUS_CONNECTION_INVALID`, a connect `STATUS_CONNECTION_ACTIVE` |
 
-mod attachment;
 mod client;
 mod connector;
 mod counters;
@@ -59,23 +64,24 @@ mod ending;
 mod endpoint;
 mod ephemeral;
 mod establish;
-mod line;
+mod fabric;
 mod listener;
 mod listing;
 mod parameters;
+mod port;
 mod requests;
 mod shared_endpoint;
-mod wire;
+mod state;
 
-pub use attachment::Attachment;
-pub use client::{ConnectorClient, DisconnectReason, ListenerClient, Request};
-pub use connector::{Connector, Events, Expiry, Hold};
+pub use client::{ConnectorClient, ConnectorRequest, DisconnectReason, ListenerClient};
+pub use connector::{Connector, ConnectorDpc, Hold, RequestTimeout};
 pub use counters::ConnectionCounters;
-pub use listener::{ConnectEvents, Incoming, Listener};
+pub use fabric::{Fabric, MAX_ADDRESSES};
+pub use listener::{Incoming, Listener, ListenerDpc};
 pub use listing::{ConnectionEntry, EndpointEntry, EndpointKind};
 pub use parameters::{
     ConnectParameters, ConnectionData, ConnectionLimits, InterfaceAddress, Owner, ReadLimits, Timeouts,
 };
+pub use port::Port;
 pub use requests::Answer;
 pub use shared_endpoint::SharedEndpoint;
-pub use wire::{MAX_ADDRESSES, Wire};

@@ -89,7 +89,7 @@ pub(super) const fn names_one_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// The address as endpoints are compared: without the scope and flow of IPv6, which mean nothing on a wire without routers.
+/// The address as endpoints are compared: without the scope and flow of IPv6, which mean nothing on a fabric without routers.
 pub(super) const fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }

@@ -6,15 +6,15 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    Attachment, ConnectParameters, Connector, Hold, ReadLimits, Request, SharedEndpoint,
-    connector::{Bound, Origin, Stage},
+    ConnectParameters, Connector, ConnectorRequest, Hold, Port, ReadLimits, SharedEndpoint,
+    connector::{BoundQp, Origin, Stage},
     ending::Disconnect,
     establish::Acceptance,
-    line::{End, Line, Role, Sides},
     listener::Listener,
     listing::{ConnectionEntry, ListedConnection},
     parameters::{PrivateData, names_one_host, plain},
     shared_endpoint::SharedUse,
+    state::{Connection, End, Role, Sides},
 };
 use crate::{
     os::{Os, SpinLock},
@@ -49,12 +49,12 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_TOO_MANY_ADDRESSES`: no ephemeral port is free.
     /// - `STATUS_CONNECTION_ACTIVE`, `STATUS_CONNECTION_INVALID`: the queue pair has a connector already or had a connection;
     ///   it has failed.
-    /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the wire has an address in the network of the remote one, or that is of
+    /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the fabric has an address in the network of the remote one, or that is of
     ///   another family than the local one.
     /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address.
     /// - `STATUS_CONNECTION_REFUSED`: nobody listens there, or not now, or the backlog is full.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
-    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
+    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Port::abort).
     pub fn connect(
         this: &Arc<Self>,
         qp: &Arc<Qp<O>>,
@@ -62,8 +62,8 @@ impl<O: Os> Connector<O> {
         parameters: &ConnectParameters<'_>,
     ) -> Result<(), NtStatus> {
         Self::start(this, qp, parameters, || {
-            let claim = Attachment::claim(this.attachment(), plain(local))?;
-            Ok((claim.local(), Origin::Own(Some(claim))))
+            let endpoint = Port::open_endpoint(this.port(), plain(local))?;
+            Ok((endpoint.local(), Origin::Own(Some(endpoint))))
         })
     }
 
@@ -81,7 +81,7 @@ impl<O: Os> Connector<O> {
         parameters: &ConnectParameters<'_>,
     ) -> Result<(), NtStatus> {
         Self::start(this, qp, parameters, || {
-            if !endpoint.is_on(this.attachment()) {
+            if !endpoint.is_on(this.port()) {
                 return Err(NtStatus::INVALID_PARAMETER);
             }
             let shared = SharedUse::try_new(endpoint, parameters.remote)?;
@@ -96,29 +96,29 @@ impl<O: Os> Connector<O> {
         origin: impl FnOnce() -> Result<(SocketAddr, Origin<O>), NtStatus>,
     ) -> Result<(), NtStatus> {
         let _starting = Starting::try_new(this)?;
-        let attachment = this.attachment();
+        let port = this.port();
         let remote = plain(parameters.remote);
-        let data = PrivateData::try_new(parameters.private_data, attachment.limits().max_caller_data)?;
+        let data = PrivateData::try_new(parameters.private_data, port.limits().max_caller_data)?;
         if !names_one_host(remote.ip()) || remote.port() == 0 {
             return Err(NtStatus::INVALID_ADDRESS);
         }
         let (local, origin) = origin()?;
         let entry = ConnectionEntry { local, remote, owner: this.owner() };
-        let listed = ListedConnection::try_new(attachment, entry)?;
-        let bound = Bound::try_new(this, qp)?;
-        let place = Self::find_listener(attachment, local, remote)
-            .inspect_err(|_| attachment.counters.failed_to_connect())
+        let listed = ListedConnection::try_new(port, entry)?;
+        let bound = BoundQp::try_new(this, qp)?;
+        let place = Self::find_listener(port, local, remote)
+            .inspect_err(|_| port.counters.failed_to_connect())
             .and_then(|listener| {
                 // Counted here only: no listener has taken the request.
-                Listener::reserve(&listener).inspect_err(|_| attachment.counters.failed_to_connect())
+                Listener::reserve(&listener).inspect_err(|_| port.counters.failed_to_connect())
             })?;
-        let attachments = Sides { active: attachment.clone(), passive: place.listener().attachment().clone() };
+        let ports = Sides { active: port.clone(), passive: place.listener().port().clone() };
         let addresses = Sides { active: local, passive: remote };
-        let line = Line::try_new(addresses, attachments, parameters.reads, data)?;
+        let connection = Connection::try_new(addresses, ports, parameters.reads, data)?;
         // From here on nothing can fail, except that the adapter goes, or that the consumer closes the connector against the
         // rules.
-        let unused = line.state.with(|line_state| {
-            if let Err(status) = listed.attach(&line) {
+        let unused = connection.state.with(|connection_state| {
+            if let Err(status) = listed.attach(&connection) {
                 return Some((status, origin, listed));
             }
             this.state.with(|state| {
@@ -128,9 +128,9 @@ impl<O: Os> Connector<O> {
                 let mut end = End::new(this.clone());
                 end.qp = Some(qp.clone());
                 end.listed = Some(listed);
-                end.wait(Request::Connect, attachment.timeouts().connect);
-                line_state.ends.active = Some(end);
-                state.stage = Stage::Line(line.clone(), Role::Active);
+                end.wait(ConnectorRequest::Connect, port.timeouts().connect);
+                connection_state.ends.active = Some(end);
+                state.stage = Stage::Connection(connection.clone(), Role::Active);
                 state.origin = Some(origin);
                 state.qp = Some(qp.clone());
                 None
@@ -140,19 +140,15 @@ impl<O: Os> Connector<O> {
             return Err(status);
         }
         bound.keep();
-        place.fill(line);
+        place.fill(connection);
         Ok(())
     }
 
-    fn find_listener(
-        attachment: &Arc<Attachment<O>>,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Arc<Listener<O>>, NtStatus> {
+    fn find_listener(port: &Arc<Port<O>>, local: SocketAddr, remote: SocketAddr) -> Result<Arc<Listener<O>>, NtStatus> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(NtStatus::NETWORK_UNREACHABLE);
         }
-        let address = attachment.wire().find(remote.ip())?;
+        let address = port.fabric().find(remote.ip())?;
         address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
     }
 
@@ -166,8 +162,8 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair cannot be used any more.
     /// - `STATUS_IO_TIMEOUT`: the passive side has not waited so long. That is final.
     pub fn complete_connect(this: &Arc<Self>) -> Result<Hold<O>, NtStatus> {
-        match this.line() {
-            Some((line, Role::Active)) => Line::complete(&line).map(|()| Hold::of(this)),
+        match this.connection() {
+            Some((connection, Role::Active)) => Connection::complete(&connection).map(|()| Hold::of(this)),
             _ => Err(NtStatus::CONNECTION_INVALID),
         }
     }
@@ -185,17 +181,20 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_ACTIVE`: accepted already, or the queue pair has a connector already or had a connection.
     /// - `STATUS_CONNECTION_INVALID`: the connector stands for no request, has rejected it, or the queue pair has failed.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
-    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Attachment::abort).
+    /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Port::abort).
     pub fn accept(this: &Arc<Self>, qp: &Arc<Qp<O>>, reads: ReadLimits, private_data: &[u8]) -> Result<(), NtStatus> {
-        let attachment = this.attachment();
-        let data = PrivateData::try_new(private_data, attachment.limits().max_callee_data)?;
-        let Some((line, Role::Passive)) = this.line() else { return Err(NtStatus::CONNECTION_INVALID) };
-        line.acceptable()?;
-        let entry =
-            ConnectionEntry { local: line.addresses.passive, remote: line.addresses.active, owner: this.owner() };
-        let listed = ListedConnection::try_new(attachment, entry)?;
-        let bound = Bound::try_new(this, qp)?;
-        Line::accept(&line, Acceptance { qp: qp.clone(), listed, reads, data })?;
+        let port = this.port();
+        let data = PrivateData::try_new(private_data, port.limits().max_callee_data)?;
+        let Some((connection, Role::Passive)) = this.connection() else { return Err(NtStatus::CONNECTION_INVALID) };
+        connection.acceptable()?;
+        let entry = ConnectionEntry {
+            local: connection.addresses.passive,
+            remote: connection.addresses.active,
+            owner: this.owner(),
+        };
+        let listed = ListedConnection::try_new(port, entry)?;
+        let bound = BoundQp::try_new(this, qp)?;
+        Connection::accept(&connection, Acceptance { qp: qp.clone(), listed, reads, data })?;
         bound.keep();
         this.decided();
         Ok(())
@@ -212,9 +211,9 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to reject.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result<(), NtStatus> {
-        let data = PrivateData::try_new(private_data, this.attachment().limits().max_callee_data)?;
-        let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Line::reject(&line, role, data)?;
+        let data = PrivateData::try_new(private_data, this.port().limits().max_callee_data)?;
+        let (connection, role) = this.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Connection::reject(&connection, role, data)?;
         this.decided();
         Ok(())
     }
@@ -232,8 +231,8 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_INVALID`: there was no connection, or the connector has disconnected before.
     /// - `STATUS_CONNECTION_ABORTED`: the connection was broken before. The queue pair is flushed.
     pub fn disconnect(this: &Arc<Self>) -> Result<Answer, NtStatus> {
-        let (line, role) = this.line().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(match Line::disconnect(&line, role)? {
+        let (connection, role) = this.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
+        Ok(match Connection::disconnect(&connection, role)? {
             Disconnect::Done => Answer::Done,
             Disconnect::Pending => Answer::Pending,
         })

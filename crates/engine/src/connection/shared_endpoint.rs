@@ -11,7 +11,7 @@ use fallible::{Arc, try_box};
 use hashbrown::HashSet;
 use ndkpi::NtStatus;
 
-use super::{Attachment, EndpointKind, Owner, endpoint::Claim, parameters::plain};
+use super::{EndpointKind, Owner, Port, endpoint::Endpoint, parameters::plain};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
@@ -19,10 +19,10 @@ use crate::{
 
 /// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
 pub struct SharedEndpoint<O: Os> {
-    attachment: Arc<Attachment<O>>,
+    port: Arc<Port<O>>,
     remotes: O::Lock<Remotes>,
     /// Dropped before the client: who is told that the endpoint is closed may use its port again.
-    claim: Claim<O>,
+    endpoint: Endpoint<O>,
     client: Box<dyn Any + Send + Sync>,
 }
 
@@ -38,21 +38,21 @@ impl<O: Os> SharedEndpoint<O> {
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        attachment: &Arc<Attachment<O>>,
+        port: &Arc<Port<O>>,
         address: SocketAddr,
         owner: Owner,
         client: impl Any + Send + Sync,
     ) -> Result<Arc<Self>, NtStatus> {
         let client = try_box(client).map_err(memory_status)?;
-        let remotes = attachment.os().lock(Remotes(HashSet::default()))?;
-        let claim = Attachment::claim_listed(attachment, address, EndpointKind::Shared, owner)?;
-        Arc::try_new(Self { attachment: attachment.clone(), remotes, claim, client }).map_err(memory_status)
+        let remotes = port.os().lock(Remotes(HashSet::default()))?;
+        let endpoint = Port::open_listed_endpoint(port, address, EndpointKind::Shared, owner)?;
+        Arc::try_new(Self { port: port.clone(), remotes, endpoint, client }).map_err(memory_status)
     }
 
     /// The endpoint's address, with the port that it has.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
-        self.claim.local()
+        self.endpoint.local()
     }
 
     /// What the endpoint was made with.
@@ -61,9 +61,9 @@ impl<O: Os> SharedEndpoint<O> {
         &*self.client
     }
 
-    /// Whether the endpoint is one of `attachment`.
-    pub(super) fn is_on(&self, attachment: &Arc<Attachment<O>>) -> bool {
-        Arc::ptr_eq(&self.attachment, attachment)
+    /// Whether the endpoint is one of `port`.
+    pub(super) fn is_on(&self, port: &Arc<Port<O>>) -> bool {
+        Arc::ptr_eq(&self.port, port)
     }
 }
 

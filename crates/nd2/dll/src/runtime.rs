@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use engine::connection::{InterfaceAddress, Wire};
+use engine::connection::{Fabric, InterfaceAddress};
 use fallible::Arc;
 use host::machine::Machine;
 use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now, settings::Settings};
@@ -96,11 +96,11 @@ pub fn say(what: &str) {
 
 fn make(machine: &Machine, settings: &Settings) -> Result<Arc<Device<WindowsPlatform>>, NtStatus> {
     let platform = WindowsPlatform::new(machine);
-    let wire = Wire::try_new(platform.os())?;
+    let fabric = Fabric::try_new(platform.os())?;
     let prefixed =
         |address: &IpAddr| InterfaceAddress { address: *address, prefix: if address.is_ipv4() { 8 } else { 64 } };
     let addresses: Vec<_> = settings.addresses.iter().map(prefixed).collect();
-    Device::try_new(&platform, &wire, &addresses, settings.config)
+    Device::try_new(&platform, &fabric, &addresses, settings.config)
 }
 
 /// Stops the machine if there are no objects: waits until what they have left behind has ended, and then for the ends of the

@@ -1,4 +1,4 @@
-//! What a case runs in: a machine, two adapters on a wire, and an open one.
+//! What a case runs in: a machine, two adapters on a fabric, and an open one.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use engine::{
-    connection::{InterfaceAddress, Timeouts, Wire},
+    connection::{Fabric, InterfaceAddress, Timeouts},
     nic::NicMode,
 };
 use host::{PinnedBuffer, machine::Machine};
@@ -92,7 +92,7 @@ impl World {
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
         };
         let platform = HostPlatform::new(&machine);
-        let wire = Wire::try_new(nd2::Platform::os(&platform))?;
+        let fabric = Fabric::try_new(nd2::Platform::os(&platform))?;
         let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
@@ -102,10 +102,10 @@ impl World {
         config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
         // Fewer than of other requests.
         config.info.MaxReadSge = MAX_READ_SGE;
-        let first = Device::try_new(&platform, &wire, &[network(HERE), network(HERE_V6)], config)?;
+        let first = Device::try_new(&platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
         config.info.AdapterId = 2;
         config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
-        let other = Device::try_new(&platform, &wire, &[network(THERE)], config)?;
+        let other = Device::try_new(&platform, &fabric, &[network(THERE)], config)?;
         let devices = [first, other];
         let iid = IID_IND2Provider;
         // SAFETY: the identifier and the place are valid.

@@ -3,7 +3,7 @@
 use core::{ffi::c_void, ptr::NonNull};
 
 use engine::{
-    connection::{Answer, ConnectParameters, Connector as EngineConnector, Request},
+    connection::{Answer, ConnectParameters, Connector as EngineConnector, ConnectorRequest},
     qp::Qp,
 };
 use fallible::Arc;
@@ -141,7 +141,7 @@ unsafe extern "system" fn accept<P: Platform>(
         let engine = core.engine()?;
         let ask = || EngineConnector::accept(&engine, qp, reads(inbound, outbound), data).map(|()| Answer::Pending);
         // SAFETY: the caller's promise.
-        Ok(unsafe { core.ask(Request::Accept, Some(qp), overlapped, ask) })
+        Ok(unsafe { core.ask(ConnectorRequest::Accept, Some(qp), overlapped, ask) })
     };
     // SAFETY: the caller's promise.
     unsafe { QueuePair::connect(core, qp, accept) }.map_or(HRESULT::ND_INVALID_PARAMETER, either)

@@ -6,7 +6,7 @@ use core::{
 };
 
 use engine::{
-    connection::{Answer, ConnectParameters, ConnectionData, Connector as EngineConnector, Request},
+    connection::{Answer, ConnectParameters, ConnectionData, Connector as EngineConnector, ConnectorRequest},
     os::SpinLock,
     qp::Qp,
 };
@@ -32,7 +32,7 @@ impl<P: Platform> Core<P> {
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
     pub(super) unsafe fn ask(
         &self,
-        request: Request,
+        request: ConnectorRequest,
         qp: Option<&Arc<Qp<P::Os>>>,
         overlapped: NonNull<OVERLAPPED>,
         ask: impl FnOnce() -> Result<Answer, NtStatus>,
@@ -45,8 +45,8 @@ impl<P: Platform> Core<P> {
             if state.request.is_some() {
                 // It is connecting, or being disconnected.
                 return Err(match request {
-                    Request::Connect | Request::Accept => NtStatus::CONNECTION_ACTIVE,
-                    Request::Disconnect => NtStatus::CONNECTION_INVALID,
+                    ConnectorRequest::Connect | ConnectorRequest::Accept => NtStatus::CONNECTION_ACTIVE,
+                    ConnectorRequest::Disconnect => NtStatus::CONNECTION_INVALID,
                 });
             }
             // SAFETY: the caller's promise.
@@ -97,7 +97,7 @@ impl<P: Platform> Core<P> {
         let engine = Self::make_engine(this)?;
         let ask = || EngineConnector::connect_shared(&engine, qp, &bound, parameters).map(|()| Answer::Pending);
         // SAFETY: the caller's promise.
-        Ok(unsafe { this.ask(Request::Connect, Some(qp), overlapped, ask) })
+        Ok(unsafe { this.ask(ConnectorRequest::Connect, Some(qp), overlapped, ask) })
     }
 
     /// Completes a connect.
@@ -194,7 +194,7 @@ impl<P: Platform> Core<P> {
             answer
         };
         // SAFETY: the caller's promise.
-        let status = unsafe { self.ask(Request::Disconnect, None, overlapped, disconnect) };
+        let status = unsafe { self.ask(ConnectorRequest::Disconnect, None, overlapped, disconnect) };
         self.report();
         // A connection that was broken before is none.
         Ok(if status == NtStatus::CONNECTION_ABORTED { NtStatus::CONNECTION_INVALID } else { status })

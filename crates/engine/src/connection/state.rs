@@ -1,9 +1,9 @@
-//! A line: what the two sides of a connection have in common, from the connect on.
+//! What the two sides of a connection have in common, from the connect on.
 //!
-//! Everything that both sides must agree on lies under the one lock of the line, so that neither ever waits for the lock of
-//! the other's connector. A change under that lock also decides who is told what: an answer or an indication is put into the
-//! [`Delivery`](super::delivery::Delivery) of a connector before the lock is released, so that the order of events is the
-//! order of changes.
+//! Everything that both sides must agree on lies under the one lock of the connection, so that neither side ever waits for
+//! the lock of the other's connector. A change under that lock also decides who is told what: an answer or an indication is
+//! put into the [`Delivery`](super::delivery::Delivery) of a connector before the lock is released, so that the order of
+//! events is the order of changes.
 //!
 //! ```text
 //! Requested -> Accepted -> Established -> Over
@@ -20,7 +20,7 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    Attachment, ConnectionData, Connector, DisconnectReason, ReadLimits, Request, establish::Failed,
+    ConnectionData, Connector, ConnectorRequest, DisconnectReason, Port, ReadLimits, establish::FailedConnect,
     listing::ListedConnection, parameters::PrivateData,
 };
 use crate::{
@@ -110,15 +110,15 @@ impl Ending {
     }
 }
 
-/// The line between two connectors.
-pub(super) struct Line<O: Os> {
+/// A connection between two connectors, from the request on.
+pub(super) struct Connection<O: Os> {
     pub addresses: Sides<SocketAddr>,
-    pub attachments: Sides<Arc<Attachment<O>>>,
-    pub state: O::Lock<LineState<O>>,
+    pub ports: Sides<Arc<Port<O>>>,
+    pub state: O::Lock<ConnectionState<O>>,
 }
 
-/// What changes about a line.
-pub(super) struct LineState<O: Os> {
+/// What changes about a connection.
+pub(super) struct ConnectionState<O: Os> {
     pub phase: Phase,
     /// `None` before the side has a connector, and after it has closed it.
     pub ends: Sides<Option<End<O>>>,
@@ -128,14 +128,14 @@ pub(super) struct LineState<O: Os> {
     pub reads: Sides<ReadLimits>,
 }
 
-/// One end of a line.
+/// One end of a connection.
 pub(super) struct End<O: Os> {
     pub connector: Arc<Connector<O>>,
     /// Stays here until no bytes move for it any more.
     pub qp: Option<Arc<Qp<O>>>,
     pub listed: Option<ListedConnection<O>>,
     /// The request that waits for its answer.
-    pub pending: Option<Request>,
+    pub pending: Option<ConnectorRequest>,
     /// When it has waited long enough.
     pub deadline: u64,
     /// The consumer has disconnected.
@@ -150,7 +150,7 @@ impl<O: Os> End<O> {
     }
 
     /// A request begins that waits for `timeout` microseconds at most.
-    pub fn wait(&mut self, request: Request, timeout: u64) {
+    pub fn wait(&mut self, request: ConnectorRequest, timeout: u64) {
         let connector = &self.connector;
         self.pending = Some(request);
         self.deadline = connector.os().now().saturating_add(timeout);
@@ -158,7 +158,7 @@ impl<O: Os> End<O> {
     }
 
     /// Takes the request if it waits. Whoever takes it answers it.
-    pub fn take_pending(&mut self, request: Request) -> bool {
+    pub fn take_pending(&mut self, request: ConnectorRequest) -> bool {
         let waits = self.pending.take_if(|pending| *pending == request).is_some();
         if waits {
             let _ = self.connector.timer().cancel();
@@ -167,27 +167,27 @@ impl<O: Os> End<O> {
     }
 }
 
-impl<O: Os> Line<O> {
-    /// A line for a connect that is about to be requested, with what the active side sends along.
+impl<O: Os> Connection<O> {
+    /// Makes the connection for a connect that is about to be requested, with what the active side sends along.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
         addresses: Sides<SocketAddr>,
-        attachments: Sides<Arc<Attachment<O>>>,
+        ports: Sides<Arc<Port<O>>>,
         reads: ReadLimits,
         data: PrivateData,
     ) -> Result<Arc<Self>, NtStatus> {
-        let passive_reads = attachments.passive.limits().max_reads;
-        let state = LineState {
+        let passive_reads = ports.passive.limits().max_reads;
+        let state = ConnectionState {
             phase: Phase::Requested,
             ends: Sides { active: None, passive: None },
             data: Sides { active: Some(data), passive: None },
-            reads: Sides { active: reads.capped(attachments.active.limits().max_reads), passive: passive_reads },
+            reads: Sides { active: reads.capped(ports.active.limits().max_reads), passive: passive_reads },
         };
-        let state = attachments.active.os().lock(state)?;
-        Arc::try_new(Self { addresses, attachments, state }).map_err(memory_status)
+        let state = ports.active.os().lock(state)?;
+        Arc::try_new(Self { addresses, ports, state }).map_err(memory_status)
     }
 
     /// Whether the active side still waits for the passive one.
@@ -222,16 +222,17 @@ impl<O: Os> Line<O> {
                 return (None, false);
             }
             match (end.pending, state.phase) {
-                (Some(Request::Connect), Phase::Requested) | (Some(Request::Accept), Phase::Accepted) => {
+                (Some(ConnectorRequest::Connect), Phase::Requested)
+                | (Some(ConnectorRequest::Accept), Phase::Accepted) => {
                     (state.abandon(this, role, NtStatus::IO_TIMEOUT, Ending::NotInTime), false)
                 }
-                (Some(Request::Disconnect), Phase::Established) => (None, true),
+                (Some(ConnectorRequest::Disconnect), Phase::Established) => (None, true),
                 // Somebody is about to answer.
                 _ => (None, false),
             }
         });
         if let Some(failed) = failed {
-            Failed::finish(failed);
+            FailedConnect::finish(failed);
         }
         if cut {
             Self::end(this, Ending::Cut(role));
@@ -239,14 +240,14 @@ impl<O: Os> Line<O> {
     }
 }
 
-impl<O: Os> LineState<O> {
+impl<O: Os> ConnectionState<O> {
     /// The read limits of a side: what is left of its own after those of the other side (`NDKPI 7.7.3`).
     pub fn reads_of(&self, role: Role) -> ReadLimits {
         self.reads[role].against(self.reads[role.other()])
     }
 
     /// Answers a request if it waits.
-    pub fn answer(&mut self, role: Role, request: Request, status: NtStatus) {
+    pub fn answer(&mut self, role: Role, request: ConnectorRequest, status: NtStatus) {
         if let Some(end) = &mut self.ends[role]
             && end.take_pending(request)
         {

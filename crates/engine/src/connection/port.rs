@@ -1,4 +1,4 @@
-//! An adapter on a wire.
+//! An adapter's port: its place on the fabric.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -7,12 +7,12 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    ConnectionCounters, ConnectionEntry, ConnectionLimits, EndpointEntry, EndpointKind, InterfaceAddress, Owner,
-    Timeouts, Wire,
+    ConnectionCounters, ConnectionEntry, ConnectionLimits, EndpointEntry, EndpointKind, Fabric, InterfaceAddress,
+    Owner, Timeouts,
     counters::Counters,
-    endpoint::{Claim, LocalAddress},
-    line::Line,
+    endpoint::{Endpoint, LocalAddress},
     listing::{self, ConnectionRow, Connections},
+    state::Connection,
 };
 use crate::{
     memory_status,
@@ -20,36 +20,40 @@ use crate::{
     slab::Slab,
 };
 
-/// Where an adapter is plugged into a [`Wire`]: its addresses, limits, counters and listings.
-pub struct Attachment<O: Os> {
-    wire: Arc<Wire<O>>,
+/// An adapter's place on a [`Fabric`]: its addresses, limits, counters and listings.
+pub struct Port<O: Os> {
+    fabric: Arc<Fabric<O>>,
     limits: ConnectionLimits,
     timeouts: Timeouts,
-    addresses: O::Lock<Own<O>>,
+    addresses: O::Lock<PortAddresses<O>>,
     pub(super) counters: Counters,
     pub(super) connections: O::Lock<Connections<O>>,
     pub(super) endpoints: O::Lock<Slab<EndpointEntry>>,
 }
 
 /// The adapter's addresses.
-struct Own<O: Os> {
+struct PortAddresses<O: Os> {
     list: Vec<Arc<LocalAddress<O>>>,
     detached: bool,
 }
 
-impl<O: Os> Attachment<O> {
-    /// Attaches an adapter that has no address yet.
+impl<O: Os> Port<O> {
+    /// Makes a port that has no address yet.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(wire: &Arc<Wire<O>>, limits: ConnectionLimits, timeouts: Timeouts) -> Result<Arc<Self>, NtStatus> {
-        let os = wire.os();
+    pub fn try_new(
+        fabric: &Arc<Fabric<O>>,
+        limits: ConnectionLimits,
+        timeouts: Timeouts,
+    ) -> Result<Arc<Self>, NtStatus> {
+        let os = fabric.os();
         Arc::try_new(Self {
-            wire: wire.clone(),
+            fabric: fabric.clone(),
             limits,
             timeouts,
-            addresses: os.lock(Own { list: Vec::new(), detached: false })?,
+            addresses: os.lock(PortAddresses { list: Vec::new(), detached: false })?,
             counters: Counters::default(),
             connections: os.lock(Connections::new())?,
             endpoints: os.lock(Slab::new())?,
@@ -61,8 +65,8 @@ impl<O: Os> Attachment<O> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the wire has it,
-    /// `STATUS_DEVICE_REMOVED` after [`Attachment::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the fabric has it,
+    /// `STATUS_DEVICE_REMOVED` after [`Port::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn add_address(&self, interface: InterfaceAddress) -> Result<(), NtStatus> {
         if !interface.is_valid() {
             return Err(NtStatus::INVALID_ADDRESS);
@@ -73,7 +77,7 @@ impl<O: Os> Attachment<O> {
                 return Err(NtStatus::DEVICE_REMOVED);
             }
             own.list.try_reserve(1).map_err(|error| memory_status(error.into()))?;
-            self.wire.add(&local)?;
+            self.fabric.add(&local)?;
             own.list.push(local.clone());
             Ok(())
         })
@@ -85,24 +89,24 @@ impl<O: Os> Attachment<O> {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|own| {
             let place = own.list.iter().position(|local| local.interface.address == address)?;
-            self.wire.remove(address);
+            self.fabric.remove(address);
             Some(own.list.swap_remove(place))
         }));
     }
 
-    /// Takes the adapter off the wire: [`Attachment::remove_address`] for all of them. What is open there still has to be
+    /// Takes the adapter off the fabric: [`Port::remove_address`] for all of them. What is open there still has to be
     /// closed.
     pub fn detach(&self) {
         drop(self.addresses.with(|own| {
             own.detached = true;
             for local in &own.list {
-                self.wire.remove(local.interface.address);
+                self.fabric.remove(local.interface.address);
             }
             core::mem::take(&mut own.list)
         }));
     }
 
-    /// The adapter has gone: it is [detached](Attachment::detach), and its connections end at once. Both sides of each are
+    /// The adapter has gone: it is [detached](Port::detach), and its connections end at once. Both sides of each are
     /// told (`NDKPI 7.7.6`); a queue pair on this adapter is flushed, one on another adapter only loses its peer.
     ///
     /// A connect or accept of this adapter that waits is answered with `STATUS_CONNECTION_ABORTED`, the connect that an accept
@@ -114,19 +118,19 @@ impl<O: Os> Attachment<O> {
     pub fn abort(&self) {
         self.detach();
         self.connections.with(Connections::shut);
-        // From here on no line is added.
-        self.each_line(|line| Line::abort(line, self));
+        // From here on no connection is added.
+        self.each_line(|connection| Connection::abort(connection, self));
     }
 
     /// Every connection that there is now breaks, as if a cable were pulled and put back. For tests of consumers.
     pub fn lose_connections(&self) {
-        self.each_line(Line::broken);
+        self.each_line(Connection::broken);
     }
 
     /// Calls `each` with what is listed, with no lock held.
-    fn each_line(&self, each: impl Fn(&Arc<Line<O>>)) {
-        let result = listing::list(&self.connections, ConnectionRow::line, |line| {
-            each(&line);
+    fn each_line(&self, each: impl Fn(&Arc<Connection<O>>)) {
+        let result = listing::list(&self.connections, ConnectionRow::connection, |connection| {
+            each(&connection);
             Ok::<_, core::convert::Infallible>(())
         });
         match result {
@@ -155,7 +159,7 @@ impl<O: Os> Attachment<O> {
         listing::list(&self.connections, ConnectionRow::visible, sink)
     }
 
-    /// Gives `sink` the endpoint of every listener and shared endpoint, as [`Attachment::connections`] does. A closed one is
+    /// Gives `sink` the endpoint of every listener and shared endpoint, as [`Port::connections`] does. A closed one is
     /// there as long as connectors keep its port in use.
     ///
     /// # Errors
@@ -166,11 +170,11 @@ impl<O: Os> Attachment<O> {
     }
 
     pub(super) fn os(&self) -> &O {
-        self.wire.os()
+        self.fabric.os()
     }
 
-    pub(super) fn wire(&self) -> &Wire<O> {
-        &self.wire
+    pub(super) fn fabric(&self) -> &Fabric<O> {
+        &self.fabric
     }
 
     pub(super) const fn timeouts(&self) -> &Timeouts {
@@ -183,31 +187,31 @@ impl<O: Os> Attachment<O> {
     ///
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(super) fn claim(this: &Arc<Self>, address: SocketAddr) -> Result<Claim<O>, NtStatus> {
+    pub(super) fn open_endpoint(this: &Arc<Self>, address: SocketAddr) -> Result<Endpoint<O>, NtStatus> {
         let ip = address.ip();
         let local = this
             .addresses
             .with(|own| own.list.iter().find(|local| local.interface.address == ip).cloned())
             .ok_or(NtStatus::INVALID_ADDRESS)?;
-        Claim::try_new(this, local, address.port())
+        Endpoint::try_new(this, local, address.port())
     }
 
-    /// [`Attachment::claim`], for an endpoint that the list of endpoints shows.
-    pub(super) fn claim_listed(
+    /// [`Port::open_endpoint`], for an endpoint that the list of endpoints shows.
+    pub(super) fn open_listed_endpoint(
         this: &Arc<Self>,
         address: SocketAddr,
         kind: EndpointKind,
         owner: Owner,
-    ) -> Result<Claim<O>, NtStatus> {
-        let mut claim = Self::claim(this, address)?;
-        let entry = EndpointEntry { local: claim.local(), kind, owner };
+    ) -> Result<Endpoint<O>, NtStatus> {
+        let mut endpoint = Self::open_endpoint(this, address)?;
+        let entry = EndpointEntry { local: endpoint.local(), kind, owner };
         let number = this.endpoints.with(|rows| rows.try_insert(entry)).map_err(memory_status)?;
-        claim.set_listed(number);
-        Ok(claim)
+        endpoint.set_listed(number);
+        Ok(endpoint)
     }
 }
 
-impl<O: Os> Drop for Attachment<O> {
+impl<O: Os> Drop for Port<O> {
     fn drop(&mut self) {
         self.detach();
     }

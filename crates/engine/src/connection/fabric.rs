@@ -12,17 +12,16 @@ use crate::{
     os::{Os, SpinLock},
 };
 
-/// Addresses on one wire at most, so that looking at all of them takes a short time.
+/// The most addresses on one fabric, so that looking at all of them takes a short time.
 pub const MAX_ADDRESSES: usize = 256;
 
-/// A network without cables, to which adapters are [attached](super::Attachment::try_new). All of them reach each other and
-/// themselves.
-pub struct Wire<O: Os> {
+/// The loopback network. Adapters are on it through their [ports](super::Port). All of them reach each other and themselves.
+pub struct Fabric<O: Os> {
     os: O,
     addresses: O::Lock<Addresses<O>>,
 }
 
-/// Every address on the wire.
+/// Every address on the fabric.
 ///
 /// # Invariants
 ///
@@ -35,8 +34,8 @@ impl<O: Os> Addresses<O> {
     }
 }
 
-impl<O: Os> Wire<O> {
-    /// A wire with nothing on it.
+impl<O: Os> Fabric<O> {
+    /// Makes a fabric with nothing on it.
     ///
     /// # Errors
     ///
