@@ -6,6 +6,8 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "kernel_rules/contracts.rs"]
 mod contracts;
+#[path = "kernel_rules/netio.rs"]
+mod netio;
 #[path = "kernel_rules/removal.rs"]
 mod removal;
 #[path = "kernel_rules/requests.rs"]
@@ -17,6 +19,8 @@ mod skeleton;
 mod small_driver;
 #[path = "kernel_rules/spin_locks.rs"]
 mod spin_locks;
+#[path = "kernel_rules/wsk.rs"]
+mod wsk;
 
 use std::ptr;
 

@@ -15,6 +15,7 @@ use crate::{
     context,
     faults::Faults,
     heap,
+    netio::Net,
     pnp::Pnp,
     pool, report,
     report::bug_check,
@@ -24,6 +25,7 @@ use crate::{
     waiting::Dispatcher,
     wdf::Framework,
     wdm::{self, Wdm},
+    wsk::Wsk,
 };
 
 /// What all routines share.
@@ -36,6 +38,8 @@ pub struct State {
     pub wdm: Wdm,
     pub framework: Mutex<Framework>,
     pub pnp: Mutex<Pnp>,
+    pub net: Mutex<Net>,
+    pub wsk: Mutex<Wsk>,
     pub faults: Faults,
     pub images: Mutex<sites::Images>,
     pub dpc_limit: Duration,
@@ -171,6 +175,8 @@ impl Builder {
             wdm: Wdm::default(),
             framework: Mutex::default(),
             pnp: Mutex::default(),
+            net: Mutex::default(),
+            wsk: Mutex::default(),
             faults: Faults::default(),
             images: Mutex::default(),
             dpc_limit: self.dpc_limit,

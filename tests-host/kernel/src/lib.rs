@@ -22,6 +22,7 @@ mod faults;
 mod heap;
 mod kernel;
 mod limits;
+mod netio;
 mod paged;
 mod pnp;
 mod pool;
@@ -34,15 +35,18 @@ mod user;
 mod waiting;
 mod wdf;
 mod wdm;
+mod wsk;
 
 pub use crate::{
     check::{assert_consumer_callback, caught, irql, locks_held},
     faults::FaultPlan,
     kernel::{Builder, Kernel},
-    pnp::{Device, Driver, Entry, Value},
+    netio::{Network, NewInterface},
+    pnp::{Device, Driver, Entry, Identity, Value},
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     user::{Answer, File, Pending},
+    wsk::NdkProvider,
 };
 
 pub use wdk_bindings as wdk;

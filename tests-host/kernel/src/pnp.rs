@@ -186,6 +186,17 @@ pub struct Driver {
     name: String,
 }
 
+/// Who a driver is, for a test that calls it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity(DriverId);
+
+impl Identity {
+    /// Runs `work` as code of the driver: its allocations come from the pool, and are the driver's.
+    pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        context::call(self.0, "the test, as the driver", work)
+    }
+}
+
 /// A device of plug and play, of a driver that is loaded.
 #[expect(clippy::struct_field_names, reason = "the framework's device of a device")]
 pub struct Device {
@@ -323,6 +334,8 @@ impl Driver {
         state.check_notifications(id, name);
         state.check_registrations(id, name);
         state.check_threads(id, name);
+        state.check_netio(id, name);
+        state.check_wsk(id, name);
         let running = lock(&state.wdm.running).get(&id).copied().unwrap_or(0);
         if running > 0 {
             bug_check(Rule::DpcAtUnload, format_args!("a deferred call of driver {name} runs at its unload"));
@@ -344,9 +357,15 @@ impl Driver {
         pool::usage(self.id)
     }
 
+    /// Who the driver is.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        Identity(self.id)
+    }
+
     /// Runs `work` as code of the driver: its allocations come from the pool, and are the driver's.
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
-        context::call(self.id, "the test, as the driver", work)
+        self.identity().run(work)
     }
 }
 

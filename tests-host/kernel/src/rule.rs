@@ -95,6 +95,8 @@ rules! {
     NotSimulated = "not-simulated",
     /// The driver panicked.
     DriverPanicked = "driver-panicked",
+    /// Winsock Kernel's provider was released while adapters that were opened through it were open.
+    WskAdaptersOpen = "wsk-adapters-open",
     /// A thread waits, and nothing is left that could end the wait.
     Deadlock = "deadlock",
     /// The work does not come to an end.

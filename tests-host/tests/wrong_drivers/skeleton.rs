@@ -72,8 +72,12 @@ pub fn run_with(wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
 
 /// Loads the driver, lets `work` use it, and unloads it.
 pub fn run_on(kernel: Builder, wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
+    run_in(&kernel.start(), wrong, work);
+}
+
+/// Loads the driver in a kernel that runs, lets `work` use it, and unloads it.
+pub fn run_in(kernel: &Kernel, wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
     let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let kernel = kernel.start();
     *DEVICE.lock().unwrap_or_else(PoisonError::into_inner) =
         Some(Device { handle: ptr::null_mut(), queue: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
     let driver = kernel.load("wrong", entry).expect("the driver loads");
@@ -83,7 +87,6 @@ pub fn run_on(kernel: Builder, wrong: Wrong, work: impl FnOnce(&Driver, &File)) 
     // What the removal of its last device would do.
     driver.run(delete_device);
     driver.unload();
-    drop(kernel);
     drop(only);
 }
 

@@ -1,0 +1,106 @@
+//! The table of interfaces.
+
+use ndis::{
+    IF_OPER_STATUS, MIB_IF_ROW2, MIB_IF_TABLE2, NDIS_MEDIUM, NDIS_PHYSICAL_MEDIUM, NET_IF_ACCESS_TYPE,
+    NET_IF_CONNECTION_TYPE, NET_IF_DIRECTION_TYPE, NET_IFINDEX,
+};
+use ndkpi::{GUID, NtStatus};
+
+use super::{Interface, NOT_FOUND, helper};
+use crate::kernel::lock;
+
+/// Text as the row has it, with a zero at its end.
+fn units(text: &str) -> [u16; 257] {
+    let mut units = [0; 257];
+    for (place, unit) in units.iter_mut().take(256).zip(text.encode_utf16()) {
+        *place = unit;
+    }
+    units
+}
+
+fn row(index: NET_IFINDEX, interface: &Interface) -> MIB_IF_ROW2 {
+    let mut mac = [0; 32];
+    mac[..6].copy_from_slice(&interface.new.mac);
+    let none = GUID { Data1: 0, Data2: 0, Data3: 0, Data4: [0; 8] };
+    MIB_IF_ROW2 {
+        InterfaceLuid: interface.luid,
+        InterfaceIndex: index,
+        InterfaceGuid: GUID { Data1: index, ..none },
+        Alias: units(&interface.new.alias),
+        Description: units(&interface.new.description),
+        PhysicalAddressLength: 6,
+        PhysicalAddress: mac,
+        PermanentPhysicalAddress: mac,
+        Mtu: interface.new.mtu,
+        Type: u32::from(interface.luid.interface_type()),
+        TunnelType: 0,
+        MediaType: NDIS_MEDIUM::ETHERNET,
+        PhysicalMediumType: NDIS_PHYSICAL_MEDIUM::ETHERNET,
+        AccessType: NET_IF_ACCESS_TYPE::BROADCAST,
+        DirectionType: NET_IF_DIRECTION_TYPE::SEND_RECEIVE,
+        InterfaceAndOperStatusFlags: 0,
+        OperStatus: if interface.up { IF_OPER_STATUS::UP } else { IF_OPER_STATUS::DOWN },
+        AdminStatus: 1,
+        MediaConnectState: 1,
+        NetworkGuid: none,
+        ConnectionType: NET_IF_CONNECTION_TYPE::DEDICATED,
+        TransmitLinkSpeed: interface.new.speed,
+        ReceiveLinkSpeed: interface.new.speed,
+        InOctets: 0,
+        InUcastPkts: 0,
+        InNUcastPkts: 0,
+        InDiscards: 0,
+        InErrors: 0,
+        InUnknownProtos: 0,
+        InUcastOctets: 0,
+        InMulticastOctets: 0,
+        InBroadcastOctets: 0,
+        OutOctets: 0,
+        OutUcastPkts: 0,
+        OutNUcastPkts: 0,
+        OutDiscards: 0,
+        OutErrors: 0,
+        OutUcastOctets: 0,
+        OutMulticastOctets: 0,
+        OutBroadcastOctets: 0,
+        OutQLen: 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn GetIfTable2(table: *mut *mut MIB_IF_TABLE2) -> NtStatus {
+    helper!("GetIfTable2", |state| {
+        if table.is_null() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        if state.strikes() {
+            return NtStatus::NO_MEMORY;
+        }
+        let mut net = lock(&state.net);
+        let rows: Vec<_> = net.interfaces.iter().map(|(&index, interface)| row(index, interface)).collect();
+        let given = net.tables.give("interfaces", &rows);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn GetIfEntry2(place: *mut MIB_IF_ROW2) -> NtStatus {
+    helper!("GetIfEntry2", |state| {
+        if place.is_null() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's row, which lives until the call returns.
+        let index = unsafe { (*place).InterfaceIndex };
+        // SAFETY: as above.
+        let luid = unsafe { (*place).InterfaceLuid };
+        let net = lock(&state.net);
+        // Here the identifier comes first.
+        let found = net.find(0, luid).or_else(|| net.find(index, luid).filter(|_| index != 0));
+        let Some((index, interface)) = found else { return NOT_FOUND };
+        // SAFETY: as above.
+        unsafe { place.write(row(index, interface)) };
+        NtStatus::SUCCESS
+    })
+}

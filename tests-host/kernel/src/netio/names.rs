@@ -1,0 +1,86 @@
+//! Names, indices and identifiers of interfaces.
+
+use ndis::{IF_MAX_STRING_SIZE, NET_IFINDEX, NET_LUID};
+use ndkpi::NtStatus;
+
+use super::helper;
+use crate::{kernel::lock, report::bug_check, rule::Rule};
+
+/// Ends the test if a driver passes a null pointer.
+fn present<T>(pointer: *const T, routine: &str) {
+    if pointer.is_null() {
+        bug_check(Rule::BadArgument, format_args!("{routine} with a null pointer"));
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceAliasToLuid(alias: *const u16, luid: *mut NET_LUID) -> NtStatus {
+    helper!("ConvertInterfaceAliasToLuid", |state| {
+        present(alias, "ConvertInterfaceAliasToLuid");
+        present(luid, "ConvertInterfaceAliasToLuid");
+        let mut units = Vec::new();
+        loop {
+            // SAFETY: the driver's string has units up to its zero.
+            let place = unsafe { alias.add(units.len()) };
+            // SAFETY: as above.
+            match unsafe { place.read() } {
+                0 => break,
+                _ if units.len() > IF_MAX_STRING_SIZE => return NtStatus::INVALID_PARAMETER,
+                unit => units.push(unit),
+            }
+        }
+        let name = String::from_utf16_lossy(&units).to_lowercase();
+        let net = lock(&state.net);
+        let found = net.interfaces.values().find(|interface| interface.new.alias.to_lowercase() == name);
+        let Some(found) = found else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { luid.write(found.luid) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceIndexToLuid(index: NET_IFINDEX, luid: *mut NET_LUID) -> NtStatus {
+    helper!("ConvertInterfaceIndexToLuid", |state| {
+        present(luid, "ConvertInterfaceIndexToLuid");
+        let net = lock(&state.net);
+        let Some(found) = net.interfaces.get(&index) else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { luid.write(found.luid) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceLuidToIndex(luid: *const NET_LUID, index: *mut NET_IFINDEX) -> NtStatus {
+    helper!("ConvertInterfaceLuidToIndex", |state| {
+        present(luid, "ConvertInterfaceLuidToIndex");
+        present(index, "ConvertInterfaceLuidToIndex");
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let luid = unsafe { luid.read() };
+        let net = lock(&state.net);
+        let Some((found, _)) = net.find(0, luid) else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { index.write(found) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceLuidToAlias(luid: *const NET_LUID, alias: *mut u16, length: usize) -> NtStatus {
+    helper!("ConvertInterfaceLuidToAlias", |state| {
+        present(luid, "ConvertInterfaceLuidToAlias");
+        present(alias, "ConvertInterfaceLuidToAlias");
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let luid = unsafe { luid.read() };
+        let net = lock(&state.net);
+        let Some((_, found)) = net.find(0, luid) else { return NtStatus::INVALID_PARAMETER };
+        let units: Vec<u16> = found.new.alias.encode_utf16().chain([0]).collect();
+        if units.len() > length {
+            return NtStatus::NO_MEMORY;
+        }
+        // SAFETY: the driver's place has room for `length` units.
+        unsafe { alias.copy_from_nonoverlapping(units.as_ptr(), units.len()) };
+        NtStatus::SUCCESS
+    })
+}

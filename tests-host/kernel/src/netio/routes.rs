@@ -1,0 +1,126 @@
+//! Routes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ndis::{IP_ADDRESS_PREFIX, MIB_IPFORWARD_ROW2, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
+use ndkpi::{NtStatus, SOCKADDR_INET};
+
+use super::{NOT_FOUND, Net, helper};
+use crate::kernel::lock;
+
+/// A route: what has the prefix leaves through the interface.
+#[derive(Clone, Copy)]
+pub struct Route {
+    pub prefix: IpAddr,
+    pub length: u8,
+    pub index: NET_IFINDEX,
+    pub metric: u32,
+    /// It leads to this machine.
+    pub loopback: bool,
+}
+
+/// The bits of an address, the first of them in front, and how many there are.
+fn bits(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+impl Route {
+    fn covers(&self, address: IpAddr) -> bool {
+        let ((mine, width), (theirs, other)) = (bits(self.prefix), bits(address));
+        let differ = mine ^ theirs;
+        width == other && (self.length == 0 || differ >> (128 - u32::from(self.length)) == 0)
+    }
+}
+
+impl Net {
+    /// The routes that somebody has added, and those that addresses bring with them.
+    fn all_routes(&self) -> impl Iterator<Item = Route> {
+        let own = self.addresses.iter().flat_map(|row| {
+            let on_link = Route { prefix: row.ip, length: row.prefix, index: row.index, metric: 256, loopback: false };
+            [on_link, Route { length: bits(row.ip).1, loopback: true, ..on_link }]
+        });
+        self.routes.iter().copied().chain(own)
+    }
+
+    /// The best route to an address, through this interface or through any: the longest prefix, then the lowest metric.
+    fn best_route(&self, to: IpAddr, through: Option<NET_IFINDEX>) -> Option<Route> {
+        let fitting = self.all_routes().filter(|route| through.is_none_or(|index| route.index == index));
+        fitting.filter(|route| route.covers(to)).min_by_key(|route| (u8::MAX - route.length, route.metric))
+    }
+}
+
+const fn unspecified(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn GetBestRoute2(
+    luid: *mut NET_LUID,
+    index: NET_IFINDEX,
+    source: *const SOCKADDR_INET,
+    destination: *const SOCKADDR_INET,
+    _options: u32,
+    route: *mut MIB_IPFORWARD_ROW2,
+    best_source: *mut SOCKADDR_INET,
+) -> NtStatus {
+    helper!("GetBestRoute2", |state| {
+        if destination.is_null() || route.is_null() || best_source.is_null() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's address, which lives until the call returns.
+        let Some(to) = (unsafe { &*destination }).to_socket_addr() else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: null or the driver's address, which lives until the call returns.
+        let from = unsafe { source.as_ref() }.and_then(SOCKADDR_INET::to_socket_addr);
+        // SAFETY: null or the driver's identifier, which lives until the call returns.
+        let luid = unsafe { luid.as_ref() }.copied();
+        let net = lock(&state.net);
+        let through = match (luid, index) {
+            (None, 0) => None,
+            (luid, index) => match net.find(if luid.is_some() { 0 } else { index }, luid.unwrap_or_default()) {
+                Some((index, _)) => Some(index),
+                None => return NOT_FOUND,
+            },
+        };
+        let Some(best) = net.best_route(to.ip(), through) else { return NtStatus::NETWORK_UNREACHABLE };
+        let own = net.addresses.iter().find(|row| {
+            row.index == best.index
+                && row.ip.is_ipv4() == to.is_ipv4()
+                && row.state == NL_DAD_STATE::PREFERRED
+                && from.is_none_or(|from| from.ip() == row.ip)
+        });
+        let Some(own) = own.map(|row| row.ip).or_else(|| from.map(|from| from.ip())) else {
+            return NtStatus::NETWORK_UNREACHABLE;
+        };
+        let row = MIB_IPFORWARD_ROW2 {
+            InterfaceLuid: net.luid(best.index),
+            InterfaceIndex: best.index,
+            DestinationPrefix: IP_ADDRESS_PREFIX {
+                Prefix: SocketAddr::new(best.prefix, 0).into(),
+                PrefixLength: best.length,
+            },
+            NextHop: SocketAddr::new(unspecified(to.ip()), 0).into(),
+            SitePrefixLength: 0,
+            ValidLifetime: u32::MAX,
+            PreferredLifetime: u32::MAX,
+            Metric: best.metric,
+            Protocol: 3,
+            Loopback: best.loopback.into(),
+            AutoconfigureAddress: 0,
+            Publish: 0,
+            Immortal: 1,
+            Age: 0,
+            Origin: 0,
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { route.write(row) };
+        // SAFETY: as above.
+        unsafe { best_source.write(SocketAddr::new(own, 0).into()) };
+        NtStatus::SUCCESS
+    })
+}

@@ -1,0 +1,114 @@
+//! Tables that the stack hands out and takes back, and the one of addresses.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE};
+use ndkpi::{AF_INET, AF_INET6, NtStatus};
+use wdk_bindings::PVOID;
+
+use super::{Address, NOT_FOUND, Net, helper};
+use crate::{
+    context::{self, DriverId},
+    kernel::lock,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// What freed tables are filled with.
+const POISON: u64 = 0xDDDD_DDDD_DDDD_DDDD;
+
+/// The tables that drivers have.
+#[derive(Default)]
+pub struct Tables {
+    out: BTreeMap<usize, Table>,
+    /// Those that came back: kept, so that who reads one reads nonsense.
+    back: BTreeMap<usize, Box<[u64]>>,
+}
+
+struct Table {
+    owner: DriverId,
+    what: &'static str,
+    memory: Box<[u64]>,
+}
+
+impl Tables {
+    /// Hands a table out: the number of rows, and the rows.
+    pub fn give<Row>(&mut self, what: &'static str, rows: &[Row]) -> usize {
+        let words = 1 + size_of_val(rows).div_ceil(8);
+        let mut memory = vec![0_u64; words].into_boxed_slice();
+        let start = memory.as_mut_ptr();
+        // SAFETY: the memory begins with the number.
+        unsafe { start.cast::<u32>().write(u32::try_from(rows.len()).unwrap_or(u32::MAX)) };
+        // SAFETY: the memory has one word more than the rows need.
+        let first = unsafe { start.add(1) };
+        // SAFETY: the memory has room for the rows, which are aligned as words are.
+        unsafe { first.cast::<Row>().copy_from_nonoverlapping(rows.as_ptr(), rows.len()) };
+        let address = start.expose_provenance();
+        self.out.insert(address, Table { owner: context::caller(), what, memory });
+        address
+    }
+
+    /// What a driver has not given back.
+    pub fn left_by(&self, owner: DriverId) -> Option<&'static str> {
+        self.out.values().find(|table| table.owner == owner).map(|table| table.what)
+    }
+}
+
+/// A row as the stack fills it.
+fn row(net: &Net, address: &Address) -> MIB_UNICASTIPADDRESS_ROW {
+    MIB_UNICASTIPADDRESS_ROW {
+        Address: SocketAddr::new(address.ip, 0).into(),
+        InterfaceLuid: net.luid(address.index),
+        InterfaceIndex: address.index,
+        PrefixOrigin: 1,
+        SuffixOrigin: 1,
+        ValidLifetime: u32::MAX,
+        PreferredLifetime: u32::MAX,
+        OnLinkPrefixLength: address.prefix,
+        SkipAsSource: 0,
+        DadState: address.state,
+        ScopeId: 0,
+        CreationTimeStamp: 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn GetUnicastIpAddressTable(family: u16, table: *mut *mut MIB_UNICASTIPADDRESS_TABLE) -> NtStatus {
+    helper!("GetUnicastIpAddressTable", |state| {
+        if table.is_null() || ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        if state.strikes() {
+            return NtStatus::NO_MEMORY;
+        }
+        let mut net = lock(&state.net);
+        let of = |address: &IpAddr| if address.is_ipv4() { AF_INET } else { AF_INET6 };
+        let wanted = net.addresses.iter().filter(|row| family == AF_UNSPEC || family == of(&row.ip));
+        let rows: Vec<_> = wanted.map(|address| row(&net, address)).collect();
+        if rows.is_empty() {
+            return NOT_FOUND;
+        }
+        let given = net.tables.give("unicast addresses", &rows);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn FreeMibTable(memory: PVOID) {
+    helper!("FreeMibTable", |state| {
+        let mut net = lock(&state.net);
+        let address = memory.addr();
+        let Some(mut table) = net.tables.out.remove(&address) else {
+            let rule = if net.tables.back.contains_key(&address) { Rule::DoubleFree } else { Rule::BadFree };
+            drop(net);
+            bug_check(rule, format_args!("FreeMibTable of {address:#x}"));
+        };
+        table.memory.fill(POISON);
+        net.tables.back.insert(address, table.memory);
+    });
+}

@@ -1,0 +1,227 @@
+//! Registration and capture.
+
+use host::machine::{self, Irql};
+use ndis::{
+    IRP, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION,
+    WSK_VERSION_1_0,
+};
+use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
+use wdk_bindings::PVOID;
+
+use super::{Client, ndk};
+use crate::{
+    context,
+    kernel::{State, lock, routine},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    waiting,
+};
+
+/// Sockets are not simulated.
+extern "system" fn no_socket() {
+    bug_check(Rule::NotSimulated, format_args!("a function of Winsock Kernel for sockets or names"));
+}
+
+struct Table(WSK_PROVIDER_DISPATCH);
+
+// SAFETY: addresses of functions, which never change.
+unsafe impl Sync for Table {}
+
+static FUNCTIONS: Table = Table(WSK_PROVIDER_DISPATCH {
+    Version: WSK_VERSION_1_0,
+    Reserved: 0,
+    WskSocket: no_socket as *const _,
+    WskSocketConnect: no_socket as *const _,
+    WskControlClient: Some(control_client),
+    WskGetAddressInfo: no_socket as *const _,
+    WskFreeAddressInfo: no_socket as *const _,
+    WskGetNameInfo: no_socket as *const _,
+});
+
+/// Ends the test unless the pointer is to memory that is there.
+fn present(address: usize, what: &str) {
+    if address == 0 {
+        bug_check(Rule::BadArgument, format_args!("{what} is a null pointer"));
+    }
+    if pool::is_live(address) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("{what} at {address:#x} is in memory that is free"));
+    }
+}
+
+/// Does something with the client of a registration.
+fn with<R>(state: &State, registration: *mut WSK_REGISTRATION, work: impl FnOnce(usize, &mut Client) -> R) -> R {
+    present(registration.addr(), "the registration");
+    let mut wsk = lock(&state.wsk);
+    let Some((number, client)) = wsk.registered(registration.addr()) else {
+        bug_check(Rule::BadHandle, format_args!("{registration:p} is no registration with Winsock Kernel"));
+    };
+    work(number, client)
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WSK_REGISTRATION) -> NtStatus {
+    routine(
+        "WskRegister",
+        || Irql::PASSIVE_LEVEL,
+        |state| {
+            present(npi.addr(), "the client");
+            present(registration.addr(), "the registration");
+            // SAFETY: the driver's structure, which lives until the call returns.
+            let npi = unsafe { npi.read() };
+            present(npi.Dispatch.addr(), "the client's dispatch table");
+            // SAFETY: the driver's structure, which lives until the client is deregistered.
+            let dispatch = unsafe { npi.Dispatch.read() };
+            if dispatch.Reserved != 0 {
+                bug_check(Rule::BadArgument, format_args!("a reserved field of WSK_CLIENT_DISPATCH is not zero"));
+            }
+            if dispatch.Version != WSK_VERSION_1_0 {
+                return NtStatus::NOINTERFACE;
+            }
+            if state.strikes() {
+                return NtStatus::INSUFFICIENT_RESOURCES;
+            }
+            let number = usize::try_from(state.next()).unwrap_or(0) * 64;
+            let client = Client {
+                owner: context::caller(),
+                registration: registration.addr(),
+                captured: 0,
+                adapters: std::collections::BTreeMap::new(),
+            };
+            let mut wsk = lock(&state.wsk);
+            if wsk.registered(registration.addr()).is_some() {
+                drop(wsk);
+                bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
+            }
+            wsk.clients.insert(number, client);
+            // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
+            unsafe { (*registration).ReservedRegistrationState = number as u64 };
+            NtStatus::SUCCESS
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
+    routine(
+        "WskDeregister",
+        || Irql::PASSIVE_LEVEL,
+        |state| {
+            let number = with(state, registration, |number, _| number);
+            // Another thread may release what it has captured.
+            waiting::until(state, None, "WskDeregister, for what is captured and not released", || {
+                lock(&state.wsk).clients.get(&number).is_none_or(|client| client.captured == 0)
+            });
+            let gone = lock(&state.wsk).clients.remove(&number);
+            drop(gone);
+        },
+    );
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn WskCaptureProviderNPI(
+    registration: *mut WSK_REGISTRATION,
+    timeout: u32,
+    npi: *mut WSK_PROVIDER_NPI,
+) -> NtStatus {
+    let limit = if timeout == WSK_NO_WAIT { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
+    routine(
+        "WskCaptureProviderNPI",
+        || limit,
+        |state| {
+            present(npi.addr(), "the place for the provider");
+            let _ = with(state, registration, |number, _| number);
+            let end = match timeout {
+                WSK_NO_WAIT => Some(0),
+                WSK_INFINITE_WAIT => None,
+                milliseconds => Some(state.machine.now().saturating_add(u64::from(milliseconds) * 1_000)),
+            };
+            let there = waiting::until(state, end, "WskCaptureProviderNPI", || !lock(&state.wsk).absent);
+            if !there || state.strikes() {
+                return NtStatus::DEVICE_NOT_READY;
+            }
+            let client = with(state, registration, |number, client| {
+                client.captured += 1;
+                number
+            });
+            let captured =
+                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS.0 };
+            // SAFETY: the driver's place, which lives until the call returns.
+            unsafe { npi.write(captured) };
+            NtStatus::SUCCESS
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
+    routine(
+        "WskReleaseProviderNPI",
+        || Irql::DISPATCH_LEVEL,
+        |state| {
+            let (left, open) = with(state, registration, |_, client| {
+                let left = client.captured.checked_sub(1);
+                client.captured = left.unwrap_or(0);
+                (left, client.adapters.len())
+            });
+            match left {
+                None => bug_check(
+                    Rule::ReferenceUnderflow,
+                    format_args!("the provider of Winsock Kernel is released without being captured"),
+                ),
+                Some(0) if open > 0 => bug_check(
+                    Rule::WskAdaptersOpen,
+                    format_args!("the provider of Winsock Kernel is released while {open} NDK adapters are open"),
+                ),
+                Some(_) => {}
+            }
+            state.dispatcher.signal();
+        },
+    );
+}
+
+unsafe extern "system" fn control_client(
+    client: *mut WSK_CLIENT,
+    code: u32,
+    _input_size: usize,
+    _input: PVOID,
+    output_size: usize,
+    output: PVOID,
+    returned: *mut usize,
+    irp: *mut IRP,
+) -> NtStatus {
+    routine(
+        "WskControlClient",
+        || Irql::DISPATCH_LEVEL,
+        |state| {
+            captured(state, client, "WskControlClient");
+            if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH {
+                bug_check(Rule::NotSimulated, format_args!("the control code {code:#x} of Winsock Kernel"));
+            }
+            if !irp.is_null() {
+                bug_check(Rule::NotSimulated, format_args!("WskControlClient with an IRP"));
+            }
+            if output_size != size_of::<WSK_PROVIDER_NDK_DISPATCH>() || output.is_null() {
+                return NtStatus::INVALID_PARAMETER;
+            }
+            // SAFETY: the driver's place of that size, which lives until the call returns.
+            unsafe { output.cast::<WSK_PROVIDER_NDK_DISPATCH>().write_unaligned(ndk::FUNCTIONS) };
+            if !returned.is_null() {
+                // SAFETY: the driver's place, which lives until the call returns.
+                unsafe { returned.write(output_size) };
+            }
+            NtStatus::SUCCESS
+        },
+    )
+}
+
+/// Ends the test unless the client has the provider captured.
+pub fn captured(state: &State, client: *mut WSK_CLIENT, routine: &str) {
+    let has = lock(&state.wsk).clients.get(&client.addr()).is_some_and(|client| client.captured > 0);
+    if !has {
+        bug_check(
+            Rule::BadHandle,
+            format_args!("{routine} at {}, without the provider of Winsock Kernel captured", machine::current_irql()),
+        );
+    }
+}
