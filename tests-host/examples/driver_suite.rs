@@ -23,9 +23,9 @@ fn main() {
 mod imp {
     use std::time::{Duration, Instant};
 
+    use conformance::host::{Harness, Setup};
     use conformance::{Run, cases};
-    use conformance_host::{Harness, Setup};
-    use ndk_interface::test_control::{self, Kind, Progress, Start, State};
+    use control::test_device::{self, Kind, Progress, Start, State};
     use ndkpi::NDK_VERSION;
     use simulated_kernel::{Device, Driver, File, Kernel};
 
@@ -47,7 +47,7 @@ mod imp {
     }
 
     fn progress(file: &File) -> Progress {
-        let answer = file.control(test_control::QUERY_PROGRESS, &[], Progress::BYTES);
+        let answer = file.control(test_device::QUERY_PROGRESS, &[], Progress::BYTES);
         assert!(answer.is_success(), "{answer:?}");
         Progress::from_bytes(&answer.bytes).expect("a progress")
     }
@@ -57,10 +57,10 @@ mod imp {
         let kernel = Kernel::threads().start();
         let provider = load!(kernel, "softndk", softndk::driver_entry);
         let consumer = load!(kernel, "ndktest", ndktest::driver_entry);
-        let file = kernel.open(test_control::LINK_NAME).expect("the consumer has a control device");
+        let file = kernel.open(test_device::LINK_NAME).expect("the consumer has a control device");
         let started = Instant::now();
         let start = Start { kind: Kind::Conformance as u32, seconds: 600, seed: SEED };
-        assert!(file.control(test_control::START, &start.to_bytes(), 0).is_success(), "the run starts");
+        assert!(file.control(test_device::START, &start.to_bytes(), 0).is_success(), "the run starts");
         let last = loop {
             let now = progress(&file);
             if now.state != State::Running as u32 {

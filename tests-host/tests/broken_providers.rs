@@ -3,8 +3,8 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use conformance::host::{Harness, Scheduler, Setup};
 use conformance::{Case, Outcome, Run, cases};
-use conformance_host::{Harness, Scheduler, Setup};
 use engine::fault::{self, Fault};
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;

@@ -9,8 +9,8 @@ use std::{
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
+use conformance::host::{Harness, Scheduler, Setup};
 use conformance::{Case, Outcome, Run, cases};
-use conformance_host::{Harness, Scheduler, Setup};
 use engine::nic::NicMode;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED as MODERATION, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED as RESIZE,

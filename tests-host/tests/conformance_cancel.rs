@@ -10,12 +10,12 @@ use std::{
     },
 };
 
+use conformance::host::{Harness, HostPlatform, Scheduler, Setup};
 use conformance::{
     Platform, cases,
     platform::{Family, PinnedMemory, Place, Shape, Task},
     runner::{Outcome, Run},
 };
-use conformance_host::{Harness, HostPlatform, Scheduler, Setup};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::CompletionMode;
 

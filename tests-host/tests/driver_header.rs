@@ -2,11 +2,11 @@
 
 use std::{fs, mem::offset_of, path::Path};
 
-use ndk_interface::{DEVICE_INTERFACE, GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION};
+use control::{DEVICE_INTERFACE, GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION};
 use ndkpi::GUID;
 
 fn header() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ndk-interface/include/softndk.h");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/control/include/softndk.h");
     fs::read_to_string(path).expect("the header is in the repository")
 }
 

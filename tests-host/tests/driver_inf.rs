@@ -171,9 +171,9 @@ fn only_administrators_can_open_the_devices() {
     each(|_, inf| {
         let class = inf.value("ClassInstall32", "AddReg");
         let security = inf.section(class).iter().find(|(_, values)| values[2] == "Security").expect("a descriptor");
-        assert_eq!(security.1[4].trim_matches('"'), ndk_interface::control::SDDL);
+        assert_eq!(security.1[4].trim_matches('"'), control::provider_device::SDDL);
     });
-    assert_eq!(ndk_interface::control::SDDL, ndk_interface::test_control::SDDL);
+    assert_eq!(control::provider_device::SDDL, control::test_device::SDDL);
 }
 
 /// Sections that Windows looks for by name; all others are named by a directive.

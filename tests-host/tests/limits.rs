@@ -2,13 +2,13 @@
 
 use std::{ffi::c_void, ptr};
 
+use conformance::host::{HostPinned, HostPlatform, Setup};
 use conformance::{
     HELD,
     client::{Cq, Options, Qp, QpSizes, Session},
     fixture::{Pair, Plan},
     platform::{PinnedMemory, Shape},
 };
-use conformance_host::{HostPinned, HostPlatform, Setup};
 use host::{HostOs, machine::Machine};
 use ndkpi::{NDK_ADAPTER, NDK_MR, NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_OBJECT_HEADER, NDK_PD, NDK_VERSION, NtStatus};
 use provider::{Config, Device};

@@ -5,11 +5,11 @@
 //!
 //! The machine is seeded, so that everything happens on the thread whose allocations fail.
 
+use conformance::host::{HostPlatform, Scheduler, Setup};
 use conformance::{
     Case, cases,
     runner::{self, Outcome, Run},
 };
-use conformance_host::{HostPlatform, Scheduler, Setup};
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 use tests_host::allocation::{self, Counting};

@@ -6,13 +6,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use conformance::host::{HostPlatform, Setup};
 use conformance::{
     HELD, Verdict,
     client::{Options, Session},
     fixture::{Pair, Plan},
     platform::{Family, PinnedMemory, Place, Platform, Shape, Task},
 };
-use conformance_host::{HostPlatform, Setup};
 use engine::{
     connection::DisconnectReason,
     cq::notify::CqFailure,

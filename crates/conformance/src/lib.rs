@@ -2,9 +2,10 @@
 //!
 //! A case is a function that drives a provider through the table of functions that it gave, and says what it saw; the
 //! `client` makes the calls, `fixture` the pairs of queue pairs most cases begin with, and the `runner` runs what a name
-//! selects. The crate knows nothing of this provider: `Platform` is all it needs of the place where it runs.
+//! selects. The cases know nothing of this provider: `Platform` is all they need of the place where they run. The feature
+//! `host` adds a platform on a host, with this provider (`conformance::host`); without it the crate is `no_std`.
 
-#![no_std]
+#![cfg_attr(not(feature = "host"), no_std)]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -22,6 +23,8 @@ pub mod case;
 pub mod cases;
 pub mod client;
 pub mod fixture;
+#[cfg(feature = "host")]
+pub mod host;
 pub mod platform;
 pub mod random;
 pub mod runner;

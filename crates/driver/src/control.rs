@@ -1,18 +1,18 @@
-//! The control device: what `ndkctl` asks and sets (`ndk_interface::control`).
+//! The control device: what `ndkctl` asks and sets (`control::provider_device`).
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
 use alloc::vec::Vec;
 
+use control::provider_device::{
+    DEVICE_NAME, INFO_TEST_BUILD, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL,
+    SET_FAULTS, SET_SETTINGS, Settings,
+};
 use engine::os::Os;
 use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
     wide,
-};
-use ndk_interface::control::{
-    DEVICE_NAME, INFO_TEST_BUILD, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL,
-    SET_FAULTS, SET_SETTINGS, Settings,
 };
 use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
@@ -124,7 +124,7 @@ fn info(driver: &Driver) -> Info {
     let adapters = || adapters.iter().flatten();
     let highest = ndkpi::NDK_VERSION::V2_1;
     Info {
-        interface_version: u32::from(ndk_interface::SOFTNDK_INTERFACE_VERSION),
+        interface_version: u32::from(control::SOFTNDK_INTERFACE_VERSION),
         driver_version: VERSION,
         ndk_version: u32::from(highest.Major) << 16 | u32::from(highest.Minor),
         flags: if faults::AVAILABLE { INFO_TEST_BUILD } else { 0 },

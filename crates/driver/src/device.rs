@@ -115,7 +115,7 @@ unsafe fn try_add(driver: WDFDRIVER, mut init: PWDFDEVICE_INIT) -> Result<(), Nt
 
     // SAFETY: the device is live and carries the adapter.
     unsafe { interface::register(device, &adapter) }?;
-    let class: GUID = guid(ndk_interface::DEVICE_INTERFACE);
+    let class: GUID = guid(::control::DEVICE_INTERFACE);
     // SAFETY: the device is live, the identifier lives until the call returns, and there is no reference string.
     check(unsafe {
         call_unsafe_wdf_function_binding!(WdfDeviceCreateDeviceInterface, device, &raw const class, ptr::null())

@@ -172,7 +172,7 @@ impl Driver {
     /// # Errors
     ///
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
-    pub fn set(&self, new: &ndk_interface::control::Settings) -> Result<(), NtStatus> {
+    pub fn set(&self, new: &control::provider_device::Settings) -> Result<(), NtStatus> {
         let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
         trace::settings(changed.to_control());
         Kernel::set_granularity(changed.moderation_granularity);

@@ -15,7 +15,7 @@ pub const AVAILABLE: bool = cfg!(feature = "faults");
 /// `STATUS_BUFFER_TOO_SMALL`, `STATUS_INVALID_PARAMETER` for a request of another length.
 #[cfg(feature = "faults")]
 pub fn set(driver: &Driver, request: &Request) -> Result<(), NtStatus> {
-    use ndk_interface::control::Faults;
+    use control::provider_device::Faults;
 
     let faults = Faults::from_bytes(request.input(Faults::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
     if faults.lose_connections != 0 {

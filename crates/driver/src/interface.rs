@@ -1,10 +1,10 @@
-//! What a consumer gets from `IRP_MN_QUERY_INTERFACE` (the crate `ndk-interface` says how it is used).
+//! What a consumer gets from `IRP_MN_QUERY_INTERFACE` (the crate `control` says how it is used).
 
 use core::{ffi::c_void, net::SocketAddr};
 
+use control::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
 use fallible::Arc;
 use kernel::{check, wdf::size};
-use ndk_interface::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsafe_wdf_function_binding};
 
@@ -41,7 +41,7 @@ pub unsafe fn register(device: WDFDEVICE, adapter: &Arc<Adapter>) -> Result<(), 
         QueryNdkAddresses: Some(query_addresses),
         ..SOFTNDK_INTERFACE::EMPTY
     };
-    let kind: GUID = guid(ndk_interface::GUID_SOFTNDK);
+    let kind: GUID = guid(control::GUID_SOFTNDK);
     let mut config = WDF_QUERY_INTERFACE_CONFIG {
         Size: size::<WDF_QUERY_INTERFACE_CONFIG>(),
         // It begins with the system's structure, and says its own size.

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use control::provider_device::{self, CompletionMode, MODERATION_GRANULARITY, NicMode};
 use engine::{
     connection::InterfaceAddress,
     memory::{FastTokens, MemoryLimits},
@@ -10,7 +11,6 @@ use kernel::{
     wdf::{Key, REGISTRY_LIST_BYTES},
     wide,
 };
-use ndk_interface::control::{self, CompletionMode, MODERATION_GRANULARITY, NicMode};
 use ndkpi::NtStatus;
 use provider::device::MAX_ADDRESSES;
 
@@ -103,7 +103,7 @@ impl Settings {
     /// # Errors
     ///
     /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
-    pub fn change(&mut self, new: &control::Settings) -> Result<(), NtStatus> {
+    pub fn change(&mut self, new: &provider_device::Settings) -> Result<(), NtStatus> {
         let modes = CompletionMode::from_number(new.completion_mode).zip(NicMode::from_number(new.nic_mode));
         let modes = modes.filter(|_| new.is_valid()).ok_or(NtStatus::INVALID_PARAMETER)?;
         (self.completion_mode, self.nic_mode) = modes;
@@ -113,8 +113,8 @@ impl Settings {
 
     /// What the control device says of them.
     #[must_use]
-    pub const fn to_control(&self) -> control::Settings {
-        control::Settings {
+    pub const fn to_control(&self) -> provider_device::Settings {
+        provider_device::Settings {
             completion_mode: self.completion_mode as u32,
             moderation_granularity: self.moderation_granularity,
             nic_mode: self.nic_mode as u32,

@@ -3,8 +3,8 @@
 //! There is one for each thing that happens seldom, and none on the data path. While nobody listens an event costs one
 //! comparison: what it would say is not even computed.
 
+use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
-use ndk_interface::control::Settings;
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
 use tracelogging::{Level, define_provider, write_event};

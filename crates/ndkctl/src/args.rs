@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use conformance_host::{Scheduler, Setup};
+use conformance::host::{Scheduler, Setup};
 use engine::{memory::FastTokens, nic::NicMode};
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use driver_client::{Event, ProviderDriver, Refusal, TestDriver, Transport};
-use ndk_interface::test_control::{Kind, Progress, Start, State};
+use control::client::{Event, ProviderDriver, Refusal, TestDriver, Transport};
+use control::test_device::{Kind, Progress, Start, State};
 
 /// Between two looks at a run.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -22,8 +22,8 @@ pub const ELSEWHERE: &str = "the drivers run on Windows only (docs/windows-vm.md
 ///
 /// Why that is not possible.
 #[cfg(windows)]
-pub fn open() -> Result<TestDriver<driver_client::ControlDevice>, String> {
-    let device = driver_client::ControlDevice::open(ndk_interface::test_control::WIN32_NAME);
+pub fn open() -> Result<TestDriver<control::client::ControlDevice>, String> {
+    let device = control::client::ControlDevice::open(control::test_device::WIN32_NAME);
     device.map(TestDriver::new).map_err(|refusal| refused(&refusal))
 }
 
@@ -33,8 +33,8 @@ pub fn open() -> Result<TestDriver<driver_client::ControlDevice>, String> {
 ///
 /// Why that is not possible.
 #[cfg(windows)]
-pub fn open_provider() -> Result<ProviderDriver<driver_client::ControlDevice>, String> {
-    let device = driver_client::ControlDevice::open(ndk_interface::control::WIN32_NAME);
+pub fn open_provider() -> Result<ProviderDriver<control::client::ControlDevice>, String> {
+    let device = control::client::ControlDevice::open(control::provider_device::WIN32_NAME);
     device.map(ProviderDriver::new).map_err(|refusal| format!("the driver softndk: {refusal}"))
 }
 
@@ -44,7 +44,7 @@ pub struct Nowhere;
 
 #[cfg(not(windows))]
 impl Transport for Nowhere {
-    fn control(&self, _: u32, _: &[u8], _: &mut [u8]) -> Result<driver_client::Answer, Refusal> {
+    fn control(&self, _: u32, _: &[u8], _: &mut [u8]) -> Result<control::client::Answer, Refusal> {
         Err(Refusal::NotThere)
     }
 }

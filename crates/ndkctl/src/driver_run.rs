@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use driver_client::Event;
+use control::client::Event;
+use control::test_device::Kind;
 use host::{note, say};
-use ndk_interface::test_control::Kind;
 use serde::Serialize;
 
 use crate::{

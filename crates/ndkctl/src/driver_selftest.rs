@@ -6,12 +6,12 @@ use std::{
 };
 
 use conformance::{Case, Outcome, cases, text::Text};
-use driver_client::{Event, TestDriver, Transport};
-use host::note;
-use ndk_interface::{
+use control::client::{Event, TestDriver, Transport};
+use control::{
     report::Line,
-    test_control::{Kind, SECONDS},
+    test_device::{Kind, SECONDS},
 };
+use host::note;
 
 use crate::{
     args::Selftest,
@@ -110,10 +110,8 @@ mod tests {
 
     use clap::Parser;
     use conformance::{Outcome, Tally, cases};
-    use driver_client::{Answer, Refusal, TestDriver, Transport};
-    use ndk_interface::test_control::{
-        CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State,
-    };
+    use control::client::{Answer, Refusal, TestDriver, Transport};
+    use control::test_device::{CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State};
 
     use super::execute;
     use crate::args::{Cli, Command, Selftest};

@@ -1,7 +1,7 @@
 //! `ndkctl driver-settings`: what can be changed while the driver `softndk` runs.
 
+use control::provider_device::{CompletionMode, NicMode, Settings};
 use host::{note, say};
-use ndk_interface::control::{CompletionMode, NicMode, Settings};
 use serde::Serialize;
 
 use crate::{
@@ -87,7 +87,7 @@ const fn shown(settings: Settings) -> Shown {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use ndk_interface::control::{NicMode, Settings};
+    use control::provider_device::{NicMode, Settings};
 
     use super::{changed, shown};
     use crate::args::{Cli, Command};

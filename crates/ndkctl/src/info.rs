@@ -1,11 +1,11 @@
 //! `ndkctl info`: what the adapter says of itself, and what idle objects cost.
 
 use bench::allocated;
+use conformance::host::{HostPlatform, Setup};
 use conformance::{
     HELD, Stop,
     client::{Options, QpSizes, Session},
 };
-use conformance_host::{HostPlatform, Setup};
 use host::say;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,

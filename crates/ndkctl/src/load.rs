@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use conformance::host::HostPlatform;
 use conformance::{
     Check, HELD, Stop, Verdict,
     client::{Connector, Listener, OnDisconnect, Options, Session},
@@ -9,7 +10,6 @@ use conformance::{
     platform::Family,
     text::Text,
 };
-use conformance_host::HostPlatform;
 use ndkpi::NDK_VERSION;
 
 /// Connections between the two adapters, and of the first one with itself.
@@ -94,7 +94,7 @@ pub fn beside(
     interrupted: &AtomicBool,
     mut look: impl FnMut(&HostPlatform) -> Result<bool, String>,
 ) -> Result<(), String> {
-    let setup = conformance_host::Setup { adapters: 2, ..conformance_host::Setup::default() };
+    let setup = conformance::host::Setup { adapters: 2, ..conformance::host::Setup::default() };
     let platform = HostPlatform::start(setup).map_err(|status| format!("no adapters: {status}"))?;
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
     let result = std::thread::scope(|scope| {

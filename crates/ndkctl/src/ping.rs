@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use conformance::host::HostPlatform;
 use conformance::{
     Check, HELD, Stop,
     client::{CqCore, Options, QpSizes, Session},
     fixture::{Pair, Plan, Side, is_success},
     text::Text,
 };
-use conformance_host::HostPlatform;
 use hdrhistogram::Histogram;
 use host::say;
 use ndkpi::{

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use conformance::host::Harness;
 use conformance::{Case, Outcome, Run, Tally, cases, selects};
-use conformance_host::Harness;
 use host::{note, say};
 use indicatif::ProgressBar;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};

@@ -1,6 +1,6 @@
 //! Numbers on the command line. What is refused is answered with what is allowed.
 
-use ndk_interface::test_control::SECONDS;
+use control::test_device::SECONDS;
 
 /// The longest message: `MaxTransferLength`.
 const MOST_BYTES: u64 = 1 << 30;

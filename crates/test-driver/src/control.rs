@@ -1,12 +1,10 @@
-//! The control device: what `ndkctl` starts, watches and cancels (`ndk_interface::test_control`).
+//! The control device: what `ndkctl` starts, watches and cancels (`control::test_device`).
 
+use control::test_device::{CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start};
 use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
     wide,
-};
-use ndk_interface::test_control::{
-    CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start,
 };
 use ndkpi::NtStatus;
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};

@@ -59,7 +59,7 @@ impl Finder {
     ///
     /// `driver` is the driver's live object.
     pub unsafe fn start(&self, driver: WDFDRIVER) -> Result<(), NtStatus> {
-        let class = ndk_interface::DEVICE_INTERFACE;
+        let class = control::DEVICE_INTERFACE;
         let mut class = GUID { Data1: class.Data1, Data2: class.Data2, Data3: class.Data3, Data4: class.Data4 };
         // SAFETY: the driver object is live (the caller's promise).
         let object = unsafe { call_unsafe_wdf_function_binding!(WdfDriverWdmGetDriverObject, driver) };

@@ -12,7 +12,7 @@ use conformance::{
     fixture::{Pair, Plan, is_success},
     text::Text,
 };
-use ndk_interface::report::{FAILED, Line};
+use control::report::{FAILED, Line};
 use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NDK_VERSION};
 
 use crate::{

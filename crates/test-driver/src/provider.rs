@@ -2,12 +2,12 @@
 
 use core::{net::IpAddr, ptr};
 
+use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use fallible::Arc;
 use kernel::{
     check, unicode,
     wdf::{ContextType, attributes, size},
 };
-use ndk_interface::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use wdk_sys::{
     _WDF_IO_TARGET_OPEN_TYPE, GENERIC_READ, GENERIC_WRITE, GUID, INTERFACE, NTSTATUS, STATUS_SUCCESS,

@@ -9,12 +9,12 @@ use core::{
     },
 };
 
+use control::{
+    report::Line,
+    test_device::{Kind, Progress, SECONDS, Start, State},
+};
 use fallible::Arc;
 use kernel::{Event, Thread, WaitLock};
-use ndk_interface::{
-    report::Line,
-    test_control::{Kind, Progress, SECONDS, Start, State},
-};
 use ndkpi::NtStatus;
 use wdk_sys::WDFDEVICE;
 

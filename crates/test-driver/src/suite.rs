@@ -1,7 +1,7 @@
 //! Runs of the conformance suite.
 
 use conformance::{cases, runner};
-use ndk_interface::{report::Line, test_control::Kind};
+use control::{report::Line, test_device::Kind};
 use ndkpi::NDK_VERSION;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Events for whoever collects traces: what runs when, and how it ends.
 
-use ndk_interface::test_control::Progress;
+use control::test_device::Progress;
 use tracelogging::{Level, define_provider, write_event};
 
 define_provider!(PROVIDER, "NdkTest");

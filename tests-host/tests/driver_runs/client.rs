@@ -1,9 +1,9 @@
 //! A program that starts, watches and cancels runs.
 
-use driver_client::{Answer, Event, ProviderDriver, Refusal, TestDriver, Transport};
-use ndk_interface::{
-    control::{NicMode, Settings},
-    test_control::{Kind, Progress, Start, State},
+use control::client::{Answer, Event, ProviderDriver, Refusal, TestDriver, Transport};
+use control::{
+    provider_device::{NicMode, Settings},
+    test_device::{Kind, Progress, Start, State},
 };
 use simulated_kernel::{
     File, Kernel,

@@ -5,7 +5,7 @@
 use std::{fmt, net::IpAddr, ptr};
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use ndk_interface::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
+use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Device, Kernel, wdk::GUID};
 
@@ -21,7 +21,7 @@ unsafe impl Sync for InKernel<'_> {}
 impl<'k> InKernel<'k> {
     /// Asks the provider's device for its interface, which counts this user.
     pub fn query(kernel: &'k Kernel, device: &Device) -> Self {
-        let kind = ndk_interface::GUID_SOFTNDK;
+        let kind = control::GUID_SOFTNDK;
         let kind = GUID { Data1: kind.Data1, Data2: kind.Data2, Data3: kind.Data3, Data4: kind.Data4 };
         let mut interface = SOFTNDK_INTERFACE::EMPTY;
         let place = (&raw mut interface).cast();

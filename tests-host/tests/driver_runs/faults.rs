@@ -1,9 +1,9 @@
 //! Failures that a test of a consumer asks the provider for. These tests link a test build of it.
 
-use driver_client::{Event, TestDriver};
-use ndk_interface::{
-    control::{self, Faults, INFO_TEST_BUILD, Info},
-    test_control::{Kind, Start, State},
+use control::client::{Event, TestDriver};
+use control::{
+    provider_device::{self, Faults, INFO_TEST_BUILD, Info},
+    test_device::{Kind, Start, State},
 };
 use simulated_kernel::{
     Answer, File, Kernel,
@@ -17,12 +17,12 @@ use crate::{
 
 fn set(file: &File, fail_every_allocation: u32, lose_connections: u32) {
     let faults = Faults { fail_every_allocation, lose_connections };
-    assert!(file.control(control::SET_FAULTS, &faults.to_bytes(), 0).is_success());
+    assert!(file.control(provider_device::SET_FAULTS, &faults.to_bytes(), 0).is_success());
 }
 
 /// A number of `NDIS_NDK_PERFORMANCE_COUNTERS`.
 fn counter(file: &File, number: usize) -> u64 {
-    let Answer { bytes, .. } = file.control(control::QUERY_COUNTERS, &[], 240);
+    let Answer { bytes, .. } = file.control(provider_device::QUERY_COUNTERS, &[], 240);
     u64::from_le_bytes(bytes[8 * number..8 * number + 8].try_into().expect("eight bytes"))
 }
 
@@ -31,7 +31,7 @@ fn a_test_build_says_so() {
     let kernel = Kernel::threads().start();
     let provider = Provider::load(&kernel).expect("the provider loads");
     let file = provider_control(&kernel);
-    let info = Info::from_bytes(&file.control(control::QUERY_INFO, &[], Info::BYTES).bytes).expect("an answer");
+    let info = Info::from_bytes(&file.control(provider_device::QUERY_INFO, &[], Info::BYTES).bytes).expect("an answer");
     assert_eq!(info.flags, INFO_TEST_BUILD);
     drop(file);
     provider.unload();
@@ -42,7 +42,7 @@ fn allocations_fail_until_they_are_to_succeed_again() {
     let kernel = Kernel::threads().start();
     let provider = Provider::load(&kernel).expect("the provider loads");
     let file = provider_control(&kernel);
-    let query = || file.control(control::QUERY_CONNECTIONS, &[], 64).status;
+    let query = || file.control(provider_device::QUERY_CONNECTIONS, &[], 64).status;
     assert_eq!(query(), STATUS_SUCCESS);
     set(&file, 1, 0);
     assert_eq!(query(), STATUS_INSUFFICIENT_RESOURCES);

@@ -1,7 +1,7 @@
 //! What spin locks cost, as far as a run can be asked for it that does not go well.
 
-use driver_client::{Event, Refusal, TestDriver};
-use ndk_interface::test_control::{Kind, Progress, Start, State};
+use control::client::{Event, Refusal, TestDriver};
+use control::test_device::{Kind, Progress, Start, State};
 use simulated_kernel::{FaultPlan, Kernel, wdk::STATUS_INSUFFICIENT_RESOURCES};
 
 use crate::{

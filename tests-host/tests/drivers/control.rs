@@ -1,8 +1,8 @@
 //! The control devices: every length is checked, and every request is answered once.
 
-use ndk_interface::{
-    control::{self, Faults, Info, NicMode, Settings},
-    test_control::{self, Progress, State},
+use control::{
+    provider_device::{self, Faults, Info, NicMode, Settings},
+    test_device::{self, Progress, State},
 };
 use simulated_kernel::{
     Kernel, Value,
@@ -16,7 +16,7 @@ fn the_provider_says_what_it_is() {
     let kernel = Kernel::threads().processors(3).start();
     let provider = Provider::load(&kernel).expect("the provider loads");
     let file = provider_control(&kernel);
-    let answer = file.control(control::QUERY_INFO, &[], Info::BYTES);
+    let answer = file.control(provider_device::QUERY_INFO, &[], Info::BYTES);
     assert!(answer.is_success(), "{answer:?}");
     let info = Info::from_bytes(&answer.bytes).expect("an answer of the right size");
     assert_eq!((info.adapters, info.open_adapters, info.processors, info.reserved), (1, 0, 3, 0));
@@ -29,7 +29,7 @@ fn settings_out_of_range_change_nothing() {
     let kernel = Kernel::threads().start();
     let provider = Provider::load(&kernel).expect("the provider loads");
     let file = provider_control(&kernel);
-    let settings = || file.control(control::QUERY_SETTINGS, &[], Settings::BYTES).bytes;
+    let settings = || file.control(provider_device::QUERY_SETTINGS, &[], Settings::BYTES).bytes;
     let before = settings();
     let right = Settings { completion_mode: 3, moderation_granularity: 77, nic_mode: NicMode::Direct as u32 };
     for wrong in [
@@ -37,10 +37,10 @@ fn settings_out_of_range_change_nothing() {
         Settings { moderation_granularity: 0, ..right },
         Settings { nic_mode: 2, ..right },
     ] {
-        assert_eq!(file.control(control::SET_SETTINGS, &wrong.to_bytes(), 0).status, STATUS_INVALID_PARAMETER);
+        assert_eq!(file.control(provider_device::SET_SETTINGS, &wrong.to_bytes(), 0).status, STATUS_INVALID_PARAMETER);
         assert_eq!(settings(), before, "{wrong:?}");
     }
-    assert!(file.control(control::SET_SETTINGS, &right.to_bytes(), 0).is_success());
+    assert!(file.control(provider_device::SET_SETTINGS, &right.to_bytes(), 0).is_success());
     assert_eq!(settings(), right.to_bytes());
     drop(file);
     provider.unload();
@@ -53,7 +53,7 @@ fn the_engine_of_the_registry_is_in_force_unless_it_is_out_of_range() {
         let parameters = parameter.map(|number| ("NicMode", Value::Number(number)));
         let provider = Provider::load_with(&kernel, parameters.as_slice()).expect("the provider loads");
         let file = provider_control(&kernel);
-        let answer = file.control(control::QUERY_SETTINGS, &[], Settings::BYTES);
+        let answer = file.control(provider_device::QUERY_SETTINGS, &[], Settings::BYTES);
         let settings = Settings::from_bytes(&answer.bytes).expect("an answer of the right size");
         assert_eq!(settings.nic_mode, nic as u32, "{parameter:?}");
         drop(file);
@@ -68,24 +68,24 @@ fn short_buffers_and_unknown_codes_are_refused() {
     let consumer = Consumer::load(&kernel).expect("the consumer loads");
     let (ours, theirs) = (provider_control(&kernel), consumer_control(&kernel));
     for (file, code, input, output, status) in [
-        (&ours, control::QUERY_INFO, 0, Info::BYTES - 1, STATUS_BUFFER_TOO_SMALL),
-        (&ours, control::QUERY_INFO, 0, 0, STATUS_BUFFER_TOO_SMALL),
-        (&ours, control::QUERY_COUNTERS, 0, 239, STATUS_BUFFER_TOO_SMALL),
-        (&ours, control::SET_SETTINGS, Settings::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
-        (&ours, control::SET_SETTINGS, Settings::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
-        (&ours, control::SET_FAULTS, Faults::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
-        (&ours, control::SET_FAULTS, Faults::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
-        (&ours, control::QUERY_INFO + 0x400, 64, 64, STATUS_INVALID_DEVICE_REQUEST),
-        (&theirs, test_control::START, 0, 0, STATUS_BUFFER_TOO_SMALL),
-        (&theirs, test_control::START, 17, 0, STATUS_INVALID_PARAMETER),
-        (&theirs, test_control::QUERY_PROGRESS, 0, Progress::BYTES - 1, STATUS_BUFFER_TOO_SMALL),
-        (&theirs, test_control::QUERY_REPORT, 1, 64, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::QUERY_INFO, 0, Info::BYTES - 1, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::QUERY_INFO, 0, 0, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::QUERY_COUNTERS, 0, 239, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::SET_SETTINGS, Settings::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::SET_SETTINGS, Settings::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
+        (&ours, provider_device::SET_FAULTS, Faults::BYTES - 1, 0, STATUS_BUFFER_TOO_SMALL),
+        (&ours, provider_device::SET_FAULTS, Faults::BYTES + 1, 0, STATUS_INVALID_PARAMETER),
+        (&ours, provider_device::QUERY_INFO + 0x400, 64, 64, STATUS_INVALID_DEVICE_REQUEST),
+        (&theirs, test_device::START, 0, 0, STATUS_BUFFER_TOO_SMALL),
+        (&theirs, test_device::START, 17, 0, STATUS_INVALID_PARAMETER),
+        (&theirs, test_device::QUERY_PROGRESS, 0, Progress::BYTES - 1, STATUS_BUFFER_TOO_SMALL),
+        (&theirs, test_device::QUERY_REPORT, 1, 64, STATUS_BUFFER_TOO_SMALL),
         (&theirs, 0, 64, 64, STATUS_INVALID_DEVICE_REQUEST),
     ] {
         let answer = file.control(code, &vec![0xFF; input], output);
         assert_eq!((answer.status, answer.bytes.len()), (status, 0), "code {code:#x}, {input} in, {output} out");
     }
-    let answer = theirs.control(test_control::QUERY_PROGRESS, &[], Progress::BYTES);
+    let answer = theirs.control(test_device::QUERY_PROGRESS, &[], Progress::BYTES);
     let progress = Progress::from_bytes(&answer.bytes).expect("a progress");
     assert_ne!(progress.state, State::Running as u32);
     drop((ours, theirs));

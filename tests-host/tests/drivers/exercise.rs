@@ -2,7 +2,7 @@
 //!
 //! Each row has a life of the drivers to itself, from load to unload, so that whatever it leaves behind is found.
 
-use ndk_interface::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, control, test_control};
+use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, provider_device, test_device};
 use simulated_kernel::{Device, File, Kernel, wdk::GUID};
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
@@ -11,16 +11,16 @@ use crate::world::{Consumer, Provider, consumer_control, provider_control};
 const LONGEST: usize = 200;
 
 const CODES: [u32; 10] = [
-    control::QUERY_INFO,
-    control::QUERY_COUNTERS,
-    control::QUERY_CONNECTIONS,
-    control::QUERY_SETTINGS,
-    control::SET_SETTINGS,
-    control::SET_FAULTS,
-    test_control::START,
-    test_control::QUERY_PROGRESS,
-    test_control::CANCEL,
-    test_control::QUERY_REPORT,
+    provider_device::QUERY_INFO,
+    provider_device::QUERY_COUNTERS,
+    provider_device::QUERY_CONNECTIONS,
+    provider_device::QUERY_SETTINGS,
+    provider_device::SET_SETTINGS,
+    provider_device::SET_FAULTS,
+    test_device::START,
+    test_device::QUERY_PROGRESS,
+    test_device::CANCEL,
+    test_device::QUERY_REPORT,
 ];
 
 /// Bytes to be read. When there are no more, zeros come.
@@ -95,7 +95,7 @@ pub fn query_interface(bytes: &[u8]) {
 
 /// A byte says what is wrong about the identifier, one the size, two the version.
 fn query(bytes: &mut Bytes<'_>, device: &Device) {
-    let right = ndk_interface::GUID_SOFTNDK;
+    let right = control::GUID_SOFTNDK;
     let mut kind = GUID { Data1: right.Data1, Data2: right.Data2, Data3: right.Data3, Data4: right.Data4 };
     match bytes.next() {
         change @ 1..=64 => kind.Data4[usize::from(change - 1) / 8] ^= 1 << ((change - 1) % 8),

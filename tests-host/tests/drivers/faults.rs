@@ -1,8 +1,8 @@
 //! Everything that can fail does, one after the other. The drivers say so, leave nothing behind, and still unload.
 
-use ndk_interface::{
-    control::{self, Info},
-    test_control::Kind,
+use control::{
+    provider_device::{self, Info},
+    test_device::Kind,
 };
 use simulated_kernel::{
     FaultPlan, Kernel,
@@ -27,7 +27,7 @@ fn scenario(kernel: &Kernel) {
     match Consumer::load(kernel) {
         Ok(consumer) => {
             let (ours, theirs) = (provider_control(kernel), consumer_control(kernel));
-            assert!(ours.control(control::QUERY_INFO, &[], Info::BYTES).is_success());
+            assert!(ours.control(provider_device::QUERY_INFO, &[], Info::BYTES).is_success());
             drop((ours, theirs));
             consumer.unload();
         }

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ndk_interface::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
+use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION};
 use simulated_kernel::{Device, Driver, Kernel};
 use wdk_sys::{

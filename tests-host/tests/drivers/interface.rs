@@ -5,9 +5,9 @@ use std::{
     sync::atomic::{AtomicI32, Ordering::SeqCst},
 };
 
-use ndk_interface::{
+use control::{
     DEVICE_INTERFACE, GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE,
-    test_control::Kind,
+    test_device::Kind,
 };
 use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NtStatus};
 use simulated_kernel::Kernel;

@@ -1,7 +1,7 @@
 //! From load to unload.
 
+use control::test_device::{self, Kind};
 use engine::memory::MemoryLimits;
-use ndk_interface::test_control::{self, Kind};
 use simulated_kernel::{Kernel, Value};
 
 use crate::world::{Consumer, Provider, SEEDS, consumer_control, finish, progress, report, start};
@@ -53,7 +53,7 @@ fn the_consumer_finds_the_provider_whichever_comes_first() {
     // It runs; the whole of it is for the tests of the suite.
     kernel.wait_until(|| progress(&file).done > 0);
     assert_eq!(progress(&file).failed, 0, "{}", report(&file));
-    assert!(file.control(test_control::CANCEL, &[], 0).is_success());
+    assert!(file.control(test_device::CANCEL, &[], 0).is_success());
     finish(&kernel, &file);
     drop(file);
     consumer.unload();
@@ -67,7 +67,7 @@ fn use_what_is_there(kernel: &Kernel) {
     assert!(begun.is_success(), "{begun:?}");
     kernel.wait_until(|| progress(&file).done > 0);
     assert_eq!(progress(&file).failed, 0, "{}", report(&file));
-    assert!(file.control(test_control::CANCEL, &[], 0).is_success());
+    assert!(file.control(test_device::CANCEL, &[], 0).is_success());
     finish(kernel, &file);
 }
 

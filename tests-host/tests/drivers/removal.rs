@@ -1,6 +1,6 @@
 //! Stop, removal and surprise removal, idle and in the middle of a run.
 
-use ndk_interface::test_control::{Kind, State};
+use control::test_device::{Kind, State};
 use simulated_kernel::Kernel;
 
 use crate::{

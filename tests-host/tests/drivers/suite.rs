@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use ndk_interface::{
-    control::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
+use control::{
+    provider_device::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
     report::Line,
-    test_control::{Kind, Progress, State},
+    test_device::{Kind, Progress, State},
 };
 use simulated_kernel::Kernel;
 use tests_host::decisions::DECISIONS;

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use ndk_interface::{
-    control::{self, NicMode},
-    test_control::{self, Kind, Progress, Start, State},
+use control::{
+    provider_device::{self, NicMode},
+    test_device::{self, Kind, Progress, Start, State},
 };
 use simulated_kernel::{Answer, Device, Driver, File, Kernel, Value, wdk::NTSTATUS};
 
@@ -72,23 +72,23 @@ impl Consumer {
 
 /// Opens the provider's control device.
 pub fn provider_control(kernel: &Kernel) -> File {
-    kernel.open(control::LINK_NAME).expect("the provider has a control device")
+    kernel.open(provider_device::LINK_NAME).expect("the provider has a control device")
 }
 
 /// Opens the consumer's control device.
 pub fn consumer_control(kernel: &Kernel) -> File {
-    kernel.open(test_control::LINK_NAME).expect("the consumer has a control device")
+    kernel.open(test_device::LINK_NAME).expect("the consumer has a control device")
 }
 
 /// Starts a run, which goes on for ten minutes unless it is over or ended before.
 pub fn start(file: &File, kind: Kind, seed: u64) -> Answer {
     let start = Start { kind: kind as u32, seconds: 600, seed };
-    file.control(test_control::START, &start.to_bytes(), 0)
+    file.control(test_device::START, &start.to_bytes(), 0)
 }
 
 /// How far the run is.
 pub fn progress(file: &File) -> Progress {
-    let answer = file.control(test_control::QUERY_PROGRESS, &[], Progress::BYTES);
+    let answer = file.control(test_device::QUERY_PROGRESS, &[], Progress::BYTES);
     assert!(answer.is_success(), "{answer:?}");
     Progress::from_bytes(&answer.bytes).expect("a progress")
 }
@@ -108,8 +108,8 @@ pub fn finish(kernel: &Kernel, file: &File) -> Progress {
 pub fn report(file: &File) -> String {
     let mut text = Vec::new();
     loop {
-        let from = test_control::From { offset: u32::try_from(text.len()).expect("a short report") };
-        let answer = file.control(test_control::QUERY_REPORT, &from.to_bytes(), 4096);
+        let from = test_device::From { offset: u32::try_from(text.len()).expect("a short report") };
+        let answer = file.control(test_device::QUERY_REPORT, &from.to_bytes(), 4096);
         let more = answer.status == simulated_kernel::wdk::STATUS_BUFFER_OVERFLOW;
         assert!(answer.is_success() || more, "{answer:?}");
         text.extend(answer.bytes);

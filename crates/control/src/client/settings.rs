@@ -1,8 +1,8 @@
 //! The settings of `softndk`.
 
-use ndk_interface::control::{QUERY_SETTINGS, SET_SETTINGS, Settings};
+use crate::provider_device::{QUERY_SETTINGS, SET_SETTINGS, Settings};
 
-use crate::{Answer, Refusal, Transport};
+use super::{Answer, Refusal, Transport};
 
 /// The driver `softndk`.
 pub struct ProviderDriver<T> {

@@ -1,6 +1,6 @@
 //! Pinned memory on a host.
 
-use conformance::platform::{PinnedMemory, Shape};
+use crate::platform::{PinnedMemory, Shape};
 use host::PinnedBuffer;
 use ndkpi::{MDL, NtStatus};
 

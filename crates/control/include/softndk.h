@@ -1,5 +1,5 @@
 /*
- * How an NDK consumer written in C finds the SoftNDK provider. The same in Rust: the crate ndk-interface, whose
+ * How an NDK consumer written in C finds the SoftNDK provider. The same in Rust: the crate `control`, whose
  * documentation has the sequence of steps.
  *
  * Define NDIS630 (or a later version) before the first include. Then include, in this order: ndis.h, ndisndk.h (which ndis.h does

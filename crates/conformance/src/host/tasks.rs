@@ -2,13 +2,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use conformance::{
+use crate::{
     platform::{Step, Task},
     random::Random,
 };
 use ndkpi::NtStatus;
 
-use crate::platform::HostPlatform;
+use super::platform::HostPlatform;
 
 /// Steps without work after which a task waits instead of asking again.
 const EAGER: u32 = 64;

@@ -14,14 +14,17 @@
 //!    device.
 //! 5. When the device is to be removed it does the last step at once.
 //!
-//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`control`] and [`test_control`].
+//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`provider_device`] and [`test_device`];
+//! [`client`], with the feature of that name, is a program's side of them.
 
-#![no_std]
+#![cfg_attr(not(feature = "client"), no_std)]
 
-pub mod control;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod interface;
+pub mod provider_device;
 pub mod report;
-pub mod test_control;
+pub mod test_device;
 mod wire;
 
 pub use interface::{DEVICE_INTERFACE, GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION};

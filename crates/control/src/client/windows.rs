@@ -15,7 +15,7 @@ use windows_sys::Win32::{
     System::IO::DeviceIoControl,
 };
 
-use crate::{Answer, Refusal, Transport};
+use super::{Answer, Refusal, Transport};
 
 /// An open control device.
 pub struct ControlDevice {
@@ -23,7 +23,7 @@ pub struct ControlDevice {
 }
 
 impl ControlDevice {
-    /// Opens a device by its name for programs, such as [`ndk_interface::test_control::WIN32_NAME`].
+    /// Opens a device by its name for programs, such as [`crate::test_device::WIN32_NAME`].
     ///
     /// # Errors
     ///

@@ -10,14 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance::{
+use crate::{
     Case, Platform,
     random::Random,
     runner::{self, Outcome, Run},
     text::Text,
 };
 
-use crate::platform::{HostPlatform, Scheduler, Setup};
+use super::platform::{HostPlatform, Scheduler, Setup};
 
 /// Puts something between the suite and the provider.
 pub type Layer = Arc<dyn Fn(&Arc<HostPlatform>) -> Box<dyn Platform + Send> + Send + Sync>;

@@ -1,6 +1,6 @@
 //! The control device of `ndktest`, the driver that consumes NDKPI.
 //!
-//! The rules of [`crate::control`] hold here too. One run at a time; a run ends by itself, by [`CANCEL`], or when the driver
+//! The rules of [`crate::provider_device`] hold here too. One run at a time; a run ends by itself, by [`CANCEL`], or when the driver
 //! stops.
 
 use crate::wire::{READ, WRITE, control_code, wire};
@@ -11,8 +11,8 @@ pub const DEVICE_NAME: &str = r"\Device\NdkTestControl";
 pub const LINK_NAME: &str = r"\DosDevices\Global\NdkTestControl";
 /// Its name for `CreateFile`.
 pub const WIN32_NAME: &str = r"\\.\Global\NdkTestControl";
-/// Who may open it: see [`crate::control::SDDL`].
-pub const SDDL: &str = crate::control::SDDL;
+/// Who may open it: see [`crate::provider_device::SDDL`].
+pub const SDDL: &str = crate::provider_device::SDDL;
 
 /// Takes a [`Start`]. `STATUS_DEVICE_BUSY` while a run is going on, `STATUS_DEVICE_NOT_READY` without a provider.
 pub const START: u32 = control_code(0x20, WRITE);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn control_codes_are_ctl_code() {
-        assert_eq!(crate::control::QUERY_INFO, 0x0012_6000);
+        assert_eq!(crate::provider_device::QUERY_INFO, 0x0012_6000);
         assert_eq!(super::START, 0x0012_A080);
     }
 }

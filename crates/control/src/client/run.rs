@@ -1,11 +1,11 @@
 //! Starting, watching and cancelling a run of `ndktest`.
 
-use ndk_interface::{
+use crate::{
     report::Line,
-    test_control::{CANCEL, From, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State},
+    test_device::{CANCEL, From, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State},
 };
 
-use crate::{Answer, Refusal, Transport};
+use super::{Answer, Refusal, Transport};
 
 /// As much of a report is asked for at a time.
 const PART: usize = 16 << 10;

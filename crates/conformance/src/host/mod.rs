@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use conformance::client::{Options, Session};
-//! use conformance_host::{HostPlatform, Setup};
+//! use conformance::host::{HostPlatform, Setup};
 //! use ndkpi::NDK_VERSION;
 //!
 //! let platform = HostPlatform::start(Setup::default()).expect("memory");

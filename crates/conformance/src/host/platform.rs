@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
 use engine::{connection::Fabric, memory::FastTokens, nic::NicMode};
 use host::{
     HostOs,
@@ -22,7 +22,7 @@ use host::{
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{CompletionMode, Config, Device};
 
-use crate::{memory::HostPinned, tasks};
+use super::{memory::HostPinned, tasks};
 
 /// What decides what happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
