@@ -10,10 +10,14 @@ mod fast_register;
 mod logical;
 #[path = "memory/pairs.rs"]
 mod pairs;
+#[path = "memory/random.rs"]
+mod random;
 #[path = "memory/regions.rs"]
 mod regions;
 #[path = "memory/resources.rs"]
 mod resources;
+#[path = "memory/reuse.rs"]
+mod reuse;
 #[path = "memory/tokens.rs"]
 mod tokens;
 #[path = "memory/transfer.rs"]

@@ -4,45 +4,12 @@ use engine::memory::{Access, Piece, transfer};
 
 use super::{
     bytes::Buffer,
+    random::Random,
     world::{ALL, TestDomain, TestPiece, TestRegion, World, fast, fast_register, registered},
 };
 
 /// How many random cases.
 const CASES: u64 = 300;
-
-/// Random numbers from a seed (`xorshift64*`).
-struct Random(u64);
-
-impl Random {
-    const fn new(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    /// A number below `bound`.
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
-        usize::try_from(number).expect("31 bits") % bound
-    }
-
-    /// A number up to `most`, often one at the edge of a page.
-    fn edge(&mut self, most: usize) -> usize {
-        const EDGES: [usize; 6] = [0, 1, 4095, 4096, 4097, 8192];
-        let number = if self.below(2) == 0 { EDGES[self.below(EDGES.len())] } else { self.below(most + 1) };
-        number.min(most)
-    }
-
-    /// The numbers below `count`, in any order.
-    fn order(&mut self, count: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..count).collect();
-        for index in (1..count).rev() {
-            order.swap(index, self.below(index + 1));
-        }
-        order
-    }
-}
 
 /// A list of pieces, and where each of its bytes is: which buffer, and which byte of it.
 struct List {

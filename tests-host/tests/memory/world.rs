@@ -94,16 +94,18 @@ impl World {
     }
 
     pub fn with_limits(limits: MemoryLimits) -> Self {
-        let machine = Machine::seeded(1).start();
-        let os = TestOs(HostOs::new(&machine));
-        Self { table: MemoryTable::try_new(&os, limits).expect("memory"), os, _machine: machine }
+        Self::with(limits, FastTokens::Stable)
     }
 
     /// An adapter whose fast registrations have new remote tokens.
     pub fn rotating() -> Self {
+        Self::with(SMALL, FastTokens::Rotating)
+    }
+
+    pub fn with(limits: MemoryLimits, fast_tokens: FastTokens) -> Self {
         let machine = Machine::seeded(1).start();
         let os = TestOs(HostOs::new(&machine));
-        let table = MemoryTable::try_new_with(&os, SMALL, FastTokens::Rotating).expect("memory");
+        let table = MemoryTable::try_new_with(&os, limits, fast_tokens).expect("memory");
         Self { table, os, _machine: machine }
     }
 

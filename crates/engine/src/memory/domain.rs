@@ -4,13 +4,12 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    MemoryTable, Posted,
+    Kind, MemoryTable, Posted,
     access::Access,
     entry::{Entry, Object},
     grant::{Grant, Source, Span},
     piece::Piece,
     pinned::Pinned,
-    token::{Tag, number_of},
     translation::{Side, Translation, TranslationCache},
     uses::{Held, Transfers, UsesOf},
 };
@@ -72,7 +71,7 @@ impl<'locked, O: Os> Opened<'locked, O> {
 /// A protection domain.
 pub struct Domain<O: Os> {
     table: Arc<MemoryTable<O>>,
-    number: u32,
+    /// The privileged token, which also stands for the domain in the table of tokens.
     privileged: u32,
 }
 
@@ -83,17 +82,15 @@ impl<O: Os> Domain<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(table: &Arc<MemoryTable<O>>) -> Result<Arc<Self>, NtStatus> {
-        let (random, mut tag) = (table.random(), Tag::of(0));
-        // The privileged token has a place like any other, so that no other token equals it.
-        let number = table.tokens().insert(|stamp| {
-            tag = Tag::next(stamp, random, |_| false);
-            Entry { domain: 0, object: Object::Domain }
-        });
-        let number = number.map_err(memory_status)?;
-        table.population().domains.enter();
-        // From here on a failure drops the domain, which gives its place back.
-        let domain = Self { table: table.clone(), number, privileged: tag.token(number) };
-        Arc::try_new(domain).map_err(memory_status)
+        table.population().enter(Kind::Domain)?;
+        // The privileged token has a slot like any other, so that no other token equals it.
+        let tokens = table.tokens().insert_fixed(|_| Entry { domain: 0, object: Object::Domain });
+        let tokens = tokens.map_err(|error| {
+            table.population().leave(Kind::Domain);
+            memory_status(error)
+        })?;
+        // From here on a failure drops the domain, which gives its slot back.
+        Arc::try_new(Self { table: table.clone(), privileged: tokens.local }).map_err(memory_status)
     }
 
     /// The adapter's memory.
@@ -102,11 +99,7 @@ impl<O: Os> Domain<O> {
         &self.table
     }
 
-    pub(super) const fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Whether this is the domain `other`.
+    /// Returns true if this is the domain `other`.
     pub(super) fn is(&self, other: &Self) -> bool {
         core::ptr::eq(self, other)
     }
@@ -143,7 +136,7 @@ impl<O: Os> Domain<O> {
         }
         let mut later = None;
         let later_found = &mut later;
-        let found = self.table.tokens().with(number_of(token), move |_, entry| {
+        let found = self.table.tokens().with(token, move |_, entry| {
             let (grant, uses) = self.grant(entry, Key { token, access })?;
             let offset = grant.span.locate(address, u64::from(length))?;
             // Most registrations are ranges, and need no other look-up.
@@ -167,7 +160,7 @@ impl<O: Os> Domain<O> {
     /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
     pub(crate) fn with_token<U>(&self, key: Key, work: impl FnOnce(&Opened<'_, O>) -> U) -> Option<U> {
-        self.table.tokens().with(number_of(key.token), |_, entry| self.open(entry, key).map(|opened| work(&opened)))?
+        self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|opened| work(&opened)))?
     }
 
     /// [`Domain::with_token`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not of
@@ -184,7 +177,7 @@ impl<O: Os> Domain<O> {
             return None;
         }
         let tokens = self.table.tokens();
-        tokens.with_two(number_of(mine.token), number_of(theirs.token), |my_entry, their_entry| {
+        tokens.with_two(mine.token, theirs.token, |my_entry, their_entry| {
             Some(work(&self.open(my_entry, mine)?, &peer.open(their_entry, theirs)?))
         })?
     }
@@ -198,7 +191,7 @@ impl<O: Os> Domain<O> {
             Some(token) => self.table.uncache(cache, token),
             None => {}
         }
-        self.table.tokens().with(number_of(key.token), |_, entry| {
+        self.table.tokens().with(key.token, |_, entry| {
             let Some((Grant { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)
             else {
                 return;
@@ -223,20 +216,25 @@ impl<O: Os> Domain<O> {
 
     #[inline]
     fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a Grant<O>, UsesOf<'a>)> {
-        if entry.domain != self.number && !fault::is(Fault::DomainNotChecked) {
+        if entry.domain != self.privileged && !fault::is(Fault::DomainNotChecked) {
             return None;
         }
-        entry.object.open(Tag::of(key.token), key.access)
+        entry.object.open(key.token, key.access)
     }
 
-    /// Works on an object of this domain, under the rules of [`Places::with`](super::places::Places::with).
+    /// Works on the object of this domain that a token, good or stale, names the slot of, under the rules of
+    /// [`TokenTable::with`](super::tokens::TokenTable::with).
     pub(super) fn with_own<U>(
         &self,
-        number: u32,
+        token: u32,
         work: impl FnOnce(&mut Object<O>) -> Result<U, NtStatus>,
     ) -> Result<U, NtStatus> {
-        let done = self.table.tokens().with(number, |_, entry| {
-            if entry.domain == self.number { work(&mut entry.object) } else { Err(NtStatus::INVALID_DEVICE_REQUEST) }
+        let done = self.table.tokens().with(token, |_, entry| {
+            if entry.domain == self.privileged {
+                work(&mut entry.object)
+            } else {
+                Err(NtStatus::INVALID_DEVICE_REQUEST)
+            }
         });
         done.unwrap_or(Err(NtStatus::INVALID_DEVICE_REQUEST))
     }
@@ -252,24 +250,22 @@ impl<O: Os> Domain<O> {
     /// - `STATUS_ACCESS_VIOLATION`: the registration to bind to is not the one of the post any more, and lacks a right or the
     ///   addresses.
     pub fn commit(&self, posted: Posted) -> Result<(), NtStatus> {
-        let (number, tag) = (number_of(posted.token), Tag::of(posted.token));
-        let bind = self.with_own(number, |object| match object {
+        let bind = self.with_own(posted.token, |object| match object {
             Object::Fast(Some(fast)) => fast.commit(posted.post).map(|()| None),
-            Object::Window(window) => window.take_posted(tag).map(Some),
+            Object::Window(window) => window.take_posted(posted.token).map(Some),
             Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
         })?;
-        bind.map_or(Ok(()), |bind| self.carry_out(number, bind))
+        bind.map_or(Ok(()), |bind| self.carry_out(bind))
     }
 
     /// Forgets a fast registration or a bind whose request is not carried out: it was flushed, or could not be posted.
     pub fn cancel(&self, posted: Posted) {
-        let (number, tag) = (number_of(posted.token), Tag::of(posted.token));
-        let bind = self.with_own(number, |object| match object {
+        let bind = self.with_own(posted.token, |object| match object {
             Object::Fast(Some(fast)) => {
                 fast.cancel(posted.post);
                 Ok(None)
             }
-            Object::Window(window) => window.take_posted(tag).map(Some),
+            Object::Window(window) => window.take_posted(posted.token).map(Some),
             Object::Domain | Object::Normal(_) | Object::Fast(None) => Ok(None),
         });
         if let Ok(Some(bind)) = bind {
@@ -305,10 +301,9 @@ impl<O: Os> Domain<O> {
         if fault::is(Fault::TokenAfterInvalidate) && !by_peer {
             return Ok(());
         }
-        let tag = Tag::of(token);
-        let binding = self.with_own(number_of(token), |object| match object {
-            Object::Fast(Some(fast)) => fast.end(tag, by_peer).map(|()| None),
-            Object::Window(window) => window.end(tag, by_peer).map(Some),
+        let binding = self.with_own(token, |object| match object {
+            Object::Fast(Some(fast)) => fast.end(token, by_peer).map(|()| None),
+            Object::Window(window) => window.end(token, by_peer).map(Some),
             Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
         })?;
         // With no lock held: the region may go away here.
@@ -324,7 +319,7 @@ impl<O: Os> Domain<O> {
     /// To be asked for before the invalidation, because the object may be closed after it.
     #[must_use]
     pub fn transfers(&self, token: u32) -> Transfers {
-        Transfers(self.with_own(number_of(token), |object| Ok(object.uses().cloned())).ok().flatten())
+        Transfers(self.with_own(token, |object| Ok(object.uses().cloned())).ok().flatten())
     }
 
     /// Returns true if nothing speaks against [`Domain::commit`] now. It has to wait while transfers use what the object was
@@ -332,7 +327,7 @@ impl<O: Os> Domain<O> {
     /// those that come after.
     #[must_use]
     pub fn may_commit(&self, posted: Posted) -> bool {
-        let waits = self.with_own(number_of(posted.token), |object| {
+        let waits = self.with_own(posted.token, |object| {
             // If something is in force the commit fails, at once.
             Ok(!object.is_in_force() && object.uses().is_some_and(|uses| !uses.are_over()))
         });
@@ -342,7 +337,7 @@ impl<O: Os> Domain<O> {
 
 impl<O: Os> Drop for Domain<O> {
     fn drop(&mut self) {
-        drop(self.table.tokens().remove_if(self.number, |_| true));
-        self.table.population().domains.leave();
+        drop(self.table.tokens().remove_if(self.privileged, |_| true));
+        self.table.population().leave(Kind::Domain);
     }
 }

@@ -10,7 +10,6 @@ use super::{
     fast::Fast,
     grant::{Grant, Source, Span},
     pinned::Pinned,
-    token::Tag,
     translation::TranslationCache,
     uses::{Uses, UsesOf},
     window::Bindings,
@@ -19,7 +18,7 @@ use crate::os::Os;
 
 /// The object of a token, in the table of all tokens.
 pub struct Entry<O: Os> {
-    /// The number of the protection domain; zero for a domain itself.
+    /// The privileged token of the protection domain; zero for a domain itself.
     pub domain: u32,
     pub object: Object<O>,
 }
@@ -28,7 +27,7 @@ pub struct Entry<O: Os> {
 pub enum Object<O: Os> {
     /// A protection domain: its privileged token is not looked up here.
     Domain,
-    /// A region for registration.
+    /// A normally registered region. There is nothing in the table while it is not registered.
     Normal(Normal<O>),
     /// A region for fast registration, once it is initialised.
     Fast(Option<Box<Fast<O>>>),
@@ -36,9 +35,9 @@ pub enum Object<O: Os> {
     Window(Box<Bindings<O>>),
 }
 
-/// A region for registration.
+/// A region that is normally registered.
 pub struct Normal<O: Os> {
-    pub grant: Option<Grant<O>>,
+    pub grant: Grant<O>,
     pub windows: Windows,
     /// The [cache](super::translation) that has the grant.
     pub cached_in: Option<Arc<TranslationCache<O>>>,
@@ -47,7 +46,7 @@ pub struct Normal<O: Os> {
 impl<O: Os> Normal<O> {
     /// The registered bytes.
     pub fn pinned(&self) -> Option<&Arc<Pinned<O::Memory>>> {
-        match &self.grant.as_ref()?.source {
+        match &self.grant.source {
             Source::Range(pinned, _) => Some(pinned),
             Source::Logical(_) | Source::Pages(..) => None,
         }
@@ -71,11 +70,11 @@ impl Windows {
 }
 
 impl<O: Os> Object<O> {
-    /// What a token with this tag stands for, if it allows `access`, and what to hold while it is used.
+    /// What `token` stands for, if it allows `access`, and what to hold while it is used.
     #[inline]
-    pub fn open(&self, tag: Tag, access: Access) -> Option<(&Grant<O>, UsesOf<'_>)> {
+    pub fn open(&self, token: u32, access: Access) -> Option<(&Grant<O>, UsesOf<'_>)> {
         let (grant, uses) = match self {
-            Self::Normal(normal) => (normal.grant.as_ref()?, UsesOf::NONE),
+            Self::Normal(normal) => (&normal.grant, UsesOf::NONE),
             Self::Fast(fast) => {
                 let fast = fast.as_ref()?;
                 (fast.current()?, UsesOf { object: Some(&fast.uses), region: None })
@@ -86,7 +85,16 @@ impl<O: Os> Object<O> {
             }
             Self::Domain => return None,
         };
-        grant.allows(tag, access).then_some((grant, uses))
+        grant.allows(token, access).then_some((grant, uses))
+    }
+
+    /// Returns true if this is a region, and if normally registered the one whose local token is `token`: slots change hands.
+    pub const fn is_region(&self, token: u32) -> bool {
+        match self {
+            Self::Normal(normal) => normal.grant.local == token,
+            Self::Fast(_) => true,
+            Self::Domain | Self::Window(_) => false,
+        }
     }
 
     /// The transfers that use the bytes of a fast-registered region or a window.
@@ -102,7 +110,7 @@ impl<O: Os> Object<O> {
     pub fn is_in_force(&self) -> bool {
         match self {
             Self::Domain => false,
-            Self::Normal(normal) => normal.grant.is_some(),
+            Self::Normal(_) => true,
             Self::Fast(fast) => fast.as_ref().is_some_and(|fast| fast.current().is_some()),
             Self::Window(window) => window.current().is_some(),
         }
@@ -112,7 +120,7 @@ impl<O: Os> Object<O> {
     /// posted; and the count of windows.
     fn as_region(&mut self, posted: bool) -> Option<(Option<&Grant<O>>, &mut Windows)> {
         match self {
-            Self::Normal(normal) => Some((normal.grant.as_ref(), &mut normal.windows)),
+            Self::Normal(normal) => Some((Some(&normal.grant), &mut normal.windows)),
             Self::Fast(Some(fast)) => Some(fast.for_windows(posted)),
             Self::Fast(None) | Self::Domain | Self::Window(_) => None,
         }

@@ -14,8 +14,8 @@ use super::{
     grant::{Grant, Source, Span},
     mapping::PAGE_SIZE,
     pages::PageList,
-    region::Region,
-    token::Tag,
+    region::{Region, RegionKind},
+    token::{Pair, Rotation},
     uses::{Client, Uses, is_sole},
 };
 use crate::{memory_status, os::Os};
@@ -105,10 +105,10 @@ impl<O: Os> State<O> {
 
 /// A region for fast registration that is initialised.
 pub struct Fast<O: Os> {
-    /// The tag of the local token. It stays the same, so that the consumer needs to ask for it only once.
-    pub local: Tag,
-    /// The tag of the remote token. With [`FastTokens::Rotating`] that of the last post.
-    pub remote: Tag,
+    /// The local token. It stays the same, so that the consumer needs to ask for it only once.
+    pub local: u32,
+    /// The remote token. With [`FastTokens::Rotating`] that of the last post.
+    pub remote: u32,
     /// How many registrations were posted. It wraps.
     posts: u32,
     pub uses: Arc<Uses>,
@@ -125,13 +125,12 @@ impl<O: Os> Fast<O> {
         client: &Arc<Client>,
         room: u32,
         remote_access: bool,
-        local: Tag,
-        remote: Tag,
+        tokens: Pair,
     ) -> Result<Self, NtStatus> {
         let sheet = || PageList::try_new(table, room).map(|pages| Sheet { pages, state: State::Free });
         Ok(Self {
-            local,
-            remote,
+            local: tokens.local,
+            remote: tokens.remote,
             posts: 0,
             uses: Uses::try_new(client).map_err(memory_status)?,
             remote_access,
@@ -175,26 +174,17 @@ impl<O: Os> Fast<O> {
         Err(NtStatus::NO_MORE_ENTRIES)
     }
 
-    /// Fills a reserved sheet. Returns the tag of the remote token and the number of the post.
-    fn post(
-        &mut self,
-        sheet: usize,
-        what: (Span, Rights, Source<O>),
-        new_remote: Option<(&mut u32, u32)>,
-    ) -> (Tag, u32) {
+    /// Fills a reserved sheet. The token is a new one if the region's tokens rotate.
+    fn post(&mut self, sheet: usize, what: (Span, Rights, Source<O>), rotation: Rotation<'_>) -> Posted {
         let (span, rights, source) = what;
         let local = self.local;
-        if let Some((stamp, random)) = new_remote {
-            let used = |tag| {
-                tag == local
-                    || self.sheets.iter().any(|sheet| sheet.state.grant().is_some_and(|grant| grant.remote == tag))
-            };
-            self.remote = Tag::next(stamp, random, used);
-        }
+        let grants = || self.sheets.iter().filter_map(|sheet| sheet.state.grant());
+        let used = |token| token == local || grants().any(|grant| grant.remote == token);
+        self.remote = rotation.next(used).unwrap_or(self.remote);
         self.posts = self.posts.wrapping_add(1);
         let (remote, post) = (self.remote, self.posts);
-        self.sheets[sheet].state = State::Posted(Grant { local: Some(local), remote, rights, span, source }, post);
-        (remote, post)
+        self.sheets[sheet].state = State::Posted(Grant { local, remote, rights, span, source }, post);
+        Posted { token: remote, post }
     }
 
     fn posted(&mut self, post: u32) -> Result<&mut State<O>, NtStatus> {
@@ -223,12 +213,12 @@ impl<O: Os> Fast<O> {
         }
     }
 
-    /// Ends the registration in force, if `tag` is one of its tags: for a peer, the remote one.
-    pub fn end(&mut self, tag: Tag, by_peer: bool) -> Result<(), NtStatus> {
+    /// Ends the registration in force, if `token` is one of its tokens: for a peer, the remote one.
+    pub fn end(&mut self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
         let (local, bound) = (self.local, self.windows.bound);
         for sheet in &mut self.sheets {
             if let State::Current(grant) = &sheet.state
-                && (grant.remote == tag || (local == tag && !by_peer))
+                && (grant.remote == token || (local == token && !by_peer))
             {
                 if bound != 0 {
                     return Err(NtStatus::DEVICE_BUSY);
@@ -278,11 +268,7 @@ impl<O: Os> Domain<O> {
                 return Err(status);
             }
         };
-        let random = (self.table().fast_tokens() == FastTokens::Rotating).then(|| self.table().random());
-        let (tag, post) = region.with_fast(|stamp, fast| {
-            Ok(fast.post(sheet, (span, what.rights, source), random.map(|random| (stamp, random))))
-        })?;
-        Ok(Posted { token: tag.token(region.number()), post })
+        region.with_fast(|rotation, fast| Ok(fast.post(sheet, (span, what.rights, source), rotation)))
     }
 }
 
@@ -290,12 +276,16 @@ impl<O: Os> Region<O> {
     /// Works on the state of a region for fast registration.
     pub(super) fn with_fast<U>(
         &self,
-        work: impl FnOnce(&mut u32, &mut Fast<O>) -> Result<U, NtStatus>,
+        work: impl FnOnce(Rotation<'_>, &mut Fast<O>) -> Result<U, NtStatus>,
     ) -> Result<U, NtStatus> {
-        self.with(|stamp, object| match object {
-            Object::Fast(Some(fast)) => work(stamp, fast),
-            Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_STATE),
-            Object::Domain | Object::Normal(_) | Object::Window(_) => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        if self.kind() == RegionKind::Normal {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        self.with(|rotation, object| match object {
+            Object::Fast(Some(fast)) => work(rotation, fast),
+            Object::Fast(None) | Object::Domain | Object::Normal(_) | Object::Window(_) => {
+                Err(NtStatus::INVALID_DEVICE_STATE)
+            }
         })
     }
 }

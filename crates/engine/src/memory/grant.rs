@@ -9,7 +9,6 @@ use super::{
     pages::PageList,
     piece::Piece,
     pinned::Pinned,
-    token::Tag,
     uses::{Held, UsesOf},
 };
 use crate::{
@@ -114,22 +113,22 @@ impl<O: Os> Source<O> {
 
 /// What the tokens of a registered region or bound window stand for.
 pub struct Grant<O: Os> {
-    /// The tag of the token for the consumer's own requests. Windows have none.
-    pub local: Option<Tag>,
-    /// The tag of the token for peers.
-    pub remote: Tag,
+    /// The token for the consumer's own requests. Zero for windows, which have none.
+    pub local: u32,
+    /// The token for peers.
+    pub remote: u32,
     pub rights: Rights,
     pub span: Span,
     pub source: Source<O>,
 }
 
 impl<O: Os> Grant<O> {
-    /// Whether a token with this tag stands for these bytes and allows `access`.
+    /// Returns true if `token` stands for these bytes and allows `access`.
     ///
     /// Local and remote tokens are not the same, so that a token that was handed to a peer by mistake is found out.
     #[inline]
-    pub fn allows(&self, tag: Tag, access: Access) -> bool {
-        let named = if access.is_remote() { self.remote == tag } else { self.local == Some(tag) };
+    pub fn allows(&self, token: u32, access: Access) -> bool {
+        let named = token == if access.is_remote() { self.remote } else { self.local };
         let allowed = self.rights.allow(access)
             || fault::is(Fault::RightsNotChecked)
             || (fault::is(Fault::LocalWriteIsRemoteWrite)

@@ -7,9 +7,9 @@
 //! +-+----------------+------------+--------------------------+
 //! ```
 //!
-//! The number is a place in the table of mappings. Zero is not one, so the lowest address is far above anything that is
-//! really an offset, a length or a null pointer. The generation counts how often the place was used: addresses of a mapping
-//! that was released name nothing for the next 511 mappings in its place, and a place rests before it is used again. An
+//! The number is a slot in the table of mappings. Zero is not one, so the lowest address is far above anything that is
+//! really an offset, a length or a null pointer. The generation counts how often the slot was used: addresses of a mapping
+//! that was released name nothing for the next 511 mappings in its slot, and at least [`REST`] others come between two of them. An
 //! address says nothing about where the bytes are, and no processor can use it.
 
 use fallible::Arc;
@@ -17,7 +17,7 @@ use ndkpi::NtStatus;
 
 use super::{
     pinned::{Pinned, Release, Released},
-    places::Places,
+    slots::SlotTable,
 };
 use crate::{
     memory_status,
@@ -31,14 +31,14 @@ const OFFSET_BITS: u32 = 34;
 const GENERATION_BITS: u32 = 9;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// How many numbers there are, zero among them.
-pub const NUMBERS: u32 = 1 << (63 - OFFSET_BITS - GENERATION_BITS);
+/// Mappings at one time.
+pub const MOST: u32 = (1 << (63 - OFFSET_BITS - GENERATION_BITS)) - 1 - REST;
 
 /// The longest mapping, wherever in a page it begins. The last page of a mapping's addresses is never used, so that pages
 /// of different mappings never follow each other.
 pub const MAX_LENGTH: u64 = (1 << OFFSET_BITS) - 2 * PAGE_SIZE;
 
-/// A place is used again when so many others have been released after it.
+/// A slot is used again after at least so many others.
 const REST: u32 = 4096;
 
 /// A logical address, taken apart.
@@ -119,12 +119,12 @@ struct Mapped<M: Memory> {
 
 /// All mappings of an adapter.
 pub struct Mappings<O: Os> {
-    places: Places<O, Mapped<O::Memory>>,
+    slots: SlotTable<O, Mapped<O::Memory>>,
 }
 
 impl<O: Os> Mappings<O> {
     pub fn try_new(os: &O, capacity: u32) -> Result<Self, NtStatus> {
-        Ok(Self { places: Places::try_new(os, capacity, REST)? })
+        Ok(Self { slots: SlotTable::try_new(os, capacity, REST)? })
     }
 
     pub fn map(&self, memory: O::Memory, client: impl Released) -> Result<Mapping, NtStatus> {
@@ -135,7 +135,7 @@ impl<O: Os> Mappings<O> {
         }
         let pinned = Pinned::try_new(memory, client).map_err(memory_status)?;
         let mut generation = 0;
-        let number = self.places.insert(|stamp| {
+        let number = self.slots.insert(|_, stamp| {
             generation = stamp.wrapping_add(1) & GENERATION_MASK;
             *stamp = generation;
             pinned.arm();
@@ -149,7 +149,7 @@ impl<O: Os> Mappings<O> {
 
     pub fn unmap(&self, key: u64) -> Result<Release, NtStatus> {
         let Parts { number, generation, offset } = Parts::of(key);
-        let mapped = self.places.remove_if(number, |mapped| offset == 0 && mapped.generation == generation);
+        let mapped = self.slots.remove_if(number, |mapped| offset == 0 && mapped.generation == generation);
         mapped.map_or(Err(NtStatus::INVALID_DEVICE_REQUEST), |mapped| Ok(Pinned::let_go(mapped.pinned)))
     }
 
@@ -157,7 +157,7 @@ impl<O: Os> Mappings<O> {
     #[inline]
     fn with<U>(&self, address: u64, length: u64, work: impl FnOnce(&Arc<Pinned<O::Memory>>, u64) -> U) -> Option<U> {
         let Parts { number, generation, offset } = Parts::of(address);
-        self.places.with(number, |_, mapped| {
+        self.slots.with(number, |_, mapped| {
             // Neither sum wraps: offsets are far below the largest number, and so is what is left of the mapping.
             let inside = offset >= mapped.first && offset <= mapped.end && length <= mapped.end - offset;
             (inside && mapped.generation == generation).then(|| work(&mapped.pinned, offset - mapped.first))
@@ -177,10 +177,10 @@ impl<O: Os> Mappings<O> {
     }
 
     pub fn count(&self) -> u32 {
-        self.places.taken()
+        self.slots.taken()
     }
 
     pub fn bytes(&self) -> usize {
-        self.places.bytes()
+        self.slots.bytes()
     }
 }

@@ -44,8 +44,8 @@
 //!
 //! # Locks
 //!
-//! Tokens and mappings lie in two tables with one lock to 64 places, and one for the free places. A look-up of one takes one
-//! lock at a time, one of two tokens may take two, in the order of the table. A queue pair's cache of translations has a lock that is
+//! Tokens and mappings lie in tables with one lock to 64 slots, and one for the free slots. A look-up of one takes one
+//! lock at a time, one of two tokens may take two, in the order of their addresses. A queue pair's cache of translations has a lock that is
 //! taken after these, or alone. No lock is held while anything is dropped that was handed in from outside.
 
 mod access;
@@ -57,9 +57,10 @@ mod mapping;
 mod pages;
 mod piece;
 mod pinned;
-mod places;
 mod region;
+mod slots;
 mod token;
+mod tokens;
 mod transfer;
 mod translation;
 mod uses;
@@ -68,7 +69,7 @@ mod window;
 pub use access::{Access, Rights};
 pub use domain::Domain;
 pub(crate) use domain::{Key, Opened};
-use entry::{Entry, Object};
+use entry::Object;
 use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEETS};
 use mapping::Mappings;
@@ -76,9 +77,8 @@ pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 use ndkpi::NtStatus;
 pub use piece::Piece;
 pub use pinned::{Release, Released};
-use places::Places;
 pub use region::{Region, RegionKind};
-use token::number_of;
+use tokens::TokenTable;
 pub use transfer::transfer;
 pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use uses::Transfers;
@@ -90,13 +90,11 @@ use crate::{
     sync::{AtomicU32, Ordering},
 };
 
-/// A place of the table of tokens is used again when so many others have been given back after it.
-const REST: u32 = 1024;
-
 /// How much of everything an adapter has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Regions, windows and protection domains at one time, taken together.
+    /// Regions, windows and protection domains at one time, taken together. Of windows there are no more than
+    /// [`MemoryLimits::WINDOWS`] in any case.
     pub tokens: u32,
     /// Mappings at one time.
     pub mappings: u32,
@@ -109,11 +107,15 @@ pub struct MemoryLimits {
 impl MemoryLimits {
     /// The largest limits that tokens and logical addresses have room for.
     pub const MAX: Self = Self {
-        tokens: token::NUMBERS - 1,
-        mappings: mapping::NUMBERS - 1,
+        tokens: token::MOST_FIXED,
+        mappings: mapping::MOST,
         registration: MAX_LENGTH,
         fast_register_pages: 4096,
     };
+
+    /// Windows at one time, whatever the limits are: their tokens change with each bind, and need more bits for that. With
+    /// [`FastTokens::Rotating`] regions for fast registration are counted among them.
+    pub const WINDOWS: u32 = token::MOST_ROTATING;
 
     const fn are_possible(&self) -> bool {
         self.tokens <= Self::MAX.tokens
@@ -144,43 +146,59 @@ pub struct MemoryCounts {
     pub bytes: usize,
 }
 
-/// Objects of one kind that exist.
-pub(crate) struct Count(AtomicU32);
-
-impl Count {
-    fn now(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn enter(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Objects that have tokens.
+#[derive(Clone, Copy)]
+enum Kind {
+    Domain,
+    Region,
+    Window,
 }
 
+/// How many objects exist.
 struct Population {
-    domains: Count,
-    regions: Count,
-    windows: Count,
+    all: AtomicU32,
+    limit: u32,
+    kinds: [AtomicU32; 3],
+}
+
+impl Population {
+    fn new(limit: u32) -> Self {
+        Self { all: AtomicU32::new(0), limit, kinds: [const { 0 }; 3].map(AtomicU32::new) }
+    }
+
+    fn now(&self, kind: Kind) -> u32 {
+        self.kinds[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts one more, of which there is a token at most at a time.
+    fn enter(&self, kind: Kind) -> Result<(), NtStatus> {
+        let more = |all| (all < self.limit).then_some(all + 1);
+        let counted = self.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// After the object's slot was given back.
+    fn leave(&self, kind: Kind) {
+        self.kinds[kind as usize].fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// All tokens and all logical addresses of an adapter.
 ///
 /// The tables grow while objects are made, and a look-up costs the same however many there are.
 pub struct MemoryTable<O: Os> {
-    os: O,
     limits: MemoryLimits,
     fast_tokens: FastTokens,
-    tokens: Places<O, Entry<O>>,
+    tokens: TokenTable<O>,
     mappings: Mappings<O>,
     population: Population,
 }
 
 impl<O: Os> MemoryTable<O> {
-    /// An empty table. At `PASSIVE_LEVEL`: it makes a lock for every 64 places that there may be.
+    /// An empty table. At `PASSIVE_LEVEL`: it makes a lock for every 64 slots that there may be.
     ///
     /// # Errors
     ///
@@ -198,14 +216,12 @@ impl<O: Os> MemoryTable<O> {
         if !limits.are_possible() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let none = || Count(AtomicU32::new(0));
         Arc::try_new(Self {
-            os: os.clone(),
             limits,
             fast_tokens,
-            tokens: Places::try_new(os, limits.tokens, REST)?,
+            tokens: TokenTable::try_new(os, limits.tokens)?,
             mappings: Mappings::try_new(os, limits.mappings)?,
-            population: Population { domains: none(), regions: none(), windows: none() },
+            population: Population::new(limits.tokens),
         })
         .map_err(memory_status)
     }
@@ -214,9 +230,9 @@ impl<O: Os> MemoryTable<O> {
     #[must_use]
     pub fn counts(&self) -> MemoryCounts {
         MemoryCounts {
-            domains: self.population.domains.now(),
-            regions: self.population.regions.now(),
-            windows: self.population.windows.now(),
+            domains: self.population.now(Kind::Domain),
+            regions: self.population.now(Kind::Region),
+            windows: self.population.now(Kind::Window),
             mappings: self.mappings.count(),
             bytes: self.tokens.bytes() + self.mappings.bytes(),
         }
@@ -256,8 +272,11 @@ impl<O: Os> MemoryTable<O> {
     /// Takes what a token stands for out of a [cache](translation).
     fn uncache(&self, cache: &Arc<TranslationCache<O>>, token: u32) {
         // Dropped after the lock is released.
-        let _reference = self.tokens.with(number_of(token), |_, entry| {
+        let _reference = self.tokens.with(token, |_, entry| {
             let Object::Normal(normal) = &mut entry.object else { return None };
+            if token != normal.grant.local && token != normal.grant.remote {
+                return None;
+            }
             let reference = normal.cached_in.take_if(|other| Arc::ptr_eq(other, cache))?;
             if let Some(pinned) = normal.pinned() {
                 reference.forget(pinned);
@@ -270,7 +289,7 @@ impl<O: Os> MemoryTable<O> {
         self.fast_tokens
     }
 
-    const fn tokens(&self) -> &Places<O, Entry<O>> {
+    const fn tokens(&self) -> &TokenTable<O> {
         &self.tokens
     }
 
@@ -280,10 +299,6 @@ impl<O: Os> MemoryTable<O> {
 
     const fn population(&self) -> &Population {
         &self.population
-    }
-
-    fn random(&self) -> u32 {
-        self.os.random()
     }
 }
 

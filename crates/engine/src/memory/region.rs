@@ -7,20 +7,26 @@ use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
-    Domain,
+    Domain, FastTokens, Kind,
     access::Rights,
     entry::{Entry, Normal, Object, Windows},
     fast::Fast,
     grant::{Grant, Source, Span},
     pinned::{Pinned, Release, Released},
-    token::Tag,
+    token::{Pair, Rotation},
     uses::Client,
 };
 use crate::{
     fault::{self, Fault},
     memory_status,
     os::{Memory, Os},
+    sync::{AtomicU32, Ordering},
 };
+
+/// No token.
+const NONE: u32 = 0;
+/// No token either: it names no slot.
+const BUSY: u32 = 1;
 
 /// What a region is for, all its life (`NDK_FN_CREATE_MR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +39,13 @@ pub enum RegionKind {
 
 /// A memory region.
 ///
-/// Its place among the tokens is its own from the beginning, so that deregistering and registering again cannot fail for
-/// want of one. Dropping it ends its registration; windows that are bound to it keep it.
+/// It counts among the objects with tokens from the beginning, so that registering again cannot fail for want of a token.
+/// Dropping it ends its registration; windows that are bound to it keep it.
 pub struct Region<O: Os> {
     domain: Arc<Domain<O>>,
-    number: u32,
+    kind: RegionKind,
+    /// The local token. That of a region for registration is [`NONE`] while it is not registered, and [`BUSY`] while that begins.
+    token: AtomicU32,
     /// Dropped with the region, which windows keep longer than its owner does, and with the last piece that was found
     /// through a fast registration.
     client: Arc<Client>,
@@ -65,15 +73,19 @@ impl<O: Os> Region<O> {
         client: impl Any + Send + Sync,
     ) -> Result<Arc<Self>, NtStatus> {
         let client = Client::try_new(client).map_err(memory_status)?;
-        let object = match kind {
-            RegionKind::Normal => Object::Normal(Normal { grant: None, windows: Windows::default(), cached_in: None }),
-            RegionKind::Fast => Object::Fast(None),
-        };
-        let entry = Entry { domain: domain.number(), object };
-        let number = domain.table().tokens().insert(|_| entry).map_err(memory_status)?;
-        domain.table().population().regions.enter();
-        // From here on a failure drops the region, which gives its place back.
-        Arc::try_new(Self { domain: domain.clone(), number, client }).map_err(memory_status)
+        let table = domain.table();
+        table.population().enter(Kind::Region)?;
+        // From here on a failure drops the region.
+        let region = Self { domain: domain.clone(), kind, token: AtomicU32::new(NONE), client };
+        if kind == RegionKind::Fast {
+            let entry = || Entry { domain: domain.privileged_token(), object: Object::Fast(None) };
+            let token = match table.fast_tokens() {
+                FastTokens::Stable => table.tokens().insert_fixed(|_| entry()).map(|tokens| tokens.local),
+                FastTokens::Rotating => table.tokens().insert_rotating(|_| entry()),
+            };
+            region.token.store(token.map_err(memory_status)?, Ordering::Release);
+        }
+        Arc::try_new(region).map_err(memory_status)
     }
 
     /// The region's protection domain.
@@ -82,28 +94,25 @@ impl<O: Os> Region<O> {
         &self.domain
     }
 
-    pub(super) const fn number(&self) -> u32 {
-        self.number
+    pub(super) const fn kind(&self) -> RegionKind {
+        self.kind
     }
 
-    /// Works on the region's state, under the rules of [`Places::with`](super::places::Places::with).
+    /// Works on the region's state, under the rules of [`TokenTable::with`](super::tokens::TokenTable::with).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_STATE` if it has none: it is for registration, and not registered.
     pub(super) fn with<U>(
         &self,
-        work: impl FnOnce(&mut u32, &mut Object<O>) -> Result<U, NtStatus>,
+        work: impl FnOnce(Rotation<'_>, &mut Object<O>) -> Result<U, NtStatus>,
     ) -> Result<U, NtStatus> {
-        let done = self.domain.table().tokens().with(self.number, |stamp, entry| work(stamp, &mut entry.object));
-        // The region has its place as long as it lives.
-        done.unwrap_or(Err(NtStatus::INVALID_DEVICE_STATE))
-    }
-
-    fn with_normal<U>(
-        &self,
-        work: impl FnOnce(&mut u32, &mut Normal<O>) -> Result<U, NtStatus>,
-    ) -> Result<U, NtStatus> {
-        self.with(|stamp, object| match object {
-            Object::Normal(normal) => work(stamp, normal),
-            Object::Domain | Object::Fast(_) | Object::Window(_) => Err(NtStatus::INVALID_DEVICE_REQUEST),
-        })
+        let token = self.token.load(Ordering::Acquire);
+        let done =
+            self.domain.table().tokens().with(token, |rotation, entry| {
+                entry.object.is_region(token).then(|| work(rotation, &mut entry.object))
+            });
+        done.flatten().unwrap_or(Err(NtStatus::INVALID_DEVICE_STATE))
     }
 
     /// Registers `memory` (`NDK_FN_REGISTER_MR`): requests name its bytes by the addresses from its base on, with the tokens
@@ -122,22 +131,21 @@ impl<O: Os> Region<O> {
         let span = Span::new(memory.base(), memory.len() as u64);
         let span = span.filter(|span| span.length() <= table.limits().registration);
         let span = span.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // Dropped after the lock is released, if it is not taken.
-        let mut pinned = Some(Pinned::try_new(memory, client).map_err(memory_status)?);
-        let random = table.random();
-        self.with_normal(|stamp, normal| {
-            if normal.grant.is_some() {
-                return Err(NtStatus::INVALID_DEVICE_STATE);
-            }
-            let local = Tag::next(stamp, random, |_| false);
-            // Another generation makes it another tag.
-            let remote = Tag::next(stamp, random >> 8, |_| false);
-            let pinned = pinned.take().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        if self.kind == RegionKind::Fast {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        let pinned = Pinned::try_new(memory, client).map_err(memory_status)?;
+        let begun = self.token.compare_exchange(NONE, BUSY, Ordering::Acquire, Ordering::Relaxed);
+        begun.map_err(|_| NtStatus::INVALID_DEVICE_STATE)?;
+        let domain = self.domain.privileged_token();
+        let tokens = table.tokens().insert_fixed(|Pair { local, remote }| {
             pinned.arm();
-            let source = Source::Range(pinned, 0);
-            normal.grant = Some(Grant { local: Some(local), remote, rights, span, source });
-            Ok(())
-        })
+            let grant = Grant { local, remote, rights, span, source: Source::Range(pinned, 0) };
+            let normal = Normal { grant, windows: Windows::default(), cached_in: None };
+            Entry { domain, object: Object::Normal(normal) }
+        });
+        self.token.store(tokens.map_or(NONE, |tokens| tokens.local), Ordering::Release);
+        tokens.map(drop).map_err(memory_status)
     }
 
     /// Ends the registration (`NDK_FN_DEREGISTER_MR`): its tokens are no good from now on. Requests that have found bytes by
@@ -152,15 +160,25 @@ impl<O: Os> Region<O> {
         if fault::is(Fault::TokenAfterDeregister) {
             return Ok(Release::Done);
         }
-        let (grant, cache) = self.with_normal(|_, normal| {
-            if normal.windows.exist() {
-                return Err(NtStatus::DEVICE_BUSY);
+        if self.kind == RegionKind::Fast {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        let (token, mut busy) = (self.token.load(Ordering::Acquire), false);
+        let entry = self.domain.table().tokens().remove_if(token, |entry| match &entry.object {
+            Object::Normal(normal) if entry.object.is_region(token) => {
+                busy = normal.windows.exist();
+                !busy
             }
-            Ok((normal.grant.take().ok_or(NtStatus::INVALID_DEVICE_STATE)?, normal.cached_in.take()))
-        })?;
-        match grant.source {
+            _ => false,
+        });
+        let Some(Entry { object: Object::Normal(normal), .. }) = entry else {
+            return Err(if busy { NtStatus::DEVICE_BUSY } else { NtStatus::INVALID_DEVICE_STATE });
+        };
+        // Nobody else changes it: whoever took the entry out ends the registration.
+        self.token.store(NONE, Ordering::Release);
+        match normal.grant.source {
             Source::Range(pinned, _) => {
-                if let Some(cache) = cache {
+                if let Some(cache) = normal.cached_in {
                     cache.forget(&pinned);
                 }
                 Ok(Pinned::let_go(pinned))
@@ -183,21 +201,20 @@ impl<O: Os> Region<O> {
         if !(1..=table.limits().fast_register_pages).contains(&most_pages) {
             return Err(NtStatus::IMPLEMENTATION_LIMIT);
         }
-        let random = table.random();
-        let new = |stamp: &mut u32| {
-            let (local, remote) = (Tag::next(stamp, random, |_| false), Tag::next(stamp, random >> 8, |_| false));
-            Fast::try_new(table, &self.client, most_pages, remote_access, local, remote)
-        };
-        // Tags are given out under the lock, memory before it.
-        let mut stamp = self.with(|stamp, object| match object {
-            Object::Fast(None) => Ok(*stamp),
-            Object::Fast(Some(_)) => Err(NtStatus::INVALID_DEVICE_STATE),
-            Object::Domain | Object::Normal(_) | Object::Window(_) => Err(NtStatus::INVALID_DEVICE_REQUEST),
-        })?;
-        let mut fast: Option<Box<Fast<O>>> = Some(try_box(new(&mut stamp)?).map_err(memory_status)?);
-        self.with(|place, object| match object {
-            Object::Fast(none @ None) => {
-                *place = stamp;
+        if self.kind == RegionKind::Normal {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        let is_new = self.with(|_, object| Ok(matches!(object, Object::Fast(None))));
+        if is_new != Ok(true) {
+            return Err(NtStatus::INVALID_DEVICE_STATE);
+        }
+        // Memory is allocated before the lock is taken.
+        let tokens = Pair::of_local(self.token.load(Ordering::Relaxed));
+        let fast = Fast::try_new(table, &self.client, most_pages, remote_access, tokens)?;
+        let mut fast: Option<Box<Fast<O>>> = Some(try_box(fast).map_err(memory_status)?);
+        self.with(|rotation, object| match (object, &mut fast) {
+            (Object::Fast(none @ None), Some(new)) => {
+                new.remote = rotation.next(|token| token == tokens.local).unwrap_or(tokens.remote);
                 *none = fast.take();
                 Ok(())
             }
@@ -210,30 +227,26 @@ impl<O: Os> Region<O> {
     /// or initialised.
     #[must_use]
     pub fn local_token(&self) -> u32 {
-        self.token(|normal| normal.local, |fast| Some(fast.local))
+        self.token_of(|grant| grant.local, |fast| fast.local)
     }
 
-    /// The token for peers. [`FastTokens`](super::FastTokens) says if those of a region for fast registration differ: then it is
+    /// The token for peers. [`FastTokens`] says if those of a region for fast registration differ: then it is
     /// that of the registration posted last. Zero, which is no token,
     /// if there is none: before the region is registered or initialised.
     #[must_use]
     pub fn remote_token(&self) -> u32 {
-        self.token(|normal| Some(normal.remote), |fast| Some(fast.remote))
+        self.token_of(|grant| grant.remote, |fast| fast.remote)
     }
 
-    fn token(
-        &self,
-        normal_tag: impl FnOnce(&Grant<O>) -> Option<Tag>,
-        fast_tag: impl FnOnce(&Fast<O>) -> Option<Tag>,
-    ) -> u32 {
-        let tag = self.with(|_, object| {
+    fn token_of(&self, normal: impl FnOnce(&Grant<O>) -> u32, fast: impl FnOnce(&Fast<O>) -> u32) -> u32 {
+        let token = self.with(|_, object| {
             Ok(match object {
-                Object::Normal(normal) => normal.grant.as_ref().and_then(normal_tag),
-                Object::Fast(fast) => fast.as_deref().and_then(fast_tag),
-                Object::Domain | Object::Window(_) => None,
+                Object::Normal(region) => normal(&region.grant),
+                Object::Fast(region) => region.as_deref().map_or(NONE, fast),
+                Object::Domain | Object::Window(_) => NONE,
             })
         });
-        tag.ok().flatten().map_or(0, |tag| tag.token(self.number))
+        token.unwrap_or(NONE)
     }
 
     /// What names the region in [`Domain::invalidate`], whichever of its registrations is in force then.
@@ -243,20 +256,21 @@ impl<O: Os> Region<O> {
     /// `STATUS_INVALID_DEVICE_REQUEST` if the region is for registration only, which [`Region::deregister`] ends
     /// (`NDKPI 7.6`); `STATUS_INVALID_DEVICE_STATE` if it is not initialised.
     pub fn invalidation_token(&self) -> Result<u32, NtStatus> {
-        self.with_fast(|_, fast| Ok(fast.local.token(self.number)))
+        self.with_fast(|_, fast| Ok(fast.local))
     }
 }
 
 impl<O: Os> Drop for Region<O> {
     fn drop(&mut self) {
         // The entry is dropped here, with no lock held: that may tell a client, and unmap memory.
-        let entry = self.domain.table().tokens().remove_if(self.number, |_| true);
+        let token = self.token.load(Ordering::Acquire);
+        let entry = self.domain.table().tokens().remove_if(token, |entry| entry.object.is_region(token));
         if let Some(Entry { object: Object::Normal(normal), .. }) = &entry
             && let (Some(cache), Some(pinned)) = (&normal.cached_in, normal.pinned())
         {
             cache.forget(pinned);
         }
         drop(entry);
-        self.domain.table().population().regions.leave();
+        self.domain.table().population().leave(Kind::Region);
     }
 }

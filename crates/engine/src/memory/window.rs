@@ -6,12 +6,12 @@ use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
 use super::{
-    Domain, Posted,
+    Domain, Kind, Posted,
     access::Rights,
     entry::{Entry, Object},
     grant::{Grant, Span},
     region::Region,
-    token::Tag,
+    token::Rotation,
     uses::{Client, Uses},
 };
 use crate::{memory_status, os::Os};
@@ -32,7 +32,7 @@ pub struct Bind {
 
 /// A bind that is posted.
 pub struct PostedBind<O: Os> {
-    remote: Tag,
+    remote: u32,
     region: Arc<Region<O>>,
     span: Span,
     rights: Rights,
@@ -68,10 +68,10 @@ impl<O: Os> Binding<O> {
 
 /// The state of a window.
 pub struct Bindings<O: Os> {
-    /// The tag of the token that names the window itself. It gives nobody access.
-    own: Tag,
-    /// The tag of the remote token, as of the last post.
-    latest: Option<Tag>,
+    /// The token that names the window itself. It gives nobody access.
+    own: u32,
+    /// The remote token, as of the last post; zero before.
+    latest: u32,
     posted: [Option<PostedBind<O>>; POSTED_BINDS],
     bound: Option<Binding<O>>,
     pub uses: Arc<Uses>,
@@ -87,32 +87,32 @@ impl<O: Os> Bindings<O> {
         }
     }
 
-    /// Puts a bind among those posted and makes its tag. `bind` is left alone if there is no room.
-    fn post(&mut self, stamp: &mut u32, random: u32, bind: &mut Option<PostedBind<O>>) -> Result<Tag, NtStatus> {
+    /// Puts a bind among those posted and gives the window a new token. `bind` is left alone if there is no room.
+    fn post(&mut self, rotation: Rotation<'_>, bind: &mut Option<PostedBind<O>>) -> Result<u32, NtStatus> {
         let free = self.posted.iter().position(Option::is_none).ok_or(NtStatus::NO_MORE_ENTRIES)?;
-        let used = |tag| {
+        let used = |token| {
             let mut posted = self.posted.iter().flatten();
-            tag == self.own
-                || self.current().is_some_and(|(grant, _)| grant.remote == tag)
-                || posted.any(|bind| bind.remote == tag)
+            token == self.own
+                || self.current().is_some_and(|(grant, _)| grant.remote == token)
+                || posted.any(|bind| bind.remote == token)
         };
-        let tag = Tag::next(stamp, random, used);
-        self.latest = Some(tag);
-        self.posted[free] = bind.take().map(|bind| PostedBind { remote: tag, ..bind });
-        Ok(tag)
+        let token = rotation.next(used).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        self.latest = token;
+        self.posted[free] = bind.take().map(|bind| PostedBind { remote: token, ..bind });
+        Ok(token)
     }
 
-    /// Takes out the posted bind `tag`.
-    pub fn take_posted(&mut self, tag: Tag) -> Result<PostedBind<O>, NtStatus> {
+    /// Takes out the posted bind whose token this is.
+    pub fn take_posted(&mut self, token: u32) -> Result<PostedBind<O>, NtStatus> {
         let mut posted = self.posted.iter_mut();
-        let found = posted.find(|bind| bind.as_ref().is_some_and(|bind| bind.remote == tag));
+        let found = posted.find(|bind| bind.as_ref().is_some_and(|bind| bind.remote == token));
         found.and_then(Option::take).ok_or(NtStatus::INVALID_DEVICE_REQUEST)
     }
 
-    /// Takes out the binding in force, if `tag` names it: for a peer, by its token.
-    pub fn end(&mut self, tag: Tag, by_peer: bool) -> Result<Binding<O>, NtStatus> {
-        let own = self.own == tag && !by_peer;
-        let ended = self.bound.take_if(|bound| own || bound.grant.remote == tag);
+    /// Takes out the binding in force, if `token` names it: for a peer, by the remote token.
+    pub fn end(&mut self, token: u32, by_peer: bool) -> Result<Binding<O>, NtStatus> {
+        let own = self.own == token && !by_peer;
+        let ended = self.bound.take_if(|bound| own || bound.grant.remote == token);
         ended.ok_or(NtStatus::INVALID_DEVICE_REQUEST)
     }
 }
@@ -122,7 +122,8 @@ impl<O: Os> Bindings<O> {
 /// Dropping it ends its binding.
 pub struct Window<O: Os> {
     domain: Arc<Domain<O>>,
-    number: u32,
+    /// What names the window itself.
+    own: u32,
 }
 
 impl<O: Os> Window<O> {
@@ -143,21 +144,22 @@ impl<O: Os> Window<O> {
     /// As [`Window::try_new`].
     pub fn try_new_for(domain: &Arc<Domain<O>>, client: impl Any + Send + Sync) -> Result<Arc<Self>, NtStatus> {
         let table = domain.table();
-        let random = table.random();
         let client = Client::try_new(client).map_err(memory_status)?;
         let uses = Uses::try_new(&client).map_err(memory_status)?;
-        // The place's own tag is made when its number is known.
-        let own = Tag::of(0);
-        let window = Bindings { own, latest: None, posted: [const { None }; POSTED_BINDS], bound: None, uses };
+        // The window's own token is known when it has a slot.
+        let window = Bindings { own: 0, latest: 0, posted: [const { None }; POSTED_BINDS], bound: None, uses };
         let mut window = try_box(window).map_err(memory_status)?;
-        let number = table.tokens().insert(|stamp| {
-            window.own = Tag::next(stamp, random, |_| false);
-            Entry { domain: domain.number(), object: Object::Window(window) }
+        table.population().enter(Kind::Window)?;
+        let own = table.tokens().insert_rotating(|own| {
+            window.own = own;
+            Entry { domain: domain.privileged_token(), object: Object::Window(window) }
         });
-        let number = number.map_err(memory_status)?;
-        table.population().windows.enter();
-        // From here on a failure drops the window, which gives its place back.
-        Arc::try_new(Self { domain: domain.clone(), number }).map_err(memory_status)
+        let own = own.map_err(|error| {
+            table.population().leave(Kind::Window);
+            memory_status(error)
+        })?;
+        // From here on a failure drops the window, which gives its slot back.
+        Arc::try_new(Self { domain: domain.clone(), own }).map_err(memory_status)
     }
 
     /// The window's protection domain.
@@ -166,20 +168,19 @@ impl<O: Os> Window<O> {
         &self.domain
     }
 
-    fn with<U>(&self, work: impl FnOnce(&mut u32, &mut Bindings<O>) -> Result<U, NtStatus>) -> Result<U, NtStatus> {
-        let done = self.domain.table().tokens().with(self.number, |stamp, entry| match &mut entry.object {
-            Object::Window(window) => work(stamp, window),
+    fn with<U>(&self, work: impl FnOnce(Rotation<'_>, &mut Bindings<O>) -> Result<U, NtStatus>) -> Result<U, NtStatus> {
+        let done = self.domain.table().tokens().with(self.own, |rotation, entry| match &mut entry.object {
+            Object::Window(window) => work(rotation, window),
             Object::Domain | Object::Normal(_) | Object::Fast(_) => Err(NtStatus::INVALID_DEVICE_STATE),
         });
-        // The window has its place as long as it lives.
+        // The window has its slot as long as it lives.
         done.unwrap_or(Err(NtStatus::INVALID_DEVICE_STATE))
     }
 
     /// The token for peers: that of the bind posted last. Zero, which is no token, before the first.
     #[must_use]
     pub fn remote_token(&self) -> u32 {
-        let latest = self.with(|_, window| Ok(window.latest));
-        latest.ok().flatten().map_or(0, |tag| tag.token(self.number))
+        self.with(|_, window| Ok(window.latest)).unwrap_or(0)
     }
 
     /// The region that the window is bound to.
@@ -192,21 +193,21 @@ impl<O: Os> Window<O> {
 
     /// What names the window in [`Domain::invalidate`], whichever of its bindings is in force then.
     #[must_use]
-    pub fn invalidation_token(&self) -> u32 {
-        self.with(|_, window| Ok(window.own)).map_or(0, |tag| tag.token(self.number))
+    pub const fn invalidation_token(&self) -> u32 {
+        self.own
     }
 }
 
 impl<O: Os> Drop for Window<O> {
     fn drop(&mut self) {
-        let entry = self.domain.table().tokens().remove_if(self.number, |_| true);
+        let entry = self.domain.table().tokens().remove_if(self.own, |_| true);
         if let Some(Entry { object: Object::Window(mut window), .. }) = entry {
             window.posted.iter_mut().filter_map(Option::take).for_each(PostedBind::forget);
             if let Some(bound) = window.bound.take() {
                 bound.unbind();
             }
         }
-        self.domain.table().population().windows.leave();
+        self.domain.table().population().leave(Kind::Window);
     }
 }
 
@@ -233,21 +234,20 @@ impl<O: Os> Domain<O> {
         }
         let span = Span::new(what.address, what.length).ok_or(NtStatus::ACCESS_VIOLATION)?;
         region.with(|_, object| object.post_window(span, what.rights))?;
-        let (rights, region, random) = (what.rights, region.clone(), self.table().random());
-        let mut bind = Some(PostedBind { remote: Tag::of(0), region, span, rights });
-        let tag = window.with(|stamp, window| window.post(stamp, random, &mut bind));
+        let mut bind = Some(PostedBind { remote: 0, region: region.clone(), span, rights: what.rights });
+        let token = window.with(|rotation, window| window.post(rotation, &mut bind));
         // What was not posted is forgotten with no lock held.
         bind.into_iter().for_each(PostedBind::forget);
-        Ok(Posted { token: tag?.token(window.number), post: 0 })
+        Ok(Posted { token: token?, post: 0 })
     }
 
-    /// The second half of a bind of the window `number`.
-    pub(super) fn carry_out(&self, number: u32, bind: PostedBind<O>) -> Result<(), NtStatus> {
+    /// The second half of a bind.
+    pub(super) fn carry_out(&self, bind: PostedBind<O>) -> Result<(), NtStatus> {
         let PostedBind { remote, region, span, rights } = bind;
         let (source, region_uses) = region.with(|_, object| object.bind_window(span, rights))?;
-        let grant = Grant { local: None, remote, rights, span, source };
+        let grant = Grant { local: 0, remote, rights, span, source };
         let mut binding = Some(Binding { region, region_uses, grant });
-        let bound = self.with_own(number, |object| {
+        let bound = self.with_own(remote, |object| {
             if let Object::Window(window) = object
                 && window.bound.is_none()
             {
