@@ -24,6 +24,17 @@ pub enum Lock {
     Called,
 }
 
+impl Lock {
+    /// What rows say of it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Inlined => "inlined lock",
+            Self::Called => "called lock",
+        }
+    }
+}
+
 /// A kind of adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {

@@ -4,9 +4,12 @@ use std::{
     ffi::c_void,
     net::{Ipv4Addr, SocketAddr},
     ptr,
-    sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicPtr, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
     thread,
     time::{Duration, Instant},
@@ -107,7 +110,7 @@ pub struct Side {
     mr: *mut NDK_MR,
     token: u32,
     remote_token: u32,
-    buffer: PinnedBuffer,
+    buffer: Arc<PinnedBuffer>,
     raises: bool,
 }
 
@@ -198,7 +201,7 @@ impl Side {
 
     /// The registered bytes.
     #[must_use]
-    pub const fn buffer(&self) -> &PinnedBuffer {
+    pub fn buffer(&self) -> &PinnedBuffer {
         &self.buffer
     }
 }
@@ -271,13 +274,24 @@ impl Connection {
     /// If anything fails: then there is nothing to measure.
     #[must_use]
     pub fn new(os: &HostOs, plan: Plan) -> Self {
+        let buffer = || Arc::new(PinnedBuffer::new(plan.bytes).expect("memory"));
+        Self::with_buffers(os, plan, [buffer(), buffer()])
+    }
+
+    /// [`Connection::new`] with the bytes of others.
+    ///
+    /// # Panics
+    ///
+    /// As [`Connection::new`].
+    #[must_use]
+    pub fn with_buffers(os: &HostOs, plan: Plan, buffers: [Arc<PinnedBuffer>; 2]) -> Self {
         match plan.kind.lock {
-            Lock::Inlined => Self::on(os, os, plan),
-            Lock::Called => Self::on(os, &CalledOs::new(os), plan),
+            Lock::Inlined => Self::on(os, os, plan, buffers),
+            Lock::Called => Self::on(os, &CalledOs::new(os), plan, buffers),
         }
     }
 
-    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan) -> Self {
+    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan, buffers: [Arc<PinnedBuffer>; 2]) -> Self {
         let machine = Driver { machine: host.machine().clone(), steps: plan.steps };
         let mut config = Config { nic: plan.kind.engine, mode: CompletionMode::Inline, ..Config::default() };
         // What the engine can register at once.
@@ -290,12 +304,18 @@ impl Connection {
         // SAFETY: the adapter is open, and `pd` is valid for writing.
         let status = unsafe { create(adapter, CREATED, ptr::null_mut(), &raw mut pd) };
         assert_eq!(status, NtStatus::SUCCESS);
-        let sides = [Self::side(adapter, pd, &machine, plan), Self::side(adapter, pd, &machine, plan)];
+        let sides = buffers.map(|buffer| Self::side(adapter, pd, &machine, plan, buffer));
         let (connectors, listener) = Self::connect(adapter, &machine, [sides[0].qp, sides[1].qp]);
         Self { adapter, pd, connectors, listener, sides, machine, close_adapter: Device::<O>::close }
     }
 
-    fn side(adapter: *mut NDK_ADAPTER, pd: *mut NDK_PD, machine: &Driver, plan: Plan) -> Side {
+    fn side(
+        adapter: *mut NDK_ADAPTER,
+        pd: *mut NDK_PD,
+        machine: &Driver,
+        plan: Plan,
+        buffer: Arc<PinnedBuffer>,
+    ) -> Side {
         let notifications: Box<AtomicU64> = Box::default();
         let context = ptr::from_ref(&*notifications).cast_mut().cast();
         let cq = || {
@@ -316,7 +336,6 @@ impl Connection {
             create(pd, received, initiated, null, depth, depth, 1, 1, plan.inline, CREATED, null, &raw mut qp)
         };
         assert_eq!(status, NtStatus::SUCCESS);
-        let buffer = PinnedBuffer::new(plan.bytes).expect("memory");
         let mr = Self::register(pd, machine, &buffer);
         let (local, remote) = (slot!(mr, NdkGetLocalTokenFromMr), slot!(mr, NdkGetRemoteTokenFromMr));
         // SAFETY: the region is open.

@@ -1,6 +1,8 @@
 //! The rows, by what they are about.
 
 pub mod bounds;
+pub mod callback;
+pub mod counted;
 pub mod cq;
 pub mod entry;
 pub mod lock;

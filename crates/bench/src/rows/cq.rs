@@ -1,34 +1,30 @@
-//! Cqe queues beside other queues: entries of the same size, in the same batches.
+//! Completion queues beside other queues: entries of the same size, in the same batches.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Acquire, Ordering::Release},
-    },
-    thread,
-    time::Instant,
-};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 
 use crossbeam_queue::ArrayQueue;
-use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters, Cqe,
-    notify::{ArmType, CqFailure},
+use engine::{
+    cq::{
+        Cq, CqClient, CqConsumer, CqParameters, Cqe,
+        notify::{ArmType, CqFailure},
+    },
+    os::Os,
 };
-use host::HostOs;
+use fallible::Arc;
 use ndkpi::NtStatus;
 use provider::extended_result;
 use rtrb::chunks::ChunkError;
 
 use super::{
-    bounds,
+    bounds, callback, counted,
     entry::{Entry, Reader, completion, entry},
     producers,
 };
 use crate::{
     Context,
-    counted::{self, Counts, Scenario},
     distance::Line,
-    measure::{Samples, Wait, alone, each},
+    kind::{CalledOs, Lock},
+    measure::{Wait, alone, each},
     row::{Goal, Row, Unit},
 };
 
@@ -49,12 +45,12 @@ impl CqClient for Quiet {
 }
 
 /// A queue of [`DEPTH`] entries.
-pub fn queue(os: &HostOs) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
+pub fn queue<O: Os>(os: &O) -> (Arc<Cq<O>>, CqConsumer<O>) {
     queue_of(os, DEPTH)
 }
 
 /// A queue of `depth` entries.
-pub fn queue_of(os: &HostOs, depth: u32) -> (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>) {
+pub fn queue_of<O: Os>(os: &O, depth: u32) -> (Arc<Cq<O>>, CqConsumer<O>) {
     let parameters = CqParameters { depth, max_depth: depth, processor: 0 };
     Cq::try_new(os, parameters, Quiet).expect("memory")
 }
@@ -64,21 +60,22 @@ pub fn rows(context: &mut Context<'_>) {
     context.row("CQ hand-off on two cores, batch 32", hand_off);
     context.row("CQ push one, poll one, one thread", one_thread);
     producers::rows(context);
-    context.row("counted: instructions", counted);
-    context.row("callback round trip", |context| vec![round_trip(context)]);
+    counted::rows(context);
+    callback::rows(context);
 }
 
 fn hand_off(context: &Context<'_>) -> Vec<Row> {
-    let name = "CQ hand-off on two cores, batch 32";
+    let name = |lock: Lock| format!("CQ hand-off on two cores, batch 32, {}", lock.words());
     let goal = Goal::AtLeast(1.0);
     if !context.cores.are_two() {
-        return vec![Row::skipped(name, "rtrb", Unit::Millions, goal, "one core")];
+        return vec![Row::skipped(&name(Lock::Inlined), "rtrb", Unit::Millions, goal, "one core")];
     }
     // Two milliseconds: most runs are over before either thread is taken off its core for somebody else.
     let count = context.effort.scale(1 << 18) / BATCH * BATCH;
     let read_short = |short: &Cqe, reader: &mut Reader| reader.read(&extended_result(short));
     let measured = context.interleave_on_two(vec![
-        Box::new(|| ours_handed_off(context, count)),
+        Box::new(|| ours_handed_off(context, context.os, count)),
+        Box::new(|| ours_handed_off(context, &CalledOs::new(context.os), count)),
         Box::new(|| rtrb_handed_off(context, count, entry, |Entry(result), reader| reader.read(result))),
         Box::new(|| rtrb_handed_off(context, count, completion, read_short)),
         Box::new(|| {
@@ -87,14 +84,15 @@ fn hand_off(context: &Context<'_>) -> Vec<Row> {
             by_chunks(context, count, (completion, push), (consumer, read_short))
         }),
     ]);
-    let [ours, rtrb, short, locked] = &measured.samples[..] else { unreachable!("four subjects") };
-    let short_peer = "rtrb, slices of 32, 32-byte entries";
+    let [ours, called, rtrb, short, locked] = &measured.samples[..] else { unreachable!("five subjects") };
+    let (peer, short_peer) = ("rtrb, slices of 32", "rtrb, slices of 32, 32-byte entries");
     vec![
-        Row::measured(name, "rtrb, slices of 32", Unit::Millions, goal, ours, rtrb),
-        Row::measured(name, short_peer, Unit::Millions, Goal::Reported, ours, short),
+        Row::measured(&name(Lock::Inlined), peer, Unit::Millions, goal, ours, rtrb),
+        Row::measured(&name(Lock::Called), peer, Unit::Millions, Goal::Reported, called, rtrb),
+        Row::measured(&name(Lock::Inlined), short_peer, Unit::Millions, Goal::Reported, ours, short),
         Row::measured(
             "machine: rtrb and a lock for its producers, 32-byte entries, batch 32",
-            "rtrb, slices of 32",
+            peer,
             Unit::Millions,
             Goal::Reported,
             locked,
@@ -115,8 +113,8 @@ fn refill<T>(batch: &mut [T; BATCH], first: usize, entry: impl Fn(usize) -> T) {
 /// consumer says how much it has taken.
 ///
 /// Each end is moved to where its thread is: side by side, the ends would share a cache line that has nothing to do with the queue.
-fn ours_handed_off(context: &Context<'_>, count: usize) -> f64 {
-    let (cq, mut consumer) = queue(context.os);
+fn ours_handed_off<O: Os>(context: &Context<'_>, os: &O, count: usize) -> f64 {
+    let (cq, mut consumer) = queue(os);
     let taken = &Line::default();
     let produce = move || {
         let (mut batch, mut sent, mut seen, mut wait) = ([completion(0); BATCH], 0, 0, Wait::new());
@@ -209,25 +207,7 @@ fn by_chunks<T: Copy + Send>(
 fn one_thread(context: &Context<'_>) -> Vec<Row> {
     let count = context.effort.scale(1 << 20);
     context.cores.pin_first();
-    let armed = |kind| {
-        let (cq, mut consumer) = queue(context.os);
-        if let Some(kind) = kind {
-            consumer.arm(kind);
-        }
-        (cq, consumer)
-    };
-    let ours = |(cq, mut consumer): (fallible::Arc<Cq<HostOs>>, CqConsumer<HostOs>)| {
-        move || {
-            alone(count, || {
-                let mut reader = Reader::default();
-                for number in 0..count {
-                    Cq::push(&cq, completion(number));
-                    consumer.poll(1, |completion| reader.read(&extended_result(completion)));
-                }
-                reader.check(count);
-            })
-        }
-    };
+    let called = CalledOs::new(context.os);
     let (mut producer, mut consumer) = rtrb::RingBuffer::new(DEPTH as usize);
     let rtrb = move || {
         alone(count, || {
@@ -259,102 +239,50 @@ fn one_thread(context: &Context<'_>) -> Vec<Row> {
         })
     };
     let samples = context.interleave(vec![
-        Box::new(ours(armed(None))),
-        Box::new(ours(armed(Some(ArmType::Solicited)))),
+        Box::new(ours_one_by_one(queue(context.os), count)),
+        Box::new(ours_one_by_one(armed(queue(context.os)), count)),
+        Box::new(ours_one_by_one(queue(&called), count)),
         Box::new(rtrb),
         Box::new(crossbeam),
         Box::new(bounds::queue::one_by_one(DEPTH as usize, count)),
     ]);
-    let [unarmed, armed, rtrb, crossbeam, least] = &samples[..] else { unreachable!("five subjects") };
-    let name = "CQ push one, poll one, one thread";
+    let [unarmed, armed, called, rtrb, crossbeam, least] = &samples[..] else { unreachable!("six subjects") };
+    let name = "CQ push one, poll one, one thread, inlined lock";
+    let called_name = "CQ push one, poll one, one thread, called lock";
     let bound = "machine: rtrb and a lock for its producers, push one, pop one, one thread";
     vec![
         Row::in_rounds(name, "rtrb", Unit::Nanoseconds, Goal::AtMost(2.0), unarmed, rtrb),
         Row::in_rounds(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(3.0), unarmed, crossbeam),
         Row::in_rounds(
-            "CQ push one, poll one, one thread, armed for solicited entries",
+            &format!("{name}, armed for solicited entries"),
             "rtrb",
             Unit::Nanoseconds,
             Goal::Reported,
             armed,
             rtrb,
         ),
+        Row::in_rounds(called_name, "rtrb", Unit::Nanoseconds, Goal::Reported, called, rtrb),
+        Row::in_rounds(called_name, "crossbeam ArrayQueue", Unit::Millions, Goal::Reported, called, crossbeam),
         Row::in_rounds(bound, "rtrb", Unit::Nanoseconds, Goal::Reported, least, rtrb),
         Row::in_rounds(bound, "crossbeam ArrayQueue", Unit::Millions, Goal::Reported, least, crossbeam),
     ]
 }
 
-/// Instructions that an arm may cost that finds nothing new.
-const ARM_LIMIT: f64 = 40.0;
-
-/// Counted instructions: exact, so there are no rounds.
-fn counted(_: &Context<'_>) -> Vec<Row> {
-    let counts = counted::count_all();
-    let scenarios = Scenario::ALL.into_iter().skip(1);
-    let rows = scenarios.map(|scenario| {
-        let name = format!("counted: {}", scenario.words());
-        let (unit, goal) = (Unit::Instructions, Goal::AtMost(1.0));
-        match &counts {
-            Ok(counts) => match counts.get(&scenario.name()) {
-                Some(count) if scenario == Scenario::ArmNothingNew => {
-                    Row::limited(&name, "40 instructions", unit, *count, ARM_LIMIT)
-                }
-                Some(count) => match scenario.limit() {
-                    Some((direct, most)) => of_direct(&name, counts, *count, direct, most),
-                    None => Row::plain(&name, unit, &Samples::new(vec![*count])),
-                },
-                None => Row::skipped(&name, "", unit, Goal::Reported, "not counted"),
-            },
-            Err(why) if scenario == Scenario::ArmNothingNew => Row::skipped(&name, "40 instructions", unit, goal, why),
-            Err(why) => Row::skipped(&name, "", unit, Goal::Reported, why),
-        }
-    });
-    rows.collect()
+/// The queue, armed for solicited entries, which never come.
+fn armed<O: Os>((cq, mut consumer): (Arc<Cq<O>>, CqConsumer<O>)) -> (Arc<Cq<O>>, CqConsumer<O>) {
+    consumer.arm(ArmType::Solicited);
+    (cq, consumer)
 }
 
-/// A row of a count beside that of the direct engine.
-fn of_direct(name: &str, counts: &Counts, count: f64, direct: Scenario, most: f64) -> Row {
-    let goal = Goal::AtMost(most);
-    let Some(peer) = counts.get(&direct.name()) else {
-        return Row::skipped(name, "direct engine", Unit::Instructions, goal, "not counted");
-    };
-    Row::counted(name, "direct engine", goal, count, *peer)
-}
-
-/// Counts callbacks.
-#[derive(Clone, Default)]
-struct Calls(Arc<AtomicU64>);
-
-impl CqClient for Calls {
-    fn notify(&self, _: NtStatus) {
-        self.0.fetch_add(1, Release);
-    }
-
-    fn failed(&self, failure: CqFailure) {
-        panic!("a completion queue has failed: {failure:?}");
-    }
-}
-
-/// From a completion to the callback for it, on a machine whose processor sleeps until then.
-fn round_trip(context: &Context<'_>) -> Row {
-    let count = context.effort.scale(1 << 12);
-    context.cores.pin_first();
-    let samples = context.interleave(vec![Box::new(|| {
-        let calls = Calls::default();
-        let parameters = CqParameters { depth: DEPTH, max_depth: DEPTH, processor: 0 };
-        let (cq, mut consumer) = Cq::try_new(context.os, parameters, calls.clone()).expect("memory");
-        let started = Instant::now();
-        for number in 0..count {
-            consumer.arm(ArmType::Any);
-            Cq::push(&cq, completion(number));
-            while calls.0.load(Acquire) == number as u64 {
-                thread::yield_now();
+fn ours_one_by_one<O: Os>((cq, mut consumer): (Arc<Cq<O>>, CqConsumer<O>), count: usize) -> impl FnMut() -> f64 {
+    move || {
+        alone(count, || {
+            let mut reader = Reader::default();
+            for number in 0..count {
+                Cq::push(&cq, completion(number));
+                consumer.poll(1, |completion| reader.read(&extended_result(completion)));
             }
-            consumer.poll(1, |_| {});
-        }
-        let time = each(started.elapsed(), count);
-        context.settle();
-        time
-    })]);
-    Row::plain("callback round trip: arm, completion, callback, poll; threads", Unit::Nanoseconds, &samples[0])
+            reader.check(count);
+        })
+    }
 }

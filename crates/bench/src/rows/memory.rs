@@ -31,7 +31,10 @@ fn row(name: &str, bytes: usize, entries: usize) -> Row {
 }
 
 fn idle(context: &Context<'_>) -> Vec<Row> {
-    let names = ["memory of an idle CQ, depth 256", "memory of an idle QP, depth 64/64, one element each"];
+    let names = [
+        "memory of an idle CQ, depth 256, inlined lock",
+        "memory of an idle QP, depth 64/64, one element each, inlined lock",
+    ];
     let os = context.os;
     let before = in_use();
     let parameters = CqParameters { depth: 256, max_depth: 256, processor: 0 };

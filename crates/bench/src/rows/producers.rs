@@ -37,6 +37,7 @@ use super::{
 use crate::{
     Context,
     distance::Line,
+    kind::{CalledOs, Lock},
     measure::{Gate, each},
     row::{Goal, Row, Unit},
 };
@@ -60,13 +61,17 @@ pub fn rows(context: &mut Context<'_>) {
 }
 
 fn four_producers(context: &Context<'_>) -> Vec<Row> {
-    let name = "CQ, four producers";
+    let name = |lock: Lock, what| format!("CQ, four producers{what}, {}", lock.words());
+    let (inlined, called) = (Lock::Inlined, Lock::Called);
     if !context.cores.are_two() {
-        return vec![Row::skipped(name, "crossbeam ArrayQueue", Unit::Millions, Goal::AtLeast(2.0), "one core")];
+        let (name, goal) = (name(inlined, ""), Goal::AtLeast(2.0));
+        return vec![Row::skipped(&name, "crossbeam ArrayQueue", Unit::Millions, goal, "one core")];
     }
     let measured = context.interleave_on_two(vec![
-        Box::new(|| ours_in_bursts(context, 1)),
-        Box::new(|| ours_in_bursts(context, TURN)),
+        Box::new(|| ours_in_bursts(context, context.os, 1)),
+        Box::new(|| ours_in_bursts(context, context.os, TURN)),
+        Box::new(|| ours_in_bursts(context, &CalledOs::new(context.os), 1)),
+        Box::new(|| ours_in_bursts(context, &CalledOs::new(context.os), TURN)),
         Box::new(|| crossbeam_in_bursts(context)),
         Box::new(|| ours_beside(context)),
         Box::new(|| crossbeam_beside(context)),
@@ -74,17 +79,20 @@ fn four_producers(context: &Context<'_>) -> Vec<Row> {
         Box::new(|| apart_in_bursts(context, TURN)),
         Box::new(|| locked_in_bursts(context)),
     ]);
-    let [single, turns, crossbeam, ours_beside, crossbeam_beside, apart, apart_turns, locked] = &measured.samples[..]
-    else {
-        unreachable!("eight subjects")
+    let [single, turns, called_single, called_turns, crossbeam, others @ ..] = &measured.samples[..] else {
+        unreachable!("ten subjects")
     };
+    let [ours_beside, crossbeam_beside, apart, apart_turns, locked] = others else { unreachable!("ten subjects") };
+    let (turn, beside) = (", eight entries at a time", ", the consumer beside them");
     let each_its_own = "machine: four producers, each with an rtrb of its own and an atomic exchange";
     let row =
         |name: &str, ours, peer, goal| Row::measured(name, "crossbeam ArrayQueue", Unit::Millions, goal, ours, peer);
     vec![
-        row(name, single, crossbeam, Goal::AtLeast(2.0)),
-        row(&format!("{name}, eight entries at a time"), turns, crossbeam, Goal::AtLeast(2.0)),
-        row(&format!("{name}, the consumer beside them"), ours_beside, crossbeam_beside, Goal::Reported),
+        row(&name(inlined, ""), single, crossbeam, Goal::AtLeast(2.0)),
+        row(&name(inlined, turn), turns, crossbeam, Goal::AtLeast(2.0)),
+        row(&name(called, ""), called_single, crossbeam, Goal::Reported),
+        row(&name(called, turn), called_turns, crossbeam, Goal::Reported),
+        row(&name(inlined, beside), ours_beside, crossbeam_beside, Goal::Reported),
         row(&format!("{each_its_own} for every entry"), apart, crossbeam, Goal::Reported),
         row(&format!("{each_its_own} for eight entries"), apart_turns, crossbeam, Goal::Reported),
         row("machine: four producers, a lock around the store of each entry", locked, crossbeam, Goal::Reported),
@@ -151,8 +159,8 @@ fn bursts(context: &Context<'_>, fill: impl Fn(usize) + Sync, mut drain: impl Fn
     each(time, bursts * PRODUCERS * SHARE)
 }
 
-fn ours_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
-    let (cq, mut consumer) = queue_of(context.os, DEPTH);
+fn ours_in_bursts<O: Os>(context: &Context<'_>, os: &O, batch: usize) -> f64 {
+    let (cq, mut consumer) = queue_of(os, DEPTH);
     let fill = |producer| {
         for first in (0..SHARE).step_by(batch) {
             if batch == 1 {

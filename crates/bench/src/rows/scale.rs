@@ -149,11 +149,13 @@ fn queue_pairs(context: &Context<'_>) -> Vec<Row> {
             curve.push(point(*number, &samples[index]));
         }
         if index > 0 {
-            let name = format!("{number} QPs on one CQ, cost of a completion in the CQ");
+            let name = format!("{number} QPs on one CQ, cost of a completion in the CQ, inlined lock");
             let (goal, against) = (Goal::AtMost(1.25), "1 QP");
             let row = Row::in_rounds(&name, against, Unit::Nanoseconds, goal, &alone_samples[index], &alone_samples[0]);
             rows.push(row);
-            let name = format!("{number} QPs on one CQ, half of a receive, a send and both completions");
+            let name = format!(
+                "{number} QPs on one CQ, half of a receive, a send and both completions, direct engine, inlined lock"
+            );
             let row = Row::in_rounds(&name, "1 QP", Unit::Nanoseconds, Goal::Reported, &whole[index], &whole[0]);
             rows.push(row);
         }
@@ -266,9 +268,9 @@ fn tokens(context: &Context<'_>) -> Vec<Row> {
         curves[0].push(point(count, &few[index]));
         curves[1].push(point(count, &every[index]));
         if index > 0 {
-            let name = format!("token look-up, ten of {count} regions");
+            let name = format!("token look-up, ten of {count} regions, inlined lock");
             rows.push(Row::in_rounds(&name, "10 regions", Unit::Nanoseconds, Goal::AtMost(1.3), &few[index], &few[0]));
-            let name = format!("token look-up, any of {count} regions");
+            let name = format!("token look-up, any of {count} regions, inlined lock");
             let row = Row::measured(&name, "10 regions", Unit::Nanoseconds, Goal::Reported, &every[index], &few[0]);
             rows.push(row);
         }

@@ -20,7 +20,8 @@ pub fn rows(context: &mut Context<'_>) {
 }
 
 fn suite(context: &Context<'_>) -> Row {
-    let (name, against) = ("conformance through the simulated kernel's drivers, a run", "host provider");
+    let (name, against) =
+        ("conformance through the simulated kernel's drivers, a run, deferred engine, checked lock", "host provider");
     let (unit, goal) = (Unit::Milliseconds, Goal::Reported);
     match run(if context.is_quick() { 1 } else { ROUNDS }) {
         Ok([drivers, host]) => Row::measured(name, against, unit, goal, &drivers, &host),

@@ -1,18 +1,20 @@
 //! RDMA reads and writes beside `memcpy` of the same bytes on the same core.
 
-use std::{hint::black_box, ptr};
+use std::{cell::RefCell, hint::black_box, ptr, sync::Arc};
 
-use host::{HostOs, machine::Machine};
+use host::{HostOs, PinnedBuffer, machine::Machine};
 use ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX, NtStatus};
+use provider::NicMode;
 
 use super::bounds;
 use crate::{
     Context,
-    kind::Kind,
+    kind::{Kind, Lock},
     measure::{Samples, Subject, alone},
-    ndk::{Connection, Plan},
+    ndk::{Connection, Plan, Side},
     plot::{Curve, Plot},
     row::{Goal, Row, Unit},
+    settle,
 };
 
 /// Sizes of transfers.
@@ -27,19 +29,28 @@ const PAGE: usize = 4096;
 const BATCH: usize = 16;
 /// Above this size it makes no difference.
 const MOST_IN_BATCHES: usize = 64 << 10;
+/// Nor above this one.
+const MOST_WITH_CALLS: usize = 64 << 10;
 
 /// The rows of this part.
 pub fn rows(context: &mut Context<'_>) {
     context.row("RDMA write and read", bandwidth);
 }
 
-/// What is a goal at this size.
-const fn goal(size: usize) -> Goal {
+/// What is a goal of this kind of adapter at this size.
+fn goal(kind: Kind, size: usize) -> Goal {
     match size {
-        0x1000 => Goal::AtLeast(0.8),
-        0x1_0000.. => Goal::AtLeast(0.95),
+        0x1000 if kind == Kind::DIRECT => Goal::AtLeast(0.8),
+        0x1_0000.. if kind.lock == Lock::Inlined => Goal::AtLeast(0.95),
         _ => Goal::Reported,
     }
+}
+
+/// The kinds of adapter that are measured at this size.
+const fn kinds(size: usize, places: usize) -> &'static [Kind] {
+    const ALL: [Kind; 4] = [Kind::DIRECT, Kind::DEFERRED, Kind::DIRECT.called(), Kind::DEFERRED.called()];
+    // Where the copy is nearly all, it makes no difference what a lock costs.
+    if places == 1 && size <= MOST_WITH_CALLS { &ALL } else { ALL.split_at(2).0 }
 }
 
 /// What bounds the rows of this size: what there is besides the copy.
@@ -109,139 +120,201 @@ impl Places {
     }
 }
 
+/// An adapter of a kind on a machine of its own, where nothing else runs.
+struct Adapter {
+    kind: Kind,
+    machine: Machine,
+    /// One that is lent to whoever has its turn.
+    connection: RefCell<Connection>,
+}
+
+impl Adapter {
+    /// The direct engine leaves what is long to deferred calls, which run when the machine is told to. Those of the deferred
+    /// engine run as in a kernel.
+    fn new(kind: Kind, buffers: &[Arc<PinnedBuffer>; 2]) -> Self {
+        let is_direct = kind.engine == NicMode::Direct;
+        let machine = if is_direct { Machine::seeded(1) } else { Machine::threads() }.processors(1).start();
+        let plan = Plan { kind, depth: 16, bytes: buffers[0].len(), inline: 0, steps: is_direct };
+        let connection = Connection::with_buffers(&HostOs::unwatched(&machine), plan, buffers.clone());
+        Self { kind, machine, connection: RefCell::new(connection) }
+    }
+
+    /// `work` with the thread on the adapter's processor.
+    fn run(&self, work: impl FnOnce(&mut Side, &Side) -> f64) -> f64 {
+        let connection = &mut *self.connection.borrow_mut();
+        let [here, there] = &mut connection.sides;
+        let _on = (self.kind.engine == NicMode::Deferred).then(|| self.machine.run_on(0));
+        work(here, there)
+    }
+
+    /// Waits for a completion.
+    fn complete(&self, here: &mut Side) {
+        while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
+            assert!(self.kind.engine == NicMode::Direct, "deferred calls have run");
+            self.machine.step();
+        }
+    }
+
+    fn close(self) {
+        self.connection.into_inner().close();
+        settle(&HostOs::unwatched(&self.machine));
+        self.machine.shutdown();
+    }
+}
+
 fn bandwidth(context: &Context<'_>) -> Vec<Row> {
     let most = if context.is_quick() { 1 << 20 } else { 64 << 20 };
-    // A machine of one thread: a deferred call runs on the core of who queued it, as in a kernel.
-    let machine = Machine::seeded(1).processors(1).start();
-    let os = HostOs::unwatched(&machine);
     context.cores.pin_first();
-    let plan = Plan { kind: Kind::DIRECT, depth: 16, bytes: most, inline: 0, steps: true };
-    let mut connection = Connection::new(&os, plan);
-    for side in &connection.sides {
-        side.buffer().fill(1);
+    let buffers = [(); 2].map(|()| Arc::new(PinnedBuffer::new(most).expect("memory")));
+    for buffer in &buffers {
+        buffer.fill(1);
     }
+    let adapters: Vec<_> = kinds(0, 1).iter().map(|kind| Adapter::new(*kind, &buffers)).collect();
     let mut rows = Vec::new();
     for (through, file, title) in [
-        (false, "transfer", "RDMA beside memcpy, the same bytes again and again, one core"),
-        (true, "transfer-streaming", "RDMA beside memcpy, through buffers larger than the cache, one core"),
+        (false, "transfer", "RDMA beside memcpy, the same bytes again and again, one core, inlined lock"),
+        (
+            true,
+            "transfer-streaming",
+            "RDMA beside memcpy, through buffers larger than the cache, one core, inlined lock",
+        ),
     ] {
-        let mut curves = [Vec::new(), Vec::new(), Vec::new()];
+        let mut curves = ["write, direct", "write, deferred", "read, direct", "read, deferred", "memcpy"]
+            .map(|name| (name, Vec::new()));
         for size in SIZES.into_iter().filter(|size| *size <= most) {
             let places = if through { most / size } else { 1 };
             if through && places == 1 {
                 continue;
             }
-            let samples = of_size(context, &machine, &mut connection, size, places);
-            let (unit, all) = (Unit::Gibibytes(size), if through { ", through all memory" } else { "" });
-            let row = |what, ours, peer| {
-                let name = format!("RDMA {what}, {}{all}", words(size));
-                Row::in_rounds(&name, "memcpy, same core", unit, goal(size), ours, peer)
-            };
-            rows.push(row("write", &samples[0], &samples[2]));
-            rows.push(row("read", &samples[1], &samples[3]));
-            let mut others = samples.iter().skip(4);
-            if has_batches(size, places)
-                && let Some(ours) = others.next()
-            {
-                let name = format!("RDMA write, {}, {BATCH} a doorbell", words(size));
-                rows.push(Row::in_rounds(&name, "memcpy, same core", unit, Goal::Reported, ours, &samples[2]));
-            }
-            for (bound, least) in bounds_of(size, places).iter().zip(others) {
-                let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
-                rows.push(Row::in_rounds(&name, "memcpy, same core", unit, Goal::Reported, least, &samples[2]));
-            }
-            for (curve, samples) in curves.iter_mut().zip(&samples) {
+            let samples = of_size(context, &adapters, &buffers, size, places);
+            let all = if through { ", through all memory" } else { "" };
+            rows.extend(samples.rows(size, places, all));
+            let OfSize { memcpy: [to, _], write, read, .. } = &samples;
+            for ((_, curve), samples) in curves.iter_mut().zip([&write[0], &write[1], &read[0], &read[1], to]) {
                 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
-                curve.push((size as f64, unit.of(samples.median())));
+                curve.push((size as f64, Unit::Gibibytes(size).of(samples.median())));
             }
         }
-        let [write, read, memcpy] = curves;
-        let curves = vec![Curve::new("write", write), Curve::new("read", read), Curve::new("memcpy", memcpy)];
+        let curves = curves.into_iter().map(|(name, points)| Curve::new(name, points)).collect();
         context.plot(Plot { file, title, x: "bytes", y: "GiB/s", curves });
     }
-    connection.close();
-    machine.shutdown();
+    adapters.into_iter().for_each(Adapter::close);
     rows
 }
 
+/// What was measured of one size.
+struct OfSize {
+    /// Of each kind of adapter.
+    write: Vec<Samples>,
+    read: Vec<Samples>,
+    /// From here to there, beside which a write is, and back.
+    memcpy: [Samples; 2],
+    batches: Option<Samples>,
+    bounds: Vec<Samples>,
+}
+
+impl OfSize {
+    fn rows(&self, size: usize, places: usize, all: &str) -> Vec<Row> {
+        let row = |name: &str, goal, ours, peer| {
+            Row::in_rounds(name, "memcpy, same core", Unit::Gibibytes(size), goal, ours, peer)
+        };
+        let name = |what: &str, kind: Kind| format!("RDMA {what}, {}{all}, {}", words(size), kind.words());
+        let [to, from] = &self.memcpy;
+        let mut rows = Vec::new();
+        for (kind, (write, read)) in kinds(size, places).iter().zip(self.write.iter().zip(&self.read)) {
+            rows.push(row(&name("write", *kind), goal(*kind, size), write, to));
+            rows.push(row(&name("read", *kind), goal(*kind, size), read, from));
+        }
+        if let Some(batches) = &self.batches {
+            let name = format!("{}, {BATCH} a doorbell", name("write", Kind::DIRECT));
+            rows.push(row(&name, Goal::Reported, batches, to));
+        }
+        for (bound, least) in bounds_of(size, places).iter().zip(&self.bounds) {
+            let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
+            rows.push(row(&name, Goal::Reported, least, to));
+        }
+        rows
+    }
+}
+
 /// Measures write, read and memcpy of `size` bytes, at so many places one after the other.
-fn of_size(
+fn of_size<'a>(
     context: &Context<'_>,
-    machine: &Machine,
-    connection: &mut Connection,
+    adapters: &'a [Adapter],
+    buffers: &[Arc<PinnedBuffer>; 2],
     size: usize,
     places: usize,
-) -> Vec<Samples> {
+) -> OfSize {
     let count = context.effort.scale((128 << 20) / size).clamp(2, 1 << 14);
     let length = u32::try_from(size).expect("a size of the list");
-    let [here, there] = &mut connection.sides;
-    let here_bytes = here.buffer().len();
-    let (from, to) = (here.buffer().pointer(0), there.buffer().pointer(0));
-    let sides = std::cell::RefCell::new((here, there));
+    let [from, to] = [buffers[0].pointer(0), buffers[1].pointer(0)];
     let copy_between = move |from: *mut u8, to: *mut u8, place: usize| {
         let (from, to) = (from.wrapping_add(place), to.wrapping_add(place));
         // SAFETY: both buffers have so many bytes there, and no request uses them now.
         unsafe { ptr::copy_nonoverlapping(black_box(from), to, size) };
     };
     let copy = move |place| copy_between(from, to, place);
-    let spots = if places == 1 { (here_bytes / size).min(SPOTS) } else { 1 };
+    let spots = if places == 1 { (buffers[0].len() / size).min(SPOTS) } else { 1 };
     // Where a subject's next run copies. The bytes are in the caches when it begins, as far as they fit.
     let begin = |runs: &mut usize| {
-        let begin = *runs % spots * (here_bytes / spots / PAGE * PAGE);
+        let begin = *runs % spots * (buffers[0].len() / spots / PAGE * PAGE);
         *runs += 1;
         copy(begin);
         Places { first: begin, size, end: begin + places * size, next: begin }
     };
-    let run = |write: bool| {
-        let (sides, begin, mut runs) = (&sides, &begin, 0);
-        move || {
-            let (mut places, (here, there)) = (begin(&mut runs), &mut *sides.borrow_mut());
-            alone(count, || {
-                for _ in 0..count {
-                    let place = places.step();
-                    let status =
-                        if write { here.write(there, place, length, 0) } else { here.read(there, place, length, 0) };
-                    assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
-                    let mut results = [NDK_RESULT_EX::ZEROED; 1];
-                    while here.initiated(&mut results) == 0 {
-                        machine.step();
+    let begin = &begin;
+    let adapters = &adapters[..kinds(size, places).len()];
+    let one_by_one = |adapter: &'a Adapter, write: bool| -> Subject<'_> {
+        let mut runs = 0;
+        Box::new(move || {
+            let mut places = begin(&mut runs);
+            adapter.run(|here, there| {
+                alone(count, || {
+                    for _ in 0..count {
+                        let (place, raised) = (places.step(), here.raised());
+                        let status = if write {
+                            here.write(there, place, length, 0)
+                        } else {
+                            here.read(there, place, length, 0)
+                        };
+                        drop(raised);
+                        assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
+                        adapter.complete(here);
                     }
-                }
+                })
             })
-        }
+        })
     };
-    let mut batches = 0;
-    let in_batches = || {
-        let (place, (here, there)) = (begin(&mut batches).first, &mut *sides.borrow_mut());
-        let batches = count.div_ceil(BATCH);
-        alone(batches * BATCH, || {
-            for _ in 0..batches {
-                for number in 1..=BATCH {
-                    let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
-                    assert_eq!(here.write(there, place, length, more), NtStatus::SUCCESS, "a post has failed");
-                }
-                while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
-                    machine.step();
-                }
-            }
+    let in_batches = |adapter: &'a Adapter| -> Subject<'_> {
+        let mut runs = 0;
+        Box::new(move || {
+            let place = begin(&mut runs).first;
+            let batches = count.div_ceil(BATCH);
+            adapter.run(|here, there| {
+                alone(batches * BATCH, || {
+                    for _ in 0..batches {
+                        for number in 1..=BATCH {
+                            let more = if number < BATCH { NDK_OP_FLAG_DEFER | NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
+                            let status = here.write(there, place, length, more);
+                            assert_eq!(status, NtStatus::SUCCESS, "a post has failed");
+                        }
+                        adapter.complete(here);
+                    }
+                })
+            })
         })
     };
     // A write is beside a copy from here to there, a read beside one from there to here.
-    let memcpy = |from, to| {
-        let (begin, mut runs) = (&begin, 0);
-        move || {
+    let memcpy = |from, to| -> Subject<'_> {
+        let mut runs = 0;
+        Box::new(move || {
             let mut places = begin(&mut runs);
             alone(count, || (0..count).for_each(|_| copy_between(from, to, places.step())))
-        }
+        })
     };
-    let mut subjects: Vec<Subject<'_>> =
-        vec![Box::new(run(true)), Box::new(run(false)), Box::new(memcpy(from, to)), Box::new(memcpy(to, from))];
-    if has_batches(size, places) {
-        subjects.push(Box::new(in_batches));
-    }
     // What bounds them, where the copy is not nearly all.
     let copy_next = || {
-        let (begin, mut runs, mut left) = (&begin, 0, 0);
+        let (mut runs, mut left) = (0, 0);
         let mut places = begin(&mut runs);
         move || {
             if left == 0 {
@@ -251,6 +324,21 @@ fn of_size(
             copy(places.step());
         }
     };
+    let mut subjects = vec![memcpy(from, to), memcpy(to, from)];
+    for write in [true, false] {
+        subjects.extend(adapters.iter().map(|adapter| one_by_one(adapter, write)));
+    }
+    if has_batches(size, places) {
+        subjects.push(in_batches(&adapters[0]));
+    }
     subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, length, copy_next())));
-    context.interleave(subjects)
+    let mut samples = context.interleave(subjects).into_iter();
+    let mut next = || samples.next().expect("samples of every subject");
+    OfSize {
+        memcpy: [next(), next()],
+        write: adapters.iter().map(|_| next()).collect(),
+        read: adapters.iter().map(|_| next()).collect(),
+        batches: has_batches(size, places).then(&mut next),
+        bounds: samples.collect(),
+    }
 }
