@@ -11,13 +11,13 @@ use ndkpi::{
 
 use crate::{
     NdkOs, address,
-    completion::CreateRequest,
     connector::ConnectorObject,
     cq::CompletionQueue,
     device::Device,
+    dispatch,
     lam::{build_lam, release_lam},
     listener::ListenerObject,
-    object::{Body, borrow, kind, query_extension},
+    object::{Body, Borrowed, kind, query_extension},
     pd::ProtectionDomain,
     shared_endpoint::SharedEndpointObject,
 };
@@ -30,12 +30,12 @@ pub struct Adapter<O: NdkOs> {
 }
 
 impl<O: NdkOs> Adapter<O> {
-    /// An adapter that sets `closed` when it is gone.
+    /// Makes an adapter that sets `closed` when it is gone.
     pub const fn new(device: Arc<Device<O>>, version: NDK_VERSION, closed: Arc<O::Event>) -> Self {
         Self { device, version, closed }
     }
 
-    /// What close waits for.
+    /// The event that close waits for.
     pub const fn closed(&self) -> &Arc<O::Event> {
         &self.closed
     }
@@ -98,27 +98,30 @@ unsafe extern "system" fn query_adapter_info<O: NdkOs>(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    if size.is_null() {
-        return NtStatus::INVALID_PARAMETER;
-    }
-    // SAFETY: `size` is valid for reading.
-    let given = unsafe { size.read() };
-    let written = match given {
-        INFO_SIZE.. => Some(INFO_SIZE),
-        INFO_SIZE_1.. if adapter.version().Major < 2 => Some(INFO_SIZE_1),
-        _ => None,
+    let query = |adapter: &Borrowed<Adapter<O>>| {
+        if size.is_null() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: `size` is valid for reading.
+        let given = unsafe { size.read() };
+        let written = match given {
+            INFO_SIZE.. => Some(INFO_SIZE),
+            INFO_SIZE_1.. if adapter.version().Major < 2 => Some(INFO_SIZE_1),
+            _ => None,
+        };
+        let written = written.filter(|_| !info.is_null());
+        // SAFETY: `size` is valid for writing.
+        unsafe { size.write(written.unwrap_or(INFO_SIZE)) };
+        let written = written.ok_or(NtStatus::BUFFER_TOO_SMALL)?;
+        let answer = NDK_ADAPTER_INFO { Version: adapter.version(), ..adapter.device().config().info };
+        let bytes = ptr::from_ref(&answer).cast::<u8>();
+        // SAFETY: `info` is valid for writing `given` bytes, which are no fewer; the answer has as many, and is not the
+        // consumer's.
+        unsafe { bytes.copy_to_nonoverlapping(info.cast(), written as usize) };
+        Ok(())
     };
-    let written = written.filter(|_| !info.is_null());
-    // SAFETY: `size` is valid for writing.
-    unsafe { size.write(written.unwrap_or(INFO_SIZE)) };
-    let Some(written) = written else { return NtStatus::BUFFER_TOO_SMALL };
-    let answer = NDK_ADAPTER_INFO { Version: adapter.version(), ..adapter.device().config().info };
-    let bytes = ptr::from_ref(&answer).cast::<u8>();
-    // SAFETY: `info` is valid for writing `given` bytes, which are no fewer; the answer has as many, and is not the consumer's.
-    unsafe { bytes.copy_to_nonoverlapping(info.cast(), written as usize) };
-    NtStatus::SUCCESS
+    // SAFETY: the caller passes an open adapter.
+    unsafe { dispatch::with(adapter, query) }.into()
 }
 
 /// `NDK_FN_CREATE_CQ` (`NDKPI 5.2`).
@@ -136,19 +139,14 @@ unsafe extern "system" fn create_cq<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_CQ,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
     // SAFETY: `affinity` is null or valid for reading. It is copied: it need not outlive the call.
     let affinity = unsafe { affinity.as_ref() }.copied();
-    let result = notification
-        .ok_or(NtStatus::INVALID_PARAMETER)
-        .and_then(|callback| CompletionQueue::create(&adapter, depth, callback, notification_context, affinity));
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&adapter, result) }
+    let create = |adapter: &Borrowed<Adapter<O>>| {
+        let callback = notification.ok_or(NtStatus::INVALID_PARAMETER)?;
+        CompletionQueue::create(adapter, depth, callback, notification_context, affinity)
+    };
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_PD` (`NDKPI 5.2`).
@@ -162,15 +160,9 @@ unsafe extern "system" fn create_pd<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_PD,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    let result = ProtectionDomain::create(&adapter);
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&adapter, result) }
+    let create = |adapter: &Borrowed<Adapter<O>>| ProtectionDomain::create(adapter);
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_CONNECTOR` (`NDKPI 5.2`).
@@ -184,15 +176,9 @@ unsafe extern "system" fn create_connector<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_CONNECTOR,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    let result = ConnectorObject::create(&adapter);
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&adapter, result) }
+    let create = |adapter: &Borrowed<Adapter<O>>| ConnectorObject::create(adapter);
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_LISTENER` (`NDKPI 5.2`). Creating does not listen.
@@ -208,17 +194,12 @@ unsafe extern "system" fn create_listener<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_LISTENER,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
+    let create = |adapter: &Borrowed<Adapter<O>>| {
+        let callback = connect_event.ok_or(NtStatus::INVALID_PARAMETER)?;
+        ListenerObject::create(adapter, callback, event_context)
     };
-    let result = connect_event
-        .ok_or(NtStatus::INVALID_PARAMETER)
-        .and_then(|callback| ListenerObject::create(&adapter, callback, event_context));
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&adapter, result) }
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_SHARED_ENDPOINT` (`NDKPI 5.2`).
@@ -234,15 +215,11 @@ unsafe extern "system" fn create_shared_endpoint<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_SHARED_ENDPOINT,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
+    let create = |adapter: &Borrowed<Adapter<O>>| {
+        // SAFETY: the address is valid for reading.
+        let local = unsafe { address::read(local, length) }?;
+        SharedEndpointObject::create(adapter, local)
     };
-    // SAFETY: the address is valid for reading.
-    let local = unsafe { address::read(local, length) };
-    let result = local.and_then(|local| SharedEndpointObject::create(&adapter, local));
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&adapter, result) }
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(adapter, completion, context, out, create) }
 }

@@ -4,7 +4,7 @@ use core::{ffi::c_void, slice};
 
 use engine::{
     connection::{Answer, ConnectParameters, Connector, ConnectorRequest, ReadLimits},
-    fault::{self, Fault},
+    mistake,
 };
 use fallible::Arc;
 use ndkpi::{
@@ -16,6 +16,7 @@ use crate::{
     NdkOs, address,
     completion::Request,
     connector::{Bonds, ConnectorObject, DisconnectEvent},
+    dispatch,
     note::Note,
     object::{Body, Borrowed, borrow},
     qp::QueuePair,
@@ -51,27 +52,23 @@ unsafe fn ask<O: NdkOs>(
     connector: *mut NDK_CONNECTOR,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
-    work: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Arc<Connector<O>>) -> Result<Answer, NtStatus>,
+    rule: impl FnOnce(&Borrowed<ConnectorObject<O>>, &Arc<Connector<O>>) -> Result<Answer, NtStatus>,
 ) -> NtStatus {
+    let ask = |object: &Borrowed<ConnectorObject<O>>, request| {
+        let connector = object.engine()?;
+        // The answer may come before the engine's function returns: then nobody is to look at the object any more.
+        if let Err(request) = object.begin(request) {
+            return Ok(request.finish(object, NtStatus::CONNECTION_ACTIVE));
+        }
+        let status = match rule(object, connector) {
+            Ok(Answer::Pending) => return Ok(NtStatus::PENDING),
+            Ok(Answer::Done) => NtStatus::SUCCESS,
+            Err(status) => status,
+        };
+        Ok(object.withdraw().map_or(status, |request| request.finish(object, status)))
+    };
     // SAFETY: the caller passes an open connector.
-    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
-    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the connector is open until the consumer's call returns.
-    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    // The answer may come before the engine's function returns: then nobody is to look at the object any more.
-    if let Err(request) = object.begin(request) {
-        return request.finish(&object, NtStatus::CONNECTION_ACTIVE);
-    }
-    let status = match work(&object, connector) {
-        Ok(Answer::Pending) => return NtStatus::PENDING,
-        Ok(Answer::Done) => NtStatus::SUCCESS,
-        Err(status) => status,
-    };
-    object.withdraw().map_or(status, |request| request.finish(&object, status))
+    unsafe { dispatch::request_that_may_pend(connector, completion, context, ask) }
 }
 
 /// The queue pair that a consumer wants to connect, which has to be of the connector's adapter.
@@ -124,11 +121,10 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
+    let rule = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
-        // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = pair.engine()?;
         // SAFETY: the address is valid for reading.
         let local = unsafe { address::read(source, source_length) }?;
         // SAFETY: the address is valid for reading.
@@ -141,7 +137,7 @@ pub unsafe extern "system" fn connect<O: NdkOs>(
         result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, work) }
+    unsafe { ask(connector, completion, context, rule) }
 }
 
 /// `NDK_FN_CONNECT_WITH_SHARED_ENDPOINT` (`NDKPI 7.8`).
@@ -162,15 +158,13 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
+    let rule = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
-        // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = pair.engine()?;
         // SAFETY: the caller passes an open endpoint.
         let shared = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // SAFETY: it is open until the consumer's call returns.
-        let endpoint = unsafe { shared.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let endpoint = shared.engine()?;
         // SAFETY: the address is valid for reading.
         let remote = unsafe { address::read(destination, destination_length) }?;
         // SAFETY: the data is valid for reading.
@@ -181,7 +175,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
         result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Connect, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, work) }
+    unsafe { ask(connector, completion, context, rule) }
 }
 
 /// Completes a connect; `event` is told when the connection ends.
@@ -195,30 +189,26 @@ unsafe fn complete<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open connector.
-    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
-    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the connector is open until the consumer's call returns.
-    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    let former = object.replace_disconnect_event(event);
-    match Connector::complete_connect(connector) {
-        // The connection may end at once; the consumer hears of that after it has heard of this.
-        Ok(hold) => {
-            if let (Ok(local), Ok(remote)) = (connector.local_address(), connector.peer_address()) {
-                object.note(Note::Connected { local, remote });
+    let complete = |object: &Borrowed<ConnectorObject<O>>, request: Request| {
+        let connector = object.engine()?;
+        let former = object.replace_disconnect_event(event);
+        Ok(match Connector::complete_connect(connector) {
+            // The connection may end at once; the consumer hears of that after it has heard of this.
+            Ok(hold) => {
+                if let (Ok(local), Ok(remote)) = (connector.local_address(), connector.peer_address()) {
+                    object.note(Note::Connected { local, remote });
+                }
+                request.finish_before(object, NtStatus::SUCCESS, hold)
             }
-            request.finish_before(&object, NtStatus::SUCCESS, hold)
-        }
-        Err(status) => {
-            object.note(Note::Failed { request: ConnectorRequest::Connect, status });
-            object.replace_disconnect_event(former);
-            request.finish(&object, status)
-        }
-    }
+            Err(status) => {
+                object.note(Note::Failed { request: ConnectorRequest::Connect, status });
+                object.replace_disconnect_event(former);
+                request.finish(object, status)
+            }
+        })
+    };
+    // SAFETY: the caller passes an open connector.
+    unsafe { dispatch::request_that_may_pend(connector, completion, context, complete) }
 }
 
 /// `NDK_FN_COMPLETE_CONNECT` (`NDKPI 7.7.1`).
@@ -277,11 +267,10 @@ unsafe fn accept_request<O: NdkOs>(
     context: *mut c_void,
 ) -> NtStatus {
     let Acceptance { qp, reads, data, data_length, event } = acceptance;
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
+    let rule = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         // SAFETY: the caller passes an open queue pair.
         let pair = unsafe { queue_pair_of(object, qp) }?;
-        // SAFETY: it is open until the consumer's call returns.
-        let qp = unsafe { pair.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let qp = pair.engine()?;
         // SAFETY: the data is valid for reading.
         let private_data = unsafe { private_data(data, data_length) }?;
         let former = object.bind(&pair, None, event);
@@ -289,7 +278,7 @@ unsafe fn accept_request<O: NdkOs>(
         result.map(|()| Answer::Pending).map_err(|status| refused(object, former, ConnectorRequest::Accept, status))
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask(connector, completion, context, work) }
+    unsafe { ask(connector, completion, context, rule) }
 }
 
 /// `NDK_FN_ACCEPT` (`NDKPI 7.7.2`).
@@ -348,14 +337,13 @@ pub unsafe extern "system" fn reject<O: NdkOs>(
     data: *const c_void,
     data_length: u32,
 ) -> NtStatus {
+    let reject = |object: &Borrowed<ConnectorObject<O>>| {
+        // SAFETY: the data is valid for reading.
+        let data = unsafe { private_data(data, data_length) }?;
+        Connector::reject(object.engine()?, data)
+    };
     // SAFETY: the caller passes an open connector.
-    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
-    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: it is open until the consumer's call returns.
-    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: the data is valid for reading.
-    let data = unsafe { private_data(data, data_length) };
-    data.and_then(|data| Connector::reject(connector, data)).into()
+    unsafe { dispatch::with(connector, reject) }.into()
 }
 
 /// `NDK_FN_GET_CONNECTION_DATA` (`NDKPI 7.7.3`, `NDKPI 7.7.4`).
@@ -371,37 +359,36 @@ pub unsafe extern "system" fn get_connection_data<O: NdkOs>(
     data: *mut c_void,
     length: *mut u32,
 ) -> NtStatus {
+    let get = |object: &Borrowed<ConnectorObject<O>>| {
+        if length.is_null() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: `length` is valid for reading.
+        let room = unsafe { length.read() };
+        let into: &mut [u8] = if data.is_null() {
+            if room > 0 {
+                return Err(NtStatus::INVALID_PARAMETER);
+            }
+            &mut []
+        } else {
+            // SAFETY: the data is not null and valid for writing `room` bytes, and nobody else uses it during the call.
+            unsafe { slice::from_raw_parts_mut(data.cast::<u8>(), room as usize) }
+        };
+        let found = object.engine()?.connection_data(into)?;
+        for (place, limit) in [(inbound, found.reads.inbound), (outbound, found.reads.outbound)] {
+            if !place.is_null() {
+                // SAFETY: the place is valid for writing.
+                unsafe { place.write(limit) };
+            }
+        }
+        let required = u32::try_from(found.required).unwrap_or(u32::MAX);
+        let stored = mistake!(PrivateDataLengthWrong => required.min(room), else required);
+        // SAFETY: `length` is valid for writing.
+        unsafe { length.write(stored) };
+        if !data.is_null() && room < required { Err(NtStatus::BUFFER_TOO_SMALL) } else { Ok(()) }
+    };
     // SAFETY: the caller passes an open connector.
-    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
-    let Some(object) = object.filter(|_| !length.is_null()) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: it is open until the consumer's call returns.
-    let Some(connector) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: `length` is valid for reading.
-    let room = unsafe { length.read() };
-    let into: &mut [u8] = if data.is_null() {
-        if room > 0 {
-            return NtStatus::INVALID_PARAMETER;
-        }
-        &mut []
-    } else {
-        // SAFETY: the data is not null and valid for writing `room` bytes, and nobody else uses it during the call.
-        unsafe { slice::from_raw_parts_mut(data.cast::<u8>(), room as usize) }
-    };
-    let found = match connector.connection_data(into) {
-        Ok(found) => found,
-        Err(status) => return status,
-    };
-    for (place, limit) in [(inbound, found.reads.inbound), (outbound, found.reads.outbound)] {
-        if !place.is_null() {
-            // SAFETY: the place is valid for writing.
-            unsafe { place.write(limit) };
-        }
-    }
-    let required = u32::try_from(found.required).unwrap_or(u32::MAX);
-    let stored = if fault::is(Fault::PrivateDataLengthWrong) { required.min(room) } else { required };
-    // SAFETY: `length` is valid for writing.
-    unsafe { length.write(stored) };
-    if !data.is_null() && room < required { NtStatus::BUFFER_TOO_SMALL } else { NtStatus::SUCCESS }
+    unsafe { dispatch::with(connector, get) }.into()
 }
 
 /// `NDK_FN_DISCONNECT` (`NDKPI 7.7.5`).
@@ -414,7 +401,7 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let work = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
+    let rule = |object: &Borrowed<ConnectorObject<O>>, connector: &Arc<Connector<O>>| {
         let answer = Connector::disconnect(connector);
         match answer {
             Ok(Answer::Done) => object.note(Note::Disconnected),
@@ -425,5 +412,5 @@ pub unsafe extern "system" fn disconnect<O: NdkOs>(
         answer
     };
     // SAFETY: the caller passes an open connector.
-    unsafe { ask::<O>(connector, completion, context, work) }
+    unsafe { ask::<O>(connector, completion, context, rule) }
 }

@@ -4,7 +4,7 @@ use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
 use engine::{
     connection::{Connector, ConnectorClient, ConnectorRequest, DisconnectReason, Owner},
-    fault::{self, Fault},
+    mistake,
     os::SpinLock,
 };
 use fallible::Arc;
@@ -21,8 +21,9 @@ use crate::{
     completion::Request,
     connect,
     device::Device,
+    dispatch,
     note::Note,
-    object::{AnyRef, Body, ObjectRef, borrow, close, kind, query_extension},
+    object::{AnyRef, Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
 };
@@ -96,12 +97,10 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
     fn disconnected(&self, reason: DisconnectReason) {
         self.0.note(Note::Lost(reason));
         let event = self.0.state.with(|state| state.disconnect.take());
-        if fault::is(Fault::SecondDisconnectIndication)
-            && let Some(DisconnectEvent::Plain(callback, context)) = event
-        {
+        mistake!(SecondDisconnectIndication => if let Some(DisconnectEvent::Plain(callback, context)) = event {
             // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
             unsafe { callback(context) };
-        }
+        });
         match event {
             Some(DisconnectEvent::Plain(callback, context)) => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
@@ -133,21 +132,7 @@ impl<O: NdkOs> ConnectorObject<O> {
         let state = State { request: None, disconnect: None, qp: None, endpoint: listener };
         let state = adapter.device().os().lock(state)?;
         let body = Self { connector: Slot::empty(), state, adapter: adapter.clone() };
-        let object = ObjectRef::try_new(adapter.version(), body)?;
-        let connector = make(Client(object.clone()))?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.connector.replace(Some(connector)) };
-        Ok(object)
-    }
-
-    /// The engine's connector.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<Connector<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.connector.get() }
+        ObjectRef::try_new_with(adapter.version(), body, |object| make(Client(object)))
     }
 
     /// Begins a request that the engine may answer later.
@@ -268,6 +253,14 @@ impl<O: NdkOs> Body for ConnectorObject<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for ConnectorObject<O> {
+    type Engine = Connector<O>;
+
+    fn slot(&self) -> &Slot<Arc<Connector<O>>> {
+        &self.connector
+    }
+}
+
 /// Answers with an address of the connector.
 ///
 /// # Safety
@@ -279,11 +272,9 @@ unsafe fn get_address<O: NdkOs>(
     length: *mut u32,
     which: impl FnOnce(&Connector<O>) -> Result<SocketAddr, NtStatus>,
 ) -> NtStatus {
+    let get = |object: &Borrowed<ConnectorObject<O>>| which(object.engine()?);
     // SAFETY: the caller passes an open connector.
-    let object = unsafe { borrow::<ConnectorObject<O>>(connector) };
-    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: it is open until the consumer's call returns.
-    let found = unsafe { object.engine() }.ok_or(NtStatus::INVALID_PARAMETER).and_then(|connector| which(connector));
+    let found = unsafe { dispatch::with(connector, get) };
     // SAFETY: the caller's promises are the same.
     unsafe { address::write(found, buffer, length) }
 }

@@ -24,7 +24,7 @@ use crate::{
     completion::Request,
     device::Device,
     note::Note,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    object::{Body, EngineObject, ObjectRef, borrow, close, kind, query_extension},
 };
 
 /// A completion queue.
@@ -97,16 +97,6 @@ impl<O: NdkOs> CompletionQueue<O> {
         Ok(object)
     }
 
-    /// The engine's queue.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<Cq<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.cq.get() }
-    }
-
     /// The adapter the queue was made on.
     pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
         &self.adapter
@@ -164,6 +154,14 @@ impl<O: NdkOs> Body for CompletionQueue<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for CompletionQueue<O> {
+    type Engine = Cq<O>;
+
+    fn slot(&self) -> &Slot<Arc<Cq<O>>> {
+        &self.cq
+    }
+}
+
 /// `NDK_FN_RESIZE_CQ` (`NDKPI 5.4`, `NDKPI 7.1.11`).
 ///
 /// # Safety
@@ -184,9 +182,7 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
     if !object.device().has(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED) {
         return request.finish(&object, NtStatus::NOT_SUPPORTED);
     }
-    // SAFETY: the queue is open until the consumer's call returns.
-    let cq = unsafe { object.engine() };
-    let status = cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::resize(cq, depth).into());
+    let status = object.engine().and_then(|cq| Cq::resize(cq, depth)).into();
     request.finish(&object, status)
 }
 
@@ -211,8 +207,7 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     let Some(consumer) = (unsafe { object.consumer.borrow() }) else { return object.device().events.overlap() };
     let taken = consumer.taken();
     drop(consumer);
-    // SAFETY: the queue is open until the consumer's call returns.
-    if let Some(cq) = unsafe { object.engine() } {
+    if let Ok(cq) = object.engine() {
         Cq::arm(cq, kind, taken);
     }
 }
@@ -328,7 +323,5 @@ unsafe extern "system" fn control_cq_interrupt_moderation<O: NdkOs>(
     if !object.device().has(NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) {
         return NtStatus::NOT_SUPPORTED;
     }
-    // SAFETY: the queue is open until the consumer's call returns.
-    let cq = unsafe { object.engine() };
-    cq.map_or(NtStatus::INVALID_PARAMETER, |cq| Cq::moderate(cq, interval, count).into())
+    object.engine().and_then(|cq| Cq::moderate(cq, interval, count)).into()
 }

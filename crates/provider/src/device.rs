@@ -8,8 +8,8 @@ use core::{
 use engine::{
     Nic,
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
-    fault::{self, Fault},
     memory::{FastTokens, MemoryLimits, MemoryTable},
+    mistake,
     nic::NicMode,
     os::Event,
 };
@@ -277,12 +277,11 @@ impl<O: NdkOs> Device<O> {
     ///
     /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn open(this: &Arc<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let version = match version.negotiate(&VERSIONS) {
-            Err(_) if fault::is(Fault::MinorVersionNotChecked) => {
-                NDK_VERSION::new(version.Major, 0).negotiate(&VERSIONS)?
-            }
-            version => version?,
-        };
+        let negotiated = version.negotiate(&VERSIONS);
+        let version = mistake!(
+            MinorVersionNotChecked if negotiated.is_err() => NDK_VERSION::new(version.Major, 0).negotiate(&VERSIONS),
+            else negotiated
+        )?;
         let closed = Arc::try_new(this.os.event()?).map_err(no_memory)?;
         let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
         Ok(adapter.into_public())

@@ -12,7 +12,8 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     completion::Request,
-    object::{Body, ObjectRef, borrow},
+    dispatch,
+    object::{Body, Borrowed, ObjectRef},
 };
 
 /// Keeps the adapter from going away before its mappings (`NDKPI 7.9`: the adapter is the parent of a LAM).
@@ -40,15 +41,17 @@ pub unsafe extern "system" fn build_lam<O: NdkOs>(
     size: *mut u32,
     first_byte: *mut u32,
 ) -> NtStatus {
+    let answer = |adapter: &Borrowed<Adapter<O>>| {
+        if size.is_null() || first_byte.is_null() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: the caller's promises are the same.
+        let status = unsafe { build(adapter, mdl, length, lam, size, first_byte) }.into();
+        // The callback is optional here (`NDKPI 5.2`); without one the request completes in the call.
+        Ok(Request::new(completion, context).map_or(status, |request| request.finish(adapter, status)))
+    };
     // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return NtStatus::INVALID_PARAMETER };
-    if size.is_null() || first_byte.is_null() {
-        return NtStatus::INVALID_PARAMETER;
-    }
-    // SAFETY: the caller's promises are the same.
-    let status = unsafe { build(&adapter, mdl, length, lam, size, first_byte) }.into();
-    // The callback is optional here (`NDKPI 5.2`); without one the request completes in the call.
-    Request::new(completion, context).map_or(status, |request| request.finish(&adapter, status))
+    unsafe { dispatch::with(adapter, answer) }.unwrap_or_else(|status| status)
 }
 
 /// Maps the range and writes the mapping to the consumer's memory.
@@ -111,16 +114,18 @@ unsafe fn build<O: NdkOs>(
 ///
 /// `adapter` is open; `lam` is null or a mapping that [`build_lam`] has written.
 pub unsafe extern "system" fn release_lam<O: NdkOs>(adapter: *mut NDK_ADAPTER, lam: *mut NDK_LOGICAL_ADDRESS_MAPPING) {
+    let release = |adapter: &Borrowed<Adapter<O>>| {
+        if lam.is_null() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        // SAFETY: `lam` is valid for reading.
+        let context = unsafe { &raw const (*lam).AdapterContext };
+        // SAFETY: as before.
+        let key = unsafe { context.read() };
+        // Transfers that still use the pages keep them mapped until they are done.
+        adapter.device().memory().unmap(key.addr() as u64)
+    };
+    // A release cannot fail: a key that names no mapping leaves nothing to release.
     // SAFETY: the caller passes an open adapter.
-    let Some(adapter) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return };
-    if lam.is_null() {
-        return;
-    }
-    // SAFETY: `lam` is valid for reading.
-    let context = unsafe { &raw const (*lam).AdapterContext };
-    // SAFETY: as before.
-    let key = unsafe { context.read() };
-    // A key that names no mapping is refused: a release cannot fail, and there is nothing to release. Transfers that still
-    // use the pages keep them mapped until they are done.
-    let _ = adapter.device().memory().unmap(key.addr() as u64);
+    let _ = unsafe { dispatch::with(adapter, release) };
 }

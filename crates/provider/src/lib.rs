@@ -30,6 +30,7 @@ mod connect;
 mod connector;
 mod cq;
 pub mod device;
+mod dispatch;
 mod fifo;
 mod lam;
 mod listener;

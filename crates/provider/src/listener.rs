@@ -14,10 +14,10 @@ use crate::{
     adapter::Adapter,
     address,
     cell::Slot,
-    completion::Request,
     connector::ConnectorObject,
     device::Device,
-    object::{AnyRef, Body, ObjectRef, borrow, close, kind, query_extension},
+    dispatch,
+    object::{AnyRef, Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
 };
 
 /// A listener.
@@ -61,22 +61,10 @@ impl<O: NdkOs> ListenerObject<O> {
         context: *mut c_void,
     ) -> Result<ObjectRef<Self>, NtStatus> {
         let body = Self { listener: Slot::empty(), adapter: adapter.clone() };
-        let object = ObjectRef::try_new(adapter.version(), body)?;
-        let client = Client { callback, context, object: object.clone() };
-        let listener = Listener::try_new(adapter.device().port(), Owner { process: None }, client)?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.listener.replace(Some(listener)) };
-        Ok(object)
-    }
-
-    /// The engine's listener.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    unsafe fn engine(&self) -> Option<&Arc<Listener<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.listener.get() }
+        ObjectRef::try_new_with(adapter.version(), body, |object| {
+            let client = Client { callback, context, object };
+            Listener::try_new(adapter.device().port(), Owner { process: None }, client)
+        })
     }
 
     const TABLE: &'static NDK_LISTENER_DISPATCH = &NDK_LISTENER_DISPATCH {
@@ -110,6 +98,14 @@ impl<O: NdkOs> Body for ListenerObject<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for ListenerObject<O> {
+    type Engine = Listener<O>;
+
+    fn slot(&self) -> &Slot<Arc<Listener<O>>> {
+        &self.listener
+    }
+}
+
 /// `NDK_FN_LISTEN` (`NDKPI 5.9`).
 ///
 /// # Safety
@@ -122,18 +118,13 @@ unsafe extern "system" fn listen<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open listener.
-    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
+    let listen = |object: &Borrowed<ListenerObject<O>>| {
+        // SAFETY: the address is valid for reading.
+        let local = unsafe { address::read(local, length) }?;
+        Listener::listen(object.engine()?, local)
     };
-    // SAFETY: the listener is open until the consumer's call returns.
-    let Some(listener) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: the address is valid for reading.
-    let local = unsafe { address::read(local, length) };
-    let status = local.and_then(|local| Listener::listen(listener, local)).into();
-    request.finish(&object, status)
+    // SAFETY: the caller passes an open listener.
+    unsafe { dispatch::request(listener, completion, context, listen) }
 }
 
 /// `NDK_FN_GET_LISTENER_LOCAL_ADDRESS` (`NDKPI 5.9`).
@@ -146,11 +137,9 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
     buffer: *mut SOCKADDR,
     length: *mut u32,
 ) -> NtStatus {
+    let get = |object: &Borrowed<ListenerObject<O>>| object.engine()?.local_address();
     // SAFETY: the caller passes an open listener.
-    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: it is open until the consumer's call returns.
-    let listener = unsafe { object.engine() };
-    let found = listener.ok_or(NtStatus::INVALID_PARAMETER).and_then(|listener| listener.local_address());
+    let found = unsafe { dispatch::with(listener, get) };
     // SAFETY: the caller's promises are the same.
     unsafe { address::write(found, buffer, length) }
 }
@@ -161,10 +150,7 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
 ///
 /// `listener` is open.
 unsafe extern "system" fn control_connect_events<O: NdkOs>(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
+    let control = |object: &Borrowed<ListenerObject<O>>| object.engine().map(|listener| listener.pause(pause != 0));
     // SAFETY: the caller passes an open listener.
-    let Some(object) = (unsafe { borrow::<ListenerObject<O>>(listener) }) else { return };
-    // SAFETY: it is open until the consumer's call returns.
-    if let Some(listener) = unsafe { object.engine() } {
-        listener.pause(pause != 0);
-    }
+    let _ = unsafe { dispatch::with(listener, control) };
 }

@@ -15,9 +15,10 @@ use crate::{
     cell::Slot,
     completion::{Completions, Outcome, Request},
     device::Device,
+    dispatch,
     fifo::Node,
     no_memory,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
     pd::ProtectionDomain,
 };
 
@@ -52,24 +53,10 @@ impl<O: NdkOs> MemoryRegion<O> {
     /// Makes a region in `pd`, for fast registration or for normal.
     pub fn create(pd: &ObjectRef<ProtectionDomain<O>>, fast: bool) -> Result<ObjectRef<Self>, NtStatus> {
         let waiting = pd.device().os().lock(None)?;
-        let object =
-            ObjectRef::try_new(pd.adapter().version(), Self { region: Slot::empty(), waiting, pd: pd.clone() })?;
+        let body = Self { region: Slot::empty(), waiting, pd: pd.clone() };
         let kind = if fast { RegionKind::Fast } else { RegionKind::Normal };
         // Windows keep the engine's region, and with it the object (`NDKPI 7.9`: the MR is an antecedent of the MW).
-        let region = Region::try_new_for(pd.domain(), kind, object.clone())?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.region.replace(Some(region)) };
-        Ok(object)
-    }
-
-    /// The engine's region.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<Region<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.region.get() }
+        ObjectRef::try_new_with(pd.adapter().version(), body, |object| Region::try_new_for(pd.domain(), kind, object))
     }
 
     /// The protection domain of the region.
@@ -109,6 +96,14 @@ impl<O: NdkOs> Body for MemoryRegion<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for MemoryRegion<O> {
+    type Engine = Region<O>;
+
+    fn slot(&self) -> &Slot<Arc<Region<O>>> {
+        &self.region
+    }
+}
+
 /// The rights that region flags name; `None` for unknown flags.
 fn rights_of(flags: u32) -> Option<Rights> {
     if flags & !mr_flags::ALL != 0 {
@@ -137,25 +132,17 @@ unsafe extern "system" fn register_mr<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open region.
-    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    let register = || {
+    let register = |object: &Borrowed<MemoryRegion<O>>| {
         let rights = rights_of(flags).ok_or(NtStatus::INVALID_PARAMETER)?;
         if length == 0 || length > object.device().config().info.MaxRegistrationSize {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        // SAFETY: the region is open until the consumer's call returns.
-        let region = unsafe { object.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the pages of the chain stay locked while the bytes are registered (the caller's promise).
         let memory = unsafe { object.device().os().memory_from_mdl(mdl, length) }?;
-        region.register(memory, rights, Client(ObjectRef::clone(&object)))
+        object.engine()?.register(memory, rights, Client(ObjectRef::clone(object)))
     };
-    let status = register().into();
-    request.finish(&object, status)
+    // SAFETY: the caller passes an open region.
+    unsafe { dispatch::request(mr, completion, context, register) }
 }
 
 /// `NDK_FN_DEREGISTER_MR` (`NDKPI 5.5`, `NDKPI 7.4`). Pends while transfers use the bytes.
@@ -168,37 +155,31 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open region.
-    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the region is open until the consumer's call returns.
-    let Some(region) = (unsafe { object.engine() }) else { return NtStatus::INVALID_PARAMETER };
-    let node = match try_box(Node::new()) {
-        Ok(node) => node,
-        Err(error) => return no_memory(error),
-    };
-    // The transfers may let go before this call knows that it has to wait for them.
-    let waiting = Waiting { node, request, object: ObjectRef::clone(&object) };
-    let taken = object.waiting.with(|place| match place {
-        None => {
-            *place = Some(waiting);
-            None
+    let deregister = |object: &Borrowed<MemoryRegion<O>>, request| {
+        let region = object.engine()?;
+        let node = try_box(Node::new()).map_err(no_memory)?;
+        // The last transfer may end before this call knows that it has to wait for it: the request is put down first.
+        let waiting = Waiting { node, request, object: ObjectRef::clone(object) };
+        let refused = object.waiting.with(|place| match place {
+            None => {
+                *place = Some(waiting);
+                None
+            }
+            Some(_) => Some(waiting),
+        });
+        if let Some(Waiting { request, .. }) = refused {
+            // A deregistration is in progress.
+            return Ok(request.finish(object, NtStatus::INVALID_DEVICE_STATE));
         }
-        Some(_) => Some(waiting),
-    });
-    if let Some(Waiting { request, .. }) = taken {
-        // A deregistration is in progress.
-        return request.finish(&object, NtStatus::INVALID_DEVICE_STATE);
-    }
-    let status = match region.deregister() {
-        Ok(Release::Pending) => return NtStatus::PENDING,
-        Ok(Release::Done) => NtStatus::SUCCESS,
-        Err(status) => status,
+        let status = match region.deregister() {
+            Ok(Release::Pending) => return Ok(NtStatus::PENDING),
+            Ok(Release::Done) => NtStatus::SUCCESS,
+            Err(status) => status,
+        };
+        Ok(object.waiting.with(Option::take).map_or(status, |waiting| waiting.request.finish(object, status)))
     };
-    object.waiting.with(Option::take).map_or(status, |waiting| waiting.request.finish(&object, status))
+    // SAFETY: the caller passes an open region.
+    unsafe { dispatch::request_that_may_pend(mr, completion, context, deregister) }
 }
 
 /// `NDK_FN_INITIALIZE_FAST_REGISTER_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
@@ -213,18 +194,10 @@ unsafe extern "system" fn initialize_fast_register_mr<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
+    let initialize =
+        |object: &Borrowed<MemoryRegion<O>>| object.engine()?.initialize_fast_register(pages, remote_access != 0);
     // SAFETY: the caller passes an open region.
-    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the region is open until the consumer's call returns.
-    let region = unsafe { object.engine() };
-    let status = region.map_or(NtStatus::INVALID_PARAMETER, |region| {
-        region.initialize_fast_register(pages, remote_access != 0).into()
-    });
-    request.finish(&object, status)
+    unsafe { dispatch::request(mr, completion, context, initialize) }
 }
 
 /// `NDK_FN_GET_REMOTE_TOKEN_FROM_MR` (`NDKPI 5.5`): the token that peers use; zero if there is none.
@@ -233,10 +206,9 @@ unsafe extern "system" fn initialize_fast_register_mr<O: NdkOs>(
 ///
 /// `mr` is open.
 unsafe extern "system" fn get_remote_token_from_mr<O: NdkOs>(mr: *mut NDK_MR) -> u32 {
+    let get = |object: &Borrowed<MemoryRegion<O>>| object.engine().map(|region| region.remote_token());
     // SAFETY: the caller passes an open region.
-    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return 0 };
-    // SAFETY: it is open until the consumer's call returns.
-    unsafe { object.engine() }.map_or(0, |region| region.remote_token())
+    unsafe { dispatch::with(mr, get) }.unwrap_or(0)
 }
 
 /// `NDK_FN_GET_LOCAL_TOKEN_FROM_MR` (`NDKPI 5.5`): the token for scatter/gather elements; zero if there is none.
@@ -245,8 +217,7 @@ unsafe extern "system" fn get_remote_token_from_mr<O: NdkOs>(mr: *mut NDK_MR) ->
 ///
 /// `mr` is open.
 unsafe extern "system" fn get_local_token_from_mr<O: NdkOs>(mr: *mut NDK_MR) -> u32 {
+    let get = |object: &Borrowed<MemoryRegion<O>>| object.engine().map(|region| region.local_token());
     // SAFETY: the caller passes an open region.
-    let Some(object) = (unsafe { borrow::<MemoryRegion<O>>(mr) }) else { return 0 };
-    // SAFETY: it is open until the consumer's call returns.
-    unsafe { object.engine() }.map_or(0, |region| region.local_token())
+    unsafe { dispatch::with(mr, get) }.unwrap_or(0)
 }

@@ -8,7 +8,8 @@ use crate::{
     NdkOs,
     cell::Slot,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    dispatch,
+    object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
     pd::ProtectionDomain,
 };
 
@@ -23,25 +24,9 @@ pub struct MemoryWindow<O: NdkOs> {
 impl<O: NdkOs> MemoryWindow<O> {
     /// Makes a window in `pd`.
     pub fn create(pd: &ObjectRef<ProtectionDomain<O>>) -> Result<ObjectRef<Self>, NtStatus> {
-        let object = ObjectRef::try_new(
-            pd.adapter().version(),
-            Self { window: Slot::empty(), region: Slot::empty(), pd: pd.clone() },
-        )?;
+        let body = Self { window: Slot::empty(), region: Slot::empty(), pd: pd.clone() };
         // Transfers that use the window keep the object: its close waits for them.
-        let window = Window::try_new_for(pd.domain(), object.clone())?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.window.replace(Some(window)) };
-        Ok(object)
-    }
-
-    /// The engine's window.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<Window<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.window.get() }
+        ObjectRef::try_new_with(pd.adapter().version(), body, |object| Window::try_new_for(pd.domain(), object))
     }
 
     const TABLE: &'static NDK_MW_DISPATCH = &NDK_MW_DISPATCH {
@@ -75,14 +60,21 @@ impl<O: NdkOs> Body for MemoryWindow<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for MemoryWindow<O> {
+    type Engine = Window<O>;
+
+    fn slot(&self) -> &Slot<Arc<Window<O>>> {
+        &self.window
+    }
+}
+
 /// `NDK_FN_GET_REMOTE_TOKEN_FROM_MW` (`NDKPI 5.5`): the token that peers use; zero if there is none.
 ///
 /// # Safety
 ///
 /// `mw` is open.
 unsafe extern "system" fn get_remote_token_from_mw<O: NdkOs>(mw: *mut NDK_MW) -> u32 {
+    let get = |object: &Borrowed<MemoryWindow<O>>| object.engine().map(|window| window.remote_token());
     // SAFETY: the caller passes an open window.
-    let Some(object) = (unsafe { borrow::<MemoryWindow<O>>(mw) }) else { return 0 };
-    // SAFETY: it is open until the consumer's call returns.
-    unsafe { object.engine() }.map_or(0, |window| window.remote_token())
+    unsafe { dispatch::with(mw, get) }.unwrap_or(0)
 }

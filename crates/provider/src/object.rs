@@ -10,7 +10,7 @@ use core::{
 };
 
 use engine::{
-    fault::{self, Fault},
+    mistake,
     os::{Event, Os},
 };
 use fallible::{Arc, UniqueArc, try_box};
@@ -19,6 +19,7 @@ use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_H
 use crate::{
     NdkOs,
     adapter::Adapter,
+    cell::Slot,
     completion::{Completions, Outcome, Way},
     connector::ConnectorObject,
     cq::CompletionQueue,
@@ -64,10 +65,19 @@ pub trait Body: Send + Sync + Sized + 'static {
     /// Called once, by close, when no other call of the consumer on this object runs.
     unsafe fn begin_close(&self);
 
-    /// What is set when the object is gone; the adapter's close waits for it.
+    /// The event that is set when the object is gone; the adapter's close waits for it.
     fn gone(&self) -> Option<Arc<<Self::Os as Os>::Event>> {
         None
     }
+}
+
+/// An object that stands for one of the engine's.
+pub trait EngineObject: Body {
+    /// The engine's type.
+    type Engine: Send + Sync;
+
+    /// Where the engine's object is, from the end of its creation until its close begins.
+    fn slot(&self) -> &Slot<Arc<Self::Engine>>;
 }
 
 /// A place in the queue of completions.
@@ -156,6 +166,25 @@ impl<B: Body> ObjectRef<B> {
     }
 }
 
+impl<B: EngineObject> ObjectRef<B> {
+    /// Makes an object, then the engine's object, which gets a reference to the first.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; those of `make`.
+    pub fn try_new_with(
+        version: NDK_VERSION,
+        body: B,
+        make: impl FnOnce(Self) -> Result<Arc<B::Engine>, NtStatus>,
+    ) -> Result<Self, NtStatus> {
+        let object = Self::try_new(version, body)?;
+        let engine = make(object.clone())?;
+        // SAFETY: the object is being made: no consumer knows it.
+        unsafe { object.slot().replace(Some(engine)) };
+        Ok(object)
+    }
+}
+
 impl<B: Body> ObjectRef<B> {
     /// Gives the reference back without completing a close; the object if it was the last.
     fn release(self) -> Option<UniqueArc<Ndk<B>>> {
@@ -222,6 +251,10 @@ fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
 }
 
 /// An object that a consumer has named, borrowed for the length of a call.
+///
+/// # Invariants
+///
+/// The object is open as long as this lives.
 pub struct Borrowed<B: Body>(ManuallyDrop<ObjectRef<B>>);
 
 impl<B: Body> Deref for Borrowed<B> {
@@ -230,6 +263,19 @@ impl<B: Body> Deref for Borrowed<B> {
     #[inline]
     fn deref(&self) -> &ObjectRef<B> {
         &self.0
+    }
+}
+
+impl<B: EngineObject> Borrowed<B> {
+    /// The engine's object.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there is none: the consumer has closed the object, against the rules.
+    #[inline]
+    pub fn engine(&self) -> Result<&Arc<B::Engine>, NtStatus> {
+        // SAFETY: the object is open as long as `self` lives (invariant).
+        unsafe { self.slot().get() }.ok_or(NtStatus::INVALID_PARAMETER)
     }
 }
 
@@ -277,23 +323,21 @@ pub unsafe extern "system" fn close<B: Body>(
     unsafe { *object.close.get() = Some(CloseRequest { completion, context }) };
     // SAFETY: the consumer makes no other call on the object, and closes it once.
     unsafe { object.begin_close() };
-    if fault::is(Fault::CloseCompletesEarly)
-        && let Some(completion) = completion
-    {
+    mistake!(CloseCompletesEarly => if let Some(completion) = completion {
         // SAFETY: as above.
         unsafe { *object.close.get() = Some(CloseRequest { completion: None, context }) };
         // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
         unsafe { completion(context) };
-    }
+    });
     // SAFETY: the consumer does not use the pointer after close, and closes once.
     let handed_out = unsafe { object.take_back() };
     let Some(mut last) = handed_out.release() else { return NtStatus::PENDING };
-    let way = if fault::is(Fault::CloseCompletesEarly) { Way::Later } else { way };
+    let way = mistake!(CloseCompletesEarly => Way::Later, else way);
     match way {
         Way::Inline => {
             *last.close.get_mut() = None;
             drop(last);
-            if fault::is(Fault::CloseFails) { NtStatus::INTERNAL_ERROR } else { NtStatus::SUCCESS }
+            mistake!(CloseFails => NtStatus::INTERNAL_ERROR, else NtStatus::SUCCESS)
         }
         Way::Early => {
             *last.close.get_mut() = None;

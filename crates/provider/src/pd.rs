@@ -12,13 +12,12 @@ use ndkpi::{
 use crate::{
     NdkOs,
     adapter::Adapter,
-    completion::CreateRequest,
-    cq::CompletionQueue,
     device::Device,
+    dispatch,
     mr::MemoryRegion,
     mw::MemoryWindow,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
-    qp::{QueuePair, Sizes},
+    object::{Body, Borrowed, ObjectRef, borrow, close, kind, query_extension},
+    qp::{Cqs, QueuePair, Sizes},
     srq::{SharedReceiveQueue, Wanted},
 };
 
@@ -101,26 +100,14 @@ unsafe extern "system" fn create_qp<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_QP,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the caller passes an open queue.
-    let receive_cq = unsafe { borrow::<CompletionQueue<O>>(receive_cq) };
-    // SAFETY: the caller passes an open queue.
-    let initiator_cq = unsafe { borrow::<CompletionQueue<O>>(initiator_cq) };
     let sizes = Sizes { receive_depth, initiator_depth, max_receive_sge, max_initiator_sge, inline_size };
-    let result = match (receive_cq, initiator_cq) {
-        // SAFETY: both queues are open until the consumer's call returns.
-        (Some(receive_cq), Some(initiator_cq)) => unsafe {
-            QueuePair::create(&pd, &receive_cq, &initiator_cq, None, qp_context, sizes)
-        },
-        _ => Err(NtStatus::INVALID_PARAMETER),
+    let create = |pd: &Borrowed<ProtectionDomain<O>>| {
+        // SAFETY: the caller passes open queues.
+        let cqs = unsafe { Cqs::borrow(receive_cq, initiator_cq) }?;
+        QueuePair::create(pd, &cqs, None, qp_context, sizes)
     };
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&*pd, result) }
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_QP_WITH_SRQ` (`NDKPI 5.3`).
@@ -141,28 +128,16 @@ unsafe extern "system" fn create_qp_with_srq<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_QP,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the caller passes an open queue.
-    let receive_cq = unsafe { borrow::<CompletionQueue<O>>(receive_cq) };
-    // SAFETY: the caller passes an open queue.
-    let initiator_cq = unsafe { borrow::<CompletionQueue<O>>(initiator_cq) };
-    // SAFETY: the caller passes an open queue.
-    let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) };
     let sizes = Sizes { receive_depth: 0, initiator_depth, max_receive_sge: 0, max_initiator_sge, inline_size };
-    let result = match (receive_cq, initiator_cq, srq) {
-        // SAFETY: the queues are open until the consumer's call returns.
-        (Some(receive_cq), Some(initiator_cq), Some(srq)) => unsafe {
-            QueuePair::create(&pd, &receive_cq, &initiator_cq, Some(&srq), qp_context, sizes)
-        },
-        _ => Err(NtStatus::INVALID_PARAMETER),
+    let create = |pd: &Borrowed<ProtectionDomain<O>>| {
+        // SAFETY: the caller passes open queues.
+        let cqs = unsafe { Cqs::borrow(receive_cq, initiator_cq) }?;
+        // SAFETY: the caller passes an open queue.
+        let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        QueuePair::create(pd, &cqs, Some(&srq), qp_context, sizes)
     };
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&*pd, result) }
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_SRQ` (`NDKPI 5.3`).
@@ -182,18 +157,12 @@ unsafe extern "system" fn create_srq<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_SRQ,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
     // SAFETY: `affinity` is null or valid for reading. It is copied: it need not outlive the call.
     let affinity = unsafe { affinity.as_ref() }.copied();
     let wanted = Wanted { depth, max_sge, threshold, notification, context: notification_context, affinity };
-    let result = SharedReceiveQueue::create(&pd, &wanted);
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&*pd, result) }
+    let create = |pd: &Borrowed<ProtectionDomain<O>>| SharedReceiveQueue::create(pd, &wanted);
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_MR` (`NDKPI 5.3`).
@@ -208,15 +177,9 @@ unsafe extern "system" fn create_mr<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_MR,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    let result = MemoryRegion::create(&pd, fast_register != 0);
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&*pd, result) }
+    let create = |pd: &Borrowed<ProtectionDomain<O>>| MemoryRegion::create(pd, fast_register != 0);
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
 /// `NDK_FN_CREATE_MW` (`NDKPI 5.3`).
@@ -230,15 +193,9 @@ unsafe extern "system" fn create_mw<O: NdkOs>(
     context: *mut c_void,
     out: *mut *mut NDK_MW,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match CreateRequest::new(completion, context, out) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    let result = MemoryWindow::create(&pd);
-    // SAFETY: `out` is valid for writing.
-    unsafe { request.finish(&*pd, result) }
+    let create = |pd: &Borrowed<ProtectionDomain<O>>| MemoryWindow::create(pd);
+    // SAFETY: the caller's promises are the same.
+    unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
 /// `NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN` (`NDKPI 5.3`, `NDKPI 7.5`).
@@ -247,10 +204,13 @@ unsafe extern "system" fn create_mw<O: NdkOs>(
 ///
 /// `pd` is open, `token` is null or valid for writing.
 unsafe extern "system" fn get_privileged_memory_region_token<O: NdkOs>(pd: *mut NDK_PD, token: *mut u32) {
+    let get = |pd: &Borrowed<ProtectionDomain<O>>| Ok(pd.domain.privileged_token());
     // SAFETY: the caller passes an open domain.
-    let Some(pd) = (unsafe { borrow::<ProtectionDomain<O>>(pd) }) else { return };
-    if !token.is_null() {
+    let found = unsafe { dispatch::with(pd, get) };
+    if let Ok(found) = found
+        && !token.is_null()
+    {
         // SAFETY: `token` is valid for writing.
-        unsafe { token.write(pd.domain.privileged_token()) };
+        unsafe { token.write(found) };
     }
 }

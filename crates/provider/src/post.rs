@@ -103,8 +103,7 @@ impl<O: NdkOs> Post<O> {
 
     #[inline]
     fn qp(&self) -> Result<&Arc<Qp<O>>, NtStatus> {
-        // SAFETY: the object is open (see `new`).
-        unsafe { self.object.engine() }.ok_or_else(|| self.object.overlap())
+        self.object.engine().map_err(|_| self.object.overlap())
     }
 
     #[inline]
@@ -270,8 +269,7 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     if object.has_srq() {
         return NtStatus::INVALID_DEVICE_REQUEST;
     }
-    // SAFETY: the object is open (the caller's promise).
-    let Some(qp) = (unsafe { object.engine() }) else { return object.overlap() };
+    let Ok(qp) = object.engine() else { return object.overlap() };
     // SAFETY: no other receive is being posted (the caller's promise).
     let queue = || unsafe { object.receive_queue() };
     Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue).into()
@@ -313,10 +311,8 @@ pub unsafe extern "system" fn bind<O: NdkOs>(
     let mw = unsafe { borrow::<MemoryWindow<O>>(mw) };
     let work = || {
         let (mr, mw) = (mr.ok_or(NtStatus::INVALID_PARAMETER)?, mw.ok_or(NtStatus::INVALID_PARAMETER)?);
-        // SAFETY: the region is open until the consumer's call returns.
-        let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // SAFETY: the window is open until the consumer's call returns.
-        let window = unsafe { mw.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let region = mr.engine()?;
+        let window = mw.engine()?;
         let what = Bind { address: address.addr() as u64, length: length as u64, rights: rights_of(flags) };
         post.object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
     };
@@ -348,8 +344,7 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
     let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
     let work = || {
         let mr = mr.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // SAFETY: the region is open until the consumer's call returns.
-        let region = unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let region = mr.engine()?;
         // SAFETY: the pages are valid for reading until the consumer's call returns.
         let pages = unsafe { page_list(pages, page_count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         let what = FastRegister {
@@ -409,12 +404,9 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
             return Err(NtStatus::INVALID_PARAMETER);
         }
         let token = if let Some(mr) = mr {
-            // SAFETY: the region is open until the consumer's call returns.
-            unsafe { mr.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?.invalidation_token()?
+            mr.engine()?.invalidation_token()?
         } else {
-            let mw = mw.ok_or(NtStatus::INVALID_PARAMETER)?;
-            // SAFETY: the window is open until the consumer's call returns.
-            unsafe { mw.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?.invalidation_token()
+            mw.ok_or(NtStatus::INVALID_PARAMETER)?.engine()?.invalidation_token()
         };
         Ok(Work::Invalidate { token })
     };

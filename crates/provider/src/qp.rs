@@ -4,14 +4,15 @@ use core::ffi::c_void;
 
 use engine::qp::{NewQp, Qp, QpParameters, RqProducer, SqProducer};
 use fallible::Arc;
-use ndkpi::{NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
+use ndkpi::{NDK_CQ, NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
     cell::{Exclusive, InUse, Slot},
     cq::CompletionQueue,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    dispatch,
+    object::{Body, Borrowed, EngineObject, ObjectRef, borrow, close, kind, query_extension},
     pd::ProtectionDomain,
     post,
     srq::SharedReceiveQueue,
@@ -32,6 +33,31 @@ pub struct Sizes {
     pub inline_size: u32,
 }
 
+/// The completion queues of a queue pair to be.
+pub struct Cqs<O: NdkOs> {
+    receive: Borrowed<CompletionQueue<O>>,
+    initiator: Borrowed<CompletionQueue<O>>,
+}
+
+impl<O: NdkOs> Cqs<O> {
+    /// Borrows the queues that a consumer names.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if one is no completion queue.
+    ///
+    /// # Safety
+    ///
+    /// The queues are open as long as the result is used.
+    pub unsafe fn borrow(receive: *mut NDK_CQ, initiator: *mut NDK_CQ) -> Result<Self, NtStatus> {
+        // SAFETY: the queue is open (the caller's promise).
+        let receive = unsafe { borrow(receive) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        // SAFETY: as before.
+        let initiator = unsafe { borrow(initiator) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        Ok(Self { receive, initiator })
+    }
+}
+
 /// A queue pair.
 pub struct QueuePair<O: NdkOs> {
     send_queue: Exclusive<SqProducer>,
@@ -40,26 +66,20 @@ pub struct QueuePair<O: NdkOs> {
     pd: ObjectRef<ProtectionDomain<O>>,
     /// The queues it uses close after it (`NDKPI 7.9`).
     _cqs: [ObjectRef<CompletionQueue<O>>; 2],
-    shared_receives: Option<ObjectRef<SharedReceiveQueue<O>>>,
+    srq: Option<ObjectRef<SharedReceiveQueue<O>>>,
 }
 
 impl<O: NdkOs> QueuePair<O> {
     /// Makes a queue pair in `pd`.
-    ///
-    /// # Safety
-    ///
-    /// The queues are open until this returns.
-    pub unsafe fn create(
+    pub fn create(
         pd: &ObjectRef<ProtectionDomain<O>>,
-        receive_cq: &ObjectRef<CompletionQueue<O>>,
-        initiator_cq: &ObjectRef<CompletionQueue<O>>,
-        srq: Option<&ObjectRef<SharedReceiveQueue<O>>>,
+        cqs: &Cqs<O>,
+        srq: Option<&Borrowed<SharedReceiveQueue<O>>>,
         context: *mut c_void,
         sizes: Sizes,
     ) -> Result<ObjectRef<Self>, NtStatus> {
         let device = pd.device();
         let info = &device.config().info;
-        let same_adapter = |cq: &ObjectRef<CompletionQueue<O>>| Arc::ptr_eq(cq.device(), device);
         let within_limits = [
             (sizes.receive_depth, info.MaxReceiveQueueDepth),
             (sizes.initiator_depth, info.MaxInitiatorQueueDepth),
@@ -69,16 +89,13 @@ impl<O: NdkOs> QueuePair<O> {
         ]
         .iter()
         .all(|(wanted, limit)| wanted <= limit);
-        let foreign_srq = srq.is_some_and(|srq| !Arc::ptr_eq(srq.device(), device));
-        if !within_limits || foreign_srq || !same_adapter(receive_cq) || !same_adapter(initiator_cq) {
+        let Cqs { receive, initiator } = cqs;
+        let devices = [Some(receive.device()), Some(initiator.device()), srq.map(|srq| srq.device())];
+        let same_adapter = devices.into_iter().flatten().all(|other| Arc::ptr_eq(other, device));
+        if !within_limits || !same_adapter {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        // SAFETY: the queue is open (the caller's promise).
-        let receive_engine = unsafe { receive_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // SAFETY: the queue is open (the caller's promise).
-        let initiator_engine = unsafe { initiator_cq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)?;
-        // SAFETY: the queue is open (the caller's promise).
-        let srq_engine = srq.map(|srq| unsafe { srq.engine() }.ok_or(NtStatus::INVALID_PARAMETER)).transpose()?;
+        let srq_engine = srq.map(Borrowed::engine).transpose()?;
         device.qps.take()?;
         // From here on dropping the object gives the place back.
         let body = Self {
@@ -86,8 +103,8 @@ impl<O: NdkOs> QueuePair<O> {
             receive_queue: Exclusive::empty(),
             qp: Slot::empty(),
             pd: pd.clone(),
-            _cqs: [receive_cq.clone(), initiator_cq.clone()],
-            shared_receives: srq.cloned(),
+            _cqs: [ObjectRef::clone(receive), ObjectRef::clone(initiator)],
+            srq: srq.map(|srq| ObjectRef::clone(srq)),
         };
         let object = ObjectRef::try_new(pd.adapter().version(), body)?;
         let parameters = QpParameters {
@@ -103,8 +120,8 @@ impl<O: NdkOs> QueuePair<O> {
         let NewQp { qp, initiator, receiver } = Qp::try_new(
             device.nic(),
             pd.domain(),
-            receive_engine,
-            initiator_engine,
+            receive.engine()?,
+            initiator.engine()?,
             srq_engine,
             &parameters,
             object.clone(),
@@ -118,17 +135,6 @@ impl<O: NdkOs> QueuePair<O> {
             unsafe { object.receive_queue.replace(Some(receiver.into_queue())) };
         }
         Ok(object)
-    }
-
-    /// The engine's queue pair.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    #[inline]
-    pub unsafe fn engine(&self) -> Option<&Arc<Qp<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.qp.get() }
     }
 
     /// The end of the initiator queue that the consumer posts to.
@@ -173,9 +179,9 @@ impl<O: NdkOs> QueuePair<O> {
         &self.pd
     }
 
-    /// Whether receives come from a shared receive queue.
+    /// Returns true if receives come from a shared receive queue.
     pub const fn has_srq(&self) -> bool {
-        self.shared_receives.is_some()
+        self.srq.is_some()
     }
 
     const TABLE: &'static NDK_QP_DISPATCH = &NDK_QP_DISPATCH {
@@ -226,16 +232,21 @@ impl<O: NdkOs> Body for QueuePair<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for QueuePair<O> {
+    type Engine = Qp<O>;
+
+    fn slot(&self) -> &Slot<Arc<Qp<O>>> {
+        &self.qp
+    }
+}
+
 /// `NDK_FN_FLUSH` (`NDKPI 5.7`, `NDKPI 7.2`). May run while the consumer posts.
 ///
 /// # Safety
 ///
 /// `qp` is open.
 unsafe extern "system" fn flush<O: NdkOs>(qp: *mut NDK_QP) {
+    let flush = |object: &Borrowed<QueuePair<O>>| object.engine().map(Qp::flush);
     // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return };
-    // SAFETY: it is open until the consumer's call returns.
-    if let Some(qp) = unsafe { object.engine() } {
-        Qp::flush(qp);
-    }
+    let _ = unsafe { dispatch::with(qp, flush) };
 }

@@ -12,7 +12,8 @@ use crate::{
     address,
     cell::Slot,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    dispatch,
+    object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
 };
 
 /// A shared endpoint.
@@ -25,23 +26,10 @@ impl<O: NdkOs> SharedEndpointObject<O> {
     /// Makes a shared endpoint at `local` on `adapter`.
     pub fn create(adapter: &ObjectRef<Adapter<O>>, local: SocketAddr) -> Result<ObjectRef<Self>, NtStatus> {
         let body = Self { endpoint: Slot::empty(), adapter: adapter.clone() };
-        let object = ObjectRef::try_new(adapter.version(), body)?;
         // Connectors keep the engine's endpoint, and with it the object (`NDKPI 7.9`).
-        let port = adapter.device().port();
-        let endpoint = SharedEndpoint::try_new(port, local, Owner { process: None }, object.clone())?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.endpoint.replace(Some(endpoint)) };
-        Ok(object)
-    }
-
-    /// The engine's endpoint.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<SharedEndpoint<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.endpoint.get() }
+        ObjectRef::try_new_with(adapter.version(), body, |object| {
+            SharedEndpoint::try_new(adapter.device().port(), local, Owner { process: None }, object)
+        })
     }
 
     const TABLE: &'static NDK_SHARED_ENDPOINT_DISPATCH = &NDK_SHARED_ENDPOINT_DISPATCH {
@@ -70,6 +58,14 @@ impl<O: NdkOs> Body for SharedEndpointObject<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for SharedEndpointObject<O> {
+    type Engine = SharedEndpoint<O>;
+
+    fn slot(&self) -> &Slot<Arc<SharedEndpoint<O>>> {
+        &self.endpoint
+    }
+}
+
 /// `NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS` (`NDKPI 5.9`).
 ///
 /// # Safety
@@ -80,12 +76,9 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
     buffer: *mut SOCKADDR,
     length: *mut u32,
 ) -> NtStatus {
+    let get = |object: &Borrowed<SharedEndpointObject<O>>| object.engine().map(|endpoint| endpoint.local_address());
     // SAFETY: the caller passes an open endpoint.
-    let object = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) };
-    let Some(object) = object else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: it is open until the consumer's call returns.
-    let endpoint = unsafe { object.engine() };
-    let found = endpoint.map(|endpoint| endpoint.local_address()).ok_or(NtStatus::INVALID_PARAMETER);
+    let found = unsafe { dispatch::with(endpoint, get) };
     // SAFETY: the caller's promises are the same.
     unsafe { address::write(found, buffer, length) }
 }

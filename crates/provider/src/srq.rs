@@ -15,9 +15,9 @@ use ndkpi::{
 use crate::{
     NdkOs,
     cell::Slot,
-    completion::Request,
     device::Device,
-    object::{Body, ObjectRef, borrow, close, kind, query_extension},
+    dispatch,
+    object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
     pd::ProtectionDomain,
     post::{element, elements},
 };
@@ -74,8 +74,6 @@ impl<O: NdkOs> SharedReceiveQueue<O> {
         if wanted.max_sge > info.MaxReceiveRequestSge {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let object = ObjectRef::try_new(pd.adapter().version(), Self { srq: Slot::empty(), pd: pd.clone() })?;
-        let client = Client { callback: wanted.notification, context: wanted.context, _object: object.clone() };
         let parameters = SrqParameters {
             depth: wanted.depth,
             max_depth: info.MaxSrqDepth,
@@ -90,20 +88,11 @@ impl<O: NdkOs> SharedReceiveQueue<O> {
                 })
                 .unwrap_or_else(|| device.os().current_processor()),
         };
-        let srq = Srq::try_new(device.os(), pd.domain(), parameters, client)?;
-        // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.srq.replace(Some(srq)) };
-        Ok(object)
-    }
-
-    /// The engine's queue.
-    ///
-    /// # Safety
-    ///
-    /// The object is open as long as the result is used.
-    pub unsafe fn engine(&self) -> Option<&Arc<Srq<O>>> {
-        // SAFETY: the object is open (the caller's promise).
-        unsafe { self.srq.get() }
+        let body = Self { srq: Slot::empty(), pd: pd.clone() };
+        ObjectRef::try_new_with(pd.adapter().version(), body, |object| {
+            let client = Client { callback: wanted.notification, context: wanted.context, _object: object };
+            Srq::try_new(device.os(), pd.domain(), parameters, client)
+        })
     }
 
     const TABLE: &'static NDK_SRQ_DISPATCH = &NDK_SRQ_DISPATCH {
@@ -136,6 +125,14 @@ impl<O: NdkOs> Body for SharedReceiveQueue<O> {
     }
 }
 
+impl<O: NdkOs> EngineObject for SharedReceiveQueue<O> {
+    type Engine = Srq<O>;
+
+    fn slot(&self) -> &Slot<Arc<Srq<O>>> {
+        &self.srq
+    }
+}
+
 /// `NDK_FN_MODIFY_SRQ` (`NDKPI 5.6`, `NDKPI 7.12`).
 ///
 /// # Safety
@@ -148,16 +145,9 @@ unsafe extern "system" fn modify_srq<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
+    let modify = |object: &Borrowed<SharedReceiveQueue<O>>| Srq::modify(object.engine()?, depth, threshold);
     // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<SharedReceiveQueue<O>>(srq) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
-    };
-    // SAFETY: the queue is open until the consumer's call returns.
-    let srq = unsafe { object.engine() };
-    let status = srq.map_or(NtStatus::INVALID_PARAMETER, |srq| Srq::modify(srq, depth, threshold).into());
-    request.finish(&object, status)
+    unsafe { dispatch::request(srq, completion, context, modify) }
 }
 
 /// `NDK_FN_SRQ_RECEIVE` (`NDKPI 5.6`).
@@ -171,12 +161,11 @@ unsafe extern "system" fn srq_receive<O: NdkOs>(
     list: *const NDK_SGE,
     count: u32,
 ) -> NtStatus {
+    let receive = |object: &Borrowed<SharedReceiveQueue<O>>| {
+        // SAFETY: the list is valid for reading (the caller's promise).
+        let list = unsafe { elements(list, count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        object.engine()?.post(context.expose_provenance(), list.iter().map(element))
+    };
     // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<SharedReceiveQueue<O>>(srq) }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: the list is valid for reading (the caller's promise).
-    let Some(list) = (unsafe { elements(list, count) }) else { return NtStatus::INVALID_PARAMETER };
-    let context = context.expose_provenance();
-    // SAFETY: the queue is open until the consumer's call returns.
-    let srq = unsafe { object.engine() };
-    srq.map_or(NtStatus::INVALID_PARAMETER, |srq| srq.post(context, list.iter().map(element)).into())
+    unsafe { dispatch::with(srq, receive) }.into()
 }

@@ -14,7 +14,7 @@ use super::{
     state::{Connection, ConnectionState, Ending, Phase, Role, Sides},
 };
 use crate::{
-    fault::{self, Fault},
+    mistake,
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -47,18 +47,18 @@ impl<O: Os> Connection<O> {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
             end.disconnected = true;
-            if !fault::is(Fault::IndicationOfOwnDisconnect) {
-                end.connector.silence();
-            }
+            mistake!(IndicationOfOwnDisconnect => (), else end.connector.silence());
             if over.is_none() {
                 end.wait(ConnectorRequest::Disconnect, this.ports[role].timeouts().disconnect);
             }
             Ok((over, state.qps()))
         })?;
         let Some(ending) = over else {
-            if fault::is(Fault::DisconnectDoesNotDrain) {
+            mistake!(DisconnectDoesNotDrain => {
                 Self::end(this, Ending::Graceful);
-            } else if let Some(qp) = &qps[role] {
+                return Ok(Disconnect::Pending);
+            });
+            if let Some(qp) = &qps[role] {
                 Qp::drain(qp);
             }
             return Ok(Disconnect::Pending);
@@ -125,8 +125,8 @@ impl<O: Os> Connection<O> {
             return;
         };
         for (role, failing) in Role::BOTH.into_iter().zip(failing) {
-            let failing =
-                (failing && !fault::is(Fault::DisconnectDoesNotFlush)) || fault::is(Fault::FlushOnIncomingDisconnect);
+            let failing = mistake!(DisconnectDoesNotFlush => false, else failing);
+            let failing = mistake!(FlushOnIncomingDisconnect => true, else failing);
             match &qps[role] {
                 // A disconnect flushes, and so does an adapter that goes.
                 Some(qp) if failing => Qp::fail(qp),
@@ -214,9 +214,9 @@ impl<O: Os> ConnectionState<O> {
                 _ => NtStatus::CONNECTION_ABORTED,
             };
             Connector::answer(&end.connector, ConnectorRequest::Disconnect, status);
-            if fault::is(Fault::IndicationOfOwnDisconnect) {
-                Connector::indicate(&end.connector, DisconnectReason::Disconnected);
-            }
+            mistake!(
+                IndicationOfOwnDisconnect => Connector::indicate(&end.connector, DisconnectReason::Disconnected)
+            );
             return;
         }
         let reason = match ending {

@@ -10,7 +10,7 @@ use super::{
     state::{Connection, ConnectionState, End, Ending, Phase, Role, Sides},
 };
 use crate::{
-    fault::{self, Fault},
+    mistake,
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -57,9 +57,7 @@ impl<O: Os> Connection<O> {
             state.reads.passive = acceptance.reads.capped(port.limits().max_reads);
             state.phase = Phase::Accepted;
             state.answer(Role::Active, ConnectorRequest::Connect, NtStatus::SUCCESS);
-            if fault::is(Fault::AcceptCompletesEarly) {
-                state.answer(Role::Passive, ConnectorRequest::Accept, NtStatus::SUCCESS);
-            }
+            mistake!(AcceptCompletesEarly => state.answer(Role::Passive, ConnectorRequest::Accept, NtStatus::SUCCESS));
             Ok(())
         });
         unused.map_err(|(status, _)| status)

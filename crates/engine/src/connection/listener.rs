@@ -10,8 +10,7 @@ use super::{
     Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, state::Connection,
 };
 use crate::{
-    fault::{self, Fault},
-    memory_status,
+    memory_status, mistake,
     os::{Dpc, Os, Routine, SpinLock},
 };
 
@@ -105,15 +104,13 @@ impl<O: Os> Listener<O> {
     /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
     /// listened. An event that is being delivered at this moment goes on.
     pub fn pause(&self, paused: bool) {
-        self.state.with(|state| state.paused = paused && !fault::is(Fault::PauseIgnored));
+        self.state.with(|state| state.paused = mistake!(PauseIgnored => false, else paused));
     }
 
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
     /// that came over it are closed. Connectors that were delivered can still be accepted.
     pub fn close(this: &Arc<Self>) {
-        if fault::is(Fault::ClosedListenerAccepts) {
-            return;
-        }
+        mistake!(ClosedListenerAccepts => return);
         // What the table of ports held is dropped after the lock is released.
         drop(this.state.with(|state| {
             state.closed = true;

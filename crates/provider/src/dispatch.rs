@@ -1,0 +1,89 @@
+//! How the functions of the dispatch tables begin and end.
+//!
+//! Each of them borrows the object that the consumer names, checks its type, and answers with a status or by a callback. That
+//! is written here once. What is left in the function is its own rule.
+
+use core::ffi::c_void;
+
+use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NtStatus};
+
+use crate::{
+    completion::{CreateRequest, Request},
+    object::{Body, Borrowed, ObjectRef, borrow},
+};
+
+/// Applies `rule` to the object that the consumer names.
+///
+/// # Errors
+///
+/// `STATUS_INVALID_PARAMETER` if `public` is no object of this type; those of `rule`.
+///
+/// # Safety
+///
+/// `public` is null, or an object of this provider that stays open until this returns.
+#[inline]
+pub unsafe fn with<B: Body, T>(
+    public: *mut B::Public,
+    rule: impl FnOnce(&Borrowed<B>) -> Result<T, NtStatus>,
+) -> Result<T, NtStatus> {
+    // SAFETY: the caller's promise is the same.
+    let object = unsafe { borrow::<B>(public) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+    rule(&object)
+}
+
+/// Creates an object on `parent`: `rule` makes it, or says why there is none.
+///
+/// # Safety
+///
+/// As [`with`], and `out` is null or valid for writing.
+pub unsafe fn create<P: Body, B: Body<Os = P::Os>>(
+    parent: *mut P::Public,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: *mut c_void,
+    out: *mut *mut B::Public,
+    rule: impl FnOnce(&Borrowed<P>) -> Result<ObjectRef<B>, NtStatus>,
+) -> NtStatus {
+    let create = |parent: &Borrowed<P>| {
+        let request = CreateRequest::new(completion, context, out)?;
+        let result = rule(parent);
+        // SAFETY: `out` is not null here, and valid for writing (the caller's promise).
+        Ok(unsafe { request.finish(parent, result) })
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { with(parent, create) }.unwrap_or_else(|status| status)
+}
+
+/// Makes a request on an object. `rule` does what was asked; its result completes the request.
+///
+/// # Safety
+///
+/// As [`with`].
+pub unsafe fn request<B: Body>(
+    public: *mut B::Public,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+    rule: impl FnOnce(&Borrowed<B>) -> Result<(), NtStatus>,
+) -> NtStatus {
+    let finish = |object: &Borrowed<B>, request: Request| {
+        let status = rule(object).into();
+        Ok(request.finish(object, status))
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request_that_may_pend(public, completion, context, finish) }
+}
+
+/// Makes a request on an object. `rule` completes the request itself, or keeps it and returns `STATUS_PENDING`.
+///
+/// # Safety
+///
+/// As [`with`].
+pub unsafe fn request_that_may_pend<B: Body>(
+    public: *mut B::Public,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+    rule: impl FnOnce(&Borrowed<B>, Request) -> Result<NtStatus, NtStatus>,
+) -> NtStatus {
+    let begin = |object: &Borrowed<B>| rule(object, Request::new(completion, context)?);
+    // SAFETY: the caller's promise is the same.
+    unsafe { with(public, begin) }.unwrap_or_else(|status| status)
+}
