@@ -218,7 +218,8 @@ fn registry_parameters_are_those_of_the_documentation_and_of_the_driver() {
     let inf = Inf::read("driver.inx");
     let parameters = inf.section(inf.value("SoftNDK_Service", "AddReg"));
     let documentation = fs::read_to_string(root().join("docs/registry.md")).expect("docs/registry.md");
-    let source = fs::read_to_string(root().join("crates/driver/src/settings.rs")).expect("the driver's settings");
+    let source =
+        fs::read_to_string(root().join("crates/driver-common/src/settings.rs")).expect("the driver's settings");
     for (_, values) in parameters {
         let [key, subkey, name, flags, default] = values.as_slice() else { panic!("{values:?}") };
         assert_eq!((key.as_str(), subkey.as_str()), ("HKR", "Parameters"), "{name}");

@@ -1,4 +1,4 @@
-//! The provider's operating system on the kernel, `softndk::os`, on the simulated kernel: what the engine may rely on when a
+//! The provider's operating system on the kernel, `driver_common::os`, on the simulated kernel: what the engine may rely on when a
 //! timer or a deferred call is set, cancelled or dropped just as it is due.
 
 #![cfg(unix)]
@@ -13,9 +13,9 @@ use std::{
     time::Duration,
 };
 
+use driver_common::os::{Kernel as KernelOs, KernelDpc, KernelTimer};
 use engine::os::{Dpc, Os, Routine, Timer};
 use simulated_kernel::{Kernel, irql};
-use softndk::os::{Kernel as KernelOs, KernelDpc, KernelTimer};
 use wdk_sys::{
     LARGE_INTEGER,
     ntddk::{KeDelayExecutionThread, KeFlushQueuedDpcs},

@@ -10,8 +10,8 @@ use engine::os::Memory;
 use host::{HostMdl, HostMemory};
 use ndkpi::NtStatus;
 // Its routines are what the driver is linked with.
+use driver_common::os::KernelMemory;
 use simulated_kernel as _;
-use softndk::os::KernelMemory;
 use wdk_sys::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
 
 const PAGE: usize = 4096;

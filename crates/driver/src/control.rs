@@ -2,22 +2,20 @@
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
-use alloc::vec::Vec;
-
 use control::provider_device::{
-    DEVICE_NAME, INFO_TEST_BUILD, Info, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL,
-    SET_FAULTS, SET_SETTINGS, Settings,
+    DEVICE_NAME, Faults, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL, SET_FAULTS,
+    SET_SETTINGS, Settings,
 };
-use engine::os::Os;
+use driver_common::{faults, report};
 use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
     wide,
 };
-use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
+use ndkpi::NtStatus;
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
-use crate::{driver::Driver, faults, os::Kernel, socket};
+use crate::{device::Adapter, driver::Driver};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
@@ -87,10 +85,13 @@ unsafe extern "C" fn device_control(
 }
 
 fn serve(driver: &Driver, request: Request, code: u32) {
+    let adapters = driver.adapters();
+    let adapters = || adapters.iter().flatten();
+    let providers = || adapters().map(|adapter| adapter.provider());
     match code {
-        QUERY_INFO => request.answer(&info(driver).to_bytes()),
-        QUERY_COUNTERS => request.answer(&counters(driver)),
-        QUERY_CONNECTIONS => match connections(driver) {
+        QUERY_INFO => request.answer(&report::info(adapters().map(|adapter| Adapter::consumers(adapter))).to_bytes()),
+        QUERY_COUNTERS => request.answer(&report::counters(providers())),
+        QUERY_CONNECTIONS => match report::connections(providers()) {
             Ok(bytes) => request.answer_cut(&bytes),
             Err(status) => request.finish(Err(status)),
         },
@@ -101,95 +102,10 @@ fn serve(driver: &Driver, request: Request, code: u32) {
             request.finish(set);
         }
         SET_FAULTS => {
-            let set = faults::set(driver, &request);
+            let bytes = if faults::AVAILABLE { Faults::BYTES } else { 0 };
+            let set = request.input(bytes).and_then(|input| faults::set(providers(), input));
             request.finish(set);
         }
         _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),
     }
-}
-
-fn info(driver: &Driver) -> Info {
-    const fn part(text: &str) -> u32 {
-        let (bytes, mut number, mut index) = (text.as_bytes(), 0, 0);
-        while index < bytes.len() {
-            number = number * 10 + (bytes[index] - b'0') as u32;
-            index += 1;
-        }
-        number
-    }
-    const VERSION: u32 = part(env!("CARGO_PKG_VERSION_MAJOR")) << 20
-        | part(env!("CARGO_PKG_VERSION_MINOR")) << 10
-        | part(env!("CARGO_PKG_VERSION_PATCH"));
-    let adapters = driver.adapters();
-    let adapters = || adapters.iter().flatten();
-    let highest = ndkpi::NDK_VERSION::V2_1;
-    Info {
-        interface_version: u32::from(control::SOFTNDK_INTERFACE_VERSION),
-        driver_version: VERSION,
-        ndk_version: u32::from(highest.Major) << 16 | u32::from(highest.Minor),
-        flags: if faults::AVAILABLE { INFO_TEST_BUILD } else { 0 },
-        adapters: adapters().map(|adapter| u32::from(adapter.is_started())).sum(),
-        open_adapters: adapters().map(|adapter| adapter.open_count()).sum(),
-        processors: Kernel.processors(),
-        reserved: 0,
-    }
-}
-
-/// `NDIS_NDK_PERFORMANCE_COUNTERS`: thirty numbers, the sum over the adapters.
-fn counters(driver: &Driver) -> [u8; 240] {
-    let mut sum = [0_u64; 30];
-    for adapter in driver.adapters().iter().flatten() {
-        let one = adapter.provider().counters();
-        let known = [
-            (0, one.Connect),
-            (1, one.Accept),
-            (2, one.ConnectFailure),
-            (3, one.ConnectionError),
-            (4, one.ActiveConnection),
-            (25, one.CQError),
-            (26, one.RDMAInOctets),
-            (27, one.RDMAOutOctets),
-            (28, one.RDMAInFrames),
-            (29, one.RDMAOutFrames),
-        ];
-        for (index, count) in known {
-            sum[index] += count;
-        }
-    }
-    let mut bytes = [0; 240];
-    for (place, number) in bytes.chunks_exact_mut(8).zip(sum) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
-    bytes
-}
-
-/// `NDIS_NDK_CONNECTIONS` of all adapters.
-///
-/// # Errors
-///
-/// `STATUS_INSUFFICIENT_RESOURCES`.
-fn connections(driver: &Driver) -> Result<Vec<u8>, NtStatus> {
-    const HEADER: usize = 16;
-    const ENTRY: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
-    let mut bytes = Vec::new();
-    let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
-    bytes.try_reserve(HEADER).map_err(no_memory)?;
-    bytes.resize(HEADER, 0);
-    for adapter in driver.adapters().iter().flatten() {
-        adapter.provider().port().connections(|connection| {
-            bytes.try_reserve(ENTRY).map_err(no_memory)?;
-            bytes.extend_from_slice(&socket::bytes(connection.local));
-            bytes.extend_from_slice(&socket::bytes(connection.remote));
-            // Neither a program's nor of a process: consumers of this driver are in the kernel.
-            bytes.extend_from_slice(&[0; 8]);
-            Ok::<_, NtStatus>(())
-        })?;
-    }
-    let count = (bytes.len() - HEADER) / ENTRY;
-    let size = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-    bytes[0] = ndkpi::NDIS_OBJECT_TYPE_DEFAULT;
-    bytes[1] = ndkpi::NDIS_NDK_CONNECTIONS_REVISION_1;
-    bytes[2..4].copy_from_slice(&size.to_le_bytes());
-    bytes[8..12].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
-    Ok(bytes)
 }

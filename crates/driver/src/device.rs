@@ -9,20 +9,21 @@
 //! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
 //! | device deleted | nothing is left; the control device goes with the last one |
 
-use core::{
-    ptr,
-    sync::atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{AcqRel, Acquire, Release},
-    },
-};
+use core::ptr;
 
+use driver_common::{
+    consumers::Consumers,
+    numbers::{Number, Numbers},
+    os::Kernel,
+    settings::{self, Settings},
+    trace,
+};
 use fallible::Arc;
 use kernel::{
-    Rundown, check,
+    check,
     wdf::{ContextType, attributes, size},
 };
-use ndkpi::{GUID as NdkGuid, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use ndkpi::{GUID as NdkGuid, NtStatus};
 use wdk_sys::{
     FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
     WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
@@ -32,32 +33,13 @@ use crate::{
     control,
     driver::{self, Driver},
     interface,
-    os::Kernel,
-    settings::{self, Settings},
-    trace,
 };
 
 /// An adapter.
 pub struct Adapter {
     driver: Arc<Driver>,
     number: Number,
-    provider: Arc<provider::Device<Kernel>>,
-    /// Everybody who has the adapter open is inside.
-    users: Rundown,
-    started: AtomicBool,
-    open: AtomicU32,
-}
-
-/// The number of an adapter, taken until this is dropped.
-struct Number {
-    number: u8,
-    driver: Arc<Driver>,
-}
-
-impl Drop for Number {
-    fn drop(&mut self) {
-        self.driver.give_back(self.number);
-    }
+    consumers: Consumers,
 }
 
 // SAFETY: the address is that of this static.
@@ -144,14 +126,14 @@ unsafe fn of(device: WDFDEVICE) -> Option<Arc<Adapter>> {
 unsafe extern "C" fn started(device: WDFDEVICE) -> NTSTATUS {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
-        adapter.started.store(true, Release);
+        adapter.consumers.set_ready(true);
     }
     STATUS_SUCCESS
 }
 
 unsafe extern "C" fn query_remove(device: WDFDEVICE) -> NTSTATUS {
     // SAFETY: the framework's own argument.
-    let busy = unsafe { of(device) }.is_some_and(|adapter| adapter.open_count() != 0);
+    let busy = unsafe { of(device) }.is_some_and(|adapter| adapter.consumers.open_count() != 0);
     // Consumers that want to let go have been asked before the driver is.
     if busy { STATUS_DEVICE_BUSY } else { STATUS_SUCCESS }
 }
@@ -159,10 +141,10 @@ unsafe extern "C" fn query_remove(device: WDFDEVICE) -> NTSTATUS {
 unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
-        adapter.started.store(false, Release);
-        trace::gone(adapter.number(), adapter.open_count());
+        adapter.consumers.set_ready(false);
+        trace::gone(adapter.number().get(), adapter.consumers.open_count());
         // Consumers have disconnect events and flushed queue pairs before plug and play tells them to close.
-        adapter.provider.port().abort();
+        adapter.provider().port().abort();
     }
 }
 
@@ -171,14 +153,14 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
 unsafe extern "C" fn removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
-        adapter.shut();
+        adapter.consumers.shut();
     }
 }
 
 unsafe extern "C" fn cleanup(object: WDFOBJECT) {
     // SAFETY: the framework calls this for a device that was created with a context of this kind.
     let Some(adapter) = (unsafe { of(object.cast()) }) else { return };
-    adapter.shut();
+    adapter.consumers.shut();
     if adapter.driver.remove(&adapter) {
         control::release(&adapter.driver);
     }
@@ -191,88 +173,35 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 
 impl Adapter {
     fn try_new(driver: Arc<Driver>) -> Result<Arc<Self>, NtStatus> {
-        let number = Number { number: driver.take_number()?, driver: driver.clone() };
+        let number = Numbers::take(driver.numbers())?;
         let mut config = driver.settings().provider_config();
         config.addresses = driver.parameters().map_or_else(
-            |_| provider::Config::addresses_of(number.number),
-            |key| settings::addresses(&key, number.number),
+            |_| provider::Config::addresses_of(number.get()),
+            |key| settings::addresses(&key, number.get()),
         );
         let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
-        let adapter = Self {
-            driver,
-            number,
-            provider,
-            users: Rundown::try_new()?,
-            started: AtomicBool::new(false),
-            open: AtomicU32::new(0),
-        };
-        Arc::try_new(adapter).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        let consumers = Consumers::try_new(provider)?;
+        Arc::try_new(Self { driver, number, consumers }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
-    /// Opens an `NDK_ADAPTER`. `PASSIVE_LEVEL`.
-    ///
-    /// # Errors
-    ///
-    /// `NDIS_STATUS_ADAPTER_NOT_READY` before the device is started and when it is going away;
-    /// `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        if !self.started.load(Acquire) {
-            return Err(NtStatus::NDIS_ADAPTER_NOT_READY);
-        }
-        let permit = self.users.enter().ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
-        let adapter = provider::Device::open(&self.provider, version)?;
-        let open = self.open.fetch_add(1, AcqRel) + 1;
-        trace::opened(version, open);
-        // Given back by `close`.
-        permit.keep();
-        Ok(adapter)
+    /// The adapter's number.
+    pub const fn number(&self) -> &Number {
+        &self.number
     }
 
-    /// Closes an `NDK_ADAPTER`; waits until everything that was created from it is closed. `PASSIVE_LEVEL`.
-    ///
-    /// # Safety
-    ///
-    /// `adapter` came from [`Adapter::open`] of this adapter and is not used after this call.
-    pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
-        // SAFETY: the caller's promise.
-        unsafe { provider::Device::<Kernel>::close(adapter) };
-        let open = self.open.fetch_sub(1, AcqRel) - 1;
-        trace::closed(open);
-        self.users.leave();
-    }
-
-    /// The adapter's number, from 1 on.
-    pub const fn number(&self) -> u8 {
-        self.number.number
-    }
-
-    /// How many `NDK_ADAPTER`s are open.
-    pub fn open_count(&self) -> u32 {
-        self.open.load(Acquire)
-    }
-
-    /// Whether consumers can open it.
-    pub fn is_started(&self) -> bool {
-        self.started.load(Acquire)
+    /// Who has it open.
+    pub const fn consumers(&self) -> &Consumers {
+        &self.consumers
     }
 
     /// The adapter behind it.
     pub const fn provider(&self) -> &Arc<provider::Device<Kernel>> {
-        &self.provider
+        self.consumers.provider()
     }
 
     /// Changes how requests complete, and the engine of queue pairs that are made from now on.
     pub fn set(&self, settings: &Settings) {
-        self.provider.completions().set_mode(Settings::provider_mode(settings.completion_mode));
-        self.provider.nic().set_mode(Settings::provider_nic(settings.nic_mode));
-    }
-
-    /// Lets nobody open it any more and waits until everybody has closed it.
-    fn shut(&self) {
-        self.started.store(false, Release);
-        if self.open_count() != 0 {
-            trace::waiting(self.open_count());
-        }
-        self.users.shut();
+        self.provider().completions().set_mode(Settings::provider_mode(settings.completion_mode));
+        self.provider().nic().set_mode(Settings::provider_nic(settings.nic_mode));
     }
 }

@@ -2,6 +2,12 @@
 
 use core::ptr;
 
+use driver_common::{
+    numbers::{MAX_ADAPTERS, Numbers},
+    os::{Kernel, KernelLock},
+    settings::Settings,
+    trace,
+};
 use engine::{
     connection::Fabric,
     os::{Os, SpinLock},
@@ -19,14 +25,7 @@ use wdk_sys::{
 use crate::{
     control::Control,
     device::{self, Adapter},
-    faults,
-    os::{Kernel, KernelLock},
-    settings::Settings,
-    trace,
 };
-
-/// Adapters at most: devices in the device manager.
-pub const MAX_ADAPTERS: usize = u8::BITS as usize;
 
 /// The tag of what the framework allocates for the driver; the driver's own allocations have that of `wdk-alloc`.
 const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
@@ -35,8 +34,7 @@ const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
 pub struct Driver {
     handle: WDFDRIVER,
     settings: KernelLock<Settings>,
-    /// One bit for each adapter's number.
-    numbers: KernelLock<u8>,
+    numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// What connects the adapters.
     fabric: Arc<Fabric<Kernel>>,
@@ -62,11 +60,9 @@ static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    trace::start();
-    faults::reset();
+    driver_common::start()?;
     // SAFETY: the caller's promise.
-    let registered = Kernel::start().and_then(|()| unsafe { register(driver, registry_path) });
-    registered.inspect_err(|_| stop())
+    unsafe { register(driver, registry_path) }.inspect_err(|_| driver_common::stop())
 }
 
 /// # Safety
@@ -101,7 +97,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
     let shared = Arc::try_new(Driver {
         handle,
         settings: Kernel.lock(settings)?,
-        numbers: Kernel.lock(0)?,
+        numbers: Numbers::try_new()?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
         fabric: Fabric::try_new(&Kernel)?,
         control: WaitLock::try_new(Control::default())?,
@@ -129,14 +125,7 @@ unsafe extern "C" fn destroy(object: WDFOBJECT) {
 }
 
 unsafe extern "C" fn unload(_driver: WDFDRIVER) {
-    stop();
-}
-
-/// Undoes what [`create`] did besides the framework's part.
-fn stop() {
-    faults::reset();
-    Kernel::stop();
-    trace::stop();
+    driver_common::stop();
 }
 
 impl Driver {
@@ -187,30 +176,16 @@ impl Driver {
         self.adapters.with(|adapters| adapters.clone())
     }
 
-    /// A number for one more adapter: the lowest one from 1 on that is free. It is taken until [`Driver::give_back`].
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES` if there are [`MAX_ADAPTERS`] already.
-    pub fn take_number(&self) -> Result<u8, NtStatus> {
-        self.numbers.with(|taken| {
-            let free = taken.trailing_ones();
-            let number = u8::try_from(free).ok().filter(|_| (free as usize) < MAX_ADAPTERS);
-            *taken |= 1_u8.checked_shl(free).unwrap_or(0);
-            number.map(|number| number + 1).ok_or(NtStatus::INSUFFICIENT_RESOURCES)
-        })
-    }
-
-    /// The number is free again.
-    pub fn give_back(&self, number: u8) {
-        self.numbers.with(|taken| *taken &= !(1_u8.checked_shl(u32::from(number) - 1).unwrap_or(0)));
+    /// The numbers of the adapters.
+    #[must_use]
+    pub const fn numbers(&self) -> &Arc<Numbers> {
+        &self.numbers
     }
 
     /// Takes an adapter into the list.
     pub fn add(&self, adapter: &Arc<Adapter>) {
         // There is a place for each number.
-        let place = usize::from(adapter.number() - 1);
-        self.adapters.with(|adapters| adapters[place] = Some(adapter.clone()));
+        self.adapters.with(|adapters| adapters[adapter.number().index()] = Some(adapter.clone()));
     }
 
     /// Takes an adapter out of the list; `false` if it was not in it.

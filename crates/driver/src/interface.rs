@@ -5,13 +5,10 @@ use core::{ffi::c_void, net::SocketAddr};
 use control::{SOFTNDK_INTERFACE, interface::SOFTNDK_INTERFACE_SIZE};
 use fallible::Arc;
 use kernel::{check, wdf::size};
-use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
+use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NtStatus, SOCKADDR_INET};
 use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsafe_wdf_function_binding};
 
-use crate::{
-    device::{Adapter, guid},
-    trace,
-};
+use crate::device::{Adapter, guid};
 
 /// Has the framework answer queries for the interface.
 ///
@@ -77,32 +74,17 @@ unsafe extern "system" fn open(
     parameters: *const NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
     opened: *mut *mut NDK_ADAPTER,
 ) -> NtStatus {
-    if parameters.is_null() || opened.is_null() {
-        return NtStatus::INVALID_PARAMETER;
-    }
     // SAFETY: the caller has the interface.
     let adapter = unsafe { adapter(context) };
-    // A structure of NDIS 6.30 ends after the version, so there must be no reference to all of it.
-    // SAFETY: not null, so it is the caller's structure, which begins with the version.
-    let version = unsafe { parameters.cast::<NDK_VERSION>().read() };
-    match adapter.open(version) {
-        Ok(new) => {
-            // SAFETY: not null, so it is the caller's place for the adapter.
-            unsafe { opened.write(new) };
-            NtStatus::SUCCESS
-        }
-        Err(status) => {
-            trace::refused(version, status);
-            status
-        }
-    }
+    // SAFETY: the caller's own arguments.
+    unsafe { adapter.consumers().serve_open(parameters, opened) }
 }
 
 unsafe extern "system" fn close(context: NDIS_HANDLE, opened: *mut NDK_ADAPTER) {
     // SAFETY: the caller has the interface.
     let adapter = unsafe { adapter(context) };
     // SAFETY: the caller got it from `open` with this context and does not use it any more.
-    unsafe { adapter.close(opened) };
+    unsafe { adapter.consumers().close(opened) };
 }
 
 unsafe extern "system" fn query_addresses(

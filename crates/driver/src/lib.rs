@@ -1,8 +1,8 @@
 //! # `softndk`, the provider driver
 //!
 //! A KMDF driver that offers NDKPI over a loopback adapter. It is thin: [`driver`] and [`device`] are what plug and play
-//! needs, [`interface`] is how a consumer opens the adapter, [`control`] is the device for `ndkctl`, and [`os`] is the engine's
-//! operating system on the kernel. The adapter itself is the crate `provider`.
+//! needs, [`interface`] is how a consumer opens the adapter, [`control`] is the device for `ndkctl`. What it shares with the
+//! miniport `softndknic` is the crate `driver-common`. The adapter itself is the crate `provider`.
 //!
 //! Off Windows the same code is a library on the bindings of `wdk-bindings`, for tests with a simulated kernel.
 
@@ -13,7 +13,6 @@ compile_error!(
     "a driver is built in its own directory, whose .cargo/config.toml has panics abort (docs/cross-build.md)"
 );
 
-extern crate alloc;
 #[cfg(not(windows))]
 extern crate std;
 #[cfg(not(windows))]
@@ -24,12 +23,7 @@ extern crate wdk_panic;
 pub mod control;
 pub mod device;
 pub mod driver;
-pub mod faults;
 pub mod interface;
-pub mod os;
-pub mod settings;
-mod socket;
-pub mod trace;
 
 use wdk_sys::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT};
 

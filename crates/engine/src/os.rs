@@ -1,7 +1,7 @@
 //! What the engine asks of an operating system.
 //!
 //! Everything is reached through one trait, statically: no dynamic dispatch on the data path. Implementations: the Windows
-//! kernel (`crates/driver`), a machine of threads or of one seeded thread (`crates/host`), and loom in the model checks.
+//! kernel (`crates/driver-common`), a machine of threads or of one seeded thread (`crates/host`), and loom in the model checks.
 //!
 //! The contracts are those of the Windows kernel, because that is where the engine must be right:
 //!

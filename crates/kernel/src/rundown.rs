@@ -47,7 +47,8 @@ impl Rundown {
     pub fn enter(&self) -> Option<Permit<'_>> {
         // SAFETY: the reference is initialised (invariant).
         let inside = unsafe { ExAcquireRundownProtection(self.reference.get()) };
-        (inside != 0).then_some(Permit { rundown: self })
+        // Not `then_some`: a permit that nobody has would be dropped, and leave.
+        (inside != 0).then(|| Permit { rundown: self })
     }
 
     /// Lets nobody in any more and waits until everybody has left. Calling it again is harmless.

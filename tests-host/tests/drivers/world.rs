@@ -41,7 +41,7 @@ impl Provider {
 
     /// Loads the provider with these values in the registry.
     pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Self, NTSTATUS> {
-        kernel.image("softndk", &["softndk", "provider", "engine"]);
+        kernel.image("softndk", &["softndk", "driver_common", "provider", "engine"]);
         let (driver, device) = with_device(kernel.load_with("softndk", softndk::driver_entry, parameters)?)?;
         Ok(Self { driver, device })
     }

@@ -1,27 +1,26 @@
 //! Failures for tests of consumers: `SET_FAULTS`, in test builds only (the feature `faults`).
 
-use kernel::wdf::Request;
+use fallible::Arc;
 use ndkpi::NtStatus;
 
-use crate::driver::Driver;
+use crate::os::Kernel;
 
-/// Whether this is a test build.
+/// True in a test build.
 pub const AVAILABLE: bool = cfg!(feature = "faults");
 
-/// Does what the request asks for.
+/// Does what the input of a request asks for, to these adapters.
 ///
 /// # Errors
 ///
-/// `STATUS_BUFFER_TOO_SMALL`, `STATUS_INVALID_PARAMETER` for a request of another length.
+/// `STATUS_INVALID_PARAMETER` for an input of another length.
 #[cfg(feature = "faults")]
-pub fn set(driver: &Driver, request: &Request) -> Result<(), NtStatus> {
-    use control::provider_device::Faults;
-
-    let faults = Faults::from_bytes(request.input(Faults::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
+pub fn set<'a>(
+    adapters: impl Iterator<Item = &'a Arc<provider::Device<Kernel>>>,
+    input: &[u8],
+) -> Result<(), NtStatus> {
+    let faults = control::provider_device::Faults::from_bytes(input).ok_or(NtStatus::INVALID_PARAMETER)?;
     if faults.lose_connections != 0 {
-        for adapter in driver.adapters().iter().flatten() {
-            adapter.provider().port().lose_connections();
-        }
+        adapters.for_each(|adapter| adapter.port().lose_connections());
     }
     kernel::faults::fail_every_allocation(faults.fail_every_allocation);
     Ok(())
@@ -33,7 +32,7 @@ pub fn set(driver: &Driver, request: &Request) -> Result<(), NtStatus> {
 ///
 /// `STATUS_NOT_SUPPORTED`: this is no test build.
 #[cfg(not(feature = "faults"))]
-pub const fn set(_: &Driver, _: &Request) -> Result<(), NtStatus> {
+pub fn set<'a>(_: impl Iterator<Item = &'a Arc<provider::Device<Kernel>>>, _: &[u8]) -> Result<(), NtStatus> {
     Err(NtStatus::NOT_SUPPORTED)
 }
 

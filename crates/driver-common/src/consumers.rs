@@ -1,0 +1,122 @@
+//! Who has an adapter open: what the open and close handlers of NDK do (`NDIS-NDK 4`).
+
+use core::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{AcqRel, Acquire, Release},
+};
+
+use fallible::Arc;
+use kernel::Rundown;
+use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
+
+use crate::{os::Kernel, trace};
+
+/// The consumers of one adapter.
+pub struct Consumers {
+    provider: Arc<provider::Device<Kernel>>,
+    /// Everybody who has the adapter open is inside.
+    users: Rundown,
+    ready: AtomicBool,
+    open: AtomicU32,
+}
+
+impl Consumers {
+    /// Nobody has the adapter open, and nobody can open it yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(provider: Arc<provider::Device<Kernel>>) -> Result<Self, NtStatus> {
+        Ok(Self { provider, users: Rundown::try_new()?, ready: AtomicBool::new(false), open: AtomicU32::new(0) })
+    }
+
+    /// The adapter behind it.
+    #[must_use]
+    pub const fn provider(&self) -> &Arc<provider::Device<Kernel>> {
+        &self.provider
+    }
+
+    /// How many `NDK_ADAPTER`s are open.
+    #[must_use]
+    pub fn open_count(&self) -> u32 {
+        self.open.load(Acquire)
+    }
+
+    /// Returns true if consumers can open the adapter.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Acquire)
+    }
+
+    /// Lets consumers open the adapter, or lets no more of them. Those that have it open keep it. `IRQL <= DISPATCH_LEVEL`.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Release);
+    }
+
+    /// Opens an `NDK_ADAPTER`. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `NDIS_STATUS_ADAPTER_NOT_READY` while the adapter is not [ready](Self::set_ready), and for good after
+    /// [`Consumers::shut`]; `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`, which is `NDIS_STATUS_RESOURCES`.
+    pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let permit = self.users.enter().filter(|_| self.is_ready()).ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
+        let adapter = provider::Device::open(&self.provider, version)?;
+        let open = self.open.fetch_add(1, AcqRel) + 1;
+        trace::opened(version, open);
+        // Given back by `close`.
+        permit.keep();
+        Ok(adapter)
+    }
+
+    /// [`Consumers::open`], as `OPEN_NDK_ADAPTER_HANDLER` has it. `STATUS_INVALID_PARAMETER` for a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// `parameters` is null or begins with a version; `opened` is null or a place for a pointer.
+    pub unsafe fn serve_open(
+        &self,
+        parameters: *const NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
+        opened: *mut *mut NDK_ADAPTER,
+    ) -> NtStatus {
+        if parameters.is_null() || opened.is_null() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        // A structure of NDIS 6.30 ends after the version, so there must be no reference to all of it.
+        // SAFETY: not null, so it is the caller's structure, which begins with the version.
+        let version = unsafe { parameters.cast::<NDK_VERSION>().read() };
+        match self.open(version) {
+            Ok(new) => {
+                // SAFETY: not null, so it is the caller's place for the adapter.
+                unsafe { opened.write(new) };
+                NtStatus::SUCCESS
+            }
+            Err(status) => {
+                trace::refused(version, status);
+                status
+            }
+        }
+    }
+
+    /// Closes an `NDK_ADAPTER`; waits until everything that was created from it is closed. `PASSIVE_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` came from [`Consumers::open`] of this adapter and is not used after this call.
+    pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
+        // SAFETY: the caller's promise.
+        unsafe { provider::Device::<Kernel>::close(adapter) };
+        let open = self.open.fetch_sub(1, AcqRel) - 1;
+        trace::closed(open);
+        self.users.leave();
+    }
+
+    /// Lets nobody open the adapter any more, for good, and waits until everybody has closed it. `PASSIVE_LEVEL`.
+    pub fn shut(&self) {
+        self.set_ready(false);
+        if self.open_count() != 0 {
+            trace::waiting(self.open_count());
+        }
+        self.users.shut();
+    }
+}

@@ -1,0 +1,53 @@
+//! What the provider drivers share: `softndk`, the laboratory driver with a device interface of its own, and `softndknic`, the
+//! NDIS miniport. Each of them is a shell for plug and play around this crate and the crate `provider`.
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`os`] | the engine's operating system on the Windows kernel |
+//! | [`consumers`] | who has an adapter open: the open and close handlers of NDK |
+//! | [`numbers`] | the numbers that tell adapters apart |
+//! | [`settings`] | what the registry says |
+//! | [`report`] | what an adapter tells programs and NDIS of itself |
+//! | [`faults`] | failures for tests of consumers |
+//! | [`trace`] | events for whoever collects traces |
+//!
+//! Off Windows the same code is a library on the bindings of `wdk-bindings`, for tests with a simulated kernel.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(any(test, not(windows)))]
+extern crate std;
+#[cfg(not(windows))]
+extern crate wdk_bindings as wdk_sys;
+
+pub mod consumers;
+pub mod faults;
+pub mod numbers;
+pub mod os;
+pub mod report;
+pub mod settings;
+mod socket;
+pub mod trace;
+
+use ndkpi::NtStatus;
+
+use crate::os::Kernel;
+
+/// Begins what all adapters share: traces, the clock, the threads of [`os`]. `PASSIVE_LEVEL`, once, before anything else here.
+///
+/// # Errors
+///
+/// `STATUS_INSUFFICIENT_RESOURCES` or what the kernel says of a thread; then nothing is left behind.
+pub fn start() -> Result<(), NtStatus> {
+    trace::start();
+    faults::reset();
+    Kernel::start().inspect_err(|_| stop())
+}
+
+/// Undoes [`start`]. `PASSIVE_LEVEL`, when there is no adapter any more.
+pub fn stop() {
+    faults::reset();
+    Kernel::stop();
+    trace::stop();
+}
