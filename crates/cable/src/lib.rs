@@ -1,0 +1,32 @@
+//! The cable between the two ends of a pair of virtual NICs, as pure logic: what happens to a frame, and when. It knows nothing
+//! of NDIS and copies no bytes; the miniport `softndknic` does both.
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`link`] | one direction: the receiver's pool of buffers, the frames under way, loss, delay, jitter and rate |
+//! | [`gate`] | what is inside of an adapter, so that a pause knows when it is complete |
+//! | [`turn`] | one at a time, and once more if somebody asked meanwhile |
+//! | [`frame`] | the kinds of frames by their destination |
+//! | [`counters`] | frames and bytes by kind |
+//!
+//! Nothing allocates but [`Link::try_new`]. Everything is for any IRQL up to `DISPATCH_LEVEL`, under a lock of the caller's.
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod counters;
+pub mod frame;
+pub mod gate;
+mod impairment;
+pub mod link;
+pub mod turn;
+
+pub use crate::{
+    counters::Counters,
+    frame::{Kind, MacAddress},
+    gate::Gate,
+    impairment::Impairment,
+    link::{Link, Reserved},
+    turn::Turn,
+};
