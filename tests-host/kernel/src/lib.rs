@@ -22,6 +22,7 @@ mod faults;
 mod heap;
 mod kernel;
 mod limits;
+mod ndis;
 mod netio;
 mod paged;
 mod pnp;
@@ -41,6 +42,7 @@ pub use crate::{
     check::{assert_consumer_callback, caught, irql, locks_held},
     faults::FaultPlan,
     kernel::{Builder, Kernel},
+    ndis::{NdkEvent, Nic, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
     netio::{Network, NewInterface},
     pnp::{Device, Driver, Entry, Identity, Value},
     report::{CHILD, EXIT_CODE},

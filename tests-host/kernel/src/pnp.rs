@@ -64,6 +64,8 @@ pub struct Loaded {
     pub handle: Option<usize>,
     pub add: PFN_WDF_DRIVER_DEVICE_ADD,
     pub unload: PFN_WDF_DRIVER_UNLOAD,
+    /// The framework leaves the dispatch table to NDIS.
+    pub miniport_mode: bool,
     /// The address of its `DRIVER_OBJECT`.
     pub object: usize,
     pub parameters: BTreeMap<String, Value>,
@@ -230,6 +232,7 @@ impl Kernel {
             handle: None,
             add: None,
             unload: None,
+            miniport_mode: false,
             object: object.expose_provenance(),
             parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         };
@@ -300,9 +303,11 @@ impl Driver {
     /// If the driver has a device still, which is the test's fault.
     pub fn unload(self) {
         let (state, id) = (&self.state, self.id);
-        let devices = state.devices().iter().filter(|device| device.owner == id && !device.control).count();
+        let devices =
+            state.devices().iter().filter(|device| device.owner == id && !device.control && !device.miniport).count();
         assert_eq!(devices, 0, "driver {} is unloaded while it has devices", self.name);
-        let control = state.devices().iter().any(|device| device.owner == id);
+        assert!(!state.has_adapters(id), "driver {} is unloaded while it has adapters", self.name);
+        let control = state.devices().iter().any(|device| device.owner == id && device.control);
         if control {
             bug_check(
                 Rule::ReferenceLeak,
@@ -314,7 +319,10 @@ impl Driver {
             let loaded = &pnp.drivers[&id];
             (loaded.handle.unwrap_or(0), loaded.unload)
         };
-        if let Some(unload) = unload {
+        let object = lock(&state.pnp).drivers[&id].object;
+        if state.unload_miniport(id, object) {
+            // NDIS has taken the place of the driver's own routine.
+        } else if let Some(unload) = unload {
             context::call(id, "EvtDriverUnload", || {
                 // SAFETY: the driver's own callback, with its live object.
                 unsafe { unload(std::ptr::without_provenance_mut(handle)) };
@@ -326,10 +334,17 @@ impl Driver {
     /// Deletes the framework's object, and checks that nothing is left.
     fn gone(self) {
         let (state, id, name) = (&self.state, self.id, self.name.as_str());
-        let handle = lock(&state.pnp).drivers.get(&id).and_then(|driver| driver.handle);
+        let (handle, miniport_mode) = {
+            let pnp = lock(&state.pnp);
+            pnp.drivers.get(&id).map_or((None, false), |driver| (driver.handle, driver.miniport_mode))
+        };
         if let Some(handle) = handle {
+            if miniport_mode {
+                bug_check(Rule::ReferenceLeak, format_args!("driver {name} did not call WdfDriverMiniportUnload"));
+            }
             state.delete_object(handle);
         }
+        state.check_ndis(id, name);
         state.check_objects(id, name);
         state.check_notifications(id, name);
         state.check_registrations(id, name);
@@ -349,6 +364,14 @@ impl Driver {
         };
         pool::check_leaks(id, name, heir);
         pool::check_poison();
+    }
+
+    pub(crate) const fn id(&self) -> DriverId {
+        self.id
+    }
+
+    pub(crate) const fn state(&self) -> &Arc<State> {
+        &self.state
     }
 
     /// The number of blocks and bytes of the pool that the driver has now.

@@ -85,6 +85,50 @@ rules! {
     RequestInformation = "request-information",
     /// A request was completed while it could be cancelled, or used by somebody who does not own it.
     RequestCancelable = "request-cancelable",
+    /// A structure of NDIS has another type, revision or size than it has to have.
+    NdisHeader = "ndis-header",
+    /// A handler that a miniport driver owes is missing.
+    NdisHandler = "ndis-handler",
+    /// A routine of NDIS was called where it may not be called, such as optional handlers outside of `MiniportSetOptions`.
+    NdisPlace = "ndis-place",
+    /// A miniport used its adapter's handle after the adapter had been halted.
+    AdapterHalted = "adapter-halted",
+    /// Attributes were set out of their order, twice, or not at all.
+    AttributeOrder = "attribute-order",
+    /// A net buffer list was completed or returned that its user does not have.
+    NblCompletedTwice = "nbl-completed-twice",
+    /// A net buffer list that was sent was never completed.
+    NblNeverCompleted = "nbl-never-completed",
+    /// A net buffer list was given to somebody while somebody else has it, or comes back changed.
+    NblNotOwned = "nbl-not-owned",
+    /// A pool of net buffer lists was freed while lists of it were in use.
+    NblPoolInUse = "nbl-pool-in-use",
+    /// A frame was sent by a miniport that is paused.
+    SentWhilePaused = "sent-while-paused",
+    /// A frame was received by a miniport that is paused.
+    ReceivedWhilePaused = "received-while-paused",
+    /// A pause was never completed.
+    PauseNeverCompleted = "pause-never-completed",
+    /// A pause was completed while frames were on their way, or without having been begun.
+    PauseTooEarly = "pause-too-early",
+    /// An OID request pended that must not pend.
+    OidPended = "oid-pended",
+    /// An OID request was completed twice.
+    OidCompletedTwice = "oid-completed-twice",
+    /// An OID request was never completed.
+    OidNeverCompleted = "oid-never-completed",
+    /// An OID request was answered with lengths or a status that cannot be.
+    OidAnswer = "oid-answer",
+    /// `NdisMNetPnPEvent` was called in an OID handler, where it deadlocks.
+    PnpEventInOid = "pnp-event-in-oid",
+    /// A work item was queued or freed while it was queued.
+    WorkItemQueued = "work-item-queued",
+    /// An adapter was opened for NDK while NDK was not enabled on it.
+    NdkNotEnabled = "ndk-not-enabled",
+    /// An adapter is to be halted, and consumers of NDK have it open.
+    NdkOpenAtHalt = "ndk-open-at-halt",
+    /// What a miniport opened is no adapter of NDK.
+    NdkAdapter = "ndk-adapter",
     /// Run-down protection was released by somebody who did not acquire it.
     RundownUnderflow = "rundown-underflow",
     /// A structure has a wrong size, or an argument a value that is not allowed.

@@ -77,6 +77,16 @@ impl Network {
         (index, luid)
     }
 
+    /// What an interface is from now on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such interface.
+    pub fn describe(&self, index: NET_IFINDEX, new: &NewInterface) {
+        let _inside = context::Inside::new("the network stack");
+        lock(&self.state.net).interfaces.get_mut(&index).expect("an interface").new = new.clone();
+    }
+
     /// Takes an interface away, and first its addresses.
     pub fn remove_interface(&self, index: NET_IFINDEX) {
         let _inside = context::Inside::new("the network stack");

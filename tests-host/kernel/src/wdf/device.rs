@@ -45,6 +45,8 @@ pub struct DeviceObject {
     pub owner: DriverId,
     pub handle: AtomicUsize,
     pub control: bool,
+    /// A miniport's, which deletes it itself.
+    pub miniport: bool,
     pub node: Option<u64>,
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
@@ -65,6 +67,34 @@ pub struct DeviceObject {
 unsafe impl Send for DeviceObject {}
 // SAFETY: as for `Send`; what changes is behind locks.
 unsafe impl Sync for DeviceObject {}
+
+impl DeviceObject {
+    fn new(owner: DriverId, node: Option<u64>, name: String, callbacks: WDF_PNPPOWER_EVENT_CALLBACKS) -> Self {
+        Self {
+            owner,
+            handle: AtomicUsize::new(0),
+            control: node.is_none(),
+            miniport: false,
+            node,
+            name,
+            callbacks,
+            links: Mutex::default(),
+            interfaces: Mutex::default(),
+            queries: Mutex::default(),
+            finished: AtomicBool::new(false),
+            files: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
+            queues: Mutex::default(),
+            default_queue: AtomicUsize::new(0),
+        }
+    }
+
+    /// The device of a driver in miniport mode.
+    pub fn of_miniport(owner: DriverId) -> Self {
+        let device = Self::new(owner, None, String::new(), WDF_PNPPOWER_EVENT_CALLBACKS::default());
+        Self { control: false, miniport: true, ..device }
+    }
+}
 
 /// The device with a handle that a driver passes.
 pub fn device<T>(state: &State, handle: *mut T) -> (Arc<Object>, Arc<DeviceObject>) {
@@ -140,22 +170,7 @@ pub extern "C" fn WdfDeviceCreate(
         if !name.is_empty() && state.device_named(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
-        let device = Arc::new(DeviceObject {
-            owner,
-            handle: AtomicUsize::new(0),
-            control: node.is_none(),
-            node,
-            name,
-            callbacks,
-            links: Mutex::default(),
-            interfaces: Mutex::default(),
-            queries: Mutex::default(),
-            finished: AtomicBool::new(false),
-            files: AtomicU32::new(0),
-            requests: AtomicU32::new(0),
-            queues: Mutex::default(),
-            default_queue: AtomicUsize::new(0),
-        });
+        let device = Arc::new(DeviceObject::new(owner, node, name, callbacks));
         let parent = state.driver_object(owner);
         let Some(object) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;

@@ -1,9 +1,9 @@
 //! Driver objects.
 
 use wdk_bindings::{
-    DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDF_DRIVER_CONFIG, PWDF_DRIVER_GLOBALS,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_DRIVER_INTERNAL_ERROR, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
-    WDF_DRIVER_CONFIG, WDFDRIVER,
+    _WDF_DRIVER_INIT_FLAGS, DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDF_DRIVER_CONFIG,
+    PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_DRIVER_INTERNAL_ERROR, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_SUCCESS, WDF_DRIVER_CONFIG, WDFDRIVER,
 };
 
 use super::{Kind, function, object::check_size};
@@ -37,6 +37,11 @@ pub extern "C" fn WdfDriverCreate(
         if driver.is_null() || path.is_null() {
             bug_check(Rule::BadArgument, format_args!("WdfDriverCreate without the arguments of DriverEntry"));
         }
+        let miniport_mode =
+            config.DriverInitFlags & _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride.cast_unsigned() != 0;
+        if miniport_mode && (config.EvtDriverDeviceAdd.is_some() || config.EvtDriverUnload.is_some()) {
+            bug_check(Rule::BadArgument, format_args!("a driver in miniport mode with callbacks that NDIS replaces"));
+        }
         if state.driver_object(id).is_some() {
             return STATUS_DRIVER_INTERNAL_ERROR;
         }
@@ -47,6 +52,7 @@ pub extern "C" fn WdfDriverCreate(
             loaded.handle = Some(object.handle);
             loaded.add = config.EvtDriverDeviceAdd;
             loaded.unload = config.EvtDriverUnload;
+            loaded.miniport_mode = miniport_mode;
         }
         if !place.is_null() {
             // SAFETY: not null, so the driver's place, which lives until the call returns.

@@ -5,6 +5,7 @@
 mod device;
 mod device_init;
 mod driver;
+mod miniport;
 mod object;
 mod queue;
 mod registry;
@@ -60,6 +61,10 @@ pub fn install() {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
+        let miniport: miniport::DeviceMiniportCreate = miniport::WdfDeviceMiniportCreate;
+        // SAFETY: as in `entries`: whoever calls it gives it back the type that is written here.
+        let miniport = unsafe { std::mem::transmute::<miniport::DeviceMiniportCreate, Function>(miniport) };
+        table[miniport::DEVICE_MINIPORT_CREATE] = Some(miniport);
         let globals: &'static mut WDF_DRIVER_GLOBALS = Box::leak(Box::new(WDF_DRIVER_GLOBALS::default()));
         // SAFETY: the first kernel of the process starts, so no driver reads the variable yet.
         unsafe { WdfFunctions = table.as_ptr() };

@@ -70,61 +70,68 @@ extern "C" fn IoAllocateMdl(
         if !irp.is_null() {
             bug_check(Rule::NotSimulated, format_args!("an MDL for an IRP"));
         }
-        if state.strikes() {
-            return ptr::null_mut();
-        }
-        let owner = context::caller();
-        let offset = address.addr() % pool::PAGE;
-        let pages = (offset + length as usize).div_ceil(pool::PAGE);
-        // Followed by a number for each page.
-        let size = size_of::<MDL>() + pages * size_of::<u64>();
-        let Some(place) = pool::allocate(owner, size, TAG, true) else { return ptr::null_mut() };
-        let mdl: *mut MDL = ptr::with_exposed_provenance_mut(place);
-        let new = MDL {
-            Size: CSHORT::try_from(size).unwrap_or(CSHORT::MAX),
-            StartVa: address.wrapping_byte_sub(offset),
-            ByteCount: length,
-            ByteOffset: ULONG::try_from(offset).unwrap_or(0),
-            ..MDL::default()
-        };
-        // SAFETY: a new block, large enough for it.
-        unsafe { mdl.write(new) };
-        lock(&state.wdm.mdls).owners.insert(place, owner);
-        mdl
+        allocate(state, context::caller(), address, length).unwrap_or(ptr::null_mut())
     })
+}
+
+/// A new MDL of a driver, which describes so many bytes. `None` if there is no memory.
+pub fn allocate(state: &State, owner: DriverId, address: PVOID, length: ULONG) -> Option<*mut MDL> {
+    if state.strikes() {
+        return None;
+    }
+    let offset = address.addr() % pool::PAGE;
+    let pages = (offset + length as usize).div_ceil(pool::PAGE);
+    // Followed by a number for each page.
+    let size = size_of::<MDL>() + pages * size_of::<u64>();
+    let place = pool::allocate(owner, size, TAG, true)?;
+    let mdl: *mut MDL = ptr::with_exposed_provenance_mut(place);
+    let new = MDL {
+        Size: CSHORT::try_from(size).unwrap_or(CSHORT::MAX),
+        StartVa: address.wrapping_byte_sub(offset),
+        ByteCount: length,
+        ByteOffset: ULONG::try_from(offset).unwrap_or(0),
+        ..MDL::default()
+    };
+    // SAFETY: a new block, large enough for it.
+    unsafe { mdl.write(new) };
+    lock(&state.wdm.mdls).owners.insert(place, owner);
+    Some(mdl)
+}
+
+/// Frees an MDL.
+pub fn free(state: &State, mdl: *mut MDL) {
+    state.known(mdl);
+    // SAFETY: a known MDL, which the driver gives up.
+    let flags = *unsafe { flags(mdl) };
+    if flags & FLAG_LOCKED != 0 {
+        bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
+    }
+    lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+    pool::free(mdl.expose_provenance(), Some(TAG));
+}
+
+/// Has an MDL describe non-paged pool.
+pub fn build(state: &State, mdl: *mut MDL) {
+    state.known(mdl);
+    // SAFETY: a known MDL, which the driver is just building.
+    let mdl = unsafe { &mut *mdl };
+    let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
+    let end = start.addr() + mdl.ByteCount as usize - 1;
+    if paged::contains(start.addr()) || pool::is_live(start.addr()) != Some(true) || pool::is_live(end) != Some(true) {
+        bug_check(Rule::BadMdl, format_args!("an MDL of memory that is no block of the non-paged pool"));
+    }
+    mdl.MappedSystemVa = start;
+    mdl.MdlFlags |= FLAG_NON_PAGED;
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn IoFreeMdl(mdl: *mut MDL) {
-    routine!("IoFreeMdl", |state| {
-        state.known(mdl);
-        // SAFETY: a known MDL, which the driver gives up.
-        let flags = *unsafe { flags(mdl) };
-        if flags & FLAG_LOCKED != 0 {
-            bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
-        }
-        lock(&state.wdm.mdls).owners.remove(&mdl.addr());
-        pool::free(mdl.expose_provenance(), Some(TAG));
-    });
+    routine!("IoFreeMdl", |state| free(state, mdl));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn MmBuildMdlForNonPagedPool(mdl: *mut MDL) {
-    routine!("MmBuildMdlForNonPagedPool", |state| {
-        state.known(mdl);
-        // SAFETY: a known MDL, which the driver is just building.
-        let mdl = unsafe { &mut *mdl };
-        let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
-        let end = start.addr() + mdl.ByteCount as usize - 1;
-        if paged::contains(start.addr())
-            || pool::is_live(start.addr()) != Some(true)
-            || pool::is_live(end) != Some(true)
-        {
-            bug_check(Rule::BadMdl, format_args!("an MDL of memory that is no block of the non-paged pool"));
-        }
-        mdl.MappedSystemVa = start;
-        mdl.MdlFlags |= FLAG_NON_PAGED;
-    });
+    routine!("MmBuildMdlForNonPagedPool", |state| build(state, mdl));
 }
 
 #[unsafe(no_mangle)]

@@ -18,9 +18,9 @@ mod timer;
 pub use self::{
     dpc::{anchor, is_below},
     lock::forget_range as forget_locks,
-    mdl::Mdls,
+    mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     notification::Notifications,
-    thread::Threads,
+    thread::{Threads, spawn},
 };
 use crate::context::DriverId;
 

@@ -84,6 +84,33 @@ impl State {
     }
 }
 
+/// Starts a system thread, which does `work` for a driver.
+pub fn spawn(state: &Arc<State>, owner: DriverId, work: impl FnOnce() + Send + 'static) -> Arc<Thread> {
+    let number = state.next();
+    let thread = Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
+    if let Some(baton) = &state.baton {
+        baton.expect(number);
+    }
+    let (mine, of_thread) = (thread.clone(), state.clone());
+    let body = move || {
+        context::set_thread(mine.number);
+        if let Some(baton) = &of_thread.baton {
+            baton.take();
+        }
+        work();
+        mine.ended.store(true, Release);
+        of_thread.dispatcher.signal();
+        if let Some(baton) = &of_thread.baton {
+            baton.end();
+        }
+    };
+    let Ok(join) = std::thread::Builder::new().name(format!("system thread {number}")).spawn(body) else {
+        bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
+    };
+    lock(&state.wdm.threads).all.push((thread.clone(), join));
+    thread
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn PsCreateSystemThread(
     handle: *mut HANDLE,
@@ -107,36 +134,16 @@ extern "C" fn PsCreateSystemThread(
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
-        let (owner, number, context) = (context::caller(), state.next(), Word::of(context));
-        let thread = Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
-        if let Some(baton) = &state.baton {
-            baton.expect(number);
-        }
-        let (mine, of_thread) = (thread.clone(), state.clone());
-        let body = move || {
-            context::set_thread(mine.number);
-            if let Some(baton) = &of_thread.baton {
-                baton.take();
-            }
+        let (owner, context) = (context::caller(), Word::of(context));
+        let thread = spawn(state, owner, move || {
             context::call(owner, "a system thread", || {
                 // SAFETY: the driver's own routine, with its own argument.
                 unsafe { start(context.pointer()) };
             });
-            mine.ended.store(true, Release);
-            of_thread.dispatcher.signal();
-            if let Some(baton) = &of_thread.baton {
-                baton.end();
-            }
-        };
-        let Ok(join) = std::thread::Builder::new().name(format!("system thread {number}")).spawn(body) else {
-            bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
-        };
+        });
         let name = KERNEL_HANDLES + 4 * NEXT_HANDLE.fetch_add(1, AcqRel);
         let place = usize::try_from(name).unwrap_or(0);
-        let mut threads = lock(&state.wdm.threads);
-        threads.handles.insert(place, thread.clone());
-        threads.all.push((thread, join));
-        drop(threads);
+        lock(&state.wdm.threads).handles.insert(place, thread);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { handle.write(ptr::without_provenance_mut(place)) };
         state.preempt();

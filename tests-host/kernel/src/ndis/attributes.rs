@@ -1,0 +1,188 @@
+//! What an adapter reports of itself, in the order that is owed: registration, general, and then the others.
+
+use std::sync::atomic::Ordering::Release;
+
+use ndis::{
+    DEVICE_OBJECT, IF_TYPE_ETHERNET_CSMACD, NDIS_MEDIUM, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+    NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+    NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_PM_CAPABILITIES, NDIS_PM_CAPABILITIES_REVISION_2,
+    NDIS_STATUS,
+};
+use ndkpi::{
+    NDIS_HANDLE, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_NDK_CAPABILITIES, NDIS_OBJECT_HEADER,
+    NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+    status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
+};
+
+use super::{
+    adapter::{Adapter, is_inside},
+    ndis_routine, read,
+};
+use crate::{kernel::lock, report::bug_check, rule::Rule};
+
+/// What was reported.
+#[derive(Default)]
+pub struct Attributes {
+    /// The flags of the registration attributes.
+    pub registration: Option<u32>,
+    pub general: Option<General>,
+    pub ndk: bool,
+}
+
+/// The general attributes, with copies of what they point to.
+pub struct General {
+    pub mtu: u32,
+    pub mac: Vec<u8>,
+    pub link_speed: u64,
+    pub oids: Vec<u32>,
+}
+
+impl Attributes {
+    /// The initialisation has succeeded: what is owed must be there.
+    pub fn check(&self, adapter: &Adapter) {
+        if self.registration.is_none() || self.general.is_none() {
+            bug_check(Rule::AttributeOrder, format_args!("an adapter is initialised without its attributes"));
+        }
+        if adapter.ndk.is_some() && !self.ndk {
+            bug_check(Rule::AttributeOrder, format_args!("an adapter of a provider of NDK has no attributes of NDK"));
+        }
+    }
+}
+
+/// The structure that a header is the beginning of.
+pub const fn whole<T>(header: *const NDIS_OBJECT_HEADER) -> *const T {
+    header.cast()
+}
+
+fn registration(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
+    let expected = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES::HEADER;
+    let name = "NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES";
+    // SAFETY: the driver's structure, of the type that its header says.
+    let attributes = unsafe { read(whole::<NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES>(place), expected, name) };
+    let mut changing = lock(&adapter.changing);
+    if changing.attributes.registration.is_some() {
+        bug_check(Rule::AttributeOrder, format_args!("registration attributes are set twice"));
+    }
+    changing.attributes.registration = Some(attributes.AttributeFlags);
+    adapter.context.store(attributes.MiniportAdapterContext.expose_provenance(), Release);
+}
+
+fn general(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
+    let expected = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::HEADER;
+    let name = "NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES";
+    // SAFETY: the driver's structure, of the type that its header says.
+    let attributes = unsafe { read(whole::<NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES>(place), expected, name) };
+    let wrong = |what: &str| -> ! { bug_check(Rule::BadArgument, format_args!("general attributes with {what}")) };
+    if attributes.MediaType != NDIS_MEDIUM::ETHERNET || attributes.IfType != IF_TYPE_ETHERNET_CSMACD {
+        bug_check(Rule::NotSimulated, format_args!("an adapter that is not Ethernet"));
+    }
+    let mac = attributes.CurrentMacAddress.get(..usize::from(attributes.MacAddressLength));
+    let Some(mac) = mac.filter(|mac| mac.len() == 6) else { wrong("a hardware address that has not six bytes") };
+    if mac[0] & 1 != 0 || mac == [0; 6] {
+        wrong("a hardware address that no adapter can have");
+    }
+    if attributes.MtuSize == 0 || attributes.MaxXmitLinkSpeed == 0 || attributes.MaxRcvLinkSpeed == 0 {
+        wrong("no MTU or no speed");
+    }
+    let list = attributes.SupportedOidListLength as usize;
+    if attributes.SupportedOidList.is_null() || list == 0 || !list.is_multiple_of(size_of::<u32>()) {
+        wrong("no list of OIDs");
+    }
+    // SAFETY: the driver's list has as many bytes as the structure says.
+    let oids = unsafe { std::slice::from_raw_parts(attributes.SupportedOidList, list / size_of::<u32>()) };
+    if !attributes.PowerManagementCapabilitiesEx.is_null() {
+        let size = u16::try_from(size_of::<NDIS_PM_CAPABILITIES>()).unwrap_or(0);
+        let expected = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, NDIS_PM_CAPABILITIES_REVISION_2, size);
+        // SAFETY: the driver's structure, which lives until the call returns.
+        unsafe { read(attributes.PowerManagementCapabilitiesEx, expected, "NDIS_PM_CAPABILITIES") };
+    }
+    let mut changing = lock(&adapter.changing);
+    if changing.attributes.registration.is_none() {
+        bug_check(Rule::AttributeOrder, format_args!("general attributes are set before registration attributes"));
+    }
+    if changing.attributes.general.is_some() {
+        bug_check(Rule::AttributeOrder, format_args!("general attributes are set twice"));
+    }
+    changing.attributes.general = Some(General {
+        mtu: attributes.MtuSize,
+        mac: mac.to_vec(),
+        link_speed: attributes.XmitLinkSpeed,
+        oids: oids.to_vec(),
+    });
+}
+
+fn ndk(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
+    let expected = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES::HEADER;
+    let name = "NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES";
+    // SAFETY: the driver's structure, of the type that its header says.
+    let attributes = unsafe { read(whole::<NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES>(place), expected, name) };
+    let expected = NDIS_NDK_CAPABILITIES::HEADER;
+    // SAFETY: the driver's structure, which lives as long as the adapter.
+    let capabilities = unsafe { read(attributes.NdkCapabilities, expected, "NDIS_NDK_CAPABILITIES") };
+    if capabilities.NdkInfo.is_null() {
+        bug_check(Rule::BadArgument, format_args!("capabilities of NDK without NDK_ADAPTER_INFO"));
+    }
+    if adapter.ndk.is_none() {
+        bug_check(Rule::AttributeOrder, format_args!("attributes of NDK of a driver that is no provider of NDK"));
+    }
+    let mut changing = lock(&adapter.changing);
+    if changing.attributes.general.is_none() {
+        bug_check(Rule::AttributeOrder, format_args!("attributes of NDK are set before general attributes"));
+    }
+    if changing.attributes.ndk {
+        bug_check(Rule::AttributeOrder, format_args!("attributes of NDK are set twice"));
+    }
+    changing.attributes.ndk = true;
+    changing.ndk_enabled = attributes.Enabled != 0;
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMSetMiniportAttributes(
+    handle: NDIS_HANDLE,
+    attributes: *const NDIS_OBJECT_HEADER,
+) -> NDIS_STATUS {
+    ndis_routine!("NdisMSetMiniportAttributes", PASSIVE_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        if !is_inside(&adapter, "MiniportInitializeEx") {
+            bug_check(Rule::NdisPlace, format_args!("attributes are set outside of MiniportInitializeEx"));
+        }
+        if state.strikes() {
+            return NDIS_STATUS_RESOURCES;
+        }
+        // SAFETY: the driver's structure, which begins with a header.
+        let header = unsafe { attributes.read() };
+        match header.Type {
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES => registration(&adapter, attributes),
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES => general(&adapter, attributes),
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES => ndk(&adapter, attributes),
+            other => bug_check(Rule::NdisHeader, format_args!("attributes of the type {other:#x}")),
+        }
+        NDIS_STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMGetDeviceProperty(
+    handle: NDIS_HANDLE,
+    physical: *mut *mut DEVICE_OBJECT,
+    functional: *mut *mut DEVICE_OBJECT,
+    next: *mut *mut DEVICE_OBJECT,
+    resources: *mut *mut std::ffi::c_void,
+    translated: *mut *mut std::ffi::c_void,
+) {
+    ndis_routine!("NdisMGetDeviceProperty", PASSIVE_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        for (place, device) in [physical, functional, next].into_iter().zip(adapter.devices) {
+            if !place.is_null() {
+                // SAFETY: not null, so the driver's place, which lives until the call returns.
+                unsafe { place.write(std::ptr::with_exposed_provenance_mut(device)) };
+            }
+        }
+        for place in [resources, translated] {
+            if !place.is_null() {
+                // SAFETY: as above.
+                unsafe { place.write(std::ptr::null_mut()) };
+            }
+        }
+    });
+}

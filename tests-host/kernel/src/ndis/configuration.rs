@@ -1,0 +1,193 @@
+//! The keywords of an adapter in the registry.
+
+use std::{collections::BTreeMap, ffi::c_void};
+
+use ndis::{
+    NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_CONFIGURATION_PARAMETER_DATA, NDIS_PARAMETER_TYPE,
+    NDIS_STATUS, NDIS_STATUS_FAILURE, NDIS_STRING,
+};
+use ndkpi::{
+    NDIS_HANDLE,
+    status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
+};
+use wdk_bindings::UNICODE_STRING;
+
+use super::{Owner, ndis_routine, pointer, read};
+use crate::{
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    text,
+};
+
+/// The tag of values that drivers read.
+const TAG: u32 = u32::from_ne_bytes(*b"NDcf");
+
+/// A configuration that a driver has open.
+pub struct Configuration {
+    pub owner: Owner,
+    keywords: BTreeMap<String, String>,
+    /// Blocks with values, which go when it is closed.
+    values: Vec<usize>,
+}
+
+fn with<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Configuration) -> R) -> R {
+    let mut configurations = lock(&state.ndis.configurations);
+    let Some(configuration) = configurations.get_mut(&handle.addr()) else {
+        bug_check(Rule::BadHandle, format_args!("{handle:p} is no configuration, or was one"));
+    };
+    work(configuration)
+}
+
+/// The text of a keyword of the adapter, whatever its case.
+fn value(configuration: &Configuration, name: &str) -> Option<String> {
+    let found = configuration.keywords.iter().find(|(keyword, _)| keyword.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.clone())
+}
+
+/// Memory of the configuration, which goes when it is closed.
+fn allocate(state: &State, handle: NDIS_HANDLE, size: usize) -> Option<usize> {
+    if state.strikes() {
+        return None;
+    }
+    // Nobody's: the driver does not free it.
+    let place = pool::allocate(crate::context::NOBODY, size, TAG, true)?;
+    with(state, handle, |configuration| configuration.values.push(place));
+    Some(place)
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisOpenConfigurationEx(
+    object: *const NDIS_CONFIGURATION_OBJECT,
+    place: *mut NDIS_HANDLE,
+) -> NDIS_STATUS {
+    ndis_routine!("NdisOpenConfigurationEx", PASSIVE_LEVEL, |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let object = unsafe { read(object, NDIS_CONFIGURATION_OBJECT::HEADER, "NDIS_CONFIGURATION_OBJECT") };
+        if object.Flags != 0 {
+            bug_check(Rule::BadArgument, format_args!("a configuration with the flags {:#x}", object.Flags));
+        }
+        let owner = state.owner_of(object.NdisHandle);
+        let adapter = lock(&state.ndis.adapters).get(&owner.handle).cloned();
+        if state.strikes() {
+            return NDIS_STATUS_RESOURCES;
+        }
+        let keywords = adapter.map(|adapter| adapter.keywords.clone()).unwrap_or_default();
+        let handle = state.new_handle();
+        lock(&state.ndis.configurations).insert(handle, Configuration { owner, keywords, values: Vec::new() });
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(pointer(handle)) };
+        NDIS_STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisCloseConfiguration(handle: NDIS_HANDLE) {
+    ndis_routine!("NdisCloseConfiguration", PASSIVE_LEVEL, |state| {
+        let closed = lock(&state.ndis.configurations).remove(&handle.addr());
+        let Some(closed) = closed else {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no configuration, or was one"));
+        };
+        closed.values.into_iter().for_each(|value| pool::free(value, Some(TAG)));
+    });
+}
+
+/// The value as the driver wants it. `None` if it is not there, not such a value, or if there is no memory.
+fn parameter(
+    state: &State,
+    handle: NDIS_HANDLE,
+    name: &str,
+    kind: NDIS_PARAMETER_TYPE,
+) -> Result<*mut NDIS_CONFIGURATION_PARAMETER, NDIS_STATUS> {
+    let value = with(state, handle, |configuration| value(configuration, name)).ok_or(NDIS_STATUS_FAILURE)?;
+    let size = size_of::<NDIS_CONFIGURATION_PARAMETER>();
+    let data = match kind {
+        NDIS_PARAMETER_TYPE::INTEGER => {
+            let number = value.parse().map_err(|_| NDIS_STATUS_FAILURE)?;
+            NDIS_CONFIGURATION_PARAMETER_DATA { IntegerData: number }
+        }
+        NDIS_PARAMETER_TYPE::HEX_INTEGER => {
+            let number = u32::from_str_radix(&value, 16).map_err(|_| NDIS_STATUS_FAILURE)?;
+            NDIS_CONFIGURATION_PARAMETER_DATA { IntegerData: number }
+        }
+        NDIS_PARAMETER_TYPE::STRING => {
+            let units: Vec<u16> = value.encode_utf16().collect();
+            let bytes = size_of_val(&*units);
+            let place = allocate(state, handle, bytes.max(1)).ok_or(NDIS_STATUS_RESOURCES)?;
+            let buffer: *mut u16 = std::ptr::with_exposed_provenance_mut(place);
+            // SAFETY: a new block of as many bytes.
+            unsafe { buffer.copy_from_nonoverlapping(units.as_ptr(), units.len()) };
+            let length = u16::try_from(bytes).map_err(|_| NDIS_STATUS_FAILURE)?;
+            let string = NDIS_STRING { Length: length, MaximumLength: length, Buffer: buffer };
+            NDIS_CONFIGURATION_PARAMETER_DATA { StringData: string }
+        }
+        other => bug_check(Rule::NotSimulated, format_args!("a keyword of the type {other:?}")),
+    };
+    let place = allocate(state, handle, size).ok_or(NDIS_STATUS_RESOURCES)?;
+    let parameter: *mut NDIS_CONFIGURATION_PARAMETER = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: a new block of that size.
+    unsafe { parameter.write(NDIS_CONFIGURATION_PARAMETER { ParameterType: kind, ParameterData: data }) };
+    Ok(parameter)
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisReadConfiguration(
+    status: *mut NDIS_STATUS,
+    place: *mut *mut NDIS_CONFIGURATION_PARAMETER,
+    handle: NDIS_HANDLE,
+    keyword: *const NDIS_STRING,
+    kind: NDIS_PARAMETER_TYPE,
+) {
+    ndis_routine!("NdisReadConfiguration", PASSIVE_LEVEL, |state| {
+        // Both kinds of strings have one layout.
+        let name = text::text(keyword.cast::<UNICODE_STRING>());
+        let (outcome, value) = match parameter(state, handle, &name, kind) {
+            Ok(parameter) => (NDIS_STATUS_SUCCESS, parameter),
+            Err(status) => (status, std::ptr::null_mut()),
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { status.write(outcome) };
+        // SAFETY: as above.
+        unsafe { place.write(value) };
+    });
+}
+
+/// The bytes of an address such as `02-00-5E-00-00-01`, with or without what separates them.
+fn address(value: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u32> =
+        value.chars().filter(|letter| *letter != '-').map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
+    let pairs = digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok());
+    pairs.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == 6)
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisReadNetworkAddress(
+    status: *mut NDIS_STATUS,
+    place: *mut *mut c_void,
+    length: *mut u32,
+    handle: NDIS_HANDLE,
+) {
+    ndis_routine!("NdisReadNetworkAddress", PASSIVE_LEVEL, |state| {
+        let chosen = with(state, handle, |configuration| value(configuration, "NetworkAddress"));
+        let bytes = chosen.and_then(|value| address(&value));
+        let outcome = bytes.ok_or(NDIS_STATUS_FAILURE).and_then(|bytes| {
+            let block = allocate(state, handle, bytes.len()).ok_or(NDIS_STATUS_RESOURCES)?;
+            Ok((block, bytes))
+        });
+        let (said, buffer, bytes) = match &outcome {
+            Ok((block, bytes)) => (NDIS_STATUS_SUCCESS, std::ptr::with_exposed_provenance_mut::<u8>(*block), &**bytes),
+            Err(said) => (*said, std::ptr::null_mut(), [].as_slice()),
+        };
+        if !buffer.is_null() {
+            // SAFETY: a new block of as many bytes.
+            unsafe { buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { status.write(said) };
+        // SAFETY: as above.
+        unsafe { place.write(buffer.cast()) };
+        // SAFETY: as above.
+        unsafe { length.write(u32::try_from(bytes.len()).unwrap_or(0)) };
+    });
+}

@@ -1,0 +1,80 @@
+//! What a miniport tells those above: status indications, and the events of NDK.
+
+use ndis::{NDIS_STATUS, NDIS_STATUS_INDICATION};
+use ndkpi::{
+    NDIS_HANDLE, NET_PNP_EVENT_CODE, NET_PNP_EVENT_NOTIFICATION,
+    status::{NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_SUCCESS},
+};
+
+use super::{adapter::Phase, ndis_routine, oid, read};
+use crate::{kernel::lock, report::bug_check, rule::Rule};
+
+/// A status that a miniport has indicated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is about, an `NDIS_STATUS`.
+    pub code: NDIS_STATUS,
+    /// More about it.
+    pub bytes: Vec<u8>,
+}
+
+/// The miniport may hold no lock when it calls up, for what it calls may call it.
+pub fn check_no_lock(name: &str) {
+    if host::machine::locks_held() > 0 {
+        bug_check(Rule::LockHeld, format_args!("{name} is called with a spin lock held"));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication: *const NDIS_STATUS_INDICATION) {
+    ndis_routine!("NdisMIndicateStatusEx", DISPATCH_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        check_no_lock("NdisMIndicateStatusEx");
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let indication = unsafe { read(indication, NDIS_STATUS_INDICATION::HEADER, "NDIS_STATUS_INDICATION") };
+        if indication.SourceHandle.addr() != adapter.handle {
+            bug_check(Rule::BadHandle, format_args!("a status is indicated whose SourceHandle is not the adapter's"));
+        }
+        if adapter.phase() == Phase::Initialising && lock(&adapter.changing).attributes.general.is_none() {
+            bug_check(Rule::AttributeOrder, format_args!("a status is indicated before the attributes are set"));
+        }
+        let bytes = if indication.StatusBuffer.is_null() || indication.StatusBufferSize == 0 {
+            Vec::new()
+        } else {
+            let (start, size) = (indication.StatusBuffer.cast::<u8>(), indication.StatusBufferSize as usize);
+            // SAFETY: the driver's buffer has as many bytes as it says, and lives until the call returns.
+            unsafe { std::slice::from_raw_parts(start, size) }.to_vec()
+        };
+        lock(&adapter.changing).statuses.push(Status { code: indication.StatusCode, bytes });
+        state.dispatcher.signal();
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMNetPnPEvent(
+    handle: NDIS_HANDLE,
+    notification: *mut NET_PNP_EVENT_NOTIFICATION,
+) -> NDIS_STATUS {
+    ndis_routine!("NdisMNetPnPEvent", PASSIVE_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        check_no_lock("NdisMNetPnPEvent");
+        if oid::is_inside() {
+            bug_check(Rule::PnpEventInOid, format_args!("NdisMNetPnPEvent is called in an OID handler"));
+        }
+        let expected = NET_PNP_EVENT_NOTIFICATION::HEADER_2;
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let notification = unsafe { read(notification, expected, "NET_PNP_EVENT_NOTIFICATION") };
+        if !lock(&adapter.changing).attributes.ndk {
+            bug_check(Rule::AttributeOrder, format_args!("an event of NDK of an adapter without attributes of NDK"));
+        }
+        if notification.Flags != 0 || notification.VPortId != 0 || notification.PortNumber != 0 {
+            bug_check(Rule::NotSimulated, format_args!("an event of a port or virtual port"));
+        }
+        match notification.NetPnPEvent.NetEvent {
+            NET_PNP_EVENT_CODE::NDK_ENABLE => state.ndk_is_enabled(&adapter),
+            NET_PNP_EVENT_CODE::NDK_DISABLE => state.ndk_is_disabled(&adapter),
+            _ => return NDIS_STATUS_NOT_SUPPORTED,
+        }
+        NDIS_STATUS_SUCCESS
+    })
+}

@@ -1,0 +1,559 @@
+//! An adapter from its initialisation to its end: what NDIS and the protocols above it do, at a test's command.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+};
+
+use host::machine::{self, Irql};
+use ndis::{
+    NDIS_DEVICE_PNP_EVENT, NDIS_DEVICE_POWER_STATE, NDIS_HALT_ACTION, NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND,
+    NDIS_MINIPORT_INIT_PARAMETERS, NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1, NDIS_MINIPORT_PAUSE_PARAMETERS,
+    NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1, NDIS_MINIPORT_RESTART_PARAMETERS,
+    NDIS_MINIPORT_RESTART_PARAMETERS_REVISION_1, NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS, NDIS_PAUSE_LOW_POWER,
+    NDIS_PAUSE_MINIPORT_DEVICE_REMOVE, NDIS_PAUSE_NDIS_INTERNAL, NDIS_REQUEST_TYPE, NDIS_SHUTDOWN_ACTION,
+    NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1, NDIS_SIZEOF_MINIPORT_RESTART_PARAMETERS_REVISION_1,
+    NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1, NDIS_STATUS, NET_DEVICE_PNP_EVENT, NET_DEVICE_PNP_EVENT_REVISION_1,
+    OID_PNP_SET_POWER,
+};
+use ndkpi::{
+    NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDK_ADAPTER, NDK_VERSION,
+    status::{NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
+};
+use wdk_bindings::DEVICE_OBJECT;
+
+use super::{
+    Status,
+    adapter::{Adapter, Changing, Phase, owed},
+    attributes::Attributes,
+    ndis_routine,
+    ndk::Provider,
+    oid::{OidAnswer, Path, PendingOid, Question},
+    send::Sent,
+};
+use crate::{
+    kernel::{State, lock},
+    netio::{Network, NewInterface},
+    pnp::Driver,
+    report::bug_check,
+    rule::Rule,
+    waiting,
+};
+
+/// An adapter of a miniport driver, with the protocols above it. It has to be removed.
+pub struct Nic {
+    state: Arc<State>,
+    adapter: Arc<Adapter>,
+}
+
+impl Driver {
+    /// Plug and play finds an adapter for a miniport driver, whose keywords have these values: NDIS initialises and restarts it.
+    ///
+    /// # Errors
+    ///
+    /// What the miniport says. Then nothing of the adapter may be left.
+    ///
+    /// # Panics
+    ///
+    /// If the driver is no miniport driver, which is the test's fault.
+    pub fn add_nic(&self, keywords: &[(&str, &str)]) -> Result<Nic, NDIS_STATUS> {
+        let nic = self.initialise_nic(keywords)?;
+        if let Err(status) = nic.restart() {
+            nic.halt(NDIS_HALT_ACTION::INITIALIZATION_FAILED);
+            return Err(status);
+        }
+        nic.tell(NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED);
+        Ok(nic)
+    }
+
+    /// The same, but leaves the adapter paused.
+    ///
+    /// # Errors
+    ///
+    /// What the miniport says. Then nothing of the adapter may be left.
+    ///
+    /// # Panics
+    ///
+    /// If the driver is no miniport driver, which is the test's fault.
+    pub fn initialise_nic(&self, keywords: &[(&str, &str)]) -> Result<Nic, NDIS_STATUS> {
+        let state = self.state();
+        let miniport = state.miniport(self.id()).expect("a miniport driver");
+        // The interface is there before the adapter, and what it is like is known after its initialisation.
+        let network = Network::of(state.clone());
+        let (if_index, luid) = network.add_interface(&NewInterface::ethernet(""));
+        let object = || std::ptr::from_mut(Box::leak(Box::new(DEVICE_OBJECT::default()))).expose_provenance();
+        let adapter = Arc::new(Adapter {
+            handle: state.new_handle(),
+            owner: self.id(),
+            if_index,
+            luid: luid.Value,
+            keywords: keywords.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            handlers: miniport.handlers,
+            ndk: *lock(&miniport.ndk),
+            context: AtomicUsize::new(0),
+            devices: [object(), object(), object()],
+            changing: Mutex::new(Changing {
+                phase: Phase::Initialising,
+                pause_returned: false,
+                restarted: None,
+                attributes: Attributes::default(),
+                ndk_enabled: false,
+                ndk_open: BTreeSet::new(),
+                ndk_opening: 0,
+                sent: 0,
+                indicated: 0,
+                kept: VecDeque::new(),
+                keeps: false,
+                received: Vec::new(),
+                statuses: Vec::new(),
+                sleeps: false,
+            }),
+            asks: AtomicBool::new(false),
+        });
+        lock(&state.ndis.adapters).insert(adapter.handle, adapter.clone());
+        let parameters = NDIS_MINIPORT_INIT_PARAMETERS {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS,
+                NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1,
+                size::<NDIS_MINIPORT_INIT_PARAMETERS>(),
+            ),
+            Flags: 0,
+            AllocatedResources: std::ptr::null_mut(),
+            IMDeviceInstanceContext: std::ptr::null_mut(),
+            MiniportAddDeviceContext: std::ptr::null_mut(),
+            IfIndex: adapter.if_index,
+            NetLuid: luid,
+            DefaultPortAuthStates: std::ptr::null_mut(),
+            PciDeviceCustomProperties: std::ptr::null_mut(),
+        };
+        let nic = Nic { state: state.clone(), adapter };
+        let handler = owed(miniport.handlers.InitializeHandlerEx, "InitializeHandlerEx");
+        let status = nic.adapter.call("MiniportInitializeEx", |_| {
+            let context = std::ptr::with_exposed_provenance_mut(miniport.context);
+            // SAFETY: the driver's own handler and context, and parameters that live until it returns.
+            unsafe { handler(nic.adapter.pointer(), context, &raw const parameters) }
+        });
+        if status != NDIS_STATUS_SUCCESS {
+            if status.is_success() {
+                bug_check(Rule::BadArgument, format_args!("MiniportInitializeEx returned {status}"));
+            }
+            nic.forget("an adapter that was not initialised");
+            return Err(status);
+        }
+        {
+            let mut changing = lock(&nic.adapter.changing);
+            changing.attributes.check(&nic.adapter);
+            changing.phase = Phase::Paused;
+        }
+        nic.join(&network);
+        Ok(nic)
+    }
+}
+
+const fn size<T>() -> u16 {
+    assert!(size_of::<T>() <= u16::MAX as usize, "a small structure");
+    #[expect(clippy::cast_possible_truncation, reason = "checked")]
+    let size = size_of::<T>() as u16;
+    size
+}
+
+impl Nic {
+    /// The interface's index.
+    #[must_use]
+    pub fn if_index(&self) -> u32 {
+        self.adapter.if_index
+    }
+
+    /// The interface's identifier.
+    #[must_use]
+    pub fn luid(&self) -> u64 {
+        self.adapter.luid
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn alias(&self) -> String {
+        format!("Ethernet {}", self.adapter.if_index)
+    }
+
+    /// The adapter is there: the network stack hears what it is like, and opens it for consumers of NDK.
+    fn join(&self, network: &Network) {
+        let (mtu, speed) = self.mtu_and_speed();
+        let mut new = NewInterface { mtu, speed, ..NewInterface::ethernet(&self.alias()) };
+        new.mac.copy_from_slice(&self.mac());
+        network.describe(self.if_index(), &new);
+        network.set_up(self.if_index(), false);
+        if self.adapter.ndk.is_some() {
+            network.set_ndk(self.if_index(), Some(Arc::new(Provider(self.adapter.clone()))));
+        }
+    }
+
+    /// The hardware address that the miniport has reported.
+    #[must_use]
+    pub fn mac(&self) -> Vec<u8> {
+        lock(&self.adapter.changing).attributes.general.as_ref().map(|general| general.mac.clone()).unwrap_or_default()
+    }
+
+    /// The MTU and the speed of sending, in bits per second, that the miniport has reported.
+    #[must_use]
+    pub fn mtu_and_speed(&self) -> (u32, u64) {
+        let changing = lock(&self.adapter.changing);
+        changing.attributes.general.as_ref().map_or((0, 0), |general| (general.mtu, general.link_speed))
+    }
+
+    /// The OIDs that the miniport says it answers.
+    #[must_use]
+    pub fn supported_oids(&self) -> Vec<u32> {
+        let changing = lock(&self.adapter.changing);
+        changing.attributes.general.as_ref().map(|general| general.oids.clone()).unwrap_or_default()
+    }
+
+    /// Restarts a paused adapter.
+    ///
+    /// # Errors
+    ///
+    /// What the miniport says. Then the adapter is still paused.
+    ///
+    /// # Panics
+    ///
+    /// If the adapter is not paused, which is the test's fault.
+    pub fn restart(&self) -> Result<(), NDIS_STATUS> {
+        let (state, adapter) = (&self.state, &self.adapter);
+        {
+            let mut changing = lock(&adapter.changing);
+            assert_eq!(changing.phase, Phase::Paused, "a test restarts an adapter that is paused");
+            (changing.phase, changing.restarted) = (Phase::Restarting, None);
+        }
+        let parameters = NDIS_MINIPORT_RESTART_PARAMETERS {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NDIS_MINIPORT_RESTART_PARAMETERS_REVISION_1,
+                NDIS_SIZEOF_MINIPORT_RESTART_PARAMETERS_REVISION_1,
+            ),
+            RestartAttributes: std::ptr::null_mut(),
+            Flags: 0,
+        };
+        let handler = owed(adapter.handlers.RestartHandler, "RestartHandler");
+        let mut status = adapter.call("MiniportRestart", |context| {
+            // SAFETY: the driver's own handler and context, and parameters that live until it returns.
+            unsafe { handler(context, &raw const parameters) }
+        });
+        if status == NDIS_STATUS_PENDING {
+            let end = state.machine.now().saturating_add(state.request_limit());
+            let is_over = || lock(&adapter.changing).restarted.is_some();
+            if !waiting::until(state, Some(end), "a restart", is_over) {
+                bug_check(Rule::PauseNeverCompleted, format_args!("a restart is not completed"));
+            }
+            status = lock(&adapter.changing).restarted.unwrap_or(status);
+        }
+        let succeeded = status == NDIS_STATUS_SUCCESS;
+        lock(&adapter.changing).phase = if succeeded { Phase::Running } else { Phase::Paused };
+        Network::of(state.clone()).set_up(adapter.if_index, succeeded);
+        if succeeded { Ok(()) } else { Err(status) }
+    }
+
+    /// Pauses a running adapter: returns when the pause is complete.
+    pub fn pause(&self) {
+        self.pause_for(NDIS_PAUSE_NDIS_INTERNAL);
+    }
+
+    fn pause_for(&self, reason: u32) {
+        let (state, adapter) = (&self.state, &self.adapter);
+        {
+            let mut changing = lock(&adapter.changing);
+            assert_eq!(changing.phase, Phase::Running, "a test pauses an adapter that runs");
+            (changing.phase, changing.pause_returned) = (Phase::Pausing, false);
+        }
+        let parameters = NDIS_MINIPORT_PAUSE_PARAMETERS {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1,
+                NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1,
+            ),
+            Flags: 0,
+            PauseReason: reason,
+        };
+        let handler = owed(adapter.handlers.PauseHandler, "PauseHandler");
+        let status = adapter.call("MiniportPause", |context| {
+            // SAFETY: the driver's own handler and context, and parameters that live until it returns.
+            unsafe { handler(context, &raw const parameters) }
+        });
+        lock(&adapter.changing).pause_returned = true;
+        if reason != NDIS_PAUSE_MINIPORT_DEVICE_REMOVE {
+            Network::of(state.clone()).set_up(adapter.if_index, false);
+        }
+        match status {
+            NDIS_STATUS_SUCCESS => {
+                adapter.check_nothing_on_its_way();
+                lock(&adapter.changing).phase = Phase::Paused;
+            }
+            NDIS_STATUS_PENDING => {
+                // The protocols are asked for what they keep, and the miniport waits for it.
+                while state.give_back_kept(adapter, 3) > 0 {}
+                let end = state.machine.now().saturating_add(state.request_limit());
+                let is_over = || adapter.phase() == Phase::Paused;
+                if !waiting::until(state, Some(end), "a pause", is_over) {
+                    bug_check(Rule::PauseNeverCompleted, format_args!("a pause is not completed"));
+                }
+            }
+            other => bug_check(Rule::BadArgument, format_args!("MiniportPause returned {other}, and must not fail")),
+        }
+        while state.give_back_kept(adapter, 3) > 0 {}
+    }
+
+    /// Tells the miniport of an event of its device.
+    fn tell(&self, event: NDIS_DEVICE_PNP_EVENT) {
+        // On mains power; only the change of the profile has something to say.
+        let mut profile = 1_u32;
+        let has_more = event == NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED;
+        let mut event = NET_DEVICE_PNP_EVENT {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NET_DEVICE_PNP_EVENT_REVISION_1,
+                NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1,
+            ),
+            PortNumber: 0,
+            DevicePnPEvent: event,
+            InformationBuffer: if has_more { (&raw mut profile).cast() } else { std::ptr::null_mut() },
+            InformationBufferLength: if has_more { 4 } else { 0 },
+            NdisReserved: [0; 16],
+        };
+        let handler = owed(self.adapter.handlers.DevicePnPEventNotifyHandler, "DevicePnPEventNotifyHandler");
+        self.adapter.call("MiniportDevicePnPEventNotify", |context| {
+            // SAFETY: the driver's own handler and context, and an event that lives until it returns.
+            unsafe { handler(context, &raw mut event) };
+        });
+    }
+
+    /// Removes the adapter in an orderly way: nobody may have it open for NDK, it is paused, and halted.
+    pub fn remove(self) {
+        self.tell(NDIS_DEVICE_PNP_EVENT::QUERY_REMOVED);
+        self.leave(NDIS_HALT_ACTION::DEVICE_DISABLED);
+    }
+
+    /// The device is gone, and nobody was asked.
+    pub fn surprise_remove(self) {
+        self.tell(NDIS_DEVICE_PNP_EVENT::SURPRISE_REMOVED);
+        self.leave(NDIS_HALT_ACTION::SURPRISE_REMOVED);
+    }
+
+    fn leave(self, action: NDIS_HALT_ACTION) {
+        self.state.ndk_leaves(&self.adapter);
+        // The protocols unbind: the interface goes, with its addresses.
+        Network::of(self.state.clone()).remove_interface(self.adapter.if_index);
+        self.state.end_oids(&self.adapter);
+        if self.adapter.phase() == Phase::Running {
+            self.pause_for(NDIS_PAUSE_MINIPORT_DEVICE_REMOVE);
+        }
+        self.halt(action);
+    }
+
+    fn halt(self, action: NDIS_HALT_ACTION) {
+        let adapter = &self.adapter;
+        // The handle is good until the handler returns.
+        lock(&adapter.changing).phase = Phase::Halted;
+        let handler = owed(adapter.handlers.HaltHandlerEx, "HaltHandlerEx");
+        adapter.call("MiniportHaltEx", |context| {
+            // SAFETY: the driver's own handler and context.
+            unsafe { handler(context, action) };
+        });
+        adapter.check_nothing_on_its_way();
+        self.forget("an adapter that is halted");
+    }
+
+    /// The adapter is gone: nothing of it may be left.
+    fn forget(&self, name: &str) {
+        let (state, handle) = (&self.state, self.adapter.handle);
+        Network::of(state.clone()).remove_interface(self.adapter.if_index);
+        lock(&state.ndis.adapters).remove(&handle);
+        lock(&state.ndis.halted).insert(handle);
+        state.check_nothing_left(|owner| owner.handle == handle, name);
+    }
+
+    /// The system shuts down, or has met a bug check, in which case nothing may be called.
+    pub fn shut_down(&self, action: NDIS_SHUTDOWN_ACTION) {
+        let level = if action == NDIS_SHUTDOWN_ACTION::BUG_CHECK { Irql::HIGH_LEVEL } else { Irql::PASSIVE_LEVEL };
+        let handler = owed(self.adapter.handlers.ShutdownHandlerEx, "ShutdownHandlerEx");
+        let before = machine::raise(level);
+        self.adapter.call("MiniportShutdownEx", |context| {
+            // SAFETY: the driver's own handler and context.
+            unsafe { handler(context, action) };
+        });
+        machine::lower(before);
+    }
+
+    /// Brings the adapter into that state of power, from another one, pausing it before it sleeps unless it said that this is
+    /// not wanted.
+    pub fn set_power(&self, power: NDIS_DEVICE_POWER_STATE) -> OidAnswer {
+        let wakes = power == NDIS_DEVICE_POWER_STATE::D0;
+        let pauses = {
+            let mut changing = lock(&self.adapter.changing);
+            changing.sleeps = !wakes;
+            let flags = changing.attributes.registration.unwrap_or(0);
+            flags & NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND == 0
+        };
+        if pauses && !wakes {
+            self.pause_for(NDIS_PAUSE_LOW_POWER);
+        }
+        let answer = self.set(OID_PNP_SET_POWER, &power.0.to_le_bytes());
+        if pauses && wakes && self.restart().is_err() {
+            bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));
+        }
+        answer
+    }
+
+    /// Asks for a value, with a buffer of so many bytes.
+    pub fn query(&self, oid: u32, length: usize) -> OidAnswer {
+        self.begin_query(oid, length).wait()
+    }
+
+    /// Sets a value.
+    pub fn set(&self, oid: u32, value: &[u8]) -> OidAnswer {
+        self.begin_set(oid, value).wait()
+    }
+
+    /// Has the miniport do something with a value, for an answer of so many bytes at most.
+    pub fn method(&self, oid: u32, value: &[u8], length: usize) -> OidAnswer {
+        let question = Question { oid, kind: NDIS_REQUEST_TYPE::METHOD, input: value, length };
+        self.state.ask(&self.adapter, Path::Regular, &question).wait()
+    }
+
+    /// Asks for a value, and does not wait for the answer.
+    pub fn begin_query(&self, oid: u32, length: usize) -> PendingOid {
+        let question = Question { oid, kind: NDIS_REQUEST_TYPE::QUERY_INFORMATION, input: &[], length };
+        self.state.ask(&self.adapter, Path::Regular, &question)
+    }
+
+    /// Sets a value, and does not wait for the answer.
+    pub fn begin_set(&self, oid: u32, value: &[u8]) -> PendingOid {
+        let kind = NDIS_REQUEST_TYPE::SET_INFORMATION;
+        let question = Question { oid, kind, input: value, length: value.len() };
+        self.state.ask(&self.adapter, Path::Regular, &question)
+    }
+
+    /// Asks for a value by a direct request, beside others, at `DISPATCH_LEVEL`.
+    pub fn query_directly(&self, oid: u32, length: usize) -> OidAnswer {
+        self.begin_query_directly(oid, length).wait()
+    }
+
+    /// The same, and does not wait for the answer.
+    pub fn begin_query_directly(&self, oid: u32, length: usize) -> PendingOid {
+        let question = Question { oid, kind: NDIS_REQUEST_TYPE::QUERY_INFORMATION, input: &[], length };
+        let before = machine::raise(Irql::DISPATCH_LEVEL);
+        let pending = self.state.ask(&self.adapter, Path::Direct, &question);
+        machine::lower(before);
+        pending
+    }
+
+    /// Sends frames, each in a list of its own, at `PASSIVE_LEVEL`.
+    pub fn send(&self, frames: &[&[u8]]) -> Sent {
+        self.send_cancellable(frames, 0)
+    }
+
+    /// The same, with an identifier by which the sends can be cancelled.
+    pub fn send_cancellable(&self, frames: &[&[u8]], cancel: usize) -> Sent {
+        let lists: Vec<Vec<&[u8]>> = frames.iter().map(|&frame| vec![frame]).collect();
+        self.state.send(&self.adapter, &lists, cancel, false)
+    }
+
+    /// Sends lists of several frames each, at `DISPATCH_LEVEL`.
+    pub fn send_lists(&self, lists: &[Vec<&[u8]>]) -> Sent {
+        self.state.send(&self.adapter, lists, 0, true)
+    }
+
+    /// Cancels the sends with that identifier. The miniport may complete them nevertheless.
+    pub fn cancel_sends(&self, cancel: usize) {
+        State::cancel_send(&self.adapter, cancel);
+    }
+
+    /// Whether the protocols keep what they receive, until [`Self::give_back`] or a pause.
+    pub fn keep_received(&self, keeps: bool) {
+        lock(&self.adapter.changing).keeps = keeps;
+    }
+
+    /// The protocols give back what they have kept. How many lists.
+    #[must_use]
+    pub fn give_back(&self) -> usize {
+        self.state.give_back_kept(&self.adapter, usize::MAX)
+    }
+
+    /// How many lists the protocols keep.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        lock(&self.adapter.changing).kept.len()
+    }
+
+    /// The frames that were received since this was last asked.
+    #[must_use]
+    pub fn take_received(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut lock(&self.adapter.changing).received)
+    }
+
+    /// How many frames were received since they were last taken.
+    #[must_use]
+    pub fn received(&self) -> usize {
+        lock(&self.adapter.changing).received.len()
+    }
+
+    /// What the miniport has indicated since this was last asked.
+    #[must_use]
+    pub fn take_statuses(&self) -> Vec<Status> {
+        std::mem::take(&mut lock(&self.adapter.changing).statuses)
+    }
+
+    /// Opens the adapter as a consumer of NDK.
+    ///
+    /// # Errors
+    ///
+    /// What the miniport says.
+    pub fn open_ndk(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
+        self.state.open_ndk(&self.adapter, version)
+    }
+
+    /// Closes what was opened.
+    pub fn close_ndk(&self, opened: *mut NDK_ADAPTER) {
+        self.state.close_ndk(&self.adapter, opened);
+    }
+
+    /// How many adapters consumers of NDK have open.
+    #[must_use]
+    pub fn ndk_open(&self) -> usize {
+        lock(&self.adapter.changing).ndk_open.len()
+    }
+
+    /// Whether the miniport says that NDK is enabled.
+    #[must_use]
+    pub fn is_ndk_enabled(&self) -> bool {
+        lock(&self.adapter.changing).ndk_enabled
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMPauseComplete(handle: NDIS_HANDLE) {
+    ndis_routine!("NdisMPauseComplete", DISPATCH_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        if adapter.phase() != Phase::Pausing {
+            bug_check(Rule::PauseTooEarly, format_args!("a pause is completed that was not begun, or is complete"));
+        }
+        adapter.check_nothing_on_its_way();
+        lock(&adapter.changing).phase = Phase::Paused;
+        state.dispatcher.signal();
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMRestartComplete(handle: NDIS_HANDLE, status: NDIS_STATUS) {
+    ndis_routine!("NdisMRestartComplete", DISPATCH_LEVEL, |state| {
+        let adapter = state.adapter(handle);
+        let mut changing = lock(&adapter.changing);
+        if changing.phase != Phase::Restarting || changing.restarted.is_some() {
+            bug_check(Rule::NdisPlace, format_args!("a restart is completed that was not begun, or is complete"));
+        }
+        changing.restarted = Some(status);
+        drop(changing);
+        state.dispatcher.signal();
+    });
+}

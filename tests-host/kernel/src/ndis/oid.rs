@@ -1,0 +1,397 @@
+//! OID requests: one at a time to an adapter, and direct ones beside them.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex,
+        atomic::Ordering::{AcqRel, Release},
+    },
+};
+
+use host::machine::{self, Irql};
+use ndis::{
+    METHOD, NDIS_OBJECT_TYPE_OID_REQUEST, NDIS_OID_REQUEST, NDIS_OID_REQUEST_REVISION_2, NDIS_REQUEST_TYPE,
+    NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, QUERY, REQUEST_DATA, SET,
+};
+use ndkpi::{
+    NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus, OID_NDK_SET_STATE,
+    status::{NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_PENDING},
+};
+
+use super::{
+    adapter::{Adapter, owed},
+    event::check_no_lock,
+    ndis_routine,
+};
+use crate::{
+    context,
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    waiting,
+};
+
+/// The tag of requests and their buffers.
+const TAG: u32 = u32::from_ne_bytes(*b"NDrq");
+/// Requests that must not pend.
+const NEVER_PENDS: [u32; 1] = [OID_NDK_SET_STATE];
+
+thread_local! {
+    /// How many OID handlers run on this thread.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether the current thread runs an OID handler.
+pub fn is_inside() -> bool {
+    INSIDE.get() > 0
+}
+
+/// What a miniport answers to an OID request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct OidAnswer {
+    /// The outcome.
+    pub status: NDIS_STATUS,
+    /// The bytes that were written, of a query or a method.
+    pub bytes: Vec<u8>,
+    /// The bytes that were read, of a set request or a method.
+    pub read: u32,
+    /// The bytes that the buffer must have, if the miniport says.
+    pub needed: u32,
+}
+
+/// Which handler a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    Regular,
+    Direct,
+}
+
+/// A request on its way.
+pub struct Request {
+    adapter: Arc<Adapter>,
+    path: Path,
+    oid: u32,
+    /// The structure, and the buffer behind it.
+    place: usize,
+    buffer: usize,
+    length: usize,
+    outcome: Mutex<Option<NDIS_STATUS>>,
+}
+
+/// What is asked.
+pub struct Question<'input> {
+    pub oid: u32,
+    pub kind: NDIS_REQUEST_TYPE,
+    pub input: &'input [u8],
+    /// The bytes of the buffer.
+    pub length: usize,
+}
+
+/// A request that is on its way, or complete. It has to be waited for.
+#[must_use]
+pub struct PendingOid {
+    state: Arc<State>,
+    request: Arc<Request>,
+}
+
+impl Question<'_> {
+    /// The structure, with its buffer at that address.
+    fn request(&self, buffer: *mut u8, id: usize) -> NDIS_OID_REQUEST {
+        let length = u32::try_from(self.length).unwrap_or(u32::MAX);
+        let (oid, buffer) = (self.oid, buffer.cast());
+        let data = match self.kind {
+            NDIS_REQUEST_TYPE::SET_INFORMATION => REQUEST_DATA {
+                SET_INFORMATION: SET {
+                    Oid: oid,
+                    InformationBuffer: buffer,
+                    InformationBufferLength: length,
+                    BytesRead: 0,
+                    BytesNeeded: 0,
+                },
+            },
+            NDIS_REQUEST_TYPE::METHOD => REQUEST_DATA {
+                METHOD_INFORMATION: METHOD {
+                    Oid: oid,
+                    InformationBuffer: buffer,
+                    InputBufferLength: u32::try_from(self.input.len()).unwrap_or(u32::MAX),
+                    OutputBufferLength: length,
+                    MethodId: 0,
+                    BytesWritten: 0,
+                    BytesRead: 0,
+                    BytesNeeded: 0,
+                },
+            },
+            _ => REQUEST_DATA {
+                QUERY_INFORMATION: QUERY {
+                    Oid: oid,
+                    InformationBuffer: buffer,
+                    InformationBufferLength: length,
+                    BytesWritten: 0,
+                    BytesNeeded: 0,
+                },
+            },
+        };
+        NDIS_OID_REQUEST {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_OID_REQUEST,
+                NDIS_OID_REQUEST_REVISION_2,
+                NDIS_SIZEOF_OID_REQUEST_REVISION_2,
+            ),
+            RequestType: self.kind,
+            PortNumber: 0,
+            Timeout: 0,
+            RequestId: super::pointer(id),
+            RequestHandle: super::pointer(id),
+            DATA: data,
+            NdisReserved: [0; 128],
+            MiniportReserved: [0; 16],
+            SourceReserved: [0; 16],
+            SupportedRevision: 0,
+            Reserved1: 0,
+            Reserved2: 0,
+            SwitchId: 0,
+            VPortId: 0,
+            Flags: 0,
+        }
+    }
+}
+
+impl State {
+    /// Sends a request to the miniport.
+    pub fn ask(self: &Arc<Self>, adapter: &Arc<Adapter>, path: Path, question: &Question<'_>) -> PendingOid {
+        if path == Path::Regular {
+            // One at a time: the others wait for their turn.
+            waiting::until(self, None, "an OID request, for its turn", || !adapter.asks.swap(true, AcqRel));
+        }
+        let length = question.length.max(question.input.len());
+        let size = size_of::<NDIS_OID_REQUEST>() + length;
+        // Two blocks, so that a miniport that writes beyond the buffer is seen.
+        let (Some(place), Some(buffer)) = (
+            pool::allocate(context::NOBODY, size_of::<NDIS_OID_REQUEST>() + size_of::<usize>(), TAG, true),
+            pool::allocate(context::NOBODY, length.max(1), TAG, false),
+        ) else {
+            bug_check(Rule::NotSimulated, format_args!("no memory for a request of {size} bytes"));
+        };
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
+        // SAFETY: a new block with room for the input.
+        unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), question.input.len()) };
+        let structure: *mut NDIS_OID_REQUEST = std::ptr::with_exposed_provenance_mut(place);
+        // SAFETY: a new block of that size.
+        unsafe { structure.write(question.request(start, place)) };
+        let request = Arc::new(Request {
+            adapter: adapter.clone(),
+            path,
+            oid: question.oid,
+            place,
+            buffer,
+            length,
+            outcome: Mutex::default(),
+        });
+        lock(&self.ndis.requests).insert(place, request.clone());
+        let status = call(&request, structure);
+        if status == NDIS_STATUS_PENDING {
+            if NEVER_PENDS.contains(&request.oid) {
+                bug_check(Rule::OidPended, format_args!("the request {:#x} pended, which it must not", request.oid));
+            }
+        } else {
+            self.finish_oid(&request, status);
+        }
+        PendingOid { state: self.clone(), request }
+    }
+
+    /// A request is complete. Called once for each.
+    fn finish_oid(&self, request: &Request, status: NDIS_STATUS) {
+        check_answer(request, status);
+        let before = lock(&request.outcome).replace(status);
+        if before.is_some() {
+            bug_check(Rule::OidCompletedTwice, format_args!("the request {:#x} is completed twice", request.oid));
+        }
+        if request.path == Path::Regular {
+            request.adapter.asks.store(false, Release);
+        }
+        self.dispatcher.signal();
+    }
+
+    fn completed(&self, handle: NDIS_HANDLE, place: *mut NDIS_OID_REQUEST, status: NDIS_STATUS, path: Path) {
+        let adapter = self.adapter(handle);
+        check_no_lock("the completion of an OID request");
+        let found = lock(&self.ndis.requests).get(&place.addr()).cloned();
+        let Some(request) = found.filter(|request| request.adapter.handle == adapter.handle) else {
+            bug_check(Rule::OidCompletedTwice, format_args!("{place:p} is no request of the adapter, or was one"));
+        };
+        if request.path != path {
+            bug_check(Rule::BadArgument, format_args!("a request is completed by the other kind's routine"));
+        }
+        if status == NDIS_STATUS_PENDING {
+            bug_check(Rule::OidAnswer, format_args!("the request {:#x} is completed as pending", request.oid));
+        }
+        self.finish_oid(&request, status);
+    }
+
+    /// The adapter is about to be paused for good: its requests are cancelled, and must come to their end.
+    pub fn end_oids(self: &Arc<Self>, adapter: &Arc<Adapter>) {
+        let left: Vec<Arc<Request>> = {
+            let requests = lock(&self.ndis.requests);
+            requests.values().filter(|request| request.adapter.handle == adapter.handle).cloned().collect()
+        };
+        for request in left {
+            let pending = PendingOid { state: self.clone(), request };
+            if !pending.is_complete() {
+                pending.cancel();
+            }
+            pending.complete();
+        }
+    }
+}
+
+fn call(request: &Request, structure: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    let handlers = &request.adapter.handlers;
+    INSIDE.set(INSIDE.get() + 1);
+    let status = match request.path {
+        Path::Regular => {
+            let handler = owed(handlers.OidRequestHandler, "OidRequestHandler");
+            request.adapter.call("MiniportOidRequest", |context| {
+                // SAFETY: the driver's own handler and context, and a request that lives until it is complete.
+                unsafe { handler(context, structure) }
+            })
+        }
+        Path::Direct => {
+            let handler = owed(handlers.DirectOidRequestHandler, "DirectOidRequestHandler");
+            request.adapter.call("MiniportDirectOidRequest", |context| {
+                // SAFETY: as above.
+                unsafe { handler(context, structure) }
+            })
+        }
+    };
+    INSIDE.set(INSIDE.get() - 1);
+    status
+}
+
+/// The structure as the miniport left it.
+fn structure(request: &Request) -> NDIS_OID_REQUEST {
+    let place: *const NDIS_OID_REQUEST = std::ptr::with_exposed_provenance(request.place);
+    // SAFETY: the request's own block, which lives until the answer is collected.
+    unsafe { place.read() }
+}
+
+/// Bytes written, bytes read and bytes needed, as the miniport left them.
+fn lengths(request: &NDIS_OID_REQUEST) -> (u32, u32, u32) {
+    match request.RequestType {
+        NDIS_REQUEST_TYPE::SET_INFORMATION => {
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
+            let set = unsafe { request.DATA.SET_INFORMATION };
+            (0, set.BytesRead, set.BytesNeeded)
+        }
+        NDIS_REQUEST_TYPE::METHOD => {
+            // SAFETY: as above.
+            let method = unsafe { request.DATA.METHOD_INFORMATION };
+            (method.BytesWritten, method.BytesRead, method.BytesNeeded)
+        }
+        _ => {
+            // SAFETY: as above.
+            let query = unsafe { request.DATA.QUERY_INFORMATION };
+            (query.BytesWritten, 0, query.BytesNeeded)
+        }
+    }
+}
+
+fn check_answer(request: &Request, status: NDIS_STATUS) {
+    let (written, read, needed) = lengths(&structure(request));
+    let length = request.length;
+    let oid = request.oid;
+    if written as usize > length || read as usize > length {
+        bug_check(
+            Rule::OidAnswer,
+            format_args!(
+                "the request {oid:#x} has {length} bytes, and {written} are said to be written and {read} read"
+            ),
+        );
+    }
+    if status == NDIS_STATUS_BUFFER_TOO_SHORT && needed as usize <= length {
+        bug_check(
+            Rule::OidAnswer,
+            format_args!("the request {oid:#x} has {length} bytes, is too short, and {needed} are needed"),
+        );
+    }
+}
+
+impl PendingOid {
+    /// Whether the request is complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        lock(&self.request.outcome).is_some()
+    }
+
+    /// Has the miniport cancel the request, which it may complete nevertheless.
+    pub fn cancel(&self) {
+        let request = &self.request;
+        let handlers = &request.adapter.handlers;
+        let id = super::pointer(request.place);
+        let before = machine::raise(Irql::DISPATCH_LEVEL);
+        match request.path {
+            Path::Regular => {
+                let handler = owed(handlers.CancelOidRequestHandler, "CancelOidRequestHandler");
+                request.adapter.call("MiniportCancelOidRequest", |context| {
+                    // SAFETY: the driver's own handler and context.
+                    unsafe { handler(context, id) };
+                });
+            }
+            Path::Direct => {
+                let handler = owed(handlers.CancelDirectOidRequestHandler, "CancelDirectOidRequestHandler");
+                request.adapter.call("MiniportCancelDirectOidRequest", |context| {
+                    // SAFETY: as above.
+                    unsafe { handler(context, id) };
+                });
+            }
+        }
+        machine::lower(before);
+    }
+
+    /// Waits until it is complete, which must happen in time.
+    fn complete(&self) {
+        let state = &self.state;
+        let end = state.machine.now().saturating_add(state.request_limit());
+        if !waiting::until(state, Some(end), "an OID request", || self.is_complete()) {
+            bug_check(Rule::OidNeverCompleted, format_args!("the request {:#x} is not completed", self.request.oid));
+        }
+    }
+
+    /// Waits for the answer. A request that is not completed in time is a broken rule.
+    pub fn wait(self) -> OidAnswer {
+        self.complete();
+        let (state, request) = (&self.state, &self.request);
+        let status = lock(&request.outcome).unwrap_or(NtStatus::UNSUCCESSFUL);
+        let (written, read, needed) = lengths(&structure(request));
+        let start: *const u8 = std::ptr::with_exposed_provenance(request.buffer);
+        // SAFETY: the request's own buffer, of which so many bytes are written, which was checked.
+        let bytes = unsafe { std::slice::from_raw_parts(start, written as usize) }.to_vec();
+        lock(&state.ndis.requests).remove(&request.place);
+        pool::free(request.buffer, Some(TAG));
+        pool::free(request.place, Some(TAG));
+        OidAnswer { status, bytes, read, needed }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMOidRequestComplete(
+    handle: NDIS_HANDLE,
+    request: *mut NDIS_OID_REQUEST,
+    status: NDIS_STATUS,
+) {
+    ndis_routine!("NdisMOidRequestComplete", DISPATCH_LEVEL, |state| {
+        state.completed(handle, request, status, Path::Regular);
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMDirectOidRequestComplete(
+    handle: NDIS_HANDLE,
+    request: *mut NDIS_OID_REQUEST,
+    status: NDIS_STATUS,
+) {
+    ndis_routine!("NdisMDirectOidRequestComplete", DISPATCH_LEVEL, |state| {
+        state.completed(handle, request, status, Path::Direct);
+    });
+}

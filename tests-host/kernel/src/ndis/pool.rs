@@ -1,0 +1,255 @@
+//! Pools of net buffer lists, the lists, and what describes their bytes.
+
+use std::{collections::BTreeMap, ffi::c_void};
+
+use ndis::{NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS};
+use ndkpi::{MDL, NDIS_HANDLE};
+
+use super::{Owner, frame, ndis_routine, pointer, read};
+use crate::{
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    wdm,
+};
+
+/// The tag of lists and their net buffers that have none of a driver.
+const TAG: u32 = u32::from_ne_bytes(*b"NDnb");
+
+/// A pool of net buffer lists.
+struct Pool {
+    owner: Owner,
+    parameters: NET_BUFFER_LIST_POOL_PARAMETERS,
+    lists: usize,
+}
+
+/// Where a list is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// With whom it belongs to.
+    Home,
+    /// With the miniport of this adapter, to be sent: part of this send.
+    Sent { adapter: usize, send: usize },
+    /// With the protocols above this adapter.
+    Indicated { adapter: usize },
+}
+
+/// A list that somebody has.
+pub struct List {
+    /// The pool of a driver; `None` for lists of the protocols.
+    pool: Option<usize>,
+    pub place: Place,
+    /// What it must look like when it comes back.
+    pub shape: Option<u64>,
+}
+
+/// Pools, and the lists by their address.
+#[derive(Default)]
+pub struct Pools {
+    by_handle: BTreeMap<usize, Pool>,
+    lists: BTreeMap<usize, List>,
+    /// MDLs that drivers have allocated here.
+    mdls: BTreeMap<usize, Owner>,
+}
+
+impl Pools {
+    /// Nothing may be left of those that `of` recognises.
+    pub fn check_nothing_left(&self, of: impl Fn(Owner) -> bool, name: &str) {
+        if let Some(pool) = self.by_handle.values().find(|pool| of(pool.owner)) {
+            let lists = pool.lists;
+            bug_check(Rule::PoolLeak, format_args!("{name} left a pool with {lists} net buffer lists in use"));
+        }
+        let mdls = self.mdls.values().filter(|&&owner| of(owner)).count();
+        if mdls > 0 {
+            bug_check(Rule::PoolLeak, format_args!("{name} left {mdls} MDLs of NDIS"));
+        }
+    }
+
+    /// The list at that address.
+    pub fn list(&mut self, address: usize) -> &mut List {
+        self.lists.get_mut(&address).unwrap_or_else(|| {
+            bug_check(Rule::NblNotOwned, format_args!("there is no net buffer list at {address:#x}, or it is free"))
+        })
+    }
+
+    /// A list of the protocols that is at a miniport.
+    pub fn send(&mut self, address: usize, adapter: usize, send: usize, shape: u64) {
+        let place = Place::Sent { adapter, send };
+        self.lists.insert(address, List { pool: None, place, shape: Some(shape) });
+    }
+
+    /// It has come back.
+    pub fn forget(&mut self, address: usize) {
+        self.lists.remove(&address);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisAllocateNetBufferListPool(
+    handle: NDIS_HANDLE,
+    parameters: *const NET_BUFFER_LIST_POOL_PARAMETERS,
+) -> NDIS_HANDLE {
+    ndis_routine!("NdisAllocateNetBufferListPool", PASSIVE_LEVEL, |state| {
+        let owner = state.owner_of(handle);
+        let expected = NET_BUFFER_LIST_POOL_PARAMETERS::HEADER;
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let parameters = unsafe { read(parameters, expected, "NET_BUFFER_LIST_POOL_PARAMETERS") };
+        if parameters.PoolTag == 0 {
+            bug_check(Rule::PoolTag, format_args!("a pool of net buffer lists without a tag"));
+        }
+        if parameters.ProtocolId != ndis::NDIS_PROTOCOL_ID_DEFAULT || !parameters.ContextSize.is_multiple_of(16) {
+            bug_check(Rule::BadArgument, format_args!("{parameters:?}"));
+        }
+        if parameters.DataSize != 0 {
+            bug_check(Rule::NotSimulated, format_args!("a pool of net buffer lists that come with data"));
+        }
+        if state.strikes() {
+            return std::ptr::null_mut();
+        }
+        let pool = state.new_handle();
+        lock(&state.ndis.pools).by_handle.insert(pool, Pool { owner, parameters, lists: 0 });
+        pointer(pool)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisFreeNetBufferListPool(handle: NDIS_HANDLE) {
+    ndis_routine!("NdisFreeNetBufferListPool", PASSIVE_LEVEL, |state| {
+        let Some(pool) = lock(&state.ndis.pools).by_handle.remove(&handle.addr()) else {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no pool of net buffer lists, or was one"));
+        };
+        if pool.lists > 0 {
+            bug_check(Rule::NblPoolInUse, format_args!("a pool is freed with {} net buffer lists in use", pool.lists));
+        }
+    });
+}
+
+/// The pool with that handle.
+fn with_pool<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Pool) -> R) -> R {
+    let mut pools = lock(&state.ndis.pools);
+    let Some(pool) = pools.by_handle.get_mut(&handle.addr()) else {
+        bug_check(Rule::BadHandle, format_args!("{handle:p} is no pool of net buffer lists, or was one"));
+    };
+    work(pool)
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
+    handle: NDIS_HANDLE,
+    context_size: u16,
+    back_fill: u16,
+    chain: *mut MDL,
+    offset: u32,
+    length: usize,
+) -> *mut NET_BUFFER_LIST {
+    ndis_routine!("NdisAllocateNetBufferAndNetBufferList", DISPATCH_LEVEL, |state| {
+        let (owner, parameters) = with_pool(state, handle, |pool| (pool.owner, pool.parameters));
+        if parameters.fAllocateNetBuffer == 0 {
+            bug_check(Rule::BadArgument, format_args!("a net buffer out of a pool whose lists have none"));
+        }
+        if !context_size.is_multiple_of(16) || !back_fill.is_multiple_of(16) {
+            bug_check(Rule::BadArgument, format_args!("a context of {context_size} and {back_fill} bytes"));
+        }
+        if state.strikes() {
+            return std::ptr::null_mut();
+        }
+        let context = usize::from(context_size) + usize::from(back_fill) + usize::from(parameters.ContextSize);
+        let size = size_of::<NET_BUFFER_LIST>() + size_of::<NET_BUFFER>() + context;
+        let Some(place) = pool::allocate(owner.driver, size, parameters.PoolTag, true) else {
+            return std::ptr::null_mut();
+        };
+        let list: *mut NET_BUFFER_LIST = std::ptr::with_exposed_provenance_mut(place);
+        let buffer = list.wrapping_add(1).cast::<NET_BUFFER>();
+        // SAFETY: a new block with room for both.
+        unsafe { frame::write_buffer(buffer, handle, chain, offset, length) };
+        let start = if context == 0 { std::ptr::null_mut() } else { buffer.wrapping_add(1).cast::<c_void>() };
+        // SAFETY: as above.
+        unsafe { frame::write_list(list, handle, buffer, start) };
+        let mut pools = lock(&state.ndis.pools);
+        if let Some(pool) = pools.by_handle.get_mut(&handle.addr()) {
+            pool.lists += 1;
+        }
+        pools.lists.insert(place, List { pool: Some(handle.addr()), place: Place::Home, shape: None });
+        list
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
+    ndis_routine!("NdisFreeNetBufferList", DISPATCH_LEVEL, |state| {
+        let mut pools = lock(&state.ndis.pools);
+        let entry = pools.list(list.addr());
+        let (place, pool) = (entry.place.clone(), entry.pool);
+        let Some(pool) = pool else {
+            bug_check(Rule::NblNotOwned, format_args!("a miniport frees a net buffer list of a protocol"));
+        };
+        if place != Place::Home {
+            bug_check(Rule::NblNotOwned, format_args!("a net buffer list is freed that others have: {place:?}"));
+        }
+        pools.lists.remove(&list.addr());
+        let tag = pools.by_handle.get_mut(&pool).map_or(TAG, |pool| {
+            pool.lists -= 1;
+            pool.parameters.PoolTag
+        });
+        drop(pools);
+        pool::free(list.expose_provenance(), Some(tag));
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisAllocateMdl(handle: NDIS_HANDLE, address: *mut c_void, length: u32) -> *mut MDL {
+    ndis_routine!("NdisAllocateMdl", DISPATCH_LEVEL, |state| {
+        let owner = state.owner_of(handle);
+        let Some(mdl) = wdm::allocate_mdl(state, owner.driver, address, length) else { return std::ptr::null_mut() };
+        wdm::build_mdl(state, mdl);
+        lock(&state.ndis.pools).mdls.insert(mdl.addr(), owner);
+        mdl.cast()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisFreeMdl(mdl: *mut MDL) {
+    ndis_routine!("NdisFreeMdl", DISPATCH_LEVEL, |state| {
+        if lock(&state.ndis.pools).mdls.remove(&mdl.addr()).is_none() {
+            bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL of NdisAllocateMdl, or was one"));
+        }
+        wdm::free_mdl(state, mdl.cast());
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisGetDataBuffer(
+    buffer: *mut NET_BUFFER,
+    needed: u32,
+    storage: *mut c_void,
+    multiple: u32,
+    offset: u32,
+) -> *mut c_void {
+    ndis_routine!("NdisGetDataBuffer", DISPATCH_LEVEL, |_| {
+        if !multiple.is_power_of_two() || offset >= multiple {
+            bug_check(Rule::BadArgument, format_args!("an alignment of {multiple} with the offset {offset}"));
+        }
+        // SAFETY: the driver's net buffer, or that of a list that it has.
+        let net_buffer = unsafe { buffer.read() };
+        let needed = needed as usize;
+        if needed == 0 || needed > frame::length_of(&net_buffer) {
+            return std::ptr::null_mut();
+        }
+        let first = frame::pieces(&net_buffer).into_iter().next();
+        if let Some((start, length)) = first {
+            let address = start.addr();
+            if length >= needed && address % multiple as usize == offset as usize {
+                return start.cast();
+            }
+        }
+        if storage.is_null() {
+            return std::ptr::null_mut();
+        }
+        let bytes = frame::bytes_of(&net_buffer);
+        let target = storage.cast::<u8>();
+        // SAFETY: the driver's storage has room for as many bytes as it asks for.
+        unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), needed) };
+        storage
+    })
+}
