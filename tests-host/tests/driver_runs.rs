@@ -14,6 +14,8 @@ mod histogram;
 mod load;
 #[path = "driver_runs/locks.rs"]
 mod locks;
+#[path = "driver_runs/network.rs"]
+mod network;
 #[path = "driver_runs/removal.rs"]
 mod removal;
 #[expect(dead_code, reason = "the other tests of the drivers need more of it")]

@@ -14,7 +14,7 @@
 //!    device.
 //! 5. When the device is to be removed it does the last step at once.
 //!
-//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`provider_device`] and [`test_device`];
+//! `include/softndk.h` says the same in C. The control codes of both drivers are in [`provider_device`], [`test_device`] and [`network`];
 //! [`client`], with the feature of that name, is a program's side of them.
 
 #![cfg_attr(not(feature = "client"), no_std)]
@@ -22,6 +22,7 @@
 #[cfg(feature = "client")]
 pub mod client;
 pub mod interface;
+pub mod network;
 pub mod provider_device;
 pub mod report;
 pub mod test_device;

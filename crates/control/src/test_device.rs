@@ -82,8 +82,8 @@ wire! {
         failed: u32,
         /// Bytes of the report so far.
         report_bytes: u32,
-        /// Zero.
-        reserved: u32,
+        /// A [`Reason`](crate::network::Reason) why the run has ended early.
+        reason: u32,
     }
 }
 

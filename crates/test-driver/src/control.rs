@@ -1,6 +1,11 @@
 //! The control device: what `ndkctl` starts, watches and cancels (`control::test_device`).
 
-use control::test_device::{CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start};
+use alloc::vec::Vec;
+
+use control::{
+    network::{Begun, QUERY_INTERFACE, START_ON, StartOn},
+    test_device::{CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start},
+};
 use fallible::Arc;
 use kernel::{
     wdf::{ContextType, ControlDevice, Names, Request},
@@ -9,7 +14,7 @@ use kernel::{
 use ndkpi::NtStatus;
 use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
-use crate::device::Tester;
+use crate::{device::Tester, network};
 
 // SAFETY: the address is that of this static.
 static CONTEXT: ContextType<Tester> = unsafe { ContextType::new(c"ndktest control", &raw const CONTEXT) };
@@ -59,6 +64,14 @@ fn serve(tester: &Tester, mut request: Request, code: u32) {
             let begun = begin(tester, &request);
             request.finish(begun);
         }
+        START_ON => match begin_on(tester, &mut request) {
+            Ok(begun) => request.answer(&begun.to_bytes()),
+            Err(status) => request.finish(Err(status)),
+        },
+        QUERY_INTERFACE => match describe(&request) {
+            Ok(bytes) => request.answer(&bytes),
+            Err(status) => request.finish(Err(status)),
+        },
         QUERY_PROGRESS => request.answer(&tester.runs().progress().to_bytes()),
         CANCEL => {
             tester.runs().cancel();
@@ -85,4 +98,16 @@ fn begin(tester: &Tester, request: &Request) -> Result<(), NtStatus> {
     let links = tester.finder().links()?;
     // SAFETY: the device is live: it deletes the control device before it goes.
     unsafe { tester.runs().start(tester.device(), &links, start) }
+}
+
+fn begin_on(tester: &Tester, request: &mut Request) -> Result<Begun, NtStatus> {
+    // A run whose beginning cannot be told is none.
+    request.output(Begun::BYTES)?;
+    let (start, interface, peer) = StartOn::parse(request.input(StartOn::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
+    tester.runs().start_on(&start, interface, peer)
+}
+
+fn describe(request: &Request) -> Result<Vec<u8>, NtStatus> {
+    let from = From::from_bytes(request.input(From::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
+    network::describe(from.offset)
 }

@@ -1,7 +1,7 @@
 //! # `ndktest`, the consumer driver
 //!
-//! A KMDF driver that consumes NDKPI, to test the provider in the kernel. [`finder`] waits for the device interfaces of the
-//! provider's adapters, [`provider`] opens an adapter, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
+//! A KMDF driver that consumes NDKPI, to test providers in the kernel. [`finder`] waits for the device interfaces of
+//! `SoftNDK`'s adapters, which [`provider`] opens; [`network`] opens any vendor's adapter by its network interface, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
 //! what a run does, on the [`platform`] of the kernel, and [`control`] is the device by which `ndkctl` starts, watches and
 //! cancels runs.
 //!
@@ -22,15 +22,18 @@ extern crate wdk_bindings as wdk_sys;
 #[cfg(windows)]
 extern crate wdk_panic;
 
+pub mod adapter;
 pub mod control;
 pub mod device;
 pub mod driver;
 pub mod finder;
 pub mod histogram;
 pub mod locks;
+pub mod network;
 pub mod performance;
 pub mod platform;
 pub mod provider;
+pub mod room;
 pub mod run;
 pub mod suite;
 pub mod trace;

@@ -13,7 +13,7 @@ use conformance::{
     text::Text,
 };
 use control::report::{FAILED, Line};
-use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NDK_VERSION};
+use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX};
 
 use crate::{
     histogram::Histogram,
@@ -74,7 +74,7 @@ pub fn run(run: &Run, platform: &KernelPlatform<'_>) {
         }
         let began = now();
         let until = Until { run, end: began + share };
-        let options = Options { name, version: NDK_VERSION::V2_1, seed: run.start().seed, hostile: false };
+        let options = Options { name, version: platform.version(), seed: run.start().seed, hostile: false };
         let mut shown = Text::default();
         let verdict = Session::with(platform, &options, |session| {
             shown = measure(session, &until)?;

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 use core::{
-    fmt::{self, Write},
+    fmt::{self, Write as _},
     sync::atomic::{
         AtomicBool, AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
@@ -10,19 +10,23 @@ use core::{
 };
 
 use control::{
+    network::{Begun, Reason, StartOn},
     report::Line,
     test_device::{Kind, Progress, SECONDS, Start, State},
 };
 use fallible::Arc;
 use kernel::{Event, Thread, WaitLock};
-use ndkpi::NtStatus;
+use ndkpi::{NDK_VERSION, NtStatus};
 use wdk_sys::WDFDEVICE;
 
 use crate::{
+    adapter::Adapter,
     finder::Link,
+    network::{self, Refused, Watch},
     performance,
     platform::{KernelPlatform, Opened},
-    provider::{Interface, Target},
+    provider::Target,
+    room::Room,
     suite, trace,
 };
 
@@ -33,7 +37,11 @@ const REPORT_BYTES: usize = 256 * 1024;
 pub struct Run {
     start: Start,
     kind: Kind,
+    /// Whether the provider may be given what a correct consumer never gives.
+    hostile: bool,
     cancel: AtomicBool,
+    /// A [`Reason`] why it has ended early.
+    reason: AtomicU32,
     /// Set together with `cancel`, for who sleeps.
     cancelled: Event,
     /// Set when the thread has let go of everything that is the provider's.
@@ -46,11 +54,13 @@ pub struct Run {
 }
 
 impl Run {
-    fn try_new(start: Start, kind: Kind) -> Result<Arc<Self>, NtStatus> {
+    fn try_new(start: Start, kind: Kind, hostile: bool) -> Result<Arc<Self>, NtStatus> {
         let run = Self {
             start,
             kind,
+            hostile,
             cancel: AtomicBool::new(false),
+            reason: AtomicU32::new(Reason::None as u32),
             cancelled: Event::try_new()?,
             over: Event::try_new()?,
             done: AtomicU32::new(0),
@@ -72,6 +82,11 @@ impl Run {
         self.kind
     }
 
+    /// Whether the provider may be given what a correct consumer never gives.
+    pub const fn hostile(&self) -> bool {
+        self.hostile
+    }
+
     /// Whether somebody wants the run to end. Asked between any two things that it does.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Acquire)
@@ -81,6 +96,12 @@ impl Run {
     pub fn cancel(&self) {
         self.cancel.store(true, Release);
         self.cancelled.set();
+    }
+
+    /// Asks the run to end soon, for a reason of which the first is kept. At any `IRQL <= DISPATCH_LEVEL`.
+    pub fn end_early(&self, reason: Reason) {
+        let _ = self.reason.compare_exchange(Reason::None as u32, reason as u32, Relaxed, Relaxed);
+        self.cancel();
     }
 
     /// Sleeps, but not longer than until somebody wants the run to end.
@@ -110,7 +131,7 @@ impl Run {
     pub fn say(&self, line: fmt::Arguments<'_>) {
         self.report.with(|report| {
             // Formatting into a string that has no room aborts if there is no memory; so it goes where nothing allocates.
-            let mut room = Room { report };
+            let mut room = Room::new(report, REPORT_BYTES);
             let _ = room.write_fmt(line).and_then(|()| room.write_str("\n"));
         });
     }
@@ -133,24 +154,8 @@ impl Run {
             passed: self.passed.load(Relaxed),
             failed: self.failed.load(Relaxed),
             report_bytes: self.report.with(|report| u32::try_from(report.len()).unwrap_or(u32::MAX)),
-            reserved: 0,
+            reason: self.reason.load(Relaxed),
         }
-    }
-}
-
-/// A string that refuses what it has no memory for.
-struct Room<'report> {
-    report: &'report mut String,
-}
-
-impl Write for Room<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = self.report.len().saturating_add(text.len()) <= REPORT_BYTES;
-        if !fits || self.report.try_reserve(text.len()).is_err() {
-            return Err(fmt::Error);
-        }
-        self.report.push_str(text);
-        Ok(())
     }
 }
 
@@ -189,26 +194,62 @@ impl Runs {
     ///
     /// `device` is the driver's live device.
     pub unsafe fn start(&self, device: WDFDEVICE, links: &[Link], start: Start) -> Result<(), NtStatus> {
+        // `SoftNDK` bears it.
+        self.begin(start, true, |run, targets| {
+            // SAFETY: the caller's promise.
+            let adapters = unsafe { open(device, links, run, targets) }?;
+            Ok((Source { adapters, version: NDK_VERSION::V2_1, _watch: None }, ()))
+        })
+    }
+
+    /// Begins a run on the adapter of a network interface, or of two.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_DEVICE_BUSY` if one is going on; `STATUS_INVALID_PARAMETER`; `STATUS_INSUFFICIENT_RESOURCES`. What is wrong with
+    /// the interfaces is in the answer.
+    pub fn start_on(&self, how: &StartOn, interface: &str, peer: &str) -> Result<Begun, NtStatus> {
+        let start = Start { kind: how.kind, seconds: how.seconds, seed: how.seed };
+        let begun = self.begin(start, how.hostile != 0, |run, _| {
+            let network::Ports { adapters, version, watch, index } = network::choose(run, interface, peer)?;
+            Ok((Source { adapters, version, _watch: Some(watch) }, Begun { index, ..Begun::default() }))
+        });
+        begun.or_else(|refused| match refused {
+            Refused::Problem(problem) => Ok(problem),
+            Refused::Status(status) => Err(status),
+        })
+    }
+
+    /// Begins a run on the adapters that `open` opens.
+    fn begin<T, E: From<NtStatus>>(
+        &self,
+        start: Start,
+        hostile: bool,
+        open: impl FnOnce(&Arc<Run>, &mut Vec<Target>) -> Result<(Source, T), E>,
+    ) -> Result<T, E> {
         let kind = Kind::from_number(start.kind).filter(|_| SECONDS.contains(&start.seconds));
         let kind = kind.ok_or(NtStatus::INVALID_PARAMETER)?;
         self.latest.with(|latest| {
             if latest.stopped {
-                return Err(NtStatus::DEVICE_NOT_READY);
+                return Err(NtStatus::DEVICE_NOT_READY.into());
             }
             if latest.run.as_ref().is_some_and(|run| !run.is_over()) {
-                return Err(NtStatus::DEVICE_BUSY);
+                return Err(NtStatus::DEVICE_BUSY.into());
             }
             latest.thread = None;
             latest.targets = Vec::new();
-            let run = Run::try_new(start, kind)?;
+            let run = Run::try_new(start, kind, hostile)?;
             let mut targets = Vec::new();
-            // SAFETY: the caller's promise.
-            let begun = unsafe { begin(device, links, &run, &mut targets) };
+            let begun = open(&run, &mut targets).and_then(|(source, answer)| {
+                let (mine, opened) = (run.clone(), Opened::try_new()?);
+                let thread = Thread::try_spawn(move || carry_out(&mine, source, &opened))?;
+                Ok((thread, answer))
+            });
             // As soon as a target is open plug and play may wait for the run to be over, and closing the target for plug and
             // play: so if the run does not begin it is over first.
-            let thread = begun.inspect_err(|_| run.over.set())?;
+            let (thread, answer) = begun.inspect_err(|_| run.over.set())?;
             *latest = Latest { thread: Some(thread), targets, run: Some(run), stopped: false };
-            Ok(())
+            Ok(answer)
         })
     }
 
@@ -260,40 +301,46 @@ impl Runs {
     }
 }
 
-/// Opens the adapters, with a target each, and starts the thread of a run.
+/// What a run is about. The order of the fields is that in which they have to go.
+struct Source {
+    adapters: Vec<Adapter>,
+    version: NDK_VERSION,
+    _watch: Option<Watch>,
+}
+
+/// Opens the provider's devices, with a target each, and asks for their interfaces.
 ///
 /// # Safety
 ///
 /// `device` is the driver's live device.
-unsafe fn begin(
+unsafe fn open(
     device: WDFDEVICE,
     links: &[Link],
     run: &Arc<Run>,
     targets: &mut Vec<Target>,
-) -> Result<Thread, NtStatus> {
-    let mut interfaces = Vec::new();
+) -> Result<Vec<Adapter>, NtStatus> {
+    let mut adapters = Vec::new();
     targets.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-    interfaces.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+    adapters.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     for link in links {
         // SAFETY: the caller's promise.
         targets.push(unsafe { Target::open(device, link, run) }?);
     }
     for target in &*targets {
-        interfaces.push(target.query()?);
+        adapters.push(Adapter::Private(target.query()?));
     }
-    let (mine, opened) = (run.clone(), Opened::try_new()?);
-    Thread::try_spawn(move || carry_out(&mine, interfaces, &opened))
+    Ok(adapters)
 }
 
 /// The thread of a run.
-fn carry_out(run: &Run, interfaces: Vec<Interface>, opened: &Opened) {
+fn carry_out(run: &Run, source: Source, opened: &Opened) {
     trace::begun(run.start.kind, run.start.seed);
-    let platform = KernelPlatform::new(run, &interfaces, opened);
+    let platform = KernelPlatform::new(run, &source.adapters, source.version, opened);
     match run.kind {
         Kind::Conformance | Kind::Stress => suite::run(run, &platform),
         Kind::Performance => performance::run(run, &platform),
     }
-    drop(interfaces);
+    drop(source);
     run.over.set();
     trace::over(&run.progress());
 }

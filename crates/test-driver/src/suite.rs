@@ -2,7 +2,6 @@
 
 use conformance::{cases, runner};
 use control::{report::Line, test_device::Kind};
-use ndkpi::NDK_VERSION;
 
 use crate::{
     platform::{KernelPlatform, now},
@@ -12,7 +11,7 @@ use crate::{
 /// Carries out a run.
 pub fn run(run: &Run, platform: &KernelPlatform<'_>) {
     let end = now() + u64::from(run.start().seconds) * 1_000_000;
-    let mut how = runner::Run { version: NDK_VERSION::V2_1, seed: run.start().seed, hostile: true };
+    let mut how = runner::Run { version: platform.version(), seed: run.start().seed, hostile: run.hostile() };
     let count = u32::try_from(cases::all().count()).unwrap_or(u32::MAX);
     run.expect(if run.kind() == Kind::Conformance { count } else { 0 });
     loop {

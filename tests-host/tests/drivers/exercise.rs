@@ -2,7 +2,7 @@
 //!
 //! Each row has a life of the drivers to itself, from load to unload, so that whatever it leaves behind is found.
 
-use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, provider_device, test_device};
+use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, network, provider_device, test_device};
 use simulated_kernel::{Device, File, Kernel, wdk::GUID};
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
@@ -10,7 +10,7 @@ use crate::world::{Consumer, Provider, consumer_control, provider_control};
 /// Requests of one row at most.
 const LONGEST: usize = 200;
 
-const CODES: [u32; 10] = [
+const CODES: [u32; 12] = [
     provider_device::QUERY_INFO,
     provider_device::QUERY_COUNTERS,
     provider_device::QUERY_CONNECTIONS,
@@ -21,6 +21,8 @@ const CODES: [u32; 10] = [
     test_device::QUERY_PROGRESS,
     test_device::CANCEL,
     test_device::QUERY_REPORT,
+    network::START_ON,
+    network::QUERY_INTERFACE,
 ];
 
 /// Bytes to be read. When there are no more, zeros come.

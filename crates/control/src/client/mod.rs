@@ -10,7 +10,7 @@ mod transport;
 #[cfg(windows)]
 mod windows;
 
-pub use run::{Event, TestDriver};
+pub use run::{Event, NetworkInterface, TestDriver};
 pub use settings::ProviderDriver;
 pub use transport::{Answer, Refusal, Transport};
 #[cfg(windows)]

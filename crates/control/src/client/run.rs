@@ -1,6 +1,9 @@
 //! Starting, watching and cancelling a run of `ndktest`.
 
+use std::net::IpAddr;
+
 use crate::{
+    network::{Begun, Interface, QUERY_INTERFACE, START_ON, StartOn},
     report::Line,
     test_device::{CANCEL, From, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State},
 };
@@ -13,6 +16,31 @@ const PART: usize = 16 << 10;
 /// The driver `ndktest`.
 pub struct TestDriver<T> {
     transport: T,
+}
+
+/// A network interface of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkInterface {
+    /// The numbers.
+    pub facts: Interface,
+    /// The name that people give it.
+    pub alias: String,
+    /// What it is.
+    pub description: String,
+    /// Its preferred addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl NetworkInterface {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (facts, text) = bytes.split_at_checked(Interface::BYTES)?;
+        let facts = Interface::from_bytes(facts)?;
+        let mut lines = str::from_utf8(text).ok()?.lines();
+        let mut line = || lines.next().unwrap_or_default();
+        let (alias, description, addresses) = (line().to_owned(), line().to_owned(), line());
+        let addresses = addresses.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(Self { facts, alias, description, addresses })
+    }
 }
 
 /// What a run shows while it goes on.
@@ -40,6 +68,43 @@ impl<T: Transport> TestDriver<T> {
     /// range.
     pub fn start(&self, start: &Start) -> Result<(), Refusal> {
         self.transport.control(START, &start.to_bytes(), &mut []).map(drop)
+    }
+
+    /// Starts a run on the adapter of a network interface, and of a second one unless its name is empty. `how` needs no
+    /// lengths.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Busy`] while one is going on, [`Refusal::Invalid`] for a value out of range. What is wrong with the interfaces is
+    /// in the answer.
+    pub fn start_on(&self, how: &StartOn, interface: &str, peer: &str) -> Result<Begun, Refusal> {
+        let length = |name: &str| u32::try_from(name.len()).map_err(|_| Refusal::Invalid);
+        let head = StartOn { interface: length(interface)?, peer: length(peer)?, ..*how };
+        let mut room = [0; Begun::BYTES];
+        let bytes = [&head.to_bytes(), interface.as_bytes(), peer.as_bytes()].concat();
+        let Answer { length, .. } = self.transport.control(START_ON, &bytes, &mut room)?;
+        room.get(..length).and_then(Begun::from_bytes).ok_or(Refusal::Nonsense)
+    }
+
+    /// The network interfaces of the machine.
+    ///
+    /// # Errors
+    ///
+    /// The driver is gone, or the system has refused to list them.
+    pub fn interfaces(&self) -> Result<Vec<NetworkInterface>, Refusal> {
+        let mut all = Vec::new();
+        let mut room = vec![0; PART];
+        // A machine has fewer: a driver that never comes to the end is none.
+        for number in 0..4096 {
+            let from = From { offset: number };
+            let Answer { length, .. } = self.transport.control(QUERY_INTERFACE, &from.to_bytes(), &mut room)?;
+            let bytes = room.get(..length).ok_or(Refusal::Nonsense)?;
+            match NetworkInterface::parse(bytes).ok_or(Refusal::Nonsense)? {
+                interface if interface.facts.index == 0 => return Ok(all),
+                interface => all.push(interface),
+            }
+        }
+        Err(Refusal::Nonsense)
     }
 
     /// How far the latest run is.

@@ -7,6 +7,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, hint, net::IpAddr};
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use control::network::Reason;
 use fallible::try_box;
 use kernel::{KERNEL_MODE, WaitLock};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
@@ -19,7 +20,7 @@ use wdk_sys::{
 };
 
 use self::memory::Pinned;
-use crate::{provider::Interface, run::Run};
+use crate::{adapter::Adapter, run::Run};
 
 /// Waiting begins with looking again for as many microseconds: most things come at once.
 const EAGER: u64 = 50;
@@ -30,7 +31,8 @@ const DWELL: u64 = 1_000;
 /// A run and the adapters that it is about.
 pub struct KernelPlatform<'run> {
     run: &'run Run,
-    interfaces: &'run [Interface],
+    adapters: &'run [Adapter],
+    version: NDK_VERSION,
     opened: &'run Opened,
     processors: u32,
 }
@@ -51,23 +53,33 @@ impl Opened {
 
 impl<'run> KernelPlatform<'run> {
     /// The platform of a run.
-    pub fn new(run: &'run Run, interfaces: &'run [Interface], opened: &'run Opened) -> Self {
-        Self { run, interfaces, opened, processors: tasks::processors() }
+    pub fn new(run: &'run Run, adapters: &'run [Adapter], version: NDK_VERSION, opened: &'run Opened) -> Self {
+        Self { run, adapters, version, opened, processors: tasks::processors() }
     }
 
-    fn interface(&self, adapter: u32) -> Option<&'run Interface> {
-        self.interfaces.get(adapter as usize)
+    /// The version to open adapters with.
+    #[must_use]
+    pub const fn version(&self) -> NDK_VERSION {
+        self.version
+    }
+
+    fn adapter(&self, number: u32) -> Option<&'run Adapter> {
+        self.adapters.get(number as usize)
     }
 }
 
 impl Platform for KernelPlatform<'_> {
     fn adapters(&self) -> u32 {
-        u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.adapters.len()).unwrap_or(u32::MAX)
     }
 
     fn open(&self, adapter: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let interface = self.interface(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
-        let opened = interface.open(version)?;
+        let from = self.adapter(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
+        let opened = from.open(version).inspect_err(|status| {
+            if from.is_gone(*status) {
+                self.run.end_early(Reason::AdapterGone);
+            }
+        })?;
         let noted = self.opened.0.with(|all| {
             all.try_reserve(1).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
             all.push((opened.addr(), adapter));
@@ -75,7 +87,7 @@ impl Platform for KernelPlatform<'_> {
         });
         noted.map(|()| opened).inspect_err(|_| {
             // SAFETY: it was just opened, and nobody else knows it.
-            unsafe { interface.close(opened) };
+            unsafe { from.close(opened) };
         })
     }
 
@@ -84,13 +96,13 @@ impl Platform for KernelPlatform<'_> {
             let place = all.iter().position(|(address, _)| *address == adapter.addr())?;
             Some(all.swap_remove(place).1)
         });
-        let interface = number.and_then(|number| self.interface(number));
-        // SAFETY: the caller's promise; this interface has opened the adapter.
-        interface.inspect(|interface| unsafe { interface.close(adapter) }).is_some()
+        let from = number.and_then(|number| self.adapter(number));
+        // SAFETY: the caller's promise; this is what has opened the adapter.
+        from.inspect(|from| unsafe { from.close(adapter) }).is_some()
     }
 
     fn address(&self, adapter: u32, family: Family) -> Option<IpAddr> {
-        let mut addresses = self.interface(adapter)?.addresses().iter().flatten();
+        let mut addresses = self.adapter(adapter)?.addresses().iter().flatten();
         addresses.find(|address| address.is_ipv4() == (family == Family::V4)).copied()
     }
 
