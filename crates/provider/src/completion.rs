@@ -12,7 +12,7 @@ use core::{
 
 use engine::{
     connection::Hold,
-    fault::{self, Fault},
+    mistake,
     os::{Dpc, Routine, SpinLock},
 };
 use fallible::{Arc, try_box};
@@ -57,9 +57,9 @@ impl CompletionMode {
     }
 }
 
-/// How one request completes.
+/// When one request completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CompletionTiming {
     /// In the call.
     Inline,
     /// By a callback before the call returns.
@@ -68,8 +68,8 @@ pub enum Way {
     Later,
 }
 
-/// What a consumer's callback has to be told, and what must live until it has returned.
-pub enum Outcome<O: NdkOs> {
+/// A callback that completes a request: what it has to be told, and what must live until it has returned.
+pub enum CompletionCallback<O: NdkOs> {
     /// A create request is finished.
     Created {
         /// The consumer's callback.
@@ -109,10 +109,10 @@ pub enum Outcome<O: NdkOs> {
 
 // SAFETY: the pointers are handed back to the consumer and not used here; a consumer's callback may come on any thread
 // (`NDKPI 6`).
-unsafe impl<O: NdkOs> Send for Outcome<O> {}
+unsafe impl<O: NdkOs> Send for CompletionCallback<O> {}
 
-impl<O: NdkOs> Outcome<O> {
-    /// Calls the consumer back, and lets go of what had to live until then.
+impl<O: NdkOs> CompletionCallback<O> {
+    /// Calls the consumer, then lets go of what had to live until then.
     pub fn deliver(self) {
         match self {
             Self::Created { completion, context, status, object, held } => {
@@ -141,16 +141,16 @@ impl<O: NdkOs> Outcome<O> {
     }
 }
 
-/// The callbacks of a device that are still to be made, in order.
+/// The completion callbacks of a device that are still to be made, in order.
 pub struct Completions<O: NdkOs> {
-    waiting: O::Lock<Fifo<Outcome<O>>>,
+    waiting: O::Lock<Fifo<CompletionCallback<O>>>,
     dpc: O::Dpc<Deliver<O>>,
     mode: AtomicU32,
     sequence: AtomicU64,
 }
 
 impl<O: NdkOs> Completions<O> {
-    /// No callbacks, and the mode for those to come.
+    /// Makes an empty queue of callbacks. `mode` says how requests complete.
     ///
     /// # Errors
     ///
@@ -165,23 +165,23 @@ impl<O: NdkOs> Completions<O> {
         .map_err(no_memory)
     }
 
-    /// Sets how requests complete that are made from now on.
+    /// Sets how the requests from now on complete.
     pub fn set_mode(&self, mode: CompletionMode) {
         self.mode.store(mode.to_bits(), Ordering::Relaxed);
     }
 
-    /// How the next request completes.
+    /// Returns when the next request completes.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub fn timing(&self) -> CompletionTiming {
         let mode = CompletionMode::ALL[self.mode.load(Ordering::Relaxed) as usize % CompletionMode::ALL.len()];
         match mode {
-            CompletionMode::Inline => Way::Inline,
-            CompletionMode::Pending => Way::Later,
-            CompletionMode::Early => Way::Early,
+            CompletionMode::Inline => CompletionTiming::Inline,
+            CompletionMode::Pending => CompletionTiming::Later,
+            CompletionMode::Early => CompletionTiming::Early,
             CompletionMode::Mixed => match self.draw() % 3 {
-                0 => Way::Inline,
-                1 => Way::Early,
-                _ => Way::Later,
+                0 => CompletionTiming::Inline,
+                1 => CompletionTiming::Early,
+                _ => CompletionTiming::Later,
             },
         }
     }
@@ -196,34 +196,34 @@ impl<O: NdkOs> Completions<O> {
 }
 
 impl<O: NdkOs> Completions<O> {
-    /// Makes the callback of `outcome` in a deferred call, in the place that `node` has kept for it.
+    /// Makes the callback in a deferred call. It waits in `node`, which was allocated for it.
     ///
-    /// `this` is a reference of its own, not one borrowed through the object of the request: as soon as the outcome is in the
-    /// list a deferred call that runs already may deliver it, and the consumer may close that object, and the adapter with it,
+    /// `this` is a reference of its own, not one borrowed through the object of the request: as soon as the callback is in the
+    /// list, a deferred call that runs already may make it, and the consumer may close that object, and the adapter with it,
     /// before the call is queued here.
     #[expect(clippy::needless_pass_by_value, reason = "the reference has to outlive the object of the request")]
-    pub fn push(this: Arc<Self>, mut node: Box<Node<Outcome<O>>>, outcome: Outcome<O>) {
-        node.work = Some(outcome);
+    pub fn push(this: Arc<Self>, mut node: Box<Node<CompletionCallback<O>>>, callback: CompletionCallback<O>) {
+        node.work = Some(callback);
         this.waiting.with(|waiting| waiting.push(node));
         this.dpc.queue(&this);
     }
 
-    /// Makes the callback of `outcome` in a deferred call.
+    /// Makes the callback in a deferred call.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the callback is not made then.
-    pub fn try_push(this: Arc<Self>, outcome: Outcome<O>) -> Result<(), NtStatus> {
+    pub fn try_push(this: Arc<Self>, callback: CompletionCallback<O>) -> Result<(), NtStatus> {
         let node = try_box(Node::new()).map_err(no_memory)?;
-        Self::push(this, node, outcome);
+        Self::push(this, node, callback);
         Ok(())
     }
 
     fn deliver(this: &Arc<Self>) {
         for _ in 0..CALLBACKS_PER_RUN {
             let Some(node) = this.waiting.with(Fifo::pop) else { return };
-            if let Some(outcome) = node.work {
-                outcome.deliver();
+            if let Some(callback) = node.work {
+                callback.deliver();
             }
         }
         if this.waiting.with(|waiting| !waiting.is_empty()) {
@@ -243,7 +243,7 @@ impl<O: NdkOs> Routine for Deliver<O> {
     }
 }
 
-/// What a consumer gave to hear of a create request.
+/// A consumer's create request: where its completion goes.
 pub struct CreateRequest<P> {
     completion: NDK_FN_CREATE_COMPLETION,
     context: *mut c_void,
@@ -251,7 +251,7 @@ pub struct CreateRequest<P> {
 }
 
 impl<P> CreateRequest<P> {
-    /// The request, if the consumer gave what it has to.
+    /// Makes the request, if the consumer gave what it has to.
     ///
     /// # Errors
     ///
@@ -278,33 +278,36 @@ impl<P> CreateRequest<P> {
         result: Result<ObjectRef<B>, NtStatus>,
     ) -> NtStatus {
         let completions = parent.device().completions();
-        let way = completions.way();
+        let timing = completions.timing();
         let (status, object) = match result {
-            Ok(object) if way == Way::Inline => {
+            Ok(object) if timing == CompletionTiming::Inline => {
                 // SAFETY: `out` is valid for a write (the caller's promise).
                 unsafe { self.out.write(object.into_public()) };
                 return NtStatus::SUCCESS;
             }
             Ok(object) => (NtStatus::SUCCESS, Some(object)),
-            Err(status) if way == Way::Inline => return status,
+            Err(status) if timing == CompletionTiming::Inline => return status,
             Err(status) => (status, None),
         };
-        if fault::is(Fault::PendingCreateWritesPlace)
-            && let Some(object) = &object
-        {
+        mistake!(PendingCreateWritesPlace => if let Some(object) = &object {
             // SAFETY: `out` is valid for a write (the caller's promise).
             unsafe { self.out.write(object.as_public()) };
-        }
+        });
         // The reference goes to the consumer only when nothing can fail any more.
         let public = object.as_ref().map_or(core::ptr::null_mut(), |object| object.as_public().cast());
         let held = Q::into_any_ref(parent.clone());
-        let outcome =
-            Outcome::Created { completion: self.completion, context: self.context, status, object: public, held };
-        match way {
-            Way::Later => match try_box(Node::new()) {
+        let callback = CompletionCallback::Created {
+            completion: self.completion,
+            context: self.context,
+            status,
+            object: public,
+            held,
+        };
+        match timing {
+            CompletionTiming::Later => match try_box(Node::new()) {
                 Ok(node) => {
                     let _handed_out = object.map(ObjectRef::into_public);
-                    Completions::push(completions.clone(), node, outcome);
+                    Completions::push(completions.clone(), node, callback);
                 }
                 Err(error) => {
                     if let Some(object) = object {
@@ -315,26 +318,26 @@ impl<P> CreateRequest<P> {
                     return no_memory(error);
                 }
             },
-            Way::Early | Way::Inline => {
+            CompletionTiming::Early | CompletionTiming::Inline => {
                 let _handed_out = object.map(ObjectRef::into_public);
-                outcome.deliver();
+                callback.deliver();
             }
         }
         NtStatus::PENDING
     }
 }
 
-/// What a consumer gave to hear of a request.
-pub struct Request {
+/// A consumer's request that may complete later: where its completion goes.
+pub struct AsyncRequest {
     completion: NDK_FN_REQUEST_COMPLETION,
     context: *mut c_void,
 }
 
 // SAFETY: the context is handed back to the consumer and not used here.
-unsafe impl Send for Request {}
+unsafe impl Send for AsyncRequest {}
 
-impl Request {
-    /// The request, if the consumer gave what it has to.
+impl AsyncRequest {
+    /// Makes the request, if the consumer gave what it has to.
     ///
     /// # Errors
     ///
@@ -348,28 +351,27 @@ impl Request {
         self.settle(object, status, None)
     }
 
-    /// [`Request::finish`], with events kept back that the consumer must not see before it knows of this.
+    /// [`AsyncRequest::finish`], with events kept back that the consumer must not see before it knows of this.
     pub fn finish_before<B: Body>(self, object: &ObjectRef<B>, status: NtStatus, events: Hold<B::Os>) -> NtStatus {
         self.settle(object, status, Some(events))
     }
 
     fn settle<B: Body>(self, object: &ObjectRef<B>, status: NtStatus, events: Option<Hold<B::Os>>) -> NtStatus {
         let completions = object.device().completions();
-        let outcome = |events| {
+        let callback = |events| {
             let held = B::into_any_ref(object.clone());
-            Outcome::Requested { completion: self.completion, context: self.context, status, held, events }
+            CompletionCallback::Requested { completion: self.completion, context: self.context, status, held, events }
         };
-        match completions.way() {
-            Way::Inline if fault::is(Fault::CompletesTwice) => {
-                outcome(events).deliver();
+        match completions.timing() {
+            CompletionTiming::Inline => {
+                mistake!(CompletesTwice => callback(events).deliver());
                 status
             }
-            Way::Inline => status,
-            Way::Early => {
-                outcome(events).deliver();
+            CompletionTiming::Early => {
+                callback(events).deliver();
                 NtStatus::PENDING
             }
-            Way::Later => match Completions::try_push(completions.clone(), outcome(events)) {
+            CompletionTiming::Later => match Completions::try_push(completions.clone(), callback(events)) {
                 Ok(()) => NtStatus::PENDING,
                 // What was done is done: its status can still be returned.
                 Err(_) => status,
@@ -377,10 +379,10 @@ impl Request {
         }
     }
 
-    /// What the callback has to be told.
+    /// Makes the callback that completes the request.
     #[must_use]
-    pub fn outcome<B: Body>(self, object: ObjectRef<B>, status: NtStatus) -> Outcome<B::Os> {
+    pub fn into_callback<B: Body>(self, object: ObjectRef<B>, status: NtStatus) -> CompletionCallback<B::Os> {
         let held = B::into_any_ref(object);
-        Outcome::Requested { completion: self.completion, context: self.context, status, held, events: None }
+        CompletionCallback::Requested { completion: self.completion, context: self.context, status, held, events: None }
     }
 }

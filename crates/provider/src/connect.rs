@@ -14,7 +14,7 @@ use ndkpi::{
 
 use crate::{
     NdkOs, address,
-    completion::Request,
+    completion::AsyncRequest,
     connector::{Bonds, ConnectorObject, DisconnectEvent},
     dispatch,
     note::Note,
@@ -189,7 +189,7 @@ unsafe fn complete<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    let complete = |object: &Borrowed<ConnectorObject<O>>, request: Request| {
+    let complete = |object: &Borrowed<ConnectorObject<O>>, request: AsyncRequest| {
         let connector = object.engine()?;
         let former = object.replace_disconnect_event(event);
         Ok(match Connector::complete_connect(connector) {

@@ -18,7 +18,7 @@ use crate::{
     adapter::Adapter,
     address,
     cell::Slot,
-    completion::Request,
+    completion::AsyncRequest,
     connect,
     device::Device,
     dispatch,
@@ -43,7 +43,7 @@ unsafe impl Send for DisconnectEvent {}
 /// What the consumer is to be told, and what must not be closed before the connector is.
 struct State<O: NdkOs> {
     /// The request that pends, of which there is one at a time.
-    request: Option<Request>,
+    request: Option<AsyncRequest>,
     disconnect: Option<DisconnectEvent>,
     /// The queue pair (`NDKPI 7.9`). The engine's connector keeps the engine's queue pair, but goes before this object has
     /// told its consumer that it is closed.
@@ -90,7 +90,7 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
             ConnectorRequest::Disconnect => self.0.note(Note::Disconnected),
         }
         if let Some(request) = self.0.withdraw() {
-            request.outcome(self.0.clone(), status).deliver();
+            request.into_callback(self.0.clone(), status).deliver();
         }
     }
 
@@ -140,7 +140,7 @@ impl<O: NdkOs> ConnectorObject<O> {
     /// # Errors
     ///
     /// The request, if another one pends (`STATUS_CONNECTION_ACTIVE` for the consumer).
-    pub fn begin(&self, request: Request) -> Result<(), Request> {
+    pub fn begin(&self, request: AsyncRequest) -> Result<(), AsyncRequest> {
         self.state.with(|state| {
             if state.request.is_some() {
                 return Err(request);
@@ -151,7 +151,7 @@ impl<O: NdkOs> ConnectorObject<O> {
     }
 
     /// Takes back a request that the engine has answered at once, unless it has been answered by the client meanwhile.
-    pub fn withdraw(&self) -> Option<Request> {
+    pub fn withdraw(&self) -> Option<AsyncRequest> {
         self.state.with(|state| state.request.take())
     }
 

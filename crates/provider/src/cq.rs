@@ -7,7 +7,7 @@ use engine::{
         Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation,
         notify::{ArmType, CqFailure},
     },
-    fault::{self, Fault},
+    mistake,
     os::Affinity,
 };
 use fallible::Arc;
@@ -21,10 +21,10 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     cell::{Exclusive, Slot},
-    completion::Request,
     device::Device,
+    dispatch,
     note::Note,
-    object::{Body, EngineObject, ObjectRef, borrow, close, kind, query_extension},
+    object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
 };
 
 /// A completion queue.
@@ -32,7 +32,7 @@ pub struct CompletionQueue<O: NdkOs> {
     consumer: Exclusive<CqConsumer<O>>,
     cq: Slot<Arc<Cq<O>>>,
     adapter: ObjectRef<Adapter<O>>,
-    /// For [`Fault::CallbackAfterClose`].
+    /// For the mistake `CallbackAfterClose`.
     #[cfg(feature = "faults")]
     late: (NDK_FN_CQ_NOTIFICATION_CALLBACK, usize),
 }
@@ -97,19 +97,26 @@ impl<O: NdkOs> CompletionQueue<O> {
         Ok(object)
     }
 
+    /// The status of a call that begins while another one on the consumer's end runs.
+    #[cold]
+    fn overlap(&self) -> NtStatus {
+        self.device().events.overlap();
+        NtStatus::INVALID_DEVICE_STATE
+    }
+
     /// The adapter the queue was made on.
     pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
         &self.adapter
     }
 
-    /// For [`Fault::CallbackAfterClose`]: the close has completed.
+    /// For the mistake `CallbackAfterClose`: the close has completed.
     #[cfg(feature = "faults")]
     pub fn call_late(&self) {
-        if fault::is(Fault::CallbackAfterClose) {
+        mistake!(CallbackAfterClose => {
             let (callback, context) = self.late;
             // SAFETY: none: this is the mistake. The suite keeps its contexts until the adapter is closed.
             unsafe { callback(ptr::with_exposed_provenance_mut(context), NtStatus::SUCCESS) };
-        }
+        });
     }
 
     const TABLE: &'static NDK_CQ_DISPATCH = &NDK_CQ_DISPATCH {
@@ -173,17 +180,14 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
 ) -> NtStatus {
-    // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return NtStatus::INVALID_PARAMETER };
-    let request = match Request::new(completion, context) {
-        Ok(request) => request,
-        Err(status) => return status,
+    let resize = |object: &Borrowed<CompletionQueue<O>>| {
+        if !object.device().has(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED) {
+            return Err(NtStatus::NOT_SUPPORTED);
+        }
+        Cq::resize(object.engine()?, depth)
     };
-    if !object.device().has(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED) {
-        return request.finish(&object, NtStatus::NOT_SUPPORTED);
-    }
-    let status = object.engine().and_then(|cq| Cq::resize(cq, depth)).into();
-    request.finish(&object, status)
+    // SAFETY: the caller passes an open queue.
+    unsafe { dispatch::request(cq, completion, context, resize) }
 }
 
 /// `NDK_FN_ARM_CQ` (`NDKPI 5.4`, `NDKPI 7.1.3` to `7.1.5`). An unknown type is counted and not obeyed.
@@ -192,24 +196,25 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
 ///
 /// `cq` is open; no other call of this function or of the two that get results runs on it (`NDKPI 7.1.2`).
 unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
-    // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return };
-    if fault::is(Fault::ReservedBlockTouched) {
-        // SAFETY: the caller passes an open queue.
-        unsafe { (*cq).Header.NdkReserved.rf = [ptr::null_mut(); 4] };
-    }
-    let Some(kind) = ArmType::from_value(kind) else {
-        object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
-        return;
+    let arm = |object: &Borrowed<CompletionQueue<O>>| {
+        mistake!(ReservedBlockTouched => {
+            // SAFETY: the caller passes an open queue.
+            unsafe { (*cq).Header.NdkReserved.rf = [ptr::null_mut(); 4] };
+        });
+        let Some(kind) = ArmType::from_value(kind) else {
+            object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
+            return Err(NtStatus::INVALID_PARAMETER);
+        };
+        // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
+        // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
+        let consumer = unsafe { object.consumer.borrow() }.ok_or_else(|| object.overlap())?;
+        let taken = consumer.taken();
+        drop(consumer);
+        object.engine().map(|cq| Cq::arm(cq, kind, taken))
     };
-    // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
-    // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    let Some(consumer) = (unsafe { object.consumer.borrow() }) else { return object.device().events.overlap() };
-    let taken = consumer.taken();
-    drop(consumer);
-    if let Ok(cq) = object.engine() {
-        Cq::arm(cq, kind, taken);
-    }
+    // The function has no result to refuse anything with.
+    // SAFETY: the caller passes an open queue.
+    let _ = unsafe { dispatch::with(cq, arm) };
 }
 
 /// `NDK_FN_GET_CQ_RESULTS` (`NDKPI 5.4`, `NDKPI 7.1.8`, `NDKPI 7.1.9`).
@@ -242,8 +247,6 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
     if results.is_null() {
         return 0;
     }
-    // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return 0 };
     let mut place = results;
     let write = |completion: &Cqe| {
         // SAFETY: at most `count` entries are taken, and the array has that many places.
@@ -251,19 +254,19 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
         // SAFETY: the entry is in the array, so the place behind it is in it or right at its end.
         place = unsafe { place.add(1) };
     };
-    // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-    let Some(mut consumer) = (unsafe { object.consumer.borrow() }) else {
-        object.device().events.overlap();
-        return 0;
+    let poll = |object: &Borrowed<CompletionQueue<O>>| {
+        // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
+        let mut consumer = unsafe { object.consumer.borrow() }.ok_or_else(|| object.overlap())?;
+        Ok(consumer.poll(count as usize, write))
     };
-    let taken = consumer.poll(count as usize, write);
-    drop(consumer);
-    if taken >= 2 && fault::is(Fault::WrongOrder) {
+    // SAFETY: the caller passes an open queue.
+    let taken = unsafe { dispatch::with(cq, poll) }.unwrap_or(0);
+    mistake!(WrongOrder if taken >= 2 => {
         // SAFETY: the array has at least the two entries that were taken.
         let second = unsafe { results.add(1) };
         // SAFETY: both were written.
         unsafe { results.swap(second) };
-    }
+    });
     // At most `count`.
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`, a u32")]
     let taken = taken as u32;
@@ -318,10 +321,12 @@ unsafe extern "system" fn control_cq_interrupt_moderation<O: NdkOs>(
     interval: u32,
     count: u32,
 ) -> NtStatus {
+    let control = |object: &Borrowed<CompletionQueue<O>>| {
+        if !object.device().has(NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) {
+            return Err(NtStatus::NOT_SUPPORTED);
+        }
+        Cq::moderate(object.engine()?, interval, count)
+    };
     // SAFETY: the caller passes an open queue.
-    let Some(object) = (unsafe { borrow::<CompletionQueue<O>>(cq) }) else { return NtStatus::INVALID_PARAMETER };
-    if !object.device().has(NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) {
-        return NtStatus::NOT_SUPPORTED;
-    }
-    object.engine().and_then(|cq| Cq::moderate(cq, interval, count)).into()
+    unsafe { dispatch::with(cq, control) }.into()
 }

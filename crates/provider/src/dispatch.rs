@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NtStatus};
 
 use crate::{
-    completion::{CreateRequest, Request},
+    completion::{AsyncRequest, CreateRequest},
     object::{Body, Borrowed, ObjectRef, borrow},
 };
 
@@ -64,7 +64,7 @@ pub unsafe fn request<B: Body>(
     context: *mut c_void,
     rule: impl FnOnce(&Borrowed<B>) -> Result<(), NtStatus>,
 ) -> NtStatus {
-    let finish = |object: &Borrowed<B>, request: Request| {
+    let finish = |object: &Borrowed<B>, request: AsyncRequest| {
         let status = rule(object).into();
         Ok(request.finish(object, status))
     };
@@ -81,9 +81,9 @@ pub unsafe fn request_that_may_pend<B: Body>(
     public: *mut B::Public,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: *mut c_void,
-    rule: impl FnOnce(&Borrowed<B>, Request) -> Result<NtStatus, NtStatus>,
+    rule: impl FnOnce(&Borrowed<B>, AsyncRequest) -> Result<NtStatus, NtStatus>,
 ) -> NtStatus {
-    let begin = |object: &Borrowed<B>| rule(object, Request::new(completion, context)?);
+    let begin = |object: &Borrowed<B>| rule(object, AsyncRequest::new(completion, context)?);
     // SAFETY: the caller's promise is the same.
     unsafe { with(public, begin) }.unwrap_or_else(|status| status)
 }

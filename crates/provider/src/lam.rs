@@ -11,7 +11,7 @@ use ndkpi::{MDL, NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, ND
 use crate::{
     NdkOs,
     adapter::Adapter,
-    completion::Request,
+    completion::AsyncRequest,
     dispatch,
     object::{Body, Borrowed, ObjectRef},
 };
@@ -48,7 +48,7 @@ pub unsafe extern "system" fn build_lam<O: NdkOs>(
         // SAFETY: the caller's promises are the same.
         let status = unsafe { build(adapter, mdl, length, lam, size, first_byte) }.into();
         // The callback is optional here (`NDKPI 5.2`); without one the request completes in the call.
-        Ok(Request::new(completion, context).map_or(status, |request| request.finish(adapter, status)))
+        Ok(AsyncRequest::new(completion, context).map_or(status, |request| request.finish(adapter, status)))
     };
     // SAFETY: the caller passes an open adapter.
     unsafe { dispatch::with(adapter, answer) }.unwrap_or_else(|status| status)

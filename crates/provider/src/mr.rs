@@ -13,7 +13,7 @@ use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, ND
 use crate::{
     NdkOs,
     cell::Slot,
-    completion::{Completions, Outcome, Request},
+    completion::{AsyncRequest, CompletionCallback, Completions},
     device::Device,
     dispatch,
     fifo::Node,
@@ -24,8 +24,8 @@ use crate::{
 
 /// A deregistration that waits for transfers in progress, with the place for its callback.
 struct Waiting<O: NdkOs> {
-    node: Box<Node<Outcome<O>>>,
-    request: Request,
+    node: Box<Node<CompletionCallback<O>>>,
+    request: AsyncRequest,
     object: ObjectRef<MemoryRegion<O>>,
 }
 
@@ -43,8 +43,8 @@ impl<O: NdkOs> Released for Client<O> {
     fn released(&self) {
         // Nobody waits when the region was closed without a deregistration.
         if let Some(Waiting { node, request, object }) = self.0.waiting.with(Option::take) {
-            let outcome = request.outcome(object, NtStatus::SUCCESS);
-            Completions::push(self.0.device().completions().clone(), node, outcome);
+            let callback = request.into_callback(object, NtStatus::SUCCESS);
+            Completions::push(self.0.device().completions().clone(), node, callback);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     cell::Slot,
-    completion::{Completions, Outcome, Way},
+    completion::{CompletionCallback, CompletionTiming, Completions},
     connector::ConnectorObject,
     cq::CompletionQueue,
     device::Device,
@@ -81,7 +81,7 @@ pub trait EngineObject: Body {
 }
 
 /// A place in the queue of completions.
-type Reserved<O> = Box<Node<Outcome<O>>>;
+type Reserved<O> = Box<Node<CompletionCallback<O>>>;
 
 /// The close that the consumer has asked for.
 #[derive(Clone, Copy)]
@@ -245,9 +245,12 @@ fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
         return;
     };
     let device = object.device().clone();
-    let outcome =
-        Outcome::Closed { completion: request.completion, context: request.context, object: B::into_any(object) };
-    Completions::push(device.completions().clone(), node, outcome);
+    let callback = CompletionCallback::Closed {
+        completion: request.completion,
+        context: request.context,
+        object: B::into_any(object),
+    };
+    Completions::push(device.completions().clone(), node, callback);
 }
 
 /// An object that a consumer has named, borrowed for the length of a call.
@@ -318,7 +321,7 @@ pub unsafe extern "system" fn close<B: Body>(
         // Not an object: a close cannot fail, and there is nothing to close.
         return NtStatus::SUCCESS;
     };
-    let way = object.device().completions().way();
+    let timing = object.device().completions().timing();
     // SAFETY: nobody reads the cell before the last reference is gone, and the consumer's is not given back yet.
     unsafe { *object.close.get() = Some(CloseRequest { completion, context }) };
     // SAFETY: the consumer makes no other call on the object, and closes it once.
@@ -332,14 +335,14 @@ pub unsafe extern "system" fn close<B: Body>(
     // SAFETY: the consumer does not use the pointer after close, and closes once.
     let handed_out = unsafe { object.take_back() };
     let Some(mut last) = handed_out.release() else { return NtStatus::PENDING };
-    let way = mistake!(CloseCompletesEarly => Way::Later, else way);
-    match way {
-        Way::Inline => {
+    let timing = mistake!(CloseCompletesEarly => CompletionTiming::Later, else timing);
+    match timing {
+        CompletionTiming::Inline => {
             *last.close.get_mut() = None;
             drop(last);
             mistake!(CloseFails => NtStatus::INTERNAL_ERROR, else NtStatus::SUCCESS)
         }
-        Way::Early => {
+        CompletionTiming::Early => {
             *last.close.get_mut() = None;
             if let Some(completion) = completion {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
@@ -349,7 +352,7 @@ pub unsafe extern "system" fn close<B: Body>(
             drop(last);
             NtStatus::PENDING
         }
-        Way::Later => {
+        CompletionTiming::Later => {
             complete_close(last);
             NtStatus::PENDING
         }

@@ -302,7 +302,7 @@ impl Play {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> History {
         for server in self.servers.iter().flatten() {
             Listener::close(&server.listener);
         }
@@ -371,9 +371,9 @@ fn check_answers(requests: &[ConnectorRequest], heard: &[Said], all: bool) {
 }
 
 /// What has happened, a number that depends on every choice of the machine, and all that was heard.
-type Outcome = (Vec<String>, u64, Vec<Said>);
+type History = (Vec<String>, u64, Vec<Said>);
 
-fn play(seed: u64) -> Outcome {
+fn play(seed: u64) -> History {
     let mut play = Play::new(seed);
     for _ in 0..STEPS {
         play.act();

@@ -8,7 +8,7 @@ use ndkpi::{
 
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
-    client::{Connector, Cq, Listener, Mr, Mw, Pd, Qp, RawAddress, Session, SharedEndpoint, Srq, Way},
+    client::{CompletionKind, Connector, Cq, Listener, Mr, Mw, Pd, Qp, RawAddress, Session, SharedEndpoint, Srq},
     fixture::{Pair, Plan, Terms},
     platform::Family,
 };
@@ -225,12 +225,12 @@ fn requests_complete_once(s: &Session<'_>) -> Verdict {
         zoo.close()?;
         s.settle();
     }
-    let count = |way| s.way_count(way);
+    let count = |kind| s.completions_of(kind);
     observed!(
         "{} in the call, {} by a callback before it returned, {} later",
-        count(Way::Inline),
-        count(Way::Early),
-        count(Way::Later)
+        count(CompletionKind::Inline),
+        count(CompletionKind::Early),
+        count(CompletionKind::Later)
     )
 }
 

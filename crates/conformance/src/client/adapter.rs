@@ -18,7 +18,7 @@ use super::{
     memory::Buffer,
     pd::{Pd, PdCore},
     request::{Pending, create, request_on_adapter},
-    session::{Session, Way},
+    session::{CompletionKind, Session},
 };
 use crate::{
     case::{Check, Stop},
@@ -355,7 +355,7 @@ impl<'s> Adapter<'s> {
             // SAFETY: the adapter is open; the MDL, the place, the size and the offset are kept by the session.
             unsafe { function(self.core.raw, mdl, length, completion, context, place, size, offset) }
         })?;
-        if pending.way() == Way::Inline
+        if pending.kind() == CompletionKind::Inline
             && let Some(status) = pending.outcome()
         {
             built(status);

@@ -174,7 +174,7 @@ impl<'s> ConnectorCore<'s> {
         let then: Then<'s> = undo;
         self.life.depend_on(qp.life());
         let pending = request(&self.life, what, Some(then), call)?;
-        if pending.way() == super::session::Way::Inline
+        if pending.kind() == super::session::CompletionKind::Inline
             && let Some(status) = pending.outcome()
         {
             undo(status);
@@ -266,7 +266,7 @@ impl<'s> ConnectorCore<'s> {
                 )
             }
         })?;
-        if pending.way() == super::session::Way::Inline
+        if pending.kind() == super::session::CompletionKind::Inline
             && let Some(status) = pending.outcome()
         {
             undo(status);

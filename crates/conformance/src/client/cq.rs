@@ -197,9 +197,9 @@ impl<'s> CqCore<'s> {
 
     /// Begins a poll or an arm. Two at a time are against the rules, but for what a callback does while the arm that it
     /// answers has not returned yet: that cannot be helped, and so the provider has to bear it.
-    fn turn(&self) -> Check<Turn<'_>> {
+    fn turn(&self) -> Check<RunningCallback<'_>> {
         let others = self.turns.fetch_add(1, AcqRel);
-        let turn = Turn(&self.turns);
+        let turn = RunningCallback(&self.turns);
         ensure!(others == 0 || self.running() > 0, "the case polls or arms a completion queue twice at a time");
         Ok(turn)
     }
@@ -407,9 +407,9 @@ impl<'s> CqCore<'s> {
     }
 }
 
-struct Turn<'t>(&'t AtomicU32);
+struct RunningCallback<'t>(&'t AtomicU32);
 
-impl Drop for Turn<'_> {
+impl Drop for RunningCallback<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Release);
     }

@@ -15,7 +15,7 @@ use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADE
 
 use super::{
     arena::Later,
-    session::{Session, Way},
+    session::{CompletionKind, Session},
 };
 use crate::case::{Check, Stop};
 
@@ -238,20 +238,20 @@ impl<'s> Life<'s> {
         // SAFETY: the object is open, no other call of the consumer on it runs but those of this thread that NDKPI allows,
         // and the gate lets none begin after this. The context is kept by the session.
         let status = unsafe { function(object.cast(), Some(close_completed), ptr::from_ref(self).cast_mut().cast()) };
-        Ok(Closing { life: self, way: self.close_has_returned(status), status })
+        Ok(Closing { life: self, kind: self.close_has_returned(status), status })
     }
 
-    fn close_has_returned(&'s self, status: NtStatus) -> Way {
+    fn close_has_returned(&'s self, status: NtStatus) -> CompletionKind {
         let session = self.session;
         if status == NtStatus::PENDING {
             let early = self.close_callbacks() > 0;
             self.close_returned.store(PENDS, Release);
-            let way = if early { Way::Early } else { Way::Later };
-            session.count_way(way);
-            return way;
+            let kind = if early { CompletionKind::Early } else { CompletionKind::Later };
+            session.count_completion(kind);
+            return kind;
         }
         self.close_returned.store(DONE, Release);
-        session.count_way(Way::Inline);
+        session.count_completion(CompletionKind::Inline);
         if status != NtStatus::SUCCESS {
             session.fault(format_args!(
                 "the close of a {:?} returned {status}: a close cannot fail (NDKPI 5.1)",
@@ -265,7 +265,7 @@ impl<'s> Life<'s> {
             self.let_go();
             session.await_callback(false);
         }
-        Way::Inline
+        CompletionKind::Inline
     }
 
     /// The close has completed: nothing of the object, and nothing that depends on it, may be left.
@@ -375,7 +375,7 @@ impl Drop for Call<'_, '_> {
 #[must_use]
 pub struct Closing<'s> {
     life: &'s Life<'s>,
-    way: Way,
+    kind: CompletionKind,
     status: NtStatus,
 }
 
@@ -387,8 +387,8 @@ impl<'s> Closing<'s> {
 
     /// How it came to its end, as far as is known.
     #[must_use]
-    pub const fn way(&self) -> Way {
-        self.way
+    pub const fn kind(&self) -> CompletionKind {
+        self.kind
     }
 
     /// Whether it is complete.
@@ -402,10 +402,10 @@ impl<'s> Closing<'s> {
     /// # Errors
     ///
     /// It does not come to an end.
-    pub fn wait(self) -> Check<Way> {
+    pub fn wait(self) -> Check<CompletionKind> {
         let kind = self.life.kind;
         self.life.session.wait_for(format_args!("the close of a {kind:?} (NDKPI 7.9)"), || self.is_done())?;
-        Ok(self.way)
+        Ok(self.kind)
     }
 
     /// The life that ends.
@@ -558,7 +558,7 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
     /// # Errors
     ///
     /// The close does not complete.
-    pub fn close(self) -> Check<Way> {
+    pub fn close(self) -> Check<CompletionKind> {
         self.start_close()?.wait()
     }
 }

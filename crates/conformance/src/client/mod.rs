@@ -42,5 +42,5 @@ pub use mw::{Mw, MwCore};
 pub use pd::{Pd, PdCore, QpSizes};
 pub use qp::{FastRegistration, Qp, QpCore, Remote};
 pub use request::{Pending, Then};
-pub use session::{Options, Session, Way};
+pub use session::{CompletionKind, Options, Session};
 pub use srq::{Srq, SrqCore, SrqHook};

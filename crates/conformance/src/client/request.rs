@@ -13,7 +13,7 @@ use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEAD
 
 use super::{
     life::Life,
-    session::{Session, Way},
+    session::{CompletionKind, Session},
 };
 use crate::case::{Check, Stop};
 
@@ -29,7 +29,7 @@ const PENDS: u32 = 1;
 const DONE: u32 = 2;
 
 /// One request, in memory that outlives it.
-pub struct Request<'s> {
+pub struct RequestState<'s> {
     session: &'s Session<'s>,
     /// Of the object on which it was made; none for an adapter.
     life: Option<&'s Life<'s>>,
@@ -44,7 +44,7 @@ pub struct Request<'s> {
     then: Option<Then<'s>>,
 }
 
-impl<'s> Request<'s> {
+impl<'s> RequestState<'s> {
     fn begin(
         session: &'s Session<'s>,
         life: Option<&'s Life<'s>>,
@@ -74,20 +74,20 @@ impl<'s> Request<'s> {
     fn has_returned(&'s self, status: NtStatus) -> Pending<'s> {
         let session = self.session;
         if status == NtStatus::PENDING {
-            let way = if self.callbacks.load(Acquire) > 0 { Way::Early } else { Way::Later };
+            let kind = if self.callbacks.load(Acquire) > 0 { CompletionKind::Early } else { CompletionKind::Later };
             self.returned.store(PENDS, Release);
-            session.count_way(way);
-            return Pending { request: self, way };
+            session.count_completion(kind);
+            return Pending { request: self, kind };
         }
         self.returned.store(DONE, Release);
-        session.count_way(Way::Inline);
+        session.count_completion(CompletionKind::Inline);
         if self.callbacks.load(Acquire) > 0 {
             session.fault(format_args!("{} returned {status} and completed too (NDKPI 5.0)", self.what));
         } else {
             self.status.store(status.0, Release);
             session.await_callback(false);
         }
-        Pending { request: self, way: Way::Inline }
+        Pending { request: self, kind: CompletionKind::Inline }
     }
 
     /// The callback runs.
@@ -124,15 +124,15 @@ impl<'s> Request<'s> {
 #[derive(Clone, Copy)]
 #[must_use]
 pub struct Pending<'s> {
-    request: &'s Request<'s>,
-    way: Way,
+    request: &'s RequestState<'s>,
+    kind: CompletionKind,
 }
 
 impl Pending<'_> {
     /// How it came to its end, as far as is known.
     #[must_use]
-    pub const fn way(&self) -> Way {
-        self.way
+    pub const fn kind(&self) -> CompletionKind {
+        self.kind
     }
 
     /// The outcome, if it is known.
@@ -206,7 +206,7 @@ pub fn request<'s>(
     then: Option<Then<'s>>,
     call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
 ) -> Check<Pending<'s>> {
-    let request = Request::begin(life.session(), Some(life), what, then)?;
+    let request = RequestState::begin(life.session(), Some(life), what, then)?;
     let status = call(Some(request_completed), request.context());
     Ok(request.has_returned(status))
 }
@@ -222,7 +222,7 @@ pub fn request_on_adapter<'s>(
     then: Option<Then<'s>>,
     call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
 ) -> Check<Pending<'s>> {
-    let request = Request::begin(session, None, what, then)?;
+    let request = RequestState::begin(session, None, what, then)?;
     let status = call(Some(request_completed), request.context());
     Ok(request.has_returned(status))
 }
@@ -242,12 +242,12 @@ pub fn create<'s, T: Object>(
     what: &'static str,
     call: impl FnOnce(Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut T) -> NtStatus,
 ) -> Check<Created<T>> {
-    let request = Request::begin(session, parent, what, None)?;
+    let request = RequestState::begin(session, parent, what, None)?;
     let status = call(Some(create_completed), request.context(), request.place.as_ptr().cast());
     let pending = request.has_returned(status);
     let outcome = pending.outwait()?;
     let place = request.place.load(Acquire);
-    if pending.way() != Way::Inline && place != UNTOUCHED {
+    if pending.kind() != CompletionKind::Inline && place != UNTOUCHED {
         // Not the end of the case: the object has to be closed.
         session.fault(format_args!(
             "{what} returned {} and wrote the place for the object (NDKPI 5.0, P1)",
@@ -257,7 +257,7 @@ pub fn create<'s, T: Object>(
     if outcome != NtStatus::SUCCESS {
         return Ok(Err(outcome));
     }
-    let object = if pending.way() == Way::Inline { place } else { request.object.load(Relaxed) };
+    let object = if pending.kind() == CompletionKind::Inline { place } else { request.object.load(Relaxed) };
     if object.is_null() || object == UNTOUCHED {
         fail!("{what} succeeded without an object (NDKPI 5.0, P1)");
     }
@@ -268,10 +268,10 @@ pub fn create<'s, T: Object>(
 ///
 /// # Safety
 ///
-/// `context` is a `Request` that is kept by a session.
+/// `context` is a `RequestState` that is kept by a session.
 unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStatus) {
     // SAFETY: the caller's promise; the session outlives every callback.
-    let request = unsafe { &*context.cast_const().cast::<Request<'_>>() };
+    let request = unsafe { &*context.cast_const().cast::<RequestState<'_>>() };
     request.complete(status, ptr::null_mut());
 }
 
@@ -279,9 +279,9 @@ unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStat
 ///
 /// # Safety
 ///
-/// `context` is a `Request` that is kept by a session.
+/// `context` is a `RequestState` that is kept by a session.
 unsafe extern "system" fn create_completed(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
     // SAFETY: the caller's promise; the session outlives every callback.
-    let request = unsafe { &*context.cast_const().cast::<Request<'_>>() };
+    let request = unsafe { &*context.cast_const().cast::<RequestState<'_>>() };
     request.complete(status, object);
 }

@@ -79,13 +79,13 @@ pub struct Session<'p> {
     awaited: AtomicU32,
     /// Callbacks that run.
     callbacks: AtomicU32,
-    /// How requests have come to their end: inline, early, later.
-    ways: [AtomicU32; 3],
+    /// Requests that have completed, by [`CompletionKind`].
+    completions: [AtomicU32; 3],
 }
 
-/// How a request came to its end (`NDKPI 5.0`).
+/// How a request completed (`NDKPI 5.0`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CompletionKind {
     /// The function returned the outcome.
     Inline,
     /// The callback had run when the function returned.
@@ -141,7 +141,7 @@ impl<'p> Session<'p> {
             open: [const { AtomicU32::new(0) }; Kind::COUNT],
             awaited: AtomicU32::new(0),
             callbacks: AtomicU32::new(0),
-            ways: [const { AtomicU32::new(0) }; 3],
+            completions: [const { AtomicU32::new(0) }; 3],
         };
         try_box(session).map(ManuallyDrop::new).map_err(|_| Stop::skipped(format_args!("no memory for the case")))
     }
@@ -466,14 +466,14 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// How many requests came to their end in this way.
+    /// Returns how many requests have completed in this way.
     #[must_use]
-    pub fn way_count(&self, way: Way) -> u32 {
-        self.ways[way as usize].load(Relaxed)
+    pub fn completions_of(&self, kind: CompletionKind) -> u32 {
+        self.completions[kind as usize].load(Relaxed)
     }
 
-    pub(super) fn count_way(&self, way: Way) {
-        self.ways[way as usize].fetch_add(1, Relaxed);
+    pub(super) fn count_completion(&self, kind: CompletionKind) {
+        self.completions[kind as usize].fetch_add(1, Relaxed);
     }
 
     pub(super) fn opened(&self, kind: Kind) {
