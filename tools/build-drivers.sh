@@ -78,8 +78,8 @@ build() {
     # No path of this machine in the image.
     flags+=("--remap-path-prefix=$TOP=softndk" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
     flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
-    # wdk-macros keeps what it has read in types.rs and never looks again.
-    find "$directory" -name cached_function_info_map.json ! -newer xbuild/bindings/src/types.rs -delete 2>/dev/null || true
+    # wdk-macros keeps what it has read in the bindings' types.rs, which is made from these facts, and never looks again.
+    find "$directory" -name cached_function_info_map.json ! -newer tests-host/facts/wdk-facts.json -delete 2>/dev/null || true
     mkdir -p "$directory.lock" "$directory.lib"
     # The crate tracelogging has a function for programs that needs this library. The linker leaves the function out of a
     # driver, and with it the import; the test driver_pe would see it.

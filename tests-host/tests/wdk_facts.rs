@@ -1,7 +1,7 @@
 //! The bindings that the drivers are built with off Windows are those of the genuine `wdk-sys`.
 //!
-//! `xbuild/bindings` is source; `facts/wdk-facts.json` is what bindgen makes of the kit's headers. Here the source is parsed
-//! and every item in it looked up in the facts: types with their fields, aliases, enumerations, constants, statics,
+//! The source of `xbuild/bindings` is generated; `facts/wdk-facts.json` is what bindgen makes of the kit's headers. Here the source
+//! is parsed and every item in it looked up in the facts: types with their fields, aliases, enumerations, constants, statics,
 //! prototypes, the framework's function indices. What the facts do not know fails, and so does what they know and the source
 //! lacks. Sizes and offsets are asserted in `layout.rs` when it is compiled, which it is for this test; that the assertions
 //! are complete and say what the facts say is checked here as well.
@@ -15,8 +15,8 @@ use std::{
 use quote::ToTokens;
 use serde_json::Value;
 use syn::{ForeignItem, Item, ItemForeignMod, ItemStruct, ItemUnion};
-// Compiles the assertions of `layout.rs`.
-use wdk_bindings as _;
+// Compiles the assertions of `layout.rs`, too.
+use wdk_bindings::__source;
 
 /// The source of the bindings.
 #[derive(Clone)]
@@ -30,14 +30,12 @@ struct Source {
 
 impl Source {
     fn read() -> Self {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../xbuild/bindings/src");
-        let file = |name: &str| fs::read_to_string(directory.join(name)).expect("the bindings are in the repository");
         Self {
-            types: file("types.rs"),
-            layout: file("layout.rs"),
-            constants: file("constants.rs"),
-            ntddk: file("ntddk.rs"),
-            statics: file("statics.rs"),
+            types: __source::TYPES.to_owned(),
+            layout: __source::LAYOUT.to_owned(),
+            constants: __source::CONSTANTS.to_owned(),
+            ntddk: __source::NTDDK.to_owned(),
+            statics: __source::STATICS.to_owned(),
         }
     }
 }
@@ -448,7 +446,7 @@ const WRONG: [(File, &str, &str); 12] = [
     (|source| &mut source.types, "WdfDriverCreateTableIndex: Type = 116", "WdfDriverCreateTableIndex: Type = 117"),
     (|source| &mut source.types, "HighImportance: Type = 2", "HighImportance: Type = 3"),
     (|source| &mut source.layout, "offset_of!(_MDL, ByteCount) == 40", "offset_of!(_MDL, ByteCount) == 44"),
-    (|source| &mut source.layout, "assert!(size_of::<_KDPC>() == 64);", ""),
+    (|source| &mut source.layout, "assert!(size_of::< _KDPC > () == 64);", ""),
     (|source| &mut source.constants, "DISPATCH_LEVEL: u32 = 2", "DISPATCH_LEVEL: u32 = 1"),
     (|source| &mut source.ntddk, "KeClearEvent(Event: PRKEVENT)", "KeClearEvent()"),
     (|source| &mut source.statics, "WdfFunctions: *const WDFFUNC;", "WdfFunctions: *mut WDFFUNC;"),
