@@ -96,6 +96,13 @@ impl State {
         })
     }
 
+    /// An adapter is gone: the framework's device of it must be, too.
+    pub fn check_no_device(&self, functional: usize, name: &str) {
+        if self.devices().iter().any(|device| device.functional == functional) {
+            bug_check(Rule::ReferenceLeak, format_args!("{name} left its device of the framework"));
+        }
+    }
+
     pub fn device_named(&self, name: &str) -> Option<Arc<DeviceObject>> {
         self.devices().into_iter().find(|device| device.name == name)
     }
@@ -303,8 +310,11 @@ impl Driver {
     /// If the driver has a device still, which is the test's fault.
     pub fn unload(self) {
         let (state, id) = (&self.state, self.id);
-        let devices =
-            state.devices().iter().filter(|device| device.owner == id && !device.control && !device.miniport).count();
+        let devices = state
+            .devices()
+            .iter()
+            .filter(|device| device.owner == id && !device.control && !device.is_of_miniport())
+            .count();
         assert_eq!(devices, 0, "driver {} is unloaded while it has devices", self.name);
         assert!(!state.has_adapters(id), "driver {} is unloaded while it has adapters", self.name);
         let control = state.devices().iter().any(|device| device.owner == id && device.control);

@@ -12,7 +12,7 @@ use crate::miniport;
 
 /// Loads the driver with an adapter on a seeded kernel, has `work` use it, and unloads it.
 pub fn run(handlers: Handlers, work: impl FnOnce(&Kernel, &Driver, &Nic)) {
-    let kernel = Kernel::seeded(1).hang_limit(std::time::Duration::from_secs(2)).start();
+    let kernel = Kernel::seeded(1).preemption(0).hang_limit(std::time::Duration::from_secs(2)).start();
     miniport::prepare(handlers);
     let driver = kernel.load("mini", miniport::driver_entry).expect("the driver loads");
     let nic = driver.add_nic(&[("Test", "42")]).expect("the adapter starts");

@@ -129,12 +129,12 @@ pub fn bytes_of(buffer: &NET_BUFFER) -> Vec<u8> {
     bytes
 }
 
-/// The lists of a chain, by their addresses.
-pub fn lists_of(first: *mut NET_BUFFER_LIST) -> Vec<*mut NET_BUFFER_LIST> {
+/// The lists of a chain. A list that is free breaks `rule`.
+pub fn lists_of(first: *mut NET_BUFFER_LIST, rule: Rule) -> Vec<*mut NET_BUFFER_LIST> {
     let (mut lists, mut list) = (Vec::new(), first);
     while !list.is_null() {
         if pool::is_live(list.addr()) == Some(false) {
-            bug_check(Rule::NblNotOwned, format_args!("a net buffer list at {list:p} is free"));
+            bug_check(rule, format_args!("the net buffer list at {list:p} is free"));
         }
         if lists.contains(&list) {
             bug_check(Rule::NblNotOwned, format_args!("a net buffer list is twice in one chain"));

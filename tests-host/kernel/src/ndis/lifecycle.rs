@@ -287,6 +287,12 @@ impl Nic {
         }
         match status {
             NDIS_STATUS_SUCCESS => {
+                if adapter.phase() != Phase::Pausing {
+                    bug_check(
+                        Rule::PauseTooEarly,
+                        format_args!("a pause is completed, and MiniportPause succeeds too"),
+                    );
+                }
                 adapter.check_nothing_on_its_way();
                 lock(&adapter.changing).phase = Phase::Paused;
             }
@@ -371,6 +377,7 @@ impl Nic {
         lock(&state.ndis.adapters).remove(&handle);
         lock(&state.ndis.halted).insert(handle);
         state.check_nothing_left(|owner| owner.handle == handle, name);
+        state.check_no_device(self.adapter.devices[1], name);
     }
 
     /// The system shuts down, or has met a bug check, in which case nothing may be called.

@@ -183,7 +183,7 @@ pub extern "system" fn NdisMSendNetBufferListsComplete(handle: NDIS_HANDLE, firs
         if flags & NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL != 0 && machine::current_irql() != Irql::DISPATCH_LEVEL {
             bug_check(Rule::BadArgument, format_args!("a completion says DISPATCH_LEVEL, and is not at it"));
         }
-        let lists = frame::lists_of(first);
+        let lists = frame::lists_of(first, Rule::NblCompletedTwice);
         if lists.is_empty() {
             bug_check(Rule::BadArgument, format_args!("a completion without lists"));
         }

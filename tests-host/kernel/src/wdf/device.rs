@@ -45,8 +45,8 @@ pub struct DeviceObject {
     pub owner: DriverId,
     pub handle: AtomicUsize,
     pub control: bool,
-    /// A miniport's, which deletes it itself.
-    pub miniport: bool,
+    /// The functional device object of a miniport's, which deletes it itself; zero for any other.
+    pub functional: usize,
     pub node: Option<u64>,
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
@@ -74,7 +74,7 @@ impl DeviceObject {
             owner,
             handle: AtomicUsize::new(0),
             control: node.is_none(),
-            miniport: false,
+            functional: 0,
             node,
             name,
             callbacks,
@@ -90,9 +90,14 @@ impl DeviceObject {
     }
 
     /// The device of a driver in miniport mode.
-    pub fn of_miniport(owner: DriverId) -> Self {
+    pub fn of_miniport(owner: DriverId, functional: usize) -> Self {
         let device = Self::new(owner, None, String::new(), WDF_PNPPOWER_EVENT_CALLBACKS::default());
-        Self { control: false, miniport: true, ..device }
+        Self { control: false, functional, ..device }
+    }
+
+    /// Whether it is a miniport's, which NDIS has the device of.
+    pub const fn is_of_miniport(&self) -> bool {
+        self.functional != 0
     }
 }
 

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn WdfDeviceMiniportCreate(
             if functional.is_null() || attached.is_null() || physical.is_null() {
                 bug_check(Rule::BadArgument, format_args!("a miniport's device without its device objects"));
             }
-            let device = Arc::new(DeviceObject::of_miniport(object.owner));
+            let device = Arc::new(DeviceObject::of_miniport(object.owner, functional.addr()));
             let parent = Some(object.handle);
             let Some(made) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
                 return STATUS_INSUFFICIENT_RESOURCES;

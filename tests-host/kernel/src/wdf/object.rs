@@ -300,7 +300,7 @@ pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJE
             Kind::Driver | Kind::Request(_) | Kind::Queue(_) => {
                 bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", object.kind.name()));
             }
-            Kind::Device(device) if !device.control && !device.miniport => {
+            Kind::Device(device) if !device.control && !device.is_of_miniport() => {
                 bug_check(Rule::BadHandle, format_args!("a driver may not delete a device of plug and play"));
             }
             Kind::Device(_) | Kind::Target(_) | Kind::Key if machine::current_irql() > Irql::PASSIVE_LEVEL => {
