@@ -52,8 +52,8 @@ pub fn json(rows: &[Row]) -> Result<String, String> {
 /// What a reader of the table has to know.
 const LEGEND: &str =
     "ours, peer: medians of the rounds, and half of the distance between their quartiles. ratio: ours by peer, on two cores of the
-medians, on one core the median of the rounds' ratios.
-docs/performance/README.md says how it is measured, and what the rows `machine: ...` bound.";
+medians, on one core the median of the rounds' ratios. bound: the ratio of the least that anybody has to do.
+docs/performance/README.md says how it is measured.";
 
 /// A table of all rows, and how to read it.
 #[must_use]
@@ -61,23 +61,36 @@ pub fn table(rows: &[Row]) -> String {
     format!("{}\n\n{LEGEND}", styled(rows, NOTHING).trim_fmt())
 }
 
-/// The machine, the command and a table of all rows, as Markdown.
-#[must_use]
-pub fn markdown(rows: &[Row], machine: &[String], command: &str) -> String {
-    let mut text = String::from("# Figures\n\n");
+/// What stands before the figures in a page that has them.
+const BEGIN: &str = "<!-- figures: written by `bench --report`, do not edit -->\n";
+/// What stands behind them.
+const END: &str = "<!-- end of the figures -->\n";
+
+/// `page` with figures in the place of those that it has: the machine, the command and a table of all rows, as Markdown.
+///
+/// # Errors
+///
+/// In words, if the page has no place for them.
+pub fn markdown(page: &str, rows: &[Row], machine: &[String], command: &str) -> Result<String, String> {
+    let place = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = place.ok_or("no place for the figures between two comments")?;
+    let mut text = format!("{before}{BEGIN}\nBy `{command}`, on:\n\n");
     // Writing to a string does not fail.
-    let _ = writeln!(text, "Written by `{command}`; do not edit. [README.md](README.md) says how to read it.\n");
     for line in machine {
         let _ = writeln!(text, "- {line}");
     }
-    let _ = writeln!(text, "\n{}", styled(rows, ASCII_MARKDOWN));
-    text
+    let goals = rows.iter().filter_map(|row| row.met).collect::<Vec<_>>();
+    let met = goals.iter().filter(|met| **met).count();
+    let _ = writeln!(text, "\nGoals met: {met} of {}.\n\n{}\n\n{END}", goals.len(), styled(rows, ASCII_MARKDOWN));
+    // The line's end is in the comment already.
+    text.pop();
+    Ok(text + after)
 }
 
 fn styled(rows: &[Row], style: TableStyle) -> Table {
     let mut table = Table::new();
     table.load_style(style);
-    table.set_header(["row", "against", "ours", "peer", "unit", "ratio", "goal", "met"]);
+    table.set_header(["row", "against", "ours", "peer", "unit", "ratio", "goal", "met", "bound"]);
     for row in rows {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let figure = |value: Option<f64>, spread: Option<f64>| {
@@ -86,6 +99,7 @@ fn styled(rows: &[Row], style: TableStyle) -> Table {
         let met = match (&row.skipped, row.met) {
             (Some(why), _) => format!("skipped: {why}"),
             (None, Some(true)) => "yes".to_owned(),
+            (None, Some(false)) if row.is_in_reach == Some(false) => "NO, nor by the bound".to_owned(),
             (None, Some(false)) => "NO".to_owned(),
             (None, None) => String::new(),
         };
@@ -98,6 +112,7 @@ fn styled(rows: &[Row], style: TableStyle) -> Table {
             right(row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))),
             Cell::new(row.goal.as_deref().unwrap_or_default()),
             Cell::new(met),
+            right(row.bound.map_or_else(String::new, |bound| format!("{bound:.2}"))),
         ]);
     }
     table
@@ -111,7 +126,7 @@ fn with_spread(value: f64, spread: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{json, markdown};
+    use super::{BEGIN, END, json, markdown};
     use crate::{
         measure::Samples,
         row::{Goal, Row, Unit},
@@ -137,8 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_what_has_made_it() {
-        let text = markdown(&rows(), &["a machine".to_owned()], "bench --all");
+    fn figures_take_the_place_of_those_before() {
+        let page = format!("# Page\n\n{BEGIN}old\n{END}\nMore.\n");
+        let text = markdown(&page, &rows(), &["a machine".to_owned()], "bench --all").expect("a place");
         assert!(text.contains("`bench --all`") && text.contains("| 50.00 ±0% | 100 ±0% |"), "{text}");
+        assert!(text.starts_with("# Page\n") && text.ends_with("\nMore.\n") && !text.contains("old"), "{text}");
+        assert_eq!(markdown(&text, &rows(), &["a machine".to_owned()], "bench --all").as_ref(), Ok(&text), "again");
+        assert!(markdown("# Page\n", &rows(), &[], "bench").is_err(), "no place");
+    }
+
+    #[test]
+    fn a_goal_that_the_bound_misses_is_marked() {
+        let row = |ours| {
+            let (ours, peer) = (Samples::new(vec![ours]), Samples::new(vec![100.0]));
+            Row::measured("a", "b", Unit::Nanoseconds, Goal::AtMost(0.5), &ours, &peer)
+        };
+        let page = format!("{BEGIN}{END}");
+        let text = |least| markdown(&page, &[row(70.0).bounded(Goal::AtMost(0.5), &row(least))], &[], "bench");
+        assert!(text(60.0).is_ok_and(|text| text.contains("| NO, nor by the bound |  0.60 |")));
+        assert!(text(40.0).is_ok_and(|text| text.contains("| NO  |  0.40 |")));
     }
 }

@@ -98,6 +98,10 @@ pub struct Row {
     pub against: String,
     /// Half of the distance between the quartiles of the samples, as a share of the median: of ours, and of the peer.
     pub spread: [Option<f64>; 2],
+    /// The ratio of the least that anybody has to do, beside the same peer, if that was measured.
+    pub bound: Option<f64>,
+    /// Whether the goal is met there.
+    pub is_in_reach: Option<bool>,
 }
 
 impl Row {
@@ -117,6 +121,8 @@ impl Row {
             skipped: None,
             against: against.to_owned(),
             spread: [Some(ours.spread()), Some(peer.spread())],
+            bound: None,
+            is_in_reach: None,
         }
     }
 
@@ -132,6 +138,17 @@ impl Row {
     pub fn in_rounds(row: &str, against: &str, unit: Unit, goal: Goal, ours: &Samples, peer: &Samples) -> Self {
         let ratio = ours.each_with(peer, |mine, theirs| unit.of(mine) / unit.of(theirs)).median();
         Self { ratio: Some(ratio), met: goal.is_met(ratio), ..Self::measured(row, against, unit, goal, ours, peer) }
+    }
+
+    /// The row, and what `least` has reached beside the same peer: a row of the least that anybody has to do.
+    ///
+    /// # Panics
+    ///
+    /// If the peer is another one.
+    #[must_use]
+    pub fn bounded(self, goal: Goal, least: &Self) -> Self {
+        assert_eq!(self.against, least.against, "a bound of something else");
+        Self { bound: least.ratio, is_in_reach: least.ratio.and_then(|ratio| goal.is_met(ratio)), ..self }
     }
 
     /// A row of a figure and a limit that is no measurement: the goal is that the figure is at most the limit.
@@ -184,6 +201,8 @@ impl Row {
             skipped: None,
             against: against.to_owned(),
             spread: [None, None],
+            bound: None,
+            is_in_reach: None,
         }
     }
 }
@@ -214,6 +233,15 @@ mod tests {
         assert_eq!((row.ours, row.peer, row.ratio, row.met), (Some(5.0), Some(20.0), Some(0.5), Some(true)));
         let row = Row::in_rounds("a", "b", Unit::Millions, Goal::AtLeast(2.5), &ours, &peer);
         assert_eq!((row.ratio, row.met), (Some(2.0), Some(false)));
+    }
+
+    #[test]
+    fn a_bound_says_whether_the_goal_is_in_reach() {
+        let goal = Goal::AtMost(0.5);
+        let row = |ours| Row::measured("a", "b", Unit::Nanoseconds, goal, &samples(ours), &samples(100.0));
+        let bounded = row(70.0).bounded(goal, &row(60.0));
+        assert_eq!((bounded.met, bounded.bound, bounded.is_in_reach), (Some(false), Some(0.6), Some(false)));
+        assert_eq!(row(70.0).bounded(goal, &row(40.0)).is_in_reach, Some(true));
     }
 
     #[test]

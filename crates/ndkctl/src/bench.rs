@@ -22,7 +22,7 @@ pub struct Bench {
     /// Write the rows as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the table as Markdown
+    /// Write the table as Markdown into a page that has a place for it
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Draw the plots, as SVG

@@ -57,13 +57,13 @@ const fn kinds(size: usize, places: usize) -> &'static [Kind] {
 const fn bounds_of(size: usize, places: usize) -> &'static [Bound] {
     match (size, places) {
         (0x1000, 1) => &[Bound::Exchange, Bound::Completion, Bound::Calls],
-        (0x1_0000, _) => &[Bound::Calls],
+        (0x1_0000 | 0x4_0000, _) => &[Bound::Calls, Bound::Deferred],
         _ => &[],
     }
 }
 
 /// The least of a transfer, or a part of it: see [`bounds::copy`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
     /// One thing is owned during the copy.
     Exchange,
@@ -71,6 +71,8 @@ enum Bound {
     Completion,
     /// The same by calls.
     Calls,
+    /// The copy is made in a deferred call.
+    Deferred,
 }
 
 impl Bound {
@@ -79,14 +81,21 @@ impl Bound {
             Self::Exchange => "an atomic exchange and a store",
             Self::Completion => "two atomic exchanges and a completion through a queue with a lock",
             Self::Calls => "two atomic exchanges and a completion, posted and polled by calls",
+            Self::Deferred => "in a deferred call",
         }
     }
 
-    fn subject<'a>(self, count: usize, length: u32, copy: impl FnMut() + 'a) -> Subject<'a> {
+    /// What the least of this kind of adapter is.
+    fn of(kind: Kind) -> Self {
+        if kind.engine == NicMode::Deferred { Self::Deferred } else { Self::Calls }
+    }
+
+    fn subject<'a>(self, context: &'a Context<'_>, count: usize, length: u32, copy: impl FnMut() + 'a) -> Subject<'a> {
         match self {
             Self::Exchange => Box::new(bounds::copy::owning_one(count, copy)),
             Self::Completion => Box::new(bounds::copy::completed(count, copy)),
             Self::Calls => Box::new(bounds::copy::called(count, length, copy)),
+            Self::Deferred => Box::new(bounds::copy::deferred(context.os, count, copy)),
         }
     }
 }
@@ -220,19 +229,29 @@ impl OfSize {
         };
         let name = |what: &str, kind: Kind| format!("RDMA {what}, {}{all}, {}", words(size), kind.words());
         let [to, from] = &self.memcpy;
+        let bounds = bounds_of(size, places);
+        let least: Vec<_> = bounds
+            .iter()
+            .zip(&self.bounds)
+            .map(|(bound, least)| {
+                let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
+                row(&name, Goal::Reported, least, to)
+            })
+            .collect();
+        let bounded = |kind: Kind, row: Row| {
+            let of_kind = bounds.iter().position(|bound| *bound == Bound::of(kind));
+            of_kind.map_or_else(|| row.clone(), |index| row.clone().bounded(goal(kind, size), &least[index]))
+        };
         let mut rows = Vec::new();
         for (kind, (write, read)) in kinds(size, places).iter().zip(self.write.iter().zip(&self.read)) {
-            rows.push(row(&name("write", *kind), goal(*kind, size), write, to));
-            rows.push(row(&name("read", *kind), goal(*kind, size), read, from));
+            rows.push(bounded(*kind, row(&name("write", *kind), goal(*kind, size), write, to)));
+            rows.push(bounded(*kind, row(&name("read", *kind), goal(*kind, size), read, from)));
         }
         if let Some(batches) = &self.batches {
             let name = format!("{}, {BATCH} a doorbell", name("write", Kind::DIRECT));
             rows.push(row(&name, Goal::Reported, batches, to));
         }
-        for (bound, least) in bounds_of(size, places).iter().zip(&self.bounds) {
-            let name = format!("machine: memcpy of {}, {}{all}", words(size), bound.words());
-            rows.push(row(&name, Goal::Reported, least, to));
-        }
+        rows.extend(least);
         rows
     }
 }
@@ -331,7 +350,7 @@ fn of_size<'a>(
     if has_batches(size, places) {
         subjects.push(in_batches(&adapters[0]));
     }
-    subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(count, length, copy_next())));
+    subjects.extend(bounds_of(size, places).iter().map(|bound| bound.subject(context, count, length, copy_next())));
     let mut samples = context.interleave(subjects).into_iter();
     let mut next = || samples.next().expect("samples of every subject");
     OfSize {

@@ -25,6 +25,10 @@ use std::{
 };
 
 use engine::{cq::Cqe, qp::Sge};
+use host::{
+    HostOs,
+    machine::{Arguments, Dpc, Irql, lower, raise},
+};
 use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
@@ -221,5 +225,36 @@ pub fn called<F: FnMut()>(count: usize, length: u32, copy: F) -> impl FnMut() ->
                 assert!(results[0].Status.is_success());
             }
         })
+    }
+}
+
+/// Lets `copy` happen `count` times, each in a deferred call that is queued at `DISPATCH_LEVEL` and interrupts the thread when the
+/// level drops. Nothing is owned, and nothing completes.
+pub fn deferred(os: &HostOs, count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
+    let run = |arguments: Arguments| {
+        // SAFETY: the argument is the place of the work below, on the thread that has queued the call: it goes on when that has run.
+        let work = unsafe { &mut *arguments.first.cast::<&mut dyn FnMut()>() };
+        work();
+    };
+    let dpc = Dpc::try_new(os.machine(), "copy", run).expect("memory");
+    dpc.set_target(Some(0));
+    move || {
+        let mut copies = 0;
+        let mut counted = || {
+            copy();
+            copies += 1;
+        };
+        let mut work: &mut dyn FnMut() = &mut counted;
+        let on = os.machine().run_on(0);
+        let time = alone(count, || {
+            for _ in 0..count {
+                let before = raise(Irql::DISPATCH_LEVEL);
+                dpc.queue(Arguments { first: ptr::from_mut(&mut work).cast(), second: ptr::null_mut() });
+                lower(before);
+            }
+        });
+        drop(on);
+        assert_eq!(copies, count, "each of them has run");
+        time
     }
 }
