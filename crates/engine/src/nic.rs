@@ -10,9 +10,7 @@ use core::marker::PhantomData;
 use fallible::Arc;
 
 use crate::{
-    NtStatus,
-    cq::Operation,
-    memory_status,
+    NtStatus, memory_status,
     os::{Dpc, Os, Routine, SpinLock},
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
@@ -28,13 +26,14 @@ pub enum NicMode {
     Direct,
 }
 
-/// What one run of an engine's deferred call does at most.
-const RUN: Budget = Budget { bytes: 512 << 10, requests: 256 };
+/// Bytes that one run of an engine's deferred call moves at most.
+const RUN_BYTES: usize = 512 << 10;
 /// Quanta in one run.
 const QUANTA_PER_RUN: usize = 16;
 /// Requests that a queue pair may finish in one quantum. Of the bytes it gets what is left of the run: it costs time to leave a long
 /// transfer and to come back to it.
 const REQUESTS_PER_QUANTUM: u32 = 32;
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -45,6 +44,13 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// What is left of it after this.
+    #[inline]
+    pub(crate) const fn take(&mut self, moved: &Moved) {
+        self.bytes -= moved.bytes;
+        self.requests -= moved.requests;
+    }
+
     /// Returns true if there is nothing left of it.
     #[must_use]
     pub const fn is_spent(&self) -> bool {
@@ -65,36 +71,12 @@ pub struct Traffic {
     pub out_frames: u64,
 }
 
-/// What a quantum has moved, as its queue pair sees it.
-///
-/// No two fields of one width are neighbours: they would be loaded both at a time, and wait for their stores.
-#[derive(Default)]
-#[repr(C)]
+/// Requests that a queue pair has carried out, and their bytes: all reads, or all sends and writes.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Moved {
-    out_octets: u64,
-    out_frames: u32,
-    in_octets: u64,
-    in_frames: u32,
-}
-
-impl Moved {
-    /// So many requests were carried out, of so many bytes together.
-    #[inline]
-    pub const fn note(&mut self, operation: Operation, requests: u32, length: usize) {
-        let (octets, frames) = match operation {
-            Operation::Send | Operation::Write => (&mut self.out_octets, &mut self.out_frames),
-            Operation::Read => (&mut self.in_octets, &mut self.in_frames),
-            _ => return,
-        };
-        *octets += length as u64;
-        *frames += requests;
-    }
-
-    /// Returns true if nothing has moved.
-    #[inline]
-    pub const fn is_none(&self) -> bool {
-        self.in_frames == 0 && self.out_frames == 0
-    }
+    pub is_read: bool,
+    pub requests: u32,
+    pub bytes: usize,
 }
 
 /// Bytes and messages that went one way.
@@ -105,11 +87,10 @@ struct Direction {
 }
 
 impl Direction {
-    fn add(&self, octets: u64, frames: u32) {
-        if frames > 0 {
-            self.octets.fetch_add(octets, Ordering::Relaxed);
-            self.frames.fetch_add(frames.into(), Ordering::Relaxed);
-        }
+    #[inline]
+    fn add(&self, moved: &Moved) {
+        self.octets.fetch_add(moved.bytes as u64, Ordering::Relaxed);
+        self.frames.fetch_add(moved.requests.into(), Ordering::Relaxed);
     }
 }
 
@@ -180,30 +161,33 @@ impl<O: Os, M: Member> Engine<O, M> {
         this.dpc.queue(this);
     }
 
-    /// Counts what a quantum moved to and from a queue pair of the engine `peer`, on both sides.
+    /// Counts what a queue pair of this engine and one of the engine `peer` have exchanged, on both sides.
+    #[inline]
     pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
-        let Moved { in_octets, out_octets, in_frames, out_frames } = *moved;
         if Arc::ptr_eq(&self.nic, &peer.nic) {
-            self.within.add(in_octets + out_octets, in_frames + out_frames);
+            self.within.add(moved);
         } else {
-            self.incoming.add(in_octets, in_frames);
-            self.outgoing.add(out_octets, out_frames);
-            peer.incoming.add(out_octets, out_frames);
-            peer.outgoing.add(in_octets, in_frames);
+            let (from, to) = if moved.is_read { (peer, self) } else { (self, peer) };
+            from.outgoing.add(moved);
+            to.incoming.add(moved);
         }
     }
 
     fn run(this: &Arc<Self>) {
-        let (mut left, mut quanta) = (RUN, 0);
-        while quanta < QUANTA_PER_RUN && !left.is_spent() {
-            let Some(member) = this.ready.with(|ready| ready.list.pop_front()) else { return };
-            let requests = left.requests.min(REQUESTS_PER_QUANTUM);
-            let mut budget = Budget { requests, ..left };
+        let mut budget = Budget { bytes: RUN_BYTES, requests: 0 };
+        for _ in 0..QUANTA_PER_RUN {
+            let (member, is_last) = this.ready.with(|ready| (ready.list.pop_front(), ready.list.is_empty()));
+            let Some(member) = member else { return };
+            budget.requests = REQUESTS_PER_QUANTUM;
             if M::quantum(&member, &mut budget) {
                 this.ready.with(|ready| ready.list.push_back(member));
+            } else if is_last {
+                // Whoever has come into the list since then has queued the call again.
+                return;
             }
-            left = Budget { bytes: budget.bytes, requests: left.requests - (requests - budget.requests) };
-            quanta += 1;
+            if budget.bytes == 0 {
+                break;
+            }
         }
         if this.ready.with(|ready| !ready.list.is_empty()) {
             this.dpc.queue(this);

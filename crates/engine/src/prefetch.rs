@@ -1,9 +1,14 @@
-//! Hints to the processor that a cache line will be needed.
+//! Hints to the compiler, and to the processor that a cache line will be needed.
 //!
 //! What a message is written to lies in the cache of the receiver's processor. Stores to such lines wait one behind the other,
 //! and those behind them; lines that were asked for early are there when their stores are.
 
 #![allow(unsafe_code, reason = "hints are instructions of the processor, which no safe function has")]
+
+/// Says that the code around it is rarely run. Without such a hint the compiler takes code behind many conditions for that.
+#[cold]
+#[inline(never)]
+pub const fn cold_path() {}
 
 /// The line of `place` will be read.
 #[inline]

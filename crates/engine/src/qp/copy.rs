@@ -2,16 +2,17 @@
 
 use super::{
     Flags, Qp, Work,
-    execute::UNDER_LOCKS,
+    execute::{Execution, UNDER_LOCKS},
     request::{INLINE, InlineData, LocalData, Sge, WorkRequest},
 };
 use crate::{
     memory::{Access, Key, Lookup, MOST_BY_CACHE, Side},
     os::{Memory, Os},
+    prefetch::cold_path,
 };
 
 /// Memory, and where in it bytes begin.
-type Location<'a, O> = (&'a <O as Os>::Memory, usize);
+pub(super) type Location<'a, O> = (&'a <O as Os>::Memory, usize);
 
 /// Which way bytes go: a type, so that all it means is known where the copy is compiled.
 trait Direction {
@@ -50,43 +51,44 @@ impl Direction for FromPeer {
     }
 }
 
-/// Copies the bytes of a request, if it is a read or write that the executor can carry out. Returns false if not: then nothing has
-/// happened.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-pub(super) fn execute<O: Os>(qp: &Qp<O>, peer: &Qp<O>, request: &WorkRequest) -> bool {
-    match (request.work, &request.data) {
-        (Work::Write { address, token }, LocalData::Inline(bytes)) => {
-            write_inline(peer, bytes, request.length, (address, token))
+impl<O: Os, R> Execution<'_, O, R> {
+    /// Copies the bytes of a request, if it is a read or write that the executor can carry out. Returns false if not: then nothing
+    /// has happened.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: 30 instructions of a write")]
+    pub(super) fn copy(qp: &Qp<O>, peer: &Qp<O>, request: &WorkRequest) -> bool {
+        match (request.work, &request.data) {
+            (Work::Write { address, token }, LocalData::Elements { count: 1, first }) => {
+                Self::between::<ToPeer>(qp, peer, Sge { length: request.length, ..*first }, (address, token))
+            }
+            (Work::Write { address, token }, LocalData::Inline(bytes)) => {
+                write_inline(peer, bytes, request.length, (address, token))
+            }
+            (Work::Read { address, token }, LocalData::Elements { count: 1, first })
+                if !request.flags.contains(Flags::LOCAL_INVALIDATE) =>
+            {
+                Self::between::<FromPeer>(qp, peer, Sge { length: request.length, ..*first }, (address, token))
+            }
+            _ => false,
         }
-        (Work::Write { address, token }, LocalData::Elements { count: 1, first }) => {
-            between::<ToPeer, O>(qp, peer, *first, (address, token))
-        }
-        (Work::Read { address, token }, LocalData::Elements { count: 1, first })
-            if !request.flags.contains(Flags::LOCAL_INVALIDATE) =>
-        {
-            between::<FromPeer, O>(qp, peer, *first, (address, token))
-        }
-        _ => false,
     }
-}
 
-/// Copies between the bytes of `element` and the peer's at an address, of a token, if the tokens allow it: found by the queue
-/// pair's cache or by the table of tokens.
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "a call from a post puts all it knows of the request in memory: 55 instructions"
-)]
-fn between<D: Direction, O: Os>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, remote: (u64, u32)) -> bool {
-    if element.length > MOST_BY_CACHE {
-        return by_table::<D, O>(qp, peer, element, remote, false);
-    }
-    let keys = keys::<D>(element, remote);
-    let copy = |local: Location<'_, O>, remote: Location<'_, O>| D::copy::<O>(local, remote, element.length as usize);
-    match qp.translations.with_both((keys.0, element.address), (keys.1, remote.0), element.length, copy) {
-        Lookup::Hit(()) => true,
-        Lookup::Miss { is_due } => by_table::<D, O>(qp, peer, element, remote, is_due),
+    /// Copies between the bytes of `element` and the peer's at an address, of a token, if the tokens allow it: found by the queue
+    /// pair's cache or by the table of tokens.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `copy`")]
+    fn between<D: Direction>(qp: &Qp<O>, peer: &Qp<O>, element: Sge, remote: (u64, u32)) -> bool {
+        if element.length > MOST_BY_CACHE {
+            cold_path();
+            return by_table::<D, O>(qp, peer, element, remote, false);
+        }
+        let keys = keys::<D>(element, remote);
+        let copy =
+            |local: Location<'_, O>, remote: Location<'_, O>| D::copy::<O>(local, remote, element.length as usize);
+        match qp.translations.with_both((keys.0, element.address), (keys.1, remote.0), element.length, copy) {
+            Lookup::Hit(()) => true,
+            Lookup::Miss { is_due } => by_table::<D, O>(qp, peer, element, remote, is_due),
+        }
     }
 }
 
@@ -96,7 +98,7 @@ const fn keys<D: Direction>(element: Sge, (_, token): (u64, u32)) -> (Key, Key) 
     (element.key(D::LOCAL), Key { token, access: D::REMOTE })
 }
 
-/// [`between`] by the table of tokens: few bytes while the tokens are locked, others with references to them. Puts the tokens into
+/// [`Execution::between`] by the table of tokens: few bytes while the tokens are locked, others with references to them. Puts the tokens into
 /// the cache if that `is_due`.
 #[inline(never)]
 fn by_table<D: Direction, O: Os>(
@@ -132,7 +134,7 @@ fn by_table<D: Direction, O: Os>(
 }
 
 /// Writes few inline bytes to the peer's at an address, of a token.
-#[inline]
+#[inline(never)]
 fn write_inline<O: Os>(peer: &Qp<O>, bytes: &InlineData, length: u32, (address, token): (u64, u32)) -> bool {
     if length == 0 || length as usize > INLINE {
         return false;

@@ -6,13 +6,13 @@
 use fallible::Arc;
 
 use super::{
-    Qp, Work,
+    Qp,
     execute::{Batch, Execution, Requests},
     request::{LocalData, WorkRequest},
     send_queue::Next,
 };
 use crate::{
-    nic::{Budget, Moved},
+    nic::Budget,
     os::{Os, SpinLock},
     sync::Ordering,
 };
@@ -29,14 +29,19 @@ pub(super) struct DirectLimits {
 }
 
 /// A single request that is not in the queue.
-struct Single(WorkRequest);
+struct Single<'post>(&'post WorkRequest);
 
-impl Requests for Single {
+impl Requests for Single<'_> {
     const MOST: u32 = 1;
 
     #[inline]
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        (ahead == 0).then(|| work(&self.0))
+        (ahead == 0).then(|| work(self.0))
+    }
+
+    #[inline]
+    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
+        Some(work(self.0))
     }
 
     #[inline]
@@ -46,6 +51,11 @@ impl Requests for Single {
     fn is_last(&self) -> bool {
         true
     }
+
+    #[inline]
+    fn batch(&mut self) -> Option<&mut Batch> {
+        None
+    }
 }
 
 impl<O: Os> Qp<O> {
@@ -53,45 +63,29 @@ impl<O: Os> Qp<O> {
     /// to be posted.
     ///
     /// The caller is posting to the send queue: nobody else is. Requests that are deferred are better posted.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub(super) fn post_direct(this: &Arc<Self>, request: WorkRequest) -> bool {
+    #[inline]
+    pub(super) fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
         let most = match request.data {
             LocalData::Elements { .. } => this.direct.element,
             LocalData::Inline(_) => this.direct.inline,
         };
-        let is_allowed = match request.work {
-            Work::Send { invalidate: None } | Work::Write { .. } => true,
-            Work::Read { .. } => !this.no_reads.load(Ordering::Relaxed),
-            _ => false,
-        };
-        // Somebody who carries requests of the queue pair out, or is about to, is not waited for.
-        let is_busy = this.initiating.schedule.load(Ordering::Relaxed) != 0;
-        if !is_allowed || is_busy || request.length.wrapping_sub(1) >= most {
-            return false;
-        }
-        // Two calls, each of which becomes a part of this with nothing of the other in it.
-        if matches!(request.work, Work::Send { .. }) {
-            Self::execute_one::<true>(this, request)
-        } else {
-            Self::execute_one::<false>(this, request)
-        }
+        request.length.wrapping_sub(1) < most && Self::execute_single(this, request)
     }
 
-    /// Carries out a send, or a read or write, that nothing is before.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as for `post_direct`")]
-    fn execute_one<const IS_SEND: bool>(this: &Arc<Self>, request: WorkRequest) -> bool {
-        this.initiating.send_queue.with(move |queue| {
+    /// [`Qp::post_direct`] for a request of few bytes.
+    #[inline(never)]
+    fn execute_single(this: &Arc<Self>, request: &WorkRequest) -> bool {
+        // Somebody who carries requests of the queue pair out, or is about to, is not waited for.
+        let is_busy = this.initiating.schedule.load(Ordering::Relaxed) != 0;
+        if is_busy || this.forbids(&request.work) {
+            return false;
+        }
+        this.initiating.send_queue.with(|queue| {
             let Some(peer) = queue.peer_if_idle(this) else { return false };
-            let (mut budget, mut moved, mut batch) = (DIRECT_QUANTUM, Moved::default(), Batch::new());
-            let (requests, budget, batch) = (&mut Single(request), &mut budget, &mut batch);
-            let mut run = Execution { qp: this, peer, requests, budget, moved: &mut moved, batch };
-            let is_done = if IS_SEND { run.send() } else { run.copy() };
-            if is_done {
-                this.engine.count(&peer.engine, &moved);
-            }
-            is_done
+            let run = Execution { qp: this, peer, requests: Single(request), budget: DIRECT_QUANTUM };
+            let Some(moved) = run.execute() else { return false };
+            this.engine.count(&peer.engine, &moved);
+            true
         })
     }
 
@@ -99,7 +93,7 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     pub(super) fn ring_direct(this: &Arc<Self>) {
         // If nobody carries requests out, the lock of the send queue is enough: who rings meanwhile has the engine come.
-        if this.is_direct && this.initiating.schedule.load(Ordering::Relaxed) == 0 {
+        if this.initiating.schedule.load(Ordering::Relaxed) == 0 {
             let mut budget = DIRECT_QUANTUM;
             if this.initiating.send_queue.with(|queue| queue.run(this, &mut budget)) == Next::Idle {
                 return;

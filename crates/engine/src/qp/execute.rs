@@ -11,7 +11,8 @@ use arrayvec::ArrayVec;
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp, Work, copy,
+    NtStatus, Qp, Work,
+    copy::{self, Location},
     receive_queue::ReceiveQueue,
     request::{Flags, INLINE, LocalData, Sge, WorkRequest},
 };
@@ -35,14 +36,13 @@ pub(super) type Batch = ArrayVec<Cqe, 8>;
 type Received = ArrayVec<Cqe, 32>;
 
 /// Puts the completions of a batch into their queue.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "mostly there are none")]
 pub(super) fn flush<O: Os>(cq: &Arc<Cq<O>>, batch: &mut Batch) {
-    match &batch[..] {
-        [] => return,
-        [cqe] => Cq::push(cq, *cqe),
-        cqes => Cq::push_all(cq, cqes),
+    if !batch.is_empty() {
+        Cq::push_all(cq, batch);
+        batch.clear();
     }
-    batch.clear();
 }
 
 /// Where the executor takes requests from, in their order.
@@ -53,169 +53,214 @@ pub(super) trait Requests {
     /// Gives `work` the request `ahead` places behind the first one; `None` if there is none.
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
+    /// [`Requests::with`] for the first request, which is known to be there.
+    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
+
     /// The first `count` requests are carried out.
     fn advance(&mut self, count: usize);
 
     /// Returns true if no other request is known behind those that were carried out.
     fn is_last(&self) -> bool;
+
+    /// Completions that wait for those behind them, if that is any use.
+    fn batch(&mut self) -> Option<&mut Batch>;
 }
 
-impl Requests for Consumer<WorkRequest> {
+/// The requests of a send queue, and what waits to be completed.
+pub(super) struct Queued<'run> {
+    pub requests: &'run mut Consumer<WorkRequest>,
+    pub batch: &'run mut Batch,
+}
+
+impl Requests for Queued<'_> {
     const MOST: u32 = u32::MAX;
 
     #[inline]
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.with_ahead(ahead, work)
+        self.requests.with_ahead(ahead, work)
+    }
+
+    #[inline]
+    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
+        self.requests.with_known(0, work)
     }
 
     #[inline]
     fn advance(&mut self, count: usize) {
-        Self::advance(self, count);
+        self.requests.advance(count);
     }
 
     #[inline]
     fn is_last(&self) -> bool {
-        self.known() == 0
+        self.requests.known() == 0
+    }
+
+    #[inline]
+    fn batch(&mut self) -> Option<&mut Batch> {
+        Some(self.batch)
     }
 }
 
-/// A run of the executor: the queue pairs, and where requests come from and go.
+/// A run of the executor.
 pub(super) struct Execution<'run, O: Os, R> {
     pub qp: &'run Arc<Qp<O>>,
     pub peer: &'run Arc<Qp<O>>,
-    pub requests: &'run mut R,
-    pub budget: &'run mut Budget,
-    pub moved: &'run mut Moved,
-    pub batch: &'run mut Batch,
+    pub requests: R,
+    pub budget: Budget,
 }
 
 impl<O: Os, R: Requests> Execution<'_, O, R> {
-    /// Carries out the first request, and perhaps some behind it. `None` if there is none; `false` if nothing has been done: the
-    /// first one is not simple.
+    /// Carries out the first request, and perhaps some behind it. `None` if nothing has been done: it is not simple.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub fn execute(&mut self) -> Option<bool> {
-        // Under locks nothing can be flushed: the completion queue may be the one that is locked.
-        if self.batch.remaining_capacity() < 2 {
-            flush(&self.qp.initiator_cq, self.batch);
-        }
-        let is_send = self.requests.with(0, |request| matches!(request.work, Work::Send { invalidate: None }))?;
-        Some(if is_send { self.send() } else { self.copy() })
-    }
-
-    /// Carries out a read or write.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub fn copy(&mut self) -> bool {
+    #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
+    pub fn execute(mut self) -> Option<Moved> {
         let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
-        let done = self.requests.with(0, |request| {
-            let is_done = request.length as usize <= most && copy::execute(qp, peer, request);
-            is_done.then(|| Done::of(request))
+        let first = self.requests.first(|request| {
+            if matches!(request.work, Work::Send { invalidate: None }) {
+                First::Send
+            } else if request.length as usize <= most && Self::copy(qp, peer, request) {
+                First::Copied(Done::of(request))
+            } else {
+                First::Other
+            }
         });
-        let Some(Some(done)) = done else { return false };
-        self.take(done.operation, 1, done.length as usize);
-        // What takes long is not kept back for the sake of what comes after it.
-        let is_last = self.requests.is_last() || done.length as usize > UNDER_LOCKS;
-        self.complete(&done, is_last);
-        true
+        match first {
+            Some(First::Send) => self.send(),
+            Some(First::Copied(done)) => {
+                self.requests.advance(1);
+                // What takes long is not kept back for the sake of what comes after it.
+                let is_last = self.requests.is_last() || done.length as usize > UNDER_LOCKS;
+                self.complete(&done, is_last);
+                Some(Moved {
+                    is_read: matches!(done.operation, Operation::Read),
+                    requests: 1,
+                    bytes: done.length as usize,
+                })
+            }
+            Some(First::Other) | None => None,
+        }
     }
 
     /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
     /// held: between two messages there is no atomic operation, which would wait until the first one has arrived.
     // Not a part of its callers, where it would be in the way of reads and writes.
     #[inline(never)]
-    pub fn send(&mut self) -> bool {
-        let (qp, peer) = (self.qp, self.peer);
+    fn send(mut self) -> Option<Moved> {
+        let (qp, peer, mut run) = (self.qp, self.peer, SendRun { last: None, sent: 0, bytes: 0 });
         // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
-        let last = Qp::with_receives(peer, |receives| {
+        Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
-                let sink = Key { token: receives.first_token()?, access: Access::LocalWrite };
-                let source = self.requests.with(0, |request| match &request.data {
+                let Some(token) = receives.first_token() else { return };
+                let sink = Key { token, access: Access::LocalWrite };
+                let source = self.requests.first(|request| match &request.data {
                     LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
                     LocalData::Inline(_) => None,
-                })?;
-                match source {
-                    None => {
-                        peer.domain.with_token(sink, |remote| self.send_run(receives, completions, None, remote))?
-                    }
+                });
+                match source.flatten() {
+                    None => peer.domain.with_token(sink, |remote| {
+                        run = self.send_run(receives, completions, remote, put_inline);
+                    }),
                     Some(source) => qp.domain.with_tokens(source, &peer.domain, sink, |local, remote| {
-                        self.send_run(receives, completions, Some(local), remote)
-                    })?,
-                }
-            })
+                        let put = |request: &_, to: Location<'_, O>| put_element(local, request, to);
+                        run = self.send_run(receives, completions, remote, put);
+                    }),
+                };
+            });
         });
-        let Some(Some(done)) = last else { return false };
-        self.complete(&done, self.requests.is_last());
-        true
+        let SendRun { last, sent, bytes } = run;
+        let is_last = self.requests.is_last();
+        self.complete(&last?, is_last);
+        Some(Moved { is_read: false, requests: sent, bytes })
     }
 
-    /// [`Execution::send`] with everything locked. What is left to do is the completion of the last one.
-    #[inline]
+    /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false. What is
+    /// left to do is the completion of the last one.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: 50 instructions of a message")]
     fn send_run(
         &mut self,
         receives: &mut ReceiveQueue,
         completions: &mut CqProducer<'_, O>,
-        local: Option<&Opened<'_, O>>,
         remote: &Opened<'_, O>,
-    ) -> Option<Done> {
+        put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
+    ) -> SendRun {
         let most = self.budget.bytes.min(UNDER_LOCKS);
-        let (mut last, mut sent, mut left) = (None, 0, most);
+        let mut run = SendRun { last: None, sent: 0, bytes: 0 };
         let mut received = Received::new();
-        while sent < self.budget.requests.min(R::MOST) && self.batch.remaining_capacity() > 1 && !received.is_full() {
-            let ahead = sent as usize;
+        while run.sent < R::MOST.min(self.budget.requests) && !received.is_full() && self.may_complete_two() {
+            let ahead = run.sent as usize;
+            let left = most - run.bytes;
             let done = self.requests.with(ahead, |request| {
                 if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
                     return None;
                 }
-                let fill = |sink: &Sge| put(request, local, remote, sink);
+                let fill =
+                    |sink: &Sge| remote.find(sink.token, sink.address, sink.length).is_some_and(|to| put(request, to));
                 let context = receives.fill(ahead, request.length, fill, |sink| remote.prefetch(sink.address))?;
                 received.push(self::received(self.peer, context, request.length, request.flags));
-                left -= request.length as usize;
                 Some(Done::of(request))
             });
             let Some(Some(done)) = done else { break };
-            sent += 1;
+            run.sent += 1;
+            run.bytes += done.length as usize;
             // The last one's own completion comes after that of its receive.
-            if let Some(done) = last.replace(done) {
+            if let Some(done) = run.last.replace(done) {
                 self.complete(&done, false);
             }
         }
         // The places are free before the consumers can see the completions.
-        receives.take_out(sent as usize);
-        self.take(Operation::Send, sent, most - left);
+        receives.take_out(run.sent as usize);
+        self.requests.advance(run.sent as usize);
         match &received[..] {
             [] => {}
             [cqe] => completions.push(*cqe),
             cqes => completions.push_all(cqes),
         }
-        last
+        run
     }
 
-    /// The first `count` requests were carried out, of `length` bytes together: takes them out of the queue, before the consumer
-    /// can see their completions.
+    /// Returns true if two more completions can wait. Under locks the batch cannot be flushed: its queue may be the one that is
+    /// locked.
     #[inline]
-    fn take(&mut self, operation: Operation, count: u32, length: usize) {
-        self.requests.advance(count as usize);
-        self.budget.bytes -= length;
-        self.budget.requests -= count;
-        self.moved.note(operation, count, length);
+    fn may_complete_two(&mut self) -> bool {
+        self.requests.batch().is_none_or(|batch| batch.remaining_capacity() >= 2)
     }
 
-    /// Completes a request that was taken: in the batch, and with it if this `is_last`.
+    /// Completes a request that was carried out: with those behind it, or with those before it if this `is_last`.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
     fn complete(&mut self, done: &Done, is_last: bool) {
-        if !done.is_silent {
-            let cqe = self.qp.cqe(done.context, done.operation, NtStatus::SUCCESS);
-            if is_last && self.batch.is_empty() {
-                return Cq::push(&self.qp.initiator_cq, cqe);
+        let (cq, cqe) = (&self.qp.initiator_cq, self.qp.cqe(done.context, done.operation, NtStatus::SUCCESS));
+        match self.requests.batch() {
+            Some(batch) if !is_last || !batch.is_empty() => {
+                if !done.is_silent {
+                    batch.push(cqe);
+                }
+                if is_last {
+                    flush(cq, batch);
+                }
             }
-            self.batch.push(cqe);
-        }
-        if is_last {
-            flush(&self.qp.initiator_cq, self.batch);
+            _ if done.is_silent => {}
+            _ => Cq::push(cq, cqe),
         }
     }
+}
+
+/// What [`Execution::send_run`] has done.
+struct SendRun {
+    last: Option<Done>,
+    sent: u32,
+    bytes: usize,
+}
+
+/// What becomes of the first request.
+enum First {
+    /// It is a send.
+    Send,
+    /// It is a read or write, and done.
+    Copied(Done),
+    /// It is not simple.
+    Other,
 }
 
 /// What is left to know of a request that was carried out.
@@ -231,7 +276,13 @@ impl Done {
     fn of(request: &WorkRequest) -> Self {
         let WorkRequest { context, length, .. } = *request;
         let is_silent = is_silent(request.flags, NtStatus::SUCCESS);
-        Self { context, length, operation: request.work.operation(), is_silent }
+        // Not `Work::operation`, which is a jump by a table.
+        let operation = match request.work {
+            Work::Send { .. } => Operation::Send,
+            Work::Read { .. } => Operation::Read,
+            _ => Operation::Write,
+        };
+        Self { context, length, operation, is_silent }
     }
 }
 
@@ -254,19 +305,22 @@ pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: 
     Cqe { outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..cqe }
 }
 
-/// Copies the bytes of a send, which are inline or `local`, to the element of a receive, which is `remote` and has room for them.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "a call for each message of a run")]
-fn put<O: Os>(request: &WorkRequest, local: Option<&Opened<'_, O>>, remote: &Opened<'_, O>, sink: &Sge) -> bool {
+/// Copies the inline bytes of a send, if they are few.
+#[inline]
+fn put_inline<M: Memory>(request: &WorkRequest, to: (&M, usize)) -> bool {
     let length = request.length as usize;
-    let Some((to, at)) = remote.find(sink.token, sink.address, sink.length) else { return false };
-    match (&request.data, local) {
-        (LocalData::Inline(bytes), _) if length <= INLINE => copy::put_inline((to, at), bytes, length),
-        (LocalData::Elements { count: 1, first }, Some(local)) => {
-            let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
-            to.copy_from(at, from, start, length);
-        }
+    match &request.data {
+        LocalData::Inline(bytes) if length <= INLINE => copy::put_inline(to, bytes, length),
         _ => return false,
     }
+    true
+}
+
+/// Copies the bytes of a send that has one element, of `local`.
+#[inline]
+fn put_element<O: Os>(local: &Opened<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
+    let LocalData::Elements { count: 1, first } = &request.data else { return false };
+    let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
+    to.copy_from(at, from, start, request.length as usize);
     true
 }

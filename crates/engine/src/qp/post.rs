@@ -76,16 +76,6 @@ impl SqProducer {
     pub(super) fn tail_publisher(&self) -> TailPublisher {
         self.requests.tail_publisher()
     }
-
-    #[inline]
-    fn check_room(&mut self) -> Result<(), NtStatus> {
-        if self.requests.has_room(1) { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
-    }
-
-    #[inline]
-    fn push(&mut self, request: WorkRequest) -> Result<u32, NtStatus> {
-        if self.requests.push(request) { Ok(request.length) } else { Err(NtStatus::NO_MORE_ENTRIES) }
-    }
 }
 
 impl<O: Os> Qp<O> {
@@ -118,14 +108,15 @@ impl<O: Os> Qp<O> {
             return Self::post_list(this, context, work, flags, payload, queue);
         };
         let request = WorkRequest { context, work, flags, length, data };
-        if !flags.contains(Flags::DEFER) && Self::post_direct(this, request) {
+        if !flags.contains(Flags::DEFER) && Self::post_direct(this, &request) {
             return Ok(());
         }
         Self::enqueue(this, flags, queue, |queue| {
             this.check_connection(&work)?;
-            queue.check_room()?;
+            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             this.limits.check_single::<P>(length)?;
-            queue.push(request)
+            vacancy.fill(request);
+            Ok(length)
         })
     }
 
@@ -141,9 +132,10 @@ impl<O: Os> Qp<O> {
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
             this.check_connection(&work)?;
-            queue.check_room()?;
+            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             let (data, length) = payload.push(&mut queue.elements, &mut queue.chunks, &this.limits)?;
-            queue.push(WorkRequest { context, work, flags, length, data })
+            vacancy.fill(WorkRequest { context, work, flags, length, data });
+            Ok(length)
         })
     }
 
@@ -161,8 +153,9 @@ impl<O: Os> Qp<O> {
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
             this.check_connected()?;
-            queue.check_room()?;
-            queue.push(WorkRequest { context, work: work()?, flags, length: 0, data: LocalData::NONE })
+            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+            vacancy.fill(WorkRequest { context, work: work()?, flags, length: 0, data: LocalData::NONE });
+            Ok(0)
         })
     }
 
@@ -200,7 +193,7 @@ impl<O: Os> Qp<O> {
             Ok(length) => {
                 this.posted.publish(tail);
                 if is_deferred {
-                } else if length as usize <= DIRECT_QUANTUM.bytes {
+                } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
                     Self::ring_direct(this);
                 } else {
                     Self::ring(this);
@@ -226,8 +219,13 @@ impl<O: Os> Qp<O> {
     #[inline]
     fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
         self.check_connected()?;
-        let is_forbidden = matches!(work, Work::Read { .. }) && self.no_reads.load(Ordering::Relaxed);
-        if is_forbidden { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
+        if self.forbids(work) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
+    }
+
+    /// Returns true if the connection does not let requests of this kind through.
+    #[inline]
+    pub(super) fn forbids(&self, work: &Work) -> bool {
+        matches!(work, Work::Read { .. }) && self.no_reads.load(Ordering::Relaxed)
     }
 }
 

@@ -41,12 +41,10 @@ impl RqProducer {
     pub(super) fn push(&mut self, context: usize, list: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
         let elements = self.limits.check_count(list.len())?;
         self.requests.prefetch(PREFETCH);
-        if !self.requests.has_room(1) {
-            return Err(NtStatus::NO_MORE_ENTRIES);
-        }
+        let vacancy = self.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
         let (first, length) = push_elements(&mut self.elements, list, self.limits.transfer)?;
-        let is_pushed = self.requests.push(ReceiveRequest { context, length, elements, first });
-        if is_pushed { Ok(()) } else { Err(NtStatus::NO_MORE_ENTRIES) }
+        vacancy.fill(ReceiveRequest { context, length, elements, first });
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     fault::{self, Fault},
     memory::{Access, Piece, Transfers, transfer},
     mistake,
-    nic::Budget,
+    nic::{Budget, Moved},
     os::Os,
     ring::Consumer,
 };
@@ -55,20 +55,22 @@ pub(super) enum Step {
     Held,
     /// It waits for a receive of the peer.
     Waiting,
-    /// There is none.
-    Empty,
 }
 
 impl<O: Os> SendQueue<O> {
     /// Carries the first request on, which may be in progress.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
-        let Some(request) = &self.requests.front() else { return Step::Empty };
+        let Some(request) = &self.requests.front() else { return Step::Waiting };
         if self.peer.is_none() {
             // The queue pair may have been linked, and the request posted, since this quantum followed its orders.
             self.follow_orders(qp);
         }
-        self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure))
+        let step = self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure));
+        if matches!(step, Step::Finished) {
+            budget.requests -= 1;
+        }
+        step
     }
 
     fn try_progress(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, budget: &mut Budget) -> Result<Step, Failure> {
@@ -276,7 +278,10 @@ impl<O: Os> SendQueue<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        self.moved.note(request.work.operation(), 1, request.length as usize);
+        if request.work.moves_bytes() {
+            let is_read = matches!(request.work, Work::Read { .. });
+            self.note(qp, &Moved { is_read, requests: 1, bytes: request.length as usize });
+        }
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
     }

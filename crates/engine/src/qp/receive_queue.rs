@@ -158,6 +158,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
+    #[inline]
     pub(super) fn run_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
         // The lock is the peer's most of the time.
         let flushes = this.initiating.orders.load(Ordering::Acquire) & orders::FLUSH_RECEIVE != 0;
@@ -168,6 +169,7 @@ impl<O: Os> Qp<O> {
         next
     }
 
+    #[cold]
     fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
         this.receive.with(|receive| {
             this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel);
@@ -194,6 +196,7 @@ impl<O: Os> Qp<O> {
 
     /// Rings the doorbell of the peer, which waits for a receive, if there is one now: the peer may have met one that was to be
     /// cancelled. Of those posted behind it nobody else would tell.
+    #[cold]
     fn call_peer(this: &Arc<Self>) {
         let posted = this.receive.with(|receive| receive.requests.front().is_some());
         if this.srq.is_none()

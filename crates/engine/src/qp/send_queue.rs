@@ -6,7 +6,7 @@ use fallible::Arc;
 
 use super::{
     NtStatus, Qp, QpParameters,
-    execute::{Batch, Execution, flush},
+    execute::{Batch, Execution, Queued, flush},
     orders,
     progress::{Current, Step},
     request::{Chunk, Sge, WorkRequest},
@@ -96,13 +96,23 @@ impl<O: Os> SendQueue<O> {
         self.follow_orders(qp);
         let mut batch = Batch::new();
         let next = loop {
-            if budget.is_spent() {
-                break if self.requests.is_empty() { Next::Idle } else { Next::Unfinished };
+            if self.requests.is_empty() {
+                break Next::Idle;
             }
-            match self.step(qp, budget, &mut batch) {
+            if budget.is_spent() {
+                break Next::Unfinished;
+            }
+            if let Some(moved) = self.execute(qp, *budget, &mut batch) {
+                budget.take(&moved);
+                self.note(qp, &moved);
+                continue;
+            }
+            // The slow path completes requests itself.
+            flush(&qp.initiator_cq, &mut batch);
+            match self.progress(qp, budget) {
                 Step::Finished | Step::Moving => {}
                 Step::Held => break Next::Unfinished,
-                Step::Waiting | Step::Empty => break Next::Idle,
+                Step::Waiting => break Next::Idle,
             }
         };
         flush(&qp.initiator_cq, &mut batch);
@@ -116,32 +126,29 @@ impl<O: Os> SendQueue<O> {
         next
     }
 
-    /// Does something about the first request: on the fast path, or else on the slow one.
-    #[inline]
-    fn step(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget, batch: &mut Batch) -> Step {
-        if self.current.is_none() && !qp.is_dead() && !self.is_flushed() {
-            let Self { peer, requests, moved, .. } = self;
-            if let Some(peer) = peer {
-                match (Execution { qp, peer, requests, budget, moved, batch }.execute()) {
-                    None => return Step::Empty,
-                    Some(true) => return Step::Finished,
-                    Some(false) => {}
-                }
-            }
+    /// Carries the first request out on the fast path, and perhaps some behind it. `None` if nothing has been done.
+    // Not a part of its caller, which has too much to remember.
+    #[inline(never)]
+    fn execute(&mut self, qp: &Arc<Qp<O>>, budget: Budget, batch: &mut Batch) -> Option<Moved> {
+        if self.current.is_some() || self.is_flushed() || qp.is_dead() {
+            return None;
         }
-        // The slow path completes requests itself.
-        flush(&qp.initiator_cq, batch);
-        let step = self.progress(qp, budget);
-        if matches!(step, Step::Finished) {
-            budget.requests -= 1;
+        if batch.remaining_capacity() < 2 {
+            flush(&qp.initiator_cq, batch);
         }
-        step
+        let peer = self.peer.as_ref()?;
+        Execution { qp, peer, requests: Queued { requests: &mut self.requests, batch }, budget }.execute()
     }
 
+    #[inline]
     pub fn follow_orders(&mut self, qp: &Qp<O>) {
-        if qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS == 0 {
-            return;
+        if qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS != 0 {
+            self.take_orders(qp);
         }
+    }
+
+    #[cold]
+    fn take_orders(&mut self, qp: &Qp<O>) {
         let given = qp.initiating.orders.fetch_and(!SEND_ORDERS, Ordering::AcqRel);
         if given & orders::RELINK != 0 {
             self.count(qp);
@@ -159,14 +166,25 @@ impl<O: Os> SendQueue<O> {
         }
     }
 
-    fn count(&mut self, qp: &Qp<O>) {
-        if self.moved.is_none() {
-            return;
+    /// Notes what was moved, to be counted later.
+    #[inline]
+    pub fn note(&mut self, qp: &Qp<O>, moved: &Moved) {
+        if self.moved.is_read != moved.is_read {
+            self.count(qp);
+            self.moved.is_read = moved.is_read;
         }
-        // Without a peer nothing moves, and whoever changes the peer counts first.
-        if let Some(peer) = &self.peer {
+        self.moved.requests += moved.requests;
+        self.moved.bytes += moved.bytes;
+    }
+
+    /// Counts what was moved. Without a peer nothing moves, and whoever changes the peer counts first.
+    #[inline]
+    fn count(&mut self, qp: &Qp<O>) {
+        if let Some(peer) = &self.peer
+            && self.moved.requests > 0
+        {
             qp.engine.count(&peer.engine, &self.moved);
-            self.moved = Moved::default();
+            (self.moved.requests, self.moved.bytes) = (0, 0);
         }
     }
 

@@ -21,7 +21,7 @@ mod segment;
 
 pub use consumer::Consumer;
 use fallible::{AllocError, Arc};
-pub use producer::{Plan, Producer, ResizeError, Spare, TailPublisher};
+pub use producer::{Plan, Producer, ResizeError, Spare, TailPublisher, Vacancy};
 use segment::{Segment, SegmentView};
 
 use crate::sync::{AtomicU32, AtomicU64, CachePadded};

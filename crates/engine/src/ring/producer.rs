@@ -81,15 +81,13 @@ impl<T: Copy + Send> Producer<T> {
     #[inline]
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
-        let has_room = self.has_room(1);
-        if has_room {
-            // SAFETY: entry `tail` is not published. The slot's entry before it, `tail - capacity`, has been taken: there is room,
-            // so `head` is past `tail - limit`, and `limit <= capacity`. `seen_head` was read with acquire, so the consumer has
-            // done with the slot.
-            unsafe { store(self.view.slot(self.tail), entry) };
-            self.tail = self.tail.wrapping_add(1);
-        }
-        has_room
+        self.vacancy().map(|vacancy| vacancy.fill(entry)).is_some()
+    }
+
+    /// The slot of the next entry; `None` if the queue is full.
+    #[inline]
+    pub fn vacancy(&mut self) -> Option<Vacancy<'_, T>> {
+        self.has_room(1).then_some(Vacancy(self))
     }
 
     /// [`Producer::push`] for several entries, as many as fit. Returns how many.
@@ -101,7 +99,7 @@ impl<T: Copy + Send> Producer<T> {
             // Not more than `count`.
             count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
         }
-        // SAFETY: the slots are free, as in `push`, and there are at most `limit` entries, so not more than slots.
+        // SAFETY: the slots are free, as in `Vacancy::fill`, and there are at most `limit` entries, so not more than slots.
         unsafe { self.view.write(self.tail, &entries[..count]) };
         self.tail = self.tail.wrapping_add(count as u64);
         count
@@ -163,7 +161,7 @@ impl<T: Copy + Send> Producer<T> {
     fn prefetch_group(&self) {
         for ahead in (GROUP..2 * GROUP).step_by(slots_in_line::<T>()) {
             // SAFETY: there is room for two groups, so nothing of the second is published, and what was in its slots has been
-            // taken, as in `push`.
+            // taken, as in `Vacancy::fill`.
             unsafe { touch(self.view.slot(self.tail.wrapping_add(ahead))) };
         }
     }
@@ -237,6 +235,22 @@ impl<T: Copy + Send> Producer<T> {
         });
         self.view = SegmentView::new(segment, self.view.number.wrapping_add(1));
         self.indices.filled.sealed.store(self.view.number, Ordering::Release);
+    }
+}
+
+/// Room for one entry: asked for first, where nothing may fail any more once the entry is made.
+pub struct Vacancy<'queue, T>(&'queue mut Producer<T>);
+
+impl<T: Copy + Send> Vacancy<'_, T> {
+    /// [`Producer::push`].
+    #[inline]
+    pub fn fill(self, entry: T) {
+        let Self(queue) = self;
+        // SAFETY: entry `tail` is not published. The slot's entry before it, `tail - capacity`, has been taken: there is room,
+        // so `head` is past `tail - limit`, and `limit <= capacity`. `seen_head` was read with acquire, so the consumer has done
+        // with the slot.
+        unsafe { store(queue.view.slot(queue.tail), entry) };
+        queue.tail = queue.tail.wrapping_add(1);
     }
 }
 
