@@ -14,6 +14,8 @@ mod histogram;
 mod load;
 #[path = "driver_runs/locks.rs"]
 mod locks;
+#[path = "driver_runs/memory.rs"]
+mod memory;
 #[path = "driver_runs/network.rs"]
 mod network;
 #[path = "driver_runs/removal.rs"]

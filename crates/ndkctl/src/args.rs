@@ -19,7 +19,7 @@ Try first:
   ndkctl selftest --filter arm         only the cases whose name or section contains `arm`
   ndkctl selftest --list               what is checked, and where the rule stands
   ndkctl ping --size 4K --notify any   latency of a ping-pong over two queue pairs
-  ndkctl info --memory                 what the adapter can do, and what an idle object costs
+  ndkctl info --memory                 what the adapter can do, and what objects take in the driver
   ndkctl counters --watch              what adapters count, beside traffic between them
 
 With cargo, put the arguments after two dashes: cargo run --release -- selftest";
@@ -303,7 +303,7 @@ pub struct Ping {
 /// `ndkctl info`.
 #[derive(Clone, Debug, Args)]
 pub struct Info {
-    /// Measure what an idle queue pair and an idle completion queue cost
+    /// Show what each object takes of the non-paged pool in the driver, beside its entries
     #[arg(long)]
     pub memory: bool,
     /// The major version of NDKPI to open the adapter with

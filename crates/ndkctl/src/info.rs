@@ -1,10 +1,9 @@
-//! `ndkctl info`: what the adapter says of itself, and what idle objects cost.
+//! `ndkctl info`: what the adapter says of itself, and what objects take in the driver.
 
-use bench::allocated;
 use conformance::host::{HostPlatform, Setup};
 use conformance::{
     HELD, Stop,
-    client::{Options, QpSizes, Session},
+    client::{Options, Session},
 };
 use host::say;
 use ndkpi::{
@@ -13,7 +12,7 @@ use ndkpi::{
     NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED,
     NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NDK_VERSION,
 };
-use serde::Serialize;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -22,15 +21,24 @@ use crate::{
     output::{bytes, print_json, print_table, table},
 };
 
-/// Objects that are made to measure one.
-const MANY: usize = 256;
-
-/// What one idle object takes.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What an object takes of the non-paged pool. The table is that of the driver's build, where a test counts what the pool gives
+/// (`tests-host/tests/driver_runs/memory.rs`).
+#[derive(Clone, Debug, Deserialize)]
 struct Cost {
-    object: &'static str,
-    depth: u32,
-    bytes: usize,
+    object: String,
+    parameters: String,
+    /// The depth of each queue times what an entry takes (a completion; a request with all its elements and inline bytes), or
+    /// pages times the size of an address.
+    entries: u64,
+    bytes: u64,
+}
+
+impl Cost {
+    /// How much more the object takes than its entries, if it has any.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn ratio(&self) -> Option<f64> {
+        (self.entries != 0).then(|| self.bytes as f64 / self.entries as f64)
+    }
 }
 
 /// Runs the command.
@@ -39,17 +47,17 @@ pub fn run(args: &Info) -> Result<End, String> {
     let options = Options { name: "info", version: args.ndkpi.version(), seed: 0, hostile: false };
     let mut found = None;
     let verdict = Session::with(&platform, &options, |session| {
-        let costs = if args.memory { Some(costs(session)?) } else { None };
-        found = Some((*session.info()?, session.version()?, costs));
+        found = Some((*session.info()?, session.version()?));
         HELD
     });
     let ended = platform.finish();
-    let (info, version, costs) = match (verdict, found) {
+    let (info, version) = match (verdict, found) {
         (Ok(_), Some(found)) => found,
         (Err(Stop::Failed(text) | Stop::Skipped(text)), _) => return Err(text.as_str().to_owned()),
         (Ok(_), None) => return Err("the adapter says nothing".to_owned()),
     };
     ended?;
+    let costs = args.memory.then(costs).transpose()?;
     if args.json {
         print_json(&as_json(&info, version, costs.as_deref()))?;
     } else {
@@ -58,36 +66,9 @@ pub fn run(args: &Info) -> Result<End, String> {
     Ok(End::Good)
 }
 
-/// Makes many objects of a kind and looks how much more memory is in use.
-fn costs(session: &Session<'_>) -> Result<Vec<Cost>, Stop> {
-    let adapter = session.adapter()?;
-    let mut costs = Vec::new();
-    for depth in [16, 128, 1024] {
-        let mut queues = Vec::with_capacity(MANY);
-        let before = allocated::in_use();
-        for _ in 0..MANY {
-            queues.push(adapter.create_cq(depth, None)?);
-        }
-        let cost = allocated::in_use() - before;
-        costs.push(Cost { object: "completion queue", depth, bytes: cost / MANY });
-    }
-    let pd = adapter.create_pd()?;
-    let cq = adapter.create_cq(16, None)?;
-    for depth in [16, 128, 1024] {
-        let sizes =
-            QpSizes { receive_depth: depth, initiator_depth: depth, receive_sge: 1, initiator_sge: 1, inline: 0 };
-        let mut pairs = Vec::with_capacity(MANY);
-        // What a completion queue keeps of its queue pairs grows in steps.
-        let first = pd.core().create_qp(cq.core(), cq.core(), 0, sizes)?;
-        let before = allocated::in_use();
-        for _ in 0..MANY {
-            pairs.push(pd.core().create_qp(cq.core(), cq.core(), 0, sizes)?);
-        }
-        let cost = allocated::in_use() - before;
-        costs.push(Cost { object: "queue pair, both queues", depth, bytes: cost / MANY });
-        drop(first);
-    }
-    Ok(costs)
+/// What each object takes in the driver.
+fn costs() -> Result<Vec<Cost>, String> {
+    serde_json::from_str(include_str!("driver_memory.json")).map_err(|error| format!("the table of objects: {error}"))
 }
 
 /// The fields in order: name, value, meaning.
@@ -150,9 +131,11 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
     print_table(&list);
     if let Some(costs) = costs {
         say!();
-        let mut list = table(&["idle object", "depth", "memory"]);
-        for Cost { object, depth, bytes } in costs {
-            list.add_row([(*object).to_owned(), depth.to_string(), format!("{bytes} bytes")]);
+        let mut list = table(&["object in the driver", "with", "entries", "bytes", "ratio"]);
+        for cost in costs {
+            let ratio = cost.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+            let [entries, bytes] = [cost.entries, cost.bytes].map(|bytes| bytes.to_string());
+            list.add_row([cost.object.clone(), cost.parameters.clone(), entries, bytes, ratio]);
         }
         print_table(&list);
     }
@@ -166,7 +149,11 @@ fn as_json(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>
     }
     map.insert("AdapterFlags".to_owned(), json!(flags(info)));
     if let Some(costs) = costs {
-        map.insert("memory".to_owned(), json!(costs));
+        let costs = costs.iter().map(|cost| {
+            let Cost { object, parameters, entries, bytes } = cost;
+            json!({ "object": object, "with": parameters, "entries": entries, "bytes": bytes, "ratio": cost.ratio() })
+        });
+        map.insert("memory".to_owned(), costs.collect());
     }
     Value::Object(map)
 }

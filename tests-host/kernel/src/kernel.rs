@@ -243,6 +243,12 @@ impl Kernel {
         self.state.machine.statistics().dpcs_run()
     }
 
+    /// Bytes of the pool that are in use now.
+    #[must_use]
+    pub fn pool_bytes(&self) -> usize {
+        pool::in_use()
+    }
+
     /// Microseconds since the kernel was started.
     #[must_use]
     pub fn now(&self) -> u64 {

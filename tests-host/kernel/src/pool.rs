@@ -165,6 +165,11 @@ fn trace(number: u64) {
     }
 }
 
+/// Bytes in use now.
+pub fn in_use() -> usize {
+    lock(&POOL).as_ref().map_or(0, |pool| pool.in_use)
+}
+
 /// Allocates. `None` if there is no memory.
 pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<usize> {
     let mut guard = lock(&POOL);

@@ -1,6 +1,8 @@
 //! Fast registration and invalidation (`NDKPI 7.4`, `7.6`).
 
-use engine::memory::{Access, FastRegister, MemoryLimits, PAGE_SIZE, Region, RegionKind, Release, Rights, SHEETS};
+use engine::memory::{
+    Access, FastRegister, MemoryLimits, PAGE_SIZE, Region, RegionKind, Release, Rights, SHEET_RUNS, SHEETS,
+};
 use ndkpi::NtStatus;
 
 use super::{
@@ -344,6 +346,73 @@ fn more_registrations_posted_than_there_is_room_for() {
     assert_eq!(region.remote_token(), token, "nothing has changed");
     domain.cancel(posted[1]);
     assert!(domain.prepare_fast_register(&region, &what).is_ok(), "a flushed request gives its room back");
+}
+
+/// Pages in so many runs, each of two pages that follow each other but for the last, with one.
+fn in_runs(pages: &[u64], runs: usize) -> Vec<u64> {
+    let mut list: Vec<u64> = (0..runs).flat_map(|run| [pages[3 * run], pages[3 * run + 1]]).collect();
+    list.pop();
+    list
+}
+
+#[test]
+fn scattered_registrations_posted_together_have_few_runs_but_one() {
+    // Room for 160 pages: ten runs in each sheet, and all pages in one of them.
+    let world = World::new();
+    let (domain, buffer) = (world.domain(), Buffer::patterned(0, 3 * 80 * 4096, 9));
+    let pages: Vec<u64> = world.map(&buffer).page_addresses().collect();
+    let region = Region::try_new(&domain, RegionKind::Fast).expect("memory");
+    region.initialize_fast_register(160, true).expect("memory");
+    let lists = [in_runs(&pages, 10), in_runs(&pages, 11), in_runs(&pages, 80), in_runs(&pages, 1)];
+    let length = |list: &[u64]| list.len() as u64 * PAGE_SIZE;
+    let what = |list| FastRegister { pages: list, first_byte: 0, length: length(list), base: 0, rights: ALL };
+    let post = |index: usize| domain.prepare_fast_register(&region, &what(&lists[index]));
+    // One with many runs, and beside it those with few.
+    for many in [1, 2] {
+        let mut posted = vec![post(many).expect("room for all pages")];
+        assert_eq!(post(1), Err(NtStatus::NO_MORE_ENTRIES));
+        posted.extend([post(0), post(0), post(3)].map(|posted| posted.expect("few runs")));
+        assert_eq!(post(3), Err(NtStatus::NO_MORE_ENTRIES), "four at a time");
+        // All are carried out, and find their bytes, wherever one begins to look.
+        for (posted, list) in posted.into_iter().zip([many, 0, 0, 3]) {
+            domain.commit(posted).expect("not registered");
+            let bytes: Vec<u8> = lists[list]
+                .iter()
+                .flat_map(|page| {
+                    let index = pages.iter().position(|known| known == page).expect("one of them");
+                    buffer.contents()[index * 4096..][..4096].to_vec()
+                })
+                .collect();
+            for at in [0, 1, 4095, 4096, 8191, 8192, 40_000, bytes.len() - 1] {
+                let Some(expected) = bytes.get(at..) else { continue };
+                let count = u32::try_from(expected.len()).expect("small");
+                let piece = domain.resolve(region.remote_token(), at as u64, count, Access::RemoteRead);
+                assert_eq!(read(&piece.expect("registered")), expected, "from {at}");
+            }
+            let beyond = bytes.len() as u64 - 1;
+            assert_eq!(refusal(&domain, region.remote_token(), beyond, 2, Access::RemoteRead), VIOLATION);
+            domain.invalidate(region.local_token()).expect("registered");
+        }
+    }
+}
+
+#[test]
+fn a_region_of_few_pages_has_room_for_eight_runs_in_each_sheet() {
+    let world = World::new();
+    let (domain, region, _, pages) = setup(&world, 16);
+    let scattered: Vec<u64> = pages.iter().rev().copied().collect();
+    let post = |count: usize| {
+        let list = &scattered[..count];
+        let length = count as u64 * PAGE_SIZE;
+        domain
+            .prepare_fast_register(&region, &FastRegister { pages: list, first_byte: 0, length, base: 0, rights: ALL })
+    };
+    let most = SHEET_RUNS as usize;
+    let posted = [post(most), post(most), post(most)].map(|posted| posted.expect("room"));
+    assert!(post(most + 1).is_ok(), "all pages");
+    domain.cancel(posted[1]);
+    assert_eq!(post(most + 1), Err(NtStatus::NO_MORE_ENTRIES));
+    assert!(post(most).is_ok());
 }
 
 #[test]

@@ -3,6 +3,10 @@
 //! A region has a few *sheets*, made when it is initialised. A post fills one; when its request is carried out the sheet
 //! becomes the current registration, and an invalidation frees it. So the registrations that a consumer has posted, one
 //! after another with invalidations between them, can wait for their turn without an allocation.
+//!
+//! One sheet has room for all pages of a registration. The others have room for a sixteenth, in *runs* of pages that follow each
+//! other: the pages of one `NdkBuildLam` are one run, however many there are. With room for all pages in each, a region would take
+//! four times the memory that its entries take.
 
 use fallible::Arc;
 use ndkpi::NtStatus;
@@ -12,8 +16,8 @@ use super::{
     access::Rights,
     entry::{Object, Windows},
     grant::{Grant, Source, Span},
-    mapping::PAGE_SIZE,
-    pages::PageList,
+    mapping::{PAGE_SIZE, pages_touched},
+    pages::{Form, PageList, run_at},
     region::{Region, RegionKind},
     token::{Pair, Rotation},
     uses::{Client, Uses, is_sole},
@@ -23,6 +27,11 @@ use crate::{memory_status, os::Os};
 /// Registrations of one region that may be posted at the same time, the current one and those that transfers still use
 /// included.
 pub const SHEETS: usize = 4;
+
+/// The sheets but one have room for the region's pages divided by so many, in runs of pages.
+const SHORT: u32 = 16;
+/// Runs of pages that each sheet has room for, however few pages the region has.
+pub const SHEET_RUNS: u32 = 8;
 
 /// What a fast registration does to the region's remote token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,18 +72,23 @@ impl FastRegister<'_> {
         Span::new(self.base, self.length).filter(|_| sound).ok_or(NtStatus::INVALID_PARAMETER)
     }
 
-    /// Where the bytes are, in `list` if they are scattered.
-    fn source<O: Os>(&self, table: &MemoryTable<O>, list: Arc<PageList<O>>) -> Result<Source<O>, NtStatus> {
-        let first_byte = u64::from(self.first_byte);
+    /// How many runs of pages the bytes make; `None` if no live mappings cover them.
+    fn runs<O: Os>(&self, table: &MemoryTable<O>) -> Option<usize> {
         let page = |index| self.pages.get(index).copied();
-        let runs = table.mappings().cover_runs(page, first_byte, first_byte + self.length);
-        let Some(runs) = runs else { return Err(NtStatus::ACCESS_VIOLATION) };
+        let first_byte = u64::from(self.first_byte);
+        table.mappings().cover_runs(|at, most| run_at(page, at, most), first_byte, first_byte + self.length)
+    }
+
+    /// Where the bytes are, in `list` if they are scattered.
+    fn source<O: Os>(&self, runs: usize, list: Arc<PageList<O>>) -> Source<O> {
+        let first_byte = u64::from(self.first_byte);
         if runs > 1 {
-            list.set(self.pages);
-            return Ok(Source::Pages(list, first_byte));
+            let pages = pages_touched(self.first_byte, self.length);
+            list.set(self.pages.get(..usize::try_from(pages).unwrap_or(0)).unwrap_or(self.pages));
+            return Source::Pages(list, first_byte);
         }
         // Without bytes there may be no pages. Nothing will look for the address then.
-        Ok(Source::Logical(self.pages.first().map_or(0, |page| page + first_byte)))
+        Source::Logical(self.pages.first().map_or(0, |page| page + first_byte))
     }
 }
 
@@ -127,7 +141,8 @@ impl<O: Os> Fast<O> {
         remote_access: bool,
         tokens: Pair,
     ) -> Result<Self, NtStatus> {
-        let sheet = || PageList::try_new(table, room).map(|pages| Sheet { pages, state: State::Free });
+        let sheet = |form, room| PageList::try_new(table, form, room).map(|pages| Sheet { pages, state: State::Free });
+        let short = || sheet(Form::Runs, (room / SHORT).max(SHEET_RUNS));
         Ok(Self {
             local: tokens.local,
             remote: tokens.remote,
@@ -136,7 +151,8 @@ impl<O: Os> Fast<O> {
             remote_access,
             room,
             windows: Windows::default(),
-            sheets: [sheet()?, sheet()?, sheet()?, sheet()?],
+            // Short ones are taken first.
+            sheets: [short()?, short()?, short()?, sheet(Form::Pages, room)?],
         })
     }
 
@@ -161,12 +177,12 @@ impl<O: Os> Fast<O> {
         (grant.or(current), &mut self.windows)
     }
 
-    fn reserve(&mut self, rights: Rights) -> Result<(usize, Arc<PageList<O>>), NtStatus> {
+    fn reserve(&mut self, rights: Rights, runs: usize) -> Result<(usize, Arc<PageList<O>>), NtStatus> {
         if rights.are_remote() && !self.remote_access {
             return Err(NtStatus::ACCESS_VIOLATION);
         }
         for (index, sheet) in self.sheets.iter_mut().enumerate() {
-            if matches!(sheet.state, State::Free) && is_sole(&sheet.pages) {
+            if matches!(sheet.state, State::Free) && is_sole(&sheet.pages) && sheet.pages.has_room(runs) {
                 sheet.state = State::Reserved;
                 return Ok((index, sheet.pages.clone()));
             }
@@ -250,24 +266,17 @@ impl<O: Os> Domain<O> {
     ///   mapping covers.
     /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is for registration only. `STATUS_INVALID_DEVICE_STATE`: it is not
     ///   initialised.
-    /// - `STATUS_NO_MORE_ENTRIES`: [`SHEETS`] registrations of the region are posted, in force, or used by transfers in progress.
+    /// - `STATUS_NO_MORE_ENTRIES`: [`SHEETS`] registrations of the region are posted, in force, or used by transfers in progress; or
+    ///   one, and both it and this one have more runs of pages than a sixteenth of the region's pages, and than [`SHEET_RUNS`].
     pub fn prepare_fast_register(&self, region: &Region<O>, what: &FastRegister<'_>) -> Result<Posted, NtStatus> {
         if !self.is(region.domain()) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         let room = region.with_fast(|_, fast| Ok(fast.room))?;
         let span = what.check(room)?;
-        let (sheet, list) = region.with_fast(|_, fast| fast.reserve(what.rights))?;
-        let source = match what.source(self.table(), list) {
-            Ok(source) => source,
-            Err(status) => {
-                region.with_fast(|_, fast| {
-                    fast.sheets[sheet].state = State::Free;
-                    Ok(())
-                })?;
-                return Err(status);
-            }
-        };
+        let runs = what.runs(self.table()).ok_or(NtStatus::ACCESS_VIOLATION)?;
+        let (sheet, list) = region.with_fast(|_, fast| fast.reserve(what.rights, runs))?;
+        let source = what.source(runs, list);
         region.with_fast(|rotation, fast| Ok(fast.post(sheet, (span, what.rights, source), rotation)))
     }
 }

@@ -33,6 +33,7 @@
 //! | fast-registering bytes that no mapping covers | `STATUS_ACCESS_VIOLATION` inline |
 //! | fast register or bind again without invalidation | completes with `STATUS_INVALID_DEVICE_REQUEST` |
 //! | more fast registrations or binds posted than there is room for | `STATUS_NO_MORE_ENTRIES` inline |
+//! | fast registrations of scattered pages posted one behind the other | one at a time with more than a sixteenth of the region's pages in runs, [`SHEETS`] with fewer |
 //! | a window outside of its region | `STATUS_ACCESS_VIOLATION` inline |
 //! | region and window of different domains | `STATUS_INVALID_PARAMETER` inline |
 //! | deregister with windows bound or binds posted | `STATUS_DEVICE_BUSY` |
@@ -71,7 +72,7 @@ pub use domain::Domain;
 pub(crate) use domain::{Key, Opened};
 use entry::Object;
 use fallible::Arc;
-pub use fast::{FastRegister, FastTokens, SHEETS};
+pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 use ndkpi::NtStatus;
