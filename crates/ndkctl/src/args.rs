@@ -44,6 +44,8 @@ pub enum Command {
     Info(Info),
     /// Measure, each figure beside the best of its kind
     Bench(crate::bench::Bench),
+    /// List the network interfaces, and which have NDK with what (on other systems the adapters of this program)
+    Adapters(Adapters),
     /// Show the counters of two adapters (NDIS_NDK_PERFORMANCE_COUNTERS) beside traffic between them
     Counters(Counters),
     /// List connections and local endpoints of two adapters beside traffic between them
@@ -178,6 +180,15 @@ pub struct Selftest {
         "locks", "rotate_tokens",
     ])]
     pub driver: bool,
+    /// With --driver: on the NDK adapter of this network interface, whoever made it: its alias, index or local address
+    #[arg(long, requires = "driver", value_name = "INTERFACE")]
+    pub interface: Option<String>,
+    /// With --interface: a second one, which the first can connect to; for NICs that do not connect to themselves
+    #[arg(long, requires = "interface", value_name = "INTERFACE")]
+    pub peer: Option<String>,
+    /// With --interface: also what a correct consumer never does; a driver that trusts its consumers crashes the machine
+    #[arg(long, requires = "interface")]
+    pub hostile: bool,
     /// Show the cases instead of running them
     #[arg(long)]
     pub list: bool,
@@ -310,6 +321,14 @@ pub struct Info {
     #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
     pub ndkpi: Major,
     /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl adapters`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Adapters {
+    /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
 }

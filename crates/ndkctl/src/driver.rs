@@ -6,8 +6,13 @@ use std::{
     time::Duration,
 };
 
-use control::client::{Event, ProviderDriver, Refusal, TestDriver, Transport};
-use control::test_device::{Kind, Progress, Start, State};
+use control::{
+    client::{Event, NetworkInterface, ProviderDriver, Refusal, TestDriver, Transport},
+    network::{Problem, StartOn},
+    test_device::{Kind, Progress, Start},
+};
+
+use crate::driver_interface;
 
 /// Between two looks at a run.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -86,18 +91,46 @@ pub fn follow<T: Transport>(
     show: impl FnMut(Event<'_>),
 ) -> Result<Progress, String> {
     driver.start(&Start { kind: kind as u32, seconds, seed }).map_err(|refusal| refused(&refusal))?;
-    let watched = driver.watch(|| thread::sleep(PAUSE), || interrupted.load(Relaxed), show);
-    watched.map_err(|refusal| refused(&refusal))
+    watch(driver, interrupted, show)
 }
 
-/// Looks that nobody but the person at this program has ended a run early.
+/// As [`follow`], on the adapters of network interfaces.
 ///
 /// # Errors
 ///
-/// The driver has.
-pub fn not_cancelled(last: &Progress) -> Result<(), String> {
-    if last.state == State::Cancelled as u32 {
-        return Err("the run was cancelled: the provider's device or the driver's is going".to_owned());
+/// The driver has refused, or is gone; what is wrong with the interfaces.
+pub fn follow_on<T: Transport>(
+    driver: &TestDriver<T>,
+    how: &StartOn,
+    (interface, peer): (&str, &str),
+    interrupted: &AtomicBool,
+    show: impl FnMut(Event<'_>),
+) -> Result<Progress, String> {
+    let begun = driver.start_on(how, interface, peer).map_err(|refusal| refused(&refusal))?;
+    if begun.problem != Problem::None as u32 {
+        // Without the list the line is shorter.
+        let all = driver.interfaces().unwrap_or_default();
+        if let Some(problem) = driver_interface::problem(&begun, interface, peer, &all) {
+            return Err(problem);
+        }
     }
-    Ok(())
+    watch(driver, interrupted, show)
+}
+
+/// The network interfaces that the driver finds.
+///
+/// # Errors
+///
+/// The driver has refused, or is gone.
+pub fn interfaces<T: Transport>(driver: &TestDriver<T>) -> Result<Vec<NetworkInterface>, String> {
+    driver.interfaces().map_err(|refusal| refused(&refusal))
+}
+
+fn watch<T: Transport>(
+    driver: &TestDriver<T>,
+    interrupted: &AtomicBool,
+    show: impl FnMut(Event<'_>),
+) -> Result<Progress, String> {
+    let watched = driver.watch(|| thread::sleep(PAUSE), || interrupted.load(Relaxed), show);
+    watched.map_err(|refusal| refused(&refusal))
 }

@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::{
     End,
     args::{DriverRun, DriverRunKind},
-    driver::{ELSEWHERE, follow, not_cancelled, open},
+    driver::{ELSEWHERE, follow, open},
+    driver_interface::not_cancelled,
     output::{duration, print_json, progress},
 };
 

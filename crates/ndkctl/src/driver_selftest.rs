@@ -7,6 +7,7 @@ use std::{
 
 use conformance::{Case, Outcome, cases, text::Text};
 use control::client::{Event, TestDriver, Transport};
+use control::network::StartOn;
 use control::{
     report::Line,
     test_device::{Kind, SECONDS},
@@ -15,7 +16,8 @@ use host::note;
 
 use crate::{
     args::Selftest,
-    driver::{follow, not_cancelled},
+    driver::{follow, follow_on},
+    driver_interface::not_cancelled,
     output::progress,
     selftest::{Entry, Results},
 };
@@ -70,7 +72,15 @@ fn round<T: Transport>(
             bar.set_position(progress.done.into());
         }
     };
-    let last = follow(driver, (Kind::Conformance, *SECONDS.end(), seed), interrupted, show)?;
+    let (kind, seconds) = (Kind::Conformance, *SECONDS.end());
+    let last = match &args.interface {
+        None => follow(driver, (kind, seconds, seed), interrupted, show)?,
+        Some(interface) => {
+            let how = StartOn { kind: kind as u32, seconds, seed, hostile: args.hostile.into(), ..StartOn::default() };
+            let peer = args.peer.as_deref().unwrap_or_default();
+            follow_on(driver, &how, (interface, peer), interrupted, show)?
+        }
+    };
     bar.finish_and_clear();
     if let Some(name) = unknown {
         return Err(format!(
@@ -111,6 +121,7 @@ mod tests {
     use clap::Parser;
     use conformance::{Outcome, Tally, cases};
     use control::client::{Answer, Refusal, TestDriver, Transport};
+    use control::network::{Begun, Problem, START_ON, StartOn};
     use control::test_device::{CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State};
 
     use super::execute;
@@ -123,6 +134,10 @@ mod tests {
         told: Cell<usize>,
         last: State,
         started: RefCell<Vec<Start>>,
+        /// The interfaces that runs were to be started on, with seed and hostility.
+        asked: RefCell<Vec<(String, String, u64, u32)>>,
+        /// What it says to that.
+        problem: Problem,
         cancelled: Cell<bool>,
         /// Set when the driver is asked how far it is, as if somebody pressed Ctrl-C then.
         interrupts: Option<&'static AtomicBool>,
@@ -137,6 +152,8 @@ mod tests {
                 told,
                 last,
                 started,
+                asked: RefCell::default(),
+                problem: Problem::None,
                 cancelled: Cell::new(false),
                 interrupts: None,
             }
@@ -154,6 +171,13 @@ mod tests {
                     self.started.borrow_mut().push(Start::from_bytes(input).expect("a start"));
                     self.told.set(0);
                     (Vec::new(), false)
+                }
+                START_ON => {
+                    let (how, interface, peer) = StartOn::parse(input).expect("a start");
+                    self.asked.borrow_mut().push((interface.to_owned(), peer.to_owned(), how.seed, how.hostile));
+                    self.told.set(0);
+                    let peer = u32::from(self.problem == Problem::NoRoute);
+                    (Begun { problem: self.problem as u32, peer, ..Begun::default() }.to_bytes().to_vec(), false)
                 }
                 CANCEL => {
                     self.cancelled.set(true);
@@ -192,6 +216,23 @@ mod tests {
             Command::Selftest(args) => args,
             _ => unreachable!("it says selftest"),
         }
+    }
+
+    #[test]
+    fn interfaces_are_named_to_the_driver_and_its_problem_is_said() {
+        let [first, ..] = names();
+        let never = AtomicBool::new(false);
+        let args = selftest(&["--interface", "Ethernet 3", "--peer", "192.0.2.7", "--seed", "5"]);
+        let script = Scripted::new(&format!("{first}\tpassed\t7\t\n"), State::Finished);
+        let results = execute(&TestDriver::new(&script), &args, &never).expect("it ran");
+        assert_eq!(results.tally.passed, 1);
+        let asked = script.asked.borrow().clone();
+        assert_eq!(asked, [("Ethernet 3".to_owned(), "192.0.2.7".to_owned(), 5, 0)]);
+        let script = Scripted { problem: Problem::NoRoute, ..Scripted::new("", State::Finished) };
+        let hostile = selftest(&["--interface", "7", "--peer", "9", "--hostile"]);
+        let Err(error) = execute(&TestDriver::new(&script), &hostile, &never) else { panic!("a problem") };
+        assert!(error.starts_with("--peer: there is no route from `7` to `9`"), "{error}");
+        assert_eq!(script.asked.borrow()[0].3, 1, "it may do what a consumer must not");
     }
 
     fn names() -> [&'static str; 3] {

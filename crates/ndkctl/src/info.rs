@@ -114,8 +114,9 @@ const FLAGS: [(u32, &str); 7] = [
     (NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, "LOOPBACK_CONNECTIONS_SUPPORTED"),
 ];
 
-fn flags(info: &NDK_ADAPTER_INFO) -> Vec<&'static str> {
-    FLAGS.iter().filter(|(flag, _)| info.AdapterFlags & flag != 0).map(|(_, name)| *name).collect()
+/// The names of the flags that are set.
+pub fn flags(set: u32) -> Vec<&'static str> {
+    FLAGS.iter().filter(|(flag, _)| set & flag != 0).map(|(_, name)| *name).collect()
 }
 
 fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) {
@@ -124,7 +125,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
     for (name, _, text, meaning) in fields(info) {
         list.add_row([name.to_owned(), text, meaning.to_owned()]);
     }
-    for (row, name) in flags(info).into_iter().enumerate() {
+    for (row, name) in flags(info.AdapterFlags).into_iter().enumerate() {
         let heading = if row == 0 { "AdapterFlags" } else { "" };
         list.add_row([heading, name, ""]);
     }
@@ -147,7 +148,7 @@ fn as_json(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>
     for (name, value, _, _) in fields(info) {
         map.insert(name.to_owned(), value);
     }
-    map.insert("AdapterFlags".to_owned(), json!(flags(info)));
+    map.insert("AdapterFlags".to_owned(), json!(flags(info.AdapterFlags)));
     if let Some(costs) = costs {
         let costs = costs.iter().map(|cost| {
             let Cost { object, parameters, entries, bytes } = cost;

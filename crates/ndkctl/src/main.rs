@@ -11,10 +11,12 @@
     reason = "the help of a command is plain text, its switches are booleans, and its writers have one shape"
 )]
 
+mod adapters;
 mod args;
 mod bench;
 mod counters;
 mod driver;
+mod driver_interface;
 mod driver_run;
 mod driver_selftest;
 mod driver_settings;
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(args, &interrupted),
         Command::Info(args) => info::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Adapters(args) => adapters::run(args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2(args) => nd2::run(args),

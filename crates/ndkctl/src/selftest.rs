@@ -144,7 +144,7 @@ fn summarize(args: &Selftest, results: &Results) {
         say!("  expected  {}", case.expects);
         say!("  seen      {}", outcome.text());
         if args.driver {
-            say!("  again     ndkctl selftest --driver --seed {seed}");
+            say!("  again     ndkctl selftest --driver --seed {seed}{}", on(args));
         } else {
             say!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
         }
@@ -169,6 +169,20 @@ fn summarize(args: &Selftest, results: &Results) {
     ]);
     (0..5).for_each(|column| align_right(&mut counts, column));
     print_table(&counts);
+}
+
+/// The flags that name the interfaces of a run again.
+fn on(args: &Selftest) -> String {
+    let mut flags = String::new();
+    for (flag, name) in [("--interface", &args.interface), ("--peer", &args.peer)] {
+        if let Some(name) = name {
+            flags = format!("{flags} {flag} \"{name}\"");
+        }
+    }
+    if args.hostile {
+        flags.push_str(" --hostile");
+    }
+    flags
 }
 
 /// Who decides how requests complete: the command line, or the driver's settings.
@@ -242,6 +256,10 @@ struct EntryJson<'a> {
 #[derive(Serialize)]
 struct ResultsJson<'a> {
     seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'a str>,
     completion: String,
     ndkpi: String,
     deterministic: bool,
@@ -255,7 +273,7 @@ struct ResultsJson<'a> {
 }
 
 impl<'a> ResultsJson<'a> {
-    fn new(args: &Selftest, results: &'a Results) -> Self {
+    fn new(args: &'a Selftest, results: &'a Results) -> Self {
         let entry = |entry: &'a Entry| EntryJson {
             case: CaseJson::new(entry.case),
             outcome: entry.outcome.word(),
@@ -266,6 +284,8 @@ impl<'a> ResultsJson<'a> {
         let Tally { passed, failed, observed, skipped } = results.tally;
         Self {
             seed: args.seed,
+            interface: args.interface.as_deref(),
+            peer: args.peer.as_deref(),
             completion: completion(args),
             ndkpi: args.ndkpi.version().to_string(),
             deterministic: args.deterministic,

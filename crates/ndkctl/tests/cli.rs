@@ -48,6 +48,9 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["self-test"], "selftest"),
         (&["selftest", "--driver", "--filter", "arm"], "--filter"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),
+        (&["selftest", "--interface", "Ethernet 3"], "--driver"),
+        (&["selftest", "--driver", "--peer", "Ethernet 4"], "--interface"),
+        (&["selftest", "--driver", "--hostile"], "--interface"),
         (&["driver-run", "sprint"], "stress, performance"),
         (&["driver-run", "stress", "--seconds", "4000"], "1 to 3600"),
         (&["info", "--mem"], "--memory"),
@@ -119,8 +122,28 @@ fn what_goes_to_the_standard_error_is_not_needed_to_end_well() {
 
 #[cfg(not(windows))]
 #[test]
+fn without_windows_the_adapters_are_those_of_the_program() {
+    let list = json(&["adapters", "--json"]);
+    let all = list.as_array().expect("a list");
+    assert!(!all.is_empty());
+    for adapter in all {
+        assert_eq!(adapter["ndk"]["version"], "2.1");
+        assert!(adapter["addresses"].as_array().is_some_and(|addresses| !addresses.is_empty()), "{adapter}");
+        assert!(adapter["ndk"]["MaxCallerData"].as_u64().is_some_and(|most| most > 0), "{adapter}");
+    }
+    let shown = ndkctl(&["adapters"]);
+    assert!(text(&shown.stdout).contains("with NDK"), "{}", text(&shown.stdout));
+    assert!(text(&shown.stderr).contains("on Windows only"), "{}", text(&shown.stderr));
+}
+
+#[cfg(not(windows))]
+#[test]
 fn where_there_are_no_drivers_one_line_says_so() {
-    for arguments in [&["selftest", "--driver"][..], &["driver-run", "performance"]] {
+    for arguments in [
+        &["selftest", "--driver"][..],
+        &["selftest", "--driver", "--interface", "Ethernet 3"],
+        &["driver-run", "performance"],
+    ] {
         let output = ndkctl(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
