@@ -31,8 +31,8 @@ pub mod slab;
 mod sync;
 
 use fallible::AllocError;
-/// Status values. They are those of NDKPI's host, so that no layer translates them; nothing else of `ndkpi` is used here.
-pub use ndkpi::NtStatus;
+/// Status codes. They are those of Windows, so that no layer translates them.
+pub use ntstatus::NtStatus;
 
 /// The NIC of queue pairs: here the cycle closes between the two, which know each other by a trait only.
 pub type Nic<O> = nic::LoopbackNic<O, qp::Qp<O>>;

@@ -12,7 +12,7 @@
 //! - What is called while a spin lock is held must not block, and no lock is taken twice by one processor.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 /// An operating system, as a value: cheap to clone, and without size in a kernel.
 pub trait Os: Clone + Send + Sync + Sized + 'static {

@@ -27,7 +27,7 @@ use loom::{
     thread,
 };
 use loom_os::{LoomOs, Nobody, interleavings};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 /// Runs `test` in every interleaving with at most so many pre-emptions.
 fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {

@@ -89,7 +89,10 @@ pub mod object;
 pub mod op_flags;
 pub mod result;
 pub mod sge;
-pub mod status;
+/// Status codes: those of the crate [`ntstatus`].
+pub mod status {
+    pub use ntstatus::*;
+}
 pub mod version;
 pub mod wsk;
 

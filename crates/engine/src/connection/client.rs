@@ -9,7 +9,7 @@
 
 use core::any::Any;
 
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::Incoming;
 use crate::os::Os;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::{any::Any, marker::PhantomData, net::SocketAddr};
 
 use fallible::{Arc, try_box};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     ConnectionData, ConnectorClient, ConnectorRequest, DisconnectReason, Listener, Owner, Port,

@@ -1,6 +1,6 @@
 //! The order in which a connector's client is told what happened.
 
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{ConnectorRequest, DisconnectReason};
 
@@ -88,7 +88,7 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use ndkpi::NtStatus;
+    use ntstatus::NtStatus;
 
     use super::{
         super::{ConnectorRequest, DisconnectReason},

@@ -7,7 +7,7 @@
 //! 3. Only then are the sides told: a consumer whose disconnect is complete may take its memory back.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Connector, ConnectorRequest, DisconnectReason, Port,

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use fallible::{AllocError, Arc, try_slice};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{InterfaceAddress, Listener, Port, ephemeral::EphemeralPorts};
 use crate::{

@@ -1,7 +1,7 @@
 //! How a connection is established, or not (`NDKPI 7.7.1`, `7.7.2`).
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Connector, ConnectorRequest, ReadLimits,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::endpoint::LocalAddress;
 use crate::{

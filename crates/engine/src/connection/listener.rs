@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::{any::Any, marker::PhantomData, net::SocketAddr};
 
 use fallible::{Arc, try_box};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, state::Connection,

@@ -7,7 +7,7 @@
 use core::net::SocketAddr;
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{Owner, Port, state::Connection};
 use crate::{

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 
 use fallible::try_slice;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use crate::memory_status;
 

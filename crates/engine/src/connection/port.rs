@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     ConnectionCounters, ConnectionEntry, ConnectionLimits, EndpointEntry, EndpointKind, Fabric, InterfaceAddress,

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     ConnectParameters, Connector, ConnectorRequest, Hold, Port, ReadLimits, SharedEndpoint,

@@ -9,7 +9,7 @@ use core::{
 
 use fallible::{Arc, try_box};
 use hashbrown::HashSet;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{EndpointKind, Owner, Port, endpoint::Endpoint, parameters::plain};
 use crate::{

@@ -17,7 +17,7 @@ use core::{
 };
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     ConnectionData, Connector, ConnectorRequest, DisconnectReason, Port, ReadLimits, establish::FailedConnect,

@@ -1,7 +1,7 @@
 //! Protection domains (`NDKPI 5.3`): whose tokens a queue pair takes.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Kind, MemoryTable, Posted,

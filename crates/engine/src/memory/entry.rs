@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     access::{Access, Rights},

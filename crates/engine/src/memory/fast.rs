@@ -9,7 +9,7 @@
 //! four times the memory that its entries take.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Domain, MemoryTable, Posted,

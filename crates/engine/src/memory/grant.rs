@@ -1,7 +1,7 @@
 //! What a token stands for: which bytes, under which addresses, for whom.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     MemoryTable,

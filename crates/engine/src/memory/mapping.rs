@@ -13,7 +13,7 @@
 //! address says nothing about where the bytes are, and no processor can use it.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     pinned::{Pinned, Release, Released},

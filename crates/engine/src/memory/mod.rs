@@ -75,7 +75,7 @@ use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 pub use piece::Piece;
 pub use pinned::{Release, Released};
 pub use region::{Region, RegionKind};

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use fallible::{Arc, try_slice};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     MemoryTable,

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::any::Any;
 
 use fallible::{Arc, try_box};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Domain, FastTokens, Kind,

@@ -22,7 +22,7 @@ use core::{
 };
 
 use fallible::{AllocError, try_slice};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use crate::{
     memory_status,

@@ -1,7 +1,7 @@
 //! The table of all tokens of an adapter, and what lies under each.
 
 use fallible::AllocError;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     entry::Entry,

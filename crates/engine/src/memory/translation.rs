@@ -20,7 +20,7 @@
 //! Locks: the place of a number is locked before a cache, and nothing is locked after it.
 
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{MemoryTable, access::Rights, domain::Key, grant::Span, pinned::Pinned};
 use crate::{

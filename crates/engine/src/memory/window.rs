@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use fallible::{Arc, try_box};
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 use super::{
     Domain, Kind, Posted,

@@ -19,7 +19,7 @@ use loom::{
         },
     },
 };
-use ndkpi::NtStatus;
+use ntstatus::NtStatus;
 
 /// Runs `test` in every interleaving that `model` allows, and says how many there were.
 pub fn interleavings(model: &Builder, test: impl Fn() + Send + Sync + 'static) -> usize {

@@ -1,11 +1,11 @@
-//! Status codes.
+//! `NTSTATUS`, the status codes of Windows.
 //!
 //! Every call and every completion of NDKPI ends in an `NTSTATUS` (NDKPI 2.8), and NDIS uses the same 32 bits under the
 //! name `NDIS_STATUS`. [`NtStatus`] is that number and nothing else: it has the size and alignment of the C type, so it
-//! stands directly in the function types of this crate, and a value that has no name here is as good as any other.
+//! stands directly in the function types of `ndkpi`, and a value that has no name here is as good as any other.
 //!
 //! ```
-//! use ndkpi::NtStatus;
+//! use ntstatus::NtStatus;
 //!
 //! assert!(NtStatus::PENDING.is_success(), "NT_SUCCESS holds for STATUS_PENDING: ask `is_pending` first");
 //! assert!(!NtStatus::BUFFER_OVERFLOW.is_success());
@@ -13,6 +13,10 @@
 //! assert_eq!(NtStatus::CANCELLED.to_string(), "STATUS_CANCELLED");
 //! assert_eq!(NtStatus::from_bits(0xC012_3456).to_string(), "0xC0123456");
 //! ```
+//!
+//! It is a crate of its own because the engine needs the codes and nothing else of NDKPI.
+
+#![no_std]
 
 use core::fmt;
 
@@ -55,7 +59,7 @@ impl NtStatus {
         self.to_bits() >> 30 == 3
     }
 
-    /// Whether the outcome is yet to come through a completion callback (NDKPI 5.0).
+    /// Returns true if the outcome is yet to come through a completion callback (NDKPI 5.0).
     #[must_use]
     pub const fn is_pending(self) -> bool {
         self.0 == Self::PENDING.0

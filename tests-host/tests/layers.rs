@@ -1,0 +1,132 @@
+//! What the layers of the engine may know of each other, and of NDKPI (`docs/architecture.md`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sources::{Source, code_of, files, words};
+use syn::{Item, UseTree};
+
+mod sources;
+
+/// Returns true for a name of the interface: `NDK_CQ`, `NdkOs`, `ndkpi`.
+fn is_of_ndkpi(word: &str) -> bool {
+    word == "ndkpi"
+        || word.starts_with("NDK")
+        || word.strip_prefix("Ndk").is_some_and(|rest| rest.starts_with(char::is_uppercase))
+}
+
+/// The names of NDKPI in a source, comments aside: those cite it.
+fn names_of_ndkpi(source: &str) -> BTreeSet<String> {
+    words(&code_of(source)).filter(|word| is_of_ndkpi(word)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_engine_names_nothing_of_ndkpi() {
+    let mut sources = files("crates/engine/src", &["rs"]);
+    assert!(sources.len() > 50, "{} sources of the engine", sources.len());
+    sources.extend(files("crates/engine", &["toml"]));
+    assert!(sources.iter().any(|source| source.path == "crates/engine/Cargo.toml"));
+    for Source { path, text } in sources {
+        assert_eq!(names_of_ndkpi(&text), BTreeSet::new(), "names of NDKPI in {path}");
+    }
+}
+
+#[test]
+fn a_name_of_ndkpi_is_seen_in_code_and_not_in_comments() {
+    let source =
+        "use ndkpi::NtStatus; // ndkpi\n/// `NDK_FN_SEND`\nlet flags = NDK_OP_FLAG_DEFER;\nNdkOs::new(Ndkless);";
+    let names = ["NDK_OP_FLAG_DEFER", "NdkOs", "ndkpi"];
+    assert_eq!(names_of_ndkpi(source), names.map(str::to_owned).into());
+}
+
+/// The modules of the crate that an import names, if it begins with `crate`.
+fn imported(tree: &UseTree, modules: &mut BTreeSet<String>) {
+    let UseTree::Path(path) = tree else { return };
+    if path.ident == "crate" {
+        first_names(&path.tree, modules);
+    }
+}
+
+fn first_names(tree: &UseTree, names: &mut BTreeSet<String>) {
+    match tree {
+        UseTree::Path(path) => drop(names.insert(path.ident.to_string())),
+        UseTree::Name(name) => drop(names.insert(name.ident.to_string())),
+        UseTree::Rename(rename) => drop(names.insert(rename.ident.to_string())),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| first_names(tree, names)),
+        UseTree::Glob(_) => panic!("`use crate::*` says nothing of what is used"),
+    }
+}
+
+/// The modules that a source of the engine imports or names with `crate::` in its code.
+fn used(source: &Source) -> BTreeSet<String> {
+    let mut modules = BTreeSet::new();
+    for item in syn::parse_file(&source.text).expect("Rust").items {
+        if let Item::Use(item) = item {
+            imported(&item.tree, &mut modules);
+        }
+    }
+    for rest in code_of(&source.text).split("crate::").skip(1) {
+        modules.extend(
+            words(
+                rest.split(|character: char| !character.is_alphanumeric() && character != '_')
+                    .next()
+                    .unwrap_or_default(),
+            )
+            .map(str::to_owned),
+        );
+    }
+    modules
+}
+
+/// The modules that each of `sources` uses, by the module that it belongs to: the first name of its path in the crate.
+fn edges(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut edges = BTreeMap::<String, BTreeSet<String>>::new();
+    for source in sources {
+        let path = source.path.strip_prefix("crates/engine/src/").expect("a source of the engine");
+        let module = path.split(['/', '.']).next().expect("a first name");
+        edges.entry(module.to_owned()).or_default().extend(used(source).into_iter().filter(|used| used != module));
+    }
+    edges
+}
+
+/// The modules on a way from `module` back to it; empty if there is none.
+fn cycle(edges: &BTreeMap<String, BTreeSet<String>>, module: &str) -> Vec<String> {
+    let mut ways = vec![vec![module.to_owned()]];
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop() {
+        for next in way.last().and_then(|last| edges.get(last)).into_iter().flatten() {
+            let longer = [way.clone(), vec![next.clone()]].concat();
+            if next == module {
+                return longer;
+            }
+            if seen.insert(next.clone()) {
+                ways.push(longer);
+            }
+        }
+    }
+    Vec::new()
+}
+
+#[test]
+fn no_module_of_the_engine_uses_itself_through_others() {
+    let edges = edges(&files("crates/engine/src", &["rs"]));
+    for module in ["cq", "qp", "nic", "connection", "memory", "ring"] {
+        assert!(edges.contains_key(module), "there is a module {module}");
+    }
+    assert!(edges["qp"].contains("cq") && edges["qp"].contains("nic"), "{edges:?}");
+    // The root names what the modules make together, and every module its status codes.
+    for module in edges.keys().filter(|module| *module != "lib") {
+        assert_eq!(cycle(&edges, module), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_cycle_is_found() {
+    let source = |path: &str, text: &str| Source { path: format!("crates/engine/src/{path}"), text: text.to_owned() };
+    let edges = edges(&[
+        source("cq/mod.rs", "use crate::{memory, os::Os};"),
+        source("memory.rs", "fn f() { crate::qp::post(); }"),
+        source("qp/post.rs", "use crate::cq::Cq;"),
+    ]);
+    assert_eq!(cycle(&edges, "cq"), ["cq", "memory", "qp", "cq"]);
+    assert_eq!(cycle(&edges, "os"), Vec::<String>::new());
+}
