@@ -62,7 +62,8 @@ impl Kernel {
     /// Lets allocations, creations of objects, mappings and the like fail, counted from now on.
     ///
     /// Counted are allocations from the pool (a driver's boxes and vectors too), objects and device structures of the
-    /// framework, symbolic links, interfaces, registrations, threads, MDLs and mappings, in one sequence.
+    /// framework, symbolic links, interfaces, registrations, threads, MDLs and mappings, and of NDIS registrations,
+    /// configurations and their values, attributes, pools, lists, MDLs and work items, in one sequence.
     pub fn inject(&self, plan: FaultPlan) {
         let faults = &self.state.faults;
         let (failing, period) = match plan {

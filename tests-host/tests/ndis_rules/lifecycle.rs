@@ -73,6 +73,7 @@ fn requests_are_answered() {
         assert_eq!((answer.status, answer.needed), (NDIS_STATUS_BUFFER_TOO_SHORT, 4));
         assert_eq!(nic.query(1, 4).status, NDIS_STATUS_NOT_SUPPORTED);
         assert_eq!(nic.query_directly(OID_NDK_STATISTICS, 4).status, NDIS_STATUS_SUCCESS);
+        assert_eq!(nic.query_synchronously(OID_NDK_STATISTICS, 4).bytes, [7, 0, 0, 0]);
         assert_eq!(nic.method(1, &[1], 4).status, NDIS_STATUS_NOT_SUPPORTED);
     });
 }

@@ -162,6 +162,7 @@ pub unsafe extern "system" fn driver_entry(driver: PDRIVER_OBJECT, path: PCUNICO
         CancelOidRequestHandler: Some(cancel_oid),
         DirectOidRequestHandler: Some(oid),
         CancelDirectOidRequestHandler: Some(cancel_oid),
+        SynchronousOidRequestHandler: Some(oid),
         ..NDIS_MINIPORT_DRIVER_CHARACTERISTICS::for_ndis_6_80()
     };
     let change = with(|world| world.handlers.characteristics);

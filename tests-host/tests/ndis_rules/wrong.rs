@@ -131,6 +131,8 @@ wrong! {
         let answer = nic.set(OID_NDK_SET_STATE, &[1]);
         assert_eq!(answer.status, NDIS_STATUS_SUCCESS);
     };
+    a_synchronous_request_that_pends breaks OidPended by { oid: |_| NDIS_STATUS_PENDING } in
+        |_, _, nic| assert_eq!(nic.query_synchronously(OID_NDK_STATISTICS, 4).needed, 0);
     a_request_completed_twice breaks OidCompletedTwice by { oid: complete_and_answer } in query;
     a_request_never_completed breaks OidNeverCompleted by { oid: |_| NDIS_STATUS_PENDING } in query;
     a_request_left_at_the_removal breaks OidNeverCompleted by { oid: |_| NDIS_STATUS_PENDING } in |_, _, nic| {

@@ -14,40 +14,33 @@ use ndis::{
     NDIS_MINIPORT_INIT_PARAMETERS, NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1, NDIS_MINIPORT_PAUSE_PARAMETERS,
     NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1, NDIS_MINIPORT_RESTART_PARAMETERS,
     NDIS_MINIPORT_RESTART_PARAMETERS_REVISION_1, NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS, NDIS_PAUSE_LOW_POWER,
-    NDIS_PAUSE_MINIPORT_DEVICE_REMOVE, NDIS_PAUSE_NDIS_INTERNAL, NDIS_REQUEST_TYPE, NDIS_SHUTDOWN_ACTION,
+    NDIS_PAUSE_MINIPORT_DEVICE_REMOVE, NDIS_PAUSE_NDIS_INTERNAL, NDIS_SHUTDOWN_ACTION,
     NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1, NDIS_SIZEOF_MINIPORT_RESTART_PARAMETERS_REVISION_1,
     NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1, NDIS_STATUS, NET_DEVICE_PNP_EVENT, NET_DEVICE_PNP_EVENT_REVISION_1,
     OID_PNP_SET_POWER,
 };
 use ndkpi::{
-    NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDK_ADAPTER, NDK_VERSION,
+    NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
     status::{NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
 };
 use wdk_bindings::DEVICE_OBJECT;
 
 use super::{
-    Status,
     adapter::{Adapter, Changing, Phase, owed},
     attributes::Attributes,
     ndis_routine,
     ndk::Provider,
-    oid::{OidAnswer, Path, PendingOid, Question},
-    send::Sent,
+    nic::Nic,
+    oid::OidAnswer,
 };
 use crate::{
-    kernel::{State, lock},
+    kernel::lock,
     netio::{Network, NewInterface},
     pnp::Driver,
     report::bug_check,
     rule::Rule,
     waiting,
 };
-
-/// An adapter of a miniport driver, with the protocols above it. It has to be removed.
-pub struct Nic {
-    state: Arc<State>,
-    adapter: Arc<Adapter>,
-}
 
 impl Driver {
     /// Plug and play finds an adapter for a miniport driver, whose keywords have these values: NDIS initialises and restarts it.
@@ -161,24 +154,6 @@ const fn size<T>() -> u16 {
 }
 
 impl Nic {
-    /// The interface's index.
-    #[must_use]
-    pub fn if_index(&self) -> u32 {
-        self.adapter.if_index
-    }
-
-    /// The interface's identifier.
-    #[must_use]
-    pub fn luid(&self) -> u64 {
-        self.adapter.luid
-    }
-
-    /// The interface's name.
-    #[must_use]
-    pub fn alias(&self) -> String {
-        format!("Ethernet {}", self.adapter.if_index)
-    }
-
     /// The adapter is there: the network stack hears what it is like, and opens it for consumers of NDK.
     fn join(&self, network: &Network) {
         let (mtu, speed) = self.mtu_and_speed();
@@ -410,131 +385,6 @@ impl Nic {
             bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));
         }
         answer
-    }
-
-    /// Asks for a value, with a buffer of so many bytes.
-    pub fn query(&self, oid: u32, length: usize) -> OidAnswer {
-        self.begin_query(oid, length).wait()
-    }
-
-    /// Sets a value.
-    pub fn set(&self, oid: u32, value: &[u8]) -> OidAnswer {
-        self.begin_set(oid, value).wait()
-    }
-
-    /// Has the miniport do something with a value, for an answer of so many bytes at most.
-    pub fn method(&self, oid: u32, value: &[u8], length: usize) -> OidAnswer {
-        let question = Question { oid, kind: NDIS_REQUEST_TYPE::METHOD, input: value, length };
-        self.state.ask(&self.adapter, Path::Regular, &question).wait()
-    }
-
-    /// Asks for a value, and does not wait for the answer.
-    pub fn begin_query(&self, oid: u32, length: usize) -> PendingOid {
-        let question = Question { oid, kind: NDIS_REQUEST_TYPE::QUERY_INFORMATION, input: &[], length };
-        self.state.ask(&self.adapter, Path::Regular, &question)
-    }
-
-    /// Sets a value, and does not wait for the answer.
-    pub fn begin_set(&self, oid: u32, value: &[u8]) -> PendingOid {
-        let kind = NDIS_REQUEST_TYPE::SET_INFORMATION;
-        let question = Question { oid, kind, input: value, length: value.len() };
-        self.state.ask(&self.adapter, Path::Regular, &question)
-    }
-
-    /// Asks for a value by a direct request, beside others, at `DISPATCH_LEVEL`.
-    pub fn query_directly(&self, oid: u32, length: usize) -> OidAnswer {
-        self.begin_query_directly(oid, length).wait()
-    }
-
-    /// The same, and does not wait for the answer.
-    pub fn begin_query_directly(&self, oid: u32, length: usize) -> PendingOid {
-        let question = Question { oid, kind: NDIS_REQUEST_TYPE::QUERY_INFORMATION, input: &[], length };
-        let before = machine::raise(Irql::DISPATCH_LEVEL);
-        let pending = self.state.ask(&self.adapter, Path::Direct, &question);
-        machine::lower(before);
-        pending
-    }
-
-    /// Sends frames, each in a list of its own, at `PASSIVE_LEVEL`.
-    pub fn send(&self, frames: &[&[u8]]) -> Sent {
-        self.send_cancellable(frames, 0)
-    }
-
-    /// The same, with an identifier by which the sends can be cancelled.
-    pub fn send_cancellable(&self, frames: &[&[u8]], cancel: usize) -> Sent {
-        let lists: Vec<Vec<&[u8]>> = frames.iter().map(|&frame| vec![frame]).collect();
-        self.state.send(&self.adapter, &lists, cancel, false)
-    }
-
-    /// Sends lists of several frames each, at `DISPATCH_LEVEL`.
-    pub fn send_lists(&self, lists: &[Vec<&[u8]>]) -> Sent {
-        self.state.send(&self.adapter, lists, 0, true)
-    }
-
-    /// Cancels the sends with that identifier. The miniport may complete them nevertheless.
-    pub fn cancel_sends(&self, cancel: usize) {
-        State::cancel_send(&self.adapter, cancel);
-    }
-
-    /// Whether the protocols keep what they receive, until [`Self::give_back`] or a pause.
-    pub fn keep_received(&self, keeps: bool) {
-        lock(&self.adapter.changing).keeps = keeps;
-    }
-
-    /// The protocols give back what they have kept. How many lists.
-    #[must_use]
-    pub fn give_back(&self) -> usize {
-        self.state.give_back_kept(&self.adapter, usize::MAX)
-    }
-
-    /// How many lists the protocols keep.
-    #[must_use]
-    pub fn kept(&self) -> usize {
-        lock(&self.adapter.changing).kept.len()
-    }
-
-    /// The frames that were received since this was last asked.
-    #[must_use]
-    pub fn take_received(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut lock(&self.adapter.changing).received)
-    }
-
-    /// How many frames were received since they were last taken.
-    #[must_use]
-    pub fn received(&self) -> usize {
-        lock(&self.adapter.changing).received.len()
-    }
-
-    /// What the miniport has indicated since this was last asked.
-    #[must_use]
-    pub fn take_statuses(&self) -> Vec<Status> {
-        std::mem::take(&mut lock(&self.adapter.changing).statuses)
-    }
-
-    /// Opens the adapter as a consumer of NDK.
-    ///
-    /// # Errors
-    ///
-    /// What the miniport says.
-    pub fn open_ndk(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
-        self.state.open_ndk(&self.adapter, version)
-    }
-
-    /// Closes what was opened.
-    pub fn close_ndk(&self, opened: *mut NDK_ADAPTER) {
-        self.state.close_ndk(&self.adapter, opened);
-    }
-
-    /// How many adapters consumers of NDK have open.
-    #[must_use]
-    pub fn ndk_open(&self) -> usize {
-        lock(&self.adapter.changing).ndk_open.len()
-    }
-
-    /// Whether the miniport says that NDK is enabled.
-    #[must_use]
-    pub fn is_ndk_enabled(&self) -> bool {
-        lock(&self.adapter.changing).ndk_enabled
     }
 }
 

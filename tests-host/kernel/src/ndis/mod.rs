@@ -13,6 +13,7 @@ mod event;
 mod frame;
 mod lifecycle;
 mod ndk;
+mod nic;
 mod oid;
 mod pool;
 mod receive;
@@ -34,8 +35,8 @@ use self::{
 };
 pub use self::{
     event::Status,
-    lifecycle::Nic,
     ndk::NdkEvent,
+    nic::Nic,
     oid::{OidAnswer, PendingOid},
     routines::ROUTINES,
     send::Sent,

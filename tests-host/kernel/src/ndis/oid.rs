@@ -66,6 +66,7 @@ pub struct OidAnswer {
 pub enum Path {
     Regular,
     Direct,
+    Synchronous,
 }
 
 /// A request on its way.
@@ -192,7 +193,7 @@ impl State {
         lock(&self.ndis.requests).insert(place, request.clone());
         let status = call(&request, structure);
         if status == NDIS_STATUS_PENDING {
-            if NEVER_PENDS.contains(&request.oid) {
+            if path == Path::Synchronous || NEVER_PENDS.contains(&request.oid) {
                 bug_check(Rule::OidPended, format_args!("the request {:#x} pended, which it must not", request.oid));
             }
         } else {
@@ -260,6 +261,13 @@ fn call(request: &Request, structure: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
         Path::Direct => {
             let handler = owed(handlers.DirectOidRequestHandler, "DirectOidRequestHandler");
             request.adapter.call("MiniportDirectOidRequest", |context| {
+                // SAFETY: as above.
+                unsafe { handler(context, structure) }
+            })
+        }
+        Path::Synchronous => {
+            let handler = owed(handlers.SynchronousOidRequestHandler, "SynchronousOidRequestHandler");
+            request.adapter.call("MiniportSynchronousOidRequest", |context| {
                 // SAFETY: as above.
                 unsafe { handler(context, structure) }
             })
@@ -345,6 +353,8 @@ impl PendingOid {
                     unsafe { handler(context, id) };
                 });
             }
+            // It was complete when it came back.
+            Path::Synchronous => {}
         }
         machine::lower(before);
     }
