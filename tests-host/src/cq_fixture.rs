@@ -329,7 +329,7 @@ impl TestCq {
         drop(lock_alone(&self.inner.consumer, "a close").take());
     }
 
-    /// Whether the engine has dropped its client: nothing of the queue is left.
+    /// Returns true if the engine has dropped its client: nothing of the queue is left.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.inner.client_gone.load(Ordering::Acquire)

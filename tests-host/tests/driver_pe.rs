@@ -149,7 +149,7 @@ fn check_sum(bytes: &[u8]) -> u32 {
     (sum & 0xFFFF) + u32::try_from(bytes.len()).expect("a small file")
 }
 
-/// Whether the relative address is in an executable section.
+/// Returns true if the relative address is in an executable section.
 fn is_code(file: &PeFile64<'_>, address: u64) -> bool {
     file.section_table().iter().any(|section| {
         let start = u64::from(section.virtual_address.get(LE));

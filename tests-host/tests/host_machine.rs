@@ -129,7 +129,7 @@ impl Drop for Busy {
     }
 }
 
-/// Whether the machine is a seeded one.
+/// Returns true if the machine is a seeded one.
 fn is_seeded(machine: &MachineRef) -> bool {
     machine.timer_resolution() == 1
 }

@@ -362,7 +362,8 @@ fn every_function_has_the_prototype_of_the_headers() {
     assert_eq!(parameters, 286, "parameters compared");
 }
 
-/// Whether the parameter points to an object, a context or a mapping: something that its owner alone may look into.
+/// Returns true if the parameter points to an object, a context or a mapping: something that its owner alone may look
+/// into.
 fn belongs_to_one_side(parameter: &str) -> bool {
     let owned = ["MDL", "NDK_LOGICAL_ADDRESS_MAPPING", "NDK_OBJECT_HEADER", "WSK_CLIENT", "void"];
     let objects = ["ADAPTER", "CONNECTOR", "CQ", "LISTENER", "MR", "MW", "PD", "QP", "SHARED_ENDPOINT", "SRQ"];

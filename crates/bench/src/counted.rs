@@ -437,7 +437,7 @@ fn of_program(output: &str, program: &Path, left_out: Option<&str>) -> Option<f6
     (total > 0.0).then_some(total)
 }
 
-/// Whether callgrind is installed.
+/// Returns true if callgrind is installed.
 #[must_use]
 pub fn is_possible() -> bool {
     let mut command = Command::new("valgrind");

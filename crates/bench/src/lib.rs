@@ -103,7 +103,7 @@ impl Beside {
 }
 
 impl Context<'_> {
-    /// Whether the figures are of no use.
+    /// Returns true if the figures are of no use.
     fn is_quick(&self) -> bool {
         self.effort == Effort::QUICK
     }

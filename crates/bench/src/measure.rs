@@ -200,7 +200,7 @@ impl Cores {
         Self { first: ids.next(), second: ids.next() }
     }
 
-    /// Whether there are two.
+    /// Returns true if there are two.
     #[must_use]
     pub const fn are_two(&self) -> bool {
         self.second.is_some()
@@ -226,7 +226,7 @@ impl Cores {
         PINNED.set(core.is_some_and(core_affinity::set_for_current));
     }
 
-    /// Whether this thread is kept on its core.
+    /// Returns true if this thread is kept on its core.
     #[must_use]
     pub fn is_pinned() -> bool {
         PINNED.get()

@@ -45,7 +45,7 @@ impl Peer {
         }
     }
 
-    /// Whether the program is there.
+    /// Returns true if the program is there.
     #[must_use]
     pub fn is_installed(self) -> bool {
         let mut command = Command::new(self.program());

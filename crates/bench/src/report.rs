@@ -25,7 +25,7 @@ pub struct Figure {
     pub ratio: Option<f64>,
     /// What the ratio should be.
     pub goal: Option<String>,
-    /// Whether it is.
+    /// True if the goal is met.
     pub met: Option<bool>,
     /// Why it was not measured, if it was not.
     pub skipped: Option<String>,

@@ -90,7 +90,7 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// What the ratio should be.
     pub goal: Option<String>,
-    /// Whether it is.
+    /// True if the goal is met.
     pub met: Option<bool>,
     /// Why it was not measured, if it was not.
     pub skipped: Option<String>,
@@ -100,7 +100,7 @@ pub struct Row {
     pub spread: [Option<f64>; 2],
     /// The ratio of the least that anybody has to do, beside the same peer, if that was measured.
     pub bound: Option<f64>,
-    /// Whether the goal is met there.
+    /// True if the goal is met there.
     pub is_in_reach: Option<bool>,
 }
 

@@ -150,7 +150,7 @@ pub trait Platform: Sync {
         Ok(())
     }
 
-    /// Whether somebody wants the suite to end. At any `IRQL <= DISPATCH_LEVEL`.
+    /// Returns true if somebody wants the suite to end. At any `IRQL <= DISPATCH_LEVEL`.
     fn cancelled(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ pub struct Run {
     pub version: NDK_VERSION,
     /// Determines the random numbers; the same seed, the same numbers.
     pub seed: u64,
-    /// Whether the provider may be given what a correct consumer never gives, such as null pointers.
+    /// True if the provider may be given what a correct consumer never gives, such as null pointers.
     pub hostile: bool,
 }
 
@@ -56,7 +56,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is a failure.
+    /// Returns true if it is a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed(_))
@@ -129,7 +129,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Whether a filter selects a case: a part of its name or of its section; several parts are separated by commas.
+/// Returns true if a filter selects a case: a part of its name or of its section; several parts are separated by
+/// commas.
 #[must_use]
 pub fn selects(filter: &str, case: &Case) -> bool {
     filter.split(',').map(str::trim).any(|part| case.name.contains(part) || case.section.contains(part))

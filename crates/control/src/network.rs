@@ -49,7 +49,7 @@ impl StartOn {
 }
 
 wire! {
-    /// Whether a run on interfaces was begun.
+    /// The answer of a run on interfaces: was it begun.
     Begun {
         /// A [`Problem`].
         problem: u32,

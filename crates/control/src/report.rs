@@ -29,7 +29,7 @@ impl<'a> Line<'a> {
         Some(Self { name, outcome, micros: micros.parse().ok()?, text })
     }
 
-    /// Whether the step has failed.
+    /// Returns true if the step has failed.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.outcome == FAILED

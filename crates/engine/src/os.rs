@@ -160,7 +160,7 @@ pub trait Memory: Send + Sync + 'static {
     /// The number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -58,7 +58,7 @@ impl Event {
         self.wait_until(ptr::null_mut());
     }
 
-    /// Whether the event is set.
+    /// Returns true if the event is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.wait_micros(0)

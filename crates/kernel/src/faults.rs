@@ -15,7 +15,7 @@ pub fn fail_every_allocation(every: u32) {
     ALLOCATIONS.set(every);
 }
 
-/// Whether the allocation that is about to be made is one of those.
+/// Returns true if the allocation that is about to be made is one of those.
 pub fn allocation_fails() -> bool {
     ALLOCATIONS.fails()
 }

@@ -297,7 +297,7 @@ impl<P: Platform> Core<P> {
         Ok(())
     }
 
-    /// Whether the connector can be given a request.
+    /// Checks that the connector can be given a request.
     ///
     /// # Errors
     ///

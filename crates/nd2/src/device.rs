@@ -251,7 +251,7 @@ impl<P: Platform> Device<P> {
         &self.port
     }
 
-    /// Whether the adapter is still there.
+    /// Checks that the adapter is still there.
     ///
     /// # Errors
     ///

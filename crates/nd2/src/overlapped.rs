@@ -113,7 +113,7 @@ impl<P: Platform> Outstanding<P> {
         self.list.push_back((request, None));
     }
 
-    /// Whether a request waits.
+    /// Returns true if a request waits for the event.
     pub fn wait(&self) -> bool {
         self.list.iter().any(|(_, outcome)| outcome.is_none())
     }

@@ -11,7 +11,7 @@ use crate::{
 pub const IF_MAX_STRING_SIZE: usize = 256;
 
 open_enum! {
-    /// Whether an interface can pass packets.
+    /// The operational state of an interface: can it pass packets.
     IF_OPER_STATUS {
         /// It can.
         UP = 1, "IfOperStatusUp";
@@ -69,11 +69,11 @@ pub struct MIB_IF_ROW2 {
     pub DirectionType: NET_IF_DIRECTION_TYPE,
     /// Eight flags, from hardware interface (bit 0) over [`MIB_IF_ROW2_FILTER_INTERFACE`] to end point (bit 7).
     pub InterfaceAndOperStatusFlags: u8,
-    /// Whether it can pass packets.
+    /// Its operational state: can it pass packets.
     pub OperStatus: IF_OPER_STATUS,
-    /// Whether somebody has disabled it (`NET_IF_ADMIN_STATUS`); 1 is enabled.
+    /// Its administrative state (`NET_IF_ADMIN_STATUS`); 1 is enabled.
     pub AdminStatus: i32,
-    /// Whether its medium is connected (`NET_IF_MEDIA_CONNECT_STATE`); 1 is connected.
+    /// The state of its medium (`NET_IF_MEDIA_CONNECT_STATE`); 1 is connected.
     pub MediaConnectState: i32,
     /// The network that it is connected to.
     pub NetworkGuid: GUID,

@@ -15,7 +15,7 @@ pub fn fail(what: fmt::Arguments<'_>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether the standard output is a terminal.
+/// Returns true if the standard output is a terminal.
 pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }

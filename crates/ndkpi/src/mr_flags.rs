@@ -24,30 +24,30 @@ pub const ALL: u32 = NDK_MR_FLAG_ALLOW_LOCAL_READ
     | NDK_MR_FLAG_ALLOW_REMOTE_WRITE
     | NDK_MR_FLAG_RDMA_READ_SINK;
 
-/// Whether every bit of `wanted` is set in `flags`.
+/// Returns true if every bit of `wanted` is set in `flags`.
 const fn contains(flags: u32, wanted: u32) -> bool {
     flags & wanted == wanted
 }
 
-/// Whether incoming data may be written.
+/// Returns true if incoming data may be written.
 #[must_use]
 pub const fn allows_local_write(flags: u32) -> bool {
     contains(flags, NDK_MR_FLAG_ALLOW_LOCAL_WRITE)
 }
 
-/// Whether the peer may read.
+/// Returns true if the peer may read.
 #[must_use]
 pub const fn allows_remote_read(flags: u32) -> bool {
     contains(flags, NDK_MR_FLAG_ALLOW_REMOTE_READ)
 }
 
-/// Whether the peer may write: both bits are set. Local write alone is not enough.
+/// Returns true if the peer may write: both bits are set. Local write alone is not enough.
 #[must_use]
 pub const fn allows_remote_write(flags: u32) -> bool {
     contains(flags, NDK_MR_FLAG_ALLOW_REMOTE_WRITE)
 }
 
-/// Whether the region may be the target of a read.
+/// Returns true if the region may be the target of a read.
 #[must_use]
 pub const fn is_read_sink(flags: u32) -> bool {
     contains(flags, NDK_MR_FLAG_RDMA_READ_SINK)

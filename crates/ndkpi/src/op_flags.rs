@@ -59,7 +59,7 @@ pub const RIGHTS: u32 = NDK_OP_FLAG_ALLOW_REMOTE_READ
 /// The bit of remote write that is not local write.
 const REMOTE_WRITE_BIT: u32 = NDK_OP_FLAG_ALLOW_REMOTE_WRITE & !NDK_OP_FLAG_ALLOW_LOCAL_WRITE;
 
-/// Whether every bit of `wanted` is set in `flags`.
+/// Returns true if every bit of `wanted` is set in `flags`.
 const fn contains(flags: u32, wanted: u32) -> bool {
     flags & wanted == wanted
 }
@@ -79,61 +79,61 @@ pub const fn not_accepted(flags: u32, accepted: u32) -> u32 {
     refused
 }
 
-/// Whether a success leaves no completion.
+/// Returns true if a success leaves no completion.
 #[must_use]
 pub const fn is_silent_success(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_SILENT_SUCCESS)
 }
 
-/// Whether the request waits for earlier reads.
+/// Returns true if the request waits for earlier reads.
 #[must_use]
 pub const fn is_read_fence(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_READ_FENCE)
 }
 
-/// Whether the send solicits an event at the receiver.
+/// Returns true if the send solicits an event at the receiver.
 #[must_use]
 pub const fn solicits_event(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT)
 }
 
-/// Whether the data is taken before the call returns.
+/// Returns true if the data is taken before the call returns.
 #[must_use]
 pub const fn is_inline(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_INLINE)
 }
 
-/// Whether the read invalidates the token of its first entry.
+/// Returns true if the read invalidates the token of its first entry.
 #[must_use]
 pub const fn invalidates_read_sink(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE)
 }
 
-/// Whether more requests follow.
+/// Returns true if more requests follow.
 #[must_use]
 pub const fn is_deferred(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_DEFER)
 }
 
-/// Whether incoming data may be written.
+/// Returns true if incoming data may be written.
 #[must_use]
 pub const fn allows_local_write(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_ALLOW_LOCAL_WRITE)
 }
 
-/// Whether the peer may read.
+/// Returns true if the peer may read.
 #[must_use]
 pub const fn allows_remote_read(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_ALLOW_REMOTE_READ)
 }
 
-/// Whether the peer may write: both bits are set. Local write alone is not enough.
+/// Returns true if the peer may write: both bits are set. Local write alone is not enough.
 #[must_use]
 pub const fn allows_remote_write(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_ALLOW_REMOTE_WRITE)
 }
 
-/// Whether the region may be the target of a read.
+/// Returns true if the region may be the target of a read.
 #[must_use]
 pub const fn is_read_sink(flags: u32) -> bool {
     contains(flags, NDK_OP_FLAG_RDMA_READ_SINK)

@@ -27,7 +27,7 @@ open_enum! {
 }
 
 impl NDK_OPERATION_TYPE {
-    /// Whether the request was a receive of either kind.
+    /// Returns true if the request was a receive of either kind.
     #[must_use]
     pub const fn is_receive(self) -> bool {
         self.0 & Self::RECEIVE.0 != 0

@@ -314,7 +314,7 @@ impl<O: NdkOs> Device<O> {
         &self.config
     }
 
-    /// Whether the adapter has this flag (`NDKPI 2.6`).
+    /// Returns true if the adapter has this flag (`NDKPI 2.6`).
     #[must_use]
     pub const fn has(&self, flag: u32) -> bool {
         self.config.info.AdapterFlags & flag == flag

@@ -65,7 +65,7 @@ impl<T> Fifo<T> {
         Some(node)
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if there is nothing in it.
     pub const fn is_empty(&self) -> bool {
         self.first.is_null()
     }

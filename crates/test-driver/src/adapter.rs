@@ -27,7 +27,7 @@ impl Adapter {
         }
     }
 
-    /// Whether this answer to an open says that there is no adapter any more.
+    /// Returns true if this answer to an open says that there is no adapter any more.
     #[must_use]
     pub fn is_gone(&self, status: NtStatus) -> bool {
         // The private interface's device is told of its removal.

@@ -50,13 +50,13 @@ pub struct Until<'run> {
 }
 
 impl Until<'_> {
-    /// Whether it has to end at once.
+    /// Returns true if it has to end at once.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.run.is_cancelled()
     }
 
-    /// Whether it has had its time, or has to end at once.
+    /// Returns true if it has had its time, or has to end at once.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_cancelled() || now() >= self.end

@@ -37,7 +37,7 @@ const REPORT_BYTES: usize = 256 * 1024;
 pub struct Run {
     start: Start,
     kind: Kind,
-    /// Whether the provider may be given what a correct consumer never gives.
+    /// True if the provider may be given what a correct consumer never gives.
     hostile: bool,
     cancel: AtomicBool,
     /// A [`Reason`] why it has ended early.
@@ -82,12 +82,12 @@ impl Run {
         self.kind
     }
 
-    /// Whether the provider may be given what a correct consumer never gives.
+    /// Returns true if the provider may be given what a correct consumer never gives.
     pub const fn hostile(&self) -> bool {
         self.hostile
     }
 
-    /// Whether somebody wants the run to end. Asked between any two things that it does.
+    /// Returns true if somebody wants the run to end. Asked between any two things that it does.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Acquire)
     }

@@ -29,7 +29,7 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the current thread runs a driver's code.
+/// Returns true if the current thread runs a driver's code.
 pub fn in_driver() -> bool {
     RUNNING.get() != NOBODY
 }

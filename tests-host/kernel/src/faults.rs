@@ -79,7 +79,7 @@ impl Kernel {
         faults.period.store(period, Release);
     }
 
-    /// Whether a fault was injected since the last plan was made.
+    /// Returns true if a fault was injected since the last plan was made.
     #[must_use]
     pub fn fault_happened(&self) -> bool {
         self.state.faults.happened.load(Acquire)

@@ -82,7 +82,7 @@ pub fn seed_in_words() -> String {
     seed.map_or_else(String::new, |seed| format!("; the seed is {seed}"))
 }
 
-/// Whether the environment wants each call printed, with `SIMULATED_KERNEL_TRACE`.
+/// Returns true if the environment wants each call printed, with `SIMULATED_KERNEL_TRACE`.
 fn trace() -> bool {
     static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *WANTED.get_or_init(|| std::env::var_os("SIMULATED_KERNEL_TRACE").is_some())

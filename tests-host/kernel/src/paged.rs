@@ -85,7 +85,7 @@ pub fn reserve(size: usize) -> Option<usize> {
     Some(BASE.load(Relaxed) + start)
 }
 
-/// Whether the address is pageable.
+/// Returns true if the address is pageable.
 pub fn contains(address: usize) -> bool {
     let base = BASE.load(Relaxed);
     base != 0 && (base..base + ARENA).contains(&address)

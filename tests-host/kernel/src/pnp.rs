@@ -83,7 +83,7 @@ pub struct Pnp {
 // SAFETY: the pointers are functions, which any thread may call.
 unsafe impl Send for Pnp {}
 
-/// Whether two identifiers are the same.
+/// Returns true if two identifiers are the same.
 pub fn same(one: &GUID, other: &GUID) -> bool {
     (one.Data1, one.Data2, one.Data3, one.Data4) == (other.Data1, other.Data2, other.Data3, other.Data4)
 }

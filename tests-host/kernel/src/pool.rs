@@ -80,12 +80,12 @@ pub fn begin() {
     READY.store(true, Relaxed);
 }
 
-/// Whether the address is one of the pool.
+/// Returns true if the address is one of the pool.
 pub fn contains(address: usize) -> bool {
     READY.load(Relaxed) && BASE.get().is_some_and(|&base| (base..base + ARENA).contains(&address))
 }
 
-/// Whether there is a block in use around the address; `None` if it is no address of the pool.
+/// Says if there is a block in use around the address; `None` if it is no address of the pool.
 pub fn is_live(address: usize) -> Option<bool> {
     contains(address).then(|| {
         let pool = lock(&POOL);

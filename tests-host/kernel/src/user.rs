@@ -87,7 +87,7 @@ impl Pending {
         self.state.cancel_request(&self.request);
     }
 
-    /// Whether the request is complete.
+    /// Returns true if the request is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         lock(&self.request.progress).outcome.is_some()
@@ -110,7 +110,7 @@ impl Pending {
 }
 
 impl Answer {
-    /// Whether the request succeeded.
+    /// Returns true if the request succeeded.
     #[must_use]
     pub const fn is_success(&self) -> bool {
         self.status == STATUS_SUCCESS

@@ -12,7 +12,7 @@ use ndkpi::NtStatus;
 use crate::world::{LIMITS, Node, READS, Said, Server, Side, TIMEOUTS, World, answer, asking, at, interface};
 
 thread_local! {
-    /// Whether allocations are counted now.
+    /// True if allocations are counted now.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
     /// Counted allocations until the one that fails. Zero is never reached.
     static LEFT: Cell<u64> = const { Cell::new(0) };

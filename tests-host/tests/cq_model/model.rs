@@ -59,7 +59,7 @@ pub struct Model {
     calls: usize,
 }
 
-/// Whether a request failed.
+/// Returns true if a request failed.
 const fn is_failed(completion: &Cqe) -> bool {
     !completion.outcome.status().is_success()
 }

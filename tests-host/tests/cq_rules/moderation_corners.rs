@@ -10,7 +10,7 @@ use tests_host::cq_fixture::{TestCq, on_seeds, plain, plains, solicited};
 
 const DEPTH: u32 = 64;
 
-/// Whether a queue that is moderated so calls back at once for one completion.
+/// Returns true if a queue that is moderated so calls back at once for one completion.
 fn calls_at_once(machine: &Machine, os: &HostOs, interval: u32, count: u32) -> bool {
     let cq = TestCq::new(os, DEPTH);
     cq.moderate(interval, count).expect("a limit");

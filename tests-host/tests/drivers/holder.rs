@@ -33,7 +33,7 @@ pub fn load(kernel: &Kernel, provider: &Device) -> (Driver, Device) {
     (driver, device)
 }
 
-/// Whether it has the adapter open.
+/// Returns true if it has the adapter open.
 pub fn holds() -> bool {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }

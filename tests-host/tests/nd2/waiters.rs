@@ -42,7 +42,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Whether a request that found so many completions taken is satisfied.
+    /// Returns true if a request that found so many completions taken is satisfied.
     fn meets(&self, kind: Kind, taken: usize, any: bool) -> bool {
         let new = self.classes.iter().skip(taken.max(self.triggered));
         new.into_iter().any(|class| match (kind, class) {

@@ -36,7 +36,7 @@ unsafe extern "C" {
 /// The framework's objects, by their handles.
 static DRIVER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 static DEVICE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-/// Whether the driver forgets to give the framework back.
+/// True if the driver forgets to give the framework back.
 static FORGETS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {

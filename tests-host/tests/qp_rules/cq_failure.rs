@@ -10,7 +10,7 @@ use engine::{
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_nics};
 
-/// Whether the queue pair can never be used again.
+/// Returns true if the queue pair can never be used again.
 fn is_at_its_end(qp: &TestQp) -> bool {
     qp.qp().is_dead() && qp.post(0, SEND, PLAIN, &[]) == Err(NtStatus::CONNECTION_INVALID)
 }

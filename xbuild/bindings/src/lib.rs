@@ -89,7 +89,7 @@ pub mod wdf {
     }
 }
 
-/// Whether a status is a success or an informational one.
+/// Returns true if a status is a success or an informational one.
 #[allow(non_snake_case, reason = "the name of the C macro")]
 #[must_use]
 pub const fn NT_SUCCESS(nt_status: NTSTATUS) -> bool {

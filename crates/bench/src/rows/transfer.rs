@@ -100,7 +100,7 @@ impl Bound {
     }
 }
 
-/// Whether writes of this size, at so many places, are measured in batches as well.
+/// Returns true if writes of this size, at so many places, are measured in batches as well.
 const fn has_batches(size: usize, places: usize) -> bool {
     places == 1 && size <= MOST_IN_BATCHES
 }

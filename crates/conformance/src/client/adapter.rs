@@ -150,7 +150,7 @@ impl<'s> Adapter<'s> {
         &self.core.info
     }
 
-    /// Whether it has this flag (`NDKPI 2.6`).
+    /// Returns true if it has this flag (`NDKPI 2.6`).
     #[must_use]
     pub const fn has(&self, flag: u32) -> bool {
         self.core.info.AdapterFlags & flag == flag

@@ -60,7 +60,7 @@ pub struct Answer {
     pub length: u32,
     /// The address in the buffer.
     pub address: Option<SocketAddr>,
-    /// Whether bytes behind the end of the buffer were written.
+    /// True if bytes behind the end of the buffer were written.
     pub overran: bool,
 }
 

@@ -186,7 +186,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    /// Whether the close has completed.
+    /// Returns true if the close has completed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Acquire)
@@ -391,7 +391,7 @@ impl<'s> Closing<'s> {
         self.kind
     }
 
-    /// Whether it is complete.
+    /// Returns true if the close is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.life.is_closed()

@@ -41,8 +41,8 @@ pub struct Options<'a> {
     pub version: NDK_VERSION,
     /// Determines the random numbers.
     pub seed: u64,
-    /// Whether the provider may be given what a correct consumer never gives, such as null pointers. A provider that does not
-    /// look may crash.
+    /// True if the provider may be given what a correct consumer never gives, such as null pointers. A provider that
+    /// does not look may crash.
     pub hostile: bool,
 }
 

@@ -156,7 +156,7 @@ impl Harness {
         (outcome, trace)
     }
 
-    /// Whether somebody has set the flag.
+    /// Returns true if somebody has set the flag.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)

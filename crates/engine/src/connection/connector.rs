@@ -248,7 +248,7 @@ impl<O: Os> Connector<O> {
         self.state.with(|state| state.delivery.silence());
     }
 
-    /// Whether the consumer does not know the answer to its last request yet.
+    /// Returns true if the consumer does not know the answer to its last request yet.
     pub(super) fn is_unanswered(&self) -> bool {
         self.state.with(|state| state.delivery.is_unanswered())
     }

@@ -46,7 +46,7 @@ impl Delivery {
         self.indication = None;
     }
 
-    /// Whether the client was not told of an answer yet, so that it cannot build on it.
+    /// Returns true if the client has not been told of an answer yet, so that it cannot build on it.
     pub const fn is_unanswered(&self) -> bool {
         self.answer.is_some()
     }

@@ -24,7 +24,7 @@ pub(super) struct Acceptance<O: Os> {
 }
 
 impl<O: Os> Connection<O> {
-    /// Whether [`Connection::accept`] can succeed.
+    /// Checks that [`Connection::accept`] can succeed.
     ///
     /// # Errors
     ///

@@ -183,7 +183,7 @@ impl<O: Os> State<O> {
         Some((Incoming { connection, place: Some(place) }, !self.closed && !self.paused))
     }
 
-    /// Whether there are more requests.
+    /// Ends the delivery of an event. Returns true if there are more requests.
     fn end(&mut self) -> bool {
         self.delivering = false;
         !self.queue.is_empty()
@@ -246,7 +246,7 @@ impl<O: Os> Incoming<O> {
         Ok(connector)
     }
 
-    /// Whether the active side still waits for an answer.
+    /// Returns true if the active side still waits for an answer.
     fn is_wanted(&self) -> bool {
         self.connection.is_requested()
     }

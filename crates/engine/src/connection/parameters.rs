@@ -65,13 +65,13 @@ pub struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
-    /// Whether it can be the address of one adapter.
+    /// Returns true if it can be the address of one adapter.
     pub(super) const fn is_valid(&self) -> bool {
         let longest = if self.address.is_ipv4() { 32 } else { 128 };
         names_one_host(self.address) && self.prefix <= longest
     }
 
-    /// Whether `other` lies in this address's network.
+    /// Returns true if `other` lies in this address's network.
     pub(super) const fn has_in_network(&self, other: IpAddr) -> bool {
         let (own, other, bits) = match (self.address, other) {
             (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() as u128, other.to_bits() as u128, 32),
@@ -83,7 +83,7 @@ impl InterfaceAddress {
     }
 }
 
-/// Whether `address` is one that a single host can have.
+/// Returns true if `address` is one that a single host can have.
 pub(super) const fn names_one_host(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(address.is_unspecified() || address.is_multicast() || broadcast)

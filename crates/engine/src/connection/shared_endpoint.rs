@@ -61,7 +61,7 @@ impl<O: Os> SharedEndpoint<O> {
         &*self.client
     }
 
-    /// Whether the endpoint is one of `port`.
+    /// Returns true if the endpoint is one of `port`.
     pub(super) fn is_on(&self, port: &Arc<Port<O>>) -> bool {
         Arc::ptr_eq(&self.port, port)
     }

@@ -190,7 +190,7 @@ impl<O: Os> Connection<O> {
         Arc::try_new(Self { addresses, ports, state }).map_err(memory_status)
     }
 
-    /// Whether the active side still waits for the passive one.
+    /// Returns true if the active side still waits for the passive one.
     pub fn is_requested(&self) -> bool {
         self.state.with(|state| state.phase == Phase::Requested)
     }

@@ -24,19 +24,19 @@ impl Rights {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are among these.
+    /// Returns true if all of `other` are among these.
     #[must_use]
     pub const fn contain(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a peer may do anything.
+    /// Returns true if a peer may do anything.
     #[must_use]
     pub const fn are_remote(self) -> bool {
         self.contain(Self::REMOTE_READ) || self.contain(Self::REMOTE_WRITE)
     }
 
-    /// Whether a region with these rights lets `access` happen.
+    /// Returns true if a region with these rights lets `access` happen.
     ///
     /// A read may put its data where local write is granted, because the adapter asks for no special right
     /// (`RDMA_READ_SINK_NOT_REQUIRED`), and where the special right is granted all the same (`NDKPI 7.4`).
@@ -51,8 +51,8 @@ impl Rights {
         }
     }
 
-    /// Whether a window with the rights `window` may be bound to a region with these (`NDKPI 7.6`): a peer may write through
-    /// it only where the region's owner may.
+    /// Returns true if a window with the rights `window` may be bound to a region with these (`NDKPI 7.6`): a peer may
+    /// write through it only where the region's owner may.
     #[must_use]
     pub const fn allow_window(self, window: Self) -> bool {
         !window.contain(Self::REMOTE_WRITE) || self.contain(Self::LOCAL_WRITE)
@@ -83,7 +83,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether a peer asks for it, with a remote token.
+    /// Returns true if a peer asks for it, with a remote token.
     #[must_use]
     pub const fn is_remote(self) -> bool {
         matches!(self, Self::RemoteRead | Self::RemoteWrite)

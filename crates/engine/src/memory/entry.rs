@@ -63,7 +63,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Whether the region's registration has to stay, for a consumer that ends it outside of any queue.
+    /// Returns true if the region's registration has to stay, for a consumer that ends it outside of any queue.
     pub const fn exist(self) -> bool {
         self.posted != 0 || self.bound != 0
     }

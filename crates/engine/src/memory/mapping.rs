@@ -171,7 +171,7 @@ impl<O: Os> Mappings<O> {
         Some((pinned, usize::try_from(start).ok()?))
     }
 
-    /// Whether all `length` bytes at `address` are in one mapping.
+    /// Returns true if all `length` bytes at `address` are in one mapping.
     pub fn cover(&self, address: u64, length: u64) -> bool {
         self.with(address, length, |_, _| ()).is_some()
     }

@@ -60,7 +60,7 @@ impl<O: Os> Piece<O> {
         self.length
     }
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
@@ -107,7 +107,7 @@ impl<O: Os> Piece<O> {
         assert!(self.has(offset, length), "outside of the piece");
     }
 
-    /// Whether `length` bytes from `offset` on are bytes of the piece.
+    /// Returns true if `length` bytes from `offset` on are bytes of the piece.
     #[inline]
     pub(super) const fn has(&self, offset: usize, length: usize) -> bool {
         offset <= self.length && length <= self.length - offset

@@ -24,7 +24,7 @@ impl Released for () {
     fn released(&self) {}
 }
 
-/// Whether bytes are still used after their registration has ended.
+/// What the end of a registration found: are its bytes still used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Release {

@@ -228,7 +228,7 @@ impl Dpc {
         self.inner.remove()
     }
 
-    /// Whether the call is queued at this moment.
+    /// Returns true if the call is queued at this moment.
     #[must_use]
     pub fn is_queued(&self) -> bool {
         self.inner.place.load(Acquire) & QUEUED != 0

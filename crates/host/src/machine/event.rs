@@ -66,7 +66,7 @@ impl Event {
         std::mem::replace(&mut *self.lock(), false)
     }
 
-    /// Whether the event is set: `KeReadStateEvent`.
+    /// Returns true if the event is set: `KeReadStateEvent`.
     #[must_use]
     pub fn is_set(&self) -> bool {
         *self.lock()

@@ -44,7 +44,7 @@ impl Failures {
         self.any.store(true, Release);
     }
 
-    /// Whether there are any.
+    /// Returns true if there are any failures.
     pub fn any(&self) -> bool {
         self.any.load(Acquire)
     }

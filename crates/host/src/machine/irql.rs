@@ -95,7 +95,7 @@ pub fn locks_held() -> usize {
     thread::with(|state| state.locks.get())
 }
 
-/// Whether the current thread holds no spin lock.
+/// Returns true if the current thread holds no spin lock.
 #[must_use]
 pub fn no_locks_held() -> bool {
     locks_held() == 0

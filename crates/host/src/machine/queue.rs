@@ -298,7 +298,7 @@ impl Processor {
         }
     }
 
-    /// Whether a call is queued, and whether the processor is to begin with it.
+    /// Says if a call is queued, and if the processor is to begin with it.
     pub fn waiting(&self) -> (bool, bool) {
         let queue = self.lock();
         (!queue.entries.is_empty(), queue.begun)
@@ -315,7 +315,8 @@ impl Processor {
         epoch
     }
 
-    /// Whether everything has run that was queued when the flush `epoch` began. Waits for that, but not longer than `wait`.
+    /// Returns true if everything has run that was queued when the flush `epoch` began. Waits for that, but not longer
+    /// than `wait`.
     pub fn is_flushed(&self, epoch: u64, wait: Duration) -> bool {
         let mut queue = self.lock();
         let mut timed_out = wait.is_zero();
@@ -341,7 +342,7 @@ impl Processor {
         let _ = self.thread.set(thread);
     }
 
-    /// Whether the queue has been begun since the processor last found it empty.
+    /// Returns true if the queue has been begun since the processor last found it empty.
     pub fn pending(&self) -> bool {
         self.pending.load(Acquire)
     }

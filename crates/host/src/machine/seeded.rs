@@ -255,7 +255,7 @@ impl MachineRef {
         }
     }
 
-    /// Whether another thread runs something on a seeded machine at this moment.
+    /// Returns true if another thread runs something on a seeded machine at this moment.
     pub(super) fn is_busy(&self) -> bool {
         self.seeded().busy.load(Relaxed) != 0
     }
@@ -323,7 +323,7 @@ impl MachineRef {
         }
     }
 
-    /// Whether [`MachineRef::preempt`] can do anything.
+    /// Returns true if [`MachineRef::preempt`] can do anything.
     pub(crate) fn preempts(&self) -> bool {
         self.core.seeded.is_some() && self.settings().preemption > 0
     }

@@ -152,7 +152,7 @@ impl RawSpinLock {
         });
     }
 
-    /// Whether the current thread holds the lock.
+    /// Returns true if the current thread holds the lock.
     #[must_use]
     pub fn is_held_here(&self) -> bool {
         thread::with(|state| self.holder.load(Relaxed) == state.token())

@@ -7,7 +7,7 @@ use super::{dispatch::Interrupted, irql::Irql, spin_lock::LockName};
 /// More spin locks than this at once are a mistake.
 pub const MOST_LOCKS: usize = 16;
 
-/// Whether locks are remembered with their place and their order: with the feature `checked` or debug assertions.
+/// True if locks are remembered with their place and their order: with the feature `checked` or debug assertions.
 pub const CHECKED: bool = cfg!(any(feature = "checked", debug_assertions));
 
 /// A spin lock that the thread holds.

@@ -123,7 +123,7 @@ impl Spin {
         Self { longest, now: longest }
     }
 
-    /// Whether work came while looking.
+    /// Returns true if work came while the thread looked for some.
     fn found(&mut self, processor: &Processor) -> bool {
         if self.longest.is_zero() {
             return false;

@@ -19,7 +19,7 @@ pub struct TimerInner {
     pub machine: MachineRef,
     pub name: &'static str,
     pub number: u64,
-    /// Whether the timer is in the queue. Written under the lock of the queue, as are the next two.
+    /// True if the timer is in the queue. Written under the lock of the queue, as are the next two.
     set: AtomicBool,
     due: AtomicU64,
     order: AtomicU64,
@@ -136,7 +136,7 @@ impl Timer {
         self.inner.machine.core.timers.remove(&self.inner)
     }
 
-    /// Whether the timer is in the queue.
+    /// Returns true if the timer is in the queue.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.inner.key().is_some()

@@ -187,7 +187,7 @@ impl TimerQueue {
         }
     }
 
-    /// Whether the thread of timers has done what it is at now. Waits for that, but not longer than `wait`.
+    /// Returns true if the thread of timers has done what it is at now. Waits for that, but not longer than `wait`.
     pub fn is_flushed(&self, wait: Duration) -> bool {
         let before = self.lock().expiring;
         let same = |state: &mut State| state.expiring == before;

@@ -150,7 +150,7 @@ impl PinnedBuffer {
         self.length
     }
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0

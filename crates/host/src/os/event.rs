@@ -14,7 +14,7 @@ impl HostEvent {
         Self { event: machine::Event::new(machine, EventKind::Notification) }
     }
 
-    /// Whether the event was set.
+    /// Returns true if the event was set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.event.is_set()

@@ -35,7 +35,7 @@ pub unsafe extern "system" fn DllGetClassObject(
     unsafe { class::get_class_object(iid, out, runtime::devices) }
 }
 
-/// Whether the library can be unloaded. If so, its threads have ended.
+/// Says if the library can be unloaded (`S_OK`). If so, its threads have ended.
 #[unsafe(no_mangle)]
 pub extern "system" fn DllCanUnloadNow() -> HRESULT {
     runtime::stop()

@@ -25,7 +25,7 @@ impl WindowsPlatform {
     }
 }
 
-/// Whether the process may use every page of the range so at this moment.
+/// Returns true if the process may use every page of the range in this way at this moment.
 fn is_usable(address: *const c_void, length: usize, writable: bool) -> bool {
     const WRITE: u32 = PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
     let Some(end) = address.addr().checked_add(length) else { return false };

@@ -43,7 +43,7 @@ impl From<ndkpi::NtStatus> for Failure {
     }
 }
 
-/// Whether `found` is what was wanted.
+/// Checks that `found` is what was wanted.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn is<T: PartialEq + Debug>(what: &str, found: T, wanted: T) -> Result<(), F
     if found == wanted { Ok(()) } else { Err(Failure(format!("{what}: {found:?} instead of {wanted:?}"))) }
 }
 
-/// Whether a method has succeeded.
+/// Checks that a method has succeeded.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn ok(what: &str, result: HRESULT) -> Result<(), Failure> {
     is(what, result, HRESULT::ND_SUCCESS)
 }
 
-/// Whether something holds.
+/// Checks that something holds.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the case has passed.
+    /// Returns true if the case has passed.
     #[must_use]
     pub const fn is_pass(&self) -> bool {
         matches!(self, Self::Passed(_))

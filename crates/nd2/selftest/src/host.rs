@@ -93,7 +93,7 @@ impl Handle {
         self.handle
     }
 
-    /// Whether the event is set.
+    /// Returns true if the event is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.handles.event(self.handle).is_some_and(|event| event.is_set())

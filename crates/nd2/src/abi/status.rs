@@ -31,7 +31,7 @@ impl HRESULT {
         self.0 >= 0
     }
 
-    /// Whether the request's end is reported later.
+    /// Returns true if the request's end is reported later.
     #[must_use]
     pub const fn is_pending(self) -> bool {
         self.0 == Self::ND_PENDING.0

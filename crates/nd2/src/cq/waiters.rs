@@ -82,7 +82,7 @@ impl<R> Waiters<R> {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

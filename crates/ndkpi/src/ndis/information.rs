@@ -168,7 +168,7 @@ pub struct NDIS_NDK_CONNECTION_ENTRY {
     pub Local: SOCKADDR_INET,
     /// The remote address and port.
     pub Remote: SOCKADDR_INET,
-    /// Whether the owner is a user-mode consumer.
+    /// True if the owner is a user-mode consumer.
     pub UserModeOwner: BOOLEAN,
     /// The process of the owner, if it is a user-mode consumer.
     pub OwnerPid: u32,
@@ -194,7 +194,7 @@ pub struct NDIS_NDK_CONNECTIONS {
     pub Flags: u32,
     /// The number of elements in the array.
     pub Count: u32,
-    /// Whether every second entry is the address of the same connection in TCP.
+    /// True if every second entry is the address of the same connection in TCP.
     pub NDConnectionsMappedtoTCPConnections: BOOLEAN,
     /// The first of `Count` entries; see [`Self::entries`].
     pub Connections: [NDIS_NDK_CONNECTION_ENTRY; 1],
@@ -214,9 +214,9 @@ layout!(NDIS_NDK_CONNECTIONS: size 0x50, align 4, {
 pub struct NDIS_NDK_LOCAL_ENDPOINT_ENTRY {
     /// The local address and port.
     pub Local: SOCKADDR_INET,
-    /// Whether the owner is a user-mode consumer.
+    /// True if the owner is a user-mode consumer.
     pub UserModeOwner: BOOLEAN,
-    /// Whether it is a listener; otherwise it is a shared endpoint.
+    /// True if it is a listener; otherwise it is a shared endpoint.
     pub Listener: BOOLEAN,
     /// The process of the owner, if it is a user-mode consumer.
     pub OwnerPid: u32,
@@ -243,7 +243,7 @@ pub struct NDIS_NDK_LOCAL_ENDPOINTS {
     pub Flags: u32,
     /// The number of elements in the array.
     pub Count: u32,
-    /// Whether every second entry is the address of the same endpoint in TCP.
+    /// True if every second entry is the address of the same endpoint in TCP.
     pub NDLocalEndpointsMappedtoTCPLocalEndpoints: BOOLEAN,
     /// The first of `Count` entries; see [`Self::entries`].
     pub LocalEndpoints: [NDIS_NDK_LOCAL_ENDPOINT_ENTRY; 1],

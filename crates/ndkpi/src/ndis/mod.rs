@@ -134,7 +134,7 @@ pub const NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1: u16 = 0x10;
 pub struct NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
     /// See [`Self::HEADER`].
     pub Header: NDIS_OBJECT_HEADER,
-    /// Whether NDK is enabled now.
+    /// True if NDK is enabled now.
     pub Enabled: BOOLEAN,
     /// What the adapter can do. Keep it in place for the adapter's life.
     pub NdkCapabilities: *mut NDIS_NDK_CAPABILITIES,

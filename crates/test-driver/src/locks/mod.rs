@@ -151,7 +151,7 @@ impl<'race> Racer<'race> {
         Self { race, thread, begun: false, turn: 0, pairs: [0; KINDS as usize] }
     }
 
-    /// Whether the others exist. As long as one does not, it may be that it never will.
+    /// Returns true if the others exist. As long as one does not, it may be that it never will.
     fn others_exist(&mut self) -> bool {
         if !self.begun {
             self.race.begun.fetch_add(1, AcqRel);

@@ -120,7 +120,7 @@ pub fn connect(one: Chosen, two: Chosen) -> Result<(Chosen, Chosen), Refused> {
     Ok((Chosen { addresses: near, ..one }, Chosen { addresses: far, ..two }))
 }
 
-/// Whether the machine has a route through the interface from one address to another.
+/// Checks that the machine has a route through the interface from one address to another.
 fn route(luid: NET_LUID, from: IpAddr, to: IpAddr) -> Result<(), NtStatus> {
     let inet = |address| SOCKADDR_INET::from(SocketAddr::new(address, 0));
     let (mut luid, from, to) = (luid, inet(from), inet(to));

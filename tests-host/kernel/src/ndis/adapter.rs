@@ -44,7 +44,7 @@ pub struct Changing {
     /// The outcome of a restart that pended.
     pub restarted: Option<NDIS_STATUS>,
     pub attributes: Attributes,
-    /// Whether NDK is enabled.
+    /// True if NDK is enabled.
     pub ndk_enabled: bool,
     /// Adapters that consumers of NDK have open.
     pub ndk_open: BTreeSet<usize>,
@@ -59,7 +59,7 @@ pub struct Changing {
     pub keeps: bool,
     pub received: Vec<Vec<u8>>,
     pub statuses: Vec<Status>,
-    /// Whether the adapter is in a low power state.
+    /// True if the adapter is in a low power state.
     pub sleeps: bool,
 }
 
@@ -86,7 +86,7 @@ thread_local! {
     static INSIDE: Cell<(usize, &'static str)> = const { Cell::new((0, "")) };
 }
 
-/// Whether the current thread runs that handler of the adapter.
+/// Returns true if the current thread runs that handler of the adapter.
 pub fn is_inside(adapter: &Adapter, handler: &str) -> bool {
     INSIDE.get() == (adapter.handle, handler)
 }
@@ -110,7 +110,7 @@ impl Adapter {
         lock(&self.changing).phase
     }
 
-    /// Whether a pause may be complete: nothing is on its way.
+    /// Checks that a pause may be complete: nothing is on its way.
     pub fn check_nothing_on_its_way(&self) {
         let (sent, indicated) = {
             let changing = lock(&self.changing);
@@ -137,7 +137,7 @@ pub fn owed<T>(handler: Option<T>, name: &str) -> T {
 }
 
 impl crate::kernel::State {
-    /// Whether a driver has adapters.
+    /// Returns true if a driver has adapters.
     pub fn has_adapters(&self, driver: DriverId) -> bool {
         lock(&self.ndis.adapters).values().any(|adapter| adapter.owner == driver)
     }

@@ -112,7 +112,7 @@ impl Nic {
         State::cancel_send(&self.adapter, cancel);
     }
 
-    /// Whether the protocols keep what they receive, until [`Self::give_back`] or a pause.
+    /// Returns true if the protocols keep what they receive, until [`Self::give_back`] or a pause.
     pub fn keep_received(&self, keeps: bool) {
         lock(&self.adapter.changing).keeps = keeps;
     }
@@ -167,7 +167,7 @@ impl Nic {
         lock(&self.adapter.changing).ndk_open.len()
     }
 
-    /// Whether the miniport says that NDK is enabled.
+    /// Returns true if the miniport says that NDK is enabled.
     #[must_use]
     pub fn is_ndk_enabled(&self) -> bool {
         lock(&self.adapter.changing).ndk_enabled

@@ -42,7 +42,7 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the current thread runs an OID handler.
+/// Returns true if the current thread runs an OID handler.
 pub fn is_inside() -> bool {
     INSIDE.get() > 0
 }
@@ -326,7 +326,7 @@ fn check_answer(request: &Request, status: NDIS_STATUS) {
 }
 
 impl PendingOid {
-    /// Whether the request is complete.
+    /// Returns true if the request is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         lock(&self.request.outcome).is_some()

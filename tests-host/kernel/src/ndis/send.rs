@@ -155,7 +155,7 @@ impl State {
 }
 
 impl Sent {
-    /// Whether every list has come back.
+    /// Returns true if every list has come back.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         lock(&self.send.outcomes).iter().all(Option::is_some)

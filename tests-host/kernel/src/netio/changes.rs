@@ -52,7 +52,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Whether a driver is registered.
+    /// Returns true if a driver is registered.
     pub fn left_by(&self, owner: DriverId) -> bool {
         self.all.values().any(|listener| listener.owner == owner)
     }

@@ -53,7 +53,7 @@ pub struct DeviceObject {
     pub links: Mutex<Vec<String>>,
     pub interfaces: Mutex<Vec<DeviceInterface>>,
     queries: Mutex<Vec<QueryInterface>>,
-    /// Whether it can be opened.
+    /// True if the device can be opened.
     pub finished: AtomicBool,
     /// Files that are open.
     pub files: AtomicU32,
@@ -95,7 +95,7 @@ impl DeviceObject {
         Self { control: false, functional, ..device }
     }
 
-    /// Whether it is a miniport's, which NDIS has the device of.
+    /// Returns true if it is a miniport's, which NDIS has the device of.
     pub const fn is_of_miniport(&self) -> bool {
         self.functional != 0
     }

@@ -111,7 +111,7 @@ impl RequestObject {
         lock(&self.progress).queue = Some(queue.clone());
     }
 
-    /// Whether the driver has it from that queue.
+    /// Returns true if the driver has it from that queue.
     pub fn is_of(&self, queue: &Arc<QueueObject>) -> bool {
         lock(&self.progress).queue.as_ref().is_some_and(|one| Arc::ptr_eq(one, queue))
     }

@@ -54,7 +54,7 @@ pub fn check_wait(name: &str, end: Option<u64>) {
     }
 }
 
-/// Whether the object is signalled, and if so takes what waiting for it takes.
+/// Returns true if the object is signalled. If so, takes what waiting for it takes.
 fn acquire(object: &Object) -> bool {
     match object {
         Object::Event(event) => event.try_wait(),

@@ -54,7 +54,7 @@ struct Client {
 }
 
 impl Wsk {
-    /// Whether captures succeed at once.
+    /// Sets if captures succeed at once.
     pub const fn set_ready(&mut self, ready: bool) {
         self.absent = !ready;
     }

@@ -165,7 +165,7 @@ struct Called<F> {
     copy: F,
 }
 
-/// Whether `wanted` lies in what is registered.
+/// Returns true if `wanted` lies in what is registered.
 fn is_in(wanted: &Sge, registered: &Sge) -> bool {
     let end = wanted.address.wrapping_sub(registered.address).checked_add(wanted.length.into());
     wanted.token == registered.token && end.is_some_and(|end| end <= registered.length.into())

@@ -138,7 +138,7 @@ impl Client {
         self.overlapped.status()
     }
 
-    /// Whether its event is set.
+    /// Returns true if its event is set.
     #[must_use]
     pub fn is_signalled(&self) -> bool {
         self.event.as_ref().is_some_and(Handle::is_set)
