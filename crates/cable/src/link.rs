@@ -239,7 +239,9 @@ mod tests {
     fn frames_arrive_at_once_and_in_order() {
         let mut link = link(4, Impairment::default());
         let sent: Vec<_> = (0..4).map(|_| buffer(&mut link)).collect();
-        sent.iter().for_each(|&one| link.send(one, 1500, 7));
+        for &one in &sent {
+            link.send(one, 1500, 7);
+        }
         assert_eq!(arrived(&mut link, 7), sent);
         assert_eq!(arrived(&mut link, 8), []);
     }
@@ -273,7 +275,9 @@ mod tests {
         // 1500 bytes at 12 Mbit/s take a millisecond.
         let mut link = link(4, Impairment { rate: 12, ..Impairment::default() });
         let sent: Vec<_> = (0..3).map(|_| buffer(&mut link)).collect();
-        sent.iter().for_each(|&one| link.send(one, 1500, 0));
+        for &one in &sent {
+            link.send(one, 1500, 0);
+        }
         assert_eq!(arrived(&mut link, 999), []);
         assert_eq!(arrived(&mut link, 1_000), [sent[0]]);
         assert_eq!(arrived(&mut link, 3_000), [sent[1], sent[2]]);
@@ -362,7 +366,7 @@ mod tests {
                         prop_assert_eq!(under_way.pop_front(), Some(one));
                         kept.push(one);
                     },
-                    _ => { let _ = link.give_back(kept.drain(..)); }
+                    _ => { let _ = link.give_back(std::mem::take(&mut kept)); }
                 }
                 prop_assert_eq!(link.free() + kept.len() + under_way.len(), 8);
                 let places: BTreeSet<_> = kept.iter().chain(&under_way).collect();
