@@ -128,10 +128,8 @@ fn structure(entry: &Value) -> Vec<String> {
     let layout = entry["repr"].as_str().unwrap_or("C");
     // No field asks for more than 8 by itself.
     let alignment = entry["align"].as_u64().filter(|alignment| *alignment > 8);
-    lines.push(match alignment {
-        Some(alignment) => format!("#[repr({layout}, align({alignment}))]"),
-        None => format!("#[repr({layout})]"),
-    });
+    let alignment = alignment.map(|alignment| format!(", align({alignment})")).unwrap_or_default();
+    lines.push(format!("#[repr({layout}{alignment})]"));
     lines.push(format!("pub {kind} {name} {{"));
     for field in fields(entry) {
         let visibility = if is_bit_field(field) { "" } else { "pub " };
