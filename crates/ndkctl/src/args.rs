@@ -9,6 +9,7 @@ use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 
 use crate::{
+    interrupt::First,
     nd2_selftest::Nd2Selftest,
     size::{parse_count, parse_processors, parse_repeat, parse_seconds, parse_seed, parse_size},
 };
@@ -22,7 +23,10 @@ Try first:
   ndkctl info --memory                 what the adapter can do, and what objects take in the driver
   ndkctl counters --watch              what adapters count, beside traffic between them
 
-With cargo, put the arguments after two dashes: cargo run --release -- selftest";
+With cargo, put the arguments after two dashes: cargo run --release -- selftest
+
+Exit code: 0 if all is well, 1 if something is not or the command failed, 2 for a wrong argument, 130 after Ctrl-C.
+docs/ndkctl.md has more: output for programs, colours, widths, completions.";
 
 /// SoftNDK: an RDMA adapter made of code, for testing NDK consumers.
 #[derive(Debug, Parser)]
@@ -46,6 +50,8 @@ pub enum Command {
     Bench(crate::bench::Bench),
     /// List the network interfaces, and which have NDK with what (on other systems the adapters of this program)
     Adapters(Adapters),
+    /// Write completions of commands and arguments for a shell
+    Completions(crate::completions::Completions),
     /// Show the counters of two adapters (NDIS_NDK_PERFORMANCE_COUNTERS) beside traffic between them
     Counters(Counters),
     /// List connections and local endpoints of two adapters beside traffic between them
@@ -58,6 +64,24 @@ pub enum Command {
     DriverRun(DriverRun),
     /// Show or change the settings of the driver softndk (Windows)
     DriverSettings(DriverSettings),
+}
+
+impl Command {
+    /// What the first Ctrl-C does to it.
+    pub const fn at_ctrl_c(&self) -> First {
+        match self {
+            Self::Selftest(_) | Self::Ping(_) | Self::Counters(_) | Self::Netstat(_) | Self::DriverRun(_) => {
+                First::SetsTheFlag
+            }
+            Self::Adapters(_)
+            | Self::Info(_)
+            | Self::Bench(_)
+            | Self::Completions(_)
+            | Self::Nd2(_)
+            | Self::Nd2Selftest(_)
+            | Self::DriverSettings(_) => First::Ends,
+        }
+    }
 }
 
 /// Of what kind the machine and the provider are.

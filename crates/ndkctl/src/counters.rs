@@ -63,7 +63,7 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
         before = Some(now);
         Ok(args.watch)
     })?;
-    Ok(if interrupted.load(Relaxed) && !args.watch { End::Interrupted } else { End::Good })
+    Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }
 
 fn show(now: &[Row; 10], before: Option<&[Row; 10]>) {

@@ -84,3 +84,17 @@ pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
     not_cancelled(&last)?;
     Ok(if last.failed == 0 { End::Good } else { End::Bad })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Run, Step};
+    use crate::schema;
+
+    #[test]
+    fn what_programs_get_is_as_documented() {
+        let step =
+            Step { name: "arm.any".to_owned(), outcome: "failed".to_owned(), micros: 7, text: "seen".to_owned() };
+        let run = Run { seed: 1, seconds: 60, interrupted: false, passed: 0, failed: 1, steps: vec![step] };
+        schema::check("driver-run", &serde_json::to_value(&run).expect("JSON"));
+    }
+}

@@ -90,7 +90,10 @@ mod tests {
     use control::provider_device::{NicMode, Settings};
 
     use super::{changed, shown};
-    use crate::args::{Cli, Command};
+    use crate::{
+        args::{Cli, Command},
+        schema,
+    };
 
     fn after(words: &[&str], before: Settings) -> Settings {
         let line = ["ndkctl", "driver-settings"].iter().chain(words);
@@ -117,5 +120,6 @@ mod tests {
         let granularity = now.granularity.to_string();
         let words = ["--completion", now.completion, "--nic", now.nic, "--granularity", &granularity];
         assert_eq!(after(&words, Settings::default()), settings);
+        schema::check("driver-settings", &serde_json::to_value(&now).expect("JSON"));
     }
 }

@@ -14,6 +14,7 @@
 mod adapters;
 mod args;
 mod bench;
+mod completions;
 mod counters;
 mod driver;
 mod driver_interface;
@@ -29,6 +30,8 @@ mod nd2_selftest;
 mod netstat;
 mod output;
 mod ping;
+#[cfg(test)]
+mod schema;
 mod selftest;
 mod size;
 mod usage;
@@ -65,7 +68,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::refuse(&error, &arguments),
     };
-    let interrupted = match interrupt::watch() {
+    output::respect_no_color();
+    let interrupted = match interrupt::watch(cli.command.at_ctrl_c()) {
         Ok(interrupted) => interrupted,
         Err(error) => return output::fail(format_args!("Ctrl-C cannot be watched: {error}")),
     };
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Adapters(args) => adapters::run(args),
+        Command::Completions(args) => completions::run(*args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2(args) => nd2::run(args),

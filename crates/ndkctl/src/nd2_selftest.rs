@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     End,
     args::Nic,
-    output::{align_right, duration, print_json, print_table, table},
+    output::{align_right, duration, print_json, print_table, progress, table},
     size::parse_seed,
 };
 
@@ -20,7 +20,7 @@ pub struct Nd2Selftest {
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
     /// List the cases and do not run them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub list: bool,
     /// Run on a deterministic machine with this seed, instead of threads
     #[arg(long, value_name = "N", value_parser = parse_seed, allow_negative_numbers = true)]
@@ -95,10 +95,16 @@ pub fn run(args: &Nd2Selftest) -> Result<End, String> {
     let schedule = args.seed.map_or(Schedule::Threads, |seed| Schedule::Seeded(seed, 20));
     let nic = args.nic.into();
     let policies = args.completion.map_or_else(|| CompletionPolicy::ALL.to_vec(), |policy| vec![policy.into()]);
-    let with = |policy| {
-        selected.iter().map(move |case| (policy, run_one(case, &Options { filter: None, schedule, policy, nic })))
-    };
-    let rows: Vec<_> = policies.into_iter().flat_map(with).collect();
+    let bar = progress((policies.len() * selected.len()) as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    let mut rows = Vec::with_capacity(policies.len() * selected.len());
+    for policy in policies {
+        for case in &selected {
+            bar.set_message(case.name);
+            rows.push((policy, run_one(case, &Options { filter: None, schedule, policy, nic })));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
     if args.json {
         print_json(&rows.iter().map(json).collect::<Vec<_>>())?;
     } else {

@@ -1,6 +1,6 @@
 //! `ndkctl netstat`: connections and local endpoints, as the NDK OIDs list them, beside traffic of this program.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::connection::EndpointKind;
 use serde::Serialize;
@@ -59,5 +59,5 @@ pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
         }
         Ok(false)
     })?;
-    Ok(End::Good)
+    Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }

@@ -2,9 +2,9 @@
 
 use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use conformance::Outcome;
-use console::Style;
+use console::{Style, Term};
 use host::{note, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -20,16 +20,38 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// A table with these headings: with lines in a terminal, with spaces elsewhere.
+/// Takes all colours away if the environment asks for that with `NO_COLOR`, whatever else it asks for.
+pub fn respect_no_color() {
+    if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        console::set_colors_enabled(false);
+        console::set_colors_enabled_stderr(false);
+    }
+}
+
+/// Columns of a table at most: what `COLUMNS` says, else those of the terminal, else [`ELSEWHERE`].
+fn width() -> u16 {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = columns.filter(|columns| *columns > 0);
+    columns.or_else(|| Term::stdout().size_checked().map(|(_, columns)| columns)).unwrap_or(ELSEWHERE)
+}
+
+/// Columns of a table in a pipe or a file.
+const ELSEWHERE: u16 = 120;
+
+/// A table with these headings: with lines in a terminal, with spaces elsewhere. It is as wide as the terminal at most.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    if is_terminal() {
-        table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    } else {
-        table.load_preset(presets::NOTHING);
-    }
-    let bold = |heading: &&str| Cell::new(heading).add_attribute(Attribute::Bold);
+    table.load_preset(if is_terminal() { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
+    let bold = |heading: &&str| {
+        let cell = Cell::new(heading);
+        if console::colors_enabled() { cell.add_attribute(Attribute::Bold) } else { cell }
+    };
     table.set_header(headings.iter().map(bold));
+    // Names stay whole, so that they can be copied.
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
     table
 }
 

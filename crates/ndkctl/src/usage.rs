@@ -90,7 +90,7 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::one_line;
-    use crate::args::Cli;
+    use crate::{args::Cli, schema};
 
     fn refused(words: &[&str]) -> String {
         let arguments: Vec<_> = std::iter::once("ndkctl").chain(words.iter().copied()).map(OsString::from).collect();
@@ -101,6 +101,28 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The commands below `command` that have the switch `--json`, by the words that call them.
+    fn with_json(command: &clap::Command, words: &str, found: &mut Vec<String>) {
+        for subcommand in command.get_subcommands() {
+            let words = format!("{words} {}", subcommand.get_name()).trim_start().to_owned();
+            let mut arguments = subcommand.get_arguments();
+            if arguments.any(|argument| argument.get_id() == "json" && !argument.get_action().takes_values()) {
+                found.push(words.clone());
+            }
+            with_json(subcommand, &words, found);
+        }
+    }
+
+    #[test]
+    fn every_command_with_json_has_a_definition() {
+        let mut commands = Vec::new();
+        with_json(&Cli::command(), "", &mut commands);
+        assert!(commands.len() >= 9, "{commands:?}");
+        for command in commands {
+            assert!(schema::definitions()[&command].is_object(), "`{command}` is not in docs/ndkctl.schema.json");
+        }
     }
 
     #[test]

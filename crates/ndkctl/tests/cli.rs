@@ -1,5 +1,12 @@
 //! The program as a person meets it: exit codes, one line for a wrong argument, output that machines can read, Ctrl-C.
 
+#[path = "cli/json.rs"]
+mod json;
+#[path = "cli/manners.rs"]
+mod manners;
+#[path = "../src/schema.rs"]
+mod schema;
+
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -19,8 +26,12 @@ fn good(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&good(arguments)).expect("JSON")
+/// What a run prints with `--json`, which is as documented.
+fn json(definition: &str, arguments: &[&str]) -> Value {
+    let arguments: Vec<_> = arguments.iter().copied().chain(["--json"]).collect();
+    let value = serde_json::from_str(&good(&arguments)).expect("JSON");
+    schema::check(definition, &value);
+    value
 }
 
 #[test]
@@ -123,7 +134,7 @@ fn what_goes_to_the_standard_error_is_not_needed_to_end_well() {
 #[cfg(not(windows))]
 #[test]
 fn without_windows_the_adapters_are_those_of_the_program() {
-    let list = json(&["adapters", "--json"]);
+    let list = json("adapters", &["adapters"]);
     let all = list.as_array().expect("a list");
     assert!(!all.is_empty());
     for adapter in all {
@@ -174,7 +185,7 @@ fn the_selftest_prints_a_row_for_each_case_and_a_table_of_counts() {
 fn the_selftest_lists_cases_for_people_and_for_programs() {
     let shown = good(&["selftest", "--list", "--filter", "cq.depth"]);
     assert!(shown.contains("cq.depth-one"), "{shown}");
-    let listed = json(&["selftest", "--list", "--json"]);
+    let listed = json("selftest --list", &["selftest", "--list"]);
     let cases = listed.as_array().expect("a list");
     assert!(cases.len() > 100, "{}", cases.len());
     for case in cases {
@@ -188,7 +199,7 @@ fn the_selftest_lists_cases_for_people_and_for_programs() {
 fn the_selftest_tells_programs_what_it_found() {
     for completion in ["inline", "pending", "early", "mixed"] {
         let results =
-            json(&["selftest", "--filter", "cq.depth", "--completion", completion, "--json", "--seed", "0x2A"]);
+            json("selftest", &["selftest", "--filter", "cq.depth", "--completion", completion, "--seed", "0x2A"]);
         assert_eq!((&results["failed"], &results["seed"]), (&0.into(), &42.into()), "{results}");
         assert_eq!(results["completion"], completion);
         let cases = results["cases"].as_array().expect("a list");
@@ -199,7 +210,7 @@ fn the_selftest_tells_programs_what_it_found() {
 #[test]
 fn the_same_seed_gives_the_same_deterministic_run() {
     let outcomes = || {
-        let results = json(&["selftest", "--filter", "moderation", "--deterministic", "--seed", "7", "--json"]);
+        let results = json("selftest", &["selftest", "--filter", "moderation", "--deterministic", "--seed", "7"]);
         let cases = results["cases"].as_array().expect("a list").clone();
         cases
             .into_iter()
@@ -211,7 +222,7 @@ fn the_same_seed_gives_the_same_deterministic_run() {
 
 #[test]
 fn a_repeated_selftest_uses_other_seeds() {
-    let results = json(&["selftest", "--filter", "arm.one-callback", "--repeat", "3", "--seed", "5", "--json"]);
+    let results = json("selftest", &["selftest", "--filter", "arm.one-callback", "--repeat", "3", "--seed", "5"]);
     let seeds: Vec<_> = results["cases"].as_array().expect("a list").iter().map(|case| case["seed"].as_u64()).collect();
     assert_eq!(seeds, [Some(5), Some(6), Some(7)]);
 }
@@ -233,7 +244,7 @@ fn junit_has_a_suite_for_each_theme() {
 #[test]
 fn ping_measures_every_way_to_learn_of_messages() {
     for notify in ["poll", "any", "solicited"] {
-        let results = json(&["ping", "--size", "4K", "--count", "500", "--notify", notify, "--json"]);
+        let results = json("ping", &["ping", "--size", "4K", "--count", "500", "--notify", notify]);
         assert_eq!((&results["size"], &results["count"]), (&4096.into(), &500.into()), "{results}");
         assert_eq!(results["notify"], notify);
         let times = &results["microseconds"];
@@ -248,7 +259,7 @@ fn ping_measures_every_way_to_learn_of_messages() {
 fn info_shows_the_limits_and_what_objects_take() {
     let shown = good(&["info"]);
     assert!(shown.contains("MaxCqDepth") && shown.contains("CQ_RESIZE_SUPPORTED"), "{shown}");
-    let found = json(&["info", "--memory", "--json"]);
+    let found = json("info", &["info", "--memory"]);
     assert!(found["MaxCqDepth"].as_u64().is_some_and(|depth| depth >= 1 << 20), "{found}");
     assert_eq!(found["Version"], "2.1");
     let costs = found["memory"].as_array().expect("a list");
@@ -258,36 +269,5 @@ fn info_shows_the_limits_and_what_objects_take() {
     assert!(ratios.len() >= 5 && ratios.iter().all(|ratio| (1.0..=1.5).contains(ratio)), "{found}");
     let shown = good(&["info", "--memory"]);
     assert!(shown.contains("for fast registration, pages 512") && shown.contains("ratio"), "{shown}");
-    assert_eq!(json(&["info", "--ndkpi", "1", "--json"])["Version"], "1.2");
-}
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_ends_it_cleanly() {
-    use std::{
-        process::Stdio,
-        thread::sleep,
-        time::{Duration, Instant},
-    };
-
-    for arguments in [&["selftest", "--repeat", "100000"][..], &["ping", "--count", "100000000"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        // Long enough to be in the middle of it.
-        sleep(Duration::from_millis(700));
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-        assert!(sent.success());
-        let begun = Instant::now();
-        while child.try_wait().expect("the program can be waited for").is_none() {
-            assert!(begun.elapsed() < Duration::from_mins(1), "{arguments:?} does not end");
-            sleep(Duration::from_millis(10));
-        }
-        let output = child.wait_with_output().expect("the program has ended");
-        assert_eq!(output.status.code(), Some(130), "{arguments:?}: {}", text(&output.stderr));
-        assert!(!text(&output.stderr).contains("panicked"), "{arguments:?}: {}", text(&output.stderr));
-    }
+    assert_eq!(json("info", &["info", "--ndkpi", "1"])["Version"], "1.2");
 }

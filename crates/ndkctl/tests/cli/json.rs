@@ -1,0 +1,51 @@
+//! What programs read is as `docs/ndkctl.schema.json` says.
+
+use serde_json::{Value, json};
+
+use crate::{json, ndkctl, schema, text};
+
+#[test]
+fn every_command_prints_what_its_definition_says() {
+    for (definition, arguments) in [
+        ("selftest", &["selftest", "--filter", "arm.any,moderation.unsupported"][..]),
+        ("selftest", &["selftest", "--filter", "arm.any", "--deterministic", "--ndkpi", "1"]),
+        ("selftest --list", &["selftest", "--list"]),
+        ("ping", &["ping", "--count", "50"]),
+        ("info", &["info"]),
+        ("info", &["info", "--memory", "--ndkpi", "1"]),
+        ("adapters", &["adapters"]),
+        ("counters", &["counters"]),
+        ("netstat", &["netstat"]),
+        ("nd2 info", &["nd2", "info"]),
+        ("nd2-selftest", &["nd2-selftest", "--filter", "arm"]),
+    ] {
+        let value = json(definition, arguments);
+        assert!(value.as_array().is_none_or(|rows| !rows.is_empty()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_is_all_that_is_printed() {
+    for arguments in [&["selftest", "--filter", "arm.any", "--json"][..], &["info", "--json"], &["netstat", "--json"]] {
+        let output = ndkctl(arguments);
+        assert!(output.stderr.is_empty(), "{arguments:?}: {}", text(&output.stderr));
+        assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_as_documented_is_found() {
+    let right = json!([{ "name": "Connect", "adapters": [1, 2] }]);
+    schema::check("counters", &right);
+    for wrong in [
+        json!({}),
+        json!([{ "name": "Connect" }]),
+        json!([{ "name": "Connect", "adapters": [1, -2] }]),
+        json!([{ "name": "Connect", "adapters": [1, 2], "more": 1 }]),
+    ] {
+        let found = std::panic::catch_unwind(|| schema::check("counters", &wrong));
+        assert!(found.is_err(), "{wrong}");
+    }
+    let case = json!([{ "name": "a.b", "section": "NDKPI 1", "does": "this", "expects": "that", "more": 1 }]);
+    assert!(std::panic::catch_unwind(|| schema::check("selftest --list", &case)).is_err());
+}

@@ -1,0 +1,124 @@
+//! Widths, colours, completions and Ctrl-C (`docs/ndkctl.md`).
+
+use std::process::{Command, Output};
+
+use crate::{good, text};
+
+/// The output of a run that succeeds, with these variables in its environment and no others that it looks at.
+fn with(variables: &[(&str, &str)], arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndkctl"));
+    for name in ["COLUMNS", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    let Output { status, stdout, stderr } =
+        command.envs(variables.iter().copied()).args(arguments).output().expect("the program runs");
+    assert!(status.success(), "{arguments:?}: {}", text(&stderr));
+    text(&stdout)
+}
+
+#[test]
+fn tables_are_as_wide_as_asked_for_at_most() {
+    for arguments in [
+        &["selftest", "--list"][..],
+        &["info", "--memory"],
+        &["adapters"],
+        &["counters"],
+        &["netstat"],
+        &["nd2", "info"],
+        &["nd2-selftest", "--list"],
+        &["nd2-selftest", "--filter", "arm"],
+    ] {
+        for (variables, most) in [(&[("COLUMNS", "80")][..], 80), (&[], 120), (&[("COLUMNS", "wide")], 120)] {
+            let shown = with(variables, arguments);
+            let widest = shown.lines().map(|line| line.chars().count()).max().expect("lines");
+            assert!(widest <= most, "{arguments:?}: {widest} columns with {variables:?}\n{shown}");
+        }
+    }
+    // What is wrapped is not lost, and names stay whole.
+    let narrow = with(&[("COLUMNS", "80")], &["selftest", "--list"]);
+    let words = |columns| {
+        let shown = with(&[("COLUMNS", columns)], &["selftest", "--list", "--filter", "version"]);
+        let mut words: Vec<_> = shown.split_whitespace().map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    assert_eq!(words("120"), words("1000"));
+    for line in with(&[("COLUMNS", "80")], &["selftest", "--list", "--json"]).lines() {
+        let Some(name) = line.trim().strip_prefix("\"name\": \"") else { continue };
+        let name = name.trim_end_matches(['"', ',']);
+        assert!(narrow.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn no_color_takes_colours_away() {
+    let selftest = |variables: &[(&str, &str)]| with(variables, &["selftest", "--filter", "arm.any"]);
+    assert!(selftest(&[("CLICOLOR_FORCE", "1")]).contains('\u{1b}'), "somebody has asked for colours");
+    assert!(!selftest(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\u{1b}'));
+    assert!(selftest(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")]).contains('\u{1b}'), "an empty value does not count");
+    assert!(!selftest(&[]).contains('\u{1b}'), "colours in a pipe");
+}
+
+#[test]
+fn shells_complete_commands_and_arguments() {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = good(&["completions", shell]);
+        for word in ["ndkctl", "selftest", "nd2-selftest", "driver-settings", "deterministic"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn bash_understands_its_completions() {
+    let script = good(&["completions", "bash"]);
+    // `COMP_WORDS` as bash sets it for `ndkctl self<Tab>`.
+    let complete = "COMP_WORDS=(ndkctl self); COMP_CWORD=1; _ndkctl ndkctl self ndkctl; echo \"${COMPREPLY[@]}\"";
+    let Ok(output) = Command::new("bash").args(["-c", &format!("{script}\n{complete}")]).output() else {
+        println!("not checked: there is no bash");
+        return;
+    };
+    assert_eq!(text(&output.stdout).trim(), "selftest", "{}", text(&output.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_every_command_quietly() {
+    use std::{
+        process::Stdio,
+        thread::sleep,
+        time::{Duration, Instant},
+    };
+
+    for arguments in [
+        &["selftest", "--repeat", "100000"][..],
+        &["selftest", "--repeat", "100000", "--json"],
+        &["ping", "--count", "100000000"],
+        &["counters", "--watch"],
+        &["nd2-selftest", "--seed", "1"],
+        &["bench", "--alone"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        // Long enough to be in the middle of it.
+        sleep(Duration::from_millis(700));
+        assert!(child.try_wait().expect("the program can be waited for").is_none(), "{arguments:?} is over already");
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let begun = Instant::now();
+        while child.try_wait().expect("the program can be waited for").is_none() {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{arguments:?} does not end");
+            sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().expect("the program has ended");
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}: {}", text(&output.stderr));
+        let said = text(&output.stderr);
+        let loud = said.lines().find(|line| !line.starts_with("measuring: "));
+        assert_eq!(loud, None, "{arguments:?}");
+    }
+}
