@@ -98,7 +98,7 @@ fn an_access_beyond_the_peers_memory_ends_the_connection() {
 #[test]
 fn a_request_with_errors_at_both_sides_fails_with_its_own_and_leaves_the_peer_alone() {
     on_nics(|net| {
-        // One element goes the short way first; two do not.
+        // One element takes the fast path first; two do not.
         for elements in [1, 2] {
             for (work, is_usable) in [(0, true), (0, false), (1, true), (2, true)] {
                 let (a, b) = net.pair();

@@ -1,4 +1,4 @@
-//! The short way of requests and the long way have the same effects, also where one gives way to the other.
+//! The fast path and the slow path have the same effects, also where one gives way to the other.
 
 use std::sync::Arc;
 

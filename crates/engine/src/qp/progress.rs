@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     cq::{Cq, Operation, Outcome},
-    fault::{self, Fault},
     memory::{Access, Piece, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
@@ -105,7 +104,7 @@ impl<O: Os> SendQueue<O> {
     ///
     /// This side's bytes come first: a request with an error of its own fails with that, and leaves the peer alone.
     fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, Failure> {
-        let local_comes_last = fault::is(Fault::RemoteErrorsFirst);
+        let local_comes_last = mistake!(RemoteErrorsFirst => true, else false);
         if !local_comes_last {
             self.find_local(qp, request)?;
         }

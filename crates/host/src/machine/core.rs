@@ -373,7 +373,7 @@ impl MachineRef {
         let from = if runs_here && (raises || !low) {
             From::Interrupted
         } else if runs_here || self.current_processor() == index {
-            From::Here
+            From::SameProcessor
         } else {
             From::Elsewhere
         };

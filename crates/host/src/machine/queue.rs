@@ -90,7 +90,7 @@ pub enum From {
     /// A thread on another processor.
     Elsewhere,
     /// A thread on this processor.
-    Here,
+    SameProcessor,
     /// A thread on this processor that the call interrupts, so that nobody has to be woken.
     Interrupted,
 }

@@ -112,7 +112,7 @@ impl Nic {
         State::cancel_send(&self.adapter, cancel);
     }
 
-    /// Returns true if the protocols keep what they receive, until [`Self::give_back`] or a pause.
+    /// Lets the protocols keep what they receive, or not, until [`Self::give_back`] or a pause.
     pub fn keep_received(&self, keeps: bool) {
         lock(&self.adapter.changing).keeps = keeps;
     }
