@@ -88,11 +88,17 @@ impl Site {
     /// Runs what is queued, also what is queued meanwhile.
     #[inline(never)]
     fn run_queued(&self) {
-        while let Some(entry) = self.processor().next_here() {
+        let processor = self.processor();
+        while processor.pending()
+            && let Some(entry) = processor.next_here()
+        {
             let name = entry.dpc.name;
             let outcome = catch_unwind(AssertUnwindSafe(|| run_entry(entry, self.index)));
+            processor.end_here();
             // Written down as if it had run on the processor's thread: who has queued the call has not failed.
-            report(&self.machine, self.index, name, outcome);
+            if outcome.is_err() {
+                report(&self.machine, self.index, name, outcome);
+            }
         }
     }
 }

@@ -48,11 +48,12 @@ pub fn current_irql() -> Irql {
 #[track_caller]
 #[must_use = "the level to return to"]
 pub fn raise(to: Irql) -> Irql {
-    let before = current_irql();
+    // Told outside of the closure, which does not know the caller's place.
+    let before = thread::with(|state| if to < state.irql.get() { state.irql.get() } else { state.raise(to) });
     if to < before {
         broken(Rule::IrqlNotRaised, format_args!("raised from {before} to {to}"));
     }
-    thread::with(|state| state.raise(to))
+    before
 }
 
 /// Lowers the IRQL of the current thread: `KeLowerIrql`.
@@ -65,14 +66,19 @@ pub fn raise(to: Irql) -> Irql {
 /// [`Rule::IrqlNotLowered`] if `to` is above the current IRQL, or below `DISPATCH_LEVEL` while a spin lock is held.
 #[track_caller]
 pub fn lower(to: Irql) {
-    let now = current_irql();
+    let (now, has_lock) = thread::with(|state| {
+        let (now, has_lock) = (state.irql.get(), to < Irql::DISPATCH_LEVEL && state.locks.get() > 0);
+        if to <= now && !has_lock {
+            state.lower(to);
+        }
+        (now, has_lock)
+    });
     if to > now {
         broken(Rule::IrqlNotLowered, format_args!("lowered from {now} to {to}"));
     }
-    if to < Irql::DISPATCH_LEVEL && !no_locks_held() {
+    if has_lock {
         broken(Rule::IrqlNotLowered, format_args!("lowered to {to} while holding {HeldLocks}"));
     }
-    thread::with(|state| state.lower(to));
 }
 
 /// Checks that the current thread is at `level` or below.

@@ -6,8 +6,8 @@ use std::{
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Relaxed, Release},
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
     thread::Thread,
@@ -63,10 +63,8 @@ pub struct Queue {
     life: Life,
     /// The number of flushes that have begun.
     epoch: u64,
-    /// The call that runs: its epoch, its name.
-    running: Option<(u64, &'static str)>,
-    /// The number of threads that wait for a flush.
-    flushing: usize,
+    /// The name of the call that runs, or of the last one.
+    running: &'static str,
     longest: usize,
     ran: u64,
     /// Calls begun since the queue was last empty: so long the processor has not been below `DISPATCH_LEVEL`.
@@ -77,6 +75,10 @@ pub struct Queue {
 pub struct Processor {
     queue: Mutex<Queue>,
     flushed: Condvar,
+    /// One more than the epoch of the call that runs; zero if none does. Set with the queue locked.
+    running: AtomicU64,
+    /// The number of threads that wait for a flush.
+    flushing: AtomicUsize,
     /// The queue was begun; for the processor's spin before it parks, and for threads that lower their IRQL.
     pending: AtomicBool,
     /// A thread on the processor is at `DISPATCH_LEVEL`: its own while it runs calls, or one that was put there.
@@ -113,8 +115,7 @@ impl Processor {
             sleeping: false,
             life: Life::Runs,
             epoch: 0,
-            running: None,
-            flushing: 0,
+            running: "",
             longest: 0,
             ran: 0,
             in_a_row: 0,
@@ -122,6 +123,8 @@ impl Processor {
         Self {
             queue: Mutex::new(queue),
             flushed: Condvar::new(),
+            running: AtomicU64::new(0),
+            flushing: AtomicUsize::new(0),
             pending: AtomicBool::new(false),
             taken: AtomicBool::new(false),
             thread: OnceLock::new(),
@@ -203,7 +206,7 @@ impl Processor {
         let index = queue.entries.iter().position(|entry| std::ptr::eq(Arc::as_ptr(&entry.dpc), dpc))?;
         let entry = queue.entries.remove(index)?;
         entry.dpc.clear_place();
-        if queue.flushing > 0 {
+        if self.flushing.load(SeqCst) > 0 {
             self.flushed.notify_all();
         }
         drop(queue);
@@ -229,31 +232,48 @@ impl Processor {
             return Next::Sleep;
         };
         queue.begun = true;
-        entry.dpc.clear_place();
-        queue.running = Some((entry.epoch, entry.dpc.name));
-        queue.ran += 1;
+        self.take_entry(&mut queue, &entry);
         queue.in_a_row += 1;
         drop(queue);
         Next::Run(entry)
     }
 
-    /// [`Processor::next`] for a thread that the processor's calls interrupt, and that has taken the processor.
+    /// Notes that `entry` was taken out of the queue and runs.
+    fn take_entry(&self, queue: &mut Queue, entry: &Entry) {
+        entry.dpc.clear_place();
+        // Flushes look with the queue locked.
+        self.running.store(entry.epoch + 1, Relaxed);
+        queue.running = entry.dpc.name;
+        queue.ran += 1;
+    }
+
+    /// [`Processor::next`] for a thread that the processor's calls interrupt, and that has taken the processor. After the last
+    /// one nothing is [pending](Processor::pending), and after each of them follows [`Processor::end_here`].
     pub fn next_here(&self) -> Option<Entry> {
         let mut queue = self.lock();
-        self.end(&mut queue);
         if queue.life != Life::Runs {
             return None;
         }
-        let Some(entry) = queue.entries.pop_front() else {
+        let entry = queue.entries.pop_front();
+        if let Some(entry) = &entry {
+            self.take_entry(&mut queue, entry);
+        }
+        if queue.entries.is_empty() {
             queue.begun = false;
             self.pending.store(false, Relaxed);
-            return None;
-        };
-        entry.dpc.clear_place();
-        queue.running = Some((entry.epoch, entry.dpc.name));
-        queue.ran += 1;
+        }
         drop(queue);
-        Some(entry)
+        entry
+    }
+
+    /// Says that the call taken by [`Processor::next_here`] has run.
+    pub fn end_here(&self) {
+        // In one order with a flush that counts itself and then looks whether a call runs: one of the two sees the other.
+        self.running.store(0, SeqCst);
+        if self.flushing.load(SeqCst) > 0 {
+            let _queue = self.lock();
+            self.flushed.notify_all();
+        }
     }
 
     /// Takes the processor: from now on nothing else runs on it at `DISPATCH_LEVEL`. Waits until nothing does.
@@ -289,11 +309,11 @@ impl Processor {
     }
 
     fn end(&self, queue: &mut Queue) {
-        queue.running = None;
+        self.running.store(0, SeqCst);
         if queue.entries.is_empty() {
             queue.in_a_row = 0;
         }
-        if queue.flushing > 0 {
+        if self.flushing.load(SeqCst) > 0 {
             self.flushed.notify_all();
         }
     }
@@ -320,19 +340,19 @@ impl Processor {
     pub fn is_flushed(&self, epoch: u64, wait: Duration) -> bool {
         let mut queue = self.lock();
         let mut timed_out = wait.is_zero();
+        // Before the look whether a call runs: see `end_here`.
+        let _counted = Counted::new(&self.flushing);
         loop {
             let old = |of: u64| of <= epoch;
-            let running = queue.running.is_some_and(|(of, _)| old(of));
+            let running = self.running.load(SeqCst).checked_sub(1).is_some_and(old);
             if !running && !queue.entries.iter().any(|entry| old(entry.epoch)) {
                 return true;
             }
             if timed_out {
                 return false;
             }
-            queue.flushing += 1;
             let result = self.flushed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner);
             (queue, timed_out) = (result.0, result.1.timed_out());
-            queue.flushing -= 1;
         }
     }
 
@@ -372,7 +392,8 @@ impl Processor {
 
     /// The name of what runs.
     pub fn running(&self) -> Option<&'static str> {
-        self.lock().running.map(|(_, name)| name)
+        let queue = self.lock();
+        (self.running.load(SeqCst) != 0).then_some(queue.running)
     }
 
     /// The number of calls begun since the queue was last empty, the running one included.
@@ -384,5 +405,21 @@ impl Processor {
     pub fn statistics(&self) -> (u64, usize) {
         let queue = self.lock();
         (queue.ran, queue.longest)
+    }
+}
+
+/// Counts a thread as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
