@@ -1,4 +1,4 @@
-//! Cells for what NDKPI's rules, instead of locks, keep from being used twice at a time.
+//! Cells for values that NDKPI's rules, not locks, protect from concurrent use.
 
 use core::{
     cell::UnsafeCell,
@@ -6,10 +6,10 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// A value that calls use one at a time because the consumer promises so (`NDKPI 7.1.2`, `NDKPI 7.3`).
+/// A value that one call at a time uses, because the consumer promises it (`NDKPI 7.1.2`, `NDKPI 7.3`).
 ///
-/// A consumer that breaks the promise is told apart where that costs nothing: from inside a call, always; from another
-/// thread, nearly always. The flag is not a lock, and two calls that begin in the same instant are not seen.
+/// A broken promise is noticed where that costs nothing: always if a call is made from inside another, nearly always if it is
+/// made by another thread. The flag is not a lock: two calls that begin in the same instant are not noticed.
 pub struct Exclusive<T> {
     busy: AtomicBool,
     value: UnsafeCell<Option<T>>,
@@ -24,7 +24,7 @@ impl<T> Exclusive<T> {
         Self { busy: AtomicBool::new(false), value: UnsafeCell::new(None) }
     }
 
-    /// Lets the caller use the value. `None` if there is none, or if somebody uses it.
+    /// Borrows the value. `None` if there is none, or if another call uses it.
     ///
     /// # Safety
     ///
@@ -42,7 +42,7 @@ impl<T> Exclusive<T> {
         Some(InUse { busy: &self.busy, value })
     }
 
-    /// Puts `value` in, or takes out what there is. `None` also if somebody uses it.
+    /// Replaces the value and returns the old one. `None` also if a call uses it: then nothing is replaced.
     ///
     /// # Safety
     ///
@@ -86,7 +86,7 @@ impl<T> Drop for InUse<'_, T> {
     }
 }
 
-/// A value that is put in while its object is made, used while the object is open, and taken out by its close.
+/// A value that is set when its object is made, used while the object is open, and taken by the close.
 pub struct Slot<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: the value is only shared (`T: Sync`) except when the object is made or closed, when its user is alone with it and
@@ -99,7 +99,7 @@ impl<T> Slot<T> {
         Self(UnsafeCell::new(None))
     }
 
-    /// Puts `value` in, or takes out what there is.
+    /// Replaces the value and returns the old one.
     ///
     /// # Safety
     ///
@@ -110,7 +110,7 @@ impl<T> Slot<T> {
         core::mem::replace(place, value)
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
     ///

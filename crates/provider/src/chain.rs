@@ -1,39 +1,40 @@
-//! Chains of MDLs, as a registration looks at them (`NDKPI 7.4`): one walk for the kernel's MDLs and for those of a host.
+//! Chains of MDLs, as a registration sees them (`NDKPI 7.4`). One walk for the kernel's MDLs and for a host's.
 
 use ndkpi::NtStatus;
 
-/// A chain with more MDLs than this is taken for a circle.
+/// The longest chain. One with more MDLs is taken for a circle.
 pub const LONGEST: usize = 65_536;
 
-/// What one MDL says.
+/// What one MDL describes.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<M> {
     /// The virtual address of its first byte.
     pub address: u64,
     /// The number of its bytes.
     pub length: usize,
-    /// The MDL behind it.
+    /// The next MDL.
     pub next: Option<M>,
 }
 
-/// What a chain describes, as far as it is asked for.
+/// What was found in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     /// The virtual address of the first byte.
     pub base: u64,
-    /// The number of MDLs that the bytes asked for lie in; those without bytes do not count.
+    /// The number of MDLs with some of the bytes in question. MDLs of no length do not count.
     pub pieces: usize,
 }
 
-/// Walks a chain, and calls `each` for every MDL that some of the first `length` bytes lie in, with the number of those.
+/// Walks a chain. Calls `each` for every MDL that has some of the first `length` bytes, with their number.
 ///
-/// `describe` reads an MDL, or refuses it. The whole chain must be virtually contiguous, also beyond `length`. It is walked to its
-/// end, which is bounded by [`LONGEST`].
+/// `describe` reads an MDL, or refuses it. The whole chain must be virtually contiguous, also beyond `length`, so it is walked to
+/// its end, but no further than [`LONGEST`].
 ///
 /// # Errors
 ///
-/// `STATUS_INVALID_PARAMETER` if there is no chain, `length` is zero or more than it describes, an MDL does not begin where the one
-/// before ends, the bytes reach beyond the end of the address space, or the chain does not end; what `describe` and `each` say.
+/// `STATUS_INVALID_PARAMETER` if there is no chain, if `length` is zero or more than it describes, if an MDL does not begin where
+/// the one before ends, if the bytes reach beyond the end of the address space, or if the chain does not end. Those of
+/// `describe` and `each`.
 pub fn walk<M: Copy>(
     first: Option<M>,
     length: usize,

@@ -43,7 +43,7 @@ const unsafe fn private_data<'a>(data: *const c_void, length: u32) -> Result<&'a
     Ok(unsafe { slice::from_raw_parts(data.cast::<u8>(), length as usize) })
 }
 
-/// Asks something of the engine's connector that it answers later, or at once with a status other than pending.
+/// Makes a request that the engine's connector answers later, or at once with a status other than `STATUS_PENDING`.
 ///
 /// # Safety
 ///
@@ -56,7 +56,7 @@ unsafe fn ask<O: NdkOs>(
 ) -> NtStatus {
     let ask = |object: &Borrowed<ConnectorObject<O>>, request| {
         let connector = object.engine()?;
-        // The answer may come before the engine's function returns: then nobody is to look at the object any more.
+        // The answer may come before the engine's function returns. After that the object is not used any more.
         if let Err(request) = object.begin(request) {
             return Ok(request.finish(object, NtStatus::CONNECTION_ACTIVE));
         }
@@ -71,7 +71,7 @@ unsafe fn ask<O: NdkOs>(
     unsafe { dispatch::request_that_may_pend(connector, completion, context, ask) }
 }
 
-/// The queue pair that a consumer wants to connect, which has to be of the connector's adapter.
+/// Borrows the queue pair to connect. It must be of the connector's adapter.
 ///
 /// # Errors
 ///
@@ -90,7 +90,7 @@ unsafe fn queue_pair_of<O: NdkOs>(
     pair.filter(is_here).ok_or(NtStatus::INVALID_PARAMETER)
 }
 
-/// The engine has refused a connection that was to begin.
+/// The engine has refused to begin a connection: undoes and traces it.
 fn refused<O: NdkOs>(
     object: &ConnectorObject<O>,
     former: Bonds<O>,

@@ -28,7 +28,7 @@ use crate::{
     shared_endpoint::SharedEndpointObject,
 };
 
-/// Who is told that a connection has ended.
+/// The callback for the end of a connection.
 #[derive(Clone, Copy)]
 pub enum DisconnectEvent {
     /// The callback of NDKPI 1.
@@ -52,14 +52,14 @@ struct State<O: NdkOs> {
     endpoint: Option<AnyRef<O>>,
 }
 
-/// What a connection that is to begin has replaced.
+/// What [`ConnectorObject::bind`] has replaced.
 pub struct Bonds<O: NdkOs> {
     disconnect: Option<DisconnectEvent>,
     qp: Option<AnyRef<O>>,
     endpoint: FormerEndpoint<O>,
 }
 
-/// The endpoint before a connection was to begin.
+/// The endpoint before [`ConnectorObject::bind`].
 enum FormerEndpoint<O: NdkOs> {
     /// The same as now.
     Same,
@@ -123,7 +123,7 @@ impl<O: NdkOs> ConnectorObject<O> {
         })
     }
 
-    /// Makes a connector that came over a listener, or none, and whose engine part is made by `make`.
+    /// Makes a connector, and its engine object with `make`. `listener` is the one it came over, if any.
     pub fn create_with(
         adapter: &ObjectRef<Adapter<O>>,
         listener: Option<AnyRef<O>>,
@@ -150,13 +150,13 @@ impl<O: NdkOs> ConnectorObject<O> {
         })
     }
 
-    /// Takes back a request that the engine has answered at once, unless it has been answered by the client meanwhile.
+    /// Takes the pending request. `None` if it was answered meanwhile.
     pub fn withdraw(&self) -> Option<AsyncRequest> {
         self.state.with(|state| state.request.take())
     }
 
-    /// Begins a connection: from now on the queue pair, and the shared endpoint if there is one, are closed only after the
-    /// connector, and `event` is told of the connection's end. What was so before is for [`ConnectorObject::unbind`].
+    /// Prepares a connection: from now on the queue pair and the shared endpoint, if any, close after the connector, and `event`
+    /// is called at the connection's end. Returns what it replaced, for [`ConnectorObject::unbind`].
     pub fn bind(
         &self,
         qp: &ObjectRef<QueuePair<O>>,
@@ -173,7 +173,7 @@ impl<O: NdkOs> ConnectorObject<O> {
         })
     }
 
-    /// The connection that was to begin was refused at once: everything is as it was.
+    /// Undoes [`ConnectorObject::bind`]: the connection was refused at once.
     pub fn unbind(&self, former: Bonds<O>) {
         let unneeded = self.state.with(|state| {
             state.disconnect = former.disconnect;
@@ -188,12 +188,12 @@ impl<O: NdkOs> ConnectorObject<O> {
         drop(unneeded);
     }
 
-    /// Tells whoever collects traces.
+    /// Traces an event.
     pub fn note(&self, note: Note) {
         self.adapter.device().os().note(note);
     }
 
-    /// A request has failed: there is no connection that could end, and nothing that it needed is needed any more.
+    /// A request has failed: releases what it kept, and the callback for the connection's end.
     fn failed(&self, asked: ConnectorRequest) {
         let unneeded = self.state.with(|state| match asked {
             ConnectorRequest::Connect => {
@@ -209,7 +209,7 @@ impl<O: NdkOs> ConnectorObject<O> {
         drop(unneeded);
     }
 
-    /// Sets who is told of the end of the connection. Returns who was.
+    /// Sets the callback for the end of the connection. Returns the one before.
     pub fn replace_disconnect_event(&self, event: Option<DisconnectEvent>) -> Option<DisconnectEvent> {
         self.state.with(|state| replace(&mut state.disconnect, event))
     }
@@ -261,7 +261,7 @@ impl<O: NdkOs> EngineObject for ConnectorObject<O> {
     }
 }
 
-/// Answers with an address of the connector.
+/// Writes one of the connector's addresses.
 ///
 /// # Safety
 ///

@@ -27,45 +27,45 @@ use crate::{
     object::{ObjectRef, borrow},
 };
 
-/// The versions a consumer can have (`NDKPI 1`): of each major the highest minor.
+/// The versions that a consumer can get (`NDKPI 1`): of each major version the highest minor.
 pub const VERSIONS: [NDK_VERSION; 2] = [NDK_VERSION::V1_2, NDK_VERSION::V2_1];
 
 /// The largest registration that the engine's table can hold.
 #[expect(clippy::cast_possible_truncation, reason = "NDKPI exists on 64-bit systems")]
 const MAX_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
 
-/// Addresses of one adapter at most.
+/// The most addresses of one adapter.
 pub const MAX_ADDRESSES: usize = 8;
 
-/// How a device is made.
+/// The configuration of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What the adapter says of itself and enforces; `Version` is filled in for each consumer. Of the flags, those of moderation,
-    /// resize and local invalidation can be left out, and are not supported then. The others say what it does in any case.
+    /// The adapter's limits and flags, which it enforces. `Version` is filled in for each consumer. Without the flags of
+    /// moderation, resize or local invalidation these are not supported. The other flags describe what it always does.
     pub info: NDK_ADAPTER_INFO,
-    /// Queue pairs of the device at most.
+    /// The most queue pairs of the device.
     pub max_qps: u32,
-    /// Completion queues of the device at most.
+    /// The most completion queues of the device.
     pub max_cqs: u32,
-    /// Protection domains of the device at most.
+    /// The most protection domains of the device.
     pub max_pds: u32,
-    /// Memory regions, windows and protection domains of the device at most, together.
+    /// The most memory regions, windows and protection domains of the device, together.
     pub max_tokens: u32,
-    /// Logical address mappings of the device at most.
+    /// The most logical address mappings of the device.
     pub max_mappings: u32,
     /// What fast registrations do to remote tokens.
     pub fast_tokens: FastTokens,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
-    /// Connection requests that a listener holds at most.
+    /// The most connection requests that a listener holds.
     pub backlog: u32,
-    /// How long connections may take to begin and to end.
+    /// How long connections may take to be established and to end.
     pub timeouts: Timeouts,
     /// Where requests are carried out.
     pub nic: NicMode,
     /// How requests complete at first.
     pub mode: CompletionMode,
-    /// Determines the sequence of [`CompletionMode::Mixed`].
+    /// The seed of the sequence of [`CompletionMode::Mixed`].
     pub seed: u64,
 }
 
@@ -121,8 +121,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The addresses of adapter `number` (from 1) of a fabric, of the networks that are set aside for documentation: no real
-    /// host has them.
+    /// The addresses of adapter `number` (from 1) of a fabric. They are of the networks for documentation: no real host has them.
     #[must_use]
     pub fn addresses_of(number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES] {
         let ipv4 = Ipv4Addr::new(192, 0, 2, number);
@@ -152,7 +151,7 @@ const fn memory_limits(config: &Config) -> MemoryLimits {
     }
 }
 
-/// A number of objects that must not be exceeded.
+/// A limit on the number of objects.
 pub struct Quota {
     used: AtomicU32,
     limit: u32,
@@ -167,7 +166,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES` if there are as many as there may be.
+    /// `STATUS_INSUFFICIENT_RESOURCES` at the limit.
     pub fn take(&self) -> Result<(), NtStatus> {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < self.limit).then(|| used + 1))
@@ -175,26 +174,26 @@ impl Quota {
             .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
-    /// Counts one object less.
+    /// Counts one object fewer.
     pub fn give_back(&self) {
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// What has happened on a device and is not traffic.
+/// Counts of what happened on a device, besides traffic.
 #[derive(Default)]
 pub struct Events {
     /// Completion queues that have failed (`CQError`, `NDIS-NDK 3`).
     pub cq_errors: AtomicU32,
-    /// Arms of a type that does not exist. Such an arm is not obeyed, and cannot be refused: `NdkArmCq` returns nothing.
+    /// Arms of an unknown type. They are ignored: `NdkArmCq` returns nothing, so it cannot refuse.
     pub unknown_arms: AtomicU32,
-    /// Calls on a queue while another call on it was running, against `NDKPI 7.1.2` or `NDKPI 7.3`.
+    /// Calls on a queue while another call on it ran, against `NDKPI 7.1.2` or `NDKPI 7.3`.
     pub overlapping_calls: AtomicU32,
 }
 
@@ -234,7 +233,7 @@ pub struct Device<O: NdkOs> {
 }
 
 impl<O: NdkOs> Device<O> {
-    /// Makes an adapter on a fabric of its own: what it connects to is itself.
+    /// Makes an adapter on a fabric of its own. It can connect to itself only.
     ///
     /// # Errors
     ///
@@ -308,7 +307,7 @@ impl<O: NdkOs> Device<O> {
         &self.os
     }
 
-    /// What the device was made with.
+    /// Returns the configuration that the device was made with.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config

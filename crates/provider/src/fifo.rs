@@ -1,11 +1,11 @@
-//! A queue of boxes that needs no memory of its own.
+//! A queue of boxes that allocates nothing.
 
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 
-/// A place in a [`Fifo`], allocated before it is needed.
+/// A node of a [`Fifo`], allocated before it is needed.
 pub struct Node<T> {
-    /// What waits. `None` while the node waits for something to wait.
+    /// What is queued. `None` as long as the node is in no queue.
     pub work: Option<T>,
     next: *mut Self,
 }
@@ -20,7 +20,7 @@ impl<T> Node<T> {
     }
 }
 
-/// Boxes in the order they were put in.
+/// Boxes, first in, first out.
 ///
 /// # Invariants
 ///
@@ -40,7 +40,7 @@ impl<T> Fifo<T> {
         Self { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
-    /// Puts `node` at the end.
+    /// Appends `node`.
     pub fn push(&mut self, mut node: Box<Node<T>>) {
         node.next = ptr::null_mut();
         let node = Box::into_raw(node);
@@ -53,7 +53,7 @@ impl<T> Fifo<T> {
         self.last = node;
     }
 
-    /// Takes the first box out.
+    /// Removes the first box.
     pub fn pop(&mut self) -> Option<Box<Node<T>>> {
         let first = NonNull::new(self.first)?;
         // SAFETY: `first` came from a box and is owned by the queue (invariant), which lets go of it now.

@@ -10,8 +10,8 @@
 //! # Lifetime
 //!
 //! Every object is an `Ndk` (`object.rs`) behind counted references. The consumer's pointer is one of them, which close takes
-//! back. Successors, requests in flight and engine objects (through their clients, and so callbacks in progress and turns
-//! of the NIC) hold others. Who drops the last one completes the close.
+//! back. Successors and requests in flight hold others, and so do engine objects, through their clients: callbacks and the NIC
+//! keep an object alive while they use it. Whoever drops the last reference completes the close.
 
 #![no_std]
 #![allow(
@@ -52,7 +52,7 @@ pub use engine::nic::NicMode;
 pub use note::Note;
 pub use os::NdkOs;
 
-/// `STATUS_INSUFFICIENT_RESOURCES` for memory that could not be had.
+/// The status of an allocation that failed.
 pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
     ndkpi::NtStatus::INSUFFICIENT_RESOURCES
 }

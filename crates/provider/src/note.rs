@@ -1,4 +1,4 @@
-//! What happens seldom and is worth a line in a trace.
+//! Rare events that are worth a trace.
 
 use core::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use engine::{
 };
 use ndkpi::NtStatus;
 
-/// Something that has happened on an adapter. None of it is on the data path.
+/// An event on an adapter. None is on the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A connect was completed: there is a connection between these addresses.
@@ -29,8 +29,8 @@ pub enum Note {
     },
     /// A consumer's disconnect was completed.
     Disconnected,
-    /// A connection has ended without the consumer's doing, who is told now.
+    /// A connection has ended, not by its consumer, who is told now.
     Lost(DisconnectReason),
-    /// A completion queue has failed: overrun, most likely.
+    /// A completion queue has failed, for example by an overrun.
     QueueFailed(CqFailure),
 }

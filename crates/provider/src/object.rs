@@ -35,24 +35,24 @@ use crate::{
     srq::SharedReceiveQueue,
 };
 
-/// The part of an object that is its own, by its type. [`kind!`] writes what says which type it is among the others.
+/// The part of an object that depends on its type. [`kind!`] writes the items that tell the types apart.
 pub trait Body: Send + Sync + Sized + 'static {
     /// The operating system.
     type Os: NdkOs;
 
-    /// Tells live objects of this type from anything else that a consumer may pass.
+    /// Marks live objects of this type, so that anything else that a consumer passes is recognised.
     const SIGNATURE: u32;
 
-    /// The object, when nobody refers to it any more.
+    /// Wraps an object to which nothing refers any more.
     fn into_any(object: UniqueArc<Ndk<Self>>) -> AnyObject<Self::Os>;
 
-    /// A reference to the object.
+    /// Wraps a reference to the object.
     fn into_any_ref(object: ObjectRef<Self>) -> AnyRef<Self::Os>;
 
-    /// The structure the consumer knows.
+    /// The structure that the consumer sees.
     type Public: Object;
 
-    /// The structure for the consumer, with the dispatch table of this type.
+    /// Makes the structure for the consumer, with the dispatch table of this type.
     fn public(version: NDK_VERSION) -> Self::Public;
 
     /// The device on which the object lives.
@@ -80,7 +80,7 @@ pub trait EngineObject: Body {
     fn slot(&self) -> &Slot<Arc<Self::Engine>>;
 }
 
-/// A place in the queue of completions.
+/// A node for the queue of completion callbacks.
 type Reserved<O> = Box<Node<CompletionCallback<O>>>;
 
 /// The close that the consumer has asked for.
@@ -90,7 +90,7 @@ struct CloseRequest {
     context: *mut c_void,
 }
 
-/// An object: the structure that the consumer knows, and behind it what it does not.
+/// An object: the structure that the consumer sees, and behind it the provider's own part.
 ///
 /// # Invariants
 ///
@@ -102,7 +102,7 @@ pub struct Ndk<B: Body> {
     public: UnsafeCell<B::Public>,
     signature: AtomicU32,
     close: UnsafeCell<Option<CloseRequest>>,
-    /// Room in the queue of completions for the close, which must not fail.
+    /// The node for the close's callback: a close must not fail, so it must not allocate.
     node: UnsafeCell<Option<Reserved<B::Os>>>,
     body: B,
 }
@@ -159,7 +159,7 @@ impl<B: Body> ObjectRef<B> {
         Arc::as_ptr(&this.0).cast_mut().cast()
     }
 
-    /// The pointer that the consumer has, without giving a reference away.
+    /// Returns the consumer's pointer. Gives no reference away.
     #[must_use]
     pub fn as_public(&self) -> *mut B::Public {
         Arc::as_ptr(&self.0).cast_mut().cast()
@@ -186,7 +186,7 @@ impl<B: EngineObject> ObjectRef<B> {
 }
 
 impl<B: Body> ObjectRef<B> {
-    /// Gives the reference back without completing a close; the object if it was the last.
+    /// Gives the reference back without completing a close. Returns the object if it was the last reference.
     fn release(self) -> Option<UniqueArc<Ndk<B>>> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken once.
@@ -232,7 +232,7 @@ impl<B: Body> Borrowed<B> {
     }
 }
 
-/// The last reference is gone: the close completes, by its callback, in a deferred call.
+/// The last reference is gone: completes the close by its callback, in a deferred call.
 fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
     let (request, node) = (object.close.get_mut().take(), object.node.get_mut().take());
     let (Some(request), Some(node)) = (request, node) else {
@@ -282,7 +282,7 @@ impl<B: EngineObject> Borrowed<B> {
     }
 }
 
-/// The object behind a consumer's pointer; `None` if it is none of this type.
+/// Borrows the object behind a consumer's pointer. `None` if it is no object of this type.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What this layer asks of an operating system besides what the engine asks.
+//! What this layer needs of an operating system, beyond what the engine needs.
 
 use engine::os::Os;
 use ndkpi::{MDL, NtStatus};
@@ -7,10 +7,10 @@ use crate::Note;
 
 /// An operating system that has MDLs.
 pub trait NdkOs: Os {
-    /// The first `length` bytes that a chain of MDLs describes, mapped for as long as the value lives.
+    /// Maps the first `length` bytes that a chain of MDLs describes, as long as the value lives.
     ///
     /// The chain has to describe one virtually contiguous range; the addresses in it are compared, never used
-    /// (`NDKPI 7.4`). It must not be looked at after the call.
+    /// (`NDKPI 7.4`). The chain is not read after the call.
     ///
     /// Callable at `IRQL <= DISPATCH_LEVEL`.
     ///
@@ -24,7 +24,7 @@ pub trait NdkOs: Os {
     /// `mdl` is null or points to a chain of MDLs whose pages are locked, and stay locked until the value is dropped.
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<Self::Memory, NtStatus>;
 
-    /// Something has happened, for whoever collects traces. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    /// Traces an event. Called at `IRQL <= DISPATCH_LEVEL`, with no lock held.
     fn note(&self, note: Note) {
         let _ = note;
     }

@@ -1,11 +1,10 @@
-//! Who is told about connections.
+//! Clients: who is told about connections.
 //!
 //! Every call comes from a deferred call of the object it is about, at `DISPATCH_LEVEL`, with no lock held and never while
 //! another call for the same object runs. It may call everything on the object, also close it.
 //!
-//! A client is dropped when nothing in the engine refers to its object any more, so that none of its calls can come after
-//! that, nor run. The drop may happen while engine locks are held: it may queue work, nothing else. A connector drops its
-//! client before it gives up the queue pair, the listener and the shared endpoint that it depends on (`NDKPI 7.9`).
+//! A client is dropped when nothing in the engine refers to its object any more: no call runs then, and none comes. The drop
+//! may happen with engine locks held, so it may queue work and nothing else. A connector drops its client before it gives up the queue pair, the listener and the shared endpoint that it depends on (`NDKPI 7.9`).
 
 use core::any::Any;
 
@@ -26,8 +25,8 @@ pub enum ConnectorRequest {
     Disconnect,
 }
 
-/// Why a connection ended without the consumer's doing. The numbers are the provider's disconnect reasons of NDKPI 2.1, where
-/// 0 would say that there is none.
+/// Why a connection ended when its consumer did not end it. The numbers are the provider's disconnect reasons of NDKPI 2.1;
+/// 0 means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DisconnectReason {
@@ -44,7 +43,7 @@ pub enum DisconnectReason {
 }
 
 impl DisconnectReason {
-    /// The number that `NDK_FN_DISCONNECT_EVENT_CALLBACK_EX` gets.
+    /// Returns the number that `NDK_FN_DISCONNECT_EVENT_CALLBACK_EX` gets.
     #[must_use]
     pub const fn code(self) -> u32 {
         self as u32
@@ -56,8 +55,8 @@ pub trait ConnectorClient: Any + Send + Sync {
     /// A request has its answer. Called once for each request that was accepted as pending.
     fn completed(&self, request: ConnectorRequest, status: NtStatus);
 
-    /// The connection has ended, not by the consumer's own doing (`NDKPI 7.7.6`). Called at most once, and only for a connection
-    /// that was established: after the answer that established it.
+    /// The connection has ended, and not because its consumer ended it (`NDKPI 7.7.6`). Called at most once, only for a
+    /// connection that was established, and after the answer that established it.
     fn disconnected(&self, reason: DisconnectReason);
 }
 

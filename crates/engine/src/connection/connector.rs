@@ -1,4 +1,4 @@
-//! Connectors: what a consumer holds of a connection.
+//! Connectors: a consumer's side of a connection.
 
 use alloc::boxed::Box;
 use core::{any::Any, marker::PhantomData, net::SocketAddr};
@@ -22,7 +22,7 @@ use crate::{
     sync::{AtomicU32, Ordering},
 };
 
-/// Calls to the client that one run of the deferred call makes before it queues itself again.
+/// The most calls to the client that one run of the deferred call makes before it queues itself again.
 const EVENTS_PER_RUN: usize = 4;
 
 /// What a queue pair tells its connector. Bits of [`Connector::link_events`].
@@ -37,7 +37,7 @@ mod link_event {
 ///
 /// Whoever owns it ends it with [`Connector::close`].
 pub struct Connector<O: Os> {
-    /// Dropped before `state`, which refers to what must not be closed before the connector is.
+    /// Dropped before `state`: that refers to objects that must be closed after the connector.
     client: Box<dyn ConnectorClient>,
     pub(super) state: O::Lock<State<O>>,
     link_events: AtomicU32,
@@ -49,7 +49,7 @@ pub struct Connector<O: Os> {
 
 /// What a connector is doing.
 pub(super) enum Stage<O: Os> {
-    /// Nothing yet, or not any more after a connect that failed.
+    /// Nothing: it is new, or its connect has failed.
     Idle,
     /// A connect is about to begin.
     Starting,
@@ -59,7 +59,7 @@ pub(super) enum Stage<O: Os> {
     Closed,
 }
 
-/// Where the connector's local address comes from: what keeps the endpoint in use (`NDKPI 7.8`).
+/// Where the local address comes from. Keeps the endpoint in use (`NDKPI 7.8`).
 pub(super) enum Origin<O: Os> {
     /// Its own endpoint, until it is given up.
     Own(Option<Endpoint<O>>),
@@ -75,14 +75,14 @@ pub(super) struct State<O: Os> {
     pub origin: Option<Origin<O>>,
     /// The queue pair, which must not be closed before the connector is.
     pub qp: Option<Arc<Qp<O>>>,
-    /// The place in the listener's backlog, until the consumer has decided.
-    place: Option<BacklogSlot<O>>,
-    /// What the peer said about the connect that failed last.
+    /// Its slot of the listener's backlog, until the consumer has decided.
+    slot: Option<BacklogSlot<O>>,
+    /// The private data with which the last connect was rejected.
     refusal: Option<PrivateData>,
 }
 
 impl<O: Os> Connector<O> {
-    /// Makes a connector to connect with. `client` is dropped when it is closed and the last call of it has returned.
+    /// Makes a connector to connect with. `client` is dropped when the connector is closed and the last call has returned.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl<O: Os> Connector<O> {
             delivery: Delivery::default(),
             origin: None,
             qp: None,
-            place: None,
+            slot: None,
             refusal: None,
         };
         Arc::try_new(Self {
@@ -109,36 +109,35 @@ impl<O: Os> Connector<O> {
         .map_err(memory_status)
     }
 
-    /// A new connector stands for the request that came over a listener.
-    pub(super) fn receive(this: &Arc<Self>, connection: Arc<Connection<O>>, place: BacklogSlot<O>) {
+    /// Makes the new connector stand for a request that came over a listener.
+    pub(super) fn receive(this: &Arc<Self>, connection: Arc<Connection<O>>, slot: BacklogSlot<O>) {
         connection.receive(this);
         this.state.with(|state| {
-            state.origin = Some(Origin::Listener(place.listener().clone()));
-            state.place = Some(place);
+            state.origin = Some(Origin::Listener(slot.listener().clone()));
+            state.slot = Some(slot);
             state.stage = Stage::Connection(connection, Role::Passive);
         });
     }
 
-    /// Closes the connector (`NDKPI 7.7.7`): an attempt is given up, a request that came in and was not accepted is rejected,
-    /// a connection is aborted and its queue pair flushed. A request that waits is answered with `STATUS_CANCELLED`. No
-    /// indication begins any more.
+    /// Closes the connector (`NDKPI 7.7.7`). Gives up a connect, rejects a request that was not accepted, aborts a connection
+    /// and flushes its queue pair. A request that waits is answered with `STATUS_CANCELLED`. No indication begins any more.
     pub fn close(this: &Arc<Self>) {
         // What the connector referred to is dropped after the lock is released.
-        let (stage, place) = this.state.with(|state| {
+        let (stage, slot) = this.state.with(|state| {
             state.delivery.silence();
-            (core::mem::replace(&mut state.stage, Stage::Closed), state.place.take())
+            (core::mem::replace(&mut state.stage, Stage::Closed), state.slot.take())
         });
-        drop(place);
+        drop(slot);
         if let Stage::Connection(connection, role) = stage {
             Connection::leave(&connection, role);
         }
     }
 
-    /// The read limits, and the private data that the peer sent with its connect, accept or reject (`NDKPI 7.7.3`,
-    /// `7.7.4`). Copies what fits into `into`; the result tells how much there is.
+    /// Returns the read limits, and copies the private data that the peer sent with its connect, accept or reject
+    /// (`NDKPI 7.7.3`, `7.7.4`). Copies what fits; the result says how much there is.
     ///
-    /// The size is the same for all connections from one adapter, whatever the peer gave: what it did not give is zero. It
-    /// goes on to answer after the connection is established, and after it is over.
+    /// The size is the same for all connections from one adapter. What the peer did not give is zero. Still answers when the
+    /// connection is established, and after its end.
     ///
     /// # Errors
     ///
@@ -153,7 +152,7 @@ impl<O: Os> Connector<O> {
         })
     }
 
-    /// The address on this side, with the port that it has.
+    /// Returns the address on this side, with its port number.
     ///
     /// # Errors
     ///
@@ -163,7 +162,7 @@ impl<O: Os> Connector<O> {
         Ok(connection.addresses[role])
     }
 
-    /// The address on the other side.
+    /// Returns the address on the other side.
     ///
     /// # Errors
     ///
@@ -173,7 +172,7 @@ impl<O: Os> Connector<O> {
         Ok(connection.addresses[role.other()])
     }
 
-    /// What the connector was made with.
+    /// Returns the client that the connector was made with.
     #[must_use]
     pub fn client(&self) -> &dyn Any {
         &*self.client
@@ -203,18 +202,18 @@ impl<O: Os> Connector<O> {
         })
     }
 
-    /// The consumer has decided what becomes of the request: it does not count towards the backlog any more.
+    /// The consumer has accepted or rejected: the request no longer counts towards the backlog.
     pub(super) fn decided(&self) {
-        // The place is dropped after the lock is released.
-        drop(self.state.with(|state| state.place.take()));
+        // The slot is given back after the lock is released.
+        drop(self.state.with(|state| state.slot.take()));
     }
 
-    /// The queue pair is used for the connector until that is closed.
+    /// Keeps the queue pair until the connector is closed.
     pub(super) fn use_qp(&self, qp: Arc<Qp<O>>) {
         self.state.with(|state| state.qp = Some(qp));
     }
 
-    /// Gives up what a connect that failed had held.
+    /// Releases what a failed connect has held.
     pub(super) fn forget_attempt(&self) {
         drop(self.state.with(|state| (state.origin.take(), state.qp.take())));
     }
@@ -301,8 +300,8 @@ impl<O: Os> Drop for Connector<O> {
 
 /// Keeps the events of a connector back as long as it lives.
 ///
-/// Completing a connect is answered at once, by a function that returns; but the connection may end before the consumer has
-/// seen that, and the indication of it must not come first (`NDKPI 7.7.6`). Who called drops this once the consumer knows.
+/// Completing a connect is answered by the function's result. The connection may end before the consumer has seen that, and
+/// its indication must not come first (`NDKPI 7.7.6`). The caller drops this once the consumer knows.
 #[must_use = "dropping it lets events come"]
 pub struct Hold<O: Os> {
     connector: Arc<Connector<O>>,
@@ -344,13 +343,13 @@ impl<O: Os> LinkClient for LinkNotifier<O> {
     }
 }
 
-/// A queue pair that belongs to a connector. Dropping this ends it, unless it was [kept](BoundQp::keep).
+/// A queue pair that is bound to a connector. Dropping this unbinds it, unless it was [kept](BoundQp::keep).
 pub(super) struct BoundQp<O: Os> {
     qp: Option<Arc<Qp<O>>>,
 }
 
 impl<O: Os> BoundQp<O> {
-    /// Lets `qp` belong to `connector`.
+    /// Binds `qp` to `connector`.
     ///
     /// # Errors
     ///
@@ -362,7 +361,7 @@ impl<O: Os> BoundQp<O> {
         Ok(Self { qp: Some(qp.clone()) })
     }
 
-    /// The connection owns it from now on.
+    /// Leaves the queue pair bound: the connection unbinds it.
     pub fn keep(mut self) {
         self.qp = None;
     }
@@ -387,7 +386,7 @@ impl<O: Os> Routine for ConnectorDpc<O> {
     }
 }
 
-/// The end of the time that a request may take.
+/// The timer of a connector: its request has taken too long.
 pub struct RequestTimeout<O>(PhantomData<O>);
 
 impl<O: Os> Routine for RequestTimeout<O> {

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What the counters say at one moment.
+/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
     /// `Connect`: outbound connections established.
@@ -19,7 +19,7 @@ pub struct ConnectionCounters {
     pub active: u64,
 }
 
-/// The counters themselves. None of them is touched on the data path.
+/// The counters. None of them is touched on the data path.
 #[derive(Default)]
 pub(super) struct Counters {
     connect: AtomicU64,

@@ -11,7 +11,7 @@ pub(super) enum Event {
     Disconnected(DisconnectReason),
 }
 
-/// What a client is still to be told, and whether it may be told now.
+/// What a client is still to be told, and if it may be told now.
 ///
 /// There is room for one answer and one indication: a connector has one request at a time, and one connection in its life.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Delivery {
     indication: Option<DisconnectReason>,
     /// A call to the client runs.
     delivering: bool,
-    /// The consumer is being told something in another way, which comes first.
+    /// The result of a call has to reach the consumer first.
     held: bool,
     /// The consumer wants no indication (any more).
     silent: bool,
@@ -56,14 +56,14 @@ impl Delivery {
         self.held = true;
     }
 
-    /// Ends [`Delivery::hold`]. Whether there is something to tell.
+    /// Ends [`Delivery::hold`]. Returns true if there is something to tell.
     #[must_use]
     pub const fn release(&mut self) -> bool {
         self.held = false;
         self.has_more()
     }
 
-    /// What to tell next: an answer before the indication. Nothing while a call runs: whoever made it looks again.
+    /// Returns what to tell next: an answer before the indication. `None` while a call runs: who made that call asks again.
     pub fn begin(&mut self) -> Option<Event> {
         if self.delivering || self.held {
             return None;
@@ -74,7 +74,7 @@ impl Delivery {
         event
     }
 
-    /// The call has returned. Whether there is more to tell.
+    /// The call has returned. Returns true if there is more to tell.
     #[must_use]
     pub const fn end(&mut self) -> bool {
         self.delivering = false;

@@ -28,8 +28,7 @@ pub(super) enum Disconnect {
 }
 
 impl<O: Os> Connection<O> {
-    /// A side disconnects. The notice to the peer travels behind what the side has posted: it is given when all of that has
-    /// ended.
+    /// Disconnects a side. The peer is told when everything that the side has posted has ended.
     ///
     /// # Errors
     ///
@@ -91,7 +90,7 @@ impl<O: Os> Connection<O> {
         Self::end(this, Ending::Lost(DisconnectReason::Failed));
     }
 
-    /// An adapter has gone, and with it the connection, however far that is.
+    /// Ends the connection because an adapter has gone, in whatever phase it is.
     pub(super) fn abort(this: &Arc<Self>, gone: &Port<O>) {
         let is_gone = |role: Role| core::ptr::eq(&raw const *this.ports[role], gone);
         let failed = this.state.with(|state| match state.phase {
@@ -112,7 +111,7 @@ impl<O: Os> Connection<O> {
         Self::end_and_flush(this, ending, |_| false);
     }
 
-    /// [`Connection::end`]; the queue pairs of the sides that `flushed` names are flushed.
+    /// As [`Connection::end`]. Also flushes the queue pairs of the sides that `flushed` names.
     fn end_and_flush(this: &Arc<Self>, ending: Ending, flushed: impl Fn(Role) -> bool) {
         let Some((failing, qps)) = this.state.with(|state| {
             (state.phase == Phase::Established).then(|| {
@@ -187,7 +186,7 @@ impl<O: Os> Connection<O> {
 }
 
 impl<O: Os> ConnectionState<O> {
-    /// The connection exists no more: it leaves the lists and the counters. `closer` is the side that closed its connector.
+    /// Declares the connection over, and takes it out of the lists and counters. `closer` is the side that closed its connector.
     fn declare_over(&mut self, connection: &Connection<O>, ending: Ending, closer: Option<Role>) {
         self.phase = Phase::Over(ending);
         let disconnected = Role::BOTH.iter().any(|role| self.ends[*role].as_ref().is_some_and(|end| end.disconnected));
@@ -203,8 +202,8 @@ impl<O: Os> ConnectionState<O> {
         }
     }
 
-    /// Tells a side that the connection has ended: as the answer to its disconnect, or as an event of its own. One that is
-    /// closing has had its answer, and wants no events.
+    /// Tells a side that the connection has ended: by the answer to its disconnect, or by an indication. A side that closes has
+    /// its answer already, and gets no indication.
     fn tell(&mut self, role: Role, ending: Ending) {
         let Some(end) = &mut self.ends[role] else { return };
         if end.take_pending(ConnectorRequest::Disconnect) {
@@ -229,7 +228,7 @@ impl<O: Os> ConnectionState<O> {
     }
 }
 
-/// Waits for the turns that began while the queue pairs were linked. After that none of them touches the other's memory.
+/// Waits for the transfers that began while the queue pairs were linked. After that neither touches the other's memory.
 fn quiesce<O: Os>(qps: &Sides<Option<Arc<Qp<O>>>>) {
     for role in Role::BOTH {
         if let Some(qp) = &qps[role] {

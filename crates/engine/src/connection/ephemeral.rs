@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 
 use fallible::{AllocError, try_slice};
 
-/// The first ephemeral port. The last one is the last port there is.
+/// The first ephemeral port. The last is 65535.
 pub const FIRST: u16 = 49152;
 const PORTS: usize = u16::MAX as usize - FIRST as usize + 1;
 const WORDS: usize = PORTS / u64::BITS as usize;
 
-/// Which ephemeral ports of one address are in use: a bit each, so that finding a free one takes a bounded time.
+/// The ephemeral ports of one address that are in use. A bit for each: finding a free one takes a bounded time.
 pub(super) struct EphemeralPorts {
     used: Box<[u64]>,
-    /// Where the next search begins. Ports that became free are used again as late as possible.
+    /// Where the next search begins: a port that became free is used again as late as possible.
     next: usize,
 }
 
@@ -21,7 +21,7 @@ impl EphemeralPorts {
         Ok(Self { used: try_slice(WORDS, |_| 0)?, next: 0 })
     }
 
-    /// A port that is not in use. It stays so until it is [taken](EphemeralPorts::take).
+    /// Finds a free port. It stays free until it is [taken](EphemeralPorts::take).
     pub fn find(&mut self) -> Option<u16> {
         let (first, bit) = (self.next / u64::BITS as usize, self.next % u64::BITS as usize);
         // The word of the first port is looked at twice: from that port on, and at the end as a whole.
@@ -39,7 +39,7 @@ impl EphemeralPorts {
         None
     }
 
-    /// Notes that `port`, if it is one of these, is in use or not.
+    /// Notes that `port` is in use, or free again. Other ports than these are ignored.
     pub fn take(&mut self, port: u16, used: bool) {
         let Some(index) = port.checked_sub(FIRST).map(usize::from) else { return };
         let (word, bit) = (index / u64::BITS as usize, index % u64::BITS as usize);

@@ -1,4 +1,4 @@
-//! How a connection is established, or not (`NDKPI 7.7.1`, `7.7.2`).
+//! How a connection is established or refused (`NDKPI 7.7.1`, `7.7.2`).
 
 use fallible::Arc;
 use ntstatus::NtStatus;
@@ -15,7 +15,7 @@ use crate::{
     qp::Qp,
 };
 
-/// What an accept brings along.
+/// What an accept brings to the connection.
 pub(super) struct Acceptance<O: Os> {
     pub qp: Arc<Qp<O>>,
     pub listed: ListedConnection<O>,
@@ -33,7 +33,7 @@ impl<O: Os> Connection<O> {
         self.state.with(|state| state.acceptable())
     }
 
-    /// The passive side accepts. The active side has its connect answered, the passive one waits for it to complete.
+    /// Accepts for the passive side. The active side's connect is answered; the accept waits until that side completes it.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<O: Os> Connection<O> {
         unused.map_err(|(status, _)| status)
     }
 
-    /// The active side completes the connect: the connection is established. The events of its connector are held back.
+    /// Completes the connect for the active side: the connection is established. The events of its connector are held back.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl<O: Os> Connection<O> {
         }
     }
 
-    /// A side rejects: the passive one the request, the active one what the passive one has accepted.
+    /// Rejects for one side: the passive side the request, the active side what the passive one has accepted.
     ///
     /// # Errors
     ///

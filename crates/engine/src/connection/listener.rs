@@ -14,7 +14,7 @@ use crate::{
     os::{Dpc, Os, Routine, SpinLock},
 };
 
-/// Connect events that one run of the deferred call delivers before it queues itself again.
+/// The most connect events that one run of the deferred call delivers before it queues itself again.
 const EVENTS_PER_RUN: usize = 8;
 
 /// A listener.
@@ -24,7 +24,7 @@ const EVENTS_PER_RUN: usize = 8;
 pub struct Listener<O: Os> {
     port: Arc<Port<O>>,
     owner: Owner,
-    /// Dropped before the client: who is told that the listener is closed may use its port again.
+    /// Dropped before the client: a consumer that is told of the close may use the port number again.
     state: O::Lock<State<O>>,
     dpc: O::Dpc<ListenerDpc<O>>,
     client: Box<dyn ListenerClient<O>>,
@@ -35,17 +35,17 @@ struct State<O: Os> {
     endpoint: Option<Endpoint<O>>,
     paused: bool,
     closed: bool,
-    /// Requests whose event is still to come. Has room for one from each place.
+    /// Requests whose event is still to come. Has room for one from each slot of the backlog.
     queue: VecDeque<(Arc<Connection<O>>, BacklogSlot<O>)>,
-    /// Places of the backlog that are taken.
-    places: u32,
+    /// Slots of the backlog that are taken.
+    taken_slots: u32,
     /// An event is being delivered.
     delivering: bool,
 }
 
 impl<O: Os> Listener<O> {
-    /// Makes a listener that does not listen yet. `client` is dropped when the listener is closed and the last connector that
-    /// came over it is.
+    /// Makes a listener that does not listen yet. `client` is dropped when the listener and the last connector that came over it
+    /// are closed.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<O: Os> Listener<O> {
             paused: false,
             closed: false,
             queue: VecDeque::new(),
-            places: 0,
+            taken_slots: 0,
             delivering: false,
         };
         Arc::try_new(Self {
@@ -120,7 +120,7 @@ impl<O: Os> Listener<O> {
         this.dpc.queue(this);
     }
 
-    /// What the listener was made with.
+    /// Returns the client that the listener was made with.
     #[must_use]
     pub fn client(&self) -> &dyn Any {
         &*self.client
@@ -134,7 +134,7 @@ impl<O: Os> Listener<O> {
         self.owner
     }
 
-    /// Takes a place for a request.
+    /// Takes a slot of the backlog for a request.
     ///
     /// # Errors
     ///
@@ -142,13 +142,13 @@ impl<O: Os> Listener<O> {
     pub(super) fn reserve(this: &Arc<Self>) -> Result<BacklogSlot<O>, NtStatus> {
         this.state.with(|state| {
             // A listener that is closed is not found any more. A request that found it before is refused when it is its turn.
-            let full = state.places >= this.port.limits().backlog;
-            // Room in the queue for every place that is not in it yet.
-            let missing = (state.places as usize + 1).saturating_sub(state.queue.len());
+            let full = state.taken_slots >= this.port.limits().backlog;
+            // Room in the queue for every slot that is not in it yet.
+            let missing = (state.taken_slots as usize + 1).saturating_sub(state.queue.len());
             if state.paused || full || state.queue.try_reserve(missing).is_err() {
                 return Err(NtStatus::CONNECTION_REFUSED);
             }
-            state.places += 1;
+            state.taken_slots += 1;
             Ok(())
         })?;
         Ok(BacklogSlot { listener: this.clone() })
@@ -173,14 +173,14 @@ impl<O: Os> Listener<O> {
 }
 
 impl<O: Os> State<O> {
-    /// The next request, and whether its event is to be delivered. Nothing while another one is.
+    /// Takes the next request, and says if its event is to be delivered. `None` while another event is being delivered.
     fn begin(&mut self) -> Option<(Incoming<O>, bool)> {
         if self.delivering {
             return None;
         }
-        let (connection, place) = self.queue.pop_front()?;
+        let (connection, slot) = self.queue.pop_front()?;
         self.delivering = true;
-        Some((Incoming { connection, place: Some(place) }, !self.closed && !self.paused))
+        Some((Incoming { connection, slot: Some(slot) }, !self.closed && !self.paused))
     }
 
     /// Ends the delivery of an event. Returns true if there are more requests.
@@ -201,7 +201,7 @@ impl<O: Os> Routine for ListenerDpc<O> {
     }
 }
 
-/// A place in a listener's backlog.
+/// A slot of a listener's backlog.
 pub(super) struct BacklogSlot<O: Os> {
     listener: Arc<Listener<O>>,
 }
@@ -211,7 +211,7 @@ impl<O: Os> BacklogSlot<O> {
         &self.listener
     }
 
-    /// Lets the consumer know of the request in this place.
+    /// Queues the connect event of the request in this slot.
     pub fn fill(self, connection: Arc<Connection<O>>) {
         let listener = self.listener.clone();
         listener.state.with(|state| state.queue.push_back((connection, self)));
@@ -221,14 +221,14 @@ impl<O: Os> BacklogSlot<O> {
 
 impl<O: Os> Drop for BacklogSlot<O> {
     fn drop(&mut self) {
-        self.listener.state.with(|state| state.places -= 1);
+        self.listener.state.with(|state| state.taken_slots -= 1);
     }
 }
 
-/// A connection request that nobody owns yet. Dropping it refuses the connection.
+/// A connection request that no connector stands for yet. Dropping it refuses the connection.
 pub struct Incoming<O: Os> {
     connection: Arc<Connection<O>>,
-    place: Option<BacklogSlot<O>>,
+    slot: Option<BacklogSlot<O>>,
 }
 
 impl<O: Os> Incoming<O> {
@@ -238,10 +238,10 @@ impl<O: Os> Incoming<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the connection is refused then.
     pub fn into_connector(mut self, client: impl ConnectorClient) -> Result<Arc<Connector<O>>, NtStatus> {
-        let Some(place) = &self.place else { return Err(NtStatus::CONNECTION_INVALID) };
-        let connector = Connector::try_new(place.listener.port(), place.listener.owner(), client)?;
-        if let Some(place) = self.place.take() {
-            Connector::receive(&connector, self.connection.clone(), place);
+        let Some(slot) = &self.slot else { return Err(NtStatus::CONNECTION_INVALID) };
+        let connector = Connector::try_new(slot.listener.port(), slot.listener.owner(), client)?;
+        if let Some(slot) = self.slot.take() {
+            Connector::receive(&connector, self.connection.clone(), slot);
         }
         Ok(connector)
     }
@@ -254,7 +254,7 @@ impl<O: Os> Incoming<O> {
 
 impl<O: Os> Drop for Incoming<O> {
     fn drop(&mut self) {
-        if self.place.take().is_some() {
+        if self.slot.take().is_some() {
             Connection::refuse(&self.connection);
         }
     }

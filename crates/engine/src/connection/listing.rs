@@ -1,8 +1,8 @@
 //! What `OID_NDK_CONNECTIONS` and `OID_NDK_LOCAL_ENDPOINTS` show (`NDIS-NDK 6`).
 //!
-//! Listeners and shared endpoints are listed as plain values: being listed keeps nothing alive. A connection is listed with its
-//! connection, so that an adapter that goes finds what ends with it; the row goes when the connection does, at the latest when the
-//! connector is closed.
+//! Listeners and shared endpoints are listed as plain values, which keep nothing alive. A connection's row refers to it, so that
+//! an adapter that goes finds the connections to end. The row goes with the connection, at the latest when its connector is
+//! closed.
 
 use core::net::SocketAddr;
 
@@ -16,13 +16,13 @@ use crate::{
     slab::Slab,
 };
 
-/// Entries that are read while the lock of a list is held once. They lie on the stack, and a kernel's is small.
+/// The most entries that are read under one hold of a list's lock. They lie on the stack, and a kernel's is small.
 const BATCH: usize = 8;
 
 /// An active connection (`NDIS_NDK_CONNECTION_ENTRY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionEntry {
-    /// The address on the adapter that is asked.
+    /// The address on this adapter.
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
@@ -50,10 +50,10 @@ pub struct EndpointEntry {
     pub owner: Owner,
 }
 
-/// The connections of an adapter, and those that are to become some.
+/// The connections of an adapter, established or on their way.
 pub(super) struct Connections<O: Os> {
     rows: Slab<ConnectionRow<O>>,
-    /// The adapter has gone: there are to be no more.
+    /// The adapter has gone: no connection is added any more.
     shut: bool,
 }
 
@@ -84,7 +84,7 @@ impl<O: Os> ConnectionRow<O> {
     }
 }
 
-/// A connection's place in the list of its adapter, for as long as this lives.
+/// A connection's row in the list of its adapter. Dropping this removes the row.
 pub(super) struct ListedConnection<O: Os> {
     port: Arc<Port<O>>,
     number: usize,
@@ -102,7 +102,7 @@ impl<O: Os> ListedConnection<O> {
         Ok(Self { port: port.clone(), number })
     }
 
-    /// From here on the connection ends when the adapter goes. Called under its lock.
+    /// From here on the connection ends when the adapter goes. Called under the connection's lock.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<O: Os> ListedConnection<O> {
 
 impl<O: Os> Drop for ListedConnection<O> {
     fn drop(&mut self) {
-        // The connection is given up after the lock is released.
+        // The reference to the connection is dropped after the lock is released.
         drop(self.port.connections.with(|list| list.rows.remove(self.number)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the connection layer is told by the layers above, and the few values that both sides of a connection agree on.
+//! The parameters of connections: what the layers above set, and what the two sides agree on.
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use ntstatus::NtStatus;
 
 use crate::memory_status;
 
-/// Reads in progress on a queue pair at most (`NDKPI 7.7.3`).
+/// The most reads in progress on a queue pair (`NDKPI 7.7.3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Reads of the peer.
@@ -18,12 +18,12 @@ pub struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// These limits, but none above those of the adapter: larger ones are cut silently.
+    /// These limits, cut to those of the adapter.
     pub(super) fn capped(self, adapter: Self) -> Self {
         Self { inbound: self.inbound.min(adapter.inbound), outbound: self.outbound.min(adapter.outbound) }
     }
 
-    /// What remains of one side's limits when the other side has `peer`'s: what one side may send the other must take.
+    /// These limits, cut to what the other side has: what one side may send, the other must take.
     pub(super) fn against(self, peer: Self) -> Self {
         Self { inbound: self.inbound.min(peer.outbound), outbound: self.outbound.min(peer.inbound) }
     }
@@ -43,7 +43,7 @@ pub struct ConnectionLimits {
     pub backlog: u32,
 }
 
-/// How long the provider waits for the other side, in microseconds. NDKPI leaves the lengths to the provider.
+/// How long the provider waits for the other side, in microseconds. NDKPI leaves this to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From a connect until the peer has accepted or rejected.
@@ -59,8 +59,8 @@ pub struct Timeouts {
 pub struct InterfaceAddress {
     /// The address.
     pub address: IpAddr,
-    /// Leading bits that the addresses of its network have in common. Only decides how far away an address is that no
-    /// adapter has: unreachable host or unreachable network.
+    /// The length of its network's prefix, in bits. Decides only how a connect to an address of no adapter fails: host or
+    /// network unreachable.
     pub prefix: u8,
 }
 
@@ -89,7 +89,7 @@ pub(super) const fn names_one_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// The address as endpoints are compared: without the scope and flow of IPv6, which mean nothing on a fabric without routers.
+/// Returns the address without the scope and flow of IPv6, which mean nothing on a fabric without routers.
 pub(super) const fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
@@ -140,7 +140,7 @@ impl PrivateData {
         try_slice(size, |index| bytes.get(index).copied().unwrap_or(0)).map(Self).map_err(memory_status)
     }
 
-    /// Copies what fits and tells how much there is.
+    /// Copies what fits. Returns how much there is.
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         let fits = self.0.len().min(into.len());
         into[..fits].copy_from_slice(&self.0[..fits]);

@@ -83,8 +83,8 @@ impl<O: Os> Port<O> {
         })
     }
 
-    /// Takes an address away. Endpoints and connections that have it go on; nothing new begins there, and nobody finds the
-    /// listeners there any more.
+    /// Removes an address. Its endpoints and connections go on; nothing new begins there, and its listeners are not found any
+    /// more.
     pub fn remove_address(&self, address: IpAddr) {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|own| {
@@ -94,8 +94,7 @@ impl<O: Os> Port<O> {
         }));
     }
 
-    /// Takes the adapter off the fabric: [`Port::remove_address`] for all of them. What is open there still has to be
-    /// closed.
+    /// Takes the adapter off the fabric: removes all addresses ([`Port::remove_address`]). What is open still has to be closed.
     pub fn detach(&self) {
         drop(self.addresses.with(|own| {
             own.detached = true;
@@ -122,7 +121,7 @@ impl<O: Os> Port<O> {
         self.each_line(|connection| Connection::abort(connection, self));
     }
 
-    /// Every connection that there is now breaks, as if a cable were pulled and put back. For tests of consumers.
+    /// Breaks every connection, as if a cable were pulled and put back. For tests of consumers.
     pub fn lose_connections(&self) {
         self.each_line(Connection::broken);
     }
@@ -138,13 +137,13 @@ impl<O: Os> Port<O> {
         }
     }
 
-    /// The limits it was made with.
+    /// Returns the limits that the port was made with.
     #[must_use]
     pub const fn limits(&self) -> &ConnectionLimits {
         &self.limits
     }
 
-    /// The connection counters.
+    /// Returns the connection counters.
     #[must_use]
     pub fn counters(&self) -> ConnectionCounters {
         self.counters.now()
@@ -181,7 +180,7 @@ impl<O: Os> Port<O> {
         &self.timeouts
     }
 
-    /// Takes an endpoint on this adapter for a connector, which no list shows.
+    /// Opens an endpoint for a connector. No list shows it.
     ///
     /// # Errors
     ///
@@ -196,7 +195,7 @@ impl<O: Os> Port<O> {
         Endpoint::try_new(this, local, address.port())
     }
 
-    /// [`Port::open_endpoint`], for an endpoint that the list of endpoints shows.
+    /// As [`Port::open_endpoint`], for an endpoint that the list of endpoints shows.
     pub(super) fn open_listed_endpoint(
         this: &Arc<Self>,
         address: SocketAddr,

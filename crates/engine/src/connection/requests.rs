@@ -21,7 +21,7 @@ use crate::{
     qp::Qp,
 };
 
-/// How a request that was not refused goes on.
+/// How a request that was not refused completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is done, successfully. [`ConnectorClient::completed`](super::ConnectorClient::completed) is not called.
@@ -33,19 +33,20 @@ pub enum Answer {
 impl<O: Os> Connector<O> {
     /// Connects from an address of the adapter; from an ephemeral port if the port is zero (`NDK_FN_CONNECT`).
     ///
-    /// On success the request pends. Its answer, and every status below too except the last, may be one of: success, when the
-    /// passive side has accepted; `STATUS_CONNECTION_REFUSED`, when it has not; `STATUS_IO_TIMEOUT`; `STATUS_CANCELLED`, when
-    /// the connector was closed. After any failure the connector, the queue pair and the port can be used again.
+    /// `Ok` means that the request pends. It is answered with success when the passive side has accepted,
+    /// `STATUS_CONNECTION_REFUSED` when that has rejected, `STATUS_IO_TIMEOUT` when it does neither in time, or
+    /// `STATUS_CANCELLED` when the connector is closed. After any failure the connector, the queue pair and the port number can
+    /// be used again.
     ///
     /// # Errors
     ///
-    /// What stands first is found first.
+    /// They are checked in this order.
     ///
     /// - `STATUS_CONNECTION_ACTIVE`: the connector is connecting, or had a connection.
     /// - `STATUS_INVALID_BUFFER_SIZE`: more private data than the adapter allows.
     /// - `STATUS_INVALID_ADDRESS`: `local` is none of the adapter's addresses, which holds for wildcards too, or the remote
     ///   address is none that a listener can have.
-    /// - `STATUS_SHARING_VIOLATION`: the local port is in use, whatever for.
+    /// - `STATUS_SHARING_VIOLATION`: the local port number is in use.
     /// - `STATUS_TOO_MANY_ADDRESSES`: no ephemeral port is free.
     /// - `STATUS_CONNECTION_ACTIVE`, `STATUS_CONNECTION_INVALID`: the queue pair has a connector already or had a connection;
     ///   it has failed.
@@ -71,9 +72,9 @@ impl<O: Os> Connector<O> {
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`], but about the local address there is only one thing that can be wrong:
-    /// `STATUS_ADDRESS_ALREADY_EXISTS` if a connector that is not closed connects the endpoint with the remote address.
-    /// `STATUS_INVALID_PARAMETER` if the endpoint is of another adapter.
+    /// As [`Connector::connect`], except for those of the local address. Instead: `STATUS_ADDRESS_ALREADY_EXISTS` if an open
+    /// connector connects the endpoint with the remote address, `STATUS_INVALID_PARAMETER` if the endpoint is of another
+    /// adapter.
     pub fn connect_shared(
         this: &Arc<Self>,
         qp: &Arc<Qp<O>>,
@@ -106,13 +107,13 @@ impl<O: Os> Connector<O> {
         let entry = ConnectionEntry { local, remote, owner: this.owner() };
         let listed = ListedConnection::try_new(port, entry)?;
         let bound = BoundQp::try_new(this, qp)?;
-        let place = Self::find_listener(port, local, remote)
+        let slot = Self::find_listener(port, local, remote)
             .inspect_err(|_| port.counters.failed_to_connect())
             .and_then(|listener| {
                 // Counted here only: no listener has taken the request.
                 Listener::reserve(&listener).inspect_err(|_| port.counters.failed_to_connect())
             })?;
-        let ports = Sides { active: port.clone(), passive: place.listener().port().clone() };
+        let ports = Sides { active: port.clone(), passive: slot.listener().port().clone() };
         let addresses = Sides { active: local, passive: remote };
         let connection = Connection::try_new(addresses, ports, parameters.reads, data)?;
         // From here on nothing can fail, except that the adapter goes, or that the consumer closes the connector against the
@@ -140,7 +141,7 @@ impl<O: Os> Connector<O> {
             return Err(status);
         }
         bound.keep();
-        place.fill(connection);
+        slot.fill(connection);
         Ok(())
     }
 
@@ -152,15 +153,14 @@ impl<O: Os> Connector<O> {
         address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
     }
 
-    /// Completes the connect after it was answered with success: the connection is established, and the queue pair can be used
-    /// (`NDK_FN_COMPLETE_CONNECT`). Done when it returns. The indication of the connection's end waits until the result is
-    /// dropped.
+    /// Completes the connect after it was answered with success (`NDK_FN_COMPLETE_CONNECT`). When this returns the connection is
+    /// established and the queue pair can be used. The indication of the connection's end waits until the result is dropped.
     ///
     /// # Errors
     ///
     /// - `STATUS_CONNECTION_INVALID`: there is nothing to complete, or the own queue pair cannot be used any more.
     /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair cannot be used any more.
-    /// - `STATUS_IO_TIMEOUT`: the passive side has not waited so long. That is final.
+    /// - `STATUS_IO_TIMEOUT`: too late, the passive side has given up waiting.
     pub fn complete_connect(this: &Arc<Self>) -> Result<Hold<O>, NtStatus> {
         match this.connection() {
             Some((connection, Role::Active)) => Connection::complete(&connection).map(|()| Hold::of(this)),
@@ -170,9 +170,9 @@ impl<O: Os> Connector<O> {
 
     /// Accepts the request that the connector stands for (`NDK_FN_ACCEPT`).
     ///
-    /// On success the request pends. It is answered with success when the active side completes the connect,
-    /// `STATUS_CONNECTION_ABORTED` when that gives up, `STATUS_IO_TIMEOUT` when it does neither, `STATUS_CANCELLED` when the
-    /// connector is closed.
+    /// `Ok` means that the request pends. It is answered with success when the active side completes the connect,
+    /// `STATUS_CONNECTION_ABORTED` when that side gives up, `STATUS_IO_TIMEOUT` when it does neither in time,
+    /// `STATUS_CANCELLED` when the connector is closed.
     ///
     /// # Errors
     ///
@@ -200,8 +200,8 @@ impl<O: Os> Connector<O> {
         Ok(())
     }
 
-    /// Rejects (`NDK_FN_REJECT`): the request that the connector stands for, or, on the active side, the connection that the
-    /// other side has accepted. That has its connect refused or its accept aborted, and can read `private_data`. Afterwards
+    /// Rejects the request that the connector stands for or, on the active side, the connection that the other side has accepted
+    /// (`NDK_FN_REJECT`). The other side's connect is refused or its accept aborted, and it can read `private_data`. Afterwards
     /// the connector can only be closed.
     ///
     /// # Errors
@@ -219,12 +219,12 @@ impl<O: Os> Connector<O> {
     }
 
     /// Disconnects (`NDK_FN_DISCONNECT`, `NDKPI 7.7.5`). Whatever the answer, afterwards there is no connection, no transfer
-    /// touches the memory of either side, and the queue pair is flushed for good.
+    /// touches the memory of either side, and the queue pair stays flushed.
     ///
-    /// What the consumer has posted before is carried out first, silent requests included. Then the peer has its notice; its
-    /// provider answers it at once, or, if its consumer has disconnected too, after what that had posted. When that takes too
-    /// long the answer is `STATUS_IO_TIMEOUT`; when the connection breaks, `STATUS_CONNECTION_ABORTED`; when the connector is
-    /// closed, `STATUS_CANCELLED`. If the peer has disconnected before, the disconnect is done at once.
+    /// First everything that the consumer has posted is carried out, silent requests included. Then the peer's provider is told.
+    /// It answers at once or, if its consumer has disconnected too, after that consumer's requests. The answer is
+    /// `STATUS_IO_TIMEOUT` when this takes too long, `STATUS_CONNECTION_ABORTED` when the connection breaks meanwhile, and
+    /// `STATUS_CANCELLED` when the connector is closed. If the peer has disconnected before, the disconnect is done at once.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl<O: Os> Connector<O> {
     }
 }
 
-/// A connect that is about to begin. Dropping it makes the connector idle again, unless it did begin.
+/// A connect that is about to begin. Dropping this makes the connector idle again if the connect has not begun.
 struct Starting<'a, O: Os>(&'a Connector<O>);
 
 impl<'a, O: Os> Starting<'a, O> {

@@ -21,7 +21,7 @@ use crate::{
 pub struct SharedEndpoint<O: Os> {
     port: Arc<Port<O>>,
     remotes: O::Lock<Remotes>,
-    /// Dropped before the client: who is told that the endpoint is closed may use its port again.
+    /// Dropped before the client: a consumer that is told of the close may use the port number again.
     endpoint: Endpoint<O>,
     client: Box<dyn Any + Send + Sync>,
 }
@@ -30,8 +30,8 @@ pub struct SharedEndpoint<O: Os> {
 struct Remotes(HashSet<SocketAddr, BuildHasherDefault<Mixer>>);
 
 impl<O: Os> SharedEndpoint<O> {
-    /// Takes `address` for a shared endpoint; an ephemeral port if the port is zero. `client` is dropped when the endpoint is
-    /// released, which is when it is closed and the last connector over it is.
+    /// Opens a shared endpoint at `address`, with an ephemeral port if the port number is zero. `client` is dropped when the
+    /// endpoint and the last connector over it are closed.
     ///
     /// # Errors
     ///
@@ -49,13 +49,13 @@ impl<O: Os> SharedEndpoint<O> {
         Arc::try_new(Self { port: port.clone(), remotes, endpoint, client }).map_err(memory_status)
     }
 
-    /// The endpoint's address, with the port that it has.
+    /// Returns the endpoint's address, with its port number.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.endpoint.local()
     }
 
-    /// What the endpoint was made with.
+    /// Returns the client that the endpoint was made with.
     #[must_use]
     pub fn client(&self) -> &(dyn Any + Send + Sync) {
         &*self.client
@@ -111,7 +111,7 @@ impl<O: Os> Drop for SharedUse<O> {
     }
 }
 
-/// A hash for addresses, which need to be spread but not to be kept from anybody: who connects chooses them, for itself.
+/// A hash for addresses. It need not resist an attacker: a consumer's addresses are in its own endpoints' sets only.
 #[derive(Default)]
 struct Mixer(u64);
 

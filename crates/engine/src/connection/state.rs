@@ -49,7 +49,7 @@ impl Role {
     }
 }
 
-/// Something of each side.
+/// A value for each side.
 #[derive(Clone, Copy)]
 pub(super) struct Sides<T> {
     pub active: T,
@@ -76,7 +76,7 @@ impl<T> IndexMut<Role> for Sides<T> {
     }
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The passive side has to accept.
@@ -94,9 +94,9 @@ pub(super) enum Phase {
 pub(super) enum Ending {
     /// It was not established in time.
     NotInTime,
-    /// This side did not want to establish it.
+    /// This side gave up before it was established.
     Abandoned(Role),
-    /// It was established, and a side has disconnected as it should be.
+    /// It was established, and a side has disconnected in order.
     Graceful,
     /// It was established, and this side's disconnect ran out of time.
     Cut(Role),
@@ -131,12 +131,12 @@ pub(super) struct ConnectionState<O: Os> {
 /// One end of a connection.
 pub(super) struct End<O: Os> {
     pub connector: Arc<Connector<O>>,
-    /// Stays here until no bytes move for it any more.
+    /// Stays here until its last transfer has ended.
     pub qp: Option<Arc<Qp<O>>>,
     pub listed: Option<ListedConnection<O>>,
     /// The request that waits for its answer.
     pub pending: Option<ConnectorRequest>,
-    /// When it has waited long enough.
+    /// When it times out, in microseconds of [`Os::now`].
     pub deadline: u64,
     /// The consumer has disconnected.
     pub disconnected: bool,
@@ -149,7 +149,7 @@ impl<O: Os> End<O> {
         Self { connector, qp: None, listed: None, pending: None, deadline: 0, disconnected: false, drained: false }
     }
 
-    /// A request begins that waits for `timeout` microseconds at most.
+    /// Begins a request that waits for at most `timeout` microseconds.
     pub fn wait(&mut self, request: ConnectorRequest, timeout: u64) {
         let connector = &self.connector;
         self.pending = Some(request);
@@ -195,12 +195,12 @@ impl<O: Os> Connection<O> {
         self.state.with(|state| state.phase == Phase::Requested)
     }
 
-    /// The connector of the passive side takes its end.
+    /// Gives the passive end to its connector.
     pub fn receive(&self, connector: &Arc<Connector<O>>) {
         self.state.with(|state| state.ends.passive = Some(End::new(connector.clone())));
     }
 
-    /// What a side can read about the connection (`NDKPI 7.7.4`).
+    /// Returns what a side can read about the connection, and copies its private data (`NDKPI 7.7.4`).
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl<O: Os> Connection<O> {
         })
     }
 
-    /// The time for a request is over, or was: a due time that was forgotten may still come here.
+    /// A request may have timed out. An earlier due time, which was replaced, may still come here: the deadline decides.
     pub fn expired(this: &Arc<Self>, role: Role) {
         let (failed, cut) = this.state.with(|state| {
             let Some(end) = state.ends[role].as_ref().filter(|end| end.pending.is_some()) else { return (None, false) };
@@ -241,7 +241,7 @@ impl<O: Os> Connection<O> {
 }
 
 impl<O: Os> ConnectionState<O> {
-    /// The read limits of a side: what is left of its own after those of the other side (`NDKPI 7.7.3`).
+    /// The effective read limits of a side: its own, cut to those of the other side (`NDKPI 7.7.3`).
     pub fn reads_of(&self, role: Role) -> ReadLimits {
         self.reads[role].against(self.reads[role.other()])
     }
@@ -255,7 +255,7 @@ impl<O: Os> ConnectionState<O> {
         }
     }
 
-    /// The queue pairs of both sides, as far as there are any.
+    /// The queue pairs of the two sides; `None` where a side has none.
     pub fn qps(&self) -> Sides<Option<Arc<Qp<O>>>> {
         let qp = |end: &Option<End<O>>| end.as_ref().and_then(|end| end.qp.clone());
         Sides { active: qp(&self.ends.active), passive: qp(&self.ends.passive) }
