@@ -3,7 +3,7 @@
 #
 #   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--faults] [--check-reproducible] [--no-install] [--no-sign]
 #
-# Results: target/drivers/<arch>/{softndk,ndktest}.sys, with the driver packages beside them; with --debug in
+# Results: target/drivers/<arch>/{softndk,softndknic,ndktest}.sys, with the driver packages beside them; with --debug in
 # target/drivers/debug/<arch>. What the stand-ins for the kit's crates are and why they can be trusted is in
 # docs/cross-build.md.
 set -euo pipefail
@@ -69,7 +69,7 @@ LINK_ARGUMENTS=(
     /RELEASE /Brepro /DEBUG:NONE
 )
 
-# build ARCH TARGET_DIRECTORY: both drivers
+# build ARCH TARGET_DIRECTORY: the three drivers
 build() {
     local triple=$1-pc-windows-msvc directory=$2
     local variable=${triple^^}
@@ -91,7 +91,7 @@ build() {
     # In its own directory a driver has the profiles that it has on Windows. Cargo prefers the encoded flags to all others, so
     # that a RUSTFLAGS of the environment does not replace these.
     local driver features
-    for driver in driver test-driver; do
+    for driver in driver nic test-driver; do
         features=()
         [[ $driver == driver ]] && features=("${FEATURES[@]}")
         (
@@ -108,7 +108,7 @@ build() {
 }
 
 # products ARCH TARGET_DIRECTORY: where cargo put them
-products() { printf '%s\n' "$2/$1-pc-windows-msvc/${PROFILE/#dev/debug}/"{softndk,ndktest}.dll; }
+products() { printf '%s\n' "$2/$1-pc-windows-msvc/${PROFILE/#dev/debug}/"{softndk,softndknic,ndktest}.dll; }
 
 certificate() {
     # A certificate for tests: its key is made here and protects nothing.
@@ -140,14 +140,14 @@ package() {
     # Equal sources give equal packages: the date is that of the sources.
     date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" +%m/%d/%Y)
     local source name
-    for source in driver.inx crates/test-driver/ndktest.inx; do
+    for source in driver.inx crates/nic/softndknic.inx crates/test-driver/ndktest.inx; do
         name=$(sed -n 's/^CatalogFile *= *\(.*\)\.cat.*/\1/p' "$source")
         sed -e "s/[$]ARCH[$]/$architecture/g" -e "s/[$]KMDFVERSION[$]/$KMDF/" \
             -e "s|^\(DriverVer *= *\).*|\1$date,$version|" "$source" >"$OUT/$1/$name.inf"
     done
 }
 
-# The framework version that both drivers are built for.
+# The framework version that the drivers are built for.
 KMDF=1.$(sed -n 's/^target-kmdf-version-minor = \([0-9]*\).*/\1/p' Cargo.toml)
 
 install_what_is_missing

@@ -40,12 +40,13 @@ fn the_workspace_has_one_wdk_build_and_one_wdk_sys() {
     }
 }
 
-/// Each driver is built in its own directory, and both alike.
+/// Each driver is built in its own directory, and all alike.
 #[test]
-fn both_drivers_have_the_same_build_settings() {
+fn all_drivers_have_the_same_build_settings() {
     let settings = |driver: &str| {
         let path = root().join("crates").join(driver).join(".cargo/config.toml");
         fs::read_to_string(path).expect("the driver has settings of its own")
     };
     assert_eq!(settings("driver"), settings("test-driver"));
+    assert_eq!(settings("driver"), settings("nic"));
 }

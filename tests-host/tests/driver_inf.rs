@@ -1,4 +1,4 @@
-//! The INF sources of both drivers: what `infverif` would check first, and what has to agree with the rest of the project.
+//! The INF sources of the drivers: what `infverif` would check first, and what has to agree with the rest of the project.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,17 +83,31 @@ fn split_outside_quotes(text: &str, separator: char) -> Vec<String> {
     .collect()
 }
 
-/// What differs between the two drivers.
+/// What differs between the drivers.
 struct Driver {
     source: &'static str,
     name: &'static str,
     device: &'static str,
     prefix: &'static str,
+    class: &'static str,
 }
 
-const DRIVERS: [Driver; 2] = [
-    Driver { source: "driver.inx", name: "softndk", device: r"Root\SoftNDK", prefix: "SoftNDK" },
-    Driver { source: "crates/test-driver/ndktest.inx", name: "ndktest", device: r"Root\NdkTest", prefix: "NdkTest" },
+const DRIVERS: [Driver; 3] = [
+    Driver { source: "driver.inx", name: "softndk", device: r"Root\SoftNDK", prefix: "SoftNDK", class: "SoftNDK" },
+    Driver {
+        source: "crates/test-driver/ndktest.inx",
+        name: "ndktest",
+        device: r"Root\NdkTest",
+        prefix: "NdkTest",
+        class: "SoftNDK",
+    },
+    Driver {
+        source: "crates/nic/softndknic.inx",
+        name: "softndknic",
+        device: r"Root\SoftNdkNic",
+        prefix: "SoftNdkNic",
+        class: "Net",
+    },
 ];
 
 fn each(check: impl Fn(&Driver, &Inf)) {
@@ -109,11 +123,12 @@ fn the_version_section_is_complete() {
         assert_eq!(inf.value("Version", "CatalogFile"), format!("{}.cat", driver.name));
         assert_eq!(inf.value("Version", "PnpLockdown"), "1");
         assert_eq!(inf.values("Version", "DriverVer").len(), 2, "date and version, which stampinf replaces");
-        assert_eq!(inf.value("Version", "Class"), "SoftNDK");
+        assert_eq!(inf.value("Version", "Class"), driver.class);
     });
     let guids = DRIVERS.each_ref().map(|driver| Inf::read(driver.source).value("Version", "ClassGuid").to_owned());
-    assert_eq!(guids[0], guids[1], "both devices are of one class");
+    assert_eq!(guids[0], guids[1], "the two devices with control devices are of one class");
     assert_eq!(guids[0].len(), 38);
+    assert_eq!(guids[2], "{4d36e972-e325-11ce-bfc1-08002be10318}", "the system's class of network adapters");
 }
 
 #[test]
@@ -168,11 +183,13 @@ fn the_oldest_windows_is_the_one_that_the_imports_need() {
 
 #[test]
 fn only_administrators_can_open_the_devices() {
-    each(|_, inf| {
+    // The class of network adapters is the system's own.
+    for driver in DRIVERS.iter().filter(|driver| driver.class == "SoftNDK") {
+        let inf = Inf::read(driver.source);
         let class = inf.value("ClassInstall32", "AddReg");
         let security = inf.section(class).iter().find(|(_, values)| values[2] == "Security").expect("a descriptor");
         assert_eq!(security.1[4].trim_matches('"'), control::provider_device::SDDL);
-    });
+    }
     assert_eq!(control::provider_device::SDDL, control::test_device::SDDL);
 }
 
@@ -270,5 +287,87 @@ fn the_packages_are_stamped() {
             assert!(date.split('/').map(str::len).eq([2, 2, 4]), "{path}: {date}");
             assert_eq!(version.split('.').count(), 4, "{path}: {version}");
         }
+    }
+}
+
+/// The keywords of the NIC: name, and what the INF says of each, by property. The values of an enumeration are in `Enum`.
+fn keywords(inf: &Inf) -> BTreeMap<String, BTreeMap<String, Vec<String>>> {
+    let mut keywords = BTreeMap::<String, BTreeMap<String, Vec<String>>>::new();
+    for (_, values) in inf.section("SoftNdkNic_Keywords") {
+        let [key, place, name, flags, value] = values.as_slice() else { panic!("{values:?}") };
+        assert_eq!((key.as_str(), flags.as_str()), ("HKR", "0"), "a text below the adapter's key");
+        let place = place.strip_prefix(r"Ndi\Params\").expect("a keyword");
+        let (keyword, property) =
+            place.strip_suffix(r"\Enum").map_or((place, name.as_str()), |keyword| (keyword, "Enum"));
+        let value = if property == "Enum" { name } else { value };
+        let properties = keywords.entry(keyword.to_owned()).or_default();
+        properties.entry(property.to_owned()).or_default().push(value.trim_matches('"').to_owned());
+    }
+    keywords
+}
+
+#[test]
+fn the_nic_is_virtual_ethernet_that_windows_looks_for_ndk_on() {
+    let inf = Inf::read("crates/nic/softndknic.inx");
+    let device = "SoftNdkNic_Device.NT";
+    // The same three as the driver reports, in `crates/nic/src/attributes.rs`.
+    for (key, value) in
+        [("*IfType", "6"), ("*MediaType", "0"), ("*PhysicalMediaType", "14"), ("Characteristics", "0x81")]
+    {
+        assert_eq!(inf.value(device, key), value, "{key}");
+    }
+    let bound = |place: &str, name: &str| {
+        let mut found = inf.section("SoftNdkNic_Binding").iter().filter(|(_, values)| values[1..3] == [place, name]);
+        found.next().unwrap_or_else(|| panic!("no {name}")).1[4].trim_matches('"').to_owned()
+    };
+    assert_eq!(bound("Ndi", "Service"), "softndknic");
+    assert_eq!(bound(r"Ndi\Interfaces", "UpperRange"), "ndis5");
+    assert_eq!(bound(r"Ndi\Interfaces", "LowerRange"), "ethernet");
+}
+
+#[test]
+fn the_keywords_of_the_nic_are_those_of_the_documentation_and_of_the_driver() {
+    let keywords = keywords(&Inf::read("crates/nic/softndknic.inx"));
+    let documentation = fs::read_to_string(root().join("docs/registry.md")).expect("docs/registry.md");
+    let source = fs::read_to_string(root().join("crates/nic/src/configuration.rs")).expect("the driver's keywords");
+    for (name, properties) in &keywords {
+        let one = |property: &str| match properties.get(property).map(Vec::as_slice) {
+            Some([value]) => value.as_str(),
+            other => panic!("{name} has {other:?} as its {property}"),
+        };
+        assert!(one("ParamDesc").starts_with('%'), "{name}: a name in words");
+        let row = documentation.lines().find(|line| line.starts_with(&format!("| `{name}` ")));
+        let row = row.unwrap_or_else(|| panic!("{name} is not in docs/registry.md"));
+        if name == "NetworkAddress" {
+            assert_eq!((one("Type"), one("Optional"), one("LimitText")), ("edit", "1", "12"));
+            continue;
+        }
+        let cells = row.split('|').map(str::trim).collect::<Vec<_>>();
+        assert_eq!(cells[2], one("Default"), "{name}: the default");
+        let default = number(one("Default"));
+        let range = if one("Type") == "enum" {
+            let values = properties["Enum"].iter().map(|value| number(value)).collect::<Vec<_>>();
+            assert!(values.contains(&default), "{name}: the default is no value");
+            (values[0], values[values.len() - 1])
+        } else {
+            assert_eq!((one("Type"), one("Step")), ("int", "1"), "{name}");
+            (number(one("Min")), number(one("Max")))
+        };
+        assert!((range.0..=range.1).contains(&default), "{name}: the default is out of its range");
+        assert_eq!(cells[3], format!("{} to {}", range.0, range.1), "{name}: the range");
+        // The driver has the same range and default, written with separators or as a constant of Rust.
+        let line = source.replace('_', "").replace("\n    ", " ");
+        let read = line.split("Number<").find(|text| text.contains(&format!("wide(\"{name}\")"))).expect("it is read");
+        let most = if range.1 == i32::MAX.cast_unsigned() {
+            "i32::MAX.castunsigned()".to_owned()
+        } else {
+            range.1.to_string()
+        };
+        let expected = format!("range: {}..={most}, default: {default}", range.0);
+        assert!(read.contains(&expected), "{name}: {expected} in {read}");
+    }
+    assert_eq!(source.matches("wide(\"").count(), keywords.len() - 1, "the driver reads others");
+    for needed in ["*NetworkDirect", "*NetworkDirectTechnology", "*NetworkDirectRoCEFrameSize", "*JumboPacket"] {
+        assert!(keywords.contains_key(needed), "{needed}");
     }
 }

@@ -74,7 +74,7 @@ fn images() -> Vec<Image> {
         ("debug/x86_64", IMAGE_FILE_MACHINE_AMD64),
         ("debug/aarch64", IMAGE_FILE_MACHINE_ARM64),
     ] {
-        for driver in ["softndk", "ndktest"] {
+        for driver in ["softndk", "softndknic", "ndktest"] {
             let path = root().join("target/drivers").join(directory).join(driver).with_extension("sys");
             let is_debug = directory.starts_with("debug");
             match fs::read(&path) {
@@ -171,7 +171,7 @@ fn sections(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
 
 /// Every import is a documented routine, old enough for the oldest Windows that the driver is for.
 fn imports(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
-    let (documented, facts) = (json("ddi.json"), json("wdk-facts.json"));
+    let (documented, facts, network) = (json("ddi.json"), json("wdk-facts.json"), json("ndis-facts.json"));
     let mut problems = Vec::new();
     let mut newest = BTreeMap::<usize, Vec<String>>::new();
     for import in file.imports().expect("an import table") {
@@ -179,6 +179,15 @@ fn imports(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
         if library == "WDFLDR.SYS" {
             // What binds a driver to the framework, since its first version.
             problems.extend(unless(["WdfVersionBind", "WdfVersionUnbind"].contains(&name.as_str()), name));
+            continue;
+        }
+        if library == "ndis.sys" || library == "netio.sys" {
+            // Of NDIS 6 and of Windows Vista, and so older than the oldest Windows that the drivers are for.
+            let function = &network["functions"][&name];
+            let is_of_ndis = ["ndis.h", "ndisNDK.h"].contains(&function["header"].as_str().unwrap_or_default());
+            problems.extend(unless(function["inline"] == false, format!("{name} is no function that is exported")));
+            problems.extend(unless(is_of_ndis == (library == "ndis.sys"), format!("{name} from {library}")));
+            problems.extend(unless(image.driver != "softndk", format!("softndk uses {name}")));
             continue;
         }
         let known = facts["functions"][&name]["dll"].as_str().unwrap_or("ntoskrnl.exe");
@@ -209,7 +218,14 @@ fn text(bytes: &[u8]) -> String {
 
 /// Nobody calls a driver by name. What is exported is what has a fixed name for the linker, all of which rustc exports.
 fn exports(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
-    const FIXED: [&str; 5] = ["DriverEntry", "FxDriverEntry", "WdfDriverGlobals", "WdfFunctions", "_fltused"];
+    const FIXED: [&str; 6] = [
+        "DriverEntry",
+        "FxDriverEntry",
+        "WdfDriverGlobals",
+        "WdfDriverMiniportUnloadOverride",
+        "WdfFunctions",
+        "_fltused",
+    ];
     let names = file.exports().expect("an export table").into_iter().map(|export| text(export.name()));
     names.filter(|name| !FIXED.contains(&name.as_str())).collect()
 }
@@ -305,8 +321,14 @@ fn unwinding(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
 fn stack_frames(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     /// More than any function has now. Beyond a page the compiler would have to probe the stack, which a debug image does not do
     /// either.
-    const MOST: [(&str, bool, u32); 4] =
-        [("softndk", false, 2304), ("ndktest", false, 3072), ("softndk", true, 4095), ("ndktest", true, 4095)];
+    const MOST: [(&str, bool, u32); 6] = [
+        ("softndk", false, 2304),
+        ("softndknic", false, 2304),
+        ("ndktest", false, 3072),
+        ("softndk", true, 4095),
+        ("softndknic", true, 4095),
+        ("ndktest", true, 4095),
+    ];
     if image.machine != IMAGE_FILE_MACHINE_AMD64 {
         // AArch64 describes frames in another way.
         return Vec::new();

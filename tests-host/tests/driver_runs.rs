@@ -20,6 +20,8 @@ mod memory;
 mod network;
 #[path = "driver_runs/removal.rs"]
 mod removal;
+#[path = "drivers/transport.rs"]
+mod transport;
 #[expect(dead_code, reason = "the other tests of the drivers need more of it")]
 #[path = "drivers/world.rs"]
 mod world;

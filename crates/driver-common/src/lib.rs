@@ -27,7 +27,7 @@ pub mod numbers;
 pub mod os;
 pub mod report;
 pub mod settings;
-mod socket;
+pub mod socket;
 pub mod trace;
 
 use ndkpi::NtStatus;

@@ -3,6 +3,8 @@
 //! There is one for each thing that happens seldom, and none on the data path. While nobody listens an event costs one
 //! comparison: what it would say is not even computed.
 
+use core::net::{IpAddr, SocketAddr};
+
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
 use ndkpi::{NDK_VERSION, NtStatus};
@@ -112,5 +114,22 @@ pub fn settings(settings: Settings) {
         u32("CompletionMode", &settings.completion_mode),
         u32("ModerationGranularity", &settings.moderation_granularity),
         u32("NicMode", &settings.nic_mode),
+    );
+}
+
+/// NDK is enabled on an adapter of NDIS, or disabled.
+pub fn ndk(adapter: u8, enabled: bool) {
+    write_event!(PROVIDER, "Ndk", level(Level::Informational), u8("Adapter", &adapter), bool8("Enabled", &enabled),);
+}
+
+/// An adapter of NDIS has a new address, or one less.
+pub fn address(adapter: u8, address: IpAddr, is_new: bool) {
+    write_event!(
+        PROVIDER,
+        "Address",
+        level(Level::Informational),
+        u8("Adapter", &adapter),
+        socketaddress("Address", &socket::bytes(SocketAddr::new(address, 0))),
+        bool8("New", &is_new),
     );
 }

@@ -15,26 +15,7 @@ use simulated_kernel::{
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
 
-/// What the crate does with `DeviceIoControl` on Windows.
-pub struct ToKernel(pub File);
-
-impl Transport for ToKernel {
-    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
-        let answer = self.0.control(code, input, output.len());
-        let more = answer.status == STATUS_BUFFER_OVERFLOW;
-        if !more && !answer.is_success() {
-            return Err(match answer.status {
-                STATUS_DEVICE_BUSY => Refusal::Busy,
-                STATUS_DEVICE_NOT_READY => Refusal::NotReady,
-                STATUS_INVALID_PARAMETER => Refusal::Invalid,
-                STATUS_NOT_SUPPORTED => Refusal::NotSupported,
-                other => Refusal::Other(other),
-            });
-        }
-        output[..answer.bytes.len()].copy_from_slice(&answer.bytes);
-        Ok(Answer { length: answer.bytes.len(), more })
-    }
-}
+pub use crate::transport::ToKernel;
 
 /// What a run has shown.
 #[derive(Default)]

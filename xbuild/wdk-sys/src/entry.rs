@@ -3,11 +3,11 @@
 //! It binds the driver to the framework, runs `DriverEntry`, and hooks the unload routine so that the driver unbinds when
 //! everything else of it is done.
 
-use core::{cell::UnsafeCell, ptr};
+use core::{cell::UnsafeCell, mem::transmute, ptr};
 
 use wdk_bindings::{
     _WDFFUNCENUM, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PDRIVER_UNLOAD, PUNICODE_STRING, PVOID,
-    PWDF_DRIVER_GLOBALS, ULONG, UNICODE_STRING, WDFFUNC, WdfDriverGlobals, WdfFunctions, ntddk::RtlCopyUnicodeString,
+    PWDF_DRIVER_GLOBALS, ULONG, UNICODE_STRING, WDFDRIVER, WDFFUNC, WdfDriverGlobals, WdfFunctions, ntddk::RtlCopyUnicodeString,
 };
 
 /// A driver binds to the framework of this version or any later one.
@@ -73,6 +73,8 @@ struct Stub {
     path_buffer: UnsafeCell<[u16; PATH_BYTES as usize / 2]>,
     path: UnsafeCell<UNICODE_STRING>,
     unload: UnsafeCell<PDRIVER_UNLOAD>,
+    /// The driver is a client of the framework.
+    bound: UnsafeCell<bool>,
 }
 
 // SAFETY: the cells are touched only at load and at unload, which the system serialises.
@@ -90,7 +92,33 @@ static STUB: Stub = Stub {
     path_buffer: UnsafeCell::new([0; PATH_BYTES as usize / 2]),
     path: UnsafeCell::new(UNICODE_STRING { Length: 0, MaximumLength: PATH_BYTES, Buffer: ptr::null_mut() }),
     unload: UnsafeCell::new(None),
+    bound: UnsafeCell::new(false),
 };
+
+/// The place of `WdfDriverMiniportUnload` in the table of KMDF 1.15 and later.
+const DRIVER_MINIPORT_UNLOAD: usize = 201;
+
+/// What `WdfDriverMiniportUnload` of the headers calls, for drivers whose unload routine is that of NDIS: the framework lets go of the
+/// driver, and the driver unbinds.
+#[unsafe(no_mangle)]
+pub static mut WdfDriverMiniportUnloadOverride: Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)> =
+    Some(unload_miniport);
+
+unsafe extern "C" fn unload_miniport(globals: PWDF_DRIVER_GLOBALS, driver: WDFDRIVER) {
+    // SAFETY: the framework has put its table there when the driver was bound.
+    let table = unsafe { WdfFunctions };
+    // SAFETY: the table of KMDF 1.15 has 444 functions.
+    let place = unsafe { table.add(DRIVER_MINIPORT_UNLOAD) };
+    // SAFETY: as above.
+    let function = unsafe { place.read() };
+    // SAFETY: the function in this place has this type (`wdfminiport.h`).
+    let function = unsafe { transmute::<WDFFUNC, Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)>>(function) };
+    if let Some(function) = function {
+        // SAFETY: the framework's own function and globals, and the driver's object, which it gives up.
+        unsafe { function(globals, driver) };
+    }
+    unbind();
+}
 
 /// Where the system enters the driver.
 ///
@@ -109,6 +137,8 @@ pub unsafe extern "C" fn FxDriverEntry(driver: PDRIVER_OBJECT, registry_path: PU
     if !NT_SUCCESS(status) {
         return status;
     }
+    // SAFETY: the system serialises load and unload.
+    unsafe { *STUB.bound.get() = true };
     // SAFETY: the driver's own entry point, with the system's arguments, after the framework was bound.
     let status = unsafe { DriverEntry(driver, registry_path) };
     if !NT_SUCCESS(status) {
@@ -141,7 +171,12 @@ unsafe extern "C" fn unload_driver(driver: PDRIVER_OBJECT) {
     unbind();
 }
 
+/// Unbinds, once: a miniport driver has done it when its entry fails late.
 fn unbind() {
+    // SAFETY: the system serialises load and unload.
+    if !unsafe { STUB.bound.get().replace(false) } {
+        return;
+    }
     // SAFETY: the framework has set the globals when it was bound.
     let globals = unsafe { WdfDriverGlobals };
     // SAFETY: the driver is bound, by these very values, and makes no call of the framework after this.

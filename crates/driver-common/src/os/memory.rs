@@ -62,7 +62,7 @@ impl KernelMemory {
         let (mut offset, mut places) = (0, pieces.iter_mut());
         chain::walk(first, len, describe, |mdl, len| {
             // SAFETY: an MDL of the chain, whose pages are locked (the caller's promise).
-            let bytes = unsafe { map(mdl.as_ptr()) }.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+            let bytes = unsafe { system_address(mdl.as_ptr()) }.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
             // There is one for each: they were counted.
             let place = places.next().ok_or(NtStatus::INVALID_PARAMETER)?;
             *place = Piece { offset, len, bytes };
@@ -167,7 +167,7 @@ unsafe fn describe(mdl: NonNull<MDL>) -> Link<NonNull<MDL>> {
 /// # Safety
 ///
 /// `mdl` points to an MDL whose pages are locked.
-unsafe fn map(mdl: *mut MDL) -> Option<*mut u8> {
+pub unsafe fn system_address(mdl: *mut MDL) -> Option<*mut u8> {
     const MAPPED: u32 = MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL;
     const PRIORITY: u32 = _MM_PAGE_PRIORITY::NormalPagePriority as u32 | MdlMappingNoExecute;
     // SAFETY: the caller's promise.

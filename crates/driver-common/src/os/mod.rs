@@ -15,7 +15,12 @@ use wdk_sys::ntddk::KeQueryInterruptTimePrecise;
 
 use crate::trace;
 
-pub use self::{dpc::KernelDpc, lock::KernelLock, memory::KernelMemory, timer::KernelTimer};
+pub use self::{
+    dpc::KernelDpc,
+    lock::KernelLock,
+    memory::{KernelMemory, system_address},
+    timer::KernelTimer,
+};
 
 /// The Windows kernel.
 #[derive(Clone, Copy, Debug)]

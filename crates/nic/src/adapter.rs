@@ -1,0 +1,391 @@
+//! One adapter, from its initialisation to its halt.
+//!
+//! | NDIS | the adapter |
+//! |---|---|
+//! | initialise | made, paused; consumers of NDK can open it if `*NetworkDirect` says so |
+//! | restart | frames go |
+//! | pause | what waits is completed with `NDIS_STATUS_PAUSED`; complete when nothing is with the protocols any more |
+//! | surprise removal | no new opens; every RDMA connection ends, and both its sides are told |
+//! | halt | waits for consumers and for work items; nothing is left |
+
+use core::sync::atomic::{
+    AtomicBool, AtomicI32,
+    Ordering::{Acquire, Release},
+};
+
+use cable::{Counters, Gate, MacAddress};
+use driver_common::{
+    consumers::Consumers,
+    numbers::{Number, Numbers},
+    os::{Kernel, KernelLock},
+    trace,
+};
+use engine::os::{Os, SpinLock};
+use fallible::Arc;
+use ndis::{NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_PAUSED, NET_LUID, NdisMPauseComplete};
+use ndkpi::{NDIS_HANDLE, NtStatus};
+
+use crate::{
+    addresses::Addresses, attributes, configuration::Keywords, driver::Driver, filter::Filter, framework::Device,
+    handlers::Context, ndk::Ndk, receive::Receiver, transmit::Transmitter,
+};
+
+/// An adapter.
+pub struct Adapter {
+    driver: Arc<Driver>,
+    number: Number,
+    handle: NDIS_HANDLE,
+    luid: NET_LUID,
+    keywords: Keywords,
+    mac: MacAddress,
+    consumers: Consumers,
+    ndk: Ndk,
+    addresses: Addresses,
+    gate: KernelLock<Gate>,
+    filter: KernelLock<Filter>,
+    receiver: Receiver,
+    transmitter: Transmitter,
+    sent: Counters,
+    received: Counters,
+    power: AtomicI32,
+    gone: AtomicBool,
+    /// The framework's device; gone after the halt.
+    device: KernelLock<Option<Device>>,
+}
+
+// SAFETY: NDIS's handle may be used on any thread; everything else can by itself.
+unsafe impl Send for Adapter {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Adapter {}
+
+/// The hardware address of the adapter of an interface: administered locally, and another for each adapter of the machine.
+#[must_use]
+pub fn mac_of(luid: NET_LUID) -> MacAddress {
+    let [_, high, middle, low] = luid.index().to_be_bytes();
+    [0x02, b'N', b'D', high, middle, low]
+}
+
+impl Adapter {
+    /// `MiniportInitializeEx`. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What is missing; then nothing is left.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is that of an adapter that NDIS is initialising.
+    pub unsafe fn initialize(driver: Arc<Driver>, handle: NDIS_HANDLE, luid: NET_LUID) -> Result<(), NtStatus> {
+        let context = Arc::try_new(Context::new()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let context = Arc::into_raw(context);
+        // SAFETY: the reference of `into_raw` is given back when the adapter is halted, or below.
+        let place = unsafe { &*context };
+        // SAFETY: the caller's promise; the context lives until the adapter is halted, or not initialised.
+        let made = unsafe { Self::make(driver, handle, luid, place) };
+        made.inspect_err(|_| {
+            // SAFETY: the reference of `into_raw`. NDIS forgets a context whose adapter is not initialised.
+            drop(unsafe { Arc::from_raw(context) });
+        })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Adapter::initialize`]. The context lives until the adapter is halted, or this has failed.
+    unsafe fn make(
+        driver: Arc<Driver>,
+        handle: NDIS_HANDLE,
+        luid: NET_LUID,
+        context: &Context,
+    ) -> Result<(), NtStatus> {
+        // SAFETY: the caller's promise.
+        unsafe { attributes::set_registration(handle, context) }?;
+        // SAFETY: the caller's promise.
+        let this = unsafe { Self::try_new(driver, handle, luid) }?;
+        attributes::set_general(&this)?;
+        this.ndk.report(&this)?;
+        this.driver.add(&this);
+        context.put(this.clone());
+        let begun = Addresses::begin(&this);
+        if begun.is_err() {
+            this.end();
+            drop(context.take());
+        }
+        // NDIS opens only what is initialised.
+        this.consumers.set_ready(begun.is_ok() && this.keywords.network_direct);
+        begun
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Adapter::initialize`].
+    unsafe fn try_new(driver: Arc<Driver>, handle: NDIS_HANDLE, luid: NET_LUID) -> Result<Arc<Self>, NtStatus> {
+        // SAFETY: the caller's promise.
+        let keywords = unsafe { Keywords::read(handle) }?;
+        let number = Numbers::take(driver.numbers())?;
+        let mut config = driver.settings().provider_config();
+        config.info.RdmaTechnology = keywords.technology;
+        // Windows says which addresses the interface has.
+        config.addresses = [None; provider::device::MAX_ADDRESSES];
+        let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
+        let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
+        // The pairs share the processors.
+        #[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]
+        let processor = number.index() as u32 % Kernel.processors();
+        // SAFETY: the caller's promise.
+        let device = unsafe { Device::try_new(driver.framework(), handle) }?;
+        let this = Self {
+            handle,
+            luid,
+            keywords,
+            mac,
+            consumers: Consumers::try_new(provider)?,
+            // SAFETY: the caller's promise: it is closed at the halt.
+            ndk: unsafe { Ndk::try_new(handle, config.info, &config, keywords.network_direct) }?,
+            // SAFETY: as above.
+            addresses: unsafe { Addresses::try_new(handle) }?,
+            gate: Kernel.lock(Gate::new())?,
+            filter: Kernel.lock(Filter::new(mac))?,
+            // SAFETY: as above: it is released at the halt.
+            receiver: unsafe { Receiver::try_new(handle, keywords.frame, keywords.impairment, processor) }?,
+            transmitter: Transmitter::try_new(processor)?,
+            sent: Counters::default(),
+            received: Counters::default(),
+            power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
+            gone: AtomicBool::new(false),
+            device: Kernel.lock(Some(device))?,
+            driver,
+            number,
+        };
+        Arc::try_new(this).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// `MiniportHaltEx`: the adapter is paused, and NDIS calls nothing of it any more. `PASSIVE_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// `context` is NDIS's for the adapter, and is not used after this.
+    pub unsafe fn halt(context: NDIS_HANDLE) {
+        // SAFETY: the reference of `initialize`, which nobody else gives back.
+        let context = unsafe { Arc::from_raw(context.cast_const().cast::<Context>()) };
+        if let Some(adapter) = context.take() {
+            adapter.end();
+        }
+    }
+
+    /// Ends everything that goes on by itself, and gives NDIS back what is NDIS's. `PASSIVE_LEVEL`.
+    fn end(&self) {
+        self.addresses.end();
+        self.ndk.end();
+        self.consumers.shut();
+        self.provider().port().abort();
+        self.driver.remove(self.number.index());
+        self.receiver.release();
+        drop(self.device.with(Option::take));
+    }
+
+    /// `MiniportRestart`. `PASSIVE_LEVEL`.
+    pub fn restart(&self) {
+        // What a sender that was late has put there after the pause.
+        self.received.discard(self.receiver.clear() as u64);
+        self.gate.with(Gate::open);
+    }
+
+    /// `MiniportPause`: `NDIS_STATUS_PENDING` if something is with the protocols, or being carried. `PASSIVE_LEVEL`.
+    pub fn pause(&self) -> NDIS_STATUS {
+        // The pause itself is inside until everything is called back: it is complete either here or later, not meanwhile.
+        let was_open = self.gate.with(|gate| {
+            let was_open = gate.enter(1);
+            let _ = gate.close();
+            was_open
+        });
+        let waiting = self.transmitter.take_all();
+        self.complete(waiting, NDIS_STATUS_PAUSED, false, true);
+        self.received.discard(self.receiver.clear() as u64);
+        let complete = !was_open || self.gate.with(|gate| gate.leave(1));
+        if complete { NDIS_STATUS::SUCCESS } else { NtStatus::PENDING }
+    }
+
+    /// So many come into the gate; false if it is not open. `IRQL <= DISPATCH_LEVEL`.
+    #[must_use]
+    pub fn enter(&self, count: u32) -> bool {
+        self.gate.with(|gate| gate.enter(count))
+    }
+
+    /// So many leave, and complete a pause by that. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    pub fn leave(&self, count: u32) {
+        if self.gate.with(|gate| gate.leave(count)) {
+            // SAFETY: a pause of this adapter has pended, and nothing is on its way any more.
+            unsafe { NdisMPauseComplete(self.handle) };
+        }
+    }
+
+    /// Returns true between restart and pause.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.gate.with(|gate| gate.is_open())
+    }
+
+    /// The adapter at the other end, inside of its gate once more, if it is there, runs and has power.
+    #[must_use]
+    pub fn enter_partner(&self) -> Option<Arc<Self>> {
+        self.driver.partner(self.number.index()).filter(|partner| partner.has_power() && partner.enter(1))
+    }
+
+    /// `MiniportReturnNetBufferLists`. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// The lists were indicated, and are the miniport's again.
+    pub unsafe fn take_back(&self, lists: *mut ndis::NET_BUFFER_LIST) {
+        // SAFETY: the caller's promise.
+        let lists = unsafe { crate::frames::Chain::of(lists) };
+        let count = lists.count();
+        if self.receiver.take_back(lists)
+            && let Some(sender) = self.driver.partner(self.number.index())
+        {
+            Self::wake_sender(&sender);
+        }
+        self.leave(count);
+    }
+
+    /// The device is gone. `PASSIVE_LEVEL`.
+    pub fn gone(&self) {
+        self.gone.store(true, Release);
+        self.consumers.set_ready(false);
+        trace::gone(self.number.get(), self.consumers.open_count());
+        // Consumers have disconnect events and flushed queue pairs before they are asked to close.
+        self.provider().port().abort();
+    }
+
+    /// Returns true if the device is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Acquire)
+    }
+
+    /// Changes the state of power: without it no frames go.
+    pub fn set_power(&self, state: NDIS_DEVICE_POWER_STATE) {
+        self.power.store(state.0, Release);
+        if !self.has_power() {
+            let waiting = self.transmitter.take_all();
+            self.complete(waiting, ndis::NDIS_STATUS_LOW_POWER_STATE, false, true);
+        }
+    }
+
+    /// Returns true if the adapter is in D0.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        self.power.load(Acquire) == NDIS_DEVICE_POWER_STATE::D0.0
+    }
+
+    /// The filter as it is now.
+    #[must_use]
+    pub fn filter(&self) -> Filter {
+        self.filter.with(|filter| *filter)
+    }
+
+    /// Changes the filter.
+    pub fn change_filter<T>(&self, change: impl FnOnce(&mut Filter) -> T) -> T {
+        self.filter.with(change)
+    }
+
+    /// The adapter's index in the driver.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.number.index()
+    }
+
+    /// The adapter's number, from 1 on.
+    #[must_use]
+    pub const fn number(&self) -> u8 {
+        self.number.get()
+    }
+
+    /// NDIS's handle.
+    #[must_use]
+    pub const fn handle(&self) -> NDIS_HANDLE {
+        self.handle
+    }
+
+    /// The interface.
+    #[must_use]
+    pub const fn luid(&self) -> NET_LUID {
+        self.luid
+    }
+
+    /// What the keywords say.
+    #[must_use]
+    pub const fn keywords(&self) -> &Keywords {
+        &self.keywords
+    }
+
+    /// The hardware address in use.
+    #[must_use]
+    pub const fn mac(&self) -> &MacAddress {
+        &self.mac
+    }
+
+    /// Who has it open for NDK.
+    #[must_use]
+    pub const fn consumers(&self) -> &Consumers {
+        &self.consumers
+    }
+
+    /// The provider behind it.
+    #[must_use]
+    pub const fn provider(&self) -> &Arc<provider::Device<Kernel>> {
+        self.consumers.provider()
+    }
+
+    /// Whether NDK is enabled.
+    #[must_use]
+    pub const fn ndk(&self) -> &Ndk {
+        &self.ndk
+    }
+
+    /// The addresses of the interface.
+    #[must_use]
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// The receiving end.
+    #[must_use]
+    pub const fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// The sending end.
+    #[must_use]
+    pub const fn transmitter(&self) -> &Transmitter {
+        &self.transmitter
+    }
+
+    /// What was sent.
+    #[must_use]
+    pub const fn sent(&self) -> &Counters {
+        &self.sent
+    }
+
+    /// What was received.
+    #[must_use]
+    pub const fn received(&self) -> &Counters {
+        &self.received
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndis::NET_LUID;
+
+    use super::mac_of;
+
+    #[test]
+    fn each_interface_has_a_station_address_of_its_own() {
+        let one = mac_of(NET_LUID { Value: 0x0006_0080_0100_0000 });
+        let other = mac_of(NET_LUID { Value: 0x0006_0080_0200_0000 });
+        assert_eq!(one, [2, b'N', b'D', 0, 0x80, 1]);
+        assert_ne!(one, other);
+        assert!(cable::frame::is_station(&one));
+    }
+}

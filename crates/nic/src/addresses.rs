@@ -1,0 +1,170 @@
+//! The addresses of an adapter: those that Windows has on its interface and prefers. `NdkListen` and `NdkConnect` accept these and
+//! refuse others.
+//!
+//! An address that goes takes its listeners along: nobody finds them any more, and nothing new begins there. Connections that
+//! have it go on.
+
+use core::{
+    ffi::c_void,
+    ptr, slice,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{AcqRel, Release},
+    },
+};
+
+use driver_common::trace;
+use engine::connection::InterfaceAddress;
+use fallible::Arc;
+use kernel::WaitLock;
+use ndis::{
+    AF_UNSPEC, CancelMibChangeNotify2, FreeMibTable, GetUnicastIpAddressTable, MIB_NOTIFICATION_TYPE,
+    MIB_UNICASTIPADDRESS_ROW, NL_DAD_STATE, NotifyUnicastIpAddressChange,
+};
+use ndkpi::{NDIS_HANDLE, NtStatus};
+
+use crate::{
+    adapter::Adapter,
+    work::{Job, Work},
+};
+
+/// Addresses of an interface that are used at most.
+pub const MAX_ADDRESSES: usize = 32;
+
+/// Addresses, the first ones in use.
+type List = [Option<InterfaceAddress>; MAX_ADDRESSES];
+
+/// The addresses of one adapter.
+pub struct Addresses {
+    /// What the provider has.
+    known: WaitLock<List>,
+    /// The registration for changes; null without one.
+    registration: AtomicPtr<c_void>,
+    work: Work,
+}
+
+impl Addresses {
+    /// No addresses yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is an adapter of NDIS that lives until [`Addresses::end`] has returned or the result is dropped.
+    pub unsafe fn try_new(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
+        Ok(Self {
+            known: WaitLock::try_new([None; MAX_ADDRESSES])?,
+            registration: AtomicPtr::new(ptr::null_mut()),
+            // SAFETY: the caller's promise.
+            work: unsafe { Work::try_new(adapter) }?,
+        })
+    }
+
+    /// Follows the interface's addresses from now on. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the IP helper says.
+    pub fn begin(adapter: &Arc<Adapter>) -> Result<(), NtStatus> {
+        let mut registration = ptr::null_mut();
+        let context = Arc::as_ptr(adapter).cast_mut().cast();
+        // SAFETY: the adapter lives until the registration is cancelled, by `end`; the place lives until the call returns. The
+        // first notification comes at once, and has the table be read.
+        let status =
+            unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, Some(changed), context, 1, &raw mut registration) };
+        adapter.addresses().registration.store(registration, Release);
+        if status.is_success() { Ok(()) } else { Err(status) }
+    }
+
+    /// Follows them no more. `PASSIVE_LEVEL`, no lock held: waits for notifications and work that go on.
+    pub fn end(&self) {
+        let registration = self.registration.swap(ptr::null_mut(), AcqRel);
+        if !registration.is_null() {
+            // SAFETY: the registration is ours, and cancelled once.
+            let _ = unsafe { CancelMibChangeNotify2(registration) };
+        }
+        self.work.close();
+    }
+}
+
+/// At an IRQL that is not documented, so all it does is to ask for work.
+unsafe extern "system" fn changed(
+    context: *mut c_void,
+    _row: *mut MIB_UNICASTIPADDRESS_ROW,
+    _kind: MIB_NOTIFICATION_TYPE,
+) {
+    // SAFETY: the adapter, which is counted until the registration is cancelled; this reference is not dropped.
+    let adapter = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(context.cast_const().cast::<Adapter>()) });
+    Work::request::<Read>(&adapter);
+}
+
+/// The interface's addresses in the table of the machine.
+///
+/// # Errors
+///
+/// What the IP helper says.
+fn read(adapter: &Adapter) -> Result<List, NtStatus> {
+    let mut table = ptr::null_mut();
+    // SAFETY: the place lives until the call returns.
+    let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
+    if !status.is_success() || table.is_null() {
+        return Err(status);
+    }
+    // SAFETY: the table is ours until it is freed.
+    let count = (unsafe { (*table).NumEntries }) as usize;
+    // SAFETY: as above; no reference to the one row that the type has.
+    let rows = unsafe { &raw const (*table).Table }.cast::<MIB_UNICASTIPADDRESS_ROW>();
+    // SAFETY: the table has as many rows as it says.
+    let rows = unsafe { slice::from_raw_parts(rows, count) };
+    let own = |row: &&MIB_UNICASTIPADDRESS_ROW| {
+        row.InterfaceLuid == adapter.luid() && row.DadState == NL_DAD_STATE::PREFERRED
+    };
+    let address = |row: &MIB_UNICASTIPADDRESS_ROW| {
+        let address = row.Address.to_socket_addr()?.ip();
+        Some(InterfaceAddress { address, prefix: row.OnLinkPrefixLength })
+    };
+    let mut list = [None; MAX_ADDRESSES];
+    for (place, address) in list.iter_mut().zip(rows.iter().filter(own).filter_map(address)) {
+        *place = Some(address);
+    }
+    // SAFETY: the table is ours, and not used again.
+    unsafe { FreeMibTable(table.cast_const().cast()) };
+    Ok(list)
+}
+
+/// Reads the table and tells the provider what is new in it, and what is gone.
+struct Read;
+
+impl Job for Read {
+    fn work(adapter: &Adapter) -> &Work {
+        &adapter.addresses().work
+    }
+
+    fn run(adapter: &Arc<Adapter>) {
+        // Without memory for the table the addresses stay as they are, until the next change.
+        let Ok(now) = read(adapter) else { return };
+        let port = adapter.provider().port();
+        adapter.addresses().known.with(|known| {
+            for place in known.iter_mut() {
+                if let Some(old) = place.take_if(|old| !now.contains(&Some(*old))) {
+                    port.remove_address(old.address);
+                    trace::address(adapter.number(), old.address, false);
+                }
+            }
+            for new in now.into_iter().flatten() {
+                if known.contains(&Some(new)) {
+                    continue;
+                }
+                // One that another adapter has, or for which there is no memory, is tried again at the next change.
+                if let Some(place) = known.iter_mut().find(|place| place.is_none())
+                    && port.add_address(new).is_ok()
+                {
+                    *place = Some(new);
+                    trace::address(adapter.number(), new.address, true);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! The keywords of an adapter: the advanced properties that the INF declares (`docs/registry.md`).
+
+use core::{ptr, slice};
+
+use cable::{Impairment, MacAddress, frame::is_station};
+use kernel::{unicode, wide};
+use ndis::{
+    NDIS_CONFIGURATION_OBJECT, NDIS_PARAMETER_TYPE, NDIS_STATUS, NdisCloseConfiguration, NdisOpenConfigurationEx,
+    NdisReadConfiguration, NdisReadNetworkAddress,
+};
+use ndkpi::{NDIS_HANDLE, NDK_RDMA_TECHNOLOGY, NtStatus};
+
+/// Bytes of a link header, and of the tag of a virtual LAN.
+pub const LINK_HEADER: u32 = 14;
+
+/// What the keywords say. Every value is in its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keywords {
+    /// `*NetworkDirect`: NDK may be enabled.
+    pub network_direct: bool,
+    /// `*NetworkDirectTechnology`.
+    pub technology: NDK_RDMA_TECHNOLOGY,
+    /// `*NetworkDirectRoCEFrameSize`, in force: the largest that a frame has room for and is not above what was asked.
+    pub roce_frame: u32,
+    /// `*JumboPacket`: bytes of a frame, link header included.
+    pub frame: u32,
+    /// What is wrong with the cable on purpose.
+    pub impairment: Impairment,
+    /// `NetworkAddress`: the hardware address that the administrator chose.
+    pub address: Option<MacAddress>,
+}
+
+/// A number among the keywords.
+struct Number<const N: usize> {
+    name: [u16; N],
+    range: core::ops::RangeInclusive<u32>,
+    default: u32,
+}
+
+const NETWORK_DIRECT: Number<14> = Number { name: wide("*NetworkDirect"), range: 0..=1, default: 1 };
+const TECHNOLOGY: Number<24> = Number { name: wide("*NetworkDirectTechnology"), range: 1..=4, default: 4 };
+const ROCE_FRAME: Number<27> = Number { name: wide("*NetworkDirectRoCEFrameSize"), range: 256..=4096, default: 1024 };
+const JUMBO_PACKET: Number<12> = Number { name: wide("*JumboPacket"), range: 1514..=9014, default: 1514 };
+const DELAY: Number<10> = Number { name: wide("CableDelay"), range: 0..=1_000_000, default: 0 };
+const JITTER: Number<11> = Number { name: wide("CableJitter"), range: 0..=1_000_000, default: 0 };
+const LOSS: Number<9> = Number { name: wide("CableLoss"), range: 0..=1_000_000, default: 0 };
+const RATE: Number<9> = Number { name: wide("CableRate"), range: 0..=100_000, default: 0 };
+const SEED: Number<9> = Number { name: wide("CableSeed"), range: 0..=i32::MAX.cast_unsigned(), default: 0 };
+
+/// The path MTUs of RoCE.
+const ROCE_FRAMES: [u32; 5] = [4096, 2048, 1024, 512, 256];
+
+/// What RoCE v2 puts around a path MTU, at most: IPv6, UDP, the transport's headers and the checksums.
+const ROCE_HEADERS: u32 = 40 + 8 + 12 + 16 + 8;
+
+/// The largest path MTU of RoCE that is not above `wanted` and that fits frames of `frame` bytes.
+#[must_use]
+pub fn roce_frame(wanted: u32, frame: u32) -> u32 {
+    let fits = |size: &u32| *size <= wanted && *size + ROCE_HEADERS + LINK_HEADER <= frame;
+    ROCE_FRAMES.into_iter().find(fits).unwrap_or(256)
+}
+
+/// The keywords, open. Closed when dropped.
+///
+/// # Invariants
+///
+/// `handle` is open and nobody else closes it.
+struct Configuration {
+    handle: NDIS_HANDLE,
+}
+
+impl Keywords {
+    /// Reads the keywords of an adapter; each that is missing or out of range has its default. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What NDIS says.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is an adapter of NDIS.
+    pub unsafe fn read(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
+        let object =
+            NDIS_CONFIGURATION_OBJECT { Header: NDIS_CONFIGURATION_OBJECT::HEADER, NdisHandle: adapter, Flags: 0 };
+        let mut handle = ptr::null_mut();
+        // SAFETY: the handle is NDIS's (the caller's promise); the structure and the place live until the call returns.
+        let status = unsafe { NdisOpenConfigurationEx(&raw const object, &raw mut handle) };
+        if status != NDIS_STATUS::SUCCESS {
+            return Err(status);
+        }
+        let configuration = Configuration { handle };
+        let frame = configuration.number(&JUMBO_PACKET);
+        Ok(Self {
+            network_direct: configuration.number(&NETWORK_DIRECT) != 0,
+            technology: NDK_RDMA_TECHNOLOGY(configuration.number(&TECHNOLOGY).cast_signed()),
+            roce_frame: roce_frame(configuration.number(&ROCE_FRAME), frame),
+            frame,
+            impairment: Impairment {
+                delay: configuration.number(&DELAY),
+                jitter: configuration.number(&JITTER),
+                loss: configuration.number(&LOSS),
+                rate: configuration.number(&RATE),
+                seed: configuration.number(&SEED).into(),
+            },
+            address: configuration.address(),
+        })
+    }
+}
+
+impl Configuration {
+    fn number<const N: usize>(&self, number: &Number<N>) -> u32 {
+        let name = unicode(&number.name);
+        let (mut status, mut value) = (NDIS_STATUS::SUCCESS, ptr::null_mut());
+        // SAFETY: the configuration is open (invariant); the name and the places live until the call returns.
+        unsafe {
+            NdisReadConfiguration(
+                &raw mut status,
+                &raw mut value,
+                self.handle,
+                (&raw const name).cast(),
+                NDIS_PARAMETER_TYPE::INTEGER,
+            );
+        }
+        if status != NDIS_STATUS::SUCCESS || value.is_null() {
+            return number.default;
+        }
+        // SAFETY: NDIS's value, which lives until the configuration is closed.
+        let value = unsafe { value.read() };
+        // SAFETY: a number was asked for; every value of the number is one.
+        let value = unsafe { value.ParameterData.IntegerData };
+        if number.range.contains(&value) { value } else { number.default }
+    }
+
+    fn address(&self) -> Option<MacAddress> {
+        let (mut status, mut bytes, mut length) = (NDIS_STATUS::SUCCESS, ptr::null_mut(), 0);
+        // SAFETY: the configuration is open (invariant), and the places live until the call returns.
+        unsafe { NdisReadNetworkAddress(&raw mut status, &raw mut bytes, &raw mut length, self.handle) };
+        if status != NDIS_STATUS::SUCCESS || bytes.is_null() || length != 6 {
+            return None;
+        }
+        // SAFETY: NDIS's value has as many bytes as it says, and lives until the configuration is closed.
+        let bytes = unsafe { slice::from_raw_parts(bytes.cast_const().cast::<u8>(), 6) };
+        bytes.try_into().ok().filter(is_station)
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and ours (invariant), and not used again.
+        unsafe { NdisCloseConfiguration(self.handle) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::roce_frame;
+
+    #[test]
+    fn the_path_mtu_fits_the_frame() {
+        assert_eq!(roce_frame(1024, 1514), 1024);
+        assert_eq!(roce_frame(4096, 1514), 1024);
+        assert_eq!(roce_frame(4096, 9014), 4096);
+        assert_eq!(roce_frame(512, 9014), 512);
+        assert_eq!(roce_frame(1500, 9014), 1024);
+    }
+}

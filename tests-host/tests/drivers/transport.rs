@@ -1,0 +1,31 @@
+//! Requests of a program to a driver in the simulated kernel.
+
+use control::client::{Answer, Refusal, Transport};
+use simulated_kernel::{
+    File,
+    wdk::{
+        STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_BUSY, STATUS_DEVICE_NOT_READY, STATUS_INVALID_PARAMETER,
+        STATUS_NOT_SUPPORTED,
+    },
+};
+
+/// What the crate does with `DeviceIoControl` on Windows.
+pub struct ToKernel(pub File);
+
+impl Transport for ToKernel {
+    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+        let answer = self.0.control(code, input, output.len());
+        let more = answer.status == STATUS_BUFFER_OVERFLOW;
+        if !more && !answer.is_success() {
+            return Err(match answer.status {
+                STATUS_DEVICE_BUSY => Refusal::Busy,
+                STATUS_DEVICE_NOT_READY => Refusal::NotReady,
+                STATUS_INVALID_PARAMETER => Refusal::Invalid,
+                STATUS_NOT_SUPPORTED => Refusal::NotSupported,
+                other => Refusal::Other(other),
+            });
+        }
+        output[..answer.bytes.len()].copy_from_slice(&answer.bytes);
+        Ok(Answer { length: answer.bytes.len(), more })
+    }
+}

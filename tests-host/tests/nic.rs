@@ -1,0 +1,25 @@
+//! `softndknic`, the miniport, in the simulated kernel: NDIS above it, Winsock Kernel and `ndktest` above that.
+
+#![cfg(unix)]
+
+#[path = "nic/addresses.rs"]
+mod addresses;
+#[path = "nic/faults.rs"]
+mod faults;
+#[path = "nic/frames.rs"]
+mod frames;
+#[path = "nic/lifecycle.rs"]
+mod lifecycle;
+#[path = "nic/machine.rs"]
+mod machine;
+#[path = "nic/ndk.rs"]
+mod ndk;
+#[path = "nic/requests.rs"]
+mod requests;
+#[path = "nic/suite.rs"]
+mod suite;
+#[path = "drivers/transport.rs"]
+mod transport;
+#[expect(dead_code, reason = "the tests of the other provider need more of it")]
+#[path = "drivers/world.rs"]
+mod world;

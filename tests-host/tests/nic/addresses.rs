@@ -1,0 +1,94 @@
+//! The addresses of an adapter are those of its interface.
+
+use std::{ffi::c_void, net::IpAddr, ptr};
+
+use ndis::NL_DAD_STATE;
+use ndkpi::{NDK_ADAPTER, NDK_CONNECTOR, NDK_OBJECT_HEADER, NtStatus, SOCKADDR_INET};
+use simulated_kernel::{Kernel, Nic};
+
+use crate::machine::{ADDRESSES, VERSION, configure, with_pair};
+
+unsafe extern "system" fn connected(_: *mut c_void, _: *mut NDK_CONNECTOR) {}
+unsafe extern "system" fn created(_: *mut c_void, _: NtStatus, _: *mut NDK_OBJECT_HEADER) {}
+unsafe extern "system" fn completed(_: *mut c_void, _: NtStatus) {}
+unsafe extern "system" fn closed(_: *mut c_void) {}
+
+/// Listens there on the adapter, and closes the listener. What the provider says.
+fn listens(nic: &Nic, address: IpAddr) -> NtStatus {
+    let adapter: *mut NDK_ADAPTER = nic.open_ndk(VERSION).expect("it opens");
+    // SAFETY: the adapter is open, and its table is that of its version.
+    let table = unsafe { &*(*adapter).Dispatch };
+    let (mut listener, none) = (ptr::null_mut(), ptr::null_mut());
+    let create = table.NdkCreateListener.expect("a function");
+    // SAFETY: the adapter's own function; callbacks that may be called at any time.
+    let status = unsafe { create(adapter, Some(connected), none, Some(created), none, &raw mut listener) };
+    assert_eq!(status, NtStatus::SUCCESS, "requests complete in the call");
+    // SAFETY: the listener is open.
+    let table = unsafe { &*(*listener).Dispatch };
+    let address = SOCKADDR_INET::from(std::net::SocketAddr::new(address, 7));
+    let listen = table.NdkListen.expect("a function");
+    // SAFETY: the listener's own function, and an address that lives until it returns.
+    let status = unsafe { listen(listener, address.as_ptr(), address.length(), Some(completed), none) };
+    let close = table.NdkCloseListener.expect("a function");
+    // SAFETY: the listener's own function; it is not used again.
+    let over = unsafe { close(listener.cast(), Some(closed), none) };
+    assert!(over.is_success());
+    nic.close_ndk(adapter);
+    status
+}
+
+#[test]
+fn an_adapter_listens_at_its_interfaces_preferred_addresses_and_nowhere_else() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        let network = kernel.network();
+        assert_eq!(listens(one, ADDRESSES[0]), NtStatus::INVALID_ADDRESS, "nobody has it yet");
+        configure(&kernel, [one, other]);
+        assert_eq!(listens(one, ADDRESSES[0]), NtStatus::SUCCESS);
+        assert_eq!(listens(other, ADDRESSES[1]), NtStatus::SUCCESS);
+        assert_eq!(listens(one, ADDRESSES[1]), NtStatus::INVALID_ADDRESS, "the other end's");
+        assert_eq!(listens(one, "0.0.0.0".parse().expect("an address")), NtStatus::INVALID_ADDRESS);
+
+        let late: IpAddr = "fd00::77".parse().expect("an address");
+        network.add_address_in(one.if_index(), late, 64, NL_DAD_STATE::TENTATIVE);
+        kernel.sleep(5_000);
+        assert_eq!(listens(one, late), NtStatus::INVALID_ADDRESS, "detection runs");
+        network.set_dad_state(late, NL_DAD_STATE::PREFERRED);
+        kernel.sleep(5_000);
+        assert_eq!(listens(one, late), NtStatus::SUCCESS);
+        network.set_dad_state(late, NL_DAD_STATE::DEPRECATED);
+        kernel.sleep(5_000);
+        assert_eq!(listens(one, late), NtStatus::INVALID_ADDRESS);
+        network.remove_address(ADDRESSES[0]);
+        kernel.sleep(5_000);
+        assert_eq!(listens(one, ADDRESSES[0]), NtStatus::INVALID_ADDRESS);
+        // An address may go to the other end.
+        network.add_address(other.if_index(), ADDRESSES[0], 24);
+        kernel.sleep(5_000);
+        assert_eq!(listens(other, ADDRESSES[0]), NtStatus::SUCCESS);
+    });
+}
+
+#[test]
+fn addresses_change_while_consumers_listen_and_the_adapter_goes() {
+    for seed in 1..8 {
+        let kernel = Kernel::seeded(seed).start();
+        let driver = crate::machine::load(&kernel).expect("it loads");
+        let (one, other) = (crate::machine::add(&driver, &[]), crate::machine::add(&driver, &[]));
+        configure(&kernel, [&one, &other]);
+        let network = kernel.network();
+        for round in 0..20_u8 {
+            let more = IpAddr::from([10, 0, round, 1]);
+            network.add_address(one.if_index(), more, 8);
+            let status = listens(&one, more);
+            assert!([NtStatus::SUCCESS, NtStatus::INVALID_ADDRESS].contains(&status), "{status}");
+            if round % 2 == 0 {
+                network.remove_address(more);
+            }
+        }
+        one.surprise_remove();
+        assert_eq!(listens(&other, ADDRESSES[1]), NtStatus::SUCCESS);
+        other.remove();
+        driver.unload();
+    }
+}

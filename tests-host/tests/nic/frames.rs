@@ -1,0 +1,226 @@
+//! Frames between the two ends: none lost, none doubled, in order, unless the cable is told to.
+
+use ndis::{
+    NDIS_STATISTICS_INFO, NDIS_STATUS, NDIS_STATUS_SEND_ABORTED, OID_802_3_MULTICAST_LIST,
+    OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_STATISTICS,
+};
+use simulated_kernel::{Kernel, Nic};
+
+use crate::machine::{add, frame, load, number, with_pair};
+
+/// What the adapter has counted.
+pub fn statistics(nic: &Nic) -> NDIS_STATISTICS_INFO {
+    let answer = nic.query(OID_GEN_STATISTICS, size_of::<NDIS_STATISTICS_INFO>());
+    assert_eq!(answer.status, NDIS_STATUS::SUCCESS);
+    // SAFETY: as many bytes as the structure has, all of which are numbers.
+    unsafe { answer.bytes.as_ptr().cast::<NDIS_STATISTICS_INFO>().read_unaligned() }
+}
+
+fn send_all(kernel: &Kernel, from: &Nic, to: &Nic, count: u64, in_a_list: usize) -> usize {
+    let frames: Vec<_> = (0..count).map(|one| frame(from, to, one, 60 + (one as usize * 37) % 1400)).collect();
+    let mut bytes = 0;
+    for lists in frames.chunks(in_a_list * 16) {
+        let lists: Vec<Vec<&[u8]>> =
+            lists.chunks(in_a_list).map(|list| list.iter().map(Vec::as_slice).collect()).collect();
+        let statuses = from.send_lists(&lists).wait();
+        assert!(statuses.iter().all(|status| *status == NDIS_STATUS::SUCCESS), "{statuses:?}");
+        bytes += lists.iter().flatten().map(|one| one.len()).sum::<usize>();
+    }
+    kernel.sleep(1_000);
+    bytes
+}
+
+#[test]
+fn frames_arrive_whole_once_and_in_order() {
+    for kernel in [Kernel::threads().start()].into_iter().chain((1..4).map(|seed| Kernel::seeded(seed).start())) {
+        with_pair(&kernel, &[], |one, other| {
+            const COUNT: u64 = 1_500;
+            let bytes = send_all(&kernel, one, other, COUNT, 3);
+            kernel.wait_until(|| other.received() == COUNT as usize);
+            let received = other.take_received();
+            for (index, bytes) in received.iter().enumerate() {
+                assert_eq!(bytes, &frame(one, other, index as u64, 60 + (index * 37) % 1400), "frame {index}");
+            }
+            let (sent, received) = (statistics(one), statistics(other));
+            assert_eq!((sent.ifHCOutUcastPkts, sent.ifHCOutOctets), (COUNT, bytes as u64));
+            assert_eq!((received.ifHCInUcastPkts, received.ifHCInUcastOctets), (COUNT, bytes as u64));
+            assert_eq!((sent.ifOutDiscards, sent.ifOutErrors, received.ifInDiscards), (0, 0, 0));
+        });
+    }
+}
+
+#[test]
+fn both_ways_at_once_under_load() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        const COUNT: u64 = 3_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| send_all(&kernel, other, one, COUNT, 1));
+            send_all(&kernel, one, other, COUNT, 5);
+        });
+        for (from, to) in [(one, other), (other, one)] {
+            kernel.wait_until(|| to.received() == COUNT as usize);
+            let numbers: Vec<_> = to.take_received().iter().map(|frame| number(frame)).collect();
+            assert!(numbers.into_iter().eq(0..COUNT), "each once, in order");
+            assert_eq!(statistics(from).ifOutDiscards, 0);
+        }
+    });
+}
+
+#[test]
+fn a_full_pool_holds_the_sender_up_and_nothing_is_lost() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        const COUNT: u64 = 700;
+        other.keep_received(true);
+        let frames: Vec<_> = (0..COUNT).map(|each| frame(one, other, each, 100)).collect();
+        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+        let sent = one.send(&frames);
+        let buffers = usize::from(softndknic::receive::BUFFERS);
+        kernel.wait_until(|| other.kept() == buffers);
+        kernel.sleep(5_000);
+        assert!(!sent.is_complete() && other.received() == buffers, "the pool is bounded");
+        other.keep_received(false);
+        assert_eq!(other.give_back(), buffers);
+        assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS; COUNT as usize]);
+        kernel.wait_until(|| other.received() == COUNT as usize);
+        let numbers: Vec<_> = other.take_received().iter().map(|frame| number(frame)).collect();
+        assert!(numbers.into_iter().eq(0..COUNT));
+        assert_eq!((statistics(one).ifOutDiscards, statistics(other).ifInDiscards), (0, 0));
+    });
+}
+
+#[test]
+fn sends_that_wait_are_cancelled_or_given_back_by_a_pause() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let frames: Vec<_> = (0..600).map(|each| frame(one, other, each, 100)).collect();
+        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+        let first = one.send(&frames);
+        kernel.wait_until(|| other.kept() == usize::from(softndknic::receive::BUFFERS));
+        let second = one.send_cancellable(&frames[..10], 77);
+        one.cancel_sends(76);
+        assert!(!second.is_complete());
+        one.cancel_sends(77);
+        assert_eq!(second.wait(), [NDIS_STATUS_SEND_ABORTED; 10]);
+        one.pause();
+        let ended = first.wait();
+        assert_eq!(ended.iter().filter(|status| **status == ndis::NDIS_STATUS_PAUSED).count(), 88);
+        one.restart().expect("it restarts");
+        other.keep_received(false);
+        let _ = other.give_back();
+    });
+}
+
+#[test]
+fn what_waits_is_bounded_and_the_rest_is_counted() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let bytes = frame(one, other, 0, 60);
+        let buffers = usize::from(softndknic::receive::BUFFERS);
+        let sent = one.send(&vec![bytes.as_slice(); buffers]);
+        assert_eq!(sent.wait().len(), buffers);
+        let most = softndknic::transmit::MAX_QUEUED as usize;
+        let sent = one.send(&vec![bytes.as_slice(); most + 10]);
+        kernel.sleep(5_000);
+        let discards = statistics(one).ifOutDiscards;
+        assert_eq!(discards, 10);
+        one.pause();
+        let refused = sent.wait().iter().filter(|status| **status == ndkpi::NtStatus::INSUFFICIENT_RESOURCES).count();
+        assert_eq!(refused as u64, discards);
+        one.restart().expect("it restarts");
+        other.keep_received(false);
+        let _ = other.give_back();
+    });
+}
+
+#[test]
+fn the_filter_decides_what_is_indicated() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        let to = |destination: [u8; 6]| {
+            let mut bytes = frame(one, other, 0, 60);
+            bytes[..6].copy_from_slice(&destination);
+            bytes
+        };
+        let group = [1, 0, 0x5E, 0, 0, 9];
+        let frames = [to([0xFF; 6]), to(group), to([2, 9, 9, 9, 9, 9]), frame(one, other, 0, 60)];
+        let send = |expected: usize| {
+            let _ = other.take_received();
+            let _ = one.send(&frames.each_ref().map(Vec::as_slice)).wait();
+            kernel.wait_until(|| other.received() >= expected);
+            kernel.sleep(3_000);
+            assert_eq!(other.received(), expected);
+        };
+        send(2);
+        assert_eq!(other.set(OID_802_3_MULTICAST_LIST, &group).status, NDIS_STATUS::SUCCESS);
+        send(3);
+        let promiscuous = ndis::NDIS_PACKET_TYPE_PROMISCUOUS;
+        let _ = other.set(OID_GEN_CURRENT_PACKET_FILTER, &promiscuous.to_le_bytes());
+        send(4);
+        let _ = other.set(OID_GEN_CURRENT_PACKET_FILTER, &[0; 4]);
+        send(0);
+        let counted = statistics(other);
+        assert_eq!((counted.ifHCInBroadcastPkts, counted.ifHCInMulticastPkts, counted.ifHCInUcastPkts), (3, 2, 4));
+    });
+}
+
+#[test]
+fn frames_of_a_wrong_length_are_errors_and_not_frames() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        let (long, short) = (frame(one, other, 0, 1_515), vec![0; 13]);
+        let good = frame(one, other, 1, 1_514);
+        let _ = one.send(&[&long, &short, &good]).wait();
+        kernel.wait_until(|| other.received() == 1);
+        assert_eq!(other.take_received(), [good]);
+        assert_eq!(statistics(one).ifOutErrors, 2);
+    });
+}
+
+#[test]
+fn the_cable_loses_what_its_seed_says() {
+    let lost = |seed: &str| {
+        let kernel = Kernel::seeded(1).start();
+        let mut received = Vec::new();
+        with_pair(&kernel, &[("CableLoss", "200000"), ("CableSeed", seed)], |one, other| {
+            send_all(&kernel, one, other, 500, 1);
+            kernel.wait_until(|| statistics(other).ifInDiscards + other.received() as u64 == 500);
+            received = other.take_received().iter().map(|frame| number(frame)).collect();
+        });
+        assert!((330..470).contains(&received.len()), "four fifths, more or less: {}", received.len());
+        received
+    };
+    assert_eq!(lost("1"), lost("1"));
+    assert_ne!(lost("1"), lost("2"));
+}
+
+#[test]
+fn the_cable_delays_frames_and_keeps_their_order() {
+    let kernel = Kernel::seeded(3).start();
+    with_pair(&kernel, &[("CableDelay", "20000"), ("CableJitter", "5000"), ("CableRate", "100")], |one, other| {
+        let started = kernel.now();
+        send_all(&kernel, one, other, 100, 1);
+        assert_eq!(other.received(), 0, "not yet: {} us", kernel.now() - started);
+        kernel.wait_until(|| other.received() == 100);
+        assert!(kernel.now() - started >= 20_000);
+        let numbers: Vec<_> = other.take_received().iter().map(|frame| number(frame)).collect();
+        assert!(numbers.into_iter().eq(0..100));
+    });
+}
+
+#[test]
+fn a_pair_does_not_hear_another_pair() {
+    let kernel = Kernel::threads().start();
+    let driver = load(&kernel).expect("it loads");
+    let nics: Vec<_> = (0..4).map(|_| add(&driver, &[])).collect();
+    let bytes = frame(&nics[0], &nics[2], 0, 60);
+    let own = frame(&nics[0], &nics[1], 1, 60);
+    let _ = nics[0].send(&[&bytes, &own]).wait();
+    kernel.wait_until(|| nics[1].received() == 1);
+    assert_eq!(nics[2].received() + nics[3].received(), 0);
+    nics.into_iter().for_each(Nic::remove);
+    driver.unload();
+}

@@ -1,0 +1,110 @@
+//! The conformance suite, from `ndktest` over Winsock Kernel, through the miniport.
+
+use control::{
+    client::{Event, TestDriver},
+    network::{Problem, Reason, StartOn},
+    test_device::{Kind, Progress, State},
+};
+use ndkpi::OID_NDK_STATISTICS;
+use simulated_kernel::{Kernel, Value};
+
+use crate::{
+    frames::statistics,
+    machine::{add, configure, load_with},
+    transport::ToKernel,
+    world::{Consumer, Provider, consumer_control, in_a_process_of_its_own},
+};
+
+const SEED: u64 = 5;
+
+/// What became of the cases.
+type Steps = Vec<(String, String)>;
+
+fn watch(kernel: &Kernel, driver: &TestDriver<ToKernel>) -> (Progress, Steps) {
+    let mut steps = Vec::new();
+    let last = driver.watch(
+        || kernel.sleep(2_000),
+        || false,
+        |event| {
+            if let Event::Step(line) = event {
+                steps.push((line.name.to_owned(), line.outcome.to_owned()));
+                if line.is_failure() {
+                    eprintln!("{}: {}", line.name, line.text);
+                }
+            }
+        },
+    );
+    (last.expect("the driver is there"), steps)
+}
+
+/// The suite through the miniport, between its two ends.
+fn through_the_miniport(kernel: &Kernel, nic_mode: u32) -> (Progress, Steps) {
+    let driver = load_with(kernel, &[("NicMode", Value::Number(nic_mode))]).expect("the miniport loads");
+    let (one, other) = (add(&driver, &[]), add(&driver, &[]));
+    configure(kernel, [&one, &other]);
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let program = TestDriver::new(ToKernel(consumer_control(kernel)));
+    let start = StartOn { kind: Kind::Conformance as u32, seconds: 600, seed: SEED, hostile: 1, ..StartOn::default() };
+    let begun = program.start_on(&start, &one.if_index().to_string(), &other.if_index().to_string());
+    let begun = begun.expect("an answer");
+    assert_eq!((begun.problem, begun.index), (Problem::None as u32, one.if_index()));
+    let (last, steps) = watch(kernel, &program);
+    assert_eq!((last.state, last.reason), (State::Finished as u32, Reason::None as u32));
+    assert_eq!(kernel.network().open_ndk_adapters(), 0);
+    // RDMA is in the general statistics, and there were no frames.
+    let counted = statistics(&one);
+    assert!(counted.ifHCOutUcastOctets > 0 && counted.ifHCInUcastPkts > 0, "{counted:?}");
+    assert_eq!(one.query(OID_NDK_STATISTICS, 0xF8).bytes.len(), 0xF8);
+    drop(program);
+    consumer.unload();
+    one.remove();
+    other.remove();
+    driver.unload();
+    (last, steps)
+}
+
+/// The suite over the private interface of `softndk`, with two adapters.
+fn over_the_private_interface(kernel: &Kernel) -> (Progress, Steps) {
+    let provider = Provider::load(kernel).expect("the provider loads");
+    let second = provider.driver.add_device().expect("one more adapter");
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let program = TestDriver::new(ToKernel(consumer_control(kernel)));
+    let start = control::test_device::Start { kind: Kind::Conformance as u32, seconds: 600, seed: SEED };
+    program.start(&start).expect("it starts");
+    let seen = watch(kernel, &program);
+    drop(program);
+    consumer.unload();
+    assert!(second.remove().is_ok(), "the adapter is removed");
+    provider.unload();
+    seen
+}
+
+fn counts((progress, _): &(Progress, Steps)) -> (u32, u32, u32, u32) {
+    (progress.state, progress.total, progress.passed, progress.failed)
+}
+
+#[test]
+fn the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface() {
+    in_a_process_of_its_own(
+        "suite::the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface",
+        || {
+            let private = over_the_private_interface(&Kernel::seeded(7).start());
+            assert!(private.0.passed > 100 && private.0.failed == 0, "{:?}", private.0);
+            for nic_mode in [0, 1] {
+                let through = through_the_miniport(&Kernel::seeded(7).start(), nic_mode);
+                assert_eq!(counts(&through), counts(&private), "engine {nic_mode}");
+                assert_eq!(through.1, private.1, "each case ends as it did, engine {nic_mode}");
+            }
+        },
+    );
+}
+
+#[test]
+fn the_suite_passes_through_the_miniport_on_threads() {
+    in_a_process_of_its_own("suite::the_suite_passes_through_the_miniport_on_threads", || {
+        for nic_mode in [0, 1] {
+            let (last, _) = through_the_miniport(&Kernel::threads().start(), nic_mode);
+            assert_eq!(last.failed, 0);
+        }
+    });
+}
