@@ -109,6 +109,22 @@ fn two_locks_of_one_class_in_both_orders_are_caught() {
 }
 
 #[test]
+fn the_locks_of_two_machines_are_ordered_apart() {
+    struct OfTwoMachines;
+    let both = |reversed: bool| {
+        let machine = Machine::seeded(0).processors(1).start();
+        let os = HostOs::new(&machine);
+        let (a, b) = (os.lock(OfTwoMachines).expect("memory"), os.lock(OfTwoMachines).expect("memory"));
+        let (first, second) = if reversed { (&b, &a) } else { (&a, &b) };
+        first.with(|_| second.with(|_| ()));
+        machine.shutdown();
+    };
+    // As addresses may have it: on one machine in this order, on the next in the other.
+    both(false);
+    both(true);
+}
+
+#[test]
 fn try_acquire_does_not_wait() {
     let lock = RawSpinLock::new();
     let before = raise(Irql::DISPATCH_LEVEL);

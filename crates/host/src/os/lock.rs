@@ -5,7 +5,7 @@ use std::{
     cell::UnsafeCell,
     hint,
     sync::atomic::{
-        AtomicU8, AtomicU32,
+        AtomicU8, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
     thread,
@@ -43,6 +43,10 @@ const FIRST_PAUSE: u32 = 64;
 /// Rounds of the longest wait for a lock before the core is lent to others.
 const LONGEST_PAUSE: u32 = 256;
 
+/// The number of the next lock. The orders that are known outlive a machine and are those of all of them, so two locks of
+/// different machines must not have one number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 struct Watched {
     raw: RawSpinLock,
     /// The IRQL before, of who holds the lock.
@@ -61,7 +65,7 @@ impl<T> HostLock<T> {
         let watched = Watched {
             raw: RawSpinLock::new(),
             before: AtomicU8::new(0),
-            instance: machine.next_number(),
+            instance: NEXT.fetch_add(1, Relaxed),
             preempts: machine.preempts().then(|| machine.clone()),
         };
         let watched = Some(try_box(watched)?);
