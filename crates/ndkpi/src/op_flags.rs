@@ -71,7 +71,7 @@ const fn contains(flags: u32, wanted: u32) -> bool {
 #[must_use]
 pub const fn not_accepted(flags: u32, accepted: u32) -> u32 {
     let mut refused = flags & !accepted;
-    let half = flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
+    let half = flags & accepted & NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
     let local_write_alone = half == NDK_OP_FLAG_ALLOW_LOCAL_WRITE && accepted != FAST_REGISTER;
     if half == REMOTE_WRITE_BIT || local_write_alone {
         refused |= half;

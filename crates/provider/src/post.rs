@@ -125,7 +125,9 @@ impl<O: NdkOs> Post<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
     unsafe fn with_list(&self, list: *const NDK_SGE, count: u32, work: Work) -> Result<(), NtStatus> {
-        let (qp, queue) = (self.qp()?, || self.queue());
+        let (qp, object) = (self.qp()?, &**self.object);
+        // SAFETY: no other post to the queue runs (see `new`).
+        let queue = || unsafe { object.send_queue() };
         // SAFETY: the list is valid for reading (the caller's promise).
         let Some(list) = (unsafe { elements(list, count) }).filter(|_| self.has_valid_flags()) else {
             return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);

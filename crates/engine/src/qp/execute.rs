@@ -85,7 +85,8 @@ impl Requests for Queued<'_> {
         self.requests.with_known(0, work)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "mostly it is one, which is known where this is called")]
     fn advance(&mut self, count: usize) {
         self.requests.advance(count);
     }
@@ -119,7 +120,9 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             if matches!(request.work, Work::Send { invalidate: None }) {
                 First::Send
             } else if request.length as usize <= most && Self::copy(qp, peer, request) {
-                First::Copied(Done::of(request))
+                // Not `Work::operation`, which is a jump by a table.
+                let is_read = matches!(request.work, Work::Read { .. });
+                First::Copied(Done::of(request, if is_read { Operation::Read } else { Operation::Write }))
             } else {
                 First::Other
             }
@@ -131,11 +134,8 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                 // What takes long is not kept back for the sake of what comes after it.
                 let is_last = self.requests.is_last() || done.length as usize > UNDER_LOCKS;
                 self.complete(&done, is_last);
-                Some(Moved {
-                    is_read: matches!(done.operation, Operation::Read),
-                    requests: 1,
-                    bytes: done.length as usize,
-                })
+                let is_read = matches!(done.operation, Operation::Read);
+                Some(Moved { is_read, requests: 1, bytes: done.length as usize })
             }
             Some(First::Other) | None => None,
         }
@@ -146,7 +146,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
     // Not a part of its callers, where it would be in the way of reads and writes.
     #[inline(never)]
     fn send(mut self) -> Option<Moved> {
-        let (qp, peer, mut run) = (self.qp, self.peer, SendRun { last: None, sent: 0, bytes: 0 });
+        let (qp, peer, mut run) = (self.qp, self.peer, SendRun::default());
         // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
         Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
@@ -167,10 +167,9 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                 };
             });
         });
-        let SendRun { last, sent, bytes } = run;
         let is_last = self.requests.is_last();
-        self.complete(&last?, is_last);
-        Some(Moved { is_read: false, requests: sent, bytes })
+        self.complete(&run.last?, is_last);
+        Some(Moved { is_read: false, requests: run.sent, bytes: run.bytes })
     }
 
     /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false. What is
@@ -184,10 +183,10 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         remote: &Opened<'_, O>,
         put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
     ) -> SendRun {
-        let most = self.budget.bytes.min(UNDER_LOCKS);
-        let mut run = SendRun { last: None, sent: 0, bytes: 0 };
+        let mut run = SendRun::default();
         let mut received = Received::new();
-        while run.sent < R::MOST.min(self.budget.requests) && !received.is_full() && self.may_complete_two() {
+        let most = self.budget.bytes.min(UNDER_LOCKS);
+        while run.sent < R::MOST.min(self.budget.requests) && !received.is_full() {
             let ahead = run.sent as usize;
             let left = most - run.bytes;
             let done = self.requests.with(ahead, |request| {
@@ -198,7 +197,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                     |sink: &Sge| remote.find(sink.token, sink.address, sink.length).is_some_and(|to| put(request, to));
                 let context = receives.fill(ahead, request.length, fill, |sink| remote.prefetch(sink.address))?;
                 received.push(self::received(self.peer, context, request.length, request.flags));
-                Some(Done::of(request))
+                Some(Done::of(request, Operation::Send))
             });
             let Some(Some(done)) = done else { break };
             run.sent += 1;
@@ -206,6 +205,10 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             // The last one's own completion comes after that of its receive.
             if let Some(done) = run.last.replace(done) {
                 self.complete(&done, false);
+                // Under locks the batch cannot be flushed: its queue may be the one that is locked.
+                if self.requests.batch().is_some_and(|batch| batch.remaining_capacity() < 2) {
+                    break;
+                }
             }
         }
         // The places are free before the consumers can see the completions.
@@ -217,13 +220,6 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             cqes => completions.push_all(cqes),
         }
         run
-    }
-
-    /// Returns true if two more completions can wait. Under locks the batch cannot be flushed: its queue may be the one that is
-    /// locked.
-    #[inline]
-    fn may_complete_two(&mut self) -> bool {
-        self.requests.batch().is_none_or(|batch| batch.remaining_capacity() >= 2)
     }
 
     /// Completes a request that was carried out: with those behind it, or with those before it if this `is_last`.
@@ -247,10 +243,12 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
 }
 
 /// What [`Execution::send_run`] has done.
+#[derive(Default)]
 struct SendRun {
-    last: Option<Done>,
     sent: u32,
     bytes: usize,
+    /// The last one.
+    last: Option<Done>,
 }
 
 /// What becomes of the first request.
@@ -273,16 +271,9 @@ struct Done {
 
 impl Done {
     #[inline]
-    fn of(request: &WorkRequest) -> Self {
+    fn of(request: &WorkRequest, operation: Operation) -> Self {
         let WorkRequest { context, length, .. } = *request;
-        let is_silent = is_silent(request.flags, NtStatus::SUCCESS);
-        // Not `Work::operation`, which is a jump by a table.
-        let operation = match request.work {
-            Work::Send { .. } => Operation::Send,
-            Work::Read { .. } => Operation::Read,
-            _ => Operation::Write,
-        };
-        Self { context, length, operation, is_silent }
+        Self { context, length, operation, is_silent: is_silent(request.flags, NtStatus::SUCCESS) }
     }
 }
 

@@ -89,7 +89,7 @@ impl<O: Os> SendQueue<O> {
 
     /// Fails if the first request must not be carried out, or not any further.
     fn check_cancelled(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), Failure> {
-        let status = if self.is_flushed() || qp.is_dead() {
+        let status = if (self.current.is_none() && self.is_flushed()) || qp.is_dead() {
             NtStatus::CANCELLED
         } else if self.peer.is_some() {
             return Ok(());

@@ -93,10 +93,9 @@ impl<T: Copy + Send> Consumer<T> {
     /// In its place, because a copy loads it in other widths than it was stored in, and waits for the stores.
     #[inline]
     pub fn with_ahead<U>(&mut self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
-        if self.known() <= ahead {
-            self.refresh();
-        }
-        self.with_known(ahead, work)
+        let is_there = self.known() > ahead || (self.refresh() && self.known() > ahead);
+        // SAFETY: the entry lies before `readable`.
+        is_there.then(|| unsafe { Self::read(self.slot_ahead(ahead), work) })
     }
 
     /// [`Consumer::with_ahead`] for an entry that is known to be there.
