@@ -93,7 +93,7 @@ impl Net {
     pub fn new(machine: &MachineRef, mode: NicMode) -> Self {
         let os = HostOs::new(machine);
         let nic = Nic::try_new_in(&os, mode).expect("memory");
-        let limits = MemoryLimits { tokens: 256, mappings: 16, registration: 1 << 30, fast_register_pages: 64 };
+        let limits = MemoryLimits { tokens: 256, mappings: 16, registration: 1 << 30, fast_register_pages: 4096 };
         let table = MemoryTable::try_new(&os, limits).expect("memory");
         Self { machine: machine.clone(), os, nic, table }
     }

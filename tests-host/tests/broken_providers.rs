@@ -63,6 +63,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
     (Fault::DeregisterDoesNotWait, &["registration.deregistered-under-load"]),
     (Fault::InvalidateDoesNotWait, &["fast.invalidated-under-load"]),
     (Fault::CloseDoesNotWait, &["fast.closed-under-load"]),
+    (Fault::WindowForgetsRegion, &["window.region-closed-under-load"]),
     (Fault::RemoteInvalidateLate, &["invalidate.before-the-receive-completes", "invalidate.before-the-callback"]),
     (Fault::FlushOnIncomingDisconnect, &["disconnect.incoming-does-not-flush"]),
     (Fault::DisconnectDoesNotFlush, &["disconnect.flushes-own-receives"]),

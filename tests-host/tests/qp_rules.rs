@@ -30,6 +30,9 @@ mod transfer;
 #[path = "qp_rules/translation_cache.rs"]
 mod translation_cache;
 
+#[path = "qp_rules/window_ends.rs"]
+mod window_ends;
+
 use tests_host::allocation::Counting;
 
 #[global_allocator]

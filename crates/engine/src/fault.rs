@@ -110,6 +110,8 @@ pub enum Fault {
     InvalidateDoesNotWait,
     /// The close of a fast-registered region or of a window completes while transfers use the bytes.
     CloseDoesNotWait,
+    /// A transfer through a window holds the window, and not the fast-registered region that it is bound to.
+    WindowForgetsRegion,
     /// A send-and-invalidate invalidates after the receive has completed.
     RemoteInvalidateLate,
     /// An incoming disconnect flushes.
@@ -194,6 +196,7 @@ impl Fault {
         Self::DeregisterDoesNotWait,
         Self::InvalidateDoesNotWait,
         Self::CloseDoesNotWait,
+        Self::WindowForgetsRegion,
         Self::RemoteInvalidateLate,
         Self::FlushOnIncomingDisconnect,
         Self::DisconnectDoesNotFlush,

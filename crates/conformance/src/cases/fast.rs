@@ -552,7 +552,7 @@ fn largest(s: &Session<'_>) -> Verdict {
 }
 
 /// A pair whose passive side has fast-registered as many bytes as [`under_load`] needs.
-fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
+pub fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
     let pair = Pair::with(s, &Plan { bytes: LOAD, ..Plan::new() }, &Plan::new())?;
     let pages = u32::try_from(LOAD / PAGE).unwrap_or(u32::MAX);
     if s.peer_adapter()?.info().FRMRPageCount < pages {
@@ -563,13 +563,18 @@ fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
     Ok((pair, fast))
 }
 
-fn invalidated_under_load(s: &Session<'_>) -> Verdict {
-    let (pair, fast) = loaded(s)?;
-    // The write that fails ends its connection, so the invalidation goes over another one of the same protection domain.
+/// Another connection of the passive side's protection domain. The write that fails ends its own, so what ends the access of peers
+/// goes over this one.
+pub fn beside<'s>(s: &'s Session<'s>, pair: &Pair<'s>) -> Check<Pair<'s>> {
     let mut other = Side::new(&s.peer_adapter()?, &Plan::new(), QP_B)?;
     let sizes = Plan::new().sizes;
     other.qp = pair.b.pd.core().create_qp(other.receive_cq.core(), other.initiated(), QP_B, sizes)?;
-    let other = Pair::join(s, Side::new(&s.adapter()?, &Plan::new(), QP_A)?, other, &Terms::new())?;
+    Pair::join(s, Side::new(&s.adapter()?, &Plan::new(), QP_A)?, other, &Terms::new())
+}
+
+fn invalidated_under_load(s: &Session<'_>) -> Verdict {
+    let (pair, fast) = loaded(s)?;
+    let other = beside(s, &pair)?;
     under_load(s, &pair, fast.buffer, fast.remote(0)?, || fast.invalidate(&other.b))
 }
 

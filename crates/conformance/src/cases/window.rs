@@ -7,7 +7,7 @@ use ndkpi::{
 };
 
 use super::{
-    fast::{read, write},
+    fast::{Fast, beside, loaded, read, write},
     registration::{LOAD, under_load},
 };
 use crate::{
@@ -115,6 +115,14 @@ pub const CASES: &[Case] = &[
         "Closes a window while a peer writes megabytes through it.",
         "The close completes, and no byte changes after that.",
         closed_under_load,
+    ),
+    Case::new(
+        "window.region-closed-under-load",
+        "NDKPI 7.9",
+        "Invalidates a window over another connection and closes its fast-registered region, while a peer writes megabytes \
+         through the window; waits for the region only.",
+        "The close completes, and no byte changes after that.",
+        region_closed_under_load,
     ),
 ];
 
@@ -374,6 +382,22 @@ fn of_another_domain(s: &Session<'_>) -> Verdict {
     };
     ensure!(!status.is_success(), "a window of another domain was bound");
     observed!("{how} {status}")
+}
+
+fn region_closed_under_load(s: &Session<'_>) -> Verdict {
+    let (pair, fast) = loaded(s)?;
+    let other = beside(s, &pair)?;
+    let mw = pair.b.pd.core().create_mw()?;
+    let Fast { mr, buffer, .. } = fast;
+    posted("NdkBind", pair.b.qp.bind(0xB1, mr.core(), mw.core(), buffer.address(0), LOAD, BOTH)?)?;
+    pair.b.initiator_done(0xB1)?;
+    let remote = Remote { address: buffer.address(0), token: mw.remote_token()? };
+    let verdict = under_load(s, &pair, buffer, remote, || {
+        posted("NdkInvalidate", other.b.qp.invalidate_mw(0xB2, mw.core(), 0)?)?;
+        mr.close().map(|_| ())
+    });
+    other.b.initiator_done(0xB2)?;
+    verdict
 }
 
 fn closed_under_load(s: &Session<'_>) -> Verdict {

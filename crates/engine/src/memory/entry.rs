@@ -14,7 +14,7 @@ use super::{
     uses::{Uses, UsesOf},
     window::Bindings,
 };
-use crate::os::Os;
+use crate::{mistake, os::Os};
 
 /// The object of a token, in the table of all tokens.
 pub struct Entry<O: Os> {
@@ -81,6 +81,7 @@ impl<O: Os> Object<O> {
             }
             Self::Window(window) => {
                 let (grant, region) = window.current()?;
+                let region = mistake!(WindowForgetsRegion => None, else region);
                 (grant, UsesOf { object: Some(&window.uses), region })
             }
             Self::Domain => return None,
