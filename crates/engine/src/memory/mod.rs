@@ -46,7 +46,7 @@
 //! # Locks
 //!
 //! Tokens and mappings lie in tables with one lock to 64 slots, and one for the free slots. A look-up of one takes one
-//! lock at a time, one of two tokens may take two, in the order of their addresses. A queue pair's cache of translations has a lock that is
+//! lock at a time, one of two tokens may take two: fixed before rotating ones, and then in the order of the table. A queue pair's cache of translations has a lock that is
 //! taken after these, or alone. No lock is held while anything is dropped that was handed in from outside.
 
 mod access;

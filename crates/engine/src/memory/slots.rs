@@ -13,13 +13,10 @@
 //! sooner. This holds in every order in which values come and go, and bounds how soon a token repeats ([`super::token`]).
 //!
 //! Locks: the queue of free slots is locked before a chunk. A look-up locks one chunk and nothing else, one of two values
-//! perhaps two, the one at the lower address first.
+//! perhaps two, in the order of their numbers.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{
-    cmp::Ordering::{Equal, Greater, Less},
-    ptr,
-};
+use core::cmp::Ordering::{Equal, Greater, Less};
 
 use fallible::{AllocError, try_slice};
 use ntstatus::NtStatus;
@@ -79,12 +76,19 @@ pub struct SlotTable<O: Os, T: Send + 'static> {
     largest: u32,
     /// A slot is used again only while more than so many are free.
     rest: u32,
+    /// What is added to the index of a chunk for the order of locks: those of this table come after as many others.
+    after: usize,
     free: O::Lock<FreeSlots>,
 }
 
 impl<O: Os, T: Send + 'static> SlotTable<O, T> {
     /// Room for `capacity` values. A slot that was emptied is left alone while the next `rest` values are put in.
     pub fn try_new(os: &O, capacity: u32, rest: u32) -> Result<Self, NtStatus> {
+        Self::try_new_after(None, os, capacity, rest)
+    }
+
+    /// [`SlotTable::try_new`] for a table whose chunks are locked together with those of `before`, and after them.
+    pub fn try_new_after(before: Option<&Self>, os: &O, capacity: u32, rest: u32) -> Result<Self, NtStatus> {
         let largest = capacity + rest;
         let rows = largest / (CHUNK * LANES) + 1;
         let count = (rows * LANES) as usize;
@@ -94,7 +98,8 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
             chunks.push(os.lock(None)?);
         }
         let free = os.lock(FreeSlots { first: NONE, last: NONE, length: 0, fresh: NONE + 1, chunks: 0 })?;
-        Ok(Self { chunks, rows, largest, rest, free })
+        let after = before.map_or(0, |before| before.after + before.chunks.len());
+        Ok(Self { chunks, rows, largest, rest, after, free })
     }
 
     /// The index of a slot's chunk and where in the chunk the slot lies, for numbers up to the largest.
@@ -104,19 +109,19 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
         ((lane * self.rows + row) as usize, (number / LANES % CHUNK) as usize)
     }
 
-    /// The lock of a slot's chunk, and where in the chunk the slot lies.
+    /// The lock of a slot's chunk, its place in the order of locks, and where in the chunk the slot lies.
     #[inline]
-    fn chunk(&self, number: u32) -> Option<(&O::Lock<Chunk<T>>, usize)> {
+    fn chunk(&self, number: u32) -> Option<(&O::Lock<Chunk<T>>, usize, usize)> {
         if number > self.largest {
             return None;
         }
         let (chunk, slot) = self.locate(number);
-        Some((self.chunks.get(chunk)?, slot))
+        Some((self.chunks.get(chunk)?, self.after + chunk, slot))
     }
 
     #[inline]
     fn with_slot<U>(&self, number: u32, work: impl FnOnce(&mut Slot<T>) -> U) -> Option<U> {
-        let (chunk, slot) = self.chunk(number)?;
+        let (chunk, _, slot) = self.chunk(number)?;
         chunk.with(|chunk| chunk.as_mut()?.get_mut(slot).map(work))
     }
 
@@ -133,7 +138,8 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
 
     /// Works on two values, if both exist, as [`SlotTable::with`] does on one. They may be the same, and in two tables.
     ///
-    /// This is where two chunks are locked at a time: always the one at the lower address first.
+    /// This is where two chunks are locked at a time: always those of one table before those of the one
+    /// [after](SlotTable::try_new_after) it, and in one the one with the lower index first.
     #[inline]
     pub fn with_two<U>(first: (&Self, u32), second: (&Self, u32), work: impl FnOnce(&T, &T) -> U) -> Option<U> {
         fn value<T>(chunk: Option<&[Slot<T>]>, slot: usize) -> Option<&T> {
@@ -142,12 +148,12 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
                 State::Free(_) => None,
             }
         }
-        let (one, first) = first.0.chunk(first.1)?;
-        let (other, second) = second.0.chunk(second.1)?;
+        let (one, one_order, first) = first.0.chunk(first.1)?;
+        let (other, other_order, second) = second.0.chunk(second.1)?;
         let pair = |one: &Chunk<T>, other: &Chunk<T>| {
             Some(work(value(one.as_deref(), first)?, value(other.as_deref(), second)?))
         };
-        match ptr::from_ref(one).addr().cmp(&ptr::from_ref(other).addr()) {
+        match one_order.cmp(&other_order) {
             Equal => one.with(|both| pair(both, both)),
             Less => one.with(|one| other.with(|other| pair(one, other))),
             Greater => other.with(|other| one.with(|one| pair(one, other))),

@@ -21,7 +21,8 @@ impl<O: Os> TokenTable<O> {
     /// Room for `capacity` objects. The caller sees to it that there are no more.
     pub fn try_new(os: &O, capacity: u32) -> Result<Self, NtStatus> {
         let fixed = SlotTable::try_new(os, capacity, FIXED_REST)?;
-        Ok(Self { os: os.clone(), fixed, rotating: SlotTable::try_new(os, capacity.min(MOST_ROTATING), 0)? })
+        let rotating = SlotTable::try_new_after(Some(&fixed), os, capacity.min(MOST_ROTATING), 0)?;
+        Ok(Self { os: os.clone(), fixed, rotating })
     }
 
     #[inline]
