@@ -453,9 +453,11 @@ const PREFIXES: [&str; 14] = [
     "WSK",
 ];
 
-/// The source files of the crate.
+/// The source files of the crate, and of the one with its status codes.
 fn sources() -> Vec<String> {
-    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ndkpi/src")];
+    let mut directories = ["../crates/ndkpi/src", "../crates/ntstatus/src"]
+        .map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+        .to_vec();
     let mut sources = Vec::new();
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
