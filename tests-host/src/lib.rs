@@ -2,6 +2,7 @@
 //! see written down.
 
 pub mod allocation;
+pub mod arms;
 pub mod cq_fixture;
 pub mod decisions;
 pub mod qp_fixture;

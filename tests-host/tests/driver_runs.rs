@@ -18,6 +18,8 @@ mod locks;
 mod memory;
 #[path = "driver_runs/network.rs"]
 mod network;
+#[path = "drivers/provider_interface.rs"]
+mod provider_interface;
 #[path = "driver_runs/removal.rs"]
 mod removal;
 #[path = "drivers/transport.rs"]

@@ -18,6 +18,8 @@ mod holder;
 mod interface;
 #[path = "drivers/lifecycle.rs"]
 mod lifecycle;
+#[path = "drivers/provider_interface.rs"]
+mod provider_interface;
 #[path = "drivers/removal.rs"]
 mod removal;
 #[path = "wrong_drivers/small_driver.rs"]

@@ -45,6 +45,15 @@ fn on_both(test: impl Fn(&Machine)) {
     }
 }
 
+/// A call of low importance waits for the clock of its processor.
+fn low_importance_runs(machine: &Machine) {
+    let log = Log::default();
+    let dpc = logging(machine, &log);
+    dpc.set_importance(Importance::Low);
+    dpc.queue(Arguments::numbers(1, 0));
+    wait_until(machine, || log.len() == 1);
+}
+
 /// Checks that `work` breaks `rule`, and gives the panic message.
 #[track_caller]
 fn breaks<T>(rule: Rule, work: impl FnOnce() -> T) -> String {

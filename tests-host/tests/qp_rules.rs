@@ -3,8 +3,8 @@
 //! On the seeded machine of the host, with a NIC that works in deferred calls and with one that works directly: what a
 //! consumer can see is the same.
 
-#[path = "qp_rules/alone.rs"]
-mod alone;
+#[path = "qp_rules/batches.rs"]
+mod batches;
 #[path = "qp_rules/cq_failure.rs"]
 mod cq_failure;
 #[path = "qp_rules/ending.rs"]
@@ -23,8 +23,8 @@ mod invalidation;
 mod posting;
 #[path = "qp_rules/shared.rs"]
 mod shared;
-#[path = "qp_rules/short.rs"]
-mod short;
+#[path = "qp_rules/single_requests.rs"]
+mod single_requests;
 #[path = "qp_rules/transfer.rs"]
 mod transfer;
 #[path = "qp_rules/translation_cache.rs"]

@@ -7,8 +7,8 @@ use ndkpi::{NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NtStatus};
 use crate::{
     case::Check,
     client::{
-        ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpSizes, Region,
-        Remote, Session,
+        ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpCore, QpSizes,
+        Region, Remote, Session,
     },
     platform::Family,
 };
@@ -263,13 +263,27 @@ impl<'s> Link<'s> {
     ///
     /// Something of it fails.
     pub fn establish(session: &'s Session<'s>, a: &Side<'s>, b: &Side<'s>, terms: &Terms<'_, 's>) -> Check<Self> {
+        Self::between(session, a.qp.core(), b.qp.core(), terms)
+    }
+
+    /// Connects two queue pairs: listen, connect, accept, complete-connect.
+    ///
+    /// # Errors
+    ///
+    /// Something of it fails.
+    pub fn between(
+        session: &'s Session<'s>,
+        a: &'s QpCore<'s>,
+        b: &'s QpCore<'s>,
+        terms: &Terms<'_, 's>,
+    ) -> Check<Self> {
         let (listener, address) = listen(session, terms.family)?;
         let adapter = session.adapter()?;
         let active = adapter.create_connector()?;
         let from = session.address(adapter.number(), terms.family, 0)?;
-        let connecting = active.core().connect(a.qp.core(), from, address, &terms.a)?;
+        let connecting = active.core().connect(a, from, address, &terms.a)?;
         let passive = listener.take()?;
-        let accepting = passive.core().accept(b.qp.core(), &terms.b, terms.on_b)?;
+        let accepting = passive.core().accept(b, &terms.b, terms.on_b)?;
         connecting.succeeds()?;
         active.core().complete_connect(terms.on_a)?.succeeds()?;
         accepting.succeeds()?;

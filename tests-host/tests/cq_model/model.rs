@@ -1,11 +1,12 @@
 //! NDKPI 7.1 as a sequential program, without ordinals, rings or locks.
 //!
-//! Where the text leaves something open the model says what this provider does (`docs/architecture.md`).
+//! Where the text leaves something open the model says what this provider does (`docs/decisions.md`).
 
 use std::collections::VecDeque;
 
 use engine::cq::{Cqe, notify::ArmType};
 use ndkpi::NtStatus;
+use tests_host::arms::merged;
 
 /// "No limit" of interrupt moderation.
 const MAXULONG: u32 = u32::MAX;
@@ -69,16 +70,6 @@ fn matches(arm: ArmType, completion: &Cqe) -> bool {
         ArmType::Any => true,
         ArmType::Solicited => completion.outcome.is_solicited() || is_failed(completion),
         ArmType::Errors => false,
-    }
-}
-
-/// The table of NDKPI 7.1.4.
-const fn merged(first: Option<ArmType>, second: ArmType) -> ArmType {
-    use ArmType::{Any, Errors, Solicited};
-    match (first, second) {
-        (Some(Any), _) | (_, Any) => Any,
-        (Some(Solicited), _) | (_, Solicited) => Solicited,
-        (Some(Errors) | None, Errors) => Errors,
     }
 }
 

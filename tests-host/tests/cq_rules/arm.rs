@@ -8,7 +8,10 @@ use engine::cq::{
     },
 };
 use ndkpi::NtStatus;
-use tests_host::cq_fixture::{TestCq, failed, on_seeds, plain, solicited};
+use tests_host::{
+    arms::MERGES,
+    cq_fixture::{TestCq, failed, on_seeds, plain, solicited},
+};
 
 const DEPTH: u32 = 16;
 
@@ -99,48 +102,10 @@ fn check_merge(first: ArmType, second: ArmType, result: ArmType) {
 }
 
 #[test]
-fn any_then_any_is_any() {
-    check_merge(Any, Any, Any);
-}
-
-#[test]
-fn any_then_errors_is_any() {
-    check_merge(Any, Errors, Any);
-}
-
-#[test]
-fn any_then_solicited_is_any() {
-    check_merge(Any, Solicited, Any);
-}
-
-#[test]
-fn errors_then_any_is_any() {
-    check_merge(Errors, Any, Any);
-}
-
-#[test]
-fn errors_then_errors_is_errors() {
-    check_merge(Errors, Errors, Errors);
-}
-
-#[test]
-fn errors_then_solicited_is_solicited() {
-    check_merge(Errors, Solicited, Solicited);
-}
-
-#[test]
-fn solicited_then_any_is_any() {
-    check_merge(Solicited, Any, Any);
-}
-
-#[test]
-fn solicited_then_errors_is_solicited() {
-    check_merge(Solicited, Errors, Solicited);
-}
-
-#[test]
-fn solicited_then_solicited_is_solicited() {
-    check_merge(Solicited, Solicited, Solicited);
+fn two_arms_merge_into_the_stronger_one() {
+    for (first, second, result) in MERGES {
+        check_merge(first, second, result);
+    }
 }
 
 #[test]

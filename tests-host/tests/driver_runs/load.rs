@@ -7,8 +7,8 @@ use std::{
 
 use conformance::{
     Check, HELD, Stop, Verdict,
-    client::{CqCore, Later, Offer, OnDisconnect, Options, QpCore, QpSizes, Session},
-    platform::Family,
+    client::{CqCore, Later, Options, QpCore, QpSizes, Session},
+    fixture::{Link, Terms},
 };
 use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAG_SILENT_SUCCESS, NDK_VERSION, NtStatus};
 use simulated_kernel::Kernel;
@@ -51,21 +51,11 @@ fn callbacks_that_post<'s>(session: &'s Session<'s>) -> Verdict {
         Ok(())
     })?;
     let adapter = session.adapter()?;
-    let address = session.address(0, Family::V4, 0)?;
     let pd = adapter.create_pd()?;
     let (sent, received) = (adapter.create_cq(16, None)?, adapter.create_cq(16, Some(hook))?);
     let a = pd.core().create_qp(sent.core(), sent.core(), 1, SIZES)?;
     let b = pd.core().create_qp(received.core(), received.core(), 2, SIZES)?;
-    let listener = adapter.create_listener(None)?;
-    listener.core().listen(address)?.succeeds()?;
-    let offer = Offer { inbound: 1, outbound: 1, data: &[] };
-    let active = adapter.create_connector()?;
-    let connecting = active.core().connect(a.core(), address, listener.address()?, &offer)?;
-    let passive = listener.take()?;
-    let accepting = passive.core().accept(b.core(), &offer, OnDisconnect::Nothing)?;
-    connecting.succeeds()?;
-    active.core().complete_connect(OnDisconnect::Nothing)?.succeeds()?;
-    accepting.succeeds()?;
+    let _link = Link::between(session, a.core(), b.core(), &Terms::new())?;
 
     assert!(stage.sender.set(a.core()) && stage.receiver.set(b.core()));
     stage.deliver()?;

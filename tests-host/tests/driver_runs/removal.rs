@@ -2,7 +2,8 @@
 
 use conformance::{
     HELD, Stop, Verdict,
-    client::{Offer, OnDisconnect, Options, QpSizes, Session},
+    client::{OnDisconnect, Options, QpSizes, Session},
+    fixture::{Link, Terms},
     platform::Family,
 };
 use ndkpi::{NDK_VERSION, NtStatus};
@@ -20,16 +21,8 @@ fn see_it_go<'s>(session: &'s Session<'s>, go: impl FnOnce()) -> Verdict {
     let (queue_a, queue_b) = (adapter.create_cq(16, None)?, adapter.create_cq(16, None)?);
     let a = pd.core().create_qp(queue_a.core(), queue_a.core(), 1, SIZES)?;
     let b = pd.core().create_qp(queue_b.core(), queue_b.core(), 2, SIZES)?;
-    let listener = adapter.create_listener(None)?;
-    listener.core().listen(address)?.succeeds()?;
-    let offer = Offer { inbound: 1, outbound: 1, data: &[] };
-    let active = adapter.create_connector()?;
-    let connecting = active.core().connect(a.core(), address, listener.address()?, &offer)?;
-    let passive = listener.take()?;
-    let accepting = passive.core().accept(b.core(), &offer, OnDisconnect::CountEx)?;
-    connecting.succeeds()?;
-    active.core().complete_connect(OnDisconnect::CountEx)?.succeeds()?;
-    accepting.succeeds()?;
+    let terms = Terms { on_a: OnDisconnect::CountEx, on_b: OnDisconnect::CountEx, ..Terms::new() };
+    let Link { a: active, b: passive, listener } = Link::between(session, a.core(), b.core(), &terms)?;
     for (qp, context) in [(&a, 10), (&b, 20)] {
         assert_eq!(qp.core().receive(context, &[])?, NtStatus::SUCCESS);
     }
@@ -46,7 +39,7 @@ fn see_it_go<'s>(session: &'s Session<'s>, go: impl FnOnce()) -> Verdict {
     }
     let late = adapter.create_connector()?;
     let fresh = pd.core().create_qp(queue_a.core(), queue_a.core(), 3, SIZES)?;
-    let status = late.core().connect(fresh.core(), address, listener.address()?, &offer)?.wait()?;
+    let status = late.core().connect(fresh.core(), address, listener.address()?, &terms.a)?.wait()?;
     assert_eq!(status, NtStatus::INVALID_ADDRESS, "nothing begins on an adapter that has gone");
     // Another consumer cannot open it any more.
     let opened = session.platform().open(0, NDK_VERSION::V2_1);

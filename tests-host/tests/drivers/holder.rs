@@ -3,19 +3,22 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
-use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION};
+use control::{SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
+use ndkpi::{NDK_ADAPTER, NDK_VERSION};
 use simulated_kernel::{Device, Driver, Kernel};
 use wdk_sys::{
-    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, WDFDRIVER, WDFIOTARGET,
+    NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, WDFDRIVER, WDFIOTARGET,
     call_unsafe_wdf_function_binding,
 };
 
-use crate::small_driver::{attributes, create_device, create_driver, open_target};
+use crate::{
+    provider_interface::Interface,
+    small_driver::{attributes, create_device, create_driver, open_target},
+};
 
 /// An adapter that is open.
 struct Held {
-    interface: SOFTNDK_INTERFACE,
+    interface: Interface,
     adapter: *mut NDK_ADAPTER,
 }
 
@@ -52,35 +55,27 @@ unsafe extern "C" fn add(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
 }
 
 fn open_adapter(target: WDFIOTARGET) -> NTSTATUS {
-    let kind = GUID {
-        Data1: GUID_SOFTNDK.Data1,
-        Data2: GUID_SOFTNDK.Data2,
-        Data3: GUID_SOFTNDK.Data3,
-        Data4: GUID_SOFTNDK.Data4,
+    let queried = Interface::query(|kind, place| {
+        // SAFETY: the target is open; the identifier and the place live until the call returns, and the place has the size that
+        // is said.
+        let status = unsafe {
+            call_unsafe_wdf_function_binding!(
+                WdfIoTargetQueryForInterface,
+                target,
+                kind,
+                place.cast(),
+                SOFTNDK_INTERFACE_SIZE,
+                SOFTNDK_INTERFACE_VERSION,
+                std::ptr::null_mut()
+            )
+        };
+        if status < 0 { Err(status) } else { Ok(()) }
+    });
+    let interface = match queried {
+        Ok(interface) => interface,
+        Err(status) => return status,
     };
-    let mut interface = SOFTNDK_INTERFACE::EMPTY;
-    // SAFETY: the target is open; the identifier and the place live until the call returns, and the place has the size that is
-    // said.
-    let status = unsafe {
-        call_unsafe_wdf_function_binding!(
-            WdfIoTargetQueryForInterface,
-            target,
-            &raw const kind,
-            (&raw mut interface).cast(),
-            SOFTNDK_INTERFACE_SIZE,
-            SOFTNDK_INTERFACE_VERSION,
-            std::ptr::null_mut()
-        )
-    };
-    if status < 0 {
-        return status;
-    }
-    let parameters = NDIS_OPEN_NDK_ADAPTER_PARAMETERS { Version: NDK_VERSION::V2_1, ..Default::default() };
-    let mut adapter = std::ptr::null_mut();
-    let open = interface.OpenNdkAdapter.expect("the provider can be opened");
-    // SAFETY: the interface's own function and context, and structures that live until the call returns.
-    let status = unsafe { open(interface.AdapterContext, &raw const parameters, &raw mut adapter) };
-    assert!(status.is_success(), "{status}");
+    let adapter = interface.open(NDK_VERSION::V2_1).expect("the adapter opens");
     *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { interface, adapter });
     STATUS_SUCCESS
 }
@@ -88,12 +83,8 @@ fn open_adapter(target: WDFIOTARGET) -> NTSTATUS {
 fn let_go() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(Held { interface, adapter }) = held else { return };
-    let close = interface.CloseNdkAdapter.expect("the provider can be closed");
-    // SAFETY: the interface's own function and context; the adapter came from it and is not used again.
-    unsafe { close(interface.AdapterContext, adapter) };
-    let dereference = interface.InterfaceDereference.expect("an interface is counted");
-    // SAFETY: the interface's own function and context, for the count that the query made.
-    unsafe { dereference(interface.Context) };
+    // SAFETY: the adapter came from the interface and is not used again.
+    unsafe { interface.close(adapter) };
 }
 
 unsafe extern "C" fn asked(target: WDFIOTARGET) -> NTSTATUS {

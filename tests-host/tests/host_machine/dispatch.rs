@@ -16,7 +16,7 @@ use host::{
     },
 };
 
-use super::{Busy, Log, breaks, logging, wait_until};
+use super::{Busy, Log, breaks, logging, low_importance_runs, wait_until};
 
 /// Runs `test` on a thread that is what processor 0 of three runs.
 fn on_processor(test: impl FnOnce(&Machine)) {
@@ -195,13 +195,7 @@ fn a_queued_call_can_be_removed_until_the_level_drops() {
 
 #[test]
 fn low_importance_waits_for_the_clock() {
-    on_processor(|machine| {
-        let log = Log::default();
-        let dpc = logging(machine, &log);
-        dpc.set_importance(Importance::Low);
-        dpc.queue(Arguments::numbers(1, 0));
-        wait_until(machine, || log.len() == 1);
-    });
+    on_processor(low_importance_runs);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use host::machine::{
     Arguments, Dpc, Importance, Irql, LockName, Machine, RawSpinLock, Rule, current_irql, lower, raise,
 };
 
-use super::{Busy, Log, breaks, is_seeded, logging, on_both, wait_until};
+use super::{Busy, Log, breaks, is_seeded, logging, low_importance_runs, on_both, wait_until};
 
 #[test]
 fn dpc_queued_twice_runs_once_with_first_arguments() {
@@ -70,13 +70,7 @@ fn high_importance_goes_first() {
 
 #[test]
 fn low_importance_runs_without_being_begun() {
-    on_both(|machine| {
-        let log = Log::default();
-        let dpc = logging(machine, &log);
-        dpc.set_importance(Importance::Low);
-        dpc.queue(Arguments::numbers(1, 0));
-        wait_until(machine, || log.len() == 1);
-    });
+    on_both(low_importance_runs);
 }
 
 #[test]

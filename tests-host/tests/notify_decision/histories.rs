@@ -40,7 +40,7 @@ impl Oracle {
     }
 
     fn arm(&mut self, kind: ArmType) {
-        let arm = self.arm.map_or(kind, |first| merged(first, kind));
+        let arm = merged(self.arm, kind);
         self.arm = Some(arm);
         let new = |entry: &Entry| entry.present && !entry.old && matches(arm, entry.class);
         if self.to_report() || self.entries.iter().any(new) {

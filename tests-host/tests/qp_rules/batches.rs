@@ -1,4 +1,5 @@
-//! The fast path and the slow path have the same effects, also where one gives way to the other.
+//! Requests that are rung for together: the fast path and the slow path have the same effects, also where one gives way to the
+//! other.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Requests that need not go through their queue have the same effects as those that do, and keep their place among them.
+//! A single request can be carried out in the post that makes it, without going through its queue: it has the same effects, and
+//! keeps its place among those that do.
 
 use engine::{
     memory::Rights,
@@ -277,7 +278,7 @@ fn a_silent_write_moves_its_bytes_and_completes_nothing() {
 }
 
 #[test]
-fn what_was_moved_alone_is_counted() {
+fn what_a_single_request_moves_is_counted() {
     on_nics(|net| {
         let (a, b) = pair(net);
         let before = net.nic().traffic();
