@@ -1,4 +1,4 @@
-//! What is decided where NDKPI is silent (`docs/architecture.md`), as cases of the conformance suite see it.
+//! What is decided where NDKPI is silent (`docs/decisions.md`), as cases of the conformance suite see it.
 
 /// Cases, and what they observe, on a host as through the drivers.
 pub const DECISIONS: &[(&str, &str)] = &[
