@@ -11,7 +11,7 @@ use crate::{client::Session, text::Text};
 pub struct Case {
     /// `theme.rule`, for people and for filters.
     pub name: &'static str,
-    /// Where the rule stands.
+    /// The section of the rule.
     pub section: &'static str,
     /// What the case does.
     pub does: &'static str,
@@ -130,7 +130,7 @@ macro_rules! skip {
     };
 }
 
-/// What the provider does where the documentation leaves it open.
+/// What the provider does where the documentation leaves the choice.
 macro_rules! observed {
     ($($words:tt)+) => {
         Ok($crate::case::Pass::Observed($crate::text::Text::new(format_args!($($words)+))))

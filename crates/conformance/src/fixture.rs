@@ -1,4 +1,4 @@
-//! What most cases begin with: two connected queue pairs with everything around them.
+//! The fixture of most cases: two connected queue pairs and everything that they need.
 
 use core::net::SocketAddr;
 
@@ -27,9 +27,9 @@ pub struct Plan<'s> {
     pub depths: [u32; 2],
     /// Both queues of the queue pair complete to the first completion queue.
     pub one_cq: bool,
-    /// What is done in the callback of the completion queue for receives.
+    /// Runs in the callback of the completion queue for receives.
     pub on_receive: Option<Hook<'s>>,
-    /// What is done in the callback of the completion queue for initiator requests.
+    /// Runs in the callback of the completion queue for initiator requests.
     pub on_initiate: Option<Hook<'s>>,
     /// The bytes of its region.
     pub bytes: usize,
@@ -177,7 +177,7 @@ pub fn posted(what: &str, status: NtStatus) -> Check {
     Ok(())
 }
 
-/// Looks that a completion is the success of this request.
+/// Checks that a completion is the success of this request.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ pub fn is_success(done: &Done, context: usize) -> Check {
     Ok(())
 }
 
-/// Looks that a completion is that of this request with this status.
+/// Checks that a completion is that of this request, with this status.
 ///
 /// # Errors
 ///
@@ -203,7 +203,7 @@ pub fn is_done(done: &Done, context: usize, status: NtStatus) -> Check {
     Ok(())
 }
 
-/// What the two sides want of a connection.
+/// What the two sides offer for a connection.
 #[derive(Clone, Copy)]
 pub struct Terms<'a, 's> {
     /// The family of the addresses.

@@ -1,4 +1,4 @@
-//! What the suite needs from where it runs: a kernel, or a program on a host.
+//! What the suite needs of its platform: a kernel, or a program on a host.
 
 use alloc::boxed::Box;
 use core::{fmt, net::IpAddr};
@@ -52,7 +52,7 @@ pub enum Step {
     Done,
 }
 
-/// Work that goes on beside other work. It is cut into steps, so that a platform without threads can run several.
+/// Work that runs beside other work. It is cut into steps, so that a platform without threads can run several.
 pub trait Task: Send {
     /// Does a little. Not called again after [`Step::Done`].
     fn step(&mut self) -> Step;
@@ -150,12 +150,12 @@ pub trait Platform: Sync {
         Ok(())
     }
 
-    /// Returns true if somebody wants the suite to end. At any `IRQL <= DISPATCH_LEVEL`.
+    /// Returns true if the suite is to end. At any `IRQL <= DISPATCH_LEVEL`.
     fn cancelled(&self) -> bool {
         false
     }
 
-    /// Takes a line for whoever looks for the cause of a failure. At `PASSIVE_LEVEL`, never in a callback.
+    /// Logs a line, for finding the cause of a failure. At `PASSIVE_LEVEL`, never in a callback.
     fn log(&self, line: fmt::Arguments<'_>) {
         let _ = line;
     }

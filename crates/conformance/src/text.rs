@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-/// Words for a person. What does not fit into memory is left out.
+/// Text for people. What there is no memory for is left out.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Text(String);
 

@@ -1,4 +1,4 @@
-//! What programs print, for output that somebody may stop reading: `ndkctl selftest --list | head -1`.
+//! Printing for programs whose output may be cut off, as in `ndkctl selftest --list | head -1`.
 //!
 //! The standard library's `println!` panics then. [`say!`](crate::say) ends the program without a word, and
 //! [`note!`](crate::note) goes on.
@@ -9,7 +9,7 @@ use std::{
     process,
 };
 
-/// What shells report for a program that SIGPIPE has ended.
+/// The exit code that shells report for a program that SIGPIPE has ended.
 const CLOSED_PIPE: i32 = 141;
 
 /// Writes a line to the standard output. Use [`say!`](crate::say).

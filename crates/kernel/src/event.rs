@@ -1,4 +1,4 @@
-//! Something to wait for.
+//! Events.
 
 use alloc::boxed::Box;
 use core::{cell::UnsafeCell, ptr};
@@ -12,7 +12,7 @@ use wdk_sys::{
 
 use crate::KERNEL_MODE;
 
-/// A notification event: once set it lets everybody go until it is cleared.
+/// A notification event: while it is set nobody waits for it.
 ///
 /// # Invariants
 ///
@@ -41,13 +41,13 @@ impl Event {
         Ok(Self { event })
     }
 
-    /// Lets everybody go who waits, now or later. `IRQL <= DISPATCH_LEVEL`.
+    /// Sets the event: wakes every waiter. `IRQL <= DISPATCH_LEVEL`.
     pub fn set(&self) {
         // SAFETY: the event is initialised (invariant), and without `Wait` the routine may be called at `DISPATCH_LEVEL`.
         let _ = unsafe { KeSetEvent(self.event.get(), IO_NO_INCREMENT.cast_signed(), 0) };
     }
 
-    /// Makes those wait who come from now on. `IRQL <= DISPATCH_LEVEL`.
+    /// Clears the event. `IRQL <= DISPATCH_LEVEL`.
     pub fn clear(&self) {
         // SAFETY: the event is initialised (invariant).
         unsafe { KeClearEvent(self.event.get()) };
@@ -64,7 +64,7 @@ impl Event {
         self.wait_micros(0)
     }
 
-    /// Waits until the event is set, but no longer than that many microseconds. `false` if the time ran out.
+    /// Waits until the event is set, for at most this many microseconds. Returns false if the time ran out.
     #[must_use]
     pub fn wait_micros(&self, micros: u64) -> bool {
         // Negative: counted from now, in units of 100 nanoseconds.

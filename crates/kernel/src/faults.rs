@@ -1,8 +1,8 @@
-//! Failures that somebody asked for: only in test builds.
+//! Failures on request: only in test builds.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Fails every so many allocations.
+/// Fails one of this many allocations.
 struct Switch {
     every: AtomicU32,
     count: AtomicU32,
@@ -10,7 +10,7 @@ struct Switch {
 
 static ALLOCATIONS: Switch = Switch::new();
 
-/// Has every allocation fail whose number, counted from now on, is a multiple of `every`; zero: none.
+/// Makes every allocation fail whose number, counted from now on, is a multiple of `every`. Zero: none fails.
 pub fn fail_every_allocation(every: u32) {
     ALLOCATIONS.set(every);
 }

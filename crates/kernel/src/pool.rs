@@ -2,14 +2,14 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 
-/// What every allocation of the pool is aligned to on 64-bit Windows.
+/// The alignment of every allocation of the pool on 64-bit Windows.
 const POOL_ALIGNMENT: usize = 16;
 
-/// An allocator that keeps alignments above those of the pool, on top of one that does not.
+/// An allocator that keeps alignments above the pool's, on top of one that does not.
 ///
 /// `wdk-alloc` ignores the alignment of a layout, and the engine keeps data of different processors on different cache
-/// lines. A layout that asks for more than the pool gives gets room for the difference, and the pool's own address is kept
-/// in the eight bytes before the aligned one.
+/// lines. A layout with more alignment than the pool's gets room for the difference; the pool's own address is kept in the
+/// eight bytes before the aligned one.
 pub struct Aligned<A>(pub A);
 
 // SAFETY: a layout of at most the pool's alignment is passed on as it is. For others, `alloc` returns an address inside of a
@@ -62,7 +62,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Aligned<A> {
     }
 }
 
-/// What to ask the pool for when `layout` wants more alignment than it gives.
+/// The layout to ask the pool for when `layout` wants more alignment than the pool's.
 const fn block_layout(layout: Layout) -> Option<Layout> {
     let Some(size) = layout.size().checked_add(layout.align()) else {
         return None;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::{Aligned, POOL_ALIGNMENT};
 
-    /// Gives addresses that are aligned to sixteen bytes and, as if to spite, to no more.
+    /// Returns addresses that are aligned to sixteen bytes and never to more.
     struct Pool {
         live: AtomicUsize,
     }

@@ -1,4 +1,4 @@
-//! Where a thread runs, and at which level.
+//! Processors and IRQL.
 
 use wdk_sys::{
     DISPATCH_LEVEL, GROUP_AFFINITY, KIRQL, PROCESSOR_NUMBER,
@@ -10,16 +10,16 @@ use wdk_sys::{
 
 use crate::check;
 
-/// This thread stays on one processor as long as the value lives.
+/// Keeps this thread on one processor as long as the value lives.
 ///
-/// For the thread that made it: it cannot be sent to another one.
+/// It belongs to the thread that made it, and cannot be sent to another.
 pub struct Bound {
     before: GROUP_AFFINITY,
     _not_send: core::marker::PhantomData<*mut ()>,
 }
 
 impl Bound {
-    /// Moves this thread to the processor with that index. `None` if there is no such processor.
+    /// Moves this thread to the processor with this index. `None` if there is none.
     #[must_use = "dropped at once, it binds nothing"]
     pub fn to(index: u32) -> Option<Self> {
         let mut number = PROCESSOR_NUMBER::default();

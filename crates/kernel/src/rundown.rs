@@ -1,4 +1,4 @@
-//! Run-down protection: users come and go, until somebody lets nobody in any more and waits for the last to leave.
+//! Run-down protection: a gate that counts who is inside, and can be shut until the last has left.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -42,7 +42,7 @@ impl Rundown {
         Ok(Self { reference })
     }
 
-    /// Comes in; `None` if the gate is shut. `IRQL <= DISPATCH_LEVEL`.
+    /// Enters. `None` if the gate is shut. `IRQL <= DISPATCH_LEVEL`.
     #[must_use]
     pub fn enter(&self) -> Option<Permit<'_>> {
         // SAFETY: the reference is initialised (invariant).
@@ -51,7 +51,7 @@ impl Rundown {
         (inside != 0).then(|| Permit { rundown: self })
     }
 
-    /// Lets nobody in any more and waits until everybody has left. Calling it again is harmless.
+    /// Shuts the gate and waits until everybody has left. Calling it again does nothing.
     pub fn shut(&self) {
         // SAFETY: the reference is initialised (invariant) and the caller is at `PASSIVE_LEVEL`.
         unsafe { ExWaitForRundownProtectionRelease(self.reference.get()) };
@@ -70,14 +70,14 @@ impl Rundown {
     }
 }
 
-/// Being inside. Leaves when dropped.
+/// The right to be inside. Dropping it leaves.
 #[must_use = "dropped at once, it protects nothing"]
 pub struct Permit<'rundown> {
     rundown: &'rundown Rundown,
 }
 
 impl Permit<'_> {
-    /// Stays inside until somebody calls [`Rundown::leave`].
+    /// Stays inside until [`Rundown::leave`] is called.
     pub const fn keep(self) {
         core::mem::forget(self);
     }

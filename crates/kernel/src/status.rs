@@ -3,11 +3,11 @@
 use ndkpi::NtStatus;
 use wdk_sys::{NT_SUCCESS, NTSTATUS};
 
-/// The outcome of a routine that has no value besides its status.
+/// Makes a result of a status: `Ok` for a success or an informational code.
 ///
 /// # Errors
 ///
-/// The status, if it is neither a success nor informational.
+/// The status, if it is a warning or an error.
 pub const fn check(status: NTSTATUS) -> Result<(), NtStatus> {
     if NT_SUCCESS(status) { Ok(()) } else { Err(NtStatus(status)) }
 }

@@ -26,7 +26,7 @@ pub const fn wide<const N: usize>(text: &str) -> [u16; N] {
     units
 }
 
-/// A `UNICODE_STRING` for `units`, which must outlive it. A string longer than the structure can say is cut.
+/// Makes a `UNICODE_STRING` of `units`, which must outlive it. A string that is too long for the structure is cut.
 #[must_use]
 pub fn unicode(units: &[u16]) -> UNICODE_STRING {
     let bytes = u16::try_from(size_of_val(units)).unwrap_or(u16::MAX - 1);

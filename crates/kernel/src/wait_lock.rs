@@ -16,8 +16,8 @@ use crate::KERNEL_MODE;
 ///
 /// # Invariants
 ///
-/// `free` is an initialised synchronisation event that does not move; it is set while nobody holds the lock, and each time it
-/// is set it lets one thread go. `value` is touched only by that thread.
+/// `free` is an initialised synchronisation event that does not move. It is set while nobody holds the lock, and wakes one thread
+/// each time. Only that thread touches `value`.
 pub struct WaitLock<T> {
     free: Box<UnsafeCell<KEVENT>>,
     value: UnsafeCell<T>,
@@ -30,7 +30,7 @@ unsafe impl<T: Send> Send for WaitLock<T> {}
 unsafe impl<T: Send> Sync for WaitLock<T> {}
 
 impl<T: Send> WaitLock<T> {
-    /// A lock that nobody holds.
+    /// Makes a lock that nobody holds.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! `IND2Adapter`: files for overlapped requests, what the adapter can do, and the making of everything else.
+//! `IND2Adapter`: files for overlapped requests, the adapter's limits, and the creation of everything else.
 
 use alloc::vec::Vec;
 use core::{ffi::c_void, ptr};
@@ -42,7 +42,7 @@ struct Files<P: Platform> {
     next: usize,
 }
 
-/// Files that are looked at for closed ones when one is made, so that a client with many of them does not wait.
+/// How many files are checked when one is made, for those that are closed: a bound, for clients with many of them.
 const FILES_LOOKED_AT: usize = 16;
 
 /// An open adapter.
@@ -70,7 +70,7 @@ impl<P: Platform> AdapterCore<P> {
         Ok(file)
     }
 
-    /// Lets go of files that nobody uses and whose handles the client has closed.
+    /// Releases files that nothing uses and whose handles the client has closed.
     fn forget_closed_files(&self) {
         for _ in 0..FILES_LOOKED_AT {
             let file = self.files.with(|files| {

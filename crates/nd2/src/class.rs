@@ -13,7 +13,7 @@ use crate::{
     live_objects,
 };
 
-/// `DllGetClassObject`: a provider of `devices()`, which is called only for an interface that there is.
+/// `DllGetClassObject`: makes a provider of `devices()`, which is called only if the interface exists.
 ///
 /// # Safety
 ///
@@ -39,7 +39,7 @@ pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
     }
 }
 
-/// `DllCanUnloadNow`: whether no object is left.
+/// `DllCanUnloadNow`: `S_OK` if no object is left.
 pub fn can_unload_now() -> HRESULT {
     if live_objects() == 0 { HRESULT::S_OK } else { HRESULT::S_FALSE }
 }

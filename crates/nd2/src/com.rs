@@ -1,7 +1,7 @@
 //! COM objects: a pointer to a table, counted references, `QueryInterface`.
 //!
-//! Written by hand because the crates that make COM objects allocate without a way to fail, and because there is so little
-//! of it: no apartments, no aggregation, one table for an object.
+//! Written by hand because the crates that make COM objects cannot report a failed allocation, and because little is needed: no
+//! apartments, no aggregation, one table for each object.
 
 use core::{
     any::TypeId,
@@ -20,7 +20,7 @@ use crate::abi::{HRESULT, IID_IUnknown, IUnknownVtbl, Table};
 /// Objects that exist.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
-/// How many COM objects of this crate exist: as long as there are any, its code must stay loaded.
+/// Counts the COM objects of this crate. As long as there are any, its code must stay loaded.
 #[must_use]
 pub fn live_objects() -> u32 {
     LIVE.load(Ordering::Acquire)

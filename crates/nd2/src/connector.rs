@@ -1,4 +1,4 @@
-//! `IND2Connector`, except for its methods: what a connection is doing and who is told.
+//! `IND2Connector`, except for its methods: the state of a connection, and its requests.
 
 use core::{ffi::c_void, net::SocketAddr};
 
@@ -26,9 +26,9 @@ use crate::{
 };
 
 struct State<P: Platform> {
-    /// The engine's connector: made by the first connect, or what came over a listener.
+    /// The engine's connector: made by the first connect, or delivered by a listener.
     engine: Option<Arc<EngineConnector<P::Os>>>,
-    /// The number of the engine's connector that was there last. A cancelled one still answers, and must not be heard.
+    /// The number of the latest engine connector. A cancelled one may still answer, which must be ignored.
     current: u64,
     /// Numbers that were given out.
     numbers: u64,
@@ -53,10 +53,10 @@ struct Asked<P: Platform> {
     qp: Option<Arc<Qp<P::Os>>>,
 }
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// There was none yet.
+    /// There is none yet.
     Before,
     /// It is established.
     Established,
@@ -106,7 +106,7 @@ pub struct Connector<P: Platform> {
 }
 
 impl<P: Platform> Connector<P> {
-    /// Makes a connector that is good for either side of a connection.
+    /// Makes a connector for either side of a connection.
     ///
     /// # Errors
     ///
@@ -222,8 +222,7 @@ impl<P: Platform> Core<P> {
         self.finish(NtStatus::DEVICE_REMOVED);
     }
 
-    /// Cancels what is outstanding. That gives up an attempt to connect or accept, and breaks a connection that is being
-    /// disconnected.
+    /// Cancels what is outstanding. This gives up a connect or accept, and breaks a connection that is being disconnected.
     fn cancel(&self) {
         self.state.with(|state| state.disconnects.end(NtStatus::CANCELLED));
         self.give_up(|_| true);

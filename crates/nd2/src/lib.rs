@@ -1,9 +1,8 @@
 //! The user-mode NetworkDirect service provider interface over the engine (`NDSPI`).
 //!
 //! The interfaces have the shape of COM and none of its runtime: a pointer to a pointer to a table of functions, counted
-//! references, `QueryInterface`. A provider never calls its client: whatever takes time is an *overlapped request* that the
-//! client issued, and its end is reported where the client looks for it. What that means on an operating system is behind
-//! [`Platform`]: an event and a completion port on Windows, their equivalents in tests.
+//! references, `QueryInterface`. A provider never calls its client. Whatever takes time is an *overlapped request* of the client,
+//! whose end the client waits for through [`Platform`]: an event or a completion port on Windows, their equivalents in tests.
 //!
 //! ```text
 //! class::get_class_object -> IND2Provider -> IND2Adapter -> IND2CompletionQueue, IND2QueuePair, IND2Connector, ...
@@ -12,9 +11,9 @@
 //!
 //! # Objects
 //!
-//! The client's references count the COM object, which is thin. What works is behind it in a *core* that engine objects,
-//! other cores and requests in progress refer to as well, so that an object can be released at any time: its requests are
-//! cancelled, and its core goes when nothing needs it.
+//! The client's references count the COM object, which is thin. Behind it is a *core*, to which engine objects, other cores and
+//! requests in progress refer as well. So an object can be released at any time: its requests are cancelled, and its core goes
+//! when nothing refers to it any more.
 //!
 //! # Completion queues
 //!
@@ -53,7 +52,7 @@ pub use platform::{OverlappedFile, Platform};
 pub use policy::CompletionPolicy;
 pub use provider::Provider;
 
-/// `ND_INSUFFICIENT_RESOURCES` for memory that could not be had.
+/// The status of an allocation that failed.
 pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
     ndkpi::NtStatus::INSUFFICIENT_RESOURCES
 }

@@ -22,16 +22,16 @@ use crate::{
     overlapped::{Overlapped, Pending, overlapped, succeed},
 };
 
-/// A client that waits for a connection request, with the connector that is to get it.
+/// A client's `GetConnectionRequest`, with the connector that is to get the request.
 type Waiter<P> = (Arc<connector::Core<P>>, Pending<P>);
 
 struct State<P: Platform> {
     engine: Option<Arc<EngineListener<P::Os>>>,
     listening: bool,
     waiting: VecDeque<Waiter<P>>,
-    /// Connection requests that nobody has asked for yet.
+    /// Connection requests that no client has asked for yet.
     incoming: VecDeque<Incoming<P::Os>>,
-    /// Connection requests at most.
+    /// The most connection requests.
     backlog: usize,
     end: Option<NtStatus>,
 }
@@ -63,7 +63,7 @@ enum Fate<P: Platform> {
     For(Waiter<P>, Incoming<P::Os>),
     /// It waits.
     Waits,
-    /// Nobody wants it.
+    /// It is refused.
     Refused(#[expect(dead_code, reason = "dropped where no lock is held")] Incoming<P::Os>),
 }
 

@@ -1,4 +1,4 @@
-//! Overlapped requests, and the methods of `IND2Overlapped` that all who have them share (`NDSPI 1`).
+//! Overlapped requests, and the methods of `IND2Overlapped`, which several classes share (`NDSPI 1`).
 
 use alloc::collections::VecDeque;
 use core::{ffi::c_void, ptr::NonNull};
@@ -34,7 +34,7 @@ impl<P: Platform> Pending<P> {
         Self { file: file.clone(), overlapped }
     }
 
-    /// Ends the request and lets the client know. No lock may be held.
+    /// Ends the request and tells the client. No lock may be held.
     pub fn complete(self, status: NtStatus) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken over once.
@@ -43,7 +43,7 @@ impl<P: Platform> Pending<P> {
         unsafe { file.complete(this.overlapped, status) };
     }
 
-    /// Takes the request back: its method returns `status` itself, so the client does not look for its end.
+    /// Takes the request back: its method returns `status` itself, so the client does not wait for its end.
     pub fn withdraw(self, status: NtStatus) -> NtStatus {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken over once.
@@ -82,16 +82,16 @@ impl<P: Platform> Drop for Pending<P> {
     }
 }
 
-/// Requests that all end at the next event, in the order of their issue.
+/// Requests that all end at the next event, in the order in which they were issued.
 pub struct Outstanding<P: Platform> {
     list: VecDeque<(Pending<P>, Option<NtStatus>)>,
     limit: usize,
-    /// Somebody reports the ends of requests. Nobody else does then, so that their order is kept.
+    /// A thread reports the ends of requests. Only one does at a time, so that their order is kept.
     reporting: bool,
 }
 
 impl<P: Platform> Outstanding<P> {
-    /// None, and room for `limit`.
+    /// Makes an empty list with room for `limit`.
     pub const fn new(limit: usize) -> Self {
         Self { list: VecDeque::new(), limit, reporting: false }
     }
@@ -100,7 +100,7 @@ impl<P: Platform> Outstanding<P> {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] if there is no memory, or there are as many as there may be.
+    /// [`AllocError`] if there is no memory, or at the limit.
     pub fn reserve(&mut self) -> Result<(), AllocError> {
         if self.list.len() >= self.limit {
             return Err(AllocError);
@@ -118,7 +118,7 @@ impl<P: Platform> Outstanding<P> {
         self.list.iter().any(|(_, outcome)| outcome.is_none())
     }
 
-    /// Ends all requests with `status`; [`Outstanding::report`] lets their clients know.
+    /// Ends all requests with `status`. [`Outstanding::report`] tells their clients.
     pub fn end(&mut self, status: NtStatus) {
         for (_, outcome) in &mut self.list {
             outcome.get_or_insert(status);

@@ -1,6 +1,6 @@
 //! Posting requests to an `IND2QueuePair`.
 //!
-//! The flags are not those of NDKPI (`NDSPI 5`): they are taken apart here, and none is handed on.
+//! The flags are not those of NDKPI (`NDSPI 5`): they are translated here.
 
 use core::{ffi::c_void, slice};
 
@@ -28,7 +28,7 @@ use crate::{
 /// Flags of every request.
 const COMMON: u32 = ND_OP_FLAG_SILENT_SUCCESS | ND_OP_FLAG_READ_FENCE;
 
-/// The client's list of pieces.
+/// The client's scatter/gather list.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub const unsafe fn elements<'a>(list: *const ND2_SGE, count: u32) -> Result<&'a
     Ok(unsafe { slice::from_raw_parts(list, count as usize) })
 }
 
-/// The engine's form of a piece.
+/// The engine's form of an SGE.
 pub fn element(entry: &ND2_SGE) -> Sge {
     Sge { address: entry.Buffer.addr() as u64, length: entry.BufferLength, token: entry.MemoryRegionToken }
 }

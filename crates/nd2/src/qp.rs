@@ -21,7 +21,7 @@ use crate::{
     post,
 };
 
-/// How large a queue pair is. Checked against the adapter's limits.
+/// The sizes of a queue pair. Checked against the adapter's limits.
 pub struct Sizes {
     pub receive_depth: u32,
     pub initiator_depth: u32,
@@ -42,7 +42,7 @@ pub struct QueuePair<P: Platform> {
     _member: Membership<P>,
 }
 
-/// The engine's completion queue behind a client's pointer, if it is one of this adapter. Of either version.
+/// The engine's completion queue behind a client's pointer, of either version, if it is one of this adapter.
 ///
 /// # Safety
 ///
@@ -101,7 +101,7 @@ impl<P: Platform> QueuePair<P> {
         Ok(made)
     }
 
-    /// Lets `connect` connect the queue pair behind a client's pointer, for `connector`. `None` if it is none of its adapter.
+    /// Runs `connect` on the queue pair behind a client's pointer, for `connector`. `None` if it is not of its adapter.
     ///
     /// # Safety
     ///
@@ -129,13 +129,13 @@ impl<P: Platform> QueuePair<P> {
         &self.adapter
     }
 
-    /// Lets `work` post to the initiator queue.
+    /// Runs `work`, which posts to the send queue.
     pub fn initiate(&self, work: impl FnOnce(&mut Initiator<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
         self.adapter.device().check_present()?;
         self.initiator.with(work)
     }
 
-    /// Lets `work` post to the receive queue.
+    /// Runs `work`, which posts to the receive queue.
     pub fn receive(&self, work: impl FnOnce(&mut Receiver<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
         self.adapter.device().check_present()?;
         self.receiver.with(|receiver| receiver.as_mut().map_or(Err(NtStatus::INVALID_DEVICE_REQUEST), work))

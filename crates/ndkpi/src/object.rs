@@ -8,7 +8,7 @@ use crate::{
 };
 
 open_enum! {
-    /// What an object is (NDKPI 2.1). It is there to recognise objects in a memory dump.
+    /// The type of an object (NDKPI 2.1). It lets people recognise objects in a memory dump.
     NDK_OBJECT_TYPE {
         /// No object has this type.
         UNDEFINED = 0, "NdkObjectTypeUndefined";
@@ -47,13 +47,13 @@ pub struct NDK_OBJECT_HEADER_RESERVED_BLOCK {
 
 layout!(NDK_OBJECT_HEADER_RESERVED_BLOCK: size 0x20, align 8, { rf @ 0x00 });
 
-/// What every object begins with (NDKPI 3.3).
+/// The header of every object (NDKPI 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct NDK_OBJECT_HEADER {
     /// The version in force, which tells how long the dispatch table is.
     pub Version: NDK_VERSION,
-    /// What the object is.
+    /// The type of the object.
     pub ObjectType: NDK_OBJECT_TYPE,
     /// Zeroed by the provider at creation and not touched by it again until the object is closed.
     pub NdkReserved: NDK_OBJECT_HEADER_RESERVED_BLOCK,

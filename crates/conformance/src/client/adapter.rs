@@ -144,7 +144,7 @@ impl<'s> Adapter<'s> {
         self.core.version
     }
 
-    /// What the adapter says of itself.
+    /// The adapter's information.
     #[must_use]
     pub const fn info(&self) -> &'s NDK_ADAPTER_INFO {
         &self.core.info
@@ -372,7 +372,7 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// What is left out of a create request, against the rules.
+/// An argument that is left out of a create request, against the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
     /// The notification callback.
@@ -387,7 +387,7 @@ pub enum Without {
 ///
 /// # Safety
 ///
-/// The connector is open, and nobody uses it any more.
+/// The connector is open, and nothing uses it any more.
 unsafe fn close_unkept(connector: *mut NDK_CONNECTOR) {
     const unsafe extern "system" fn closed(_context: *mut c_void) {}
 

@@ -39,7 +39,7 @@ impl RawAddress {
         Self { null: true, ..self }
     }
 
-    /// What a call takes. The pointer is valid for the length as long as this value is.
+    /// The arguments for a call. The pointer is valid for the length as long as this value is.
     pub(super) const fn parts(&self) -> (*const SOCKADDR, u32) {
         (if self.null { ptr::null() } else { self.address.as_ptr() }, self.length)
     }
@@ -51,7 +51,7 @@ impl From<SocketAddr> for RawAddress {
     }
 }
 
-/// What a function that tells an address has answered.
+/// The answer of a function that returns an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What it returned.

@@ -30,7 +30,7 @@ use crate::case::{Check, Stop};
 /// A connector.
 pub type Connector<'s> = Owned<'s, ConnectorCore<'s>>;
 
-/// What a case does inside the disconnect event.
+/// What a case does in the disconnect event.
 pub type DisconnectHook<'s> = &'s (dyn Fn(&'s ConnectorCore<'s>) -> Check + Send + Sync + 's);
 
 /// A connector, as callbacks and other threads see it.
@@ -45,9 +45,9 @@ pub struct ConnectorCore<'s> {
 /// What one side offers for a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offer<'a> {
-    /// Reads of the peer in progress, at most.
+    /// The most reads of the peer in progress.
     pub inbound: u32,
-    /// Own reads in progress, at most.
+    /// The most own reads in progress.
     pub outbound: u32,
     /// Private data.
     pub data: &'a [u8],
@@ -66,7 +66,7 @@ pub enum OnDisconnect<'s> {
     CountEx,
 }
 
-/// What `NdkGetConnectionData` has answered.
+/// The answer of `NdkGetConnectionData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionData {
     /// What it returned.

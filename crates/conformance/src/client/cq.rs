@@ -20,7 +20,7 @@ use super::{
 };
 use crate::case::{Check, Stop};
 
-/// What a case does inside the notification callback.
+/// What a case does in the notification callback.
 pub type Hook<'s> = &'s (dyn Fn(&'s CqCore<'s>, NtStatus) -> Check + Send + Sync + 's);
 
 /// A completion queue.
@@ -46,7 +46,7 @@ pub struct CqCore<'s> {
     inside_arm: AtomicU32,
 }
 
-/// A completion, as far as the version in force tells.
+/// A completion, with what the version in force has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// How the request went.
@@ -231,7 +231,7 @@ impl<'s> CqCore<'s> {
         Ok(count)
     }
 
-    /// As [`CqCore::poll`], giving each completion to `each`. Allocates nothing.
+    /// As [`CqCore::poll`], but passes each completion to `each`. Allocates nothing.
     ///
     /// # Errors
     ///
@@ -369,7 +369,7 @@ impl<'s> CqCore<'s> {
         Ok(self.take(1)?[0])
     }
 
-    /// Looks that nothing more comes.
+    /// Checks that nothing more comes.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::case::{Check, Stop};
 
-/// What an object is.
+/// The type of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of NDKPI's objects")]
 pub enum Kind {
@@ -63,7 +63,7 @@ pub struct Life<'s> {
     kind: Kind,
     object: AtomicPtr<c_void>,
     gate: AtomicU32,
-    /// Callbacks of the object that run, its close completion aside.
+    /// Running callbacks of the object, without its close completion.
     callbacks: AtomicU32,
     /// Objects that depend on this one and whose close has not begun or runs its callback.
     successors: AtomicU32,
@@ -192,7 +192,7 @@ impl<'s> Life<'s> {
         self.closed.load(Acquire)
     }
 
-    /// How many close completions have come.
+    /// Counts the close completions.
     #[must_use]
     pub fn close_callbacks(&self) -> u32 {
         self.close_callbacks.load(Acquire)
@@ -225,7 +225,7 @@ impl<'s> Life<'s> {
     ///
     /// # Errors
     ///
-    /// The object is closed already, or somebody else uses it: the case is wrong.
+    /// The object is closed already, or another thread uses it: the case is wrong.
     pub fn close_within(&'s self, calls: u32) -> Check<Closing<'s>> {
         if let Err(gate) = self.gate.compare_exchange(calls, calls | CLOSED, AcqRel, Relaxed) {
             fail!("the case closes a {:?} that is in use or closed ({gate:#x})", self.kind);
@@ -454,7 +454,7 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
         Self { core, life: core.life() }
     }
 
-    /// Gives the ownership up without closing the object.
+    /// Gives up the ownership without closing the object.
     pub(super) fn release(self) -> &'s C {
         ManuallyDrop::new(self).core
     }
@@ -536,7 +536,7 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
     ///
     /// # Errors
     ///
-    /// Somebody uses the object.
+    /// A thread uses the object.
     pub fn start_close(self) -> Check<Closing<'s>> {
         self.begin_close()
     }
@@ -625,7 +625,7 @@ fn inspect_header<'s, C: Core<'s>>(session: &Session<'s>, header: *const NDK_OBJ
     }
 }
 
-/// Calls a slot of an object's table. What the arguments promise is said beside the call.
+/// Calls a slot of an object's table. What the arguments promise stands beside the call.
 macro_rules! slot {
     ($call:expr, $object:ident, $slot:ident) => {{
         let object: *mut ndkpi::$object = $call.object();

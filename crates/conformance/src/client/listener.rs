@@ -23,13 +23,13 @@ use super::{
 };
 use crate::case::{Check, Stop};
 
-/// What a case does with the connector inside the connect event.
+/// What a case does with the connector in the connect event.
 pub type ConnectHook<'s> = &'s (dyn Fn(Connector<'s>) -> Check + Send + Sync + 's);
 
 /// A listener.
 pub type Listener<'s> = Owned<'s, ListenerCore<'s>>;
 
-/// Connectors that nobody has taken yet, at most.
+/// The most connectors that wait to be taken.
 const WAITING: usize = 64;
 
 /// A listener, as callbacks and other threads see it.
@@ -39,7 +39,7 @@ pub struct ListenerCore<'s> {
     hook: Option<ConnectHook<'s>>,
     events: AtomicU32,
     waiting: [Later<'s, ConnectorCore<'s>>; WAITING],
-    /// Nobody will take connectors any more: they are closed.
+    /// No more connectors will be taken: those that come are closed.
     deserted: AtomicBool,
 }
 

@@ -29,15 +29,15 @@ pub struct PdCore<'s> {
 /// The sizes of a queue pair (`NDKPI 5.3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpSizes {
-    /// Receives outstanding at most; without meaning with a shared receive queue.
+    /// The most outstanding receives. Unused with a shared receive queue.
     pub receive_depth: u32,
-    /// Initiator requests outstanding at most.
+    /// The most outstanding initiator requests.
     pub initiator_depth: u32,
-    /// Elements of a receive at most; without meaning with a shared receive queue.
+    /// The most elements of a receive. Unused with a shared receive queue.
     pub receive_sge: u32,
-    /// Elements of an initiator request at most.
+    /// The most elements of an initiator request.
     pub initiator_sge: u32,
-    /// Inline bytes of a request at most.
+    /// The most inline bytes of a request.
     pub inline: u32,
 }
 

@@ -25,7 +25,7 @@ pub type Qp<'s> = Owned<'s, QpCore<'s>>;
 /// A queue pair, as callbacks and other threads see it.
 pub struct QpCore<'s> {
     life: Life<'s>,
-    /// Somebody posts to the queue (`NDKPI 7.3`).
+    /// A thread posts to the queue (`NDKPI 7.3`).
     initiating: AtomicBool,
     receiving: AtomicBool,
 }
@@ -80,7 +80,7 @@ impl<'s> QpCore<'s> {
         self.life.session()
     }
 
-    /// Calls `function` with the queue pair while nobody else posts to the queue.
+    /// Calls `function` with the queue pair. Nothing else posts to the queue meanwhile.
     fn post(&self, queue: &AtomicBool, function: impl FnOnce(&Call<'_, 's>) -> Check<NtStatus>) -> Check<NtStatus> {
         let call = self.life.call()?;
         ensure!(!queue.swap(true, Acquire), "the case posts to one queue twice at a time (NDKPI 7.3)");

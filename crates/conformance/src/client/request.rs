@@ -20,7 +20,7 @@ use crate::case::{Check, Stop};
 /// Something to do inside the callback of a request, which gets its status.
 pub type Then<'s> = &'s (dyn Fn(NtStatus) + Send + Sync + 's);
 
-/// What is in the place for a new object before the provider is called: an address at which nothing is.
+/// What the place for a new object holds before the provider is called: an address at which nothing is.
 const UNTOUCHED: *mut c_void = ptr::without_provenance_mut(0x5AFE);
 
 /// The function runs; it returned `STATUS_PENDING`; it returned anything else.
@@ -160,8 +160,8 @@ impl Pending<'_> {
         Ok(request.status().unwrap_or(NtStatus::PENDING))
     }
 
-    /// Waits for the outcome, also when somebody wants the suite to end: what a create request brings belongs to its caller,
-    /// and an object that nobody takes is never closed.
+    /// Waits for the outcome, even if the suite is cancelled: the object of a create request belongs to its caller, and would
+    /// never be closed.
     fn outwait(&self) -> Check<NtStatus> {
         let request = self.request;
         let platform = request.session.platform();
@@ -227,7 +227,7 @@ pub fn request_on_adapter<'s>(
     Ok(request.has_returned(status))
 }
 
-/// What a create request has brought: an object that nobody owns yet, or the reason that there is none.
+/// The outcome of a create request: an object that has no owner yet, or the reason that there is none.
 pub type Created<T> = Result<*mut T, NtStatus>;
 
 /// Creates an object (pattern P1) and waits for it, whoever wants the suite to end meanwhile. `call` gets what the function

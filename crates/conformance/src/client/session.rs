@@ -32,7 +32,7 @@ use crate::{
 /// More wrong things than this are only counted.
 const MOST_FAULTS: u32 = 4;
 
-/// What a session is opened for.
+/// The options of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// Names the session: others get other random numbers.
@@ -95,7 +95,7 @@ pub enum CompletionKind {
 }
 
 impl<'p> Session<'p> {
-    /// Opens the first adapter, lets `work` use it, closes what is left, and says how it all went.
+    /// Opens the first adapter, runs `work` on it, closes what is left, and returns the verdict.
     ///
     /// The session is lent to `work` only, so that nothing that callbacks refer to can be gone before the adapter is closed.
     ///
@@ -289,7 +289,7 @@ impl<'s> Session<'s> {
         self.platform
     }
 
-    /// What the first adapter says of itself.
+    /// The first adapter's information.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl<'s> Session<'s> {
         Ok(self.adapter()?.version())
     }
 
-    /// The version that was asked for.
+    /// The requested version.
     #[must_use]
     pub const fn asked(&self) -> NDK_VERSION {
         self.version
@@ -421,7 +421,7 @@ impl<'s> Session<'s> {
         fail!("waited {} ms for {what}", limit / 1000)
     }
 
-    /// Waits until nothing more comes of what was begun.
+    /// Waits until everything that was begun has ended.
     pub fn settle(&self) {
         self.platform.settle();
     }
@@ -466,7 +466,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Returns how many requests have completed in this way.
+    /// Returns how many requests have completed like this.
     #[must_use]
     pub fn completions_of(&self, kind: CompletionKind) -> u32 {
         self.completions[kind as usize].load(Relaxed)

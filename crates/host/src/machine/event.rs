@@ -1,4 +1,4 @@
-//! Events: what a thread at `PASSIVE_LEVEL` waits for.
+//! Events, for which a thread at `PASSIVE_LEVEL` waits.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -12,13 +12,13 @@ use super::{
     threads::LOOK_AGAIN,
 };
 
-/// What happens to an event when somebody has waited for it.
+/// What a wait does to the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventKind {
     /// It stays set until it is reset.
     #[default]
     Notification,
-    /// It is reset: of several who wait, one goes on.
+    /// It is reset: it wakes one waiter.
     Synchronization,
 }
 
@@ -41,7 +41,7 @@ impl Event {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the event: `KeSetEvent`. Whether it was set before.
+    /// Sets the event: `KeSetEvent`. Returns true if it was set before.
     ///
     /// # Panics
     ///
@@ -55,7 +55,7 @@ impl Event {
         before
     }
 
-    /// Resets the event: `KeResetEvent`. Whether it was set before.
+    /// Resets the event: `KeResetEvent`. Returns true if it was set before.
     ///
     /// # Panics
     ///
@@ -72,7 +72,7 @@ impl Event {
         *self.lock()
     }
 
-    /// Waits without waiting, as a timeout of zero does. Callable at `DISPATCH_LEVEL`.
+    /// Takes the event if it is set, as a wait with a timeout of zero does. Callable at `DISPATCH_LEVEL`.
     #[must_use]
     pub fn try_wait(&self) -> bool {
         self.take(&mut self.lock())
@@ -114,7 +114,7 @@ impl Event {
         }
     }
 
-    /// Waits until the event is set, but not longer than this. Whether it was set.
+    /// Waits until the event is set, but no longer than this. Returns true if it was set.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Panics on processors. A thread of the machine has nobody to tell, so it writes them down.
+//! Panics on processors. A thread of the machine cannot pass them on, so it records them.
 
 use std::{
     any::Any,
@@ -37,7 +37,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Writes a failure down, and prints it at once.
+    /// Records a failure, and prints it at once.
     pub fn record(&self, failure: Failure) {
         eprintln!("machine: {failure}");
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
@@ -49,14 +49,14 @@ impl Failures {
         self.any.load(Acquire)
     }
 
-    /// Takes them out.
+    /// Takes all failures.
     pub fn take(&self) -> Vec<Failure> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Release);
         std::mem::take(&mut *list)
     }
 
-    /// The first one in words, and how many there are.
+    /// Describes the first failure, and says how many there are.
     pub fn summary(&self) -> Option<String> {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let first = list.first()?;

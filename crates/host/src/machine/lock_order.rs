@@ -1,8 +1,8 @@
-//! The order of spin locks, learnt while they are used, as Linux' lockdep and Driver Verifier do.
+//! Checks the order of spin locks, as Linux' lockdep and Driver Verifier do: it learns the order while locks are used.
 //!
-//! Whoever acquires a lock while holding others states an order. Locks of different classes are ordered by class: a circle
-//! of orders is a deadlock that some timing will find, even if every thread so far was lucky. Locks of one class are ordered
-//! one by one, as far as the table of recent pairs remembers.
+//! A thread that acquires a lock while it holds others states an order. Locks of different classes are ordered by class. A cycle
+//! of orders is a deadlock, even if no timing has shown it yet. Locks of one class are ordered one by one, as far as the table
+//! of recent pairs remembers.
 
 use std::{
     ops::Range,
@@ -16,7 +16,7 @@ use super::{
     thread::{Held, ThreadState},
 };
 
-/// Someone acquired `second` while holding `first`.
+/// A thread acquired `second` while it held `first`.
 #[derive(Clone, Copy)]
 struct Order {
     first: &'static str,
@@ -38,16 +38,16 @@ struct Pair {
 const PAIRS: usize = 1024;
 
 struct Known {
-    /// Every order between classes that was seen. There are as many as the program has nested critical sections: few.
+    /// Every order between classes that was seen. There are few: one for each nesting of critical sections in the program.
     classes: Vec<Order>,
-    /// The last pairs that were seen. A pair has one place, so that an older one is forgotten for it.
+    /// The last pairs that were seen. A new pair replaces an older one in its slot.
     pairs: [Option<Pair>; PAIRS],
 }
 
-/// Which locks exist is a matter of the program, not of one machine.
+/// One table for all machines: lock classes belong to the program.
 static KNOWN: Mutex<Known> = Mutex::new(Known { classes: Vec::new(), pairs: [None; PAIRS] });
 
-/// Checks that the current thread may acquire `name`, given what it holds.
+/// Checks that the current thread may acquire `name` while it holds what it holds.
 pub fn check(state: &ThreadState, name: LockName, place: &'static Location<'static>) {
     for held in state.held() {
         let conflict = {
@@ -95,7 +95,7 @@ impl Known {
         None
     }
 
-    /// The first step of a way from `from` to `to`, if there is one.
+    /// The first step of a path from `from` to `to`, if there is one.
     fn path(&self, from: &str, to: &str) -> Option<Order> {
         // The orders known so far contain no circle, so this comes to an end.
         let steps = self.classes.iter().filter(|order| order.first == from);

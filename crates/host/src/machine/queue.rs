@@ -21,7 +21,7 @@ use super::{
     rules::{Rule, broken},
 };
 
-/// A queue longer than this is begun with whatever the importance of its calls (the kernel's `MaximumDpcQueueDepth`).
+/// A queue longer than this is begun at once, whatever the importance of its calls (the kernel's `MaximumDpcQueueDepth`).
 const LONG_QUEUE: usize = 4;
 
 /// How far the shutdown of the machine has come.
@@ -29,7 +29,7 @@ const LONG_QUEUE: usize = 4;
 pub enum Life {
     /// It has not begun.
     Runs,
-    /// Threads end, but what still runs may queue more: it is left behind, and that will be told.
+    /// Threads end. Calls that still run may queue more, which is reported as left behind.
     Stops,
     /// All threads have ended, and nobody may queue anything.
     Closed,
@@ -67,7 +67,7 @@ pub struct Queue {
     running: &'static str,
     longest: usize,
     ran: u64,
-    /// Calls begun since the queue was last empty: so long the processor has not been below `DISPATCH_LEVEL`.
+    /// Calls begun since the queue was last empty: for that long the processor has not been below `DISPATCH_LEVEL`.
     in_a_row: u64,
 }
 
@@ -142,7 +142,7 @@ impl Processor {
         Ok(queue.entries.try_reserve(more)?)
     }
 
-    /// Queues a call. `true` if the processor will not look at it by itself: then it is for the clock's tick to begin.
+    /// Queues a call. Returns true if the processor does not begin with it by itself: then the clock's tick does.
     pub fn insert(&self, index: u32, mut entry: Entry, importance: Importance, from: From) -> bool {
         let mut queue = self.lock();
         if queue.life == Life::Closed {
@@ -213,7 +213,7 @@ impl Processor {
         Some(entry)
     }
 
-    /// Ends the call that ran before and takes the next one from the queue. With `unbegun`, even if nobody wanted it begun.
+    /// Ends the call that ran before and takes the next one from the queue. With `unbegun`, even if the queue was not begun.
     pub fn next(&self, unbegun: bool) -> Next {
         let mut queue = self.lock();
         self.end(&mut queue);
@@ -324,7 +324,7 @@ impl Processor {
         (!queue.entries.is_empty(), queue.begun)
     }
 
-    /// Begins a flush: everything queued so far is to run. The flush's epoch.
+    /// Begins a flush: everything queued so far is to run. Returns the flush's epoch.
     pub fn begin_flush(&self) -> u64 {
         let mut queue = self.lock();
         let epoch = queue.epoch;
@@ -379,7 +379,7 @@ impl Processor {
         }
     }
 
-    /// Lets the processor run nothing more, or refuses what is queued from now on.
+    /// Stops the processor, or refuses what is queued from now on.
     pub fn set_life(&self, life: Life) {
         self.lock().life = life;
         self.unpark();

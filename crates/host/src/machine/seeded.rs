@@ -1,4 +1,4 @@
-//! The seeded scheduler: one step at a time, and a random number chooses which.
+//! The seeded scheduler: one step at a time, chosen by a random number.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -24,7 +24,7 @@ use super::{
     threads::{expire, report},
 };
 
-/// A step in this many lets time pass to the next timer although calls are queued: processors can be slow.
+/// One step in this many lets time pass to the next timer although calls are queued: processors can be slow.
 const RARELY: usize = 16;
 
 /// Inside a critical section the chance of a pre-emption is this many times smaller.
@@ -76,7 +76,7 @@ impl Seeded {
         self.choices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chooses a step, but none that lets time pass beyond `limit`.
+    /// Chooses a step. None lets time pass beyond `limit`.
     fn choose(&self, machine: &MachineRef, limit: u64) -> Option<Step> {
         let mut choices = self.lock();
         let busy = self.busy.load(Relaxed);
@@ -121,7 +121,7 @@ impl Seeded {
         choices.trace = mix(choices.trace ^ step);
     }
 
-    /// Takes one step. `false` if there is none to take.
+    /// Takes one step. Returns false if there is none.
     fn step(&self, machine: &MachineRef, limit: u64) -> bool {
         let Some(step) = self.choose(machine, limit) else { return false };
         match step {
@@ -154,7 +154,7 @@ impl Seeded {
     }
 }
 
-/// With a seed, a panic ends the test where it happens. It is written down too, in case somebody catches it.
+/// With a seed, a panic ends the test where it happens. It is recorded too, in case it is caught.
 fn report_and_resume(machine: &MachineRef, processor: u32, routine: &'static str, outcome: thread::Result<()>) {
     if let Err(panic) = outcome {
         report(machine, processor, routine, Err(Box::new(super::failure::message_of(&*panic))));
@@ -271,7 +271,7 @@ impl MachineRef {
         self.seeded().lock().trace
     }
 
-    /// Gives others the chance to run: `YieldProcessor` in a loop that polls. Takes one step of a seeded machine.
+    /// Lets others run: `YieldProcessor` in a loop that polls. Takes one step of a seeded machine.
     ///
     /// # Panics
     ///
@@ -357,7 +357,7 @@ impl MachineRef {
         }
     }
 
-    /// Nothing runs on the processor on which this thread holds everything off.
+    /// Keeps the processor that this thread has taken from running anything.
     fn hold_processor<'seeded>(&self, seeded: &'seeded Seeded) -> Option<Busy<'seeded>> {
         (current_irql() == Irql::DISPATCH_LEVEL).then(|| Busy::new(seeded, self.current_processor()))
     }

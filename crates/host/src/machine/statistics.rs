@@ -1,4 +1,4 @@
-//! What a machine has done so far.
+//! Counters of a machine.
 
 /// Counters of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

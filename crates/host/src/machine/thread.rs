@@ -1,10 +1,10 @@
-//! What every operating-system thread carries: its IRQL, the locks it holds, the processor it stands on.
+//! The state of each operating-system thread: its IRQL, the locks it holds, the processor it is on.
 
 use std::{cell::Cell, panic::Location};
 
 use super::{dispatch::Interrupted, irql::Irql, spin_lock::LockName};
 
-/// More spin locks than this at once are a mistake.
+/// The most spin locks that a thread may hold.
 pub const MOST_LOCKS: usize = 16;
 
 /// True if locks are remembered with their place and their order: with the feature `checked` or debug assertions.
@@ -15,21 +15,21 @@ pub const CHECKED: bool = cfg!(any(feature = "checked", debug_assertions));
 pub struct Held {
     /// The address of the lock.
     pub address: usize,
-    /// What it is called.
+    /// Its name.
     pub name: LockName,
     /// Where it was acquired.
     pub place: &'static Location<'static>,
 }
 
-/// The state of one thread. All of it is plain cells without a destructor, so that reaching it costs next to nothing.
+/// The state of one thread. Plain cells without a destructor, so that access is cheap.
 pub struct ThreadState {
     /// The current IRQL.
     pub irql: Cell<Irql>,
     /// The number of spin locks held.
     pub locks: Cell<usize>,
-    /// Which ones, in the order of acquisition; only kept up when [`CHECKED`].
+    /// The locks held, in the order of acquisition. Only kept when [`CHECKED`].
     pub held: [Cell<Option<Held>>; MOST_LOCKS],
-    /// The machine (its number) and the processor on which the thread stands, if that was said.
+    /// The machine (its number) and the processor that the thread was put on, if any.
     processor: Cell<(u64, u32)>,
     /// The processor whose deferred calls interrupt the thread, if there is one.
     pub interrupted: Interrupted,
@@ -59,7 +59,7 @@ pub fn with<U>(work: impl FnOnce(&ThreadState) -> U) -> U {
 }
 
 impl ThreadState {
-    /// A word that names the thread among those alive. Never zero.
+    /// A number that no other live thread has. Never zero.
     #[inline]
     pub fn token(&self) -> usize {
         std::ptr::from_ref(self).addr()

@@ -27,13 +27,13 @@ pub struct TimerInner {
 }
 
 impl TimerInner {
-    /// The due time and the number among all settings: where in the queue of timers this one is. `None` if it is not there.
-    /// For the queue, under its lock.
+    /// Its key in the queue of timers: the due time, and the number among all settings. `None` if it is not queued. For the
+    /// queue, under its lock.
     pub fn key(&self) -> Option<(u64, u64)> {
         self.set.load(Acquire).then(|| (self.due.load(Relaxed), self.order.load(Relaxed)))
     }
 
-    /// Notes where in the queue the timer is. For the queue, under its lock.
+    /// Sets the timer's key in the queue. For the queue, under its lock.
     pub fn set_key(&self, key: Option<(u64, u64)>) {
         if let Some((due, order)) = key {
             self.due.store(due, Relaxed);
@@ -42,7 +42,7 @@ impl TimerInner {
         self.set.store(key.is_some(), Release);
     }
 
-    /// Does what is to be done when the time has come, on the current thread.
+    /// Runs the expiry on the current thread.
     pub fn expire(&self, arguments: Arguments) {
         (self.expire)(arguments);
     }
@@ -104,7 +104,7 @@ impl Timer {
     /// Lets the timer expire `delay` microseconds from now, and, if `period` is not zero, every `period` microseconds after
     /// that: `KeSetTimerEx`. A timer that is set forgets what it was set for.
     ///
-    /// Gives the arguments with which it was set before, if it was still in the queue (the kernel's TRUE).
+    /// Returns the arguments with which it was set before, if it was still in the queue (the kernel's TRUE).
     ///
     /// # Panics
     ///
@@ -120,10 +120,10 @@ impl Timer {
         before
     }
 
-    /// Takes the timer out of the queue: `KeCancelTimer`. Gives its arguments if it was there.
+    /// Takes the timer out of the queue: `KeCancelTimer`. Returns its arguments if it was there.
     ///
-    /// `None` says that it is not set, or has expired: then the DPC may be queued, run, or be about to. A periodic timer
-    /// stays in the queue when it expires.
+    /// `None` means that it is not set or has expired: its DPC may be about to be queued, be queued or run. A periodic timer stays
+    /// in the queue when it expires.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What a framework object carries for the driver.
+//! Contexts: what a framework object carries for the driver.
 
 use core::{
     marker::PhantomData,
@@ -18,7 +18,7 @@ use wdk_sys::{
 #[repr(transparent)]
 struct Slot<T>(AtomicPtr<T>);
 
-/// Names a kind of framework objects that carry a reference to a `T`. One static for each kind.
+/// A kind of context: framework objects of this kind carry a reference to a `T`. One static for each kind.
 ///
 /// ```ignore
 /// static DEVICE: ContextType<Device> = unsafe { ContextType::new(c"softndk device", &raw const DEVICE) };
@@ -55,7 +55,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
         Self { info, holds: PhantomData }
     }
 
-    /// Has objects that are created with `attributes` carry a context of this kind.
+    /// Makes objects that are created with `attributes` carry a context of this kind.
     ///
     /// The reference is given back when the framework destroys the object, after its last use.
     pub fn describe(&'static self, attributes: &mut WDF_OBJECT_ATTRIBUTES, destroy: Destroy) {
@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
         attributes.EvtDestroyCallback = Some(destroy);
     }
 
-    /// Gives `object` its reference. One that it had is given back.
+    /// Stores a reference in `object`. The one before is given back.
     ///
     /// # Safety
     ///
@@ -74,7 +74,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
         release(slot.0.swap(Arc::into_raw(value).cast_mut(), AcqRel));
     }
 
-    /// Takes the reference away from `object`.
+    /// Takes the reference from `object`.
     ///
     /// # Safety
     ///
@@ -85,7 +85,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
         release(slot.0.swap(ptr::null_mut(), AcqRel));
     }
 
-    /// What `object` carries; `None` if it was never given a reference.
+    /// Returns what `object` carries. `None` if no reference was stored.
     ///
     /// # Safety
     ///

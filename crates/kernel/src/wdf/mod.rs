@@ -1,4 +1,4 @@
-//! The little of the framework (KMDF) that needs more than one call.
+//! Wrappers for the parts of the framework (KMDF) that take more than one call.
 
 mod context;
 mod control_device;
@@ -11,7 +11,7 @@ pub use registry::{Key, REGISTRY_LIST_BYTES};
 pub use request::Request;
 use wdk_sys::{_WDF_EXECUTION_LEVEL, _WDF_SYNCHRONIZATION_SCOPE, ULONG, WDF_OBJECT_ATTRIBUTES};
 
-/// The size of a structure, for the field that says it.
+/// The size of a structure, for its size field.
 ///
 /// # Panics
 ///

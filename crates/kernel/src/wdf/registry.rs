@@ -8,7 +8,7 @@ use wdk_sys::{KEY_READ, ULONG, WDFDRIVER, WDFKEY, call_unsafe_wdf_function_bindi
 use super::size;
 use crate::{check, unicode};
 
-/// A list of strings in the registry may have as many bytes, its terminators included.
+/// The most bytes of a list of strings in the registry, terminators included.
 pub const REGISTRY_LIST_BYTES: usize = 1024;
 
 /// `REG_MULTI_SZ`.
@@ -48,7 +48,7 @@ impl Key {
         check(status).map(|()| Self { key })
     }
 
-    /// A number (`REG_DWORD`); `None` if there is none of that name and type.
+    /// Reads a number (`REG_DWORD`). `None` if there is none of this name and type.
     #[must_use]
     pub fn number(&self, name: &[u16]) -> Option<u32> {
         let (name, mut value) = (unicode(name), 0);

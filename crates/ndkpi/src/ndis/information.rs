@@ -257,7 +257,7 @@ layout!(NDIS_NDK_LOCAL_ENDPOINTS: size 0x34, align 4, {
     LocalEndpoints @ 0x10,
 });
 
-/// What the two lists have in common: a fixed part and an array at its end.
+/// The common shape of the two lists: a fixed part and an array at its end.
 macro_rules! list {
     ($list:ident.$array:ident: $entry:ident, $revision:ident) => {
         impl $list {

@@ -1,4 +1,4 @@
-//! What NDIS and a provider tell each other (NDIS-NDK, `docs/reference/ndis-ndk.md`): the registration of the provider,
+//! The interface between NDIS and a provider (NDIS-NDK, `docs/reference/ndis-ndk.md`): the registration of the provider,
 //! the opening of an adapter, the information requests and the network events.
 //!
 //! Only the structures that speak of NDK are here, not the general ones of NDIS.
@@ -32,7 +32,7 @@ pub const NETWORK_DIRECT_GLOBAL_FLAGS_KEYWORD: &str = "*NetworkDirectGlobalFlags
 /// The global flag that allows a peer in another subnet.
 pub const NETWORK_DIRECT_GLOBAL_FLAGS_ALLOW_REMOTE_IP_SUBNET: u32 = 0x1;
 
-/// What NDIS structures begin with: kind, revision and length (NDIS-NDK 3).
+/// The header of NDIS structures: kind, revision and length (NDIS-NDK 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct NDIS_OBJECT_HEADER {
@@ -89,7 +89,7 @@ impl NDIS_NDK_PROVIDER_CHARACTERISTICS {
     );
 }
 
-/// What a consumer asks for when it opens an adapter (NDIS-NDK 3).
+/// The parameters with which a consumer opens an adapter (NDIS-NDK 3).
 ///
 /// The structure has no header and no length. A driver that registered for NDIS before 6.50 gets the version alone, so it
 /// must not read, nor make a reference to, the rest.
@@ -128,7 +128,7 @@ pub const NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1: u8 = 1;
 /// The bytes of [`NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES`].
 pub const NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1: u16 = 0x10;
 
-/// What a driver reports about an adapter, whether NDK is enabled or not, with `NdisMSetMiniportAttributes` (NDIS-NDK 3).
+/// What a driver reports about an adapter with `NdisMSetMiniportAttributes`, NDK being enabled or not (NDIS-NDK 3).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
