@@ -130,7 +130,11 @@ def copy(source):
             key: entry[key] for key in ("rust", "kind", "size", "align", "repr", "default", "fields", "not_in_kit") if key in entry
         }
     for rust in sorted(closure.opaque - closure.full):
-        opaque[rust] = {"defined": rust in closure.structs or not facts["other_types"][rust].get("opaque", False)}
+        other = facts["other_types"].get(rust, {})
+        opaque[rust] = {"defined": rust in closure.structs or not other.get("opaque", False)}
+        if not rust.endswith("__"):
+            # Others may have it by value. The handles of the framework are only pointed to.
+            opaque[rust].update((key, other[key]) for key in ("size", "align") if key in other)
     result = {
         "meta": {
             **facts["meta"],

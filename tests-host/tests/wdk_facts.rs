@@ -148,7 +148,8 @@ fn check_types(source: &str, facts: &Value, problems: &mut Problems) {
                     structures.push(name);
                 } else {
                     let only = fields.iter().map(|field| spelling(&field.ty)).collect::<Vec<_>>();
-                    problems.expect(&format!("the opaque {name}"), &only.join(" "), "[u8 ; 0]");
+                    let size = facts["opaque"][&name]["size"].as_u64().unwrap_or(0);
+                    problems.expect(&format!("the opaque {name}"), &only.join(" "), &format!("[u8 ; {size}]"));
                     opaque.push(name);
                 }
             }
@@ -203,11 +204,15 @@ fn check_fields<'a>(
     let representation = attributes.iter().filter(|attribute| attribute.path().is_ident("repr"));
     let representation = representation.map(|attribute| spelling(&attribute.meta)).collect::<Vec<_>>().join(" ");
     let alignment = facts["align"].as_u64().expect("an alignment");
+    let known = facts["fields"].as_array().expect("fields");
+    let by_hand = known.iter().any(|field| text(field, "name").starts_with("__bindgen_padding"));
     let expected = match (facts["repr"].as_str(), alignment) {
         // In the facts the closing parenthesis is left out.
         (Some(repr), _) => format!("repr({})", type_like(repr)),
         // More than any field asks for.
         (None, 9..) => format!("repr(C, align({alignment}))"),
+        // C aligns the fields by hand.
+        (None, 8) if by_hand => "repr(C, align(8))".to_owned(),
         (None, _) => "repr(C)".to_owned(),
     };
     problems.expect(&format!("the representation of {name}"), &representation, &expected);

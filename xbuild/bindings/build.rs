@@ -96,8 +96,11 @@ fn types(facts: &Value) -> Vec<String> {
     for entry in section(facts, "types").values() {
         lines.extend(structure(entry));
     }
-    for name in section(facts, "opaque").keys() {
-        lines.push(format!("#[repr(C)] #[derive(Clone, Copy)] pub struct {name} {{ _unused: [u8; 0] }}"));
+    for (name, entry) in section(facts, "opaque") {
+        let (size, align) = (entry["size"].as_u64().unwrap_or(0), entry["align"].as_u64().unwrap_or(1));
+        lines.push(format!(
+            "#[repr(C, align({align}))] #[derive(Clone, Copy)] pub struct {name} {{ _unused: [u8; {size}] }}"
+        ));
     }
     for (name, entry) in section(facts, "enums") {
         lines.push(format!("pub mod {name} {{ pub type Type = {};", portable(text(entry, "type"))));
@@ -126,8 +129,9 @@ fn structure(entry: &Value) -> Vec<String> {
         lines.push("#[derive(Clone, Copy)]".to_owned());
     }
     let layout = entry["repr"].as_str().unwrap_or("C");
-    // No field asks for more than 8 by itself.
-    let alignment = entry["align"].as_u64().filter(|alignment| *alignment > 8);
+    // No field asks for more than 8 by itself, and where C aligns fields by hand, to 8, they may ask for less.
+    let by_hand = fields(entry).iter().any(|field| text(field, "name").starts_with("__bindgen_padding"));
+    let alignment = entry["align"].as_u64().filter(|alignment| *alignment > 8 || (by_hand && *alignment == 8));
     let alignment = alignment.map(|alignment| format!(", align({alignment})")).unwrap_or_default();
     lines.push(format!("#[repr({layout}{alignment})]"));
     lines.push(format!("pub {kind} {name} {{"));

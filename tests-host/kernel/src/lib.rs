@@ -48,6 +48,7 @@ pub use crate::{
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     user::{Answer, File, Pending},
+    wdm::{IoFile, IoPending},
     wsk::NdkProvider,
 };
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use wdk_bindings::{
-    _WDF_POWER_DEVICE_STATE, DRIVER_OBJECT, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
+    _WDF_POWER_DEVICE_STATE, DRIVER_OBJECT, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PDRIVER_UNLOAD,
     PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD, STATUS_DEVICE_BUSY, WDFDEVICE,
 };
 
@@ -257,6 +257,7 @@ impl Kernel {
             driver.gone();
             return Err(status);
         }
+        state.devices_are_initialised(id);
         Ok(driver)
     }
 }
@@ -332,6 +333,11 @@ impl Driver {
         let object = lock(&state.pnp).drivers[&id].object;
         if state.unload_miniport(id, object) {
             // NDIS has taken the place of the driver's own routine.
+        } else if let Some(unload) = unload_of(object) {
+            context::call(id, "DriverUnload", || {
+                // SAFETY: the driver's own routine, with its own object.
+                unsafe { unload(std::ptr::with_exposed_provenance_mut(object)) };
+            });
         } else if let Some(unload) = unload {
             context::call(id, "EvtDriverUnload", || {
                 // SAFETY: the driver's own callback, with its live object.
@@ -355,6 +361,7 @@ impl Driver {
             state.delete_object(handle);
         }
         state.check_ndis(id, name);
+        state.check_io(id, name);
         state.check_objects(id, name);
         state.check_notifications(id, name);
         state.check_registrations(id, name);
@@ -400,6 +407,13 @@ impl Driver {
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
         self.identity().run(work)
     }
+}
+
+/// What a driver of plain WDM has put into its object.
+fn unload_of(object: usize) -> PDRIVER_UNLOAD {
+    let object: PDRIVER_OBJECT = std::ptr::with_exposed_provenance_mut(object);
+    // SAFETY: driver objects are never freed.
+    unsafe { (*object).DriverUnload }
 }
 
 impl Device {

@@ -121,6 +121,18 @@ rules! {
     OidAnswer = "oid-answer",
     /// `NdisMNetPnPEvent` was called in an OID handler, where it deadlocks.
     PnpEventInOid = "pnp-event-in-oid",
+    /// An IRP was completed twice, or something that is none.
+    IrpCompletedTwice = "irp-completed-twice",
+    /// An IRP was never completed.
+    IrpNeverCompleted = "irp-never-completed",
+    /// An IRP was completed with its cancel routine set.
+    IrpCancelRoutine = "irp-cancel-routine",
+    /// What a dispatch routine returned is not what it did with its IRP: pending and marked, or the status of the completion.
+    IrpStatus = "irp-status",
+    /// A device was deleted while it had files open or requests.
+    DeviceInUse = "device-in-use",
+    /// A remove lock was released by somebody who does not hold it, or its memory freed while somebody does.
+    RemoveLock = "remove-lock",
     /// A work item was queued or freed while it was queued.
     WorkItemQueued = "work-item-queued",
     /// An adapter was opened for NDK while NDK was not enabled on it.

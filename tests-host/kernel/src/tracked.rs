@@ -19,6 +19,7 @@ use crate::{
     pool,
     report::bug_check,
     rule::Rule,
+    wdm::RemoveLock,
 };
 
 /// What a structure stands for.
@@ -29,6 +30,7 @@ pub enum Object {
     Event(Arc<Event>),
     Semaphore(Arc<Semaphore>),
     Rundown(Arc<Rundown>),
+    RemoveLock(Arc<RemoveLock>),
 }
 
 /// A timer, and the DPC that it was set with last.
@@ -68,6 +70,7 @@ impl Object {
             Self::Event(_) => "event",
             Self::Semaphore(_) => "semaphore",
             Self::Rundown(_) => "run-down protection",
+            Self::RemoveLock(_) => "remove lock",
         }
     }
 
@@ -76,6 +79,7 @@ impl Object {
         match self {
             Self::Dpc(dpc) if dpc.is_queued() => Some(Rule::DpcFreedWhileQueued),
             Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
+            Self::RemoveLock(lock) if lock.is_held() => Some(Rule::RemoveLock),
             _ => None,
         }
     }
@@ -135,6 +139,7 @@ impl State {
         for entry in &gone {
             let rule = match entry.object.rule_if_freed() {
                 Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
+                Some(Rule::RemoveLock) => Rule::RemoveLock,
                 Some(_) => Rule::TimerAtUnload,
                 None => continue,
             };

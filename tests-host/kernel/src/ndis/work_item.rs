@@ -1,26 +1,22 @@
 //! Work items of NDIS: a call in a system thread.
 
-use std::{
-    ffi::c_void,
-    sync::{Arc, Mutex},
-};
+use std::{ffi::c_void, sync::Arc};
 
 use ndis::NDIS_IO_WORKITEM_FUNCTION;
 use ndkpi::NDIS_HANDLE;
 
 use super::{Owner, ndis_routine, pointer};
 use crate::{
-    context,
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
-    wdm,
+    wdm::Queued,
 };
 
 /// A work item.
 pub struct WorkItem {
     pub owner: Owner,
-    queued: Mutex<bool>,
+    queued: Arc<Queued>,
 }
 
 fn find(state: &State, handle: NDIS_HANDLE) -> Arc<WorkItem> {
@@ -36,7 +32,7 @@ pub extern "system" fn NdisAllocateIoWorkItem(handle: NDIS_HANDLE) -> NDIS_HANDL
             return std::ptr::null_mut();
         }
         let item = state.new_handle();
-        lock(&state.ndis.work_items).insert(item, Arc::new(WorkItem { owner, queued: Mutex::default() }));
+        lock(&state.ndis.work_items).insert(item, Arc::new(WorkItem { owner, queued: Arc::default() }));
         pointer(item)
     })
 }
@@ -50,30 +46,18 @@ pub extern "system" fn NdisQueueIoWorkItem(
     ndis_routine!("NdisQueueIoWorkItem", DISPATCH_LEVEL, |state| {
         let item = find(state, handle);
         let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a work item without a routine")) };
-        if std::mem::replace(&mut *lock(&item.queued), true) {
-            bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
-        }
-        let (driver, argument, handle) = (item.owner.driver, argument.expose_provenance(), handle.addr());
-        wdm::spawn(state, driver, move || {
-            // It can be queued again, or freed, by the routine itself.
-            *lock(&item.queued) = false;
-            drop(item);
-            context::call(driver, "a work item", || {
-                // SAFETY: the driver's own routine and argument, at `PASSIVE_LEVEL`.
-                unsafe { work(std::ptr::with_exposed_provenance_mut(argument), pointer(handle)) };
-            });
+        let (argument, handle) = (argument.expose_provenance(), handle.addr());
+        item.queued.queue(state, item.owner.driver, move || {
+            // SAFETY: the driver's own routine and argument, at `PASSIVE_LEVEL`.
+            unsafe { work(std::ptr::with_exposed_provenance_mut(argument), pointer(handle)) };
         });
-        state.preempt();
     });
 }
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeIoWorkItem(handle: NDIS_HANDLE) {
     ndis_routine!("NdisFreeIoWorkItem", DISPATCH_LEVEL, |state| {
-        let item = find(state, handle);
-        if *lock(&item.queued) {
-            bug_check(Rule::WorkItemQueued, format_args!("a work item is freed while it is queued"));
-        }
+        find(state, handle).queued.check_free();
         lock(&state.ndis.work_items).remove(&handle.addr());
     });
 }

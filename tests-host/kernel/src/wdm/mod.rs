@@ -5,6 +5,7 @@
 mod clock;
 mod dpc;
 mod event;
+mod io;
 pub mod lock;
 mod mdl;
 mod memory;
@@ -17,12 +18,14 @@ mod timer;
 
 pub use self::{
     dpc::{anchor, is_below},
+    io::{Io, IoFile, IoPending, Queued, RemoveLock},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     notification::Notifications,
     thread::{Threads, spawn},
 };
 use crate::context::DriverId;
+use host::machine::RawSpinLock;
 
 use std::{
     collections::BTreeMap,
@@ -45,6 +48,9 @@ pub struct Wdm {
     pub threads: Mutex<Threads>,
     pub mdls: Mutex<Mdls>,
     pub notifications: Mutex<Notifications>,
+    pub io: Mutex<Io>,
+    /// The lock of the system under which IRPs are cancelled.
+    pub cancel: RawSpinLock,
     /// Drivers that have asked for a faster clock.
     pub resolution: Mutex<BTreeMap<DriverId, u32>>,
     /// Registered providers of events.

@@ -1,0 +1,58 @@
+//! Cancellation of IRPs: the cancel spin lock, and the routine that a driver has set.
+
+use wdk_bindings::{KIRQL, PKIRQL};
+
+use host::machine::{Irql, LockName};
+
+use super::irp::Request;
+use crate::{
+    context,
+    kernel::{State, lock},
+    wdm::{lock as spin_lock, routine},
+};
+
+/// What the lock of the system is called.
+const NAME: LockName = LockName { class: "the cancel spin lock", instance: 0 };
+
+impl State {
+    /// Cancels a request: marks it, and calls the routine that its driver has set, which releases the cancel spin lock.
+    pub fn cancel_irp(&self, request: &Request) {
+        context::call(request.device.owner, "a cancel routine", || {
+            let routine = {
+                let _inside = context::Inside::new("IoCancelIrp");
+                let before = spin_lock::hold(self, &self.wdm.cancel, NAME);
+                let is_live = lock(&self.wdm.io).requests.contains_key(&request.address);
+                let routine = is_live.then(|| {
+                    // SAFETY: the IRP is not complete, and who completes it takes the routine away first.
+                    let irp = unsafe { &mut *request.pointer() };
+                    (irp.Cancel, irp.CancelIrql) = (1, before.0);
+                    irp.CancelRoutine.take()
+                });
+                if routine.flatten().is_none() {
+                    spin_lock::let_go(self, &self.wdm.cancel, before);
+                }
+                routine.flatten()
+            };
+            if let Some(routine) = routine {
+                // SAFETY: the driver's own routine, with its own device and IRP, and with the lock that it releases.
+                unsafe { routine(request.device.pointer(), request.pointer()) };
+            }
+        });
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoAcquireCancelSpinLock(place: PKIRQL) {
+    routine!("IoAcquireCancelSpinLock", |state| {
+        let before = spin_lock::hold(state, &state.wdm.cancel, NAME);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(before.0) };
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoReleaseCancelSpinLock(before: KIRQL) {
+    routine!("IoReleaseCancelSpinLock", |state| {
+        spin_lock::let_go(state, &state.wdm.cancel, Irql(before));
+    });
+}

@@ -1,0 +1,179 @@
+//! Device objects and their names.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Acquire},
+};
+
+use wdk_bindings::{
+    BOOLEAN, CSHORT, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_OBJECT, NTSTATUS, PDEVICE_OBJECT, PDRIVER_DISPATCH,
+    PDRIVER_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS,
+    ULONG, USHORT,
+};
+
+use crate::{
+    context::{self, DriverId, NOBODY},
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    text,
+    wdm::routine,
+};
+
+const TAG: u32 = u32::from_ne_bytes(*b"Devi");
+/// `IO_TYPE_DEVICE`.
+const TYPE: CSHORT = 3;
+
+/// A device object.
+pub struct Device {
+    pub owner: DriverId,
+    pub address: usize,
+    name: String,
+    /// Files that are open, and requests that are not complete.
+    pub users: AtomicU32,
+}
+
+impl Device {
+    /// The structure as the driver has it.
+    pub const fn pointer(&self) -> PDEVICE_OBJECT {
+        std::ptr::with_exposed_provenance_mut(self.address)
+    }
+
+    /// The driver's routine for a kind of request.
+    pub fn dispatch(&self, major: u32) -> PDRIVER_DISPATCH {
+        // SAFETY: the device object lives as long as it is in the table that this one came from.
+        let driver = unsafe { (*self.pointer()).DriverObject };
+        // SAFETY: driver objects outlive their devices.
+        unsafe { (*driver).MajorFunction[major as usize] }
+    }
+
+    fn flags(&self) -> ULONG {
+        // SAFETY: the device object lives as long as it is in the table that this one came from.
+        unsafe { (*self.pointer()).Flags }
+    }
+}
+
+impl State {
+    /// `DriverEntry` has returned: the devices that it made can be opened.
+    pub fn devices_are_initialised(&self, owner: DriverId) {
+        for device in lock(&self.wdm.io).devices.values().filter(|device| device.owner == owner) {
+            // SAFETY: a live device object, which nobody else uses before it can be opened.
+            unsafe { (*device.pointer()).Flags &= !DO_DEVICE_INITIALIZING };
+        }
+    }
+
+    /// The device behind a symbolic link, if it can be opened.
+    pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
+        let io = lock(&self.wdm.io);
+        let (_, name) = io.links.get(link)?;
+        let device = io.devices.values().find(|device| device.name == *name)?;
+        (device.flags() & DO_DEVICE_INITIALIZING == 0).then(|| device.clone())
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoCreateDevice(
+    driver: PDRIVER_OBJECT,
+    extension: ULONG,
+    name: PUNICODE_STRING,
+    kind: ULONG,
+    characteristics: ULONG,
+    _exclusive: BOOLEAN,
+    place: *mut PDEVICE_OBJECT,
+) -> NTSTATUS {
+    routine!("IoCreateDevice", |state| {
+        let owner = context::caller();
+        let is_own = lock(&state.pnp).drivers.get(&owner).is_some_and(|loaded| loaded.object == driver.addr());
+        if !is_own {
+            bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
+        }
+        let name = text::text(name);
+        if !name.is_empty() && lock(&state.wdm.io).devices.values().any(|device| device.name == name) {
+            return STATUS_OBJECT_NAME_COLLISION;
+        }
+        let size = size_of::<DEVICE_OBJECT>() + extension as usize;
+        let address = if state.strikes() { None } else { pool::allocate(NOBODY, size, TAG, true) };
+        let Some(address) = address else { return STATUS_INSUFFICIENT_RESOURCES };
+        let device: PDEVICE_OBJECT = std::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: the driver's own object.
+        let driver: &mut DRIVER_OBJECT = unsafe { &mut *driver };
+        let new = DEVICE_OBJECT {
+            Type: TYPE,
+            Size: USHORT::try_from(size).unwrap_or(USHORT::MAX),
+            DriverObject: driver,
+            NextDevice: driver.DeviceObject,
+            Flags: DO_DEVICE_INITIALIZING,
+            Characteristics: characteristics,
+            DeviceExtension: device.wrapping_add(1).cast(),
+            DeviceType: kind,
+            StackSize: 1,
+            ..DEVICE_OBJECT::default()
+        };
+        // SAFETY: a new block with room for it.
+        unsafe { device.write(new) };
+        driver.DeviceObject = device;
+        lock(&state.wdm.io)
+            .devices
+            .insert(address, Arc::new(Device { owner, address, name, users: AtomicU32::new(0) }));
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(device) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
+    routine!("IoDeleteDevice", |state| {
+        let Some(gone) = lock(&state.wdm.io).devices.remove(&device.addr()) else {
+            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one"));
+        };
+        let users = gone.users.load(Acquire);
+        if users > 0 {
+            bug_check(Rule::DeviceInUse, format_args!("a device is deleted with {users} files and requests"));
+        }
+        // SAFETY: the device object was live until now.
+        let DEVICE_OBJECT { DriverObject: driver, NextDevice: next, .. } = unsafe { device.read() };
+        // SAFETY: driver objects outlive their devices.
+        let mut place = unsafe { &raw mut (*driver).DeviceObject };
+        loop {
+            // SAFETY: the head of the list, or the link of one of its devices.
+            let here = unsafe { place.read() };
+            if here == device {
+                break;
+            }
+            // SAFETY: the device is in the list, so the list does not end before it.
+            place = unsafe { &raw mut (*here).NextDevice };
+        }
+        // SAFETY: the link that leads to the device.
+        unsafe { place.write(next) };
+        pool::free(device.expose_provenance(), Some(TAG));
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoCreateSymbolicLink(link: PUNICODE_STRING, name: PUNICODE_STRING) -> NTSTATUS {
+    routine!("IoCreateSymbolicLink", |state| {
+        let (link, name) = (text::text(link), text::text(name));
+        if state.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let mut io = lock(&state.wdm.io);
+        if io.links.contains_key(&link) {
+            return STATUS_OBJECT_NAME_COLLISION;
+        }
+        io.links.insert(link, (context::caller(), name));
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoDeleteSymbolicLink(link: PUNICODE_STRING) -> NTSTATUS {
+    routine!("IoDeleteSymbolicLink", |state| {
+        let link = text::text(link);
+        if lock(&state.wdm.io).links.remove(&link).is_none() {
+            bug_check(Rule::BadHandle, format_args!("`{link}` is no symbolic link, or was one"));
+        }
+        STATUS_SUCCESS
+    })
+}

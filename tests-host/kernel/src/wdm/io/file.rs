@@ -1,0 +1,130 @@
+//! Programs that open devices of plain WDM and send them control codes.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{AcqRel, Acquire},
+};
+
+use wdk_bindings::{
+    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, METHOD_BUFFERED, NTSTATUS,
+    STATUS_OBJECT_NAME_NOT_FOUND,
+};
+
+use super::{
+    device::Device,
+    irp::{Question, Request},
+};
+use crate::{
+    kernel::{Kernel, State, lock},
+    report::bug_check,
+    rule::Rule,
+    user::Answer,
+    waiting,
+};
+
+/// A device, opened by a program. Closed when dropped.
+pub struct IoFile {
+    state: Arc<State>,
+    device: Arc<Device>,
+    /// The address of the file object, which the driver may keep something in.
+    object: usize,
+}
+
+/// A request on its way.
+#[must_use]
+pub struct IoPending {
+    state: Arc<State>,
+    request: Arc<Request>,
+}
+
+impl Kernel {
+    /// Opens the device of plain WDM behind a symbolic link, as `CreateFile` does.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none or it cannot be opened yet, or what the driver says.
+    pub fn open_device(&self, link: &str) -> Result<IoFile, NTSTATUS> {
+        let device = self.state.wdm_device(link).ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        let object: *mut FILE_OBJECT = Box::into_raw(Box::default());
+        device.users.fetch_add(1, AcqRel);
+        let file = IoFile { state: self.state.clone(), device, object: object.expose_provenance() };
+        let status = file.send(IRP_MJ_CREATE).wait().status;
+        if status < 0 {
+            file.forget();
+            std::mem::forget(file);
+            return Err(status);
+        }
+        Ok(file)
+    }
+}
+
+impl IoFile {
+    fn ask(&self, major: u32, code: u32, input: &[u8], output: usize) -> IoPending {
+        let file = std::ptr::with_exposed_provenance_mut(self.object);
+        let request = self.state.call_device(&self.device, &Question { major, code, input, output, file });
+        IoPending { state: self.state.clone(), request }
+    }
+
+    fn send(&self, major: u32) -> IoPending {
+        self.ask(major, 0, &[], 0)
+    }
+
+    /// Sends a control code and waits for the answer.
+    #[must_use]
+    pub fn control(&self, code: u32, input: &[u8], output: usize) -> Answer {
+        self.begin(code, input, output).wait()
+    }
+
+    /// Sends a control code. The driver gets it before this returns.
+    pub fn begin(&self, code: u32, input: &[u8], output: usize) -> IoPending {
+        if code & 3 != METHOD_BUFFERED {
+            bug_check(Rule::NotSimulated, format_args!("a control code whose buffers are not copied"));
+        }
+        self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output)
+    }
+
+    fn forget(&self) {
+        let object: *mut FILE_OBJECT = std::ptr::with_exposed_provenance_mut(self.object);
+        // SAFETY: made from a box when the file was opened, and not used any more.
+        drop(unsafe { Box::from_raw(object) });
+        self.device.users.fetch_sub(1, AcqRel);
+    }
+}
+
+impl Drop for IoFile {
+    fn drop(&mut self) {
+        for major in [IRP_MJ_CLEANUP, IRP_MJ_CLOSE] {
+            // A driver without a routine for these says that it does not know them, which the system ignores.
+            let _ = self.send(major).wait();
+        }
+        debug_assert!(self.device.users.load(Acquire) > 0, "a file is a user of its device");
+        self.forget();
+    }
+}
+
+impl IoPending {
+    /// Cancels the request. The driver may complete it nevertheless.
+    pub fn cancel(&self) {
+        self.state.cancel_irp(&self.request);
+    }
+
+    /// Whether the request is complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        lock(&self.request.outcome).is_some()
+    }
+
+    /// Waits for the answer. A request that is not completed in time is a broken rule.
+    #[must_use]
+    pub fn wait(self) -> Answer {
+        let end = self.state.machine.now().saturating_add(self.state.request_limit());
+        if !waiting::until(&self.state, Some(end), "an IRP", || self.is_complete()) {
+            bug_check(Rule::IrpNeverCompleted, format_args!("the request {:#x} is not completed", self.request.code));
+        }
+        let outcome = lock(&self.request.outcome).clone();
+        outcome.map_or_else(
+            || unreachable!("it is complete"),
+            |outcome| Answer { status: outcome.status, bytes: outcome.bytes },
+        )
+    }
+}

@@ -1,0 +1,97 @@
+//! Work items: a call in a system thread.
+
+use std::sync::{Arc, Mutex};
+
+use wdk_bindings::{PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PVOID, WORK_QUEUE_TYPE};
+
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    wdm::{self, routine},
+};
+
+/// Whether a work item is queued.
+#[derive(Default)]
+pub struct Queued(Mutex<bool>);
+
+impl Queued {
+    /// Queues the work item: `work` runs as the driver's code, and may queue it again or free it.
+    pub fn queue(self: &Arc<Self>, state: &Arc<State>, driver: DriverId, work: impl FnOnce() + Send + 'static) {
+        if std::mem::replace(&mut *lock(&self.0), true) {
+            bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
+        }
+        let mine = self.clone();
+        wdm::spawn(state, driver, move || {
+            *lock(&mine.0) = false;
+            drop(mine);
+            context::call(driver, "a work item", work);
+        });
+        state.preempt();
+    }
+
+    /// The work item is freed.
+    pub fn check_free(&self) {
+        if *lock(&self.0) {
+            bug_check(Rule::WorkItemQueued, format_args!("a work item is freed while it is queued"));
+        }
+    }
+}
+
+/// A work item of a device.
+pub struct WorkItem {
+    pub owner: DriverId,
+    device: usize,
+    queued: Arc<Queued>,
+}
+
+fn find(state: &State, item: PIO_WORKITEM) -> Arc<WorkItem> {
+    let found = lock(&state.wdm.io).work_items.get(&item.addr()).cloned();
+    found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{item:p} is no work item, or was one")))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
+    routine!("IoAllocateWorkItem", |state| {
+        if !lock(&state.wdm.io).devices.contains_key(&device.addr()) {
+            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one"));
+        }
+        if state.strikes() {
+            return std::ptr::null_mut();
+        }
+        let place = 0xFC00_0000_0000 + usize::try_from(state.next()).unwrap_or(0) * 16;
+        let item = WorkItem { owner: context::caller(), device: device.expose_provenance(), queued: Arc::default() };
+        lock(&state.wdm.io).work_items.insert(place, Arc::new(item));
+        std::ptr::without_provenance_mut(place)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoQueueWorkItem(
+    item: PIO_WORKITEM,
+    routine: PIO_WORKITEM_ROUTINE,
+    _queue: WORK_QUEUE_TYPE,
+    argument: PVOID,
+) {
+    routine!("IoQueueWorkItem", |state| {
+        let found = find(state, item);
+        let Some(routine) = routine else {
+            bug_check(Rule::BadArgument, format_args!("a work item without a routine"))
+        };
+        let (device, argument) = (found.device, argument.expose_provenance());
+        found.queued.queue(state, found.owner, move || {
+            let device = std::ptr::with_exposed_provenance_mut(device);
+            // SAFETY: the driver's own routine, device and argument, at `PASSIVE_LEVEL`.
+            unsafe { routine(device, std::ptr::with_exposed_provenance_mut(argument)) };
+        });
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoFreeWorkItem(item: PIO_WORKITEM) {
+    routine!("IoFreeWorkItem", |state| {
+        find(state, item).queued.check_free();
+        lock(&state.wdm.io).work_items.remove(&item.addr());
+    });
+}
