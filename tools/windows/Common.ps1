@@ -8,6 +8,26 @@ $Drivers = @(
     @{ Name = 'ndktest'; HardwareId = 'Root\NdkTest' }
 )
 
+# The NIC has scripts of its own: it is a network adapter, not a device of the class SoftNDK.
+$NicHardwareId = 'Root\SoftNdkNic'
+
+# The adapters of the NIC driver, in the order of their numbers.
+function Get-Nic {
+    Get-NetAdapter -ErrorAction SilentlyContinue | Where-Object { $_.DriverFileName -eq 'softndknic.sys' } | Sort-Object ifIndex
+}
+
+# Takes a driver's packages away, and fails if the driver stays loaded.
+function Remove-DriverPackage {
+    param([Parameter(Mandatory)][string] $Name)
+    $packages = Get-WindowsDriver -Online | Where-Object { $_.OriginalFileName -match "\\$Name\.inf$" }
+    foreach ($package in $packages) {
+        Invoke-Program pnputil.exe @('/delete-driver', $package.Driver, '/uninstall', '/force')
+    }
+    if (Get-CimInstance Win32_SystemDriver -Filter "Name='$Name' and State='Running'") {
+        throw "$Name is still loaded"
+    }
+}
+
 function Assert-Administrator {
     $principal = [Security.Principal.WindowsPrincipal]::new([Security.Principal.WindowsIdentity]::GetCurrent())
     if (-not $principal.IsInRole([Security.Principal.WindowsBuiltInRole]::Administrator)) {

@@ -13,12 +13,6 @@ $reversed = @($Drivers)
 [array]::Reverse($reversed)
 foreach ($driver in $reversed) {
     Invoke-Program $devcon @('remove', $driver.HardwareId)
-    $packages = Get-WindowsDriver -Online | Where-Object { $_.OriginalFileName -match "\\$($driver.Name)\.inf$" }
-    foreach ($package in $packages) {
-        Invoke-Program pnputil.exe @('/delete-driver', $package.Driver, '/uninstall', '/force')
-    }
-    if (Get-CimInstance Win32_SystemDriver -Filter "Name='$($driver.Name)' and State='Running'") {
-        throw "$($driver.Name) is still loaded"
-    }
+    Remove-DriverPackage $driver.Name
 }
 Write-Host 'Both drivers are gone.'

@@ -66,7 +66,7 @@ impl Addresses {
     ///
     /// # Errors
     ///
-    /// What the IP helper says.
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn begin(adapter: &Arc<Adapter>) -> Result<(), NtStatus> {
         let mut registration = ptr::null_mut();
         let context = Arc::as_ptr(adapter).cast_mut().cast();
@@ -75,7 +75,8 @@ impl Addresses {
         let status =
             unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, Some(changed), context, 1, &raw mut registration) };
         adapter.addresses().registration.store(registration, Release);
-        if status.is_success() { Ok(()) } else { Err(status) }
+        // The IP helper has several words for it; NDIS wants its own.
+        if status.is_success() { Ok(()) } else { Err(NtStatus::INSUFFICIENT_RESOURCES) }
     }
 
     /// Follows them no more. `PASSIVE_LEVEL`, no lock held: waits for notifications and work that go on.

@@ -1,17 +1,11 @@
 //! A program that starts, watches and cancels runs.
 
-use control::client::{Answer, Event, ProviderDriver, Refusal, TestDriver, Transport};
+use control::client::{Event, ProviderDriver, Refusal, TestDriver};
 use control::{
     provider_device::{NicMode, Settings},
     test_device::{Kind, Progress, Start, State},
 };
-use simulated_kernel::{
-    File, Kernel,
-    wdk::{
-        STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_BUSY, STATUS_DEVICE_NOT_READY, STATUS_INVALID_PARAMETER,
-        STATUS_NOT_SUPPORTED,
-    },
-};
+use simulated_kernel::Kernel;
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
 

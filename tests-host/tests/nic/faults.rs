@@ -20,7 +20,7 @@ fn use_it(kernel: &Kernel, one: &Nic, other: &Nic) {
         let _ = one.set(OID_NDK_SET_STATE, &[enable]);
         kernel.sleep(2_000);
     }
-    for address in crate::machine::ADDRESSES {
+    for address in crate::machine::ADDRESSES.into_iter().chain(crate::machine::IPV6_ADDRESSES) {
         kernel.network().remove_address(address);
     }
 }

@@ -15,6 +15,12 @@ pub const VERSION: NDK_VERSION = NDK_VERSION::V2_1;
 pub const ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(std::net::Ipv4Addr::new(192, 168, 77, 11)), IpAddr::V4(std::net::Ipv4Addr::new(192, 168, 77, 12))];
 
+/// Their addresses of the other family.
+pub const IPV6_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V6(std::net::Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 11)),
+    IpAddr::V6(std::net::Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 12)),
+];
+
 pub fn load(kernel: &Kernel) -> Result<Driver, NTSTATUS> {
     load_with(kernel, &[])
 }
@@ -52,6 +58,9 @@ pub fn with_pair(kernel: &Kernel, keywords: &[(&str, &str)], work: impl FnOnce(&
 pub fn configure(kernel: &Kernel, nics: [&Nic; 2]) {
     for (nic, address) in nics.into_iter().zip(ADDRESSES) {
         kernel.network().add_address(nic.if_index(), address, 24);
+    }
+    for (nic, address) in nics.into_iter().zip(IPV6_ADDRESSES) {
+        kernel.network().add_address(nic.if_index(), address, 64);
     }
     // The table is read by a work item.
     kernel.sleep(5_000);

@@ -93,7 +93,8 @@ fn the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface(
             for nic_mode in [0, 1] {
                 let through = through_the_miniport(&Kernel::seeded(7).start(), nic_mode);
                 assert_eq!(counts(&through), counts(&private), "engine {nic_mode}");
-                assert_eq!(through.1, private.1, "each case ends as it did, engine {nic_mode}");
+                let others: Vec<_> = through.1.iter().zip(&private.1).filter(|(ours, theirs)| ours != theirs).collect();
+                assert!(others.is_empty(), "each case ends as it did, engine {nic_mode}: {others:?}");
             }
         },
     );
