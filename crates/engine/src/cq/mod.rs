@@ -1,4 +1,4 @@
-//! Cqe queues (`NDKPI 7.1`).
+//! Completion queues (`NDKPI 7.1`).
 //!
 //! Any number of NIC engines [push](Cq::push) completions, one after the other under the queue's lock. The consumer takes them
 //! out through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive

@@ -149,7 +149,7 @@ impl<O: Os> Qp<O> {
         });
     }
 
-    /// Says if reads can be posted once there is a peer: not if the outbound read limit of the connection is zero
+    /// Lets reads be posted once there is a peer, or not: they may not if the outbound read limit of the connection is zero
     /// (`NDKPI 7.7.3`).
     pub(crate) fn allow_reads(&self, allowed: bool) {
         self.no_reads.store(mistake!(ReadLimitIgnored => false, else !allowed), Ordering::Release);
