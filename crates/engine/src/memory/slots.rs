@@ -48,6 +48,7 @@ enum State<T> {
 
 /// A chunk, or none yet.
 type Chunk<T> = Option<Box<[Slot<T>]>>;
+type ChunkLock<O, T> = <O as Os>::Lock<Chunk<T>>;
 
 /// The free slots, those first that have been free longest.
 struct FreeSlots {
@@ -69,7 +70,7 @@ impl FreeSlots {
 
 /// A growing table of `T`s with the numbers from one on.
 pub struct SlotTable<O: Os, T: Send + 'static> {
-    chunks: Vec<O::Lock<Chunk<T>>>,
+    chunks: Vec<ChunkLock<O, T>>,
     /// Chunks in one lane.
     rows: u32,
     /// The largest number.
@@ -111,7 +112,7 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
 
     /// The lock of a slot's chunk, its place in the order of locks, and where in the chunk the slot lies.
     #[inline]
-    fn chunk(&self, number: u32) -> Option<(&O::Lock<Chunk<T>>, usize, usize)> {
+    fn chunk(&self, number: u32) -> Option<(&ChunkLock<O, T>, usize, usize)> {
         if number > self.largest {
             return None;
         }
@@ -247,6 +248,6 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
     /// The bytes of the table itself, without what values own.
     pub fn bytes(&self) -> usize {
         let chunks = self.free.with(|free| free.chunks);
-        self.chunks.len() * size_of::<O::Lock<Chunk<T>>>() + chunks as usize * CHUNK as usize * size_of::<Slot<T>>()
+        self.chunks.len() * size_of::<ChunkLock<O, T>>() + chunks as usize * CHUNK as usize * size_of::<Slot<T>>()
     }
 }
