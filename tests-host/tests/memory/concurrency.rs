@@ -49,13 +49,13 @@ fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
             scope.spawn(move || {
                 let source = registered(domain, &Buffer::patterned(0x9000, 256, seed), ALL);
                 while !done.load(SeqCst) {
-                    let Ok(piece) = domain.resolve(token.load(SeqCst), 0x1000, 256, Access::RemoteWrite) else {
+                    let Ok(segment) = domain.resolve(token.load(SeqCst), 0x1000, 256, Access::RemoteWrite) else {
                         continue;
                     };
                     found.fetch_add(1, SeqCst);
                     let from =
                         domain.resolve(source.local_token(), 0x9000, 256, Access::LocalRead).expect("registered");
-                    transfer(&[piece], 0, &[from], 0, 256);
+                    transfer(&[segment], 0, &[from], 0, 256);
                 }
             });
         }
@@ -97,9 +97,9 @@ fn invalidated_bytes_are_not_touched_when_transfers_are_over() {
             let (domain, done, marks) = (&domain, &done, marks.clone());
             scope.spawn(move || {
                 while !done.load(SeqCst) {
-                    if let Ok(piece) = domain.resolve(token.load(SeqCst), 0x1000, 4096, Access::RemoteWrite) {
-                        piece.write(4000, &[0xFF; 96]);
-                        piece.write(0, &[0xFF; 8]);
+                    if let Ok(segment) = domain.resolve(token.load(SeqCst), 0x1000, 4096, Access::RemoteWrite) {
+                        segment.write(4000, &[0xFF; 96]);
+                        segment.write(0, &[0xFF; 8]);
                         marks.fetch_add(1, SeqCst);
                     }
                 }

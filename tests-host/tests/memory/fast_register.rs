@@ -54,8 +54,8 @@ fn pages_that_follow_each_other_are_the_bytes_in_order() {
     let world = World::new();
     let (domain, region, buffer, pages) = setup(&world, 4);
     fast_register(&domain, &region, &pages, 0x1_0005, 3 * 4096, ALL).expect("mapped");
-    let piece = domain.resolve(region.local_token(), 0x1_0005, 3 * 4096, Access::LocalRead).expect("registered");
-    assert_eq!(read(&piece), buffer.contents()[5..][..3 * 4096]);
+    let segment = domain.resolve(region.local_token(), 0x1_0005, 3 * 4096, Access::LocalRead).expect("registered");
+    assert_eq!(read(&segment), buffer.contents()[5..][..3 * 4096]);
 }
 
 #[test]
@@ -69,16 +69,16 @@ fn pages_need_not_follow_each_other() {
     let before = buffer.contents();
     let expected: Vec<u8> = order.iter().flat_map(|page| before[page * 4096..][..4096].iter().copied()).collect();
     let expected = &expected[100..][..5 * 4096];
-    let piece = domain.resolve(region.local_token(), first, 5 * 4096, Access::LocalWrite).expect("registered");
-    assert_eq!(read(&piece), expected);
+    let segment = domain.resolve(region.local_token(), first, 5 * 4096, Access::LocalWrite).expect("registered");
+    assert_eq!(read(&segment), expected);
     for (offset, length) in [(0, 1), (3995, 2), (3996, 4096), (3000, 10_000), (20_479, 1)] {
-        let piece = domain
+        let segment = domain
             .resolve(region.local_token(), first + offset, length, Access::LocalWrite)
             .expect("in the registration");
         let at = usize::try_from(offset).expect("small");
-        assert_eq!(read(&piece), expected[at..][..length as usize]);
+        assert_eq!(read(&segment), expected[at..][..length as usize]);
     }
-    piece.write(3990, &[0xEE; 20]);
+    segment.write(3990, &[0xEE; 20]);
     let after = buffer.contents();
     let changed: Vec<usize> = (0..after.len()).filter(|&at| after[at] != before[at]).collect();
     let touched = |at: usize| (6 * 4096 + 4090..7 * 4096).contains(&at) || (2 * 4096..2 * 4096 + 14).contains(&at);
@@ -94,8 +94,8 @@ fn pages_of_several_mappings_make_one_region() {
     let pages: Vec<u64> =
         [&first, &second].iter().flat_map(|buffer| world.map(buffer).page_addresses().collect::<Vec<_>>()).collect();
     fast_register(&domain, &region, &pages, 0x5FF0, 0x10 + 4096, ALL).expect("mapped");
-    let piece = domain.resolve(region.remote_token(), 0x5FF0, 0x10 + 4096, Access::RemoteRead).expect("registered");
-    assert_eq!(read(&piece), [first.contents(), second.contents()].concat());
+    let segment = domain.resolve(region.remote_token(), 0x5FF0, 0x10 + 4096, Access::RemoteRead).expect("registered");
+    assert_eq!(read(&segment), [first.contents(), second.contents()].concat());
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn mapping_released_under_a_registration_is_refused() {
     let (first, second) = (Buffer::patterned(0, 4096, 1), Buffer::patterned(0, 4096, 2));
     let (first_key, second_key) = (world.map(&first).key(), world.map(&second).key());
     fast_register(&domain, &region, &[second_key, first_key], 0, 8192, ALL).expect("mapped");
-    let piece = domain.resolve(region.local_token(), 0, 8192, Access::LocalWrite).expect("registered");
+    let segment = domain.resolve(region.local_token(), 0, 8192, Access::LocalWrite).expect("registered");
     assert_eq!(world.table.unmap(first_key), Ok(Release::Done));
     assert!(!first.is_mapped());
     let token = region.local_token();
@@ -240,10 +240,10 @@ fn mapping_released_under_a_registration_is_refused() {
     assert_eq!(refusal(&domain, token, 4095, 2, Access::LocalRead), VIOLATION);
     assert_eq!(refusal(&domain, token, 4096, 4096, Access::LocalRead), VIOLATION);
     // A transfer that had found the bytes before touches those that are left.
-    piece.write(4090, &[0xEE; 12]);
+    segment.write(4090, &[0xEE; 12]);
     assert_eq!(&second.contents()[4090..], [0xEE; 6]);
     assert_eq!(first.contents(), Buffer::patterned(0, 4096, 1).contents());
-    assert_eq!(&read(&piece)[4096..4100], [0; 4]);
+    assert_eq!(&read(&segment)[4096..4100], [0; 4]);
 }
 
 #[test]
@@ -330,8 +330,8 @@ fn registrations_posted_together_are_carried_out_in_order() {
             domain.invalidate(key).expect("registered");
         }
         domain.commit(posted).expect("in order");
-        let piece = domain.resolve(token, 0, 4096, Access::RemoteRead).expect("registered");
-        assert_eq!(read(&piece), buffer.contents()[index * 4096..][..4096]);
+        let segment = domain.resolve(token, 0, 4096, Access::RemoteRead).expect("registered");
+        assert_eq!(read(&segment), buffer.contents()[index * 4096..][..4096]);
     }
 }
 
@@ -386,8 +386,8 @@ fn scattered_registrations_posted_together_have_few_runs_but_one() {
             for at in [0, 1, 4095, 4096, 8191, 8192, 40_000, bytes.len() - 1] {
                 let Some(expected) = bytes.get(at..) else { continue };
                 let count = u32::try_from(expected.len()).expect("small");
-                let piece = domain.resolve(region.remote_token(), at as u64, count, Access::RemoteRead);
-                assert_eq!(read(&piece.expect("registered")), expected, "from {at}");
+                let segment = domain.resolve(region.remote_token(), at as u64, count, Access::RemoteRead);
+                assert_eq!(read(&segment.expect("registered")), expected, "from {at}");
             }
             let beyond = bytes.len() as u64 - 1;
             assert_eq!(refusal(&domain, region.remote_token(), beyond, 2, Access::RemoteRead), VIOLATION);
@@ -440,11 +440,11 @@ fn transfers_of_an_invalidated_region_are_over_when_the_last_has_let_go() {
         fast_register(&domain, &region, &list, 0, length, ALL).expect("mapped");
         let token = region.remote_token();
         assert!(domain.transfers(token).are_over());
-        let piece = domain.resolve(token, 0, 4096, Access::RemoteWrite).expect("registered");
-        let copy = piece.clone();
+        let segment = domain.resolve(token, 0, 4096, Access::RemoteWrite).expect("registered");
+        let copy = segment.clone();
         domain.invalidate(token).expect("registered");
         assert!(!domain.transfers(token).are_over());
-        drop(piece);
+        drop(segment);
         copy.write(0, &[1]);
         assert!(!domain.transfers(token).are_over());
         drop(copy);

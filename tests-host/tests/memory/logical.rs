@@ -42,13 +42,13 @@ fn logical_addresses_name_the_bytes() {
     let pages: Vec<u64> = mapping.page_addresses().collect();
     let token = domain.privileged_token();
     for access in LOCAL {
-        let piece = domain.resolve(token, pages[0] + 0x10, 10_000, access).expect("mapped");
-        assert_eq!(read(&piece), buffer.contents());
-        let piece = domain.resolve(token, pages[1] + 5, 100, access).expect("mapped");
-        assert_eq!(read(&piece), buffer.contents()[4096 - 0x10 + 5..][..100]);
+        let segment = domain.resolve(token, pages[0] + 0x10, 10_000, access).expect("mapped");
+        assert_eq!(read(&segment), buffer.contents());
+        let segment = domain.resolve(token, pages[1] + 5, 100, access).expect("mapped");
+        assert_eq!(read(&segment), buffer.contents()[4096 - 0x10 + 5..][..100]);
     }
-    let piece = domain.resolve(token, pages[2], 3, Access::LocalWrite).expect("mapped");
-    piece.write(0, b"abc");
+    let segment = domain.resolve(token, pages[2], 3, Access::LocalWrite).expect("mapped");
+    segment.write(0, b"abc");
     assert_eq!(&buffer.contents()[8192 - 0x10..][..3], b"abc");
 }
 
@@ -148,10 +148,10 @@ fn release_under_a_transfer_is_reported() {
     let domain = world.domain();
     let buffer = Buffer::new(0, 4096);
     let mapping = world.map(&buffer);
-    let piece = domain.resolve(domain.privileged_token(), mapping.key(), 4096, Access::LocalWrite).expect("mapped");
+    let segment = domain.resolve(domain.privileged_token(), mapping.key(), 4096, Access::LocalWrite).expect("mapped");
     assert_eq!(world.table.unmap(mapping.key()), Ok(Release::Pending));
-    piece.write(0, &[1]);
-    drop(piece);
+    segment.write(0, &[1]);
+    drop(segment);
     assert_eq!((buffer.is_mapped(), buffer.told()), (false, 1));
 }
 

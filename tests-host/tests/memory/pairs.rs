@@ -1,7 +1,7 @@
 //! Every pair of ends of a region and of a window that is bound to it, one after the other, under a transfer that was found
 //! through either: none of them completes before the transfer has let go of what it ends (`NDKPI 7.4`, `7.6`, `7.9`).
 //!
-//! The pairs come from the tables below. A piece that is held is a transfer in progress.
+//! The pairs come from the tables below. A segment that is held is a transfer in progress.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ndkpi::NtStatus;
 
 use super::{
     bytes::Buffer,
-    world::{ALL, TestDomain, TestPiece, TestRegion, TestWindow, World, registered},
+    world::{ALL, TestDomain, TestRegion, TestSegment, TestWindow, World, registered},
 };
 
 const BASE: u64 = 0x1000;
@@ -137,7 +137,7 @@ impl Stage {
         self.domain.prepare_bind(self.window(), region, &Bind { address: BASE, length: LENGTH, rights: REMOTE })
     }
 
-    fn transfer(&self, through: Object) -> TestPiece {
+    fn transfer(&self, through: Object) -> TestSegment {
         let token = match through {
             Object::Window => self.window().remote_token(),
             Object::Region => self.region().remote_token(),

@@ -109,21 +109,21 @@ fn a_piece_is_the_bytes_of_the_registration() {
     let domain = world.domain();
     let buffer = Buffer::patterned(0x5000, 1000, 3);
     let region = registered(&domain, &buffer, ALL);
-    let piece = domain.resolve(region.remote_token(), 0x5000 + 17, 900, Access::RemoteWrite).expect("registered");
-    assert_eq!(piece.len(), 900);
-    assert_eq!(read(&piece), buffer.contents()[17..917]);
-    piece.write(5, b"hello");
+    let segment = domain.resolve(region.remote_token(), 0x5000 + 17, 900, Access::RemoteWrite).expect("registered");
+    assert_eq!(segment.len(), 900);
+    assert_eq!(read(&segment), buffer.contents()[17..917]);
+    segment.write(5, b"hello");
     assert_eq!(&buffer.contents()[22..27], b"hello");
 }
 
 #[test]
-#[should_panic(expected = "outside of the piece")]
+#[should_panic(expected = "outside of the segment")]
 fn a_piece_is_not_used_beyond_its_end() {
     let world = World::new();
     let domain = world.domain();
     let region = registered(&domain, &Buffer::new(0x5000, 1000), ALL);
-    let piece = domain.resolve(region.local_token(), 0x5000, 10, Access::LocalRead).expect("registered");
-    piece.read(10, &mut [0]);
+    let segment = domain.resolve(region.local_token(), 0x5000, 10, Access::LocalRead).expect("registered");
+    segment.read(10, &mut [0]);
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn without_bytes_nothing_is_checked() {
     let world = World::new();
     let domain = world.domain();
     for access in ACCESSES {
-        let piece = domain.resolve(0xDEAD_BEEF, 77, 0, access).expect("nothing to protect");
-        assert!(piece.is_empty());
-        assert_eq!(piece.len(), 0);
+        let segment = domain.resolve(0xDEAD_BEEF, 77, 0, access).expect("nothing to protect");
+        assert!(segment.is_empty());
+        assert_eq!(segment.len(), 0);
     }
 }
 
@@ -258,13 +258,13 @@ fn register_again_while_an_old_transfer_goes_on() {
     let domain = world.domain();
     let (old, new) = (Buffer::new(0x1000, 16), Buffer::new(0x1000, 16));
     let region = registered(&domain, &old, ALL);
-    let piece = domain.resolve(region.local_token(), 0x1000, 16, Access::LocalWrite).expect("registered");
+    let segment = domain.resolve(region.local_token(), 0x1000, 16, Access::LocalWrite).expect("registered");
     assert_eq!(region.deregister(), Ok(Release::Pending));
     register(&region, &new, ALL).expect("memory");
-    piece.write(0, b"old");
+    segment.write(0, b"old");
     assert_eq!(&old.contents()[..3], b"old");
     assert_eq!(new.contents(), [0; 16]);
-    drop(piece);
+    drop(segment);
     assert_eq!((old.told(), new.told()), (1, 0));
 }
 
@@ -275,11 +275,11 @@ fn a_region_that_goes_away_gives_its_bytes_up() {
     let buffer = Buffer::new(0x1000, 16);
     let region = registered(&domain, &buffer, ALL);
     let token = region.local_token();
-    let piece = domain.resolve(token, 0x1000, 16, Access::LocalWrite).expect("registered");
+    let segment = domain.resolve(token, 0x1000, 16, Access::LocalWrite).expect("registered");
     drop(region);
     assert_eq!(refusal(&domain, token, 0x1000, 16, Access::LocalRead), VIOLATION);
     assert_eq!((buffer.is_mapped(), buffer.told()), (true, 0));
-    drop(piece);
+    drop(segment);
     assert_eq!((buffer.is_mapped(), buffer.told()), (false, 1));
 }
 
@@ -289,7 +289,7 @@ fn a_piece_outlives_everything() {
     let domain = world.domain();
     let buffer = Buffer::patterned(0x1000, 16, 1);
     let region = registered(&domain, &buffer, ALL);
-    let piece = domain.resolve(region.local_token(), 0x1000, 16, Access::LocalWrite).expect("registered");
+    let segment = domain.resolve(region.local_token(), 0x1000, 16, Access::LocalWrite).expect("registered");
     drop((region, domain, world));
-    assert_eq!(read(&piece), buffer.contents());
+    assert_eq!(read(&segment), buffer.contents());
 }

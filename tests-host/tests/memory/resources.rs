@@ -34,15 +34,15 @@ fn nothing_allocates_on_the_data_path() {
             let what = Bind { address: 0x2000, length: 4096, rights: Rights::REMOTE_READ };
             domain.commit(domain.prepare_bind(&view, &fast_region, &what)?)?;
             let bytes = 16 * 4096;
-            let pieces = [
+            let segments = [
                 domain.resolve(fast_region.local_token(), 0x1000, bytes, Access::LocalWrite)?,
                 domain.resolve(normal.remote_token(), 0, bytes, Access::RemoteRead)?,
                 domain.resolve(domain.privileged_token(), mapping.key(), bytes, Access::LocalRead)?,
                 domain.resolve(view.remote_token(), 0x2000, 4096, Access::RemoteRead)?,
             ];
-            transfer(&pieces[..1], 0, &pieces[1..], 5, 60_000);
-            pieces[0].write(4000, &[1; 200]);
-            pieces[0].read(4000, &mut [0; 200]);
+            transfer(&segments[..1], 0, &segments[1..], 5, 60_000);
+            segments[0].write(4000, &[1; 200]);
+            segments[0].read(4000, &mut [0; 200]);
             domain.invalidate_remote(view.remote_token())?;
             domain.invalidate(fast_region.local_token())?;
             assert!(!domain.transfers(fast_region.remote_token()).are_over());
@@ -119,10 +119,10 @@ fn nothing_is_left_after_close() {
         bind(&domain, &second, &other, 0, 10, Rights::REMOTE_READ).expect("in the region");
         let what = Bind { address: 0, length: 1, rights: Rights::REMOTE_READ };
         let _ = domain.prepare_bind(&first, &other, &what).expect("in the region");
-        let piece = domain.resolve(second.remote_token(), 0, 10, Access::RemoteRead).expect("bound");
+        let segment = domain.resolve(second.remote_token(), 0, 10, Access::RemoteRead).expect("bound");
         // Antecedents first, and a mapping that nobody released.
         drop((table, domain, other, normal, second, first));
-        drop(piece);
+        drop(segment);
         assert!(!buffer.is_mapped());
         assert_eq!(buffer.told(), 2);
     });

@@ -190,9 +190,9 @@ fn the_remote_token_of_a_fast_registered_region_stays_the_same() {
         assert_eq!(refusal(&domain, remote, base, 1, Access::RemoteRead), VIOLATION, "posted and not carried out");
         domain.commit(posted).expect("not registered");
         assert_eq!((region.local_token(), region.remote_token()), (local, remote));
-        let piece = domain.resolve(remote, base, 4096, Access::RemoteRead).expect("registered");
-        assert_eq!(read(&piece), buffer.contents()[page * 4096..][..4096], "the bytes of this registration");
-        drop(piece);
+        let segment = domain.resolve(remote, base, 4096, Access::RemoteRead).expect("registered");
+        assert_eq!(read(&segment), buffer.contents()[page * 4096..][..4096], "the bytes of this registration");
+        drop(segment);
         domain.invalidate_remote(remote).expect("registered");
     }
 }

@@ -1,38 +1,38 @@
-//! Copies between lists of pieces are what they would be between rows of bytes, for random lists. A failure names its seed.
+//! Copies between lists of segments are what they would be between rows of bytes, for random lists. A failure names its seed.
 
-use engine::memory::{Access, Piece, transfer};
+use engine::memory::{Access, Segment, transfer};
 
 use super::{
     bytes::Buffer,
     random::Random,
-    world::{ALL, TestDomain, TestPiece, TestRegion, World, fast, fast_register, registered},
+    world::{ALL, TestDomain, TestRegion, TestSegment, World, fast, fast_register, registered},
 };
 
 /// How many random cases.
 const CASES: u64 = 300;
 
-/// A list of pieces, and where each of its bytes is: which buffer, and which byte of it.
+/// A list of segments, and where each of its bytes is: which buffer, and which byte of it.
 struct List {
     buffers: Vec<Buffer>,
-    pieces: Vec<TestPiece>,
+    segments: Vec<TestSegment>,
     places: Vec<(usize, usize)>,
     /// Keeps the registrations.
     regions: Vec<TestRegion>,
 }
 
-/// The pages of a buffer, each of which may begin and end anywhere in the pieces.
+/// The pages of a buffer, each of which may begin and end anywhere in the segments.
 const PAGES: usize = 5;
 
-/// A list of up to five pieces: of registered buffers, of logical addresses, and of pages in any order.
+/// A list of up to five segments: of registered buffers, of logical addresses, and of pages in any order.
 fn list(world: &World, domain: &TestDomain, random: &mut Random) -> List {
-    let mut list = List { buffers: vec![], pieces: vec![], places: vec![], regions: vec![] };
+    let mut list = List { buffers: vec![], segments: vec![], places: vec![], regions: vec![] };
     for index in 0..random.below(6) {
         let buffer = Buffer::patterned(0x10_0000, PAGES * 4096, random.below(1000));
         let offset = random.edge(3 * 4096);
         let length = random.edge(PAGES * 4096 - offset);
         let (at, size) = (offset as u64, u32::try_from(length).expect("small"));
         let mut order: Vec<usize> = (0..PAGES).collect();
-        let piece = match random.below(3) {
+        let segment = match random.below(3) {
             0 => {
                 list.regions.push(registered(domain, &buffer, ALL));
                 let token = list.regions[list.regions.len() - 1].local_token();
@@ -48,13 +48,13 @@ fn list(world: &World, domain: &TestDomain, random: &mut Random) -> List {
                 order = random.order(PAGES);
                 let pages: Vec<u64> = order.iter().map(|&page| all[page]).collect();
                 fast_register(domain, &region, &pages, 0, PAGES as u64 * 4096, ALL).expect("mapped");
-                let piece = domain.resolve(region.remote_token(), at, size, Access::RemoteWrite);
+                let segment = domain.resolve(region.remote_token(), at, size, Access::RemoteWrite);
                 list.regions.push(region);
-                piece
+                segment
             }
         };
         list.buffers.push(buffer);
-        list.pieces.push(piece.expect("registered"));
+        list.segments.push(segment.expect("registered"));
         list.places.extend((offset..offset + length).map(|at| (index, order[at / 4096] * 4096 + at % 4096)));
     }
     list
@@ -85,7 +85,7 @@ fn transfer_equals_a_model() {
         let mut moved = 0;
         while moved < length {
             let now = chunk.min(length - moved);
-            transfer(&to.pieces, to_offset + moved, &from.pieces, from_offset + moved, now);
+            transfer(&to.segments, to_offset + moved, &from.segments, from_offset + moved, now);
             moved += now;
         }
         for (buffer, expected) in to.buffers.iter().zip(&model) {
@@ -105,21 +105,21 @@ fn reads_and_writes_equal_a_model() {
         let domain = world.domain();
         let list = list(&world, &domain, &mut random);
         let mut first = 0;
-        for (index, piece) in list.pieces.iter().enumerate() {
-            let places = &list.places[first..first + piece.len()];
-            first += piece.len();
-            let at = random.edge(piece.len());
-            let length = random.edge(piece.len() - at);
+        for (index, segment) in list.segments.iter().enumerate() {
+            let places = &list.places[first..first + segment.len()];
+            first += segment.len();
+            let at = random.edge(segment.len());
+            let length = random.edge(segment.len() - at);
             let mut model = list.buffers[index].contents();
             let mut bytes = vec![0; length];
-            piece.read(at, &mut bytes);
+            segment.read(at, &mut bytes);
             let expected: Vec<u8> = places[at..at + length].iter().map(|(_, place)| model[*place]).collect();
             assert!(bytes == expected, "seed {seed}: {length} bytes at {at}");
             for (offset, byte) in bytes.iter_mut().enumerate() {
                 *byte = byte.wrapping_add(1);
                 model[places[at + offset].1] = *byte;
             }
-            piece.write(at, &bytes);
+            segment.write(at, &bytes);
             assert!(list.buffers[index].contents() == model, "seed {seed}: {length} bytes at {at}");
         }
     }
@@ -128,7 +128,7 @@ fn reads_and_writes_equal_a_model() {
 #[test]
 fn a_transfer_of_nothing_needs_nothing() {
     transfer::<super::world::TestOs>(&[], 0, &[], 0, 0);
-    transfer::<super::world::TestOs>(&[Piece::empty()], 0, &[Piece::empty(), Piece::empty()], 0, 0);
+    transfer::<super::world::TestOs>(&[Segment::empty()], 0, &[Segment::empty(), Segment::empty()], 0, 0);
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn a_transfer_within_one_buffer() {
     let domain = world.domain();
     let buffer = Buffer::patterned(0, 1000, 1);
     let region = registered(&domain, &buffer, ALL);
-    let piece = |at| domain.resolve(region.local_token(), at, 400, Access::LocalWrite).expect("registered");
+    let segment = |at| domain.resolve(region.local_token(), at, 400, Access::LocalWrite).expect("registered");
     let before = buffer.contents();
-    transfer(&[piece(500)], 0, &[piece(0)], 0, 400);
+    transfer(&[segment(500)], 0, &[segment(0)], 0, 400);
     assert_eq!(buffer.contents()[500..900], before[..400]);
 }

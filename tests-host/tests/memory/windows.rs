@@ -23,8 +23,8 @@ fn a_window_gives_peers_its_bytes_and_no_others() {
     let window = window(&domain);
     bind(&domain, &window, &region, BASE + 100, 50, REMOTE).expect("in the region");
     let token = window.remote_token();
-    let piece = domain.resolve(token, BASE + 100, 50, Access::RemoteRead).expect("bound");
-    assert_eq!(read(&piece), buffer.contents()[100..150]);
+    let segment = domain.resolve(token, BASE + 100, 50, Access::RemoteRead).expect("bound");
+    assert_eq!(read(&segment), buffer.contents()[100..150]);
     for (address, length) in [(BASE + 99, 1), (BASE + 150, 1), (BASE + 100, 51), (BASE, 1), (BASE + 101, 50)] {
         assert_eq!(refusal(&domain, token, address, length, Access::RemoteRead), VIOLATION);
     }
@@ -225,11 +225,11 @@ fn transfers_of_an_invalidated_window_are_over_when_the_last_has_let_go() {
     let window = window(&domain);
     bind(&domain, &window, &region, BASE, 16, REMOTE).expect("in the region");
     let token = window.remote_token();
-    let piece = domain.resolve(token, BASE, 16, Access::RemoteWrite).expect("bound");
+    let segment = domain.resolve(token, BASE, 16, Access::RemoteWrite).expect("bound");
     domain.invalidate(token).expect("bound");
     assert!(!domain.transfers(token).are_over());
     assert_eq!(region.deregister(), Ok(Release::Pending), "the transfer goes on");
-    drop(piece);
+    drop(segment);
     assert!(domain.transfers(token).are_over());
     assert_eq!(buffer.told(), 1);
 }
@@ -250,9 +250,9 @@ fn windows_of_a_fast_registered_region() {
     let posted = domain.prepare_bind(&window, &region, &what).expect("in the region");
     domain.commit(registration).expect("in order");
     domain.commit(posted).expect("in order");
-    let piece = domain.resolve(window.remote_token(), BASE + 4000, 200, Access::RemoteRead).expect("bound");
+    let segment = domain.resolve(window.remote_token(), BASE + 4000, 200, Access::RemoteRead).expect("bound");
     let contents = buffer.contents();
-    assert_eq!(read(&piece), [&contents[2 * 4096 + 4000..], &contents[..104]].concat());
+    assert_eq!(read(&segment), [&contents[2 * 4096 + 4000..], &contents[..104]].concat());
     assert_eq!(domain.invalidate(region.local_token()), Err(NtStatus::DEVICE_BUSY));
     assert_eq!(domain.invalidate_remote(region.remote_token()), Err(NtStatus::DEVICE_BUSY));
     domain.invalidate(window.invalidation_token()).expect("bound");

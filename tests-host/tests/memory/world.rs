@@ -2,8 +2,8 @@
 
 use engine::{
     memory::{
-        Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryTable, Piece, Posted, Region,
-        RegionKind, Rights, Window,
+        Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryTable, Posted, Region, RegionKind,
+        Rights, Segment, Window,
     },
     os::{Affinity, Os, Routine},
 };
@@ -68,7 +68,7 @@ impl Os for TestOs {
 pub type TestDomain = Arc<Domain<TestOs>>;
 pub type TestRegion = Arc<Region<TestOs>>;
 pub type TestWindow = Arc<Window<TestOs>>;
-pub type TestPiece = Piece<TestOs>;
+pub type TestSegment = Segment<TestOs>;
 
 pub const VIOLATION: NtStatus = NtStatus::ACCESS_VIOLATION;
 
@@ -183,8 +183,8 @@ pub fn token_for(region: &TestRegion, access: Access) -> u32 {
     if access.is_remote() { region.remote_token() } else { region.local_token() }
 }
 
-pub fn read(piece: &TestPiece) -> Vec<u8> {
-    let mut bytes = vec![0; piece.len()];
-    piece.read(0, &mut bytes);
+pub fn read(segment: &TestSegment) -> Vec<u8> {
+    let mut bytes = vec![0; segment.len()];
+    segment.read(0, &mut bytes);
     bytes
 }

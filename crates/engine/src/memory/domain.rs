@@ -8,8 +8,8 @@ use super::{
     access::Access,
     entry::{Entry, Object},
     grant::{Grant, Source, Span},
-    piece::Piece,
     pinned::Pinned,
+    segment::Segment,
     translation::{Side, Translation, TranslationCache},
     uses::{Held, Transfers, UsesOf},
 };
@@ -55,9 +55,9 @@ impl<'locked, O: Os> Opened<'locked, O> {
 
     /// [`Opened::locate`] for longer than the lock is held.
     #[inline]
-    pub fn hold(&self, address: u64, length: u32) -> Option<Piece<O>> {
+    pub fn hold(&self, address: u64, length: u32) -> Option<Segment<O>> {
         let (_, start) = self.locate(address, length)?;
-        Some(Piece::of_range(self.pinned.clone(), start, length as usize, self.uses.begin()))
+        Some(Segment::of_range(self.pinned.clone(), start, length as usize, self.uses.begin()))
     }
 
     /// Has the processor fetch the bytes at `address`, which will be written soon.
@@ -124,15 +124,15 @@ impl<O: Os> Domain<O> {
     /// `STATUS_ACCESS_VIOLATION`: no token of this domain, or no more; a remote token in a local request, or the other way
     /// round; a right that was not granted; a byte outside of what is registered, bound or mapped.
     #[inline]
-    pub fn resolve(&self, token: u32, address: u64, length: u32, access: Access) -> Result<Piece<O>, NtStatus> {
+    pub fn resolve(&self, token: u32, address: u64, length: u32, access: Access) -> Result<Segment<O>, NtStatus> {
         if length == 0 {
-            return Ok(Piece::empty());
+            return Ok(Segment::empty());
         }
         if token == self.privileged {
             if access.is_remote() && !fault::is(Fault::PrivilegedTokenIsRemote) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
-            return Source::Logical(address).piece(&self.table, length, Held::NONE);
+            return Source::Logical(address).segment(&self.table, length, Held::NONE);
         }
         let mut later = None;
         let later_found = &mut later;
@@ -140,17 +140,17 @@ impl<O: Os> Domain<O> {
             let (grant, uses) = self.grant(entry, Key { token, access })?;
             let offset = grant.span.locate(address, u64::from(length))?;
             // Most registrations are ranges, and need no other look-up.
-            let piece = grant.source.piece_of_range(offset, length, uses);
-            if piece.is_none() {
+            let segment = grant.source.segment_of_range(offset, length, uses);
+            if segment.is_none() {
                 *later_found = Some((grant.source.at(offset), uses.begin()));
             }
-            piece
+            segment
         });
-        if let Some(Some(piece)) = found {
-            return Ok(piece);
+        if let Some(Some(segment)) = found {
+            return Ok(segment);
         }
         let (source, uses) = later.ok_or(NtStatus::ACCESS_VIOLATION)?;
-        source.piece(&self.table, length, uses)
+        source.segment(&self.table, length, uses)
     }
 
     /// Lets `work` use the bytes of a token as `key` says. `None` if it does not allow that, or if they do not lie side by side in

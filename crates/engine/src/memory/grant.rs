@@ -7,8 +7,8 @@ use super::{
     MemoryTable,
     access::{Access, Rights},
     pages::PageList,
-    piece::Piece,
     pinned::Pinned,
+    segment::Segment,
     uses::{Held, UsesOf},
 };
 use crate::{
@@ -80,10 +80,10 @@ impl<O: Os> Source<O> {
 
     /// `length` bytes from `offset` on, if they are in memory that was registered itself.
     #[inline]
-    pub fn piece_of_range(&self, offset: u64, length: u32, uses: UsesOf<'_>) -> Option<Piece<O>> {
+    pub fn segment_of_range(&self, offset: u64, length: u32, uses: UsesOf<'_>) -> Option<Segment<O>> {
         let Self::Range(pinned, start) = self else { return None };
         let start = usize::try_from(start + offset).ok()?;
-        Some(Piece::of_range(pinned.clone(), start, length as usize, uses.begin()))
+        Some(Segment::of_range(pinned.clone(), start, length as usize, uses.begin()))
     }
 
     /// The first `length` bytes.
@@ -92,22 +92,22 @@ impl<O: Os> Source<O> {
     ///
     /// `STATUS_ACCESS_VIOLATION` if they have logical addresses that no live mapping covers.
     #[inline]
-    pub fn piece(self, table: &MemoryTable<O>, length: u32, uses: Held) -> Result<Piece<O>, NtStatus> {
+    pub fn segment(self, table: &MemoryTable<O>, length: u32, uses: Held) -> Result<Segment<O>, NtStatus> {
         let bytes = u64::from(length);
-        let piece = match self {
+        let segment = match self {
             Self::Range(pinned, start) => {
-                usize::try_from(start).ok().map(|start| Piece::of_range(pinned, start, length as usize, uses))
+                usize::try_from(start).ok().map(|start| Segment::of_range(pinned, start, length as usize, uses))
             }
             Self::Logical(address) => {
                 let found = table.mappings().find(address, bytes);
-                found.map(|(pinned, start)| Piece::of_range(pinned, start, length as usize, uses))
+                found.map(|(pinned, start)| Segment::of_range(pinned, start, length as usize, uses))
             }
             Self::Pages(pages, start) => {
                 let covered = pages.are_mapped(start, bytes);
-                covered.then(|| Piece::of_pages(pages, start, length as usize, uses))
+                covered.then(|| Segment::of_pages(pages, start, length as usize, uses))
             }
         };
-        piece.ok_or(NtStatus::ACCESS_VIOLATION)
+        segment.ok_or(NtStatus::ACCESS_VIOLATION)
     }
 }
 

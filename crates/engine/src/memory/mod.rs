@@ -6,13 +6,13 @@
 //!     Region    registered bytes, normally or by fast registration
 //!     Window    a part of a region, for peers
 //!   Mapping     logical addresses of bytes
-//! Piece         bytes that a request has found: they stay mapped as long as it lives
+//! Segment         bytes that a request has found: they stay mapped as long as it lives
 //! Uses          who uses the bytes of a fast-registered region or a window: invalidation and close wait for them
 //! Translation   what a token stands for, in the cache of a queue pair
 //! ```
 //!
-//! A request names bytes by token, address and length; [`Domain::resolve`] turns that into a [`Piece`] or refuses, and
-//! [`transfer()`] copies between pieces. Nothing is read or written that was not found so.
+//! A request names bytes by token, address and length; [`Domain::resolve`] turns that into a [`Segment`] or refuses, and
+//! [`transfer()`] copies between segments. Nothing is read or written that was not found so.
 //!
 //! Fast registrations and binds have two halves. The first belongs to the post, which checks everything that can be checked
 //! and makes the new remote token; the second to the moment when the request is carried out, in the order of its queue.
@@ -56,9 +56,9 @@ mod fast;
 mod grant;
 mod mapping;
 mod pages;
-mod piece;
 mod pinned;
 mod region;
+mod segment;
 mod slots;
 mod token;
 mod tokens;
@@ -76,9 +76,9 @@ pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 use ntstatus::NtStatus;
-pub use piece::Piece;
 pub use pinned::{Release, Released};
 pub use region::{Region, RegionKind};
+pub use segment::Segment;
 use tokens::TokenTable;
 pub use transfer::transfer;
 pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};

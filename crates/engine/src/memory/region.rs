@@ -46,7 +46,7 @@ pub struct Region<O: Os> {
     kind: RegionKind,
     /// The local token. That of a region for registration is [`NONE`] while it is not registered, and [`BUSY`] while that begins.
     token: AtomicU32,
-    /// Dropped with the region, which windows keep longer than its owner does, and with the last piece that was found
+    /// Dropped with the region, which windows keep longer than its owner does, and with the last segment that was found
     /// through a fast registration.
     client: Arc<Client>,
 }

@@ -1,44 +1,44 @@
-//! Copies between lists of pieces.
+//! Copies between lists of segments.
 
-use super::piece::{Piece, Run};
+use super::segment::{Run, Segment};
 use crate::os::{Memory, Os};
 
-/// A place in a list of pieces.
+/// A place in a list of segments.
 struct Cursor<'a, O: Os> {
-    pieces: &'a [Piece<O>],
-    /// Where in the first of `pieces`.
+    segments: &'a [Segment<O>],
+    /// Where in the first of `segments`.
     offset: usize,
     /// Bytes that lie there and are copied next.
     run: Option<Run<'a, O>>,
 }
 
 impl<'a, O: Os> Cursor<'a, O> {
-    const fn at(mut pieces: &'a [Piece<O>], mut offset: usize) -> Self {
-        while let Some((first, rest)) = pieces.split_first()
+    const fn at(mut segments: &'a [Segment<O>], mut offset: usize) -> Self {
+        while let Some((first, rest)) = segments.split_first()
             && offset >= first.len()
         {
             offset -= first.len();
-            pieces = rest;
+            segments = rest;
         }
-        Self { pieces, offset, run: None }
+        Self { segments, offset, run: None }
     }
 
     /// The next bytes, `most` at most; `None` at the end of the list.
     fn run(&mut self, most: usize) -> Option<&mut Run<'a, O>> {
         if self.run.as_ref().is_none_or(|run| run.length == 0) {
             let (first, rest) = loop {
-                let (first, rest) = self.pieces.split_first()?;
+                let (first, rest) = self.segments.split_first()?;
                 if self.offset < first.len() {
                     break (first, rest);
                 }
                 self.offset = 0;
-                self.pieces = rest;
+                self.segments = rest;
             };
             let run = first.run(self.offset, most.min(first.len() - self.offset));
             self.offset += run.length;
             if self.offset == first.len() {
                 self.offset = 0;
-                self.pieces = rest;
+                self.segments = rest;
             }
             self.run = Some(run);
         }
@@ -46,16 +46,16 @@ impl<'a, O: Os> Cursor<'a, O> {
     }
 }
 
-/// Copies `length` bytes from one list of pieces to another.
+/// Copies `length` bytes from one list of segments to another.
 ///
 /// Each list counts as one row of bytes, of which the first `to_offset` and `from_offset` are left out: a long transfer goes
 /// on where the last call stopped.
 ///
-/// Costs a step for each piece and, in pieces of scattered pages, for each run of pages; it allocates nothing and takes no
+/// Costs a step for each segment and, in segments of scattered pages, for each run of pages; it allocates nothing and takes no
 /// lock but, for the latter, that of a look-up. If the lists overlap in memory, bytes may be copied before or after they are
 /// overwritten, as with hardware. What a list does not have is not copied: to ask for it is a fault of the engine.
-pub fn transfer<O: Os>(to: &[Piece<O>], to_offset: usize, from: &[Piece<O>], from_offset: usize, length: usize) {
-    // Most lists have one piece, and most pieces one range.
+pub fn transfer<O: Os>(to: &[Segment<O>], to_offset: usize, from: &[Segment<O>], from_offset: usize, length: usize) {
+    // Most lists have one segment, and most segments one range.
     if let ([target], [source]) = (to, from)
         && let (Some((to, to_start)), Some((from, from_start))) = (target.range(), source.range())
         && target.has(to_offset, length)
@@ -67,9 +67,9 @@ pub fn transfer<O: Os>(to: &[Piece<O>], to_offset: usize, from: &[Piece<O>], fro
 }
 
 fn transfer_between_lists<O: Os>(
-    to: &[Piece<O>],
+    to: &[Segment<O>],
     to_offset: usize,
-    from: &[Piece<O>],
+    from: &[Segment<O>],
     from_offset: usize,
     length: usize,
 ) {
@@ -77,7 +77,7 @@ fn transfer_between_lists<O: Os>(
     let mut left = length;
     while left > 0 {
         let (Some(target), Some(source)) = (to.run(left), from.run(left)) else {
-            debug_assert!(false, "a transfer beyond its pieces");
+            debug_assert!(false, "a transfer beyond its segments");
             return;
         };
         let now = target.length.min(source.length);

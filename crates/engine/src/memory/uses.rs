@@ -4,10 +4,10 @@
 //! region, window -+
 //!                 +-> Uses --> Use --> Client     the object that the consumer closes
 //! invalidation ---+             ^
-//! piece ------------------------+
+//! segment ------------------------+
 //! ```
 //!
-//! A piece that was found through a window that is bound to a fast-registered region holds a [`Use`] of both: whichever of
+//! A segment that was found through a window that is bound to a fast-registered region holds a [`Use`] of both: whichever of
 //! the two the consumer invalidates or closes, in whatever order, it is not told before the transfer has let go.
 
 use alloc::boxed::Box;
@@ -36,22 +36,22 @@ impl Client {
     }
 }
 
-/// What a piece holds of the object through which it was found. The references to it are the count of pieces, and the object's
+/// What a segment holds of the object through which it was found. The references to it are the count of segments, and the object's
 /// client is not dropped before the last of them: whoever closes the object learns then that nobody uses its bytes
 /// (`NDKPI 7.9`).
 pub struct Use {
     _client: Arc<Client>,
 }
 
-/// The pieces that were found through one object. Held by the object, and by invalidations of it that have not completed: these
+/// The segments that were found through one object. Held by the object, and by invalidations of it that have not completed: these
 /// have to know also when the object has been closed meanwhile.
 pub struct Uses {
-    /// The one reference that is not a piece's.
+    /// The one reference that is not a segment's.
     counted: Arc<Use>,
 }
 
 impl Uses {
-    /// No pieces yet.
+    /// No segments yet.
     ///
     /// # Errors
     ///
@@ -61,13 +61,13 @@ impl Uses {
         Arc::try_new(Self { counted: Arc::try_new(Use { _client: client })? })
     }
 
-    /// Returns true if no piece is left. Then all that was done with them happened before.
+    /// Returns true if no segment is left. Then all that was done with them happened before.
     pub fn are_over(&self) -> bool {
         is_sole(&self.counted)
     }
 }
 
-/// What a piece of an object would have to hold: nothing for normally registered bytes, which say themselves when they are not
+/// What a segment of an object would have to hold: nothing for normally registered bytes, which say themselves when they are not
 /// used any more.
 #[derive(Clone, Copy)]
 pub struct UsesOf<'a> {
@@ -81,7 +81,7 @@ impl UsesOf<'_> {
     /// Nothing to hold.
     pub const NONE: Self = Self { object: None, region: None };
 
-    /// The uses themselves, for a piece.
+    /// The uses themselves, for a segment.
     #[inline]
     pub fn begin(self) -> Held {
         let begin = |uses: Option<&Arc<Uses>>| uses.map(|uses| uses.counted.clone());
@@ -89,7 +89,7 @@ impl UsesOf<'_> {
     }
 }
 
-/// The uses that a piece holds.
+/// The uses that a segment holds.
 #[derive(Clone)]
 pub struct Held {
     _object: Option<Arc<Use>>,

@@ -136,7 +136,7 @@ impl<O: Os> Window<O> {
         Self::try_new_for(domain, ())
     }
 
-    /// [`Window::try_new`] with a client, which is dropped when the window is gone and no piece is left that was found through
+    /// [`Window::try_new`] with a client, which is dropped when the window is gone and no segment is left that was found through
     /// it.
     ///
     /// # Errors

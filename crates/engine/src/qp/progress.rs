@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cq::{Cq, Operation, Outcome},
-    memory::{Access, Piece, Transfers, transfer},
+    memory::{Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
     os::Os,
@@ -196,7 +196,7 @@ impl<O: Os> SendQueue<O> {
         now == left
     }
 
-    fn move_inline(first: &InlineData, chunks: &mut Consumer<[u8; CHUNK]>, to: &[Piece<O>], length: usize) {
+    fn move_inline(first: &InlineData, chunks: &mut Consumer<[u8; CHUNK]>, to: &[Segment<O>], length: usize) {
         let (mut pieces, mut place) = (to.iter(), 0);
         let mut piece = pieces.next();
         let mut put = |mut bytes: &[u8]| {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cq::{Cq, Cqe, Operation, decision::newer},
-    memory::{Access, Piece},
+    memory::{Access, Segment},
     nic::Budget,
     os::{Os, SpinLock},
     ring::Consumer,
@@ -105,7 +105,7 @@ impl ReceiveQueue {
 
 impl<O: Os> Qp<O> {
     /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Arc<Self>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+    pub(super) fn claim(this: &Arc<Self>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         if let Some(srq) = &this.srq {
             return Srq::claim(srq, this, sink);
         }

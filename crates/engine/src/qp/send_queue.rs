@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cq::decision::newer,
-    memory::Piece,
+    memory::Segment,
     memory_status,
     nic::{Budget, Moved},
     os::Os,
@@ -51,9 +51,9 @@ pub(super) struct SendQueue<O: Os> {
     #[cfg(feature = "faults")]
     pub late: Option<(Arc<crate::memory::Domain<O>>, u32)>,
     /// Local bytes of the current request. Has room for all that a request may name.
-    pub local: Vec<Piece<O>>,
+    pub local: Vec<Segment<O>>,
     /// The peer's bytes of the current request. Has room for all that a receive may name.
-    pub remote: Vec<Piece<O>>,
+    pub remote: Vec<Segment<O>>,
     /// What was moved and is not counted yet.
     pub moved: Moved,
 }

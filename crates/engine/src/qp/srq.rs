@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cq::dependents::{DependentRef, Dependents, ToFail},
-    memory::{Access, Domain, Piece},
+    memory::{Access, Domain, Segment},
     memory_status, mistake,
     os::{Dpc, Os, Routine, SpinLock},
     ring::{Consumer, Plan, ResizeError, Spare},
@@ -234,7 +234,7 @@ impl<O: Os> Srq<O> {
     }
 
     /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, sink: &mut Vec<Piece<O>>) -> Claimed<O> {
+    pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         let (claimed, queue) = this.state.with(|state| {
             // A queue pair that is closed is dead before it is detached: it must not come into the list again, which would keep
             // it. Its peer hears from the end of the connection.

@@ -7,11 +7,11 @@ use crate::os::{Memory, Os};
 
 /// Bytes that a request may use. As long as the value lives they stay mapped, whatever happens to their registration.
 ///
-/// Offsets count from the first byte of the piece. To use bytes outside is a fault of the engine, and a panic.
-pub struct Piece<O: Os> {
+/// Offsets count from the first byte of the segment. To use bytes outside is a fault of the engine, and a panic.
+pub struct Segment<O: Os> {
     bytes: Bytes<O>,
     length: usize,
-    /// Says that the objects through which the piece was found are in use.
+    /// Says that the objects through which the segment was found are in use.
     uses: Held,
 }
 
@@ -33,13 +33,13 @@ impl<O: Os> Clone for Bytes<O> {
     }
 }
 
-impl<O: Os> Clone for Piece<O> {
+impl<O: Os> Clone for Segment<O> {
     fn clone(&self) -> Self {
         Self { bytes: self.bytes.clone(), length: self.length, uses: self.uses.clone() }
     }
 }
 
-impl<O: Os> Piece<O> {
+impl<O: Os> Segment<O> {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
@@ -104,10 +104,10 @@ impl<O: Os> Piece<O> {
 
     #[inline]
     fn check(&self, offset: usize, length: usize) {
-        assert!(self.has(offset, length), "outside of the piece");
+        assert!(self.has(offset, length), "outside of the segment");
     }
 
-    /// Returns true if `length` bytes from `offset` on are bytes of the piece.
+    /// Returns true if `length` bytes from `offset` on are bytes of the segment.
     #[inline]
     pub(super) const fn has(&self, offset: usize, length: usize) -> bool {
         offset <= self.length && length <= self.length - offset
@@ -122,7 +122,7 @@ impl<O: Os> Piece<O> {
         }
     }
 
-    /// The bytes from `offset` on that are copied at once: at least one and `most` at most. Both must be inside of the piece.
+    /// The bytes from `offset` on that are copied at once: at least one and `most` at most. Both must be inside of the segment.
     pub(super) fn run(&self, offset: usize, most: usize) -> Run<'_, O> {
         match &self.bytes {
             Bytes::None => Run { bytes: Found::Nothing, length: most },
