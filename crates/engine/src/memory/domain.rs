@@ -29,7 +29,7 @@ pub struct Key {
 }
 
 /// The memory of a token whose place is locked: see [`Domain::with_token`].
-pub struct Opened<'locked, O: Os> {
+pub struct LockedMr<'locked, O: Os> {
     token: u32,
     span: Span,
     pinned: &'locked Arc<Pinned<O::Memory>>,
@@ -38,7 +38,7 @@ pub struct Opened<'locked, O: Os> {
     uses: UsesOf<'locked>,
 }
 
-impl<'locked, O: Os> Opened<'locked, O> {
+impl<'locked, O: Os> LockedMr<'locked, O> {
     /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or
     /// named by another token.
     #[inline]
@@ -46,14 +46,14 @@ impl<'locked, O: Os> Opened<'locked, O> {
         if token == self.token { self.locate(address, length) } else { None }
     }
 
-    /// [`Opened::find`] with the token that was opened.
+    /// [`LockedMr::find`] with the token that was mr.
     #[inline]
     pub fn locate(&self, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
         let offset = self.span.locate(address, u64::from(length))?;
         Some((self.pinned.memory(), usize::try_from(self.start + offset).ok()?))
     }
 
-    /// [`Opened::locate`] for longer than the lock is held.
+    /// [`LockedMr::locate`] for longer than the lock is held.
     #[inline]
     pub fn hold(&self, address: u64, length: u32) -> Option<Segment<O>> {
         let (_, start) = self.locate(address, length)?;
@@ -159,8 +159,8 @@ impl<O: Os> Domain<O> {
     /// `work` runs under the lock of the token's place, which spares references to bytes and keeps the end of their registration
     /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
-    pub(crate) fn with_token<U>(&self, key: Key, work: impl FnOnce(&Opened<'_, O>) -> U) -> Option<U> {
-        self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|opened| work(&opened)))?
+    pub(crate) fn with_token<U>(&self, key: Key, work: impl FnOnce(&LockedMr<'_, O>) -> U) -> Option<U> {
+        self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|mr| work(&mr)))?
     }
 
     /// [`Domain::with_token`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not of
@@ -171,7 +171,7 @@ impl<O: Os> Domain<O> {
         mine: Key,
         peer: &Self,
         theirs: Key,
-        work: impl FnOnce(&Opened<'_, O>, &Opened<'_, O>) -> U,
+        work: impl FnOnce(&LockedMr<'_, O>, &LockedMr<'_, O>) -> U,
     ) -> Option<U> {
         if !Arc::ptr_eq(&self.table, &peer.table) {
             return None;
@@ -207,11 +207,11 @@ impl<O: Os> Domain<O> {
     }
 
     #[inline]
-    fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<Opened<'a, O>> {
+    fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<LockedMr<'a, O>> {
         let (Grant { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
             return None;
         };
-        Some(Opened { token: key.token, span: *span, pinned, start: *start, uses })
+        Some(LockedMr { token: key.token, span: *span, pinned, start: *start, uses })
     }
 
     #[inline]

@@ -69,7 +69,7 @@ mod window;
 
 pub use access::{Access, Rights};
 pub use domain::Domain;
-pub(crate) use domain::{Key, Opened};
+pub(crate) use domain::{Key, LockedMr};
 use entry::Object;
 use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};

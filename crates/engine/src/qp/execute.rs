@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cq::{Cq, CqProducer, Cqe, Operation},
-    memory::{Access, Key, Opened},
+    memory::{Access, Key, LockedMr},
     mistake,
     nic::{Budget, Moved},
     os::{Memory, Os},
@@ -180,7 +180,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         &mut self,
         receives: &mut ReceiveQueue,
         completions: &mut CqProducer<'_, O>,
-        remote: &Opened<'_, O>,
+        remote: &LockedMr<'_, O>,
         put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
     ) -> SendRun {
         let mut run = SendRun::default();
@@ -309,7 +309,7 @@ fn put_inline<M: Memory>(request: &WorkRequest, to: (&M, usize)) -> bool {
 
 /// Copies the bytes of a send that has one element, of `local`.
 #[inline]
-fn put_element<O: Os>(local: &Opened<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
+fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
     let LocalData::Elements { count: 1, first } = &request.data else { return false };
     let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
     to.copy_from(at, from, start, request.length as usize);
