@@ -7,7 +7,7 @@ use super::{
     Kind, MemoryTable, Posted,
     access::Access,
     entry::{Entry, Object},
-    grant::{Grant, Source, Span},
+    mr_entry::{MrEntry, Source, Span},
     pinned::Pinned,
     segment::Segment,
     translation::{Side, Translation, TranslationCache},
@@ -192,7 +192,7 @@ impl<O: Os> Domain<O> {
             None => {}
         }
         self.table.tokens().with(key.token, |_, entry| {
-            let Some((Grant { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)
+            let Some((MrEntry { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)
             else {
                 return;
             };
@@ -208,14 +208,14 @@ impl<O: Os> Domain<O> {
 
     #[inline]
     fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<LockedMr<'a, O>> {
-        let (Grant { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
+        let (MrEntry { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
             return None;
         };
         Some(LockedMr { token: key.token, span: *span, pinned, start: *start, uses })
     }
 
     #[inline]
-    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a Grant<O>, UsesOf<'a>)> {
+    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a MrEntry<O>, UsesOf<'a>)> {
         if entry.domain != self.privileged && !fault::is(Fault::DomainNotChecked) {
             return None;
         }

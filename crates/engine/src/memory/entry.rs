@@ -8,7 +8,7 @@ use ntstatus::NtStatus;
 use super::{
     access::{Access, Rights},
     fast::Fast,
-    grant::{Grant, Source, Span},
+    mr_entry::{MrEntry, Source, Span},
     pinned::Pinned,
     translation::TranslationCache,
     uses::{Uses, UsesOf},
@@ -37,7 +37,7 @@ pub enum Object<O: Os> {
 
 /// A region that is normally registered.
 pub struct Normal<O: Os> {
-    pub grant: Grant<O>,
+    pub grant: MrEntry<O>,
     pub windows: Windows,
     /// The [cache](super::translation) that has the grant.
     pub cached_in: Option<Arc<TranslationCache<O>>>,
@@ -72,7 +72,7 @@ impl Windows {
 impl<O: Os> Object<O> {
     /// What `token` stands for, if it allows `access`, and what to hold while it is used.
     #[inline]
-    pub fn open(&self, token: u32, access: Access) -> Option<(&Grant<O>, UsesOf<'_>)> {
+    pub fn open(&self, token: u32, access: Access) -> Option<(&MrEntry<O>, UsesOf<'_>)> {
         let (grant, uses) = match self {
             Self::Normal(normal) => (&normal.grant, UsesOf::NONE),
             Self::Fast(fast) => {
@@ -119,7 +119,7 @@ impl<O: Os> Object<O> {
 
     /// The registration that windows are bound to, as far as it has been carried out or, if `posted`, as far as it has been
     /// posted; and the count of windows.
-    fn as_region(&mut self, posted: bool) -> Option<(Option<&Grant<O>>, &mut Windows)> {
+    fn as_region(&mut self, posted: bool) -> Option<(Option<&MrEntry<O>>, &mut Windows)> {
         match self {
             Self::Normal(normal) => Some((Some(&normal.grant), &mut normal.windows)),
             Self::Fast(Some(fast)) => Some(fast.for_windows(posted)),

@@ -15,8 +15,8 @@ use super::{
     Domain, MemoryTable, Posted,
     access::Rights,
     entry::{Object, Windows},
-    grant::{Grant, Source, Span},
     mapping::{PAGE_SIZE, pages_touched},
+    mr_entry::{MrEntry, Source, Span},
     pages::{Form, PageList, run_at},
     region::{Region, RegionKind},
     token::{Pair, Rotation},
@@ -103,13 +103,13 @@ enum State<O: Os> {
     /// A post fills it.
     Reserved,
     /// A posted registration, and the number of its post.
-    Posted(Grant<O>, u32),
+    Posted(MrEntry<O>, u32),
     /// The region's registration: one at most.
-    Current(Grant<O>),
+    Current(MrEntry<O>),
 }
 
 impl<O: Os> State<O> {
-    const fn grant(&self) -> Option<&Grant<O>> {
+    const fn grant(&self) -> Option<&MrEntry<O>> {
         match self {
             Self::Free | Self::Reserved => None,
             Self::Posted(grant, _) | Self::Current(grant) => Some(grant),
@@ -158,7 +158,7 @@ impl<O: Os> Fast<O> {
 
     /// The registration that is in force.
     #[inline]
-    pub fn current(&self) -> Option<&Grant<O>> {
+    pub fn current(&self) -> Option<&MrEntry<O>> {
         self.sheets.iter().find_map(|sheet| match &sheet.state {
             State::Current(grant) => Some(grant),
             _ => None,
@@ -166,7 +166,7 @@ impl<O: Os> Fast<O> {
     }
 
     /// What a window would be bound to, and the count of windows.
-    pub fn for_windows(&mut self, posted: bool) -> (Option<&Grant<O>>, &mut Windows) {
+    pub fn for_windows(&mut self, posted: bool) -> (Option<&MrEntry<O>>, &mut Windows) {
         let is_latest = |sheet: &&Sheet<O>| matches!(&sheet.state, State::Posted(_, post) if *post == self.posts);
         let latest = self.sheets.iter().find(is_latest).filter(|_| posted);
         let grant = latest.and_then(|sheet| sheet.state.grant());
@@ -199,7 +199,7 @@ impl<O: Os> Fast<O> {
         self.remote = rotation.next(used).unwrap_or(self.remote);
         self.posts = self.posts.wrapping_add(1);
         let (remote, post) = (self.remote, self.posts);
-        self.sheets[sheet].state = State::Posted(Grant { local, remote, rights, span, source }, post);
+        self.sheets[sheet].state = State::Posted(MrEntry { local, remote, rights, span, source }, post);
         Posted { token: remote, post }
     }
 

@@ -11,7 +11,7 @@ use super::{
     access::Rights,
     entry::{Entry, Normal, Object, Windows},
     fast::Fast,
-    grant::{Grant, Source, Span},
+    mr_entry::{MrEntry, Source, Span},
     pinned::{Pinned, Release, Released},
     token::{Pair, Rotation},
     uses::Client,
@@ -140,7 +140,7 @@ impl<O: Os> Region<O> {
         let domain = self.domain.privileged_token();
         let tokens = table.tokens().insert_fixed(|Pair { local, remote }| {
             pinned.arm();
-            let grant = Grant { local, remote, rights, span, source: Source::Range(pinned, 0) };
+            let grant = MrEntry { local, remote, rights, span, source: Source::Range(pinned, 0) };
             let normal = Normal { grant, windows: Windows::default(), cached_in: None };
             Entry { domain, object: Object::Normal(normal) }
         });
@@ -238,7 +238,7 @@ impl<O: Os> Region<O> {
         self.token_of(|grant| grant.remote, |fast| fast.remote)
     }
 
-    fn token_of(&self, normal: impl FnOnce(&Grant<O>) -> u32, fast: impl FnOnce(&Fast<O>) -> u32) -> u32 {
+    fn token_of(&self, normal: impl FnOnce(&MrEntry<O>) -> u32, fast: impl FnOnce(&Fast<O>) -> u32) -> u32 {
         let token = self.with(|_, object| {
             Ok(match object {
                 Object::Normal(region) => normal(&region.grant),

@@ -22,7 +22,7 @@
 use fallible::Arc;
 use ntstatus::NtStatus;
 
-use super::{MemoryTable, access::Rights, domain::Key, grant::Span, pinned::Pinned};
+use super::{MemoryTable, access::Rights, domain::Key, mr_entry::Span, pinned::Pinned};
 use crate::{
     memory_status,
     os::{Os, SpinLock},

@@ -9,7 +9,7 @@ use super::{
     Domain, Kind, Posted,
     access::Rights,
     entry::{Entry, Object},
-    grant::{Grant, Span},
+    mr_entry::{MrEntry, Span},
     region::Region,
     token::Rotation,
     uses::{Client, Uses},
@@ -43,7 +43,7 @@ pub struct Binding<O: Os> {
     region: Arc<Region<O>>,
     /// What transfers through the window use besides the window, if the region is for fast registration.
     region_uses: Option<Arc<Uses>>,
-    grant: Grant<O>,
+    grant: MrEntry<O>,
 }
 
 impl<O: Os> PostedBind<O> {
@@ -80,7 +80,7 @@ pub struct Bindings<O: Os> {
 impl<O: Os> Bindings<O> {
     /// What the window gives access to, and what of its region is in use then.
     #[inline]
-    pub const fn current(&self) -> Option<(&Grant<O>, Option<&Arc<Uses>>)> {
+    pub const fn current(&self) -> Option<(&MrEntry<O>, Option<&Arc<Uses>>)> {
         match &self.bound {
             Some(bound) => Some((&bound.grant, bound.region_uses.as_ref())),
             None => None,
@@ -245,7 +245,7 @@ impl<O: Os> Domain<O> {
     pub(super) fn carry_out(&self, bind: PostedBind<O>) -> Result<(), NtStatus> {
         let PostedBind { remote, region, span, rights } = bind;
         let (source, region_uses) = region.with(|_, object| object.bind_window(span, rights))?;
-        let grant = Grant { local: 0, remote, rights, span, source };
+        let grant = MrEntry { local: 0, remote, rights, span, source };
         let mut binding = Some(Binding { region, region_uses, grant });
         let bound = self.with_own(remote, |object| {
             if let Object::Window(window) = object

@@ -112,7 +112,7 @@ impl<O: Os> Source<O> {
 }
 
 /// What the tokens of a registered region or bound window stand for.
-pub struct Grant<O: Os> {
+pub struct MrEntry<O: Os> {
     /// The token for the consumer's own requests. Zero for windows, which have none.
     pub local: u32,
     /// The token for peers.
@@ -122,7 +122,7 @@ pub struct Grant<O: Os> {
     pub source: Source<O>,
 }
 
-impl<O: Os> Grant<O> {
+impl<O: Os> MrEntry<O> {
     /// Returns true if `token` stands for these bytes and allows `access`.
     ///
     /// Local and remote tokens are not the same, so that a token that was handed to a peer by mistake is found out.
