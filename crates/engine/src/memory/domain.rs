@@ -21,7 +21,7 @@ use crate::{
 
 /// A token, and what it is to be used for.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct Lookup {
     /// The token.
     pub token: u32,
     /// The use.
@@ -137,7 +137,7 @@ impl<O: Os> Domain<O> {
         let mut later = None;
         let later_found = &mut later;
         let found = self.table.tokens().with(token, move |_, entry| {
-            let (grant, uses) = self.grant(entry, Key { token, access })?;
+            let (grant, uses) = self.grant(entry, Lookup { token, access })?;
             let offset = grant.span.locate(address, u64::from(length))?;
             // Most registrations are ranges, and need no other look-up.
             let segment = grant.source.segment_of_range(offset, length, uses);
@@ -159,7 +159,7 @@ impl<O: Os> Domain<O> {
     /// `work` runs under the lock of the token's place, which spares references to bytes and keeps the end of their registration
     /// waiting. So it is to be short, and may not come back to the table.
     #[inline]
-    pub(crate) fn with_token<U>(&self, key: Key, work: impl FnOnce(&LockedMr<'_, O>) -> U) -> Option<U> {
+    pub(crate) fn with_token<U>(&self, key: Lookup, work: impl FnOnce(&LockedMr<'_, O>) -> U) -> Option<U> {
         self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|mr| work(&mr)))?
     }
 
@@ -168,9 +168,9 @@ impl<O: Os> Domain<O> {
     #[inline]
     pub(crate) fn with_tokens<U>(
         &self,
-        mine: Key,
+        mine: Lookup,
         peer: &Self,
-        theirs: Key,
+        theirs: Lookup,
         work: impl FnOnce(&LockedMr<'_, O>, &LockedMr<'_, O>) -> U,
     ) -> Option<U> {
         if !Arc::ptr_eq(&self.table, &peer.table) {
@@ -185,7 +185,7 @@ impl<O: Os> Domain<O> {
     /// Puts what a token of this domain stands for into a [cache](super::translation), in the place of what is there for that side,
     /// unless another cache has it.
     #[inline(never)]
-    pub(crate) fn cache(&self, cache: &Arc<TranslationCache<O>>, side: Side, key: Key) {
+    pub(crate) fn cache(&self, cache: &Arc<TranslationCache<O>>, side: Side, key: Lookup) {
         match cache.token(side) {
             Some(token) if token == key.token => return,
             Some(token) => self.table.uncache(cache, token),
@@ -207,7 +207,7 @@ impl<O: Os> Domain<O> {
     }
 
     #[inline]
-    fn open<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<LockedMr<'a, O>> {
+    fn open<'a>(&self, entry: &'a Entry<O>, key: Lookup) -> Option<LockedMr<'a, O>> {
         let (MrEntry { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
             return None;
         };
@@ -215,7 +215,7 @@ impl<O: Os> Domain<O> {
     }
 
     #[inline]
-    fn grant<'a>(&self, entry: &'a Entry<O>, key: Key) -> Option<(&'a MrEntry<O>, UsesOf<'a>)> {
+    fn grant<'a>(&self, entry: &'a Entry<O>, key: Lookup) -> Option<(&'a MrEntry<O>, UsesOf<'a>)> {
         if entry.domain != self.privileged && !fault::is(Fault::DomainNotChecked) {
             return None;
         }

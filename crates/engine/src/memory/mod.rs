@@ -69,7 +69,7 @@ mod window;
 
 pub use access::{Access, Rights};
 pub use domain::Domain;
-pub(crate) use domain::{Key, LockedMr};
+pub(crate) use domain::{LockedMr, Lookup};
 use entry::Object;
 use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
@@ -81,7 +81,7 @@ pub use region::{Region, RegionKind};
 pub use segment::Segment;
 use tokens::TokenTable;
 pub use transfer::transfer;
-pub(crate) use translation::{Lookup, MOST as MOST_BY_CACHE, Side, TranslationCache};
+pub(crate) use translation::{CacheResult, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use uses::Transfers;
 pub use window::{Bind, POSTED_BINDS, Window};
 

@@ -22,7 +22,7 @@
 use fallible::Arc;
 use ntstatus::NtStatus;
 
-use super::{MemoryTable, access::Rights, domain::Key, mr_entry::Span, pinned::Pinned};
+use super::{MemoryTable, access::Rights, domain::Lookup, mr_entry::Span, pinned::Pinned};
 use crate::{
     memory_status,
     os::{Os, SpinLock},
@@ -58,7 +58,7 @@ pub struct Translation<O: Os> {
 impl<O: Os> Translation<O> {
     /// The memory of `length` bytes from `address` on, and where in it they begin, if that is what the key allows.
     #[inline]
-    fn find(&self, key: Key, address: u64, length: u32) -> Option<(&O::Memory, usize)> {
+    fn find(&self, key: Lookup, address: u64, length: u32) -> Option<(&O::Memory, usize)> {
         if self.token != key.token || !self.rights.allow(key.access) {
             return None;
         }
@@ -82,7 +82,7 @@ struct State<O: Os> {
 }
 
 /// What [`TranslationCache::with_both`] has found.
-pub enum Lookup<U> {
+pub enum CacheResult<U> {
     /// Both, and this is what became of it.
     Hit(U),
     /// Not both.
@@ -108,19 +108,19 @@ impl<O: Os> TranslationCache<O> {
     #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
     pub fn with_both<U>(
         &self,
-        (mine, my_address): (Key, u64),
-        (theirs, their_address): (Key, u64),
+        (mine, my_address): (Lookup, u64),
+        (theirs, their_address): (Lookup, u64),
         length: u32,
         work: impl FnOnce((&O::Memory, usize), (&O::Memory, usize)) -> U,
-    ) -> Lookup<U> {
+    ) -> CacheResult<U> {
         self.state.with(move |state| {
             if let (Some(my), Some(their)) = (&state.mine, &state.theirs)
                 && let Some(my) = my.find(mine, my_address, length)
                 && let Some(their) = their.find(theirs, their_address, length)
             {
-                return Lookup::Hit(work(my, their));
+                return CacheResult::Hit(work(my, their));
             }
-            Lookup::Miss { is_due: state.miss((mine.token, theirs.token)) }
+            CacheResult::Miss { is_due: state.miss((mine.token, theirs.token)) }
         })
     }
 

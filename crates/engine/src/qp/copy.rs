@@ -6,7 +6,7 @@ use super::{
     request::{INLINE, InlineData, LocalData, Sge, WorkRequest},
 };
 use crate::{
-    memory::{Access, Key, Lookup, MOST_BY_CACHE, Side},
+    memory::{Access, CacheResult, Lookup, MOST_BY_CACHE, Side},
     os::{Memory, Os},
     prefetch::cold_path,
 };
@@ -86,16 +86,16 @@ impl<O: Os, R> Execution<'_, O, R> {
         let copy =
             |local: Location<'_, O>, remote: Location<'_, O>| D::copy::<O>(local, remote, element.length as usize);
         match qp.translations.with_both((keys.0, element.address), (keys.1, remote.0), element.length, copy) {
-            Lookup::Hit(()) => true,
-            Lookup::Miss { is_due } => by_table::<D, O>(qp, peer, element, remote, is_due),
+            CacheResult::Hit(()) => true,
+            CacheResult::Miss { is_due } => by_table::<D, O>(qp, peer, element, remote, is_due),
         }
     }
 }
 
 /// Both tokens of a copy, and what they are used for.
 #[inline]
-const fn keys<D: Direction>(element: Sge, (_, token): (u64, u32)) -> (Key, Key) {
-    (element.key(D::LOCAL), Key { token, access: D::REMOTE })
+const fn keys<D: Direction>(element: Sge, (_, token): (u64, u32)) -> (Lookup, Lookup) {
+    (element.key(D::LOCAL), Lookup { token, access: D::REMOTE })
 }
 
 /// [`Execution::between`] by the table of tokens: few bytes while the tokens are locked, others with references to them. Puts the tokens into
@@ -139,7 +139,7 @@ fn write_inline<O: Os>(peer: &Qp<O>, bytes: &InlineData, length: u32, (address, 
     if length == 0 || length as usize > INLINE {
         return false;
     }
-    let written = peer.domain.with_token(Key { token, access: Access::RemoteWrite }, |remote| {
+    let written = peer.domain.with_token(Lookup { token, access: Access::RemoteWrite }, |remote| {
         put_inline(remote.locate(address, length)?, bytes, length as usize);
         Some(())
     });

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cq::{Cq, CqProducer, Cqe, Operation},
-    memory::{Access, Key, LockedMr},
+    memory::{Access, LockedMr, Lookup},
     mistake,
     nic::{Budget, Moved},
     os::{Memory, Os},
@@ -151,7 +151,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         Qp::with_receives(peer, |receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
                 let Some(token) = receives.first_token() else { return };
-                let sink = Key { token, access: Access::LocalWrite };
+                let sink = Lookup { token, access: Access::LocalWrite };
                 let source = self.requests.first(|request| match &request.data {
                     LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
                     LocalData::Inline(_) => None,

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 
 use crate::{
     cq::Operation,
-    memory::{Access, Key, Posted},
+    memory::{Access, Lookup, Posted},
 };
 
 /// A scatter/gather element: bytes of registered memory (`NDKPI 3.9`).
@@ -25,8 +25,8 @@ pub struct Sge {
 impl Sge {
     /// Its token, to be used for `access`.
     #[inline]
-    pub(super) const fn key(&self, access: Access) -> Key {
-        Key { token: self.token, access }
+    pub(super) const fn key(&self, access: Access) -> Lookup {
+        Lookup { token: self.token, access }
     }
 }
 
