@@ -163,22 +163,22 @@ impl<O: Os> Domain<O> {
         self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|mr| work(&mr)))?
     }
 
-    /// [`Domain::with_token`] for two: `mine` is of this domain and `theirs` of the domain `peer`. `None` also if these are not of
+    /// [`Domain::with_token`] for two: `local` is of this domain and `remote` of the domain `peer`. `None` also if these are not of
     /// the same adapter.
     #[inline]
     pub(crate) fn with_tokens<U>(
         &self,
-        mine: Lookup,
+        local: Lookup,
         peer: &Self,
-        theirs: Lookup,
+        remote: Lookup,
         work: impl FnOnce(&LockedMr<'_, O>, &LockedMr<'_, O>) -> U,
     ) -> Option<U> {
         if !Arc::ptr_eq(&self.table, &peer.table) {
             return None;
         }
         let tokens = self.table.tokens();
-        tokens.with_two(mine.token, theirs.token, |my_entry, their_entry| {
-            Some(work(&self.open(my_entry, mine)?, &peer.open(their_entry, theirs)?))
+        tokens.with_two(local.token, remote.token, |my_entry, their_entry| {
+            Some(work(&self.open(my_entry, local)?, &peer.open(their_entry, remote)?))
         })?
     }
 

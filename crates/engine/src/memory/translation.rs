@@ -38,9 +38,9 @@ const PATIENCE: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The queue pair's own.
-    Mine,
+    Local,
     /// The peer's.
-    Theirs,
+    Remote,
 }
 
 /// What a token stands for.
@@ -73,8 +73,8 @@ pub struct TranslationCache<O: Os> {
 }
 
 struct State<O: Os> {
-    mine: Option<Translation<O>>,
-    theirs: Option<Translation<O>>,
+    local: Option<Translation<O>>,
+    remote: Option<Translation<O>>,
     /// Tokens that were asked for and not there, and how often.
     missed: (u32, u32),
     misses: u32,
@@ -99,7 +99,7 @@ impl<O: Os> TranslationCache<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
-        let state = State { mine: None, theirs: None, missed: (0, 0), misses: 0, is_closed: false };
+        let state = State { local: None, remote: None, missed: (0, 0), misses: 0, is_closed: false };
         Arc::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
     }
 
@@ -108,19 +108,19 @@ impl<O: Os> TranslationCache<O> {
     #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
     pub fn with_both<U>(
         &self,
-        (mine, my_address): (Lookup, u64),
-        (theirs, their_address): (Lookup, u64),
+        (local, my_address): (Lookup, u64),
+        (remote, their_address): (Lookup, u64),
         length: u32,
         work: impl FnOnce((&O::Memory, usize), (&O::Memory, usize)) -> U,
     ) -> CacheResult<U> {
         self.state.with(move |state| {
-            if let (Some(my), Some(their)) = (&state.mine, &state.theirs)
-                && let Some(my) = my.find(mine, my_address, length)
-                && let Some(their) = their.find(theirs, their_address, length)
+            if let (Some(my), Some(their)) = (&state.local, &state.remote)
+                && let Some(my) = my.find(local, my_address, length)
+                && let Some(their) = their.find(remote, their_address, length)
             {
                 return CacheResult::Hit(work(my, their));
             }
-            CacheResult::Miss { is_due: state.miss((mine.token, theirs.token)) }
+            CacheResult::Miss { is_due: state.miss((local.token, remote.token)) }
         })
     }
 
@@ -146,7 +146,7 @@ impl<O: Os> TranslationCache<O> {
     pub fn forget(&self, pinned: &Arc<Pinned<O::Memory>>) {
         // Dropped after the lock is released.
         let _forgotten = self.state.with(|state| {
-            [Side::Mine, Side::Theirs]
+            [Side::Local, Side::Remote]
                 .map(|side| state.side(side).take_if(|translation| Arc::ptr_eq(&translation.pinned, pinned)))
         });
     }
@@ -155,7 +155,7 @@ impl<O: Os> TranslationCache<O> {
     pub fn close(this: &Arc<Self>) {
         let forgotten = this.state.with(|state| {
             state.is_closed = true;
-            [state.mine.take(), state.theirs.take()]
+            [state.local.take(), state.remote.take()]
         });
         for translation in forgotten.into_iter().flatten() {
             translation.table.uncache(this, translation.token);
@@ -173,8 +173,8 @@ impl<O: Os> State<O> {
 
     const fn side(&mut self, side: Side) -> &mut Option<Translation<O>> {
         match side {
-            Side::Mine => &mut self.mine,
-            Side::Theirs => &mut self.theirs,
+            Side::Local => &mut self.local,
+            Side::Remote => &mut self.remote,
         }
     }
 }

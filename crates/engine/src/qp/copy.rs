@@ -127,8 +127,8 @@ fn by_table<D: Direction, O: Os>(
         copied.flatten().is_some()
     };
     if is_due {
-        qp.domain.cache(&qp.translations, Side::Mine, local);
-        peer.domain.cache(&qp.translations, Side::Theirs, remote);
+        qp.domain.cache(&qp.translations, Side::Local, local);
+        peer.domain.cache(&qp.translations, Side::Remote, remote);
     }
     is_done
 }

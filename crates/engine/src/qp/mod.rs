@@ -403,7 +403,7 @@ impl<O: Os> Qp<O> {
     /// The tokens whose translations the queue pair has cached: of its own side and of the peer's.
     #[must_use]
     pub fn cached_tokens(&self) -> [Option<u32>; 2] {
-        [Side::Mine, Side::Theirs].map(|side| self.translations.token(side))
+        [Side::Local, Side::Remote].map(|side| self.translations.token(side))
     }
 
     /// Rings the doorbell: there is something to do.
