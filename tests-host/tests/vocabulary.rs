@@ -7,14 +7,17 @@ use sources::{Source, code_of, files, words};
 mod sources;
 
 /// Names of types and functions that the repository had, and what they are called now.
-const OLD_NAMES: [(&str, &str); 14] = [
+const OLD_NAMES: [(&str, &str); 17] = [
     ("Attachment", "Port"),
     ("Few", "InlineData"),
+    ("Grant", "MrEntry"),
     ("Lap", "RingPass"),
     ("Line", "Connection"),
     ("LineState", "ConnectionState"),
+    ("Mine", "Local"),
     ("OnePiece", "a single SGE"),
     ("Shared", "Arc"),
+    ("Theirs", "Remote"),
     ("Transmit", "SendQueue"),
     ("Unique", "UniqueArc"),
     ("Watch", "TailPublisher"),
@@ -117,7 +120,18 @@ fn names_are_seen_in_code_and_between_backticks_only() {
 fn every_new_word_is_in_the_glossary() {
     let glossary = files("docs", &["md"]).into_iter().find(|file| file.path == "docs/glossary.md");
     let glossary = glossary.expect("there is a glossary").text;
-    for word in ["Connection", "Fabric", "Port", "Arc", "SendQueue", "RingPass", "TailPublisher", "InlineData"] {
+    for word in [
+        "Connection",
+        "Fabric",
+        "Port",
+        "Arc",
+        "SendQueue",
+        "RingPass",
+        "TailPublisher",
+        "InlineData",
+        "MrEntry",
+        "Segment",
+    ] {
         assert!(glossary.contains(&format!("`{word}`")), "`{word}` is not in the glossary");
     }
 }
