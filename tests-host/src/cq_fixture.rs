@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation, Outcome,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation,
     notify::{ArmType, CqFailure},
 };
 use host::{
@@ -48,7 +48,7 @@ pub fn on_seeds(test: impl Fn(&Machine, &HostOs)) {
 pub const fn plain(context: usize) -> Cqe {
     Cqe {
         qp_context: 0,
-        outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS),
+        outcome: CqeOutcome::new(Operation::Receive, NtStatus::SUCCESS),
         request_context: context,
         bytes: 0,
         invalidated_token: 0,
@@ -65,7 +65,7 @@ pub const fn solicited(context: usize) -> Cqe {
 /// A completion of a request that failed.
 #[must_use]
 pub const fn failed(context: usize) -> Cqe {
-    Cqe { outcome: Outcome::new(Operation::Send, NtStatus::CANCELLED), ..plain(context) }
+    Cqe { outcome: CqeOutcome::new(Operation::Send, NtStatus::CANCELLED), ..plain(context) }
 }
 
 /// Completions with the numbers of `contexts` that nobody marked.

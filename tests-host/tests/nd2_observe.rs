@@ -2,7 +2,7 @@
 
 use engine::{
     cq::{
-        Cq, CqClient, CqParameters, Cqe, Operation, Outcome,
+        Cq, CqClient, CqParameters, Cqe, CqeOutcome, Operation,
         notify::{ArmType, Class, CqFailure, Notify},
     },
     os::Os,
@@ -21,7 +21,7 @@ impl CqClient for Nobody {
 const fn completion(status: NtStatus, solicited: bool) -> Cqe {
     Cqe {
         qp_context: 0,
-        outcome: Outcome::new(Operation::Receive, status).soliciting(solicited),
+        outcome: CqeOutcome::new(Operation::Receive, status).soliciting(solicited),
         request_context: 0,
         bytes: 0,
         invalidated_token: 0,

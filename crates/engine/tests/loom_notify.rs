@@ -12,7 +12,7 @@
 mod loom_os;
 
 use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation, Outcome,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation,
     notify::{
         ArmType::{Any, Solicited},
         CqFailure,
@@ -41,7 +41,7 @@ fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 const fn entry(context: usize) -> Cqe {
     Cqe {
         qp_context: 0,
-        outcome: Outcome::new(Operation::Receive, NtStatus::SUCCESS).soliciting(true),
+        outcome: CqeOutcome::new(Operation::Receive, NtStatus::SUCCESS).soliciting(true),
         request_context: context,
         bytes: 0,
         invalidated_token: 0,

@@ -1,7 +1,7 @@
 //! NDKPI 7.1.3 to 7.1.5: what an arm is, how two merge, and arms that find completions in the queue.
 
 use engine::cq::{
-    Cqe, Operation, Outcome,
+    Cqe, CqeOutcome, Operation,
     notify::{
         ArmType::{self, Any, Errors, Solicited},
         CqFailure,
@@ -324,7 +324,7 @@ fn a_warning_is_a_failure_and_information_is_not() {
     on_seeds(|machine, os| {
         for (bits, calls) in [(0x4000_0000, 0), (0x8000_0005, 1)] {
             let ended = |context| {
-                let outcome = Outcome::new(Operation::Receive, NtStatus::from_bits(bits));
+                let outcome = CqeOutcome::new(Operation::Receive, NtStatus::from_bits(bits));
                 Cqe { outcome, ..plain(context) }
             };
             for completions in [&[ended(1)][..], &[plain(1), ended(2), plain(3)]] {

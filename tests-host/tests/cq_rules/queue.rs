@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use engine::cq::{CqParameters, Cqe, Operation, Outcome, notify::ArmType::Any, notify::CqFailure};
+use engine::cq::{CqParameters, Cqe, CqeOutcome, Operation, notify::ArmType::Any, notify::CqFailure};
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::{
@@ -124,7 +124,7 @@ fn a_completion_keeps_all_its_fields() {
         let cq = TestCq::new(os, 16);
         let completions = OPERATIONS.map(|operation| Cqe {
             qp_context: usize::MAX,
-            outcome: Outcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
+            outcome: CqeOutcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
             request_context: usize::MAX - 1,
             bytes: u32::MAX,
             invalidated_token: 0xDEAD_BEEF,
@@ -145,7 +145,7 @@ fn a_completion_keeps_all_its_fields() {
 fn an_outcome_says_what_it_was_made_of() {
     for operation in OPERATIONS {
         for status in [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xC000_00B5, 0xFFFF_FFFF].map(NtStatus::from_bits) {
-            let plain = Outcome::new(operation, status);
+            let plain = CqeOutcome::new(operation, status);
             let solicited = plain.soliciting(true);
             for outcome in [plain, solicited] {
                 assert_eq!((outcome.operation(), outcome.status()), (operation, status));
@@ -154,7 +154,7 @@ fn an_outcome_says_what_it_was_made_of() {
             assert_eq!((plain.soliciting(false), solicited.soliciting(false)), (plain, plain));
         }
     }
-    let outcome = Outcome::new(Operation::Read, NtStatus::IO_TIMEOUT).soliciting(true);
+    let outcome = CqeOutcome::new(Operation::Read, NtStatus::IO_TIMEOUT).soliciting(true);
     assert_eq!(format!("{outcome:?}"), "Read, STATUS_IO_TIMEOUT, solicited");
 }
 

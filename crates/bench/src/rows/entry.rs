@@ -3,7 +3,7 @@
 //! The peers hold them as they are. A completion queue of ours is given a [`Cqe`], which has 32 bytes, and the result is
 //! made when it is polled, as `NdkGetCqResultsEx` does it.
 
-use engine::cq::{Cqe, Operation, Outcome};
+use engine::cq::{Cqe, CqeOutcome, Operation};
 use ndkpi::{NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
@@ -22,7 +22,7 @@ unsafe impl Send for Entry {}
 pub const fn completion(number: usize) -> Cqe {
     Cqe {
         qp_context: 1,
-        outcome: Outcome::new(Operation::Send, NtStatus::SUCCESS),
+        outcome: CqeOutcome::new(Operation::Send, NtStatus::SUCCESS),
         request_context: number,
         bytes: 0,
         invalidated_token: 0,

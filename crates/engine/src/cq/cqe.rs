@@ -45,13 +45,13 @@ impl Operation {
     }
 }
 
-/// The kind of a request, its status, and whether its sender asked for an event: all that an arm looks at.
+/// The kind of a request, its status, and if its sender asked for an event: all that an arm looks at.
 ///
 /// One word, because producers wait for their stores, and look at many entries at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Outcome(u64);
+pub struct CqeOutcome(u64);
 
-impl Outcome {
+impl CqeOutcome {
     /// The sign of a status: it is a failure.
     const FAILED: u64 = 1 << 31;
     /// Where the kind of the request begins.
@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Debug for Outcome {
+impl fmt::Debug for CqeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let event = if self.is_solicited() { ", solicited" } else { "" };
         write!(f, "{:?}, {:?}{event}", self.operation(), self.status())
@@ -120,7 +120,7 @@ pub struct Cqe {
     /// What the consumer gave when it created the queue pair.
     pub qp_context: usize,
     /// How the request has ended.
-    pub outcome: Outcome,
+    pub outcome: CqeOutcome,
     /// What the consumer gave when it posted the request.
     pub request_context: usize,
     /// Bytes received. Zero for other requests.

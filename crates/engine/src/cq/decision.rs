@@ -129,16 +129,16 @@ mod tests {
     use crate::NtStatus;
 
     use super::{Class, Cqe, are_plain};
-    use crate::cq::{Operation, Outcome};
+    use crate::cq::{CqeOutcome, Operation};
 
     #[test]
     fn entries_without_marks_are_plain_and_no_others() {
         let cqe = |outcome| Cqe { qp_context: 0, outcome, request_context: 0, bytes: 0, invalidated_token: 0 };
-        let plain = cqe(Outcome::new(Operation::Send, NtStatus::SUCCESS));
+        let plain = cqe(CqeOutcome::new(Operation::Send, NtStatus::SUCCESS));
         for operation in [Operation::Receive, Operation::Send, Operation::Write] {
             for status in [NtStatus::SUCCESS, NtStatus::PENDING, NtStatus::BUFFER_OVERFLOW, NtStatus::CANCELLED] {
                 for solicited in [false, true] {
-                    let cqe = cqe(Outcome::new(operation, status).soliciting(solicited));
+                    let cqe = cqe(CqeOutcome::new(operation, status).soliciting(solicited));
                     let expected = cqe.class() == Class::Plain;
                     for cqes in [&[cqe][..], &[plain, cqe], &[cqe, plain, plain]] {
                         assert_eq!(are_plain(cqes), expected, "{cqe:?}");

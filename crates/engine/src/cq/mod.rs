@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use crate::NtStatus;
-pub use cqe::{Cqe, Operation, Outcome};
+pub use cqe::{Cqe, CqeOutcome, Operation};
 use dependents::{DependentRef, Dependents, ToFail};
 use fallible::{Arc, try_box};
 use moderation::Moderation;

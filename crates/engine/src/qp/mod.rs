@@ -50,7 +50,7 @@ pub use srq::{Srq, SrqClient, SrqParameters};
 use crate::{
     NtStatus,
     cq::{
-        Cq, Cqe, Operation, Outcome,
+        Cq, Cqe, CqeOutcome, Operation,
         dependents::{Dependent, try_dependent},
     },
     memory::{Domain, Side, TranslationCache},
@@ -417,7 +417,7 @@ impl<O: Os> Qp<O> {
     /// The completion of a request of this queue pair.
     #[inline]
     const fn cqe(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
-        let outcome = Outcome::new(operation, status);
+        let outcome = CqeOutcome::new(operation, status);
         Cqe { qp_context: self.context, outcome, request_context, bytes: 0, invalidated_token: 0 }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{Cq, Operation, Outcome},
+    cq::{Cq, CqeOutcome, Operation},
     memory::{Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
@@ -267,7 +267,7 @@ impl<O: Os> SendQueue<O> {
                     claim.finish(NtStatus::SUCCESS, |cqe| {
                         *cqe = receive;
                         if let Some(token) = invalidate {
-                            let outcome = Outcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
+                            let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
                             cqe.outcome = outcome.soliciting(receive.outcome.is_solicited());
                             cqe.invalidated_token = token;
                         }
