@@ -115,18 +115,17 @@ impl Adapter {
         begun
     }
 
+    /// Not part of its caller: all of an adapter passes through this frame.
+    ///
     /// # Safety
     ///
     /// As for [`Adapter::initialize`].
+    #[inline(never)]
     unsafe fn try_new(driver: Arc<Driver>, handle: NDIS_HANDLE, luid: NET_LUID) -> Result<Arc<Self>, NtStatus> {
         // SAFETY: the caller's promise.
         let keywords = unsafe { Keywords::read(handle) }?;
         let number = Numbers::take(driver.numbers())?;
-        let mut config = driver.settings().provider_config();
-        config.info.RdmaTechnology = keywords.technology;
-        // Windows says which addresses the interface has.
-        config.addresses = [None; provider::device::MAX_ADDRESSES];
-        let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
+        let provider = Self::provide(&driver, &keywords)?;
         let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
         // The pairs share the processors.
         #[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]
@@ -138,9 +137,8 @@ impl Adapter {
             luid,
             keywords,
             mac,
-            consumers: Consumers::try_new(provider)?,
             // SAFETY: the caller's promise: it is closed at the halt.
-            ndk: unsafe { Ndk::try_new(handle, config.info, &config, keywords.network_direct) }?,
+            ndk: unsafe { Ndk::try_new(handle, provider.config(), keywords.network_direct) }?,
             // SAFETY: as above.
             addresses: unsafe { Addresses::try_new(handle) }?,
             gate: Kernel.lock(Gate::new())?,
@@ -153,10 +151,21 @@ impl Adapter {
             power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
             gone: AtomicBool::new(false),
             device: Kernel.lock(Some(device))?,
+            consumers: Consumers::try_new(provider)?,
             driver,
             number,
         };
         Arc::try_new(this).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// The provider of an adapter with these keywords.
+    #[inline(never)]
+    fn provide(driver: &Driver, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
+        let mut config = driver.settings().provider_config();
+        config.info.RdmaTechnology = keywords.technology;
+        // Windows says which addresses the interface has.
+        config.addresses = [None; provider::device::MAX_ADDRESSES];
+        provider::Device::try_new_on(&Kernel, driver.fabric(), config)
     }
 
     /// `MiniportHaltEx`: the adapter is paused, and NDIS calls nothing of it any more. `PASSIVE_LEVEL`.

@@ -4,6 +4,7 @@
 //! An address that goes takes its listeners along: nobody finds them any more, and nothing new begins there. Connections that
 //! have it go on.
 
+use alloc::boxed::Box;
 use core::{
     ffi::c_void,
     ptr, slice,
@@ -15,7 +16,7 @@ use core::{
 
 use driver_common::trace;
 use engine::connection::InterfaceAddress;
-use fallible::Arc;
+use fallible::{Arc, try_box};
 use kernel::WaitLock;
 use ndis::{
     AF_UNSPEC, CancelMibChangeNotify2, FreeMibTable, GetUnicastIpAddressTable, MIB_NOTIFICATION_TYPE,
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// Addresses of an interface that are used at most.
-pub const MAX_ADDRESSES: usize = 32;
+pub const MAX_ADDRESSES: usize = 16;
 
 /// Addresses, the first ones in use.
 type List = [Option<InterfaceAddress>; MAX_ADDRESSES];
@@ -37,7 +38,7 @@ type List = [Option<InterfaceAddress>; MAX_ADDRESSES];
 /// The addresses of one adapter.
 pub struct Addresses {
     /// What the provider has.
-    known: WaitLock<List>,
+    known: WaitLock<Box<List>>,
     /// The registration for changes; null without one.
     registration: AtomicPtr<c_void>,
     work: Work,
@@ -53,9 +54,11 @@ impl Addresses {
     /// # Safety
     ///
     /// `adapter` is an adapter of NDIS that lives until [`Addresses::end`] has returned or the result is dropped.
+    #[inline(never)]
     pub unsafe fn try_new(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
+        let known = try_box([None; MAX_ADDRESSES]).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         Ok(Self {
-            known: WaitLock::try_new([None; MAX_ADDRESSES])?,
+            known: WaitLock::try_new(known)?,
             registration: AtomicPtr::new(ptr::null_mut()),
             // SAFETY: the caller's promise.
             work: unsafe { Work::try_new(adapter) }?,

@@ -79,6 +79,7 @@ impl Keywords {
     /// # Safety
     ///
     /// `adapter` is an adapter of NDIS.
+    #[inline(never)]
     pub unsafe fn read(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
         let object =
             NDIS_CONFIGURATION_OBJECT { Header: NDIS_CONFIGURATION_OBJECT::HEADER, NdisHandle: adapter, Flags: 0 };

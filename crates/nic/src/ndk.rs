@@ -58,12 +58,8 @@ impl Ndk {
     /// # Safety
     ///
     /// `adapter` is an adapter of NDIS that lives until [`Ndk::end`] has returned or the result is dropped.
-    pub unsafe fn try_new(
-        adapter: NDIS_HANDLE,
-        info: NDK_ADAPTER_INFO,
-        config: &provider::Config,
-        enabled: bool,
-    ) -> Result<Self, NtStatus> {
+    #[inline(never)]
+    pub unsafe fn try_new(adapter: NDIS_HANDLE, config: &provider::Config, enabled: bool) -> Result<Self, NtStatus> {
         let capabilities = NDIS_NDK_CAPABILITIES {
             Header: NDIS_NDK_CAPABILITIES::HEADER,
             Flags: 0,
@@ -80,7 +76,7 @@ impl Ndk {
             NdkInfo: ptr::null_mut(),
         };
         let mut capabilities =
-            try_box(Capabilities { capabilities, info }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            try_box(Capabilities { capabilities, info: config.info }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         capabilities.capabilities.NdkInfo = &raw mut capabilities.info;
         let state = Kernel.lock(State { wanted: enabled, announced: enabled })?;
         // SAFETY: the caller's promise.

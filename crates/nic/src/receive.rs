@@ -84,6 +84,7 @@ impl Receiver {
     /// # Safety
     ///
     /// `adapter` is an adapter of NDIS that lives until the result is [released](Receiver::release) or dropped.
+    #[inline(never)]
     pub unsafe fn try_new(
         adapter: NDIS_HANDLE,
         frame: u32,

@@ -104,6 +104,7 @@ impl Transmitter {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
+    #[inline(never)]
     pub fn try_new(processor: u32) -> Result<Self, NtStatus> {
         let queue = Queue { lists: Chain::EMPTY, next: ptr::null_mut(), turn: Turn::new() };
         Ok(Self { queue: Kernel.lock(queue)?, dpc: Kernel.dpc(processor)? })
