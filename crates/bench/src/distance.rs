@@ -15,6 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crossbeam_utils::CachePadded;
+
 use crate::{
     measure::{Cores, Effort, LEAST_ROUNDS, Samples, Subject, Turn, each, round},
     row::{Row, Unit},
@@ -31,30 +33,28 @@ const MORE: usize = 3;
 /// With fewer turns at one distance all of them count.
 const FEW: usize = 3;
 
-/// A value on a cache line of its own, and on the pair of lines that processors like to fetch together.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Line(pub AtomicU64);
+/// A number on a cache line of its own, and on the pair of lines that processors like to fetch together.
+pub type Line = CachePadded<AtomicU64>;
 
 /// Sends a cache line from the first core to the second and back, `count` times: nanoseconds each.
 #[must_use]
 pub fn line(cores: &Cores, count: u64) -> f64 {
     let line = Line::default();
     let wait = |value| {
-        while line.0.load(Acquire) != value {
+        while line.load(Acquire) != value {
             spin_loop();
         }
     };
     let here = || {
         for number in 0..count {
-            line.0.store(2 * number + 1, Release);
+            line.store(2 * number + 1, Release);
             wait(2 * number + 2);
         }
     };
     let there = || {
         for number in 0..count {
             wait(2 * number + 1);
-            line.0.store(2 * number + 2, Release);
+            line.store(2 * number + 2, Release);
         }
     };
     let (time, ()) = cores.both(here, there);

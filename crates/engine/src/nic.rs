@@ -133,9 +133,9 @@ impl<O: Os, M: Member> Engine<O, M> {
             ready: os.lock(Ready { list: VecDeque::new(), members: 0 })?,
             dpc: os.dpc(processor)?,
             nic: nic.clone(),
-            within: CachePadded(Direction::default()),
-            incoming: CachePadded(Direction::default()),
-            outgoing: CachePadded(Direction::default()),
+            within: CachePadded::new(Direction::default()),
+            incoming: CachePadded::new(Direction::default()),
+            outgoing: CachePadded::new(Direction::default()),
         })
         .map_err(memory_status)
     }

@@ -35,17 +35,5 @@ mod imp {
     };
 }
 
+pub use crossbeam_utils::CachePadded;
 pub use imp::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell, fence};
-
-/// Keeps what two processors write apart: one value to two cache lines, because processors fetch lines in pairs.
-#[repr(align(128))]
-pub struct CachePadded<T>(pub T);
-
-impl<T> core::ops::Deref for CachePadded<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}

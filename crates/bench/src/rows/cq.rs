@@ -122,7 +122,7 @@ fn ours_handed_off<O: Os>(context: &Context<'_>, os: &O, count: usize) -> f64 {
         while sent < count {
             while sent + BATCH - seen > DEPTH as usize {
                 #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-                let now = taken.0.load(Acquire) as usize;
+                let now = taken.load(Acquire) as usize;
                 if now == seen {
                     wait.once();
                 }
@@ -144,7 +144,7 @@ fn ours_handed_off<O: Os>(context: &Context<'_>, os: &O, count: usize) -> f64 {
             }
             wait.over();
             got += now;
-            taken.0.store(got as u64, Release);
+            taken.store(got as u64, Release);
         }
         reader.check(count);
     };

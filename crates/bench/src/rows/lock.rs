@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 
+use crossbeam_utils::CachePadded;
 use mcslock::raw::{MutexNode, spins::Mutex as McsLock};
 use spin::{
     mutex::{SpinMutex, TicketMutex},
@@ -59,58 +60,55 @@ trait Lock: Sync {
     fn value(self) -> Counted;
 }
 
-#[repr(align(128))]
-struct Line<L>(L);
-
-impl Lock for Line<McsLock<Counted>> {
+impl Lock for CachePadded<McsLock<Counted>> {
     fn new() -> Self {
-        Self(McsLock::new(Counted::default()))
+        Self::new(McsLock::new(Counted::default()))
     }
 
     #[inline]
     fn count(&self, side: u32, all: u64) -> bool {
         // A new node each time: where the kernel's queued lock is used, the handle is made on the stack too.
-        self.0.lock_with_then(&mut MutexNode::new(), |counted| counted.count(side, all))
+        self.lock_with_then(&mut MutexNode::new(), |counted| counted.count(side, all))
     }
 
     fn value(self) -> Counted {
-        self.0.into_inner()
+        self.into_inner().into_inner()
     }
 }
 
-impl Lock for Line<SpinMutex<Counted, Spin>> {
+impl Lock for CachePadded<SpinMutex<Counted, Spin>> {
     fn new() -> Self {
-        Self(SpinMutex::new(Counted::default()))
+        Self::new(SpinMutex::new(Counted::default()))
     }
 
     #[inline]
     fn count(&self, side: u32, all: u64) -> bool {
-        self.0.lock().count(side, all)
+        self.lock().count(side, all)
     }
 
     fn value(self) -> Counted {
-        self.0.into_inner()
+        self.into_inner().into_inner()
     }
 }
 
-impl Lock for Line<TicketMutex<Counted, Spin>> {
+impl Lock for CachePadded<TicketMutex<Counted, Spin>> {
     fn new() -> Self {
-        Self(TicketMutex::new(Counted::default()))
+        Self::new(TicketMutex::new(Counted::default()))
     }
 
     #[inline]
     fn count(&self, side: u32, all: u64) -> bool {
-        self.0.lock().count(side, all)
+        self.lock().count(side, all)
     }
 
     fn value(self) -> Counted {
-        self.0.into_inner()
+        self.into_inner().into_inner()
     }
 }
 
-type Queued = Line<McsLock<Counted>>;
-type Plain = Line<SpinMutex<Counted, Spin>>;
-type Ticket = Line<TicketMutex<Counted, Spin>>;
+type Queued = CachePadded<McsLock<Counted>>;
+type Plain = CachePadded<SpinMutex<Counted, Spin>>;
+type Ticket = CachePadded<TicketMutex<Counted, Spin>>;
 
 /// [`Row::measured`] or [`Row::in_rounds`].
 type Compare = fn(&str, &str, Unit, Goal, &Samples, &Samples) -> Row;

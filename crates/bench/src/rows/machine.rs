@@ -36,9 +36,9 @@ fn exchange(context: &Context<'_>) -> Row {
         let word = Line::default();
         alone(count, || {
             for _ in 0..count {
-                let before = black_box(&word).0.compare_exchange(0, 1, Acquire, Relaxed);
+                let before = black_box(&word).compare_exchange(0, 1, Acquire, Relaxed);
                 black_box(before.is_ok());
-                word.0.store(0, Release);
+                word.store(0, Release);
             }
         })
     })]);

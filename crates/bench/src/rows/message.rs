@@ -197,7 +197,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
     for number in 0..RECEIVES {
         post(there.receive(place(number), SIZE));
     }
-    let credit = Line(AtomicU64::new(RECEIVES as u64));
+    let credit = Line::new(AtomicU64::new(RECEIVES as u64));
     let mut send = || {
         let (mut sender, mut seen) = (Sender::new(), 0);
         let mut wait = Wait::new();
@@ -209,7 +209,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
                 continue;
             }
             while (sender.sent + batch) as u64 > seen {
-                seen = credit.0.load(Acquire);
+                seen = credit.load(Acquire);
                 wait.once();
             }
             wait.over();
@@ -235,7 +235,7 @@ fn stream(context: &Context<'_>, connection: &mut Connection, count: usize, flag
                 post(there.receive(place(got), SIZE));
                 got += 1;
             }
-            credit.0.store((got + RECEIVES) as u64, Release);
+            credit.store((got + RECEIVES) as u64, Release);
         }
     };
     let on = |processor| context.os.machine().run_on(processor);

@@ -128,7 +128,7 @@ fn bursts(context: &Context<'_>, fill: impl Fn(usize) + Sync, mut drain: impl Fn
     let bursts = context.effort.scale(BURSTS);
     let (begun, done) = (Line::default(), Line::default());
     let until = |line: &Line, value: usize| {
-        while line.0.load(Acquire) < value as u64 {
+        while line.load(Acquire) < value as u64 {
             thread::yield_now();
         }
     };
@@ -140,11 +140,11 @@ fn bursts(context: &Context<'_>, fill: impl Fn(usize) + Sync, mut drain: impl Fn
                 if producer % 2 == 1 {
                     context.cores.pin_second();
                 }
-                done.0.fetch_add(1, AcqRel);
+                done.fetch_add(1, AcqRel);
                 for burst in 1..=bursts {
                     until(begun, burst);
                     fill(producer);
-                    done.0.fetch_add(1, AcqRel);
+                    done.fetch_add(1, AcqRel);
                 }
             });
         }
@@ -152,7 +152,7 @@ fn bursts(context: &Context<'_>, fill: impl Fn(usize) + Sync, mut drain: impl Fn
         let mut time = Duration::ZERO;
         for burst in 1..=bursts {
             let started = Instant::now();
-            begun.0.store(burst as u64, Release);
+            begun.store(burst as u64, Release);
             until(&done, (burst + 1) * PRODUCERS);
             drain();
             time += started.elapsed();
@@ -188,7 +188,7 @@ fn apart_in_bursts(context: &Context<'_>, batch: usize) -> f64 {
     let producers = producers.into_iter().map(|queue| Mutex::new((queue, Line::default()))).collect::<Vec<_>>();
     let fill = |producer: usize| {
         let (queue, armed) = &mut *producers[producer].lock().expect("nobody has panicked");
-        let look = || assert_eq!(black_box(&*armed).0.swap(0, AcqRel), 0, "nobody has armed");
+        let look = || assert_eq!(black_box(&*armed).swap(0, AcqRel), 0, "nobody has armed");
         for first in (0..SHARE).step_by(batch) {
             let is_pushed = if batch == 1 {
                 queue.push(entry(producer, first)).is_ok()
@@ -287,7 +287,7 @@ fn ours_beside(context: &Context<'_>) -> f64 {
         let mut room = SHARE as u64;
         for number in 0..share {
             while number as u64 == room {
-                room = taken[producer].0.load(Acquire) + SHARE as u64;
+                room = taken[producer].load(Acquire) + SHARE as u64;
                 if number as u64 == room {
                     thread::yield_now();
                 }
@@ -305,7 +305,7 @@ fn ours_beside(context: &Context<'_>) -> f64 {
                 thread::yield_now();
             }
             for (line, count) in taken.iter().zip(from) {
-                line.0.store(count, Release);
+                line.store(count, Release);
             }
         }
     })

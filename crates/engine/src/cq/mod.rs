@@ -131,7 +131,7 @@ impl<O: Os> Cq<O> {
         let state = State { entries: producer, notify, depth, dependents, told: false };
         let cq = Arc::try_new(Self {
             os: os.clone(),
-            state: CachePadded(os.lock(state)?),
+            state: CachePadded::new(os.lock(state)?),
             dpc: os.dpc(processor)?,
             timer: os.timer()?,
             client: try_box(client).map_err(memory_status)?,

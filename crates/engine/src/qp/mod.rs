@@ -284,7 +284,7 @@ impl<O: Os> Qp<O> {
         let attachments = os.lock(None)?;
         // From here on a failure has to leave the engine, which dropping the queue pair does.
         Arc::try_new(Self {
-            _references: CachePadded(()),
+            _references: CachePadded::new(()),
             engine: nic.deal()?,
             is_direct: nic.mode() == NicMode::Direct,
             direct: parameters.direct_limits(nic.mode()),
@@ -305,9 +305,13 @@ impl<O: Os> Qp<O> {
             link,
             attachments,
             client,
-            initiating: CachePadded(Initiating { schedule: AtomicU32::new(0), orders: AtomicU32::new(0), send_queue }),
-            receive: CachePadded(receive_queue),
-            awaited: CachePadded(AtomicBool::new(false)),
+            initiating: CachePadded::new(Initiating {
+                schedule: AtomicU32::new(0),
+                orders: AtomicU32::new(0),
+                send_queue,
+            }),
+            receive: CachePadded::new(receive_queue),
+            awaited: CachePadded::new(AtomicBool::new(false)),
         })
         .map_err(memory_status)
     }

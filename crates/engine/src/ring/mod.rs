@@ -63,12 +63,12 @@ struct Taken {
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(limit)?;
     let indices = Arc::try_new(Indices {
-        filled: CachePadded(Filled {
+        filled: CachePadded::new(Filled {
             tail: AtomicU64::new(first),
             handed_over: AtomicU64::new(first),
             sealed: AtomicU32::new(0),
         }),
-        taken: CachePadded(Taken { head: AtomicU64::new(first), followed: AtomicU32::new(0) }),
+        taken: CachePadded::new(Taken { head: AtomicU64::new(first), followed: AtomicU32::new(0) }),
     })?;
     let consumer = Consumer::new(indices.clone(), SegmentView::new(segment.clone(), 0), first);
     Ok((Producer::new(indices, SegmentView::new(segment, 0), limit, first), consumer))

@@ -43,11 +43,11 @@ const DEPTH: usize = 64;
 
 fn acquire(line: &Line) {
     // Not `assert_eq`, for which the value would be stored.
-    assert!(line.0.swap(1, Acquire) == 0, "nobody else is here");
+    assert!(line.swap(1, Acquire) == 0, "nobody else is here");
 }
 
 fn release(line: &Line) {
-    line.0.store(0, Release);
+    line.store(0, Release);
 }
 
 /// The least of a completion queue, for one thread: what producers do who exclude each other, and what a consumer does.
@@ -90,16 +90,16 @@ impl Queue {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a bound has no calls but those it is about")]
     fn push(&mut self, entry: Cqe) {
-        while self.lock.0.swap(1, Acquire) != 0 {}
+        while self.lock.swap(1, Acquire) != 0 {}
         if self.tail - self.seen_head == DEPTH as u64 {
-            self.seen_head = self.taken.0.load(Acquire);
+            self.seen_head = self.taken.load(Acquire);
         }
         assert!(self.tail - self.seen_head < DEPTH as u64, "the queue is full");
         self.entries[Self::place(self.tail)] = entry;
         self.tail += 1;
-        self.published.0.store(self.tail, Release);
+        self.published.store(self.tail, Release);
         let is_armed = self.is_armed.load(Relaxed);
-        self.lock.0.store(0, Release);
+        self.lock.store(0, Release);
         assert!(!is_armed, "nobody waits");
     }
 
@@ -107,14 +107,14 @@ impl Queue {
     #[expect(clippy::inline_always, reason = "as for `push`")]
     fn take(&mut self) -> Option<Cqe> {
         if self.head == self.seen_tail {
-            self.seen_tail = self.published.0.load(Acquire);
+            self.seen_tail = self.published.load(Acquire);
             if self.head == self.seen_tail {
                 return None;
             }
         }
         let entry = self.entries[Self::place(self.head)];
         self.head += 1;
-        self.taken.0.store(self.head, Release);
+        self.taken.store(self.head, Release);
         Some(entry)
     }
 }

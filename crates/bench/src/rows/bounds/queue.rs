@@ -55,14 +55,14 @@ impl LockedProducer {
 
     #[inline]
     fn acquire(&self) {
-        while self.lock.0.swap(1, Acquire) != 0 {}
+        while self.lock.swap(1, Acquire) != 0 {}
     }
 
     /// Releases the lock. Whether nobody waits for what was put in, as is so here.
     #[inline]
     fn release(&self) -> bool {
         let is_armed = self.is_armed.load(Relaxed);
-        self.lock.0.store(0, Release);
+        self.lock.store(0, Release);
         !is_armed
     }
 }
