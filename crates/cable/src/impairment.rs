@@ -1,5 +1,10 @@
 //! What is wrong with a cable on purpose: delay, jitter, loss, rate. A seed decides what chance decides.
 
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
+
 /// What a cable does to frames besides carrying them. All zeroes: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Impairment {
@@ -23,24 +28,17 @@ impl Impairment {
     }
 }
 
-/// Random numbers of a seed (the generator `SplitMix64`).
-#[derive(Clone, Copy, Debug)]
-pub struct Random(u64);
+/// Random numbers of a seed.
+#[derive(Clone, Debug)]
+pub struct Random(SplitMix64);
 
 impl Random {
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let value = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ value >> 31
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
     }
 
     /// A number below `bound`, which is not zero.
-    pub const fn below(&mut self, bound: u32) -> u32 {
-        ((self.next() >> 32).wrapping_mul(bound as u64) >> 32) as u32
+    pub fn below(&mut self, bound: u32) -> u32 {
+        ((self.0.next_u64() >> 32).wrapping_mul(u64::from(bound)) >> 32) as u32
     }
 }

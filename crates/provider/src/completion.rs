@@ -19,6 +19,10 @@ use fallible::{Arc, try_box};
 use ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus,
 };
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
 
 use crate::{
     NdkOs,
@@ -186,12 +190,9 @@ impl<O: NdkOs> Completions<O> {
         }
     }
 
-    /// The next number of the sequence: `SplitMix64`.
+    /// The next number of the sequence.
     fn draw(&self) -> u64 {
-        let state = self.sequence.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        SplitMix64::seed_from_u64(self.sequence.fetch_add(1, Ordering::Relaxed)).next_u64()
     }
 }
 

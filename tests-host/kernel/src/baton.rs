@@ -7,6 +7,10 @@ use std::{
 };
 
 use host::machine::{Irql, current_irql, no_locks_held};
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
 
 use crate::{
     context,
@@ -27,7 +31,7 @@ struct Turns {
     holder: u64,
     /// All threads, the holder included.
     threads: VecDeque<u64>,
-    random: u64,
+    random: SplitMix64,
     trace: u64,
     /// How many turns have passed without anything being done.
     idle: usize,
@@ -35,21 +39,16 @@ struct Turns {
     earliest: Option<u64>,
 }
 
-/// The odd number nearest to 2^64 divided by the golden ratio.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-impl Turns {
-    const fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(STEP);
-        let value = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ value >> 31
-    }
-}
-
 impl Baton {
-    pub const fn new(seed: u64, preemption: u8) -> Self {
-        let turns = Turns { holder: 0, threads: VecDeque::new(), random: !seed, trace: 0, idle: 0, earliest: None };
+    pub fn new(seed: u64, preemption: u8) -> Self {
+        let turns = Turns {
+            holder: 0,
+            threads: VecDeque::new(),
+            random: SplitMix64::seed_from_u64(!seed),
+            trace: 0,
+            idle: 0,
+            earliest: None,
+        };
         Self { turns: Mutex::new(turns), changed: Condvar::new(), preemption }
     }
 
@@ -89,7 +88,7 @@ impl Baton {
         turns.threads.retain(|&thread| thread != me);
         turns.idle = 0;
         let count = turns.threads.len() as u64;
-        let pick = turns.draw() % count;
+        let pick = turns.random.next_u64() % count;
         turns.holder = turns.threads[usize::try_from(pick).unwrap_or(0)];
         drop(turns);
         self.changed.notify_all();
@@ -103,7 +102,7 @@ impl Baton {
             return;
         }
         // Round and round, so that nobody is left out, and beginning anywhere.
-        let skip = turns.draw() % 4;
+        let skip = turns.random.next_u64() % 4;
         turns.threads.retain(|&thread| thread != me);
         turns.threads.push_back(me);
         if skip == 0 && turns.threads.len() > 2 {
@@ -111,7 +110,7 @@ impl Baton {
         }
         let next = turns.threads[0];
         turns.holder = next;
-        turns.trace = (turns.trace ^ next.wrapping_add(STEP)).wrapping_mul(STEP).rotate_left(23);
+        turns.trace = SplitMix64::seed_from_u64(turns.trace ^ next).next_u64();
         drop(turns);
         self.changed.notify_all();
         self.take();
@@ -141,7 +140,7 @@ impl Baton {
                 if let Some(end) = end {
                     turns.earliest = Some(turns.earliest.map_or(end, |earliest| earliest.min(end)));
                 }
-                turns.threads.len() < 2 || turns.draw().is_multiple_of(2)
+                turns.threads.len() < 2 || turns.random.next_u64().is_multiple_of(2)
             };
             if step {
                 let before = state.machine.statistics().steps;
@@ -185,7 +184,7 @@ impl Baton {
         if current_irql() != Irql::PASSIVE_LEVEL || !no_locks_held() {
             return;
         }
-        let yields = lock(&self.turns).draw() % 100 < u64::from(self.preemption);
+        let yields = lock(&self.turns).random.next_u64() % 100 < u64::from(self.preemption);
         if yields {
             self.yield_now();
         }

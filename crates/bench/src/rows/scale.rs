@@ -11,6 +11,10 @@ use engine::{
 };
 use fallible::Arc;
 use host::{HostMemory, HostOs, PinnedBuffer};
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
 
 use super::{cq::Quiet, entry::completion};
 use crate::{
@@ -223,10 +227,9 @@ impl Regions {
         let regions: Vec<_> = (0..count).map(make).collect();
         // In an order that no prefetcher knows.
         let mut tokens: Vec<_> = regions.iter().map(|region| region.local_token()).collect();
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut random = SplitMix64::seed_from_u64(1);
         for last in (1..tokens.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            tokens.swap(last, (state >> 33) as usize % (last + 1));
+            tokens.swap(last, (random.next_u64() >> 33) as usize % (last + 1));
         }
         Self { domain, all: regions, tokens, buffer }
     }

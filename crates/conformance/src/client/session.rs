@@ -365,8 +365,8 @@ impl<'s> Session<'s> {
 
     /// The random numbers of the case.
     #[must_use]
-    pub const fn random(&self) -> Random {
-        self.random
+    pub fn random(&self) -> Random {
+        self.random.clone()
     }
 
     /// Keeps a value until the adapter is closed.

@@ -118,9 +118,9 @@ impl Harness {
         let mut setup = self.setup;
         // The seed of the run alone, so that it is all that a replay needs.
         let mut random = Random::new(how.seed, case.name);
-        setup.seed = random.next();
+        setup.seed = random.draw();
         if let Scheduler::Seeded { seed, .. } = &mut setup.scheduler {
-            *seed = random.next();
+            *seed = random.draw();
         }
         let platform = match HostPlatform::start_with_cancel(setup, &self.cancelled) {
             Ok(platform) => Arc::new(platform),

@@ -4,6 +4,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
 use wdk_sys::{
     LARGE_INTEGER,
     ntddk::{KeQueryInterruptTimePrecise, KeQuerySystemTimePrecise},
@@ -26,15 +30,10 @@ pub fn seed() {
 
 /// The next thirty-two bits. At any IRQL, on any number of processors.
 pub fn next() -> u32 {
-    /// The odd number nearest to 2^64 divided by the golden ratio.
-    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-    let state = STATE.fetch_add(STEP, Relaxed);
-    (mix(state.wrapping_add(STEP)) >> 32) as u32
+    (mix(STATE.fetch_add(1, Relaxed)) >> 32) as u32
 }
 
-/// Every bit of the result depends on every bit of `value` (the finaliser of the generator `SplitMix64`).
-const fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ value >> 31
+/// Every bit of the result depends on every bit of `value`.
+fn mix(value: u64) -> u64 {
+    SplitMix64::seed_from_u64(value).next_u64()
 }

@@ -5,35 +5,28 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Mixes all bits of `value` (the finaliser of `SplitMix64`).
-pub const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
+
+/// Mixes all bits of `value`.
+pub fn mix(value: u64) -> u64 {
+    SplitMix64::seed_from_u64(value).next_u64()
 }
 
-/// The odd step between two states of `SplitMix64`.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// A `SplitMix64` generator.
-pub struct Random {
-    state: u64,
-}
+/// A generator that a seed determines.
+pub struct Random(SplitMix64);
 
 impl Random {
-    pub const fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    const fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(STEP);
-        mix(self.state)
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
     }
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: usize) -> usize {
         // The bias of so small a bound cannot be seen.
-        usize::try_from(self.next() % bound as u64).unwrap_or(0)
+        usize::try_from(self.0.next_u64() % bound as u64).unwrap_or(0)
     }
 }
 
@@ -50,15 +43,15 @@ impl RandomSource {
         Self::System(RandomState::new(), AtomicU64::new(0))
     }
 
-    pub const fn seeded(seed: u64) -> Self {
+    pub fn seeded(seed: u64) -> Self {
         // Another stream than the scheduler's, which begins at the seed itself.
-        Self::Seeded(AtomicU64::new(mix(seed ^ STEP)))
+        Self::Seeded(AtomicU64::new(mix(seed)))
     }
 
     pub fn draw(&self) -> u64 {
         match self {
             Self::System(keys, counter) => keys.hash_one(counter.fetch_add(1, Relaxed)),
-            Self::Seeded(state) => mix(state.fetch_add(STEP, Relaxed)),
+            Self::Seeded(state) => mix(state.fetch_add(1, Relaxed)),
         }
     }
 }

@@ -56,7 +56,7 @@ enum Step {
 }
 
 impl Seeded {
-    pub const fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self {
             choices: Mutex::new(Choices { random: Random::new(seed), steps: 0, trace: 0 }),
             clock: AtomicU64::new(0),
