@@ -346,7 +346,7 @@ impl Adapter {
         self.consumers.provider()
     }
 
-    /// Whether NDK is enabled.
+    /// NDK on this adapter: its state and its consumers.
     #[must_use]
     pub const fn ndk(&self) -> &Ndk {
         &self.ndk

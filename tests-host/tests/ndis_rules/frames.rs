@@ -68,7 +68,7 @@ pub fn make_list(bytes: &[u8]) -> *mut NET_BUFFER_LIST {
     list
 }
 
-/// Indicates a frame. Whether there was memory for it.
+/// Indicates a frame. Returns true if there was memory for it.
 pub fn receive(bytes: &[u8]) -> bool {
     let list = make_list(bytes);
     if list.is_null() {

@@ -108,7 +108,7 @@ impl IoPending {
         self.state.cancel_irp(&self.request);
     }
 
-    /// Whether the request is complete.
+    /// Returns true if the request is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         lock(&self.request.outcome).is_some()

@@ -33,7 +33,7 @@ pub struct RemoveLock {
 }
 
 impl RemoveLock {
-    /// Whether somebody holds it.
+    /// Returns true if somebody holds it.
     pub fn is_held(&self) -> bool {
         !lock(&self.holders).is_empty()
     }

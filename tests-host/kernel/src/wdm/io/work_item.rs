@@ -12,7 +12,7 @@ use crate::{
     wdm::{self, routine},
 };
 
-/// Whether a work item is queued.
+/// The state of a work item: queued or not.
 #[derive(Default)]
 pub struct Queued(Mutex<bool>);
 
