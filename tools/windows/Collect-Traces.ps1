@@ -31,7 +31,7 @@ if ($Start) {
 logman.exe stop $session -ets 2>$null | Out-Null
 Get-WinEvent -FilterHashtable @{ LogName = 'System'; StartTime = (Get-Date).AddHours(-4) } -ErrorAction SilentlyContinue |
     Where-Object { $_.Message -match 'softndk|ndktest|bugcheck|Verifier' } |
-    Format-List TimeCreated, Id, ProviderName, Message | Out-File (Join-Path $Output 'system-events.txt')
+    Format-List 'TimeCreated', 'Id', 'ProviderName', 'Message' | Out-File (Join-Path $Output 'system-events.txt')
 verifier.exe /query | Out-File (Join-Path $Output 'verifier.txt')
 Get-PnpDevice -ErrorAction SilentlyContinue | Where-Object { $_.Class -eq 'SoftNDK' } |
     Format-List * | Out-File (Join-Path $Output 'devices.txt')

@@ -25,4 +25,4 @@ foreach ($driver in $Drivers) {
         Invoke-Program $devcon @('install', $inf.FullName, $driver.HardwareId)
     }
 }
-Get-PnpDevice | Where-Object { $_.Class -eq 'SoftNDK' } | Format-Table Status, FriendlyName, InstanceId
+Get-PnpDevice | Where-Object { $_.Class -eq 'SoftNDK' } | Format-Table 'Status', 'FriendlyName', 'InstanceId'
