@@ -6,6 +6,7 @@ pub const DECISIONS: &[(&str, &str)] = &[
     ("arm.unknown-type", "callbacks after an arm of an unknown type: 0"),
     ("notify.may-case", "fires in the may case: no"),
     ("notify.at-once-by-weaker-entry", "a plain entry satisfies ERRORS: no, SOLICITED: no"),
+    ("cq.polling-only", "there is such a queue, and arming it does nothing"),
     ("cq.depth-zero", "STATUS_INVALID_PARAMETER"),
     ("overrun.unarmed", "the arm is answered with STATUS_BUFFER_OVERFLOW"),
     ("overrun.once", "five more arms were answered 0 times"),

@@ -54,6 +54,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
         &["access.local-range", "access.remote-range", "fast.range", "window.range", "protection.outside-remote"],
     ),
     (Fault::RightsNotChecked, &["protection.local-write", "protection.remote-rights", "fast.rights", "window.rights"]),
+    (Fault::ReadSinkRequired, &["protection.read-sink"]),
     (Fault::RemoteErrorsFirst, &["protection.local-errors-first"]),
     (Fault::LocalWriteIsRemoteWrite, &["protection.remote-rights", "fast.rights"]),
     (Fault::DomainNotChecked, &["access.local-token-of-another-domain", "access.remote-token-of-another-domain"]),

@@ -80,18 +80,11 @@ impl<'s> Side<'s> {
     ///
     /// Something of it fails.
     pub fn new(adapter: &Adapter<'s>, plan: &Plan<'s>, context: usize) -> Check<Self> {
-        let info = adapter.info();
         let pd = adapter.create_pd()?;
         let receive_cq = adapter.create_cq(plan.depths[0], plan.on_receive)?;
         let initiator_cq = if plan.one_cq { None } else { Some(adapter.create_cq(plan.depths[1], plan.on_initiate)?) };
         let initiator = initiator_cq.as_ref().unwrap_or(&receive_cq).core();
-        let sizes = QpSizes {
-            receive_sge: plan.sizes.receive_sge.min(info.MaxReceiveRequestSge),
-            initiator_sge: plan.sizes.initiator_sge.min(info.MaxInitiatorRequestSge),
-            inline: plan.sizes.inline.min(info.MaxInlineDataSize),
-            ..plan.sizes
-        };
-        let qp = pd.core().create_qp(receive_cq.core(), initiator, context, sizes)?;
+        let qp = pd.core().create_qp(receive_cq.core(), initiator, context, plan.sizes)?;
         let region = Region::new(pd.core(), plan.bytes, plan.rights)?;
         Ok(Self { qp, region, receive_cq, initiator_cq, pd })
     }

@@ -92,6 +92,8 @@ pub enum Fault {
     RangeOffByOneBelow,
     /// Rights are not checked.
     RightsNotChecked,
+    /// A read does not put its data where only local write is granted.
+    ReadSinkRequired,
     /// The peer's memory and receive are looked at before the request's own elements.
     RemoteErrorsFirst,
     /// Local write is taken for remote write, which is two bits.
@@ -187,6 +189,7 @@ impl Fault {
         Self::RangeOffByOneAbove,
         Self::RangeOffByOneBelow,
         Self::RightsNotChecked,
+        Self::ReadSinkRequired,
         Self::RemoteErrorsFirst,
         Self::LocalWriteIsRemoteWrite,
         Self::DomainNotChecked,

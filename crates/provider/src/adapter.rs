@@ -142,8 +142,7 @@ unsafe extern "system" fn create_cq<O: NdkOs>(
     // SAFETY: `affinity` is null or valid for reading. It is copied: it need not outlive the call.
     let affinity = unsafe { affinity.as_ref() }.copied();
     let create = |adapter: &Borrowed<Adapter<O>>| {
-        let callback = notification.ok_or(NtStatus::INVALID_PARAMETER)?;
-        CompletionQueue::create(adapter, depth, callback, notification_context, affinity)
+        CompletionQueue::create(adapter, depth, notification, notification_context, affinity)
     };
     // SAFETY: the caller's promises are the same.
     unsafe { dispatch::create(adapter, completion, context, out, create) }

@@ -34,12 +34,13 @@ pub struct CompletionQueue<O: NdkOs> {
     adapter: ObjectRef<Adapter<O>>,
     /// For the mistake `CallbackAfterClose`.
     #[cfg(feature = "faults")]
-    late: (NDK_FN_CQ_NOTIFICATION_CALLBACK, usize),
+    late: (Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>, usize),
 }
 
 /// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
 struct Client<O: NdkOs> {
-    callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    /// None for a queue that is only polled: arming it does nothing that its consumer could see.
+    callback: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
     context: *mut c_void,
     object: ObjectRef<CompletionQueue<O>>,
 }
@@ -51,9 +52,11 @@ unsafe impl<O: NdkOs> Sync for Client<O> {}
 
 impl<O: NdkOs> CqClient for Client<O> {
     fn notify(&self, status: NtStatus) {
-        // SAFETY: the consumer's callback, with its context (`NDKPI 6`). The engine calls with no lock held and one at a
-        // time.
-        unsafe { (self.callback)(self.context, status) };
+        if let Some(callback) = self.callback {
+            // SAFETY: the consumer's callback, with its context (`NDKPI 6`). The engine calls with no lock held and one at a
+            // time.
+            unsafe { callback(self.context, status) };
+        }
     }
 
     fn failed(&self, failure: CqFailure) {
@@ -68,7 +71,7 @@ impl<O: NdkOs> CompletionQueue<O> {
     pub fn create(
         adapter: &ObjectRef<Adapter<O>>,
         depth: u32,
-        callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+        callback: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
         context: *mut c_void,
         affinity: Option<GROUP_AFFINITY>,
     ) -> Result<ObjectRef<Self>, NtStatus> {
@@ -114,8 +117,10 @@ impl<O: NdkOs> CompletionQueue<O> {
     pub fn call_late(&self) {
         mistake!(CallbackAfterClose => {
             let (callback, context) = self.late;
-            // SAFETY: none: this is the mistake. The suite keeps its contexts until the adapter is closed.
-            unsafe { callback(ptr::with_exposed_provenance_mut(context), NtStatus::SUCCESS) };
+            if let Some(callback) = callback {
+                // SAFETY: none: this is the mistake. The suite keeps its contexts until the adapter is closed.
+                unsafe { callback(ptr::with_exposed_provenance_mut(context), NtStatus::SUCCESS) };
+            }
         });
     }
 

@@ -240,7 +240,7 @@ fn shared_queue_of_another_domain(s: &Session<'_>) -> Verdict {
     let mut seen = [NtStatus::SUCCESS; 2];
     for (seen, adapter) in seen.iter_mut().zip([other_adapter(s)?, here]) {
         let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(16, None)?);
-        let sizes = QpSizes { inline: 0, initiator_sge: 1, ..Plan::new().sizes };
+        let sizes = QpSizes { inline: 0, initiator_sge: 1, ..Plan::new().sizes }.within(adapter.info());
         if let Err(status) = pd.core().try_create_qp_with_srq(cq.core(), cq.core(), srq.core(), 0, sizes)? {
             *seen = status;
         }

@@ -237,3 +237,17 @@ impl<'s> Fast<'s> {
         Ok(element_at(BASE.wrapping_add_signed(offset), length, self.mr.local_token()?))
     }
 }
+
+/// Sends a token in a message: inline if the adapter can, else from the second page of the side's region.
+///
+/// # Errors
+///
+/// It is not posted.
+pub fn send_token(s: &Session<'_>, side: &Side<'_>, context: usize, token: u32) -> Check {
+    let bytes = token.to_ne_bytes();
+    if s.need_inline(4).is_ok() {
+        return posted("NdkSend", side.qp.send_inline(context, &[&bytes], 0)?);
+    }
+    side.region.buffer.write(PAGE, &bytes)?;
+    side.send(context, PAGE.cast_signed(), 4, 0)
+}

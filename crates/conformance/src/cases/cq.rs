@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use ndkpi::{GROUP_AFFINITY, NtStatus};
+use ndkpi::{GROUP_AFFINITY, NDK_CQ_NOTIFY_ANY, NtStatus};
 
 use crate::{
     case::{Case, HELD, Stop, Verdict},
     client::{QpSizes, Session, Without},
-    fixture::{Pair, Plan},
+    fixture::{Pair, Plan, QP_B, Terms, is_success},
 };
 
 pub const CASES: &[Case] = &[
@@ -50,10 +50,16 @@ pub const CASES: &[Case] = &[
     Case::new(
         "cq.without-what-is-mandatory",
         "NDKPI 5.2",
-        "Creates a completion queue without a notification callback, without a completion callback, without a place for the \
-         object.",
+        "Creates a completion queue without a completion callback, and without a place for the object.",
         "It fails, and the provider goes on.",
         without_what_is_mandatory,
+    ),
+    Case::new(
+        "cq.polling-only",
+        "NDKPI 5.2",
+        "Creates a completion queue without a notification callback, and polls it.",
+        "Open: whether there is such a queue. Its completions come.",
+        polling_only,
     ),
     Case::new(
         "cq.many",
@@ -163,14 +169,35 @@ fn affinity_is_advice(s: &Session<'_>) -> Verdict {
 fn without_what_is_mandatory(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
     let adapter = s.adapter()?;
-    let mut seen = [NtStatus::SUCCESS; 3];
-    let kinds = [Without::Notification, Without::Completion, Without::Place];
+    let mut seen = [NtStatus::SUCCESS; 2];
+    let kinds = [Without::Completion, Without::Place];
     for (seen, without) in seen.iter_mut().zip(kinds) {
         *seen = adapter.create_cq_without(without)?;
         ensure!(!seen.is_success(), "a completion queue was created without {without:?}");
     }
     adapter.create_cq(16, None)?.close()?;
-    observed!("without notification {}, completion {}, place {}", seen[0], seen[1], seen[2])
+    observed!("without completion {}, place {}", seen[0], seen[1])
+}
+
+fn polling_only(s: &Session<'_>) -> Verdict {
+    let cq = match s.peer_adapter()?.try_create_polled_cq(16)? {
+        Ok(cq) => cq,
+        Err(status) => return observed!("there is no such queue: {status}"),
+    };
+    let (a, mut b) = Pair::apart(s, &Plan::new(), &Plan::new())?;
+    b.qp = b.pd.core().create_qp(cq.core(), cq.core(), QP_B, Plan::new().sizes)?;
+    let pair = Pair::join(s, a, b, &Terms::new())?;
+    pair.deliver(1, false)?;
+    is_success(&cq.core().take_one()?, 1)?;
+    // Who has no callback has no reason to arm, and a driver that calls it all the same crashes.
+    if s.need_hostile().is_err() {
+        return observed!("there is such a queue, and results come by polling");
+    }
+    cq.core().arm(NDK_CQ_NOTIFY_ANY)?;
+    pair.deliver(2, true)?;
+    s.settle();
+    is_success(&cq.core().take_one()?, 2)?;
+    observed!("there is such a queue, and arming it does nothing")
 }
 
 fn many(s: &Session<'_>) -> Verdict {

@@ -11,6 +11,7 @@ use ndkpi::{
 };
 
 use super::{
+    common::send_token,
     logical::map,
     registration::{LOAD, under_load},
 };
@@ -256,7 +257,7 @@ fn token_is_valid_at_return(s: &Session<'_>) -> Verdict {
         let qp = &pair.b.qp;
         posted("NdkFastRegister", qp.fast_register(2, fast.mr.core(), &fast.all(BOTH | SILENT)?)?)?;
         let remote = fast.remote(0)?;
-        posted("NdkSend", qp.send_inline(3, &[&remote.token.to_ne_bytes()], 0)?)?;
+        send_token(s, &pair.b, 3, remote.token)?;
         pair.a.receive_done(1)?;
         let mut token = [0; 4];
         pair.a.region.buffer.read(0, &mut token)?;

@@ -280,6 +280,7 @@ fn token_of_another_domain(s: &Session<'_>) -> Verdict {
 }
 
 fn with_flags(s: &Session<'_>) -> Verdict {
+    s.need_inline(4)?;
     let (pair, fast) = prepared(s)?;
     let token = fast.mr.remote_token()?;
     pair.b.receive_cq.arm(SOLICITED)?;

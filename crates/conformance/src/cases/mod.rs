@@ -27,6 +27,7 @@ mod rdma;
 mod registration;
 mod resize;
 mod results;
+mod since;
 mod srq;
 mod stress;
 mod transfer;
@@ -34,6 +35,8 @@ mod version;
 mod window;
 
 use crate::case::Case;
+
+pub use self::since::{SINCE_1_2, SINCE_2_1};
 
 /// All themes, in the order of the report.
 const THEMES: &[&[Case]] = &[

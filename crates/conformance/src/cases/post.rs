@@ -433,6 +433,7 @@ fn read_fence(s: &Session<'_>) -> Verdict {
 
 fn every_flag_at_once(s: &Session<'_>) -> Verdict {
     s.need_version(NDK_VERSION::V1_2)?;
+    s.need_inline(9)?;
     let pair = Pair::new(s)?;
     let cq = pair.b.receive_cq.core();
     cq.arm(ndkpi::NDK_CQ_NOTIFY_SOLICITED)?;

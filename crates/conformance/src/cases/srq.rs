@@ -4,7 +4,7 @@ use ndkpi::{NDK_SGE, NtStatus};
 
 use crate::{
     case::{Case, Check, HELD, Stop, Verdict},
-    client::{Adapter, Pd, QpSizes, Region, Session, Srq, SrqCore, SrqHook},
+    client::{Adapter, Pd, Region, Session, Srq, SrqCore, SrqHook},
     fixture::{Pair, Plan, Side, is_success, posted},
 };
 
@@ -207,7 +207,7 @@ impl<'s> Pool<'s> {
         let a = Side::new(&s.adapter()?, &Plan::new(), crate::fixture::QP_A)?;
         let mut b = Side::new(&self.adapter, &Plan::new(), crate::fixture::QP_B)?;
         let (receive, initiator) = (b.receive_cq.core(), b.initiated());
-        let sizes: QpSizes = Plan::new().sizes;
+        let sizes = Plan::new().sizes.within(self.adapter.info());
         let qp = self.pd.core().try_create_qp_with_srq(receive, initiator, self.srq.core(), context, sizes)?;
         b.qp = qp.map_err(|status| Stop::status("NdkCreateQpWithSrq", status))?;
         Pair::join(s, a, b, &crate::fixture::Terms::new())

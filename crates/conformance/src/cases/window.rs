@@ -7,6 +7,7 @@ use ndkpi::{
 };
 
 use super::{
+    common::send_token,
     fast::{Fast, beside, loaded, read, write},
     registration::{LOAD, under_load},
 };
@@ -186,7 +187,7 @@ fn token_is_valid_at_return(s: &Session<'_>) -> Verdict {
         pair.a.receive(1, 0, 64)?;
         posted("NdkBind", post_bind(&pair.b, &pair.b.region, &mw, 0, 64, BOTH | SILENT)?)?;
         let token = mw.remote_token()?;
-        posted("NdkSend", pair.b.qp.send_inline(2, &[&token.to_ne_bytes()], 0)?)?;
+        send_token(s, &pair.b, 2, token)?;
         pair.a.receive_done(1)?;
         let mut received = [0; 4];
         pair.a.region.buffer.read(0, &mut received)?;

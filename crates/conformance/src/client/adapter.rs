@@ -4,7 +4,8 @@ use core::{ffi::c_void, mem::size_of, ptr};
 
 use ndkpi::{
     GROUP_AFFINITY, GUID, MDL, NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ, NDK_EXTENSION_INTERFACE,
-    NDK_LISTENER, NDK_LOGICAL_ADDRESS_MAPPING, NDK_PD, NDK_SHARED_ENDPOINT, NDK_VERSION, NtStatus, SOCKADDR,
+    NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_LISTENER, NDK_LOGICAL_ADDRESS_MAPPING, NDK_PD, NDK_SHARED_ENDPOINT,
+    NDK_VERSION, NtStatus, SOCKADDR,
 };
 
 use super::{
@@ -208,6 +209,25 @@ impl<'s> Adapter<'s> {
         hook: Option<Hook<'s>>,
         affinity: Option<GROUP_AFFINITY>,
     ) -> Check<Result<Cq<'s>, NtStatus>> {
+        self.make_cq(depth, hook, affinity, Some(notified))
+    }
+
+    /// Creates a completion queue without a notification callback, for polling only, or says why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The provider breaks the rules of create requests.
+    pub fn try_create_polled_cq(&self, depth: u32) -> Check<Result<Cq<'s>, NtStatus>> {
+        self.make_cq(depth, None, None, None)
+    }
+
+    fn make_cq(
+        &self,
+        depth: u32,
+        hook: Option<Hook<'s>>,
+        affinity: Option<GROUP_AFFINITY>,
+        notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+    ) -> Check<Result<Cq<'s>, NtStatus>> {
         let session = self.session;
         let core = session.keep(CqCore::new(Life::new(session, Kind::Cq, &[]), hook))?;
         let function = adapter_slot!(self, NdkCreateCq);
@@ -215,14 +235,14 @@ impl<'s> Adapter<'s> {
         let created = create::<NDK_CQ>(session, None, "NdkCreateCq", |completion, context, place| {
             // SAFETY: the adapter is open, the contexts are kept by the session, the affinity is valid for the call.
             unsafe {
-                function(self.core.raw, depth, Some(notified), core.context(), affinity, completion, context, place)
+                function(self.core.raw, depth, notification, core.context(), affinity, completion, context, place)
             }
         })?;
         // SAFETY: the object was just created for this core.
         Ok(created.map(|object| unsafe { Owned::adopt(core, object, self.version()) }))
     }
 
-    /// Calls `NdkCreateCq` with no callback, or no place for the object: against the rules of the call.
+    /// Calls `NdkCreateCq` with no completion callback, or no place for the object: against the rules of the call.
     ///
     /// # Errors
     ///
@@ -230,13 +250,12 @@ impl<'s> Adapter<'s> {
     pub fn create_cq_without(&self, without: Without) -> Check<NtStatus> {
         let function = adapter_slot!(self, NdkCreateCq);
         let core = self.session.keep(CqCore::new(Life::new(self.session, Kind::Cq, &[]), None))?;
-        let notification = (without != Without::Notification).then_some(notified as _);
         let created = create::<NDK_CQ>(self.session, None, "NdkCreateCq", |completion, context, place| {
             let completion = if without == Without::Completion { None } else { completion };
             let place = if without == Without::Place { ptr::null_mut() } else { place };
             // SAFETY: as in `try_create_cq`, but for the missing pointer, which the provider has to see.
             unsafe {
-                function(self.core.raw, 16, notification, core.context(), ptr::null(), completion, context, place)
+                function(self.core.raw, 16, Some(notified), core.context(), ptr::null(), completion, context, place)
             }
         })?;
         Ok(match created {
@@ -375,8 +394,6 @@ impl<'s> Adapter<'s> {
 /// An argument that is left out of a create request, against the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
-    /// The notification callback.
-    Notification,
     /// The completion callback.
     Completion,
     /// The place for the object.

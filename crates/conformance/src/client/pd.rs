@@ -2,7 +2,9 @@
 
 use core::{ffi::c_void, ptr};
 
-use ndkpi::{NDK_CQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SRQ, NtStatus};
+use ndkpi::{
+    NDK_ADAPTER_INFO, NDK_CQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SRQ, NtStatus,
+};
 
 use super::{
     adapter::Adapter,
@@ -39,6 +41,19 @@ pub struct QpSizes {
     pub initiator_sge: u32,
     /// The most inline bytes of a request.
     pub inline: u32,
+}
+
+impl QpSizes {
+    /// As many elements and inline bytes as the adapter allows, the depths as they are.
+    #[must_use]
+    pub fn within(self, info: &NDK_ADAPTER_INFO) -> Self {
+        Self {
+            receive_sge: self.receive_sge.min(info.MaxReceiveRequestSge),
+            initiator_sge: self.initiator_sge.min(info.MaxInitiatorRequestSge),
+            inline: self.inline.min(info.MaxInlineDataSize),
+            ..self
+        }
+    }
 }
 
 impl<'s> Core<'s> for PdCore<'s> {
@@ -144,7 +159,7 @@ impl<'s> PdCore<'s> {
         Ok(created.map(|object| unsafe { Owned::adopt(core, object, self.adapter.version()) }))
     }
 
-    /// Creates a queue pair.
+    /// Creates a queue pair, with as many elements and inline bytes as the adapter allows.
     ///
     /// # Errors
     ///
@@ -156,7 +171,7 @@ impl<'s> PdCore<'s> {
         context: usize,
         sizes: QpSizes,
     ) -> Check<Qp<'s>> {
-        let created = self.try_create_qp(receive, initiator, context, sizes)?;
+        let created = self.try_create_qp(receive, initiator, context, sizes.within(self.adapter.info()))?;
         created.map_err(|status| Stop::status("NdkCreateQp", status))
     }
 

@@ -325,6 +325,19 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
+    /// Skips the case unless requests can carry so many inline bytes.
+    ///
+    /// # Errors
+    ///
+    /// The reason to skip.
+    pub fn need_inline(&'s self, bytes: u32) -> Check {
+        let most = self.info()?.MaxInlineDataSize;
+        if most < bytes {
+            skip!("MaxInlineDataSize is {most}");
+        }
+        Ok(())
+    }
+
     /// Skips the case unless the provider may be given what a correct consumer never gives.
     ///
     /// # Errors

@@ -132,6 +132,9 @@ impl<O: Os> Domain<O> {
             if access.is_remote() && !fault::is(Fault::PrivilegedTokenIsRemote) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
+            if access == Access::ReadSink && fault::is(Fault::ReadSinkRequired) {
+                return Err(NtStatus::ACCESS_VIOLATION);
+            }
             return Source::Logical(address).segment(&self.table, length, Held::NONE);
         }
         let mut later = None;

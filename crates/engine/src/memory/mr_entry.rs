@@ -134,7 +134,9 @@ impl<O: Os> MrEntry<O> {
             || (fault::is(Fault::LocalWriteIsRemoteWrite)
                 && access == Access::RemoteWrite
                 && self.rights.contain(Rights::LOCAL_WRITE));
-        named && allowed
+        let missed =
+            fault::is(Fault::ReadSinkRequired) && access == Access::ReadSink && !self.rights.contain(Rights::READ_SINK);
+        named && allowed && !missed
     }
 
     /// Where a window with these rights over these addresses would lie (`NDKPI 7.6`).
