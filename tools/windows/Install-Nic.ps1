@@ -53,10 +53,10 @@ for ($end = 0; $end -lt 2; $end++) {
     New-NetRoute @route -RouteMetric 0 | Out-Null
 }
 
-Get-Nic | Format-Table Name, Status, LinkSpeed, MacAddress, ifIndex
-Get-NetAdapterRdma -Name $Names | Format-List Name, Enabled, Operational, MaxQueuePairCount, MaxCompletionQueueCount,
-    MaxMemoryRegionCount, RdmaTechnology
+Get-Nic | Format-Table 'Name', 'Status', 'LinkSpeed', 'MacAddress', 'ifIndex'
+Get-NetAdapterRdma -Name $Names | Format-List 'Name', 'Enabled', 'Operational', 'MaxQueuePairCount', 'MaxCompletionQueueCount',
+    'MaxMemoryRegionCount', 'RdmaTechnology'
 Get-NetAdapterBinding -AllBindings -ComponentID ms_rdma_ndk -ErrorAction SilentlyContinue |
-    Where-Object { $_.Name -in $Names } | Format-Table Name, ComponentID, Enabled
+    Where-Object { $_.Name -in $Names } | Format-Table 'Name', 'ComponentID', 'Enabled'
 Get-SmbClientNetworkInterface -ErrorAction SilentlyContinue | Where-Object { $_.FriendlyName -in $Names } |
-    Format-Table FriendlyName, RdmaCapable, LinkSpeed
+    Format-Table 'FriendlyName', 'RdmaCapable', 'LinkSpeed'
