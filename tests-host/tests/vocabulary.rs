@@ -1,6 +1,6 @@
 //! The repository speaks RDMA's language (`docs/glossary.md`): words that only it knew do not come back.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use sources::{Source, code_of, files, words};
 
@@ -54,10 +54,14 @@ fn texts() -> Vec<Source> {
     all.into_iter().filter(|file| !LEFT_OUT.iter().any(|path| file.path.starts_with(path))).collect()
 }
 
+fn is_rust(file: &Source) -> bool {
+    Path::new(&file.path).extension().is_some_and(|extension| extension == "rs")
+}
+
 /// The words of the code, and those that comments and documents mark as code.
 fn named(file: &Source) -> BTreeSet<String> {
     let in_backticks = file.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
-    let code = if file.path.ends_with(".rs") { code_of(&file.text) } else { String::new() };
+    let code = if is_rust(file) { code_of(&file.text) } else { String::new() };
     words(&code).chain(in_backticks.flat_map(words)).map(str::to_owned).collect()
 }
 
@@ -99,7 +103,7 @@ fn every_exception_is_needed() {
 
 #[test]
 fn no_item_is_described_with_whether() {
-    for file in texts().iter().filter(|file| file.path.ends_with(".rs")) {
+    for file in texts().iter().filter(|file| is_rust(file)) {
         for line in file.text.lines().map(str::trim) {
             let described = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
             let begins = described.is_some_and(|text| text.trim_start().starts_with("Whether"));

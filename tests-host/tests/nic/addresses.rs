@@ -16,15 +16,19 @@ unsafe extern "system" fn closed(_: *mut c_void) {}
 /// Listens there on the adapter, and closes the listener. What the provider says.
 fn listens(nic: &Nic, address: IpAddr) -> NtStatus {
     let adapter: *mut NDK_ADAPTER = nic.open_ndk(VERSION).expect("it opens");
-    // SAFETY: the adapter is open, and its table is that of its version.
-    let table = unsafe { &*(*adapter).Dispatch };
+    // SAFETY: the adapter is open.
+    let table = unsafe { (*adapter).Dispatch };
+    // SAFETY: its table, which is that of its version, lives as long.
+    let table = unsafe { &*table };
     let (mut listener, none) = (ptr::null_mut(), ptr::null_mut());
     let create = table.NdkCreateListener.expect("a function");
     // SAFETY: the adapter's own function; callbacks that may be called at any time.
     let status = unsafe { create(adapter, Some(connected), none, Some(created), none, &raw mut listener) };
     assert_eq!(status, NtStatus::SUCCESS, "requests complete in the call");
     // SAFETY: the listener is open.
-    let table = unsafe { &*(*listener).Dispatch };
+    let table = unsafe { (*listener).Dispatch };
+    // SAFETY: its table lives as long.
+    let table = unsafe { &*table };
     let address = SOCKADDR_INET::from(std::net::SocketAddr::new(address, 7));
     let listen = table.NdkListen.expect("a function");
     // SAFETY: the listener's own function, and an address that lives until it returns.

@@ -6,7 +6,7 @@ use ndis::{
 };
 use simulated_kernel::{Kernel, Nic};
 
-use crate::machine::{add, frame, load, number, with_pair};
+use crate::machine::{add, frame, load, number, on_both, with_pair};
 
 /// What the adapter has counted.
 pub fn statistics(nic: &Nic) -> NDIS_STATISTICS_INFO {
@@ -16,8 +16,8 @@ pub fn statistics(nic: &Nic) -> NDIS_STATISTICS_INFO {
     unsafe { answer.bytes.as_ptr().cast::<NDIS_STATISTICS_INFO>().read_unaligned() }
 }
 
-fn send_all(kernel: &Kernel, from: &Nic, to: &Nic, count: u64, in_a_list: usize) -> usize {
-    let frames: Vec<_> = (0..count).map(|one| frame(from, to, one, 60 + (one as usize * 37) % 1400)).collect();
+fn send_all(kernel: &Kernel, from: &Nic, to: &Nic, count: usize, in_a_list: usize) -> usize {
+    let frames: Vec<_> = (0..count).map(|one| frame(from, to, one as u64, 60 + (one * 37) % 1400)).collect();
     let mut bytes = 0;
     for lists in frames.chunks(in_a_list * 16) {
         let lists: Vec<Vec<&[u8]>> =
@@ -32,36 +32,35 @@ fn send_all(kernel: &Kernel, from: &Nic, to: &Nic, count: u64, in_a_list: usize)
 
 #[test]
 fn frames_arrive_whole_once_and_in_order() {
-    for kernel in [Kernel::threads().start()].into_iter().chain((1..4).map(|seed| Kernel::seeded(seed).start())) {
-        with_pair(&kernel, &[], |one, other| {
-            const COUNT: u64 = 1_500;
-            let bytes = send_all(&kernel, one, other, COUNT, 3);
-            kernel.wait_until(|| other.received() == COUNT as usize);
+    on_both(3, |kernel| {
+        with_pair(kernel, &[], |one, other| {
+            const COUNT: usize = 1_500;
+            let bytes = send_all(kernel, one, other, COUNT, 3);
+            kernel.wait_until(|| other.received() == COUNT);
             let received = other.take_received();
             for (index, bytes) in received.iter().enumerate() {
                 assert_eq!(bytes, &frame(one, other, index as u64, 60 + (index * 37) % 1400), "frame {index}");
             }
             let (sent, received) = (statistics(one), statistics(other));
-            assert_eq!((sent.ifHCOutUcastPkts, sent.ifHCOutOctets), (COUNT, bytes as u64));
-            assert_eq!((received.ifHCInUcastPkts, received.ifHCInUcastOctets), (COUNT, bytes as u64));
+            assert_eq!((sent.ifHCOutUcastPkts, sent.ifHCOutOctets), (COUNT as u64, bytes as u64));
+            assert_eq!((received.ifHCInUcastPkts, received.ifHCInUcastOctets), (COUNT as u64, bytes as u64));
             assert_eq!((sent.ifOutDiscards, sent.ifOutErrors, received.ifInDiscards), (0, 0, 0));
         });
-    }
+    });
 }
 
 #[test]
 fn both_ways_at_once_under_load() {
     let kernel = Kernel::threads().start();
     with_pair(&kernel, &[], |one, other| {
-        const COUNT: u64 = 3_000;
+        const COUNT: usize = 3_000;
         std::thread::scope(|scope| {
             scope.spawn(|| send_all(&kernel, other, one, COUNT, 1));
             send_all(&kernel, one, other, COUNT, 5);
         });
         for (from, to) in [(one, other), (other, one)] {
-            kernel.wait_until(|| to.received() == COUNT as usize);
-            let numbers: Vec<_> = to.take_received().iter().map(|frame| number(frame)).collect();
-            assert!(numbers.into_iter().eq(0..COUNT), "each once, in order");
+            kernel.wait_until(|| to.received() == COUNT);
+            assert!(to.take_received().iter().map(|frame| number(frame)).eq(0..COUNT as u64), "each once, in order");
             assert_eq!(statistics(from).ifOutDiscards, 0);
         }
     });
@@ -71,9 +70,9 @@ fn both_ways_at_once_under_load() {
 fn a_full_pool_holds_the_sender_up_and_nothing_is_lost() {
     let kernel = Kernel::threads().start();
     with_pair(&kernel, &[], |one, other| {
-        const COUNT: u64 = 700;
+        const COUNT: usize = 700;
         other.keep_received(true);
-        let frames: Vec<_> = (0..COUNT).map(|each| frame(one, other, each, 100)).collect();
+        let frames: Vec<_> = (0..COUNT).map(|each| frame(one, other, each as u64, 100)).collect();
         let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
         let sent = one.send(&frames);
         let buffers = usize::from(softndknic::receive::BUFFERS);
@@ -82,10 +81,9 @@ fn a_full_pool_holds_the_sender_up_and_nothing_is_lost() {
         assert!(!sent.is_complete() && other.received() == buffers, "the pool is bounded");
         other.keep_received(false);
         assert_eq!(other.give_back(), buffers);
-        assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS; COUNT as usize]);
-        kernel.wait_until(|| other.received() == COUNT as usize);
-        let numbers: Vec<_> = other.take_received().iter().map(|frame| number(frame)).collect();
-        assert!(numbers.into_iter().eq(0..COUNT));
+        assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS; COUNT]);
+        kernel.wait_until(|| other.received() == COUNT);
+        assert!(other.take_received().iter().map(|frame| number(frame)).eq(0..COUNT as u64));
         assert_eq!((statistics(one).ifOutDiscards, statistics(other).ifInDiscards), (0, 0));
     });
 }
@@ -206,8 +204,7 @@ fn the_cable_delays_frames_and_keeps_their_order() {
         assert_eq!(other.received(), 0, "not yet: {} us", kernel.now() - started);
         kernel.wait_until(|| other.received() == 100);
         assert!(kernel.now() - started >= 20_000);
-        let numbers: Vec<_> = other.take_received().iter().map(|frame| number(frame)).collect();
-        assert!(numbers.into_iter().eq(0..100));
+        assert!(other.take_received().iter().map(|frame| number(frame)).eq(0..100));
     });
 }
 

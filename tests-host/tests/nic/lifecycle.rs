@@ -5,19 +5,21 @@ use ndis::{
 };
 use simulated_kernel::Kernel;
 
-use crate::machine::{add, frame, load, with_pair};
+use crate::machine::{add, frame, load, on_both, with_pair};
 
 #[test]
 fn the_driver_loads_and_unloads_with_adapters_and_without() {
-    for kernel in [Kernel::threads().start()].into_iter().chain((1..5).map(|seed| Kernel::seeded(seed).start())) {
-        load(&kernel).expect("it loads").unload();
-        with_pair(&kernel, &[], |_, _| ());
-        let driver = load(&kernel).expect("it loads again");
+    on_both(4, |kernel| {
+        load(kernel).expect("it loads").unload();
+        with_pair(kernel, &[], |_, _| ());
+        let driver = load(kernel).expect("it loads again");
         let nics: Vec<_> = (0..8).map(|_| driver.add_nic(&[]).expect("an adapter")).collect();
         assert!(driver.add_nic(&[]).is_err(), "eight at most");
-        nics.into_iter().for_each(simulated_kernel::Nic::remove);
+        for nic in nics {
+            nic.remove();
+        }
         driver.unload();
-    }
+    });
 }
 
 #[test]

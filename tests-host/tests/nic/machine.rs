@@ -85,3 +85,11 @@ pub fn number(frame: &[u8]) -> u64 {
 pub fn is_no_memory(status: NtStatus) -> bool {
     status == NtStatus::INSUFFICIENT_RESOURCES
 }
+
+/// Runs a test on a kernel of threads, and on seeded ones with the seeds from 1 on.
+pub fn on_both(seeds: u64, test: impl Fn(&Kernel)) {
+    test(&Kernel::threads().start());
+    for seed in 1..=seeds {
+        test(&Kernel::seeded(seed).start());
+    }
+}

@@ -9,7 +9,7 @@ use ndis::NDIS_STATUS;
 use ndkpi::{NDK_VERSION, NtStatus, OID_NDK_SET_STATE};
 use simulated_kernel::{Kernel, NdkEvent, Nic};
 
-use crate::machine::{VERSION, add, load, with_pair};
+use crate::machine::{VERSION, add, load, on_both, with_pair};
 
 fn set_state(nic: &Nic, enable: bool) {
     assert_eq!(nic.set(OID_NDK_SET_STATE, &[enable.into()]).status, NDIS_STATUS::SUCCESS);
@@ -46,7 +46,7 @@ fn what_the_administrator_has_switched_off_stays_off() {
 
 #[test]
 fn ndk_is_switched_off_and_on_while_consumers_have_adapters_open() {
-    for kernel in [Kernel::threads().start()].into_iter().chain((1..6).map(|seed| Kernel::seeded(seed).start())) {
+    on_both(5, |kernel| {
         let events = Arc::new([const { AtomicU32::new(0) }; 2]);
         let heard = events.clone();
         kernel.on_ndk(move |_, event| {
@@ -56,7 +56,7 @@ fn ndk_is_switched_off_and_on_while_consumers_have_adapters_open() {
                 NdkEvent::Leaving => 0,
             };
         });
-        with_pair(&kernel, &[], |nic, _| {
+        with_pair(kernel, &[], |nic, _| {
             for round in 1..4 {
                 let adapter = nic.open_ndk(VERSION).expect("it is enabled");
                 set_state(nic, false);
@@ -72,7 +72,7 @@ fn ndk_is_switched_off_and_on_while_consumers_have_adapters_open() {
                 kernel.wait_until(|| nic.is_ndk_enabled());
             }
         });
-    }
+    });
 }
 
 #[test]
