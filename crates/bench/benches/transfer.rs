@@ -1,4 +1,5 @@
-//! RDMA reads and writes beside `memcpy`. `cargo bench -p bench --bench transfer`, with `-- --quick` to see that it runs.
+//! RDMA reads and writes, and frames on the cable, beside `memcpy`. `cargo bench -p bench --bench transfer`, with `-- --quick` to see
+//! that it runs.
 
 use bench::{Part, command};
 

@@ -41,7 +41,7 @@ pub enum Part {
     Cq,
     /// Messages between two cores.
     Message,
-    /// Reads and writes.
+    /// Reads and writes, and frames on the cable.
     Transfer,
     /// Costs that do not depend on how many there are.
     Scale,
@@ -64,7 +64,10 @@ impl Part {
             }
             Self::Cq => rows::cq::rows(context),
             Self::Message => rows::message::rows(context),
-            Self::Transfer => rows::transfer::rows(context),
+            Self::Transfer => {
+                rows::transfer::rows(context);
+                rows::frames::rows(context);
+            }
             Self::Scale => rows::scale::rows(context),
             Self::Memory => rows::memory::rows(context),
             Self::Suite => rows::suite::rows(context),

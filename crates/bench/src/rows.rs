@@ -5,6 +5,7 @@ pub mod callback;
 pub mod counted;
 pub mod cq;
 pub mod entry;
+pub mod frames;
 pub mod lock;
 pub mod machine;
 pub mod memory;
