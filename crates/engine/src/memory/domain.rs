@@ -14,8 +14,7 @@ use super::{
     uses::{Held, Transfers, UsesOf},
 };
 use crate::{
-    fault::{self, Fault},
-    memory_status,
+    memory_status, mistake,
     os::{Memory, Os},
 };
 
@@ -129,12 +128,10 @@ impl<O: Os> Domain<O> {
             return Ok(Segment::empty());
         }
         if token == self.privileged {
-            if access.is_remote() && !fault::is(Fault::PrivilegedTokenIsRemote) {
+            if mistake!(PrivilegedTokenIsRemote => false, else access.is_remote()) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
-            if access == Access::ReadSink && fault::is(Fault::ReadSinkRequired) {
-                return Err(NtStatus::ACCESS_VIOLATION);
-            }
+            mistake!(ReadSinkRequired if access == Access::ReadSink => return Err(NtStatus::ACCESS_VIOLATION));
             return Source::Logical(address).segment(&self.table, length, Held::NONE);
         }
         let mut later = None;
@@ -219,7 +216,7 @@ impl<O: Os> Domain<O> {
 
     #[inline]
     fn grant<'a>(&self, entry: &'a Entry<O>, key: Lookup) -> Option<(&'a MrEntry<O>, UsesOf<'a>)> {
-        if entry.domain != self.privileged && !fault::is(Fault::DomainNotChecked) {
+        if mistake!(DomainNotChecked => false, else entry.domain != self.privileged) {
             return None;
         }
         entry.object.open(key.token, key.access)
@@ -301,9 +298,7 @@ impl<O: Os> Domain<O> {
     }
 
     fn end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
-        if fault::is(Fault::TokenAfterInvalidate) && !by_peer {
-            return Ok(());
-        }
+        mistake!(TokenAfterInvalidate if !by_peer => return Ok(()));
         let binding = self.with_own(token, |object| match object {
             Object::Fast(Some(fast)) => fast.end(token, by_peer).map(|()| None),
             Object::Window(window) => window.end(token, by_peer).map(Some),

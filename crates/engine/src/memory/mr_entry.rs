@@ -11,10 +11,7 @@ use super::{
     segment::Segment,
     uses::{Held, UsesOf},
 };
-use crate::{
-    fault::{self, Fault},
-    os::Os,
-};
+use crate::{mistake, os::Os};
 
 /// The addresses of a region or window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +31,13 @@ impl Span {
     /// Nothing wraps: lengths are compared with what is left, not added to addresses.
     #[inline]
     pub fn locate(self, address: u64, length: u64) -> Option<u64> {
-        if fault::is(Fault::RangeOffByOneBelow) && address.checked_add(1) == Some(self.base) && length <= self.length {
-            return Some(0);
-        }
+        mistake!(
+            RangeOffByOneBelow if address.checked_add(1) == Some(self.base) && length <= self.length => return Some(0)
+        );
         let offset = address.checked_sub(self.base)?;
         let left = self.length.checked_sub(offset)?;
-        if fault::is(Fault::RangeOffByOneAbove) && offset > 0 && length == left + 1 {
-            // Not really behind the registration: that would be a fault of the test.
-            return Some(offset - 1);
-        }
+        // Not really behind the registration: that would be a fault of the test.
+        mistake!(RangeOffByOneAbove if offset > 0 && length == left + 1 => return Some(offset - 1));
         (length <= left).then_some(offset)
     }
 
@@ -129,14 +124,14 @@ impl<O: Os> MrEntry<O> {
     #[inline]
     pub fn allows(&self, token: u32, access: Access) -> bool {
         let named = token == if access.is_remote() { self.remote } else { self.local };
-        let allowed = self.rights.allow(access)
-            || fault::is(Fault::RightsNotChecked)
-            || (fault::is(Fault::LocalWriteIsRemoteWrite)
-                && access == Access::RemoteWrite
-                && self.rights.contain(Rights::LOCAL_WRITE));
-        let missed =
-            fault::is(Fault::ReadSinkRequired) && access == Access::ReadSink && !self.rights.contain(Rights::READ_SINK);
-        named && allowed && !missed
+        let allowed = mistake!(RightsNotChecked => true, else self.rights.allow(access));
+        mistake!(
+            LocalWriteIsRemoteWrite if access == Access::RemoteWrite && self.rights.contain(Rights::LOCAL_WRITE) => return named
+        );
+        mistake!(
+            ReadSinkRequired if access == Access::ReadSink && !self.rights.contain(Rights::READ_SINK) => return false
+        );
+        named && allowed
     }
 
     /// Where a window with these rights over these addresses would lie (`NDKPI 7.6`).

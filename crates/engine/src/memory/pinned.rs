@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use fallible::{AllocError, Arc, try_box};
 
 use crate::{
-    fault::{self, Fault},
+    mistake,
     os::Memory,
     sync::{AtomicBool, Ordering},
 };
@@ -80,7 +80,7 @@ impl<M: Memory> Pinned<M> {
     /// Gives up the reference of a registration. The client is told, unless this reference was the last.
     pub fn let_go(this: Arc<Self>) -> Release {
         let Some(last) = this.release() else {
-            return if fault::is(Fault::DeregisterDoesNotWait) { Release::Done } else { Release::Pending };
+            return mistake!(DeregisterDoesNotWait => Release::Done, else Release::Pending);
         };
         last.teller.armed.store(false, Ordering::Relaxed);
         Release::Done

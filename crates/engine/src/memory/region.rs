@@ -17,8 +17,7 @@ use super::{
     uses::Client,
 };
 use crate::{
-    fault::{self, Fault},
-    memory_status,
+    memory_status, mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -157,9 +156,7 @@ impl<O: Os> Region<O> {
     /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is for fast registration, which an invalidation ends.
     /// - `STATUS_INVALID_DEVICE_STATE`: it is not registered.
     pub fn deregister(&self) -> Result<Release, NtStatus> {
-        if fault::is(Fault::TokenAfterDeregister) {
-            return Ok(Release::Done);
-        }
+        mistake!(TokenAfterDeregister => return Ok(Release::Done));
         if self.kind == RegionKind::Fast {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }

@@ -16,7 +16,7 @@ use core::any::Any;
 use fallible::{AllocError, Arc, try_box};
 
 use crate::{
-    fault::{self, Fault},
+    mistake,
     sync::{Ordering, fence},
 };
 
@@ -57,7 +57,7 @@ impl Uses {
     ///
     /// [`AllocError`].
     pub fn try_new(client: &Arc<Client>) -> Result<Arc<Self>, AllocError> {
-        let client = if fault::is(Fault::CloseDoesNotWait) { Client::try_new(())? } else { client.clone() };
+        let client = mistake!(CloseDoesNotWait => Client::try_new(())?, else client.clone());
         Arc::try_new(Self { counted: Arc::try_new(Use { _client: client })? })
     }
 
