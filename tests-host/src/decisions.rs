@@ -23,6 +23,7 @@ pub const DECISIONS: &[(&str, &str)] = &[
     ("invalidate.then-locally", "by completion STATUS_INVALID_DEVICE_REQUEST"),
     ("fast-register.token", "the remote token stays the same"),
     ("registration.no-bytes", "STATUS_INVALID_PARAMETER"),
+    ("logical.no-bytes", "STATUS_INVALID_PARAMETER"),
     ("srq.receive-on-the-queue-pair", "STATUS_INVALID_DEVICE_REQUEST"),
     ("connect.no-reads", "inline STATUS_INVALID_DEVICE_REQUEST"),
     ("bad-input.queue-pair-of-another-adapter", "connect: STATUS_INVALID_PARAMETER, accept: STATUS_INVALID_PARAMETER"),

@@ -34,6 +34,13 @@ pub const CASES: &[Case] = &[
         chain,
     ),
     Case::new(
+        "logical.no-bytes",
+        "NDKPI 9",
+        "Maps 0 bytes.",
+        "Open: whether that succeeds. If so, the mapping has at most one page and can be released.",
+        no_bytes,
+    ),
+    Case::new(
         "logical.privileged-token",
         "NDKPI 7.5",
         "Sends from and receives into logical addresses by the privileged token, one element for each page.",
@@ -144,6 +151,17 @@ fn chain(s: &Session<'_>) -> Verdict {
     let (pending, _) = adapter.build_lam(buffer, 3 * PAGE, 8)?;
     pending.ends_with(NtStatus::INVALID_PARAMETER)?;
     HELD
+}
+
+fn no_bytes(s: &Session<'_>) -> Verdict {
+    let adapter = s.adapter()?;
+    let (pending, mapping) = adapter.build_lam(Buffer::new(s, PAGE)?, 0, 2)?;
+    let status = pending.wait()?;
+    if status.is_success() {
+        ensure!(mapping.pages()?.len() <= 1, "no bytes touch more than a page");
+        mapping.release()?;
+    }
+    observed!("{status}")
 }
 
 fn privileged_token(s: &Session<'_>) -> Verdict {
