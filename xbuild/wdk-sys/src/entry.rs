@@ -7,7 +7,8 @@ use core::{cell::UnsafeCell, mem::transmute, ptr};
 
 use wdk_bindings::{
     _WDFFUNCENUM, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PDRIVER_UNLOAD, PUNICODE_STRING, PVOID,
-    PWDF_DRIVER_GLOBALS, ULONG, UNICODE_STRING, WDFDRIVER, WDFFUNC, WdfDriverGlobals, WdfFunctions, ntddk::RtlCopyUnicodeString,
+    PWDF_DRIVER_GLOBALS, ULONG, UNICODE_STRING, WDFDRIVER, WDFFUNC, WdfDriverGlobals, WdfFunctions,
+    ntddk::RtlCopyUnicodeString,
 };
 
 /// A driver binds to the framework of this version or any later one.
@@ -112,7 +113,8 @@ unsafe extern "C" fn unload_miniport(globals: PWDF_DRIVER_GLOBALS, driver: WDFDR
     // SAFETY: as above.
     let function = unsafe { place.read() };
     // SAFETY: the function in this place has this type (`wdfminiport.h`).
-    let function = unsafe { transmute::<WDFFUNC, Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)>>(function) };
+    let function =
+        unsafe { transmute::<WDFFUNC, Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)>>(function) };
     if let Some(function) = function {
         // SAFETY: the framework's own function and globals, and the driver's object, which it gives up.
         unsafe { function(globals, driver) };
