@@ -99,20 +99,11 @@ fn a_work_item_completes_a_request() {
 fn what_can_fail_fails_once() {
     let kernel = Kernel::seeded(1).preemption(0).start();
     driver::prepare(Parts::default());
-    let mut number = 1;
-    loop {
-        kernel.inject(FaultPlan::Nth(number));
-        match kernel.load("plain", driver::entry) {
-            Ok(driver) => driver.unload(),
-            Err(status) => assert_eq!(status, STATUS_INSUFFICIENT_RESOURCES),
-        }
-        if !kernel.fault_happened() {
-            break;
-        }
-        number += 1;
-    }
-    assert!(number > 2, "a device and a link can fail");
-    kernel.inject(FaultPlan::None);
+    let failures = kernel.fail_each(1.., || match kernel.load("plain", driver::entry) {
+        Ok(driver) => driver.unload(),
+        Err(status) => assert_eq!(status, STATUS_INSUFFICIENT_RESOURCES),
+    });
+    assert!(failures >= 2, "a device and a link can fail");
 }
 
 macro_rules! wrong {

@@ -85,6 +85,22 @@ impl Kernel {
         self.state.faults.happened.load(Acquire)
     }
 
+    /// Runs `scenario` once for each of `numbers`, with the fault of that number, until there is none with it. No fault is
+    /// injected afterwards. Returns how many there were.
+    pub fn fail_each(&self, numbers: impl IntoIterator<Item = u64>, mut scenario: impl FnMut()) -> usize {
+        let mut failures = 0;
+        for number in numbers {
+            self.inject(FaultPlan::Nth(number));
+            scenario();
+            if !self.fault_happened() {
+                break;
+            }
+            failures += 1;
+        }
+        self.inject(FaultPlan::None);
+        failures
+    }
+
     /// How many faults were injected since the last plan was made.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {

@@ -39,17 +39,8 @@ fn scenario(kernel: &Kernel) {
 #[test]
 fn each_thing_that_can_fail_in_load_and_unload_fails_once() {
     let kernel = Kernel::seeded(1).preemption(0).start();
-    let mut number = 1;
-    loop {
-        kernel.inject(FaultPlan::Nth(number));
-        scenario(&kernel);
-        if !kernel.fault_happened() {
-            break;
-        }
-        number += 1;
-    }
-    assert!(number > 50, "only {number} things can fail");
-    kernel.inject(FaultPlan::None);
+    let failures = kernel.fail_each(1.., || scenario(&kernel));
+    assert!(failures >= 50, "only {failures} things can fail");
     scenario(&kernel);
 }
 

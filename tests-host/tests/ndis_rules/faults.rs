@@ -5,7 +5,7 @@ use ndkpi::{
     NDK_VERSION,
     status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
-use simulated_kernel::{FaultPlan, Kernel, Nic};
+use simulated_kernel::{Kernel, Nic};
 
 use crate::miniport;
 
@@ -37,17 +37,8 @@ fn scenario(kernel: &Kernel) {
 #[test]
 fn each_call_of_ndis_fails_once() {
     let kernel = Kernel::seeded(1).preemption(0).start();
-    let mut number = 1;
-    loop {
-        kernel.inject(FaultPlan::Nth(number));
-        scenario(&kernel);
-        if !kernel.fault_happened() {
-            break;
-        }
-        number += 1;
-    }
+    let failures = kernel.fail_each(1.., || scenario(&kernel));
     // The registration, that of NDK, the configuration, a keyword, three kinds of attributes, a pool, a frame's block, its MDL and
     // its list, and what NDK opens.
-    assert_eq!(number, 13, "what can fail, and the run in which nothing does");
-    kernel.inject(FaultPlan::None);
+    assert_eq!(failures + 1, 13, "what can fail, and the run in which nothing does");
 }

@@ -47,18 +47,8 @@ fn scenario(kernel: &Kernel) {
 fn each_thing_that_can_fail_from_load_to_unload_fails_once() {
     let kernel = Kernel::seeded(1).preemption(0).start();
     // Thousands of buffers are alike: those at the beginning and the end of them are enough.
-    let (mut number, mut failures) = (1, 0);
-    loop {
-        kernel.inject(FaultPlan::Nth(number));
-        scenario(&kernel);
-        if !kernel.fault_happened() {
-            break;
-        }
-        failures += 1;
-        number += if number < 60 { 1 } else { 97 };
-    }
+    let failures = kernel.fail_each((1..60).chain((60..).step_by(97)), || scenario(&kernel));
     assert!(failures > 70, "only {failures} things can fail");
-    kernel.inject(FaultPlan::None);
     scenario(&kernel);
 }
 
