@@ -12,7 +12,7 @@ mod driver;
 use std::ptr;
 
 use driver::{CODE, LINK, Parts, complete, run};
-use simulated_kernel::{FaultPlan, Kernel, Rule, caught};
+use simulated_kernel::{Kernel, Rule, caught};
 use wdk_sys::{
     NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID, STATUS_CANCELLED, STATUS_DELETE_PENDING, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS,
