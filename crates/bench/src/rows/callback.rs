@@ -1,6 +1,7 @@
 //! From a completion to the callback for it.
 
 use std::{
+    hint,
     sync::{
         Arc,
         atomic::{
@@ -8,7 +9,7 @@ use std::{
             Ordering::{Acquire, Relaxed, Release},
         },
     },
-    hint, thread,
+    thread,
     time::{Duration, Instant},
 };
 
