@@ -175,6 +175,41 @@ unsafe impl<T: Send> Send for UniqueArc<T> {}
 // SAFETY: a `&UniqueArc` gives nothing but `&T`.
 unsafe impl<T: Sync> Sync for UniqueArc<T> {}
 
+impl<T> UniqueArc<T> {
+    /// Returns the value's address, for [`UniqueArc::from_raw`]. The value stays where it is.
+    ///
+    /// ```
+    /// use fallible::{Arc, UniqueArc};
+    ///
+    /// let only = Arc::try_new([1, 2])?.release().expect("the only reference");
+    /// let address = UniqueArc::into_raw(only);
+    /// // SAFETY: the address came from `into_raw`, and is used once.
+    /// let only = unsafe { UniqueArc::from_raw(address) };
+    /// assert_eq!(*only, [1, 2]);
+    /// # Ok::<(), fallible::AllocError>(())
+    /// ```
+    #[must_use]
+    pub fn into_raw(this: Self) -> *mut T {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: `inner` is live (invariant), so the address of its field lies inside the same allocation.
+        unsafe { &raw mut (*this.inner.as_ptr()).value }
+    }
+
+    /// Takes back the value that [`UniqueArc::into_raw`] let go.
+    ///
+    /// # Safety
+    ///
+    /// `value` came from `into_raw` of a `UniqueArc` of the same type, and is taken back only once.
+    #[must_use]
+    pub const unsafe fn from_raw(value: *mut T) -> Self {
+        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins `offset_of` bytes before it.
+        let inner = unsafe { value.byte_sub(offset_of!(Inner<T>, value)) };
+        // SAFETY: a field of a live allocation is not at address zero, nor is the allocation.
+        let inner = unsafe { NonNull::new_unchecked(inner.cast::<Inner<T>>()) };
+        Self { inner, owns: PhantomData }
+    }
+}
+
 impl<T> Deref for UniqueArc<T> {
     type Target = T;
 
