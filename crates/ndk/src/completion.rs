@@ -1,0 +1,110 @@
+//! Completions.
+
+use core::fmt;
+
+use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NtStatus};
+
+use crate::sge::RemoteToken;
+
+/// What has completed (`NDKPI 2.2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of NDKPI's work requests")]
+pub enum Operation {
+    Receive,
+    Send,
+    FastRegister,
+    Bind,
+    Invalidate,
+    Read,
+    Write,
+}
+
+/// A request has ended (`NDKPI 3.5`, `NDKPI 3.6`).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Completion(NDK_RESULT_EX);
+
+// SAFETY: the contexts in it are numbers to this crate; nothing is read or written through them.
+unsafe impl Send for Completion {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Completion {}
+
+impl Completion {
+    /// For the array that a poll fills.
+    pub const EMPTY: Self = Self(NDK_RESULT_EX::ZEROED);
+
+    /// One that says less: NDKPI 1.1 does not tell what has completed.
+    pub(crate) const fn plain(result: NDK_RESULT) -> Self {
+        Self(NDK_RESULT_EX {
+            Status: result.Status,
+            BytesTransferred: result.BytesTransferred,
+            QPContext: result.QPContext,
+            RequestContext: result.RequestContext,
+            ..NDK_RESULT_EX::ZEROED
+        })
+    }
+
+    /// How it has ended: `STATUS_CANCELLED` if it was flushed.
+    pub const fn status(&self) -> NtStatus {
+        self.0.Status
+    }
+
+    /// What it was. `None` before NDKPI 1.2, and for what this crate does not know.
+    #[must_use]
+    pub const fn operation(&self) -> Option<Operation> {
+        Some(match self.0.Type {
+            NDK_OPERATION_TYPE::RECEIVE | NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE => Operation::Receive,
+            NDK_OPERATION_TYPE::SEND => Operation::Send,
+            NDK_OPERATION_TYPE::FAST_REGISTER => Operation::FastRegister,
+            NDK_OPERATION_TYPE::BIND => Operation::Bind,
+            NDK_OPERATION_TYPE::INVALIDATE => Operation::Invalidate,
+            NDK_OPERATION_TYPE::READ => Operation::Read,
+            NDK_OPERATION_TYPE::WRITE => Operation::Write,
+            _ => return None,
+        })
+    }
+
+    /// The context of the request.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.0.RequestContext.addr()
+    }
+
+    /// The context of its queue pair.
+    #[must_use]
+    pub fn qp_context(&self) -> usize {
+        self.0.QPContext.addr()
+    }
+
+    /// The bytes that a receive has got. Undefined for everything else (`NDKPI 3.5`).
+    #[must_use]
+    pub const fn bytes(&self) -> u32 {
+        self.0.BytesTransferred
+    }
+
+    /// The own token that the sender has invalidated.
+    #[must_use]
+    pub fn invalidated(&self) -> Option<RemoteToken> {
+        self.0.invalidated_token().map(RemoteToken::from_bits)
+    }
+
+    /// The context, if the request has succeeded.
+    ///
+    /// # Errors
+    ///
+    /// Its status.
+    pub fn ok(&self) -> Result<usize, NtStatus> {
+        self.status().ok().map(|()| self.context())
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion")
+            .field("status", &self.status())
+            .field("operation", &self.operation())
+            .field("context", &self.context())
+            .field("qp_context", &self.qp_context())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,361 @@
+//! Connectors (`NDKPI 5.8`, `NDKPI 7.7`).
+
+use alloc::boxed::Box;
+use core::{ffi::c_void, net::SocketAddr, ptr};
+
+use fallible::try_box;
+use ndkpi::{NDK_CONNECTOR, NtStatus, SOCKADDR, SOCKADDR_INET};
+
+use crate::{
+    adapter::{Adapter, AdapterRef},
+    no_memory,
+    object::{Node, Object, Parts, slot},
+    once::SetOnce,
+    qp::{QpParts, QueuePair},
+    request::{Kept, Pending, request},
+};
+
+/// What a consumer does when the peer disconnects or the connection breaks.
+type Disconnected = Box<dyn Fn() + Send + Sync>;
+
+/// What belongs to a connector.
+pub struct ConnectorParts {
+    /// Closes after the connector (`NDKPI 7.9`).
+    qp: SetOnce<Object<QpParts>>,
+    handler: SetOnce<Disconnected>,
+}
+
+impl Parts for ConnectorParts {
+    type Raw = NDK_CONNECTOR;
+}
+
+impl ConnectorParts {
+    const fn new() -> Self {
+        Self { qp: SetOnce::new(), handler: SetOnce::new() }
+    }
+}
+
+/// What one side offers for a connection. The provider takes the smaller one of both sides (`NDKPI 7.7.3`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offer<'a> {
+    /// The most reads of the peer in progress.
+    pub inbound_reads: u32,
+    /// The most own reads in progress.
+    pub outbound_reads: u32,
+    /// Private data for the peer. The peer may see zeros behind them: agree on a format with a length of its own.
+    pub private_data: &'a [u8],
+}
+
+/// What a peer offers (`NDKPI 7.7.4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionData {
+    /// The effective inbound read limit.
+    pub inbound_reads: u32,
+    /// The effective outbound read limit.
+    pub outbound_reads: u32,
+    /// The bytes that the provider has for private data on this connection: not how many the peer sent. What is longer than the
+    /// buffer was cut.
+    pub required: usize,
+}
+
+/// A connector that has not been used. From [`Adapter::create_connector`].
+pub struct Connector {
+    object: Object<ConnectorParts>,
+}
+
+/// The active side of a connection that the peer has accepted. Dropping it gives the connection up.
+pub struct Offered {
+    object: Object<ConnectorParts>,
+}
+
+/// The passive side of a connection that a peer wants. Dropping it refuses the connection.
+pub struct Incoming {
+    object: Object<ConnectorParts>,
+}
+
+/// A connection. Dropping it aborts the connection if it is not disconnected.
+pub struct Connection {
+    object: Object<ConnectorParts>,
+}
+
+impl Adapter {
+    /// Creates a connector. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn create_connector(&self) -> Result<Connector, NtStatus> {
+        let function = slot!(self.core().raw(), NdkCreateConnector)?;
+        let object = Object::create(self.reference(), ConnectorParts::new(), |_, completion, context, place| {
+            // SAFETY: the adapter is open, and the context lives until the request has completed.
+            unsafe { function(self.core().raw(), completion, context, place) }
+        })?;
+        Ok(Connector { object })
+    }
+}
+
+impl Connector {
+    /// Asks for a connection of a queue pair from an own address, whose port may be 0, to the peer's. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the request, or the queue pair is of another adapter. The outcome, also of a call that does not
+    /// pend, is that of the [`Pending`]: `STATUS_CONNECTION_REFUSED`, `STATUS_IO_TIMEOUT` and others (`NDKPI 5.8`).
+    pub fn connect(
+        self,
+        qp: &impl QueuePair,
+        from: SocketAddr,
+        to: SocketAddr,
+        offer: &Offer<'_>,
+    ) -> Result<Pending<Offered>, NtStatus> {
+        let function = slot!(self.object.raw(), NdkConnect)?;
+        let qp = qp.qp();
+        self.object.same_adapter(qp)?;
+        self.object.parts.qp.set(qp.clone());
+        let adapter = self.object.adapter().clone();
+        let kept = Kept::new([from.into(), to.into()], offer.private_data)?;
+        request(&adapter, kept, Offered { object: self.object }, |offered, kept, completion, context| {
+            let ([from, to], (data, length)) = (&kept.addresses, kept.data());
+            // SAFETY: the objects are open and of one adapter; addresses, data and context live until the request has completed.
+            unsafe {
+                function(
+                    offered.object.raw(),
+                    qp.raw(),
+                    from.as_ptr(),
+                    from.length(),
+                    to.as_ptr(),
+                    to.length(),
+                    offer.inbound_reads,
+                    offer.outbound_reads,
+                    data,
+                    length,
+                    completion,
+                    context,
+                )
+            }
+        })
+    }
+}
+
+impl Offered {
+    /// Makes the connection (`NDKPI 7.7.1`). `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// `disconnected` is called at most once, at `IRQL <= DISPATCH_LEVEL`, when the peer disconnects or the connection breaks; not
+    /// for one's own disconnect (`NDKPI 7.7.6`).
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the request. The outcome is that of the [`Pending`].
+    pub fn complete(self, disconnected: impl Fn() + Send + Sync + 'static) -> Result<Pending<Connection>, NtStatus> {
+        let function = slot!(self.object.raw(), NdkCompleteConnect)?;
+        self.object.parts.handler.set(try_box(disconnected).map_err(no_memory)?);
+        let adapter = self.object.adapter().clone();
+        let connection = Connection { object: self.object };
+        request(&adapter, Kept::default(), connection, |connection, _, completion, context| {
+            let object = &connection.object;
+            // SAFETY: the connector is open, and both contexts live until its close or the request has completed.
+            unsafe { function(object.raw(), Some(disconnect_event), object.context(), completion, context) }
+        })
+    }
+
+    /// Refuses what the peer has accepted. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn reject(self, private_data: &[u8]) -> Result<(), NtStatus> {
+        reject(&self.object, private_data)
+    }
+
+    /// What the peer offers. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn connection_data(&self, private_data: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+        connection_data(&self.object, private_data)
+    }
+}
+
+impl Incoming {
+    /// # Safety
+    ///
+    /// As [`Object::adopt`].
+    pub(crate) unsafe fn adopt(adapter: AdapterRef, raw: *mut NDK_CONNECTOR) -> Result<Self, NtStatus> {
+        // SAFETY: the caller's promise.
+        let object = unsafe { Object::adopt(adapter, ConnectorParts::new(), raw) }?;
+        Ok(Self { object })
+    }
+
+    /// Accepts the connection for a queue pair. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// It pends until the active side has completed the connect, so who is both sides must not wait for it before
+    /// (`NDKPI 7.7.2`). `disconnected` is as for [`Offered::complete`].
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the request, or the queue pair is of another adapter. The outcome is that of the [`Pending`].
+    pub fn accept(
+        self,
+        qp: &impl QueuePair,
+        offer: &Offer<'_>,
+        disconnected: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Pending<Connection>, NtStatus> {
+        let function = slot!(self.object.raw(), NdkAccept)?;
+        let qp = qp.qp();
+        self.object.same_adapter(qp)?;
+        self.object.parts.qp.set(qp.clone());
+        self.object.parts.handler.set(try_box(disconnected).map_err(no_memory)?);
+        let adapter = self.object.adapter().clone();
+        let kept = Kept::new([SOCKADDR_INET::default(); 2], offer.private_data)?;
+        let connection = Connection { object: self.object };
+        request(&adapter, kept, connection, |connection, kept, completion, context| {
+            let (object, (data, length)) = (&connection.object, kept.data());
+            // SAFETY: the objects are open and of one adapter; the data and both contexts live until the connector's close or
+            // the request has completed.
+            unsafe {
+                function(
+                    object.raw(),
+                    qp.raw(),
+                    offer.inbound_reads,
+                    offer.outbound_reads,
+                    data,
+                    length,
+                    Some(disconnect_event),
+                    object.context(),
+                    completion,
+                    context,
+                )
+            }
+        })
+    }
+
+    /// Refuses the connection, with words for the peer. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn reject(self, private_data: &[u8]) -> Result<(), NtStatus> {
+        reject(&self.object, private_data)
+    }
+
+    /// What the peer offers. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn connection_data(&self, private_data: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+        connection_data(&self.object, private_data)
+    }
+
+    /// The peer's address. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
+        peer_address(&self.object)
+    }
+}
+
+impl Connection {
+    /// Disconnects after everything that was posted, and flushes the queue pair (`NDKPI 7.7.5`). `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// Call it when all completions of the initiator queue were seen. The connection is gone afterwards, whatever the outcome.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the request. The outcome is that of the [`Pending`].
+    pub fn disconnect(&self) -> Result<Pending<()>, NtStatus> {
+        let raw = self.object.raw();
+        let function = slot!(raw, NdkDisconnect)?;
+        request(self.object.adapter(), Kept::default(), (), |(), _, completion, context| {
+            // SAFETY: the connector is open, and the context lives until the request has completed.
+            unsafe { function(raw, completion, context) }
+        })
+    }
+
+    /// The own address. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        let raw = self.object.raw();
+        let function = slot!(raw, NdkGetLocalAddress)?;
+        ask(|address, length| {
+            // SAFETY: the connector is open, and the address has as many bytes as the length says.
+            unsafe { function(raw, address, length) }
+        })
+    }
+
+    /// The peer's address. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
+        peer_address(&self.object)
+    }
+
+    /// The effective read limits, without private data. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn limits(&self) -> Result<ConnectionData, NtStatus> {
+        connection_data(&self.object, &mut [])
+    }
+}
+
+fn reject(object: &Object<ConnectorParts>, data: &[u8]) -> Result<(), NtStatus> {
+    let function = slot!(object.raw(), NdkReject)?;
+    let length = u32::try_from(data.len()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let data = if data.is_empty() { ptr::null() } else { data.as_ptr().cast() };
+    // SAFETY: the connector is open. The function is immediate (`NDKPI 5.8`), so it is done with the data when it returns.
+    unsafe { function(object.raw(), data, length) }.ok()
+}
+
+fn connection_data(object: &Object<ConnectorParts>, data: &mut [u8]) -> Result<ConnectionData, NtStatus> {
+    let function = slot!(object.raw(), NdkGetConnectionData)?;
+    let (mut inbound_reads, mut outbound_reads) = (0, 0);
+    let mut length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let place = if data.is_empty() { ptr::null_mut() } else { data.as_mut_ptr().cast() };
+    // SAFETY: the connector is open, the data have as many bytes as the length says or are null with length 0, and the limits
+    // are valid places. The function is immediate.
+    let status =
+        unsafe { function(object.raw(), &raw mut inbound_reads, &raw mut outbound_reads, place, &raw mut length) };
+    if status != NtStatus::BUFFER_TOO_SMALL {
+        status.ok()?;
+    }
+    Ok(ConnectionData { inbound_reads, outbound_reads, required: length as usize })
+}
+
+fn peer_address(object: &Object<ConnectorParts>) -> Result<SocketAddr, NtStatus> {
+    let function = slot!(object.raw(), NdkGetPeerAddress)?;
+    ask(|address, length| {
+        // SAFETY: the connector is open, and the address has as many bytes as the length says.
+        unsafe { function(object.raw(), address, length) }
+    })
+}
+
+/// Asks a function for an address.
+pub fn ask(function: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Result<SocketAddr, NtStatus> {
+    let mut address = SOCKADDR_INET::default();
+    let mut length = u32::try_from(size_of::<SOCKADDR_INET>()).unwrap_or(0);
+    function((&raw mut address).cast(), &raw mut length).ok()?;
+    address.to_socket_addr().ok_or(NtStatus::INVALID_ADDRESS)
+}
+
+/// `NDK_FN_DISCONNECT_EVENT_CALLBACK`.
+///
+/// # Safety
+///
+/// `context` is the node of an open connector.
+unsafe extern "system" fn disconnect_event(context: *mut c_void) {
+    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    let node = unsafe { &*context.cast_const().cast::<Node<ConnectorParts>>() };
+    if let Some(handler) = node.parts.handler.get() {
+        handler();
+    }
+}

@@ -1,0 +1,357 @@
+//! Completion queues (`NDKPI 5.4`, `NDKPI 7.1`).
+
+use alloc::boxed::Box;
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicU8,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use fallible::try_box;
+use ndkpi::{NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_RESULT, NtStatus};
+
+use crate::{
+    adapter::Adapter,
+    completion::Completion,
+    no_memory,
+    object::{Node, Object, Parts, slot},
+    os::Event,
+};
+
+/// What an arm asks for (`NDKPI 2.3`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notify {
+    /// Any completion.
+    Any,
+    /// A receive whose sender solicits an event, and any failure.
+    Solicited,
+    /// The failure of the queue.
+    Errors,
+}
+
+/// What a consumer does in the callback of its queue.
+type Handler = Box<dyn FnMut(&mut Poller<'_>, NtStatus) + Send>;
+
+/// There is a handler. Without it a callback sets the event.
+const HANDLED: u8 = 1;
+/// The handler runs.
+const RUNS: u8 = 2;
+/// The handler is not to run again.
+const ENDS: u8 = 4;
+
+/// What belongs to a completion queue.
+///
+/// # Invariants
+///
+/// While `phase` is 0 `handler` belongs to the [`Cq`]. From `HANDLED` on it belongs to the callback that has set `RUNS`, until that
+/// takes the bit back; and from then on to who has seen the other's bit last: the callback that takes `RUNS` back and finds
+/// `ENDS`, or the [`Notified`] that sets `ENDS` and does not find `RUNS`.
+pub struct CqParts {
+    phase: AtomicU8,
+    handler: UnsafeCell<Option<Handler>>,
+    event: Box<dyn Event>,
+    /// The status of the newest callback that was not a success.
+    failure: AtomicI32,
+}
+
+// SAFETY: a handler is `Send`, and is used by one thread at a time, as the invariant says; the rest is `Sync`.
+unsafe impl Sync for CqParts {}
+
+impl Parts for CqParts {
+    type Raw = NDK_CQ;
+}
+
+mod sealed {
+    /// Has a completion queue.
+    pub trait HasCq {
+        /// The queue.
+        fn cq(&self) -> &crate::object::Object<super::CqParts>;
+    }
+}
+pub use sealed::HasCq;
+
+/// A [`Cq`] or a [`Notified`]: what a queue pair can complete to.
+pub trait CompletionQueue: HasCq {}
+
+impl CompletionQueue for Cq {}
+impl CompletionQueue for Notified {}
+
+/// A completion queue that is polled or waited for.
+///
+/// It is the one end at which completions come out, so it polls and arms by `&mut` (`NDKPI 7.1.2`).
+pub struct Cq {
+    object: Object<CqParts>,
+}
+
+impl HasCq for Cq {
+    fn cq(&self) -> &Object<CqParts> {
+        &self.object
+    }
+}
+
+impl Adapter {
+    /// Creates a completion queue for `depth` completions. `PASSIVE_LEVEL`.
+    ///
+    /// It has to be deep enough for everything that is posted and not polled, silent requests included: a queue that
+    /// overruns fails, and its queue pairs with it (`NDKPI 7.1.10`).
+    ///
+    /// # Errors
+    ///
+    /// What the provider says: `STATUS_INVALID_PARAMETER` for a depth above `MaxCqDepth`.
+    pub fn create_cq(&self, depth: u32) -> Result<Cq, NtStatus> {
+        let parts = CqParts {
+            phase: AtomicU8::new(0),
+            handler: UnsafeCell::new(None),
+            event: self.core().os().event()?,
+            failure: AtomicI32::new(NtStatus::SUCCESS.0),
+        };
+        let function = slot!(self.core().raw(), NdkCreateCq)?;
+        let object = Object::create(self.reference(), parts, |node, completion, context, place| {
+            // SAFETY: the adapter is open, both contexts live until the queue's close has completed or, of the request,
+            // until its completion, and there is no affinity.
+            unsafe {
+                function(
+                    self.core().raw(),
+                    depth,
+                    Some(notified),
+                    node.context(),
+                    ptr::null(),
+                    completion,
+                    context,
+                    place,
+                )
+            }
+        })?;
+        Ok(Cq { object })
+    }
+}
+
+impl Cq {
+    /// The end at which completions come out.
+    pub fn poller(&mut self) -> Poller<'_> {
+        Poller { object: &self.object, _alone: PhantomData }
+    }
+
+    /// As [`Poller::poll`].
+    pub fn poll<'b>(&mut self, into: &'b mut [Completion]) -> &'b [Completion] {
+        self.poller().poll(into)
+    }
+
+    /// As [`Poller::arm`].
+    pub fn arm(&mut self, notify: Notify) {
+        self.poller().arm(notify);
+    }
+
+    /// Waits for completions and takes as many as fit. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// The queue has failed: `STATUS_BUFFER_OVERFLOW` or `STATUS_INTERNAL_ERROR` (`NDKPI 6`). `STATUS_INVALID_DEVICE_STATE` if
+    /// the caller may not wait, `STATUS_INVALID_PARAMETER` if `into` is empty.
+    pub fn wait<'b>(&mut self, into: &'b mut [Completion], notify: Notify) -> Result<&'b [Completion], NtStatus> {
+        self.wait_with(into, notify, |event| {
+            event.wait();
+            true
+        })
+    }
+
+    /// As [`Cq::wait`], but not longer than about this many microseconds. Without completions the time has run out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Cq::wait`].
+    pub fn wait_for<'b>(
+        &mut self,
+        into: &'b mut [Completion],
+        notify: Notify,
+        micros: u64,
+    ) -> Result<&'b [Completion], NtStatus> {
+        self.wait_with(into, notify, |event| event.wait_for(micros))
+    }
+
+    fn wait_with<'b>(
+        &mut self,
+        into: &'b mut [Completion],
+        notify: Notify,
+        wait: impl Fn(&dyn Event) -> bool,
+    ) -> Result<&'b [Completion], NtStatus> {
+        if into.is_empty() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let mut count = self.poll(into).len();
+        while count == 0 {
+            let parts = &self.object.parts;
+            if !self.object.adapter().os().may_wait() {
+                return Err(NtStatus::INVALID_DEVICE_STATE);
+            }
+            NtStatus(parts.failure.load(Acquire)).ok()?;
+            parts.event.clear();
+            self.arm(notify);
+            // What had come before the arm, and was there at the last callback, may give no callback (NDKPI 7.1.5).
+            count = self.poll(into).len();
+            if count == 0 {
+                let in_time = wait(&*self.object.parts.event);
+                count = self.poll(into).len();
+                if !in_time {
+                    break;
+                }
+            }
+        }
+        Ok(&into[..count])
+    }
+
+    /// Calls `handler` whenever an arm is satisfied, beginning with one for `first`. It polls with what it is given, and arms
+    /// again if it wants to be called again. It runs at `IRQL <= DISPATCH_LEVEL`, never twice at a time, and must not wait.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn notify<H>(self, first: Notify, handler: H) -> Result<Notified, NtStatus>
+    where
+        H: FnMut(&mut Poller<'_>, NtStatus) + Send + 'static,
+    {
+        let handler: Handler = try_box(handler).map_err(no_memory)?;
+        let parts = &self.object.parts;
+        // SAFETY: the phase is 0, so the handler belongs to the `Cq`, which this function has. A callback that comes now, of an
+        // arm that was left behind, does not touch it.
+        unsafe { *parts.handler.get() = Some(handler) };
+        parts.phase.store(HANDLED, Release);
+        Poller { object: &self.object, _alone: PhantomData }.arm(first);
+        Ok(Notified { object: self.object })
+    }
+
+    /// As [`Poller::moderate`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Poller::moderate`].
+    pub fn moderate(&mut self, micros: u32, count: u32) -> Result<(), NtStatus> {
+        self.poller().moderate(micros, count)
+    }
+}
+
+/// A completion queue whose callback is handled. Dropping it ends that: no call of the handler begins any more, and the handler
+/// is dropped, by its own call if one runs.
+///
+/// A handler may own queue pairs of its queue. It must not own its `Notified`: both would wait for each other.
+pub struct Notified {
+    object: Object<CqParts>,
+}
+
+impl HasCq for Notified {
+    fn cq(&self) -> &Object<CqParts> {
+        &self.object
+    }
+}
+
+impl Drop for Notified {
+    fn drop(&mut self) {
+        let parts = &self.object.parts;
+        if parts.phase.fetch_or(ENDS, AcqRel) & RUNS == 0 {
+            // SAFETY: this has set `ENDS` and not found `RUNS`; no callback sets that from now on.
+            drop(unsafe { &mut *parts.handler.get() }.take());
+        }
+    }
+}
+
+/// The end of a completion queue at which completions come out: polls and arms, one at a time.
+pub struct Poller<'a> {
+    object: &'a Node<CqParts>,
+    /// Neither copied nor shared.
+    _alone: PhantomData<&'a mut ()>,
+}
+
+impl Poller<'_> {
+    /// Takes completions, as many as there are and fit. `IRQL <= DISPATCH_LEVEL`.
+    pub fn poll<'b>(&mut self, into: &'b mut [Completion]) -> &'b [Completion] {
+        let most = u32::try_from(into.len()).unwrap_or(u32::MAX);
+        let raw = self.object.raw();
+        // SAFETY: the queue is open.
+        let Some(function) = (unsafe { NDK_CQ::get_cq_results_ex(raw) }) else {
+            let count = self.poll_plain(into);
+            return &into[..count];
+        };
+        // SAFETY: the queue is open, a `Completion` is an `NDK_RESULT_EX`, there is room for `most`, and nobody else polls or arms,
+        // because there is one `Poller`.
+        let count = unsafe { function(raw, into.as_mut_ptr().cast(), most) };
+        &into[..(count as usize).min(into.len())]
+    }
+
+    /// As [`Poller::poll`], for NDKPI 1.1.
+    fn poll_plain(&mut self, into: &mut [Completion]) -> usize {
+        let Ok(function) = slot!(self.object.raw(), NdkGetCqResults) else { return 0 };
+        let mut done = 0;
+        while done < into.len() {
+            let mut results = [NDK_RESULT::ZEROED; 16];
+            let most = results.len().min(into.len() - done);
+            // SAFETY: as in `poll`; at most 16 results are asked for.
+            let count = unsafe { function(self.object.raw(), results.as_mut_ptr(), u32::try_from(most).unwrap_or(0)) };
+            let count = most.min(count as usize);
+            for (place, result) in into[done..].iter_mut().zip(&results[..count]) {
+                *place = Completion::plain(*result);
+            }
+            done += count;
+            if count < most {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Asks for one callback. `IRQL <= DISPATCH_LEVEL`.
+    pub fn arm(&mut self, notify: Notify) {
+        let number = match notify {
+            Notify::Any => NDK_CQ_NOTIFY_ANY,
+            Notify::Solicited => NDK_CQ_NOTIFY_SOLICITED,
+            Notify::Errors => NDK_CQ_NOTIFY_ERRORS,
+        };
+        let Ok(function) = slot!(self.object.raw(), NdkArmCq) else { return };
+        // SAFETY: the queue is open, and nobody else polls or arms, because there is one `Poller`.
+        unsafe { function(self.object.raw(), number) };
+    }
+
+    /// Lets callbacks wait for more completions: for so many microseconds, or for so many completions (`NDKPI 7.1.6`). `IRQL <=
+    /// DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_NOT_SUPPORTED` without the adapter flag, `STATUS_INVALID_PARAMETER_MIX` if neither limits.
+    pub fn moderate(&mut self, micros: u32, count: u32) -> Result<(), NtStatus> {
+        let function = slot!(self.object.raw(), NdkControlCqInterruptModeration)?;
+        // SAFETY: the queue is open, and nobody else calls this, because there is one `Poller`.
+        unsafe { function(self.object.raw(), micros, count) }.ok()
+    }
+}
+
+/// `NDK_FN_CQ_NOTIFICATION_CALLBACK`.
+///
+/// # Safety
+///
+/// `context` is the node of an open completion queue, and no other callback of it runs (`NDKPI 7.1.7`).
+unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
+    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    let node = unsafe { &*context.cast_const().cast::<Node<CqParts>>() };
+    let parts = &node.parts;
+    if !status.is_success() {
+        parts.failure.store(status.0, Release);
+    }
+    match parts.phase.compare_exchange(HANDLED, HANDLED | RUNS, Acquire, Relaxed) {
+        Ok(_) => {}
+        Err(0) => return parts.event.set(),
+        Err(_) => return,
+    }
+    // SAFETY: this call has set `RUNS`.
+    if let Some(handler) = unsafe { &mut *parts.handler.get() } {
+        handler(&mut Poller { object: node, _alone: PhantomData }, status);
+    }
+    if parts.phase.fetch_and(!RUNS, AcqRel) & ENDS != 0 {
+        // Dropping the handler may drop the last reference to the queue, whose close then waits for this callback.
+        // SAFETY: this has taken `RUNS` back and found `ENDS`.
+        drop(unsafe { &mut *parts.handler.get() }.take());
+    }
+}

@@ -1,0 +1,257 @@
+//! Mappings, and regions that are registered fast (`NDKPI 7.4`, `NDKPI 7.5`).
+
+use alloc::boxed::Box;
+use core::{
+    cell::UnsafeCell,
+    slice,
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use fallible::{Arc, try_slice};
+use ndkpi::{FALSE, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NtStatus, TRUE};
+
+use crate::{
+    adapter::{Adapter, AdapterRef},
+    mr::{read, tokens, within, write},
+    no_memory,
+    object::{Object, Parts, slot},
+    os::PinnedMemory,
+    pd::{Pd, PdParts},
+    request::{Kept, request},
+    sge::{LocalToken, Remote, RemoteToken, Sge},
+};
+
+/// The bytes of a page of the adapter's address space (`NDKPI 7.4`).
+const PAGE: usize = 4096;
+
+/// The place for a mapping, and the memory that is mapped.
+///
+/// # Invariants
+///
+/// `words` has room for `pages` pages. The provider writes to it while the request pends, and nobody from then on. Until it is
+/// released, which happens when this is dropped, the mapping needs the memory and the adapter.
+pub struct Place {
+    words: Box<[UnsafeCell<u64>]>,
+    pages: u32,
+    size: AtomicU32,
+    offset: AtomicU32,
+    built: AtomicBool,
+    memory: Box<dyn PinnedMemory>,
+    adapter: AdapterRef,
+}
+
+// SAFETY: see the invariant: one writer, before any reader.
+unsafe impl Send for Place {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Place {}
+
+impl Place {
+    const fn raw(&self) -> *mut NDK_LOGICAL_ADDRESS_MAPPING {
+        UnsafeCell::raw_get(self.words.as_ptr()).cast()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let core = self.adapter.core();
+        if *self.built.get_mut()
+            && let Ok(release) = slot!(core.raw(), NdkReleaseLAM)
+        {
+            // SAFETY: the adapter is open, because there is an `AdapterRef`; the mapping was built and is released once. Whatever
+            // used its pages is closed, because that owned the mapping.
+            unsafe { release(core.raw(), self.raw()) };
+        }
+    }
+}
+
+/// Memory that is mapped into the adapter's address space, and that it owns. It is released when it is dropped.
+pub struct Mapping {
+    place: Arc<Place>,
+}
+
+impl Adapter {
+    /// Maps memory for fast registrations. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What `NdkBuildLAM` says; `STATUS_INSUFFICIENT_RESOURCES`. The memory is given back.
+    pub fn map(&self, memory: Box<dyn PinnedMemory>) -> Result<Mapping, NtStatus> {
+        let function = slot!(self.core().raw(), NdkBuildLAM)?;
+        let first = memory.address().addr() % PAGE;
+        let pages = first.checked_add(memory.length()).ok_or(NtStatus::INVALID_PARAMETER)?.div_ceil(PAGE);
+        let pages = u32::try_from(pages).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let bytes = NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages).max(size_of::<NDK_LOGICAL_ADDRESS_MAPPING>());
+        let place = Place {
+            words: try_slice(bytes.div_ceil(8), |_| UnsafeCell::new(0)).map_err(no_memory)?,
+            pages,
+            size: AtomicU32::new(u32::try_from(bytes).map_err(|_| NtStatus::INVALID_PARAMETER)?),
+            offset: AtomicU32::new(0),
+            built: AtomicBool::new(false),
+            memory,
+            adapter: self.reference(),
+        };
+        let place = Arc::try_new(place).map_err(no_memory)?;
+        let built = request(self.core(), Kept::of_mapping(&place), place, |place, _, completion, context| {
+            let (mdl, length) = (place.memory.mdl(), place.memory.length());
+            let (size, offset) = (place.size.as_ptr(), place.offset.as_ptr());
+            // SAFETY: the adapter is open; the memory, the place, the size and the offset are kept with the request until it
+            // has completed, and so is the context.
+            unsafe { function(self.core().raw(), mdl, length, completion, context, place.raw(), size, offset) }
+        })?;
+        let place = built.wait()?;
+        place.built.store(true, Release);
+        Ok(Mapping { place })
+    }
+}
+
+impl Mapping {
+    fn memory(&self) -> &dyn PinnedMemory {
+        &*self.place.memory
+    }
+
+    /// The pages, and the offset of the first byte in the first of them.
+    fn pages(&self) -> (&[NDK_LOGICAL_ADDRESS], usize) {
+        let raw = self.place.raw();
+        // SAFETY: the place is at least as large as the structure, and the provider is done with it.
+        let count = unsafe { (*raw).AdapterPageCount }.min(self.place.pages);
+        // SAFETY: the mapping lies in memory for `pages` pages.
+        let first = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(raw) };
+        // SAFETY: `count` pages are in that memory, and the provider is done with it.
+        let pages = unsafe { slice::from_raw_parts(first, count as usize) };
+        (pages, self.place.offset.load(Acquire) as usize)
+    }
+}
+
+/// What belongs to a region that is registered fast.
+pub struct FastParts {
+    mapping: Mapping,
+    _pd: Object<PdParts>,
+}
+
+impl Parts for FastParts {
+    type Raw = NDK_MR;
+}
+
+/// A region that requests register, a part of its mapping at a time, and invalidate again: `Initiator::fast_register` and
+/// `Initiator::invalidate`, or a peer's send-and-invalidate.
+///
+/// It keeps its mapping until its close has completed, because only then the adapter certainly cannot reach the memory. So a
+/// pool has a region for each mapping.
+pub struct FastMr {
+    object: Object<FastParts>,
+    local: LocalToken,
+    remote: RemoteToken,
+}
+
+impl Pd {
+    /// Creates a region that is registered fast, for parts of this mapping. `PASSIVE_LEVEL`.
+    ///
+    /// `remote` must be true if a registration will have remote rights.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says: `STATUS_IMPLEMENTATION_LIMIT` for too many pages. `STATUS_INVALID_PARAMETER` for a mapping of
+    /// another adapter. The mapping is released.
+    pub fn create_fast_mr(&self, mapping: Mapping, remote: bool) -> Result<FastMr, NtStatus> {
+        if !Arc::ptr_eq(self.object.adapter(), mapping.place.adapter.core()) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let function = slot!(self.object.raw(), NdkCreateMr)?;
+        let parts = FastParts { mapping, _pd: self.object.clone() };
+        let object = Object::create(self.adapter(), parts, |_, completion, context, place| {
+            // SAFETY: the domain is open, and the context lives until the request has completed.
+            unsafe { function(self.object.raw(), TRUE, completion, context, place) }
+        })?;
+        let function = slot!(object.raw(), NdkInitializeFastRegisterMr)?;
+        let (adapter, pages) = (object.adapter().clone(), object.parts.mapping.place.pages);
+        let ready = request(&adapter, Kept::default(), object, |object, _, completion, context| {
+            let remote = if remote { TRUE } else { FALSE };
+            // SAFETY: the region is open, and the context lives until the request has completed.
+            unsafe { function(object.raw(), pages, remote, completion, context) }
+        })?;
+        let object = ready.wait()?;
+        let (local, remote) = tokens(&object)?;
+        Ok(FastMr { object, local, remote })
+    }
+}
+
+/// What `NdkFastRegister` takes of a mapping.
+pub struct Part<'a> {
+    pub pages: &'a [NDK_LOGICAL_ADDRESS],
+    pub offset: u32,
+    pub length: usize,
+    pub base: *mut u8,
+}
+
+impl FastMr {
+    pub(crate) const fn object(&self) -> &Object<FastParts> {
+        &self.object
+    }
+
+    fn memory(&self) -> &dyn PinnedMemory {
+        self.object.parts.mapping.memory()
+    }
+
+    /// The pages of `length` bytes from `offset` on, which will be addressed as the memory is.
+    pub(crate) fn part(&self, offset: usize, length: usize) -> Result<Part<'_>, NtStatus> {
+        let base = within(self.memory(), offset, length)?;
+        let (pages, first) = self.object.parts.mapping.pages();
+        let (begin, end) = (first + offset, (first + offset + length).div_ceil(PAGE));
+        let pages = pages.get(begin / PAGE..end).ok_or(NtStatus::INVALID_PARAMETER)?;
+        let offset = u32::try_from(begin % PAGE).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        Ok(Part { pages, offset, length, base })
+    }
+
+    /// The number of bytes that are mapped.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.memory().length()
+    }
+
+    /// An element for `length` bytes from `offset` on. The adapter looks that they are registered.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if they are not all in the mapping.
+    pub fn sge(&self, offset: usize, length: u32) -> Result<Sge<'_>, NtStatus> {
+        Ok(Sge::new(within(self.memory(), offset, length as usize)?, length, self.local))
+    }
+
+    /// The byte at `offset`, for the peer, with the token that is valid from the post of the registration on.
+    ///
+    /// # Errors
+    ///
+    /// The provider does not tell the token.
+    pub fn remote(&self, offset: usize) -> Result<Remote, NtStatus> {
+        // A provider may change it with each registration (NDKPI 7.4).
+        let (_, token) = tokens(&self.object)?;
+        Ok(Remote { address: (self.memory().address().addr() as u64).wrapping_add(offset as u64), token })
+    }
+
+    /// The token that the region had when it was created. Most providers keep it.
+    #[must_use]
+    pub const fn first_remote_token(&self) -> RemoteToken {
+        self.remote
+    }
+
+    /// As [`Mr::read`](crate::Mr::read).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the bytes are not all mapped.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), NtStatus> {
+        read(self.memory(), offset, into)
+    }
+
+    /// As [`Mr::write`](crate::Mr::write).
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if the bytes are not all mapped.
+    pub fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), NtStatus> {
+        write(self.memory(), offset, from)
+    }
+}

@@ -1,0 +1,200 @@
+//! Adapters of SoftNDK on a host: a network of them on a machine made of threads, or of one seeded thread.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+use std::{format, string::String, vec::Vec};
+
+use engine::connection::Fabric;
+use fallible::{Arc, try_box};
+use host::{
+    HostOs, PinnedBuffer,
+    machine::{self, EventKind, Irql, Machine, MachineRef, current_irql, locks_held},
+};
+use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use provider::{Config, Device};
+
+use crate::{
+    Adapter, no_memory,
+    os::{Event, Os, PinnedMemory},
+};
+
+/// A machine with adapters that reach each other, and each of them itself.
+///
+/// ```
+/// use ndk::host::Loopback;
+///
+/// # fn main() -> Result<(), ndk::NtStatus> {
+/// let machine = Loopback::start(2)?;
+/// let adapter = machine.open(1)?;
+/// assert!(adapter.info().MaxCqDepth > 0);
+/// assert!(machine.address(1, 4791).is_ipv4());
+/// drop(adapter);
+/// machine.finish().expect("everything is closed");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Loopback {
+    devices: Vec<Arc<Device<HostOs>>>,
+    machine: Machine,
+}
+
+impl Loopback {
+    /// A machine of threads, with so many adapters.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn start(adapters: u8) -> Result<Self, NtStatus> {
+        Self::with(Machine::threads().start(), adapters, |_| {})
+    }
+
+    /// A machine of one thread, on which the same seed gives the same run.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn seeded(seed: u64, adapters: u8) -> Result<Self, NtStatus> {
+        Self::with(Machine::seeded(seed).start(), adapters, |_| {})
+    }
+
+    /// So many adapters on a machine, with a last word on each one's configuration: how requests complete, its limits.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn with(machine: Machine, adapters: u8, adjust: impl Fn(&mut Config)) -> Result<Self, NtStatus> {
+        let os = HostOs::new(&machine);
+        let fabric = Fabric::try_new(&os)?;
+        let mut devices = Vec::new();
+        for number in 1..=adapters {
+            let mut config = Config { addresses: Config::addresses_of(number), ..Config::default() };
+            adjust(&mut config);
+            devices.push(Device::try_new_on(&os, &fabric, config)?);
+        }
+        Ok(Self { devices, machine })
+    }
+
+    /// Opens an adapter with the newest version.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there is no such adapter; what the provider says.
+    pub fn open(&self, adapter: usize) -> Result<Adapter, NtStatus> {
+        let device = self.devices.get(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
+        open(&self.machine, device, NDK_VERSION::V2_1)
+    }
+
+    /// The IPv4 address of an adapter, with a port. Port 0 lets the provider choose.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such adapter.
+    #[must_use]
+    pub fn address(&self, adapter: usize, port: u16) -> SocketAddr {
+        let mut addresses = self.devices[adapter].config().addresses.iter().flatten().map(|one| one.address);
+        let address = addresses.find(IpAddr::is_ipv4).unwrap_or(IpAddr::V4(core::net::Ipv4Addr::LOCALHOST));
+        SocketAddr::new(address, port)
+    }
+
+    /// The machine: its time, and its processors.
+    #[must_use]
+    pub fn machine(&self) -> &MachineRef {
+        &self.machine
+    }
+
+    /// Looks that every adapter is closed, and ends the machine.
+    ///
+    /// # Errors
+    ///
+    /// What is left.
+    pub fn finish(self) -> Result<(), String> {
+        let Self { devices, machine } = self;
+        machine.flush();
+        for (number, device) in devices.iter().enumerate() {
+            let references = Arc::references_now(device);
+            if references != 1 {
+                return Err(format!("{} references to adapter {number} are left", references - 1));
+            }
+        }
+        drop(devices);
+        machine.shutdown();
+        Ok(())
+    }
+}
+
+/// Opens an adapter of SoftNDK on a machine.
+///
+/// # Errors
+///
+/// What the provider says.
+pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VERSION) -> Result<Adapter, NtStatus> {
+    let os: Box<dyn Os> = try_box(HostPrograms(machine.clone())).map_err(no_memory)?;
+    let raw = Device::open(device, version)?;
+    // SAFETY: the adapter was just opened, `close` below closes such an adapter, and nobody else has it.
+    unsafe { Adapter::from_raw(raw, os) }
+}
+
+/// [`Os`] for programs on a machine.
+struct HostPrograms(MachineRef);
+
+impl Os for HostPrograms {
+    fn event(&self) -> Result<Box<dyn Event>, NtStatus> {
+        let event = machine::Event::new(&self.0, EventKind::Notification);
+        let event: Box<dyn Event> = try_box(HostEvent(event)).map_err(no_memory)?;
+        Ok(event)
+    }
+
+    fn may_wait(&self) -> bool {
+        current_irql() < Irql::DISPATCH_LEVEL && locks_held() == 0
+    }
+
+    fn memory(&self, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus> {
+        let memory: Box<dyn PinnedMemory> = try_box(HostMemory(PinnedBuffer::new(length)?)).map_err(no_memory)?;
+        Ok(memory)
+    }
+
+    unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
+        // SAFETY: the adapter came from `Device::open` (the only way to an adapter with this `Os`), and is not used again (the
+        // caller's promise).
+        unsafe { Device::<HostOs>::close(adapter) };
+    }
+}
+
+struct HostEvent(machine::Event);
+
+impl Event for HostEvent {
+    fn set(&self) {
+        self.0.set();
+    }
+
+    fn clear(&self) {
+        self.0.reset();
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+
+    fn wait_for(&self, micros: u64) -> bool {
+        self.0.wait_for(micros)
+    }
+}
+
+/// A buffer of the host.
+struct HostMemory(PinnedBuffer);
+
+// SAFETY: the one descriptor of a `PinnedBuffer` is what SoftNDK takes for an MDL on a host, and describes all of the buffer,
+// whose bytes are page-aligned, stay where they are, and are used through raw pointers only.
+unsafe impl PinnedMemory for HostMemory {
+    fn mdl(&self) -> *mut MDL {
+        self.0.mdl().cast()
+    }
+
+    fn address(&self) -> *mut u8 {
+        self.0.pointer(0)
+    }
+
+    fn length(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,102 @@
+//! Listeners (`NDKPI 5.9`, `NDKPI 7.7.2`).
+
+use alloc::boxed::Box;
+use core::{ffi::c_void, net::SocketAddr};
+
+use fallible::try_box;
+use ndkpi::{FALSE, NDK_CONNECTOR, NDK_LISTENER, NtStatus, SOCKADDR_INET, TRUE};
+
+use crate::{
+    adapter::{Adapter, AdapterRef},
+    connector::{Incoming, ask},
+    no_memory,
+    object::{Node, Object, Parts, slot},
+    request::{Kept, request},
+};
+
+/// What belongs to a listener.
+pub struct ListenerParts {
+    handler: Box<dyn Fn(Incoming) + Send + Sync>,
+}
+
+impl Parts for ListenerParts {
+    type Raw = NDK_LISTENER;
+}
+
+/// A listener. Dropping it refuses further connections; those that were accepted go on.
+pub struct Listener {
+    object: Object<ListenerParts>,
+}
+
+impl Adapter {
+    /// Listens at an address of the adapter; with port 0 the provider chooses one. `PASSIVE_LEVEL`.
+    ///
+    /// `handler` gets each connection that a peer wants, at `IRQL <= DISPATCH_LEVEL`, perhaps several at a time. It accepts,
+    /// or keeps it for later; dropping it refuses the connection.
+    ///
+    /// # Errors
+    ///
+    /// What `NdkListen` says: `STATUS_SHARING_VIOLATION`, `STATUS_INVALID_ADDRESS`, `STATUS_TOO_MANY_ADDRESSES`.
+    pub fn listen(
+        &self,
+        at: SocketAddr,
+        handler: impl Fn(Incoming) + Send + Sync + 'static,
+    ) -> Result<Listener, NtStatus> {
+        let function = slot!(self.core().raw(), NdkCreateListener)?;
+        let parts = ListenerParts { handler: try_box(handler).map_err(no_memory)? };
+        let object = Object::create(self.reference(), parts, |node, completion, context, place| {
+            // SAFETY: the adapter is open, and both contexts live until the close or the request has completed.
+            unsafe { function(self.core().raw(), Some(connecting), node.context(), completion, context, place) }
+        })?;
+        let function = slot!(object.raw(), NdkListen)?;
+        let kept = Kept::new([SOCKADDR_INET::from(at), SOCKADDR_INET::default()], &[])?;
+        let listening = request(self.core(), kept, object, |object, kept, completion, context| {
+            let at = &kept.addresses[0];
+            // SAFETY: the listener is open, and the address and the context live until the request has completed.
+            unsafe { function(object.raw(), at.as_ptr(), at.length(), completion, context) }
+        })?;
+        Ok(Listener { object: listening.wait()? })
+    }
+}
+
+impl Listener {
+    /// Where it listens. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        let raw = self.object.raw();
+        let function = slot!(raw, NdkGetLocalAddress)?;
+        ask(|address, length| {
+            // SAFETY: the listener is open, and the address has as many bytes as the length says.
+            unsafe { function(raw, address, length) }
+        })
+    }
+
+    /// Refuses connections for a while, or takes them again (`NDKPI 7.7.8`). `IRQL <= DISPATCH_LEVEL`.
+    pub fn pause(&self, pause: bool) {
+        let raw = self.object.raw();
+        if let Ok(function) = slot!(raw, NdkControlConnectEvents) {
+            // SAFETY: the listener is open.
+            unsafe { function(raw, if pause { TRUE } else { FALSE }) };
+        }
+    }
+}
+
+/// `NDK_FN_CONNECT_EVENT_CALLBACK`.
+///
+/// # Safety
+///
+/// `context` is the node of an open listener; `connector` is new and belongs to the consumer from now on.
+unsafe extern "system" fn connecting(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    let node = unsafe { &*context.cast_const().cast::<Node<ListenerParts>>() };
+    if connector.is_null() {
+        return;
+    }
+    // SAFETY: the connector is open and of the listener's adapter, and nobody else has it (the caller's promise).
+    if let Ok(incoming) = unsafe { Incoming::adopt(AdapterRef::of(node.adapter()), connector) } {
+        (node.parts.handler)(incoming);
+    }
+}

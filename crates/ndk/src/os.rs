@@ -1,0 +1,68 @@
+//! What the wrapper needs of its surroundings: a kernel, or a program on a host.
+
+use alloc::boxed::Box;
+
+use ndkpi::{MDL, NDK_ADAPTER, NtStatus};
+
+/// Something to wait for.
+pub trait Event: Send + Sync {
+    /// Lets everybody go who waits, now or later. `IRQL <= DISPATCH_LEVEL`.
+    fn set(&self);
+
+    /// Lets nobody go until it is set again. `IRQL <= DISPATCH_LEVEL`.
+    fn clear(&self);
+
+    /// Waits until it is set. Only called while [`Os::may_wait`] holds.
+    fn wait(&self);
+
+    /// As [`Event::wait`], for at most this many microseconds. Returns false if the time ran out.
+    fn wait_for(&self, micros: u64) -> bool;
+}
+
+/// The operating system as the wrapper sees it.
+///
+/// Nothing here is used on the data path. No unsafe code relies on it: an event that lets go too early is waited for again.
+pub trait Os: Send + Sync {
+    /// An event that is not set. `PASSIVE_LEVEL`, or `IRQL <= DISPATCH_LEVEL` for requests that are made there.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    fn event(&self) -> Result<Box<dyn Event>, NtStatus>;
+
+    /// Returns true if the caller may wait: it is below `DISPATCH_LEVEL` and holds no spin lock.
+    fn may_wait(&self) -> bool;
+
+    /// Zeroed memory that can be registered. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    fn memory(&self, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus>;
+
+    /// Closes an adapter and returns when that is complete: with Winsock Kernel `WskCloseNdkAdapter`. `PASSIVE_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is open, was given to [`Adapter::from_raw`](crate::Adapter::from_raw) with this value, and is not used after
+    /// the call.
+    unsafe fn close(&self, adapter: *mut NDK_ADAPTER);
+}
+
+/// Pinned memory that can be registered. It does not move, and stays pinned until it is dropped, which may happen at any
+/// `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+///
+/// `mdl` is a chain that describes the memory, and is valid as long as the value is. Unless the implementation says
+/// otherwise it describes all of it, as one virtually contiguous range (`NDKPI 7.4`). `address` is valid for reading and
+/// writing `length` bytes at any `IRQL <= DISPATCH_LEVEL` as long as the value is, page-aligned, and never the address of
+/// anything that Rust has a reference to.
+pub unsafe trait PinnedMemory: Send + Sync {
+    /// The description.
+    fn mdl(&self) -> *mut MDL;
+    /// The first byte.
+    fn address(&self) -> *mut u8;
+    /// The number of bytes.
+    fn length(&self) -> usize;
+}

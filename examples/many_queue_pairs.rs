@@ -1,0 +1,96 @@
+//! Many connections, one completion queue, one callback: the work of a callback is shared by all completions that it finds.
+//!
+//! `cargo run --example many_queue_pairs`
+
+use std::sync::mpsc;
+
+use ndk::{Access, Completion, Flags, Notify, NtStatus, Operation, QpSizes, host::Loopback};
+
+/// Connections.
+const CONNECTIONS: usize = 32;
+/// Messages on each.
+const MESSAGES: usize = 8;
+/// Bytes of a message.
+const SIZE: u32 = 32;
+
+fn main() -> Result<(), NtStatus> {
+    let machine = Loopback::start(1)?;
+    let adapter = machine.open(0)?;
+    let pd = adapter.create_pd()?;
+    let mr = pd.register(adapter.memory(16384)?, Access::LOCAL_WRITE)?;
+
+    // As deep as everything together that can be on its way: a queue that overruns takes all its queue pairs with it.
+    let sizes = QpSizes { receives: 8, requests: 8, ..QpSizes::default() };
+    let depth = u32::try_from(CONNECTIONS * 16).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let cq = adapter.create_cq(depth)?;
+    let mut sends = adapter.create_cq(depth)?;
+    let mut pairs = Vec::new();
+    for number in 0..CONNECTIONS {
+        let near = pd.create_qp(&sends, &sends, sizes, number)?;
+        let mut far = pd.create_qp(&cq, &cq, sizes, number)?;
+        for message in 0..MESSAGES {
+            far.receiver.receive(message, &[mr.sge(SIZE as usize * number, SIZE)?])?;
+        }
+        let connections = examples::connect(&machine, &adapter, &near, &far)?;
+        pairs.push((near, far, connections));
+    }
+
+    // The callback counts for each queue pair, by its context, and tells when everything has come. A real one would find the
+    // connection's state by that number.
+    let (tell, told) = mpsc::channel();
+    let (mut received, mut left, mut callbacks) = ([0; CONNECTIONS], CONNECTIONS * MESSAGES, 0);
+    let notified = cq.notify(Notify::Any, move |poller, status| {
+        if status.is_error() {
+            let _ = tell.send(Err(status));
+            return;
+        }
+        callbacks += 1;
+        let mut results = [Completion::EMPTY; 16];
+        // Until nothing is left: what stays behind may not give a callback again.
+        loop {
+            let done = poller.poll(&mut results);
+            for one in done.iter().filter(|one| one.operation() == Some(Operation::Receive)) {
+                if let Err(status) = one.ok() {
+                    let _ = tell.send(Err(status));
+                    return;
+                }
+                received[one.qp_context()] += 1;
+                left -= 1;
+            }
+            if done.is_empty() {
+                break;
+            }
+        }
+        if left == 0 {
+            let _ = tell.send(Ok((received, callbacks)));
+        }
+        poller.arm(Notify::Any);
+    })?;
+
+    // All messages of a connection go out together: only the last post rings the doorbell.
+    for (near, ..) in &mut pairs {
+        for message in 0..MESSAGES {
+            let flags = if message + 1 < MESSAGES { Flags::SILENT | Flags::DEFER } else { Flags::empty() };
+            near.initiator.send(message, &[mr.sge(0, SIZE)?], flags)?;
+        }
+    }
+    let (received, callbacks) = told.recv().unwrap_or(Err(NtStatus::CANCELLED))?;
+    assert_eq!(received, [MESSAGES; CONNECTIONS]);
+    println!("{} messages over {CONNECTIONS} connections, {callbacks} callbacks", CONNECTIONS * MESSAGES);
+
+    // One completion for each connection: that of the last send, which tells of those before it.
+    let (mut results, mut done) = ([Completion::EMPTY; 16], 0);
+    while done < CONNECTIONS {
+        for one in sends.wait(&mut results, Notify::Any)? {
+            assert_eq!(one.ok()?, MESSAGES - 1);
+            done += 1;
+        }
+    }
+    drop(notified);
+    Ok(())
+}
+
+#[test]
+fn it_runs() -> Result<(), NtStatus> {
+    main()
+}

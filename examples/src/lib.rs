@@ -1,0 +1,37 @@
+//! What the examples share: a connection between two queue pairs. `ping_pong` shows the same, step by step.
+//!
+//! ```
+//! use ndk::{QpSizes, host::Loopback};
+//!
+//! # fn main() -> Result<(), ndk::NtStatus> {
+//! let machine = Loopback::start(1)?;
+//! let adapter = machine.open(0)?;
+//! let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(32)?);
+//! let near = pd.create_qp(&cq, &cq, QpSizes::default(), 0)?;
+//! let far = pd.create_qp(&cq, &cq, QpSizes::default(), 1)?;
+//! let [active, passive] = examples::connect(&machine, &adapter, &near, &far)?;
+//! assert_eq!(active.peer_address()?, passive.local_address()?);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::mpsc;
+
+use ndk::{Adapter, Connection, Incoming, NtStatus, Offer, Qp, host::Loopback};
+
+/// Connects two queue pairs of the first adapter, the active one first.
+///
+/// # Errors
+///
+/// What the provider says.
+pub fn connect(machine: &Loopback, adapter: &Adapter, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
+    let (send, incoming) = mpsc::channel::<Incoming>();
+    let listener = adapter.listen(machine.address(0, 0), move |incoming| drop(send.send(incoming)))?;
+    let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
+    let to = listener.local_address()?;
+    let connecting = adapter.create_connector()?.connect(near, machine.address(0, 0), to, &offer)?;
+    let incoming = incoming.recv().map_err(|_| NtStatus::CONNECTION_REFUSED)?;
+    let accepting = incoming.accept(far, &offer, || ())?;
+    let active = connecting.wait()?.complete(|| ())?.wait()?;
+    Ok([active, accepting.wait()?])
+}
