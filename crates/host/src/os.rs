@@ -4,6 +4,7 @@ mod dpc;
 mod event;
 mod lock;
 mod mdl;
+mod place;
 mod target;
 mod timer;
 

@@ -18,10 +18,12 @@
 //! ```
 
 mod harness;
+mod interposed;
 mod memory;
 mod platform;
 mod tasks;
 
 pub use harness::{Finished, Harness, Layer};
+pub use interposed::{Interposed, MakeHooks};
 pub use memory::HostPinned;
 pub use platform::{HostPlatform, Scheduler, Setup};

@@ -218,6 +218,15 @@ impl MachineRef {
             .map_or_else(|| u64::try_from(self.core.started.elapsed().as_micros()).unwrap_or(u64::MAX), Seeded::now)
     }
 
+    /// The same time, in units of 100 nanoseconds.
+    #[must_use]
+    pub fn now_100ns(&self) -> u64 {
+        self.core.seeded.as_ref().map_or_else(
+            || u64::try_from(self.core.started.elapsed().as_nanos() / 100).unwrap_or(u64::MAX),
+            |seeded| seeded.now().saturating_mul(10),
+        )
+    }
+
     /// The shortest delay that a timer can tell from none, in microseconds.
     #[must_use]
     pub fn timer_resolution(&self) -> u32 {

@@ -1,0 +1,350 @@
+//! How the functions of the tables begin and end.
+
+use core::{ffi::c_void, ptr};
+
+use fallible::Arc;
+use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus, Object};
+
+use crate::{
+    Args, Event, Function, Hooks, InterposeOs, ObjectRef, Outcome, Phase, Place, RequestArgs, Verdict,
+    request::Request,
+    shadow::{Creation, EventCallback, Root, Shadow, ShadowRef, find},
+};
+
+/// Reads a slot of the provider's table, or returns `$absent`.
+macro_rules! slot {
+    ($inner:expr, $slot:ident $(, $absent:expr)?) => {{
+        let inner = $inner;
+        // SAFETY: the provider's object is open as long as its shadow is, and the call keeps that open.
+        let table = unsafe { (*inner).Dispatch };
+        // SAFETY: the slot is in the table of every version; only the slot is read.
+        match unsafe { (*table).$slot } {
+            Some(function) => (inner, function),
+            None => return $($absent)?,
+        }
+    }};
+}
+pub(crate) use slot;
+
+/// What an event is made of.
+pub struct Told<'a, H: Hooks> {
+    root: &'a Root<H>,
+    event: Event<'a, H::State>,
+}
+
+impl<'a, H: Hooks> Told<'a, H> {
+    /// An event of a call that begins.
+    pub fn new(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
+        let root = &*shadow.root;
+        let call = if H::LISTENS { root.next_call() } else { 0 };
+        let event = Event {
+            phase: Phase::Call,
+            function,
+            call,
+            place: Place::default(),
+            object: shadow.object_ref(),
+            related: [None; 3],
+            created: None,
+            args,
+            request: None,
+            outcome: Outcome::None,
+        };
+        Self { root, event }
+    }
+
+    /// With other objects that the function is given.
+    pub fn with(mut self, related: [Option<&'a Shadow<H>>; 3]) -> Self {
+        self.event.related = related.map(|shadow| shadow.map(Shadow::object_ref));
+        self
+    }
+
+    /// With a completion.
+    pub fn asks(mut self, has_completion: bool, context: *mut c_void) -> Self {
+        self.event.request = Some(RequestArgs { has_completion, context: context.addr() });
+        self
+    }
+
+    /// As part of another call.
+    pub const fn of_call(mut self, call: u64) -> Self {
+        self.event.call = call;
+        self
+    }
+
+    /// With the object that came about.
+    pub const fn created(mut self, created: Option<ObjectRef<'a, H::State>>) -> Self {
+        self.event.created = created;
+        self
+    }
+
+    /// The number of the call.
+    pub const fn number(&self) -> u64 {
+        self.event.call
+    }
+
+    /// The event as it is.
+    pub const fn event(&self) -> &Event<'a, H::State> {
+        &self.event
+    }
+
+    /// Tells the hooks.
+    pub fn tell(&mut self, phase: Phase, outcome: Outcome) -> Verdict {
+        if !H::LISTENS {
+            return Verdict::Forward;
+        }
+        self.event.phase = phase;
+        self.event.outcome = outcome;
+        self.event.place = self.root.hooks.os().place();
+        self.root.hooks.event(&self.event)
+    }
+
+    /// Tells the hooks of the call. `Err` if it is to be refused.
+    pub fn begin(&mut self) -> Result<Verdict, NtStatus> {
+        match self.tell(Phase::Call, Outcome::None) {
+            Verdict::Refuse(status) => {
+                self.tell(Phase::Return, Outcome::Status(status));
+                Err(status)
+            }
+            verdict => Ok(verdict),
+        }
+    }
+
+    /// Tells the hooks of the return, with other arguments.
+    pub fn end_with(mut self, args: Args<'a>, outcome: Outcome) {
+        self.event.args = args;
+        self.tell(Phase::Return, outcome);
+    }
+
+    /// Tells the hooks of the return.
+    pub fn end(mut self, outcome: Outcome) {
+        self.tell(Phase::Return, outcome);
+    }
+}
+
+/// A function that returns its outcome: `call` asks the provider.
+///
+/// # Safety
+///
+/// `public` is an object that stays open until this returns.
+pub unsafe fn immediate<H: Hooks, T: Object>(
+    public: *mut T,
+    function: Function,
+    args: Args<'_>,
+    call: impl FnOnce(*mut T) -> NtStatus,
+) -> NtStatus {
+    // SAFETY: the caller's promise is the same.
+    let shadow = match unsafe { find::<H, T>(public, function) } {
+        Ok(shadow) => shadow,
+        Err(status) => return status,
+    };
+    let mut told = Told::new(shadow, function, args);
+    if let Err(status) = told.begin() {
+        return status;
+    }
+    let status = call(shadow.inner());
+    told.end(Outcome::Status(status));
+    status
+}
+
+/// Holds other objects of a call, which may be closed inside its completion.
+fn hold<H: Hooks>(related: [Option<&Shadow<H>>; 3]) -> [Option<ShadowRef<H>>; 3] {
+    // SAFETY: the consumer passes open objects.
+    related.map(|shadow| shadow.map(|shadow| unsafe { shadow.hold() }))
+}
+
+fn borrow<H: Hooks>(held: &[Option<ShadowRef<H>>; 3]) -> [Option<&Shadow<H>>; 3] {
+    [0, 1, 2].map(|index| held[index].as_deref())
+}
+
+/// A request that may pend: `call` asks the provider, with a completion and context of this layer's.
+///
+/// # Safety
+///
+/// `public` is an object that stays open until this returns, or is closed inside the completion.
+pub unsafe fn request<'a, H: Hooks, T: Object>(
+    public: *mut T,
+    function: Function,
+    args: Args<'a>,
+    related: [Option<&'a Shadow<H>>; 3],
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+    call: impl FnOnce(*mut T, Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
+) -> NtStatus {
+    // SAFETY: the caller's promise is the same.
+    let found = match unsafe { find::<H, T>(public, function) } {
+        Ok(found) => found,
+        Err(status) => return status,
+    };
+    // SAFETY: the shadow is open.
+    let shadow = unsafe { found.hold() };
+    let held = hold(related);
+    let mut told = Told::new(&shadow, function, args).with(borrow(&held)).asks(completion.is_some(), context);
+    let verdict = match told.begin() {
+        Ok(verdict) => verdict,
+        Err(status) => return status,
+    };
+    if completion.is_none() {
+        // Nothing to wrap; it is the provider's to refuse.
+        let status = call(shadow.inner(), None, context);
+        told.end(Outcome::Status(status));
+        return status;
+    }
+    let mut place = match shadow.requests.take() {
+        Ok(place) => place,
+        Err(status) => {
+            told.end(Outcome::Status(status));
+            return status;
+        }
+    };
+    *place = Request { shadow: Some(shadow.clone()), function, call: told.number(), completion, context };
+    let place = alloc::boxed::Box::into_raw(place);
+    let status = call(shadow.inner(), Some(requested::<H>), place.cast());
+    if status == NtStatus::PENDING {
+        told.end(Outcome::Status(status));
+        return status;
+    }
+    if verdict == Verdict::Early {
+        // SAFETY: the provider has not pended, so it does not call back: this is the one completion.
+        unsafe { requested::<H>(place.cast(), status) };
+        told.end(Outcome::Status(NtStatus::PENDING));
+        return NtStatus::PENDING;
+    }
+    // SAFETY: the provider has not pended, so nobody else has the place.
+    let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
+    place.shadow = None;
+    shadow.requests.give_back(place);
+    told.end(Outcome::Status(status));
+    status
+}
+
+/// `NDK_FN_REQUEST_COMPLETION`.
+///
+/// # Safety
+///
+/// `context` is a `Request` from `into_raw`, and this is its one completion.
+unsafe extern "system" fn requested<H: Hooks>(context: *mut c_void, status: NtStatus) {
+    // SAFETY: the caller's promise.
+    let mut place = unsafe { alloc::boxed::Box::from_raw(context.cast::<Request<H>>()) };
+    let Some(shadow) = place.shadow.take() else { return };
+    let (function, number, completion, context) = (place.function, place.call, place.completion, place.context);
+    shadow.requests.give_back(place);
+    let mut told = Told::new(&shadow, function, Args::None).of_call(number).asks(true, context);
+    told.tell(Phase::Callback, Outcome::Status(status));
+    if let Some(completion) = completion {
+        // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
+        unsafe { completion(context, status) };
+    }
+    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+}
+
+/// What the consumer gives a creation.
+pub struct Create<T> {
+    pub function: Function,
+    pub completion: Option<NDK_FN_CREATE_COMPLETION>,
+    pub context: *mut c_void,
+    pub out: *mut *mut T,
+    pub event: Option<EventCallback>,
+}
+
+/// Creates an object: `call` asks the provider, with a completion, a context and a place for the object of this layer's, and the
+/// new shadow, for its event callbacks.
+///
+/// # Safety
+///
+/// `public` is an object that stays open until this returns; `out` is null or valid for writing.
+pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
+    public: *mut P,
+    args: Args<'a>,
+    related: [Option<&'a Shadow<H>>; 3],
+    how: &Create<T>,
+    call: impl FnOnce(*mut P, Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut T, *mut c_void) -> NtStatus,
+) -> NtStatus {
+    let &Create { function, completion, context, out, event } = how;
+    // SAFETY: the caller's promise is the same.
+    let found = match unsafe { find::<H, P>(public, function) } {
+        Ok(found) => found,
+        Err(status) => return status,
+    };
+    // SAFETY: the shadow is open.
+    let parent = unsafe { found.hold() };
+    let held = hold(related);
+    let mut told = Told::new(&parent, function, args).with(borrow(&held)).asks(completion.is_some(), context);
+    let verdict = match told.begin() {
+        Ok(verdict) => verdict,
+        Err(status) => return status,
+    };
+    let shadow = match Shadow::try_new_for(&parent, T::OBJECT_TYPE, told.event()) {
+        Ok(shadow) => shadow,
+        Err(status) => {
+            told.end(Outcome::Status(status));
+            return status;
+        }
+    };
+    // SAFETY: nobody else has the new shadow.
+    unsafe { shadow.set_creation(Creation { function, call: told.number(), completion, context }) };
+    if let Some(event) = event {
+        // SAFETY: as above.
+        unsafe { shadow.set_event(event) };
+    }
+    let kept = shadow.clone();
+    let raw = Shadow::into_public(shadow);
+    let mut made = ptr::null_mut();
+    let place = if out.is_null() { ptr::null_mut() } else { &raw mut made };
+    let (ours, our_context) = match completion {
+        Some(_) => (Some(created::<H> as NDK_FN_CREATE_COMPLETION), raw),
+        None => (None, context),
+    };
+    let status = call(parent.inner(), ours, our_context, place, raw);
+    if status == NtStatus::PENDING {
+        told.end(Outcome::Status(status));
+        return status;
+    }
+    if verdict == Verdict::Early && completion.is_some() {
+        // SAFETY: the provider has not pended, so this is the one completion, with the object that it made or none.
+        unsafe { created::<H>(raw, status, made.cast()) };
+        told.end(Outcome::Status(NtStatus::PENDING));
+        return NtStatus::PENDING;
+    }
+    if status.is_success() && !made.is_null() {
+        // SAFETY: the provider has made the object, and the shadow was not handed out.
+        unsafe { kept.adopt(made.cast()) };
+        // SAFETY: valid for writing (the caller's promise), and not null, or the provider could not have stored an object.
+        unsafe { *out = raw.cast() };
+        told = told.created(Some(kept.object_ref()));
+        told.end(Outcome::Status(status));
+        return status;
+    }
+    // SAFETY: the provider has not taken the reference: nobody else has it.
+    drop(unsafe { Arc::from_raw(raw.cast_const().cast::<Shadow<H>>()) });
+    told.end(Outcome::Status(status));
+    status
+}
+
+/// `NDK_FN_CREATE_COMPLETION`.
+///
+/// # Safety
+///
+/// `context` is a shadow's reference that was given to the creation, and this is its one completion.
+unsafe extern "system" fn created<H: Hooks>(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
+    // SAFETY: the caller's promise.
+    let shadow: ShadowRef<H> = unsafe { Arc::from_raw(context.cast_const().cast()) };
+    // SAFETY: this is the completion of the creation.
+    let Some(creation) = (unsafe { shadow.creation() }) else { return };
+    let Some(parent) = shadow.parent.clone() else { return };
+    let is_made = status.is_success() && !object.is_null();
+    let mut told =
+        Told::new(&parent, creation.function, Args::None).of_call(creation.call).asks(true, creation.context);
+    let public = if is_made {
+        // SAFETY: the provider has made the object, and the shadow was not handed out.
+        unsafe { shadow.adopt(object.cast()) };
+        told = told.created(Some(shadow.object_ref()));
+        Shadow::into_public(shadow.clone()).cast()
+    } else {
+        ptr::null_mut()
+    };
+    told.tell(Phase::Callback, Outcome::Status(status));
+    if let Some(completion) = creation.completion {
+        // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
+        unsafe { completion(creation.context, status, public) };
+    }
+    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+}

@@ -1,0 +1,439 @@
+//! The functions of a connector that establish and end a connection (`NDKPI 5.8`).
+
+use core::{ffi::c_void, slice};
+
+use ndkpi::{
+    NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
+    NDK_QP, NDK_SHARED_ENDPOINT, NtStatus, Object, SOCKADDR,
+};
+
+use crate::{
+    Args, ConnectArgs, Function, Hooks, Outcome, Phase,
+    call::{Told, immediate, request, slot},
+    request::{DisconnectCallback, DisconnectEvent},
+    shadow::{Shadow, find, other},
+};
+
+/// The longest address that events show, in bytes: that of `SOCKADDR_STORAGE`.
+const LONGEST_ADDRESS: u32 = 128;
+
+/// The most private data that events show, in bytes.
+const LONGEST_DATA: u32 = 512;
+
+/// Bytes of the consumer, if there are any and not more than `most`.
+///
+/// # Safety
+///
+/// `bytes` is null or valid for reading `length` bytes during the call.
+unsafe fn bytes<'a>(bytes: *const c_void, length: u32, most: u32) -> &'a [u8] {
+    if bytes.is_null() || length == 0 || length > most {
+        return &[];
+    }
+    // SAFETY: not null, and valid for reading (the caller's promise).
+    unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length as usize) }
+}
+
+/// An address of the consumer.
+///
+/// # Safety
+///
+/// As [`bytes`].
+pub unsafe fn address<'a>(address: *const SOCKADDR, length: u32) -> &'a [u8] {
+    // SAFETY: the caller's promise is the same.
+    unsafe { bytes(address.cast(), length, LONGEST_ADDRESS) }
+}
+
+/// Private data of the consumer.
+///
+/// # Safety
+///
+/// As [`bytes`].
+unsafe fn private<'a>(data: *const c_void, length: u32) -> &'a [u8] {
+    // SAFETY: the caller's promise is the same.
+    unsafe { bytes(data, length, LONGEST_DATA) }
+}
+
+/// `NDK_FN_CONNECT`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the objects are open, addresses and data valid for the call.
+pub unsafe extern "system" fn connect<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    from: *const SOCKADDR,
+    from_length: u32,
+    to: *const SOCKADDR,
+    to_length: u32,
+    inbound_reads: u32,
+    outbound_reads: u32,
+    data: *const c_void,
+    data_length: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    // SAFETY: the caller passes open objects.
+    let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, Function::Connect) };
+    let args = Args::Connect(ConnectArgs {
+        // SAFETY: valid for the call.
+        local: unsafe { address(from, from_length) },
+        // SAFETY: as above.
+        remote: unsafe { address(to, to_length) },
+        inbound_reads,
+        outbound_reads,
+        // SAFETY: as above.
+        private_data: unsafe { private(data, data_length) },
+        private_data_length: data_length,
+        has_disconnect_event: false,
+    });
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        let (inner, function) = slot!(inner, NdkConnect, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's objects are open; the rest is the consumer's or this layer's.
+        unsafe {
+            function(
+                inner,
+                qp,
+                from,
+                from_length,
+                to,
+                to_length,
+                inbound_reads,
+                outbound_reads,
+                data,
+                data_length,
+                completion,
+                context,
+            )
+        }
+    };
+    let related = [qp_shadow, None, None];
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, Function::Connect, args, related, completion, context, call) }
+}
+
+/// `NDK_FN_CONNECT_WITH_SHARED_ENDPOINT`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn connect_with_shared_endpoint<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    endpoint: *mut NDK_SHARED_ENDPOINT,
+    to: *const SOCKADDR,
+    to_length: u32,
+    inbound_reads: u32,
+    outbound_reads: u32,
+    data: *const c_void,
+    data_length: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let this = Function::ConnectWithSharedEndpoint;
+    // SAFETY: the caller passes open objects.
+    let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
+    // SAFETY: as above.
+    let (endpoint, shadow) = unsafe { other::<H, _>(endpoint, NDK_SHARED_ENDPOINT::OBJECT_TYPE, this) };
+    let args = Args::Connect(ConnectArgs {
+        local: &[],
+        // SAFETY: valid for the call.
+        remote: unsafe { address(to, to_length) },
+        inbound_reads,
+        outbound_reads,
+        // SAFETY: as above.
+        private_data: unsafe { private(data, data_length) },
+        private_data_length: data_length,
+        has_disconnect_event: false,
+    });
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        let (inner, function) = slot!(inner, NdkConnectWithSharedEndpoint, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's objects are open; the rest is the consumer's or this layer's.
+        unsafe {
+            function(
+                inner,
+                qp,
+                endpoint,
+                to,
+                to_length,
+                inbound_reads,
+                outbound_reads,
+                data,
+                data_length,
+                completion,
+                context,
+            )
+        }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, this, args, [qp_shadow, shadow, None], completion, context, call) }
+}
+
+/// Calls the provider with a place for the disconnect event, which is free again if the call fails at once.
+///
+/// # Safety
+///
+/// `connector` is open.
+unsafe fn with_event<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    function: Function,
+    event: Option<DisconnectCallback>,
+    context: *mut c_void,
+    call: impl FnOnce(*mut c_void) -> NtStatus,
+) -> NtStatus {
+    let Some(event) = event else { return call(context) };
+    // SAFETY: the caller's promise.
+    let found = match unsafe { find::<H, _>(connector, function) } {
+        Ok(found) => found,
+        Err(status) => return status,
+    };
+    // SAFETY: the shadow is open. The place must not go before it is free again.
+    let shadow = unsafe { found.hold() };
+    let place = match DisconnectEvent::try_new(&shadow, event, context) {
+        Ok(place) => place,
+        Err(status) => return status,
+    };
+    let status = call(place.cast());
+    if status != NtStatus::PENDING && !status.is_success() {
+        // SAFETY: the place is the shadow's, which is held; the provider has refused it.
+        unsafe { DisconnectEvent::unused(place) };
+    }
+    status
+}
+
+/// `NDK_FN_COMPLETE_CONNECT`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn complete_connect<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let this = Function::CompleteConnect;
+    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ..ConnectArgs::default() });
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        let (inner, function) = slot!(inner, NdkCompleteConnect, NtStatus::NOT_SUPPORTED);
+        let ours = event.map(|_| disconnected::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK);
+        let call = |place| {
+            // SAFETY: the provider's object is open; the rest is the consumer's or this layer's.
+            unsafe { function(inner, ours, place, completion, context) }
+        };
+        // SAFETY: the connector is open.
+        unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Plain), event_context, call) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, this, args, [None; 3], completion, context, call) }
+}
+
+/// `NDK_FN_COMPLETE_CONNECT_EX`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn complete_connect_ex<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let this = Function::CompleteConnectEx;
+    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ..ConnectArgs::default() });
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        // SAFETY: the provider's object is open.
+        let Some(function) = (unsafe { NDK_CONNECTOR::complete_connect_ex(inner) }) else {
+            return NtStatus::NOT_SUPPORTED;
+        };
+        let ours = event.map(|_| disconnected_ex::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
+        let call = |place| {
+            // SAFETY: the provider's object is open; the rest is the consumer's or this layer's.
+            unsafe { function(inner, ours, place, completion, context) }
+        };
+        // SAFETY: the connector is open.
+        unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Ex), event_context, call) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, this, args, [None; 3], completion, context, call) }
+}
+
+/// What an accept carries.
+///
+/// # Safety
+///
+/// The data is valid for the call.
+unsafe fn accept_args<'a>(reads: [u32; 2], data: *const c_void, length: u32, has_event: bool) -> Args<'a> {
+    Args::Connect(ConnectArgs {
+        local: &[],
+        remote: &[],
+        inbound_reads: reads[0],
+        outbound_reads: reads[1],
+        // SAFETY: the caller's promise is the same.
+        private_data: unsafe { private(data, length) },
+        private_data_length: length,
+        has_disconnect_event: has_event,
+    })
+}
+
+/// `NDK_FN_ACCEPT`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn accept<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    inbound_reads: u32,
+    outbound_reads: u32,
+    data: *const c_void,
+    data_length: u32,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let this = Function::Accept;
+    // SAFETY: the caller passes open objects.
+    let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
+    // SAFETY: the data is valid for the call.
+    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some()) };
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        let (inner, function) = slot!(inner, NdkAccept, NtStatus::NOT_SUPPORTED);
+        let ours = event.map(|_| disconnected::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK);
+        let call = |place| {
+            // SAFETY: the provider's objects are open; the rest is the consumer's or this layer's.
+            unsafe {
+                function(inner, qp, inbound_reads, outbound_reads, data, data_length, ours, place, completion, context)
+            }
+        };
+        // SAFETY: the connector is open.
+        unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Plain), event_context, call) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, this, args, [qp_shadow, None, None], completion, context, call) }
+}
+
+/// `NDK_FN_ACCEPT_EX`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn accept_ex<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    inbound_reads: u32,
+    outbound_reads: u32,
+    data: *const c_void,
+    data_length: u32,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    event_context: *mut c_void,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let this = Function::AcceptEx;
+    // SAFETY: the caller passes open objects.
+    let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
+    // SAFETY: the data is valid for the call.
+    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some()) };
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        // SAFETY: the provider's object is open.
+        let Some(function) = (unsafe { NDK_CONNECTOR::accept_ex(inner) }) else { return NtStatus::NOT_SUPPORTED };
+        let ours = event.map(|_| disconnected_ex::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
+        let call = |place| {
+            // SAFETY: the provider's objects are open; the rest is the consumer's or this layer's.
+            unsafe {
+                function(inner, qp, inbound_reads, outbound_reads, data, data_length, ours, place, completion, context)
+            }
+        };
+        // SAFETY: the connector is open.
+        unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Ex), event_context, call) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, this, args, [qp_shadow, None, None], completion, context, call) }
+}
+
+/// `NDK_FN_REJECT`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn reject<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    data: *const c_void,
+    data_length: u32,
+) -> NtStatus {
+    // SAFETY: the data is valid for the call.
+    let args = unsafe { accept_args([0; 2], data, data_length, false) };
+    let call = |inner: *mut NDK_CONNECTOR| {
+        let (inner, function) = slot!(inner, NdkReject, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's object is open; the data is the consumer's.
+        unsafe { function(inner, data, data_length) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { immediate::<H, _>(connector, Function::Reject, args, call) }
+}
+
+/// `NDK_FN_DISCONNECT`.
+///
+/// # Safety
+///
+/// As [`connect`].
+pub unsafe extern "system" fn disconnect<H: Hooks>(
+    connector: *mut NDK_CONNECTOR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        let (inner, function) = slot!(inner, NdkDisconnect, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's object is open; the rest is the consumer's or this layer's.
+        unsafe { function(inner, completion, context) }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(connector, Function::Disconnect, Args::None, [None; 3], completion, context, call) }
+}
+
+/// Tells the consumer that its connection has ended.
+///
+/// # Safety
+///
+/// `context` is a [`DisconnectEvent`] of a connector whose close has not completed.
+unsafe fn event<H: Hooks>(context: *mut c_void, function: Function, reason: u32) {
+    // SAFETY: the provider calls back before the close has completed, and the place lives as long as the shadow.
+    let place = unsafe { &*context.cast_const().cast::<DisconnectEvent<H>>() };
+    // SAFETY: as above.
+    let shadow: &Shadow<H> = unsafe { &*place.shadow };
+    // SAFETY: as above. The callback may close the connector.
+    let shadow = unsafe { shadow.hold() };
+    let (callback, context) = place.callback.get();
+    let mut told = Told::new(&shadow, function, Args::Event { context: context.addr(), reason });
+    told.tell(Phase::Callback, Outcome::None);
+    match callback {
+        // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
+        DisconnectCallback::Plain(callback) => unsafe { callback(context) },
+        // SAFETY: as above.
+        DisconnectCallback::Ex(callback) => unsafe { callback(context, reason) },
+    }
+    told.tell(Phase::CallbackReturn, Outcome::None);
+}
+
+/// `NDK_FN_DISCONNECT_EVENT_CALLBACK`.
+///
+/// # Safety
+///
+/// As [`event`].
+unsafe extern "system" fn disconnected<H: Hooks>(context: *mut c_void) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { event::<H>(context, Function::DisconnectEvent, 0) };
+}
+
+/// `NDK_FN_DISCONNECT_EVENT_CALLBACK_EX`.
+///
+/// # Safety
+///
+/// As [`event`].
+unsafe extern "system" fn disconnected_ex<H: Hooks>(context: *mut c_void, reason: u32) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { event::<H>(context, Function::DisconnectEventEx, reason) };
+}

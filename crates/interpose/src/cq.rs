@@ -1,0 +1,151 @@
+//! Functions of a completion queue (`NDKPI 5.4`).
+
+use core::{ffi::c_void, slice};
+
+use ndkpi::{NDK_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_RESULT, NDK_RESULT_EX, NtStatus};
+
+use crate::{
+    Args, Function, Hooks, Outcome, Phase,
+    call::{Told, immediate, request, slot},
+    shadow::{Shadow, find},
+};
+
+/// `NDK_FN_RESIZE_CQ`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the queue is open.
+pub unsafe extern "system" fn resize<H: Hooks>(
+    cq: *mut NDK_CQ,
+    depth: u32,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: *mut c_void,
+) -> NtStatus {
+    let call = |inner: *mut NDK_CQ, completion, context| {
+        let (inner, function) = slot!(inner, NdkResizeCq, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's queue is open; the rest is as the consumer gave it, or this layer's.
+        unsafe { function(inner, depth, completion, context) }
+    };
+    let args = Args::ResizeCq { depth };
+    // SAFETY: the caller's promise is the same.
+    unsafe { request::<H, _>(cq, Function::ResizeCq, args, [None; 3], completion, context, call) }
+}
+
+/// `NDK_FN_ARM_CQ`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the queue is open.
+pub unsafe extern "system" fn arm<H: Hooks>(cq: *mut NDK_CQ, kind: u32) {
+    // SAFETY: the caller's promise.
+    let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::ArmCq) }) else { return };
+    let mut told = Told::new(shadow, Function::ArmCq, Args::ArmCq { kind });
+    let _ = told.tell(Phase::Call, Outcome::None);
+    let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkArmCq);
+    // SAFETY: the provider's queue is open.
+    unsafe { function(inner, kind) };
+    told.end(Outcome::None);
+}
+
+/// The results that the provider has stored.
+///
+/// # Safety
+///
+/// `results` points to at least `count` results, unless that is 0.
+const unsafe fn stored<'a, T>(results: *const T, count: u32) -> &'a [T] {
+    if count == 0 || results.is_null() {
+        return &[];
+    }
+    // SAFETY: the provider has stored as many (the caller's promise).
+    unsafe { slice::from_raw_parts(results, count as usize) }
+}
+
+/// `NDK_FN_GET_CQ_RESULTS`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the queue is open, `results` has room for `room`.
+pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT, room: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResults) }) else { return 0 };
+    let mut told = Told::new(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
+    if told.begin().is_err() {
+        return 0;
+    }
+    let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkGetCqResults, 0);
+    // SAFETY: the provider's queue is open, and the room is the consumer's.
+    let count = unsafe { function(inner, results, room) };
+    if H::LISTENS {
+        // SAFETY: the provider says that it has stored as many.
+        let results = unsafe { stored(results.cast_const(), count.min(room)) };
+        told.end_with(Args::GetCqResults { room, results }, Outcome::Count(count));
+    }
+    count
+}
+
+/// `NDK_FN_GET_CQ_RESULTS_EX`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the queue is open, `results` has room for `room`.
+pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, room: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResultsEx) }) else { return 0 };
+    let mut told = Told::new(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
+    if told.begin().is_err() {
+        return 0;
+    }
+    let inner = shadow.inner::<NDK_CQ>();
+    // SAFETY: the provider's queue is open.
+    let Some(function) = (unsafe { NDK_CQ::get_cq_results_ex(inner) }) else { return 0 };
+    // SAFETY: the provider's queue is open, and the room is the consumer's.
+    let count = unsafe { function(inner, results, room) };
+    if H::LISTENS {
+        // SAFETY: the provider says that it has stored as many.
+        let results = unsafe { stored(results.cast_const(), count.min(room)) };
+        told.end_with(Args::GetCqResultsEx { room, results }, Outcome::Count(count));
+    }
+    count
+}
+
+/// `NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION`.
+///
+/// # Safety
+///
+/// As NDKPI asks of a consumer: the queue is open.
+pub unsafe extern "system" fn control_moderation<H: Hooks>(cq: *mut NDK_CQ, interval: u32, count: u32) -> NtStatus {
+    let call = |inner: *mut NDK_CQ| {
+        let (inner, function) = slot!(inner, NdkControlCqInterruptModeration, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's queue is open.
+        unsafe { function(inner, interval, count) }
+    };
+    let args = Args::Moderation { interval, count };
+    // SAFETY: the caller's promise is the same.
+    unsafe { immediate::<H, _>(cq, Function::ControlCqInterruptModeration, args, call) }
+}
+
+/// `NDK_FN_CQ_NOTIFICATION_CALLBACK`, and that of shared receive queues, which is the same.
+///
+/// # Safety
+///
+/// `context` is the shadow that was given to the creation of a queue, which is not closed yet.
+pub unsafe extern "system" fn notified<H: Hooks>(context: *mut c_void, status: NtStatus) {
+    // SAFETY: the provider calls back before the close has completed: the consumer's reference is still there.
+    let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
+    // SAFETY: as above. The callback may close the queue.
+    let shadow = unsafe { shadow.hold() };
+    let Some(event) = shadow.event() else { return };
+    let function = if shadow.id().kind == ndkpi::NDK_OBJECT_TYPE::CQ {
+        Function::CqNotification
+    } else {
+        Function::SrqNotification
+    };
+    let args = Args::Event { context: event.context.addr(), reason: 0 };
+    let mut told = Told::new(&shadow, function, args);
+    told.tell(Phase::Callback, Outcome::Status(status));
+    // SAFETY: the creation of a queue has noted a function of this type, and the two types are the same.
+    let callback = unsafe { core::mem::transmute::<*const (), NDK_FN_CQ_NOTIFICATION_CALLBACK>(event.function) };
+    // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
+    unsafe { callback(event.context, status) };
+    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+}
