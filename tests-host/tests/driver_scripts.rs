@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
 /// The name of the provider, and those of its events, in the source of a driver.
 fn events(source: &str) -> (String, Vec<String>) {
     let literal = |text: &str| text.split('"').nth(1).expect("a name in quotes").to_owned();
-    let provider = source.split("define_provider!(PROVIDER,").nth(1).map(literal).expect("a provider");
+    let provider = source.split("trace_provider!(").nth(1).map(literal).expect("a provider");
     let events = source.split("write_event!(").skip(1).map(literal).collect();
     (provider, events)
 }

@@ -9,22 +9,11 @@ use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
-use tracelogging::{Level, define_provider, write_event};
+use tracelogging::{Level, write_event};
 
 use crate::socket;
 
-define_provider!(PROVIDER, "SoftNDK");
-
-/// Begins. `PASSIVE_LEVEL`, once, before any other function here.
-pub fn start() {
-    // SAFETY: `stop` unregisters before the driver is unloaded. Without a registration there are just no events.
-    let _ = unsafe { PROVIDER.register() };
-}
-
-/// Ends. `PASSIVE_LEVEL`, after all other functions here.
-pub fn stop() {
-    let _ = PROVIDER.unregister();
-}
+kernel::trace_provider!("SoftNDK");
 
 /// A consumer has opened an adapter.
 pub fn opened(version: NDK_VERSION, open: u32) {

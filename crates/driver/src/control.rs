@@ -9,11 +9,12 @@ use control::provider_device::{
 use driver_common::{faults, report};
 use fallible::Arc;
 use kernel::{
-    wdf::{ContextType, ControlDevice, Names, Request},
+    context,
+    wdf::{ControlDevice, Names, Request},
     wide,
 };
 use ndkpi::NtStatus;
-use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
+use wdk_sys::{ULONG, WDFQUEUE, WDFREQUEST};
 
 use crate::{device::Adapter, driver::Driver};
 
@@ -24,8 +25,7 @@ pub struct Control {
     users: u32,
 }
 
-// SAFETY: the address is that of this static.
-static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk control", &raw const CONTEXT) };
+context!(Driver, c"softndk control");
 
 /// One more adapter wants the control device.
 ///
@@ -39,11 +39,10 @@ pub fn acquire(driver: &Arc<Driver>) -> Result<(), NtStatus> {
     let names = Names { device: &DEVICE, link: &LINK, access: &ACCESS };
     driver.control.with(|control| {
         if control.device.is_none() {
-            let kind = (&CONTEXT, destroy as _);
-            // SAFETY: the driver object is live as long as an adapter is; `destroy` takes this context away, and
-            // `device_control` completes each request.
-            let device =
-                unsafe { ControlDevice::try_new(driver.handle(), &names, kind, driver.clone(), Some(device_control)) };
+            // SAFETY: the driver object is live as long as an adapter is, and `device_control` completes each request.
+            let device = unsafe {
+                ControlDevice::try_new(driver.handle(), &names, &CONTEXT, driver.clone(), Some(device_control))
+            };
             control.device = Some(device?);
         }
         control.users += 1;
@@ -61,11 +60,6 @@ pub fn release(driver: &Driver) {
     drop(last);
 }
 
-unsafe extern "C" fn destroy(object: WDFOBJECT) {
-    // SAFETY: the framework calls this for a device that was created with a context of this kind.
-    unsafe { CONTEXT.take(object) };
-}
-
 unsafe extern "C" fn device_control(
     queue: WDFQUEUE,
     request: WDFREQUEST,
@@ -73,14 +67,10 @@ unsafe extern "C" fn device_control(
     _input_length: usize,
     code: ULONG,
 ) {
-    // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`.
-    let request = unsafe { Request::new(request) };
-    // SAFETY: the framework's own argument.
-    let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
-    // SAFETY: the queue's device is a control device, which was created with a context of this kind.
-    match unsafe { CONTEXT.get(device.cast()) } {
-        Some(driver) => serve(&driver, request, code),
-        None => request.finish(Err(NtStatus::DEVICE_NOT_READY)),
+    // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`; the queue's device is the
+    // control device, which was created with a context of this kind.
+    if let Some((driver, request)) = unsafe { Request::take(&CONTEXT, queue, request) } {
+        serve(&driver, request, code);
     }
 }
 

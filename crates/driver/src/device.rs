@@ -20,13 +20,13 @@ use driver_common::{
 };
 use fallible::Arc;
 use kernel::{
-    check,
-    wdf::{ContextType, attributes, size},
+    check, context,
+    wdf::{attributes, create_device},
 };
 use ndkpi::{GUID as NdkGuid, NtStatus};
 use wdk_sys::{
-    FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
-    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
+    GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE,
+    WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
 };
 
 use crate::{
@@ -42,8 +42,7 @@ pub struct Adapter {
     consumers: Consumers,
 }
 
-// SAFETY: the address is that of this static.
-static CONTEXT: ContextType<Adapter> = unsafe { ContextType::new(c"softndk adapter", &raw const CONTEXT) };
+context!(Adapter, c"softndk adapter");
 
 /// Plug and play has found one more adapter.
 ///
@@ -52,45 +51,29 @@ static CONTEXT: ContextType<Adapter> = unsafe { ContextType::new(c"softndk adapt
 /// Only the framework calls this.
 pub unsafe extern "C" fn add(driver: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
     // SAFETY: the framework's own arguments.
-    match unsafe { try_add(driver, init) } {
-        Ok(()) => STATUS_SUCCESS,
-        Err(status) => status.0,
-    }
+    NtStatus::from(unsafe { try_add(driver, init) }).0
 }
 
 /// # Safety
 ///
 /// As for [`add`].
-unsafe fn try_add(driver: WDFDRIVER, mut init: PWDFDEVICE_INIT) -> Result<(), NtStatus> {
+unsafe fn try_add(driver: WDFDRIVER, init: PWDFDEVICE_INIT) -> Result<(), NtStatus> {
     // SAFETY: the framework's own argument.
     let driver = unsafe { driver::of(driver) }.ok_or(NtStatus::INTERNAL_ERROR)?;
     let adapter = Adapter::try_new(driver)?;
 
-    let mut callbacks = WDF_PNPPOWER_EVENT_CALLBACKS {
-        Size: size::<WDF_PNPPOWER_EVENT_CALLBACKS>(),
+    let callbacks = WDF_PNPPOWER_EVENT_CALLBACKS {
         EvtDeviceSelfManagedIoInit: Some(started),
         EvtDeviceSelfManagedIoCleanup: Some(removed),
         EvtDeviceSurpriseRemoval: Some(surprise_removed),
         EvtDeviceQueryRemove: Some(query_remove),
         ..WDF_PNPPOWER_EVENT_CALLBACKS::default()
     };
-    // SAFETY: the framework's structure, before the device is made of it; the callbacks live until the call returns.
-    unsafe {
-        call_unsafe_wdf_function_binding!(WdfDeviceInitSetPnpPowerEventCallbacks, init, &raw mut callbacks);
-    }
-    // SAFETY: the framework's structure, before the device is made of it.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, init, FILE_DEVICE_NETWORK) };
-    // SAFETY: as above. The system checks access also when a name below the device's is opened.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, init, FILE_DEVICE_SECURE_OPEN, 1) };
-
     let mut attributes = attributes();
-    CONTEXT.describe(&mut attributes, destroy);
+    CONTEXT.describe(&mut attributes);
     attributes.EvtCleanupCallback = Some(cleanup);
-    let mut device = ptr::null_mut();
-    // SAFETY: the framework's structure, and structures that live until the call returns.
-    check(unsafe {
-        call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init, &raw mut attributes, &raw mut device)
-    })?;
+    // SAFETY: the framework's own argument.
+    let device = unsafe { create_device(init, callbacks, attributes) }?;
     // From here on the framework deletes the device if this routine fails, and `cleanup` undoes the rest.
     // SAFETY: the device is live and was created with a context of this kind.
     unsafe { CONTEXT.put(device.cast(), adapter.clone()) };
@@ -164,11 +147,6 @@ unsafe extern "C" fn cleanup(object: WDFOBJECT) {
     if adapter.driver.remove(&adapter) {
         control::release(&adapter.driver);
     }
-}
-
-unsafe extern "C" fn destroy(object: WDFOBJECT) {
-    // SAFETY: the framework calls this for a device that was created with a context of this kind.
-    unsafe { CONTEXT.take(object) };
 }
 
 impl Adapter {

@@ -1,7 +1,5 @@
 //! The driver as a whole: what all its adapters share, from load to unload.
 
-use core::ptr;
-
 use driver_common::{
     numbers::{MAX_ADAPTERS, Numbers},
     os::{Kernel, KernelLock},
@@ -14,13 +12,11 @@ use engine::{
 };
 use fallible::Arc;
 use kernel::{
-    WaitLock, check,
-    wdf::{ContextType, Key, attributes, size},
+    WaitLock, context,
+    wdf::{Key, attributes, create_driver},
 };
 use ndkpi::NtStatus;
-use wdk_sys::{
-    PCUNICODE_STRING, PDRIVER_OBJECT, ULONG, WDF_DRIVER_CONFIG, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
-};
+use wdk_sys::{PCUNICODE_STRING, PDRIVER_OBJECT, ULONG, WDF_DRIVER_CONFIG, WDFDRIVER};
 
 use crate::{
     control::Control,
@@ -47,8 +43,7 @@ unsafe impl Send for Driver {}
 // SAFETY: as for `Send`; everything else in it is behind locks.
 unsafe impl Sync for Driver {}
 
-// SAFETY: the address is that of this static.
-static CONTEXT: ContextType<Driver> = unsafe { ContextType::new(c"softndk driver", &raw const CONTEXT) };
+context!(Driver, c"softndk driver");
 
 /// Registers the driver with the framework.
 ///
@@ -69,27 +64,16 @@ pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) ->
 ///
 /// As for [`create`].
 unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    let mut config = WDF_DRIVER_CONFIG {
-        Size: size::<WDF_DRIVER_CONFIG>(),
+    let config = WDF_DRIVER_CONFIG {
         EvtDriverDeviceAdd: Some(device::add),
         EvtDriverUnload: Some(unload),
         DriverPoolTag: POOL_TAG,
         ..WDF_DRIVER_CONFIG::default()
     };
     let mut attributes = attributes();
-    CONTEXT.describe(&mut attributes, destroy);
-    let mut handle = ptr::null_mut();
-    // SAFETY: the arguments of `DriverEntry` (the caller's promise), and structures that live until the call returns.
-    check(unsafe {
-        call_unsafe_wdf_function_binding!(
-            WdfDriverCreate,
-            driver,
-            registry_path,
-            &raw mut attributes,
-            &raw mut config,
-            &raw mut handle
-        )
-    })?;
+    CONTEXT.describe(&mut attributes);
+    // SAFETY: the caller's promise.
+    let handle = unsafe { create_driver(driver, registry_path, config, attributes) }?;
 
     // SAFETY: the framework has just made the driver object. If this fails it deletes the object after `DriverEntry`.
     let settings = unsafe { Key::parameters(handle) }.map_or_else(|_| Settings::default(), |key| Settings::read(&key));
@@ -117,11 +101,6 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
 pub unsafe fn of(handle: WDFDRIVER) -> Option<Arc<Driver>> {
     // SAFETY: the caller's promise; the driver object is created with a context of this kind.
     unsafe { CONTEXT.get(handle.cast()) }
-}
-
-unsafe extern "C" fn destroy(object: WDFOBJECT) {
-    // SAFETY: the framework calls this for an object that was created with a context of this kind.
-    unsafe { CONTEXT.take(object) };
 }
 
 unsafe extern "C" fn unload(_driver: WDFDRIVER) {

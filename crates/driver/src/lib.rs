@@ -8,11 +8,6 @@
 
 #![no_std]
 
-#[cfg(all(windows, panic = "unwind"))]
-compile_error!(
-    "a driver is built in its own directory, whose .cargo/config.toml has panics abort (docs/cross-build.md)"
-);
-
 #[cfg(not(windows))]
 extern crate std;
 #[cfg(not(windows))]
@@ -25,27 +20,4 @@ pub mod device;
 pub mod driver;
 pub mod interface;
 
-use wdk_sys::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT};
-
-#[cfg(windows)]
-#[global_allocator]
-static ALLOCATOR: kernel::Aligned<kernel::WdkAllocator> = kernel::Aligned(kernel::WdkAllocator);
-
-/// Where the framework's stub enters the driver.
-///
-/// # Safety
-///
-/// Called once, by the system, with a driver object and the path of the service key.
-#[cfg_attr(windows, unsafe(export_name = "DriverEntry"))]
-pub unsafe extern "system" fn driver_entry(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
-    // SAFETY: the arguments are the system's own.
-    match unsafe { driver::create(driver, registry_path) } {
-        Ok(()) => wdk_sys::STATUS_SUCCESS,
-        Err(status) => {
-            // For who has a debugger attached: the system only says that the driver did not start.
-            #[cfg(windows)]
-            wdk::println!("softndk: {status}");
-            status.0
-        }
-    }
-}
+kernel::driver_entry!("softndk", driver::create);

@@ -1,4 +1,4 @@
-//! What both `SoftNDK` drivers need of the Windows kernel, in small safe wrappers.
+//! What the `SoftNDK` drivers need of the Windows kernel, in small safe wrappers.
 //!
 //! The bindings come from `wdk-sys` on Windows targets. Elsewhere they come from `wdk-bindings`, which has the same items,
 //! and whoever links a test supplies the routines.
@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(not(windows))]
 extern crate wdk_bindings as wdk_sys;
 
+mod entry;
 mod event;
 #[cfg(feature = "faults")]
 pub mod faults;

@@ -4,7 +4,7 @@ use core::{mem::transmute, ptr};
 
 use kernel::{
     check,
-    wdf::{attributes, size},
+    wdf::{attributes, create_driver},
 };
 use ndis::NdisMGetDeviceProperty;
 use ndkpi::{NDIS_HANDLE, NtStatus};
@@ -62,26 +62,13 @@ impl Framework {
     ///
     /// The arguments are those of `DriverEntry`.
     pub unsafe fn try_new(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<Self, NtStatus> {
-        let mut config = WDF_DRIVER_CONFIG {
-            Size: size::<WDF_DRIVER_CONFIG>(),
+        let config = WDF_DRIVER_CONFIG {
             DriverInitFlags: _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride.cast_unsigned(),
             DriverPoolTag: POOL_TAG,
             ..WDF_DRIVER_CONFIG::default()
         };
-        let mut attributes = attributes();
-        let mut handle = ptr::null_mut();
-        // SAFETY: the arguments of `DriverEntry` (the caller's promise), and structures that live until the call returns.
-        check(unsafe {
-            call_unsafe_wdf_function_binding!(
-                WdfDriverCreate,
-                driver,
-                registry_path,
-                &raw mut attributes,
-                &raw mut config,
-                &raw mut handle
-            )
-        })?;
-        Ok(Self { driver: handle })
+        // SAFETY: the caller's promise.
+        unsafe { create_driver(driver, registry_path, config, attributes()) }.map(|driver| Self { driver })
     }
 
     /// The framework's driver object.

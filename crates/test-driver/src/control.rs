@@ -8,16 +8,16 @@ use control::{
 };
 use fallible::Arc;
 use kernel::{
-    wdf::{ContextType, ControlDevice, Names, Request},
+    context,
+    wdf::{ControlDevice, Names, Request},
     wide,
 };
 use ndkpi::NtStatus;
-use wdk_sys::{ULONG, WDFOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
+use wdk_sys::{ULONG, WDFQUEUE, WDFREQUEST};
 
 use crate::{device::Tester, network};
 
-// SAFETY: the address is that of this static.
-static CONTEXT: ContextType<Tester> = unsafe { ContextType::new(c"ndktest control", &raw const CONTEXT) };
+context!(Tester, c"ndktest control");
 
 /// Makes the control device.
 ///
@@ -29,15 +29,8 @@ pub fn create(tester: &Arc<Tester>) -> Result<ControlDevice, NtStatus> {
     const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
     const ACCESS: [u16; SDDL.len()] = wide(SDDL);
     let names = Names { device: &DEVICE, link: &LINK, access: &ACCESS };
-    let kind = (&CONTEXT, destroy as _);
-    // SAFETY: the driver object is live as long as its device; `destroy` takes this context away, and `device_control`
-    // completes each request.
-    unsafe { ControlDevice::try_new(tester.driver(), &names, kind, tester.clone(), Some(device_control)) }
-}
-
-unsafe extern "C" fn destroy(object: WDFOBJECT) {
-    // SAFETY: the framework calls this for a device that was created with a context of this kind.
-    unsafe { CONTEXT.take(object) };
+    // SAFETY: the driver object is live as long as its device, and `device_control` completes each request.
+    unsafe { ControlDevice::try_new(tester.driver(), &names, &CONTEXT, tester.clone(), Some(device_control)) }
 }
 
 unsafe extern "C" fn device_control(
@@ -47,14 +40,10 @@ unsafe extern "C" fn device_control(
     _input_length: usize,
     code: ULONG,
 ) {
-    // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`.
-    let request = unsafe { Request::new(request) };
-    // SAFETY: the framework's own argument.
-    let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
-    // SAFETY: the queue's device is a control device, which was created with a context of this kind.
-    match unsafe { CONTEXT.get(device.cast()) } {
-        Some(tester) => serve(&tester, request, code),
-        None => request.finish(Err(NtStatus::DEVICE_NOT_READY)),
+    // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`; the queue's device is the
+    // control device, which was created with a context of this kind.
+    if let Some((tester, request)) = unsafe { Request::take(&CONTEXT, queue, request) } {
+        serve(&tester, request, code);
     }
 }
 

@@ -5,13 +5,13 @@ use core::{net::IpAddr, ptr};
 use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use fallible::Arc;
 use kernel::{
-    check, unicode,
-    wdf::{ContextType, attributes, size},
+    check, context, unicode,
+    wdf::{attributes, size},
 };
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use wdk_sys::{
     _WDF_IO_TARGET_OPEN_TYPE, GENERIC_READ, GENERIC_WRITE, GUID, INTERFACE, NTSTATUS, STATUS_SUCCESS,
-    WDF_IO_TARGET_OPEN_PARAMS, WDFDEVICE, WDFIOTARGET, WDFOBJECT, call_unsafe_wdf_function_binding,
+    WDF_IO_TARGET_OPEN_PARAMS, WDFDEVICE, WDFIOTARGET, call_unsafe_wdf_function_binding,
 };
 
 use crate::run::Run;
@@ -31,8 +31,7 @@ pub struct Target {
 // SAFETY: the framework's handle may be used on any thread.
 unsafe impl Send for Target {}
 
-// SAFETY: the address is that of this static.
-static CONTEXT: ContextType<Run> = unsafe { ContextType::new(c"ndktest target", &raw const CONTEXT) };
+context!(Run, c"ndktest target");
 
 impl Target {
     /// Opens the device with that symbolic link for a run.
@@ -50,7 +49,7 @@ impl Target {
         /// `FILE_NON_DIRECTORY_FILE`.
         const NO_DIRECTORY: u32 = 0x40;
         let mut attributes = attributes();
-        CONTEXT.describe(&mut attributes, destroy);
+        CONTEXT.describe(&mut attributes);
         let mut target = ptr::null_mut();
         // SAFETY: the device is live (the caller's promise), and the structures live until the call returns.
         check(unsafe {
@@ -133,11 +132,6 @@ unsafe extern "C" fn removed(target: WDFIOTARGET) {
     }
     // SAFETY: as in `query_remove`.
     unsafe { call_unsafe_wdf_function_binding!(WdfIoTargetClose, target) };
-}
-
-unsafe extern "C" fn destroy(object: WDFOBJECT) {
-    // SAFETY: the framework calls this for a target that was created with a context of this kind.
-    unsafe { CONTEXT.take(object) };
 }
 
 /// The provider's interface. Dereferenced when dropped, before the device is closed.

@@ -24,7 +24,7 @@ use crate::{
     finder::Link,
     network::{self, Refused, Watch},
     performance,
-    platform::{KernelPlatform, Opened},
+    platform::{KernelPlatform, OpenAdapters},
     provider::Target,
     room::Room,
     suite, trace,
@@ -241,7 +241,7 @@ impl Runs {
             let run = Run::try_new(start, kind, hostile)?;
             let mut targets = Vec::new();
             let begun = open(&run, &mut targets).and_then(|(source, answer)| {
-                let (mine, opened) = (run.clone(), Opened::try_new()?);
+                let (mine, opened) = (run.clone(), OpenAdapters::try_new()?);
                 let thread = Thread::try_spawn(move || carry_out(&mine, source, &opened))?;
                 Ok((thread, answer))
             });
@@ -333,7 +333,7 @@ unsafe fn open(
 }
 
 /// The thread of a run.
-fn carry_out(run: &Run, source: Source, opened: &Opened) {
+fn carry_out(run: &Run, source: Source, opened: &OpenAdapters) {
     trace::begun(run.start.kind, run.start.seed);
     let platform = KernelPlatform::new(run, &source.adapters, source.version, opened);
     match run.kind {

@@ -1,20 +1,9 @@
 //! Events for whoever collects traces: what runs when, and how it ends.
 
 use control::test_device::Progress;
-use tracelogging::{Level, define_provider, write_event};
+use tracelogging::{Level, write_event};
 
-define_provider!(PROVIDER, "NdkTest");
-
-/// Begins. `PASSIVE_LEVEL`, once, before any other function here.
-pub fn start() {
-    // SAFETY: `stop` unregisters before the driver is unloaded. Without a registration there are just no events.
-    let _ = unsafe { PROVIDER.register() };
-}
-
-/// Ends. `PASSIVE_LEVEL`, after all other functions here.
-pub fn stop() {
-    let _ = PROVIDER.unregister();
-}
+kernel::trace_provider!("NdkTest");
 
 /// A run begins.
 pub fn begun(kind: u32, seed: u64) {

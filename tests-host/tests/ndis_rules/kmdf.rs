@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use kernel::wdf::{attributes, create_driver};
 use miniport::{Handlers, with};
 use ndis::NdisMGetDeviceProperty;
 use ndkpi::NDIS_HANDLE;
@@ -40,24 +41,12 @@ static DEVICE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::
 static FORGETS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
-    let mut config = WDF_DRIVER_CONFIG {
-        Size: u32::try_from(size_of::<WDF_DRIVER_CONFIG>()).expect("a small structure"),
+    let config = WDF_DRIVER_CONFIG {
         DriverInitFlags: _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride.cast_unsigned(),
         ..WDF_DRIVER_CONFIG::default()
     };
-    let mut handle = ptr::null_mut();
-    // SAFETY: the arguments of this call, and structures that live until the call returns.
-    let status = unsafe {
-        call_unsafe_wdf_function_binding!(
-            WdfDriverCreate,
-            driver,
-            path,
-            ptr::null_mut(),
-            &raw mut config,
-            &raw mut handle
-        )
-    };
-    assert_eq!(status, 0);
+    // SAFETY: the arguments of this call.
+    let handle = unsafe { create_driver(driver, path, config, attributes()) }.expect("a driver object");
     DRIVER.store(handle.addr(), Relaxed);
     // SAFETY: the arguments of this call.
     unsafe { miniport::driver_entry(driver, path) }

@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
+use kernel::{
+    unicode,
+    wdf::{attributes, create_driver},
+};
 use simulated_kernel::{Builder, Driver, File, Kernel};
 use wdk_sys::{
-    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_SYNCHRONIZATION_SCOPE, NTSTATUS, PCUNICODE_STRING,
-    PDRIVER_OBJECT, POOL_FLAG_NON_PAGED, PVOID, PWDFDEVICE_INIT, UNICODE_STRING, WDF_DRIVER_CONFIG,
-    WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFDRIVER, WDFQUEUE, WDFREQUEST,
-    call_unsafe_wdf_function_binding,
+    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, POOL_FLAG_NON_PAGED,
+    PVOID, PWDFDEVICE_INIT, WDF_DRIVER_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFDEVICE, WDFDRIVER,
+    WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
 };
 
@@ -132,30 +135,10 @@ fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().collect()
 }
 
-fn unicode(units: &[u16]) -> UNICODE_STRING {
-    let bytes = u16::try_from(size_of_val(units)).expect("a short string");
-    UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: units.as_ptr().cast_mut() }
-}
-
 unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
-    let mut config = WDF_DRIVER_CONFIG {
-        Size: u32::try_from(size_of::<WDF_DRIVER_CONFIG>()).expect("a small structure"),
-        EvtDriverUnload: Some(unload),
-        ..WDF_DRIVER_CONFIG::default()
-    };
-    let mut handle = ptr::null_mut();
-    // SAFETY: the arguments of this call, and structures that live until the call returns.
-    let status = unsafe {
-        call_unsafe_wdf_function_binding!(
-            WdfDriverCreate,
-            driver,
-            path,
-            ptr::null_mut(),
-            &raw mut config,
-            &raw mut handle
-        )
-    };
-    assert_eq!(status, 0);
+    let config = WDF_DRIVER_CONFIG { EvtDriverUnload: Some(unload), ..WDF_DRIVER_CONFIG::default() };
+    // SAFETY: the arguments of this call.
+    let handle = unsafe { create_driver(driver, path, config, attributes()) }.expect("a driver object");
     create_device(handle);
     let load = with(|device| device.wrong.load);
     load(&Loaded { driver: handle });
@@ -171,12 +154,8 @@ fn create_device(driver: WDFDRIVER) {
     // SAFETY: the structure was just made, and the string lives until the call returns.
     let named = unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitAssignName, init, &raw const name) };
     assert_eq!(named, 0);
-    let mut attributes = WDF_OBJECT_ATTRIBUTES {
-        Size: u32::try_from(size_of::<WDF_OBJECT_ATTRIBUTES>()).expect("a small structure"),
-        ExecutionLevel: _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive,
-        SynchronizationScope: _WDF_SYNCHRONIZATION_SCOPE::WdfSynchronizationScopeInheritFromParent,
-        ..WDF_OBJECT_ATTRIBUTES::default()
-    };
+    let mut attributes = attributes();
+    attributes.ExecutionLevel = _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive;
     let mut device = ptr::null_mut();
     // SAFETY: the structures live until the call returns.
     let made = unsafe {

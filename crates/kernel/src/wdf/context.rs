@@ -20,17 +20,32 @@ struct Slot<T>(AtomicPtr<T>);
 
 /// A kind of context: framework objects of this kind carry a reference to a `T`. One static for each kind.
 ///
-/// ```ignore
-/// static DEVICE: ContextType<Device> = unsafe { ContextType::new(c"softndk device", &raw const DEVICE) };
-/// ```
+/// [`context!`](crate::context) defines one.
 ///
 /// # Invariants
 ///
-/// `info` describes memory of the size of a `Slot` and names itself as the unique type.
-#[repr(transparent)]
+/// `info` describes memory of the size of a `Slot` and names itself, the beginning of this, as the unique type.
+#[repr(C)]
 pub struct ContextType<T> {
     info: WDF_OBJECT_CONTEXT_TYPE_INFO,
+    destroy: Destroy,
     holds: PhantomData<fn() -> Arc<T>>,
+}
+
+/// Defines `static CONTEXT: ContextType<T>`, one to a module, and the routine that gives the reference back when the framework
+/// destroys an object.
+#[macro_export]
+macro_rules! context {
+    ($type:ty, $name:literal) => {
+        static CONTEXT: $crate::wdf::ContextType<$type> = {
+            unsafe extern "C" fn destroy(object: wdk_sys::WDFOBJECT) {
+                // SAFETY: the framework calls this for an object that was created with a context of this kind.
+                unsafe { CONTEXT.take(object) };
+            }
+            // SAFETY: the address is that of this static, and `destroy` takes its contexts away.
+            unsafe { $crate::wdf::ContextType::new($name, &raw const CONTEXT, destroy) }
+        };
+    };
 }
 
 // SAFETY: the description is never changed.
@@ -41,9 +56,9 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     ///
     /// # Safety
     ///
-    /// `address` is that of the static which the result initialises.
+    /// `address` is that of the static which the result initialises. `destroy` calls [`ContextType::take`] of that static.
     #[must_use]
-    pub const unsafe fn new(name: &'static core::ffi::CStr, address: *const Self) -> Self {
+    pub const unsafe fn new(name: &'static core::ffi::CStr, address: *const Self, destroy: Destroy) -> Self {
         let info = WDF_OBJECT_CONTEXT_TYPE_INFO {
             Size: super::size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(),
             // Later versions declare the field as a constant string, so the pointer is left to be inferred.
@@ -52,15 +67,15 @@ impl<T: Send + Sync + 'static> ContextType<T> {
             UniqueType: address.cast(),
             EvtDriverGetUniqueContextType: None,
         };
-        Self { info, holds: PhantomData }
+        Self { info, destroy, holds: PhantomData }
     }
 
     /// Makes objects that are created with `attributes` carry a context of this kind.
     ///
     /// The reference is given back when the framework destroys the object, after its last use.
-    pub fn describe(&'static self, attributes: &mut WDF_OBJECT_ATTRIBUTES, destroy: Destroy) {
+    pub const fn describe(&'static self, attributes: &mut WDF_OBJECT_ATTRIBUTES) {
         attributes.ContextTypeInfo = self.info();
-        attributes.EvtDestroyCallback = Some(destroy);
+        attributes.EvtDestroyCallback = Some(self.destroy);
     }
 
     /// Stores a reference in `object`. The one before is given back.
@@ -120,8 +135,8 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     }
 }
 
-/// A routine that the framework calls when it destroys an object; it calls [`ContextType::take`].
-pub type Destroy = unsafe extern "C" fn(WDFOBJECT);
+/// A routine that the framework calls when it destroys an object.
+type Destroy = unsafe extern "C" fn(WDFOBJECT);
 
 fn release<T>(raw: *mut T) {
     if !raw.is_null() {

@@ -5,12 +5,11 @@ use core::ptr;
 use fallible::Arc;
 use ndkpi::NtStatus;
 use wdk_sys::{
-    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, FILE_DEVICE_NETWORK, FILE_DEVICE_SECURE_OPEN,
-    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG, WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER,
-    call_unsafe_wdf_function_binding,
+    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG,
+    WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER, call_unsafe_wdf_function_binding,
 };
 
-use super::{ContextType, Destroy, attributes, size};
+use super::{ContextType, attributes, device::describe_device, size};
 use crate::{check, unicode};
 
 /// How a control device is called and who may open it.
@@ -49,12 +48,11 @@ impl ControlDevice {
     ///
     /// # Safety
     ///
-    /// `driver` is the driver's live object. `destroy` takes the context of `kind` away. `serve` completes each request that
-    /// it is given.
+    /// `driver` is the driver's live object. `serve` completes each request that it is given.
     pub unsafe fn try_new<T: Send + Sync + 'static>(
         driver: WDFDRIVER,
         names: &Names<'_>,
-        (kind, destroy): (&'static ContextType<T>, Destroy),
+        kind: &'static ContextType<T>,
         context: Arc<T>,
         serve: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
     ) -> Result<Self, NtStatus> {
@@ -69,7 +67,7 @@ impl ControlDevice {
         init.prepare(names)?;
 
         let mut attributes = attributes();
-        kind.describe(&mut attributes, destroy);
+        kind.describe(&mut attributes);
         // Requests are served by code that may wait.
         attributes.ExecutionLevel = _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive;
         let mut device = ptr::null_mut();
@@ -126,12 +124,7 @@ impl Init {
         // SAFETY: the structure was just allocated, and the name lives until the call returns.
         check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitAssignName, self.0, &raw const name) })?;
         // SAFETY: the structure was just allocated.
-        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, self.0, FILE_DEVICE_NETWORK) };
-        // The system checks access also when a name below the device's is opened.
-        // SAFETY: the structure was just allocated.
-        unsafe {
-            call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, self.0, FILE_DEVICE_SECURE_OPEN, 1);
-        }
+        unsafe { describe_device(self.0) };
         Ok(())
     }
 }

@@ -2,11 +2,15 @@
 
 mod context;
 mod control_device;
+mod device;
+mod driver;
 mod registry;
 mod request;
 
-pub use context::{ContextType, Destroy};
+pub use context::ContextType;
 pub use control_device::{ControlDevice, Names};
+pub use device::create_device;
+pub use driver::create_driver;
 pub use registry::{Key, REGISTRY_LIST_BYTES};
 pub use request::Request;
 use wdk_sys::{_WDF_EXECUTION_LEVEL, _WDF_SYNCHRONIZATION_SCOPE, ULONG, WDF_OBJECT_ATTRIBUTES};

@@ -2,9 +2,11 @@
 
 use core::{mem::ManuallyDrop, ptr, slice};
 
+use fallible::Arc;
 use ndkpi::NtStatus;
-use wdk_sys::{WDFREQUEST, call_unsafe_wdf_function_binding};
+use wdk_sys::{WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding};
 
+use super::ContextType;
 use crate::check;
 
 /// A request with buffers that the system copies (`METHOD_BUFFERED`). It is completed once, at the latest when dropped.
@@ -20,14 +22,27 @@ pub struct Request {
 }
 
 impl Request {
-    /// Takes over a request.
+    /// Takes over a request to a control device, with what the device carries. A request to a device that carries nothing fails
+    /// with `STATUS_DEVICE_NOT_READY`.
     ///
     /// # Safety
     ///
-    /// The framework handed `request` to the driver, whose control codes are all `METHOD_BUFFERED`, and nobody else
-    /// completes it.
-    pub const unsafe fn new(request: WDFREQUEST) -> Self {
-        Self { request }
+    /// The framework handed `request` of `queue` to the driver, whose control codes are all `METHOD_BUFFERED`, and nobody else
+    /// completes it. The queue's device was created with a context of `kind`.
+    pub unsafe fn take<T: Send + Sync + 'static>(
+        kind: &'static ContextType<T>,
+        queue: WDFQUEUE,
+        request: WDFREQUEST,
+    ) -> Option<(Arc<T>, Self)> {
+        let request = Self { request };
+        // SAFETY: the queue is live as long as one of its requests (the caller's promise).
+        let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
+        // SAFETY: the device is live as its queue is, and has a context of this kind (the caller's promise).
+        let Some(context) = (unsafe { kind.get(device.cast()) }) else {
+            request.finish(Err(NtStatus::DEVICE_NOT_READY));
+            return None;
+        };
+        Some((context, request))
     }
 
     /// The bytes sent along, at least `minimum`.

@@ -33,14 +33,14 @@ pub struct KernelPlatform<'run> {
     run: &'run Run,
     adapters: &'run [Adapter],
     version: NDK_VERSION,
-    opened: &'run Opened,
+    opened: &'run OpenAdapters,
     processors: u32,
 }
 
 /// Every `NDK_ADAPTER` that is open: its address, and the number of its adapter.
-pub struct Opened(WaitLock<Vec<(usize, u32)>>);
+pub struct OpenAdapters(WaitLock<Vec<(usize, u32)>>);
 
-impl Opened {
+impl OpenAdapters {
     /// None is open.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Opened {
 
 impl<'run> KernelPlatform<'run> {
     /// The platform of a run.
-    pub fn new(run: &'run Run, adapters: &'run [Adapter], version: NDK_VERSION, opened: &'run Opened) -> Self {
+    pub fn new(run: &'run Run, adapters: &'run [Adapter], version: NDK_VERSION, opened: &'run OpenAdapters) -> Self {
         Self { run, adapters, version, opened, processors: tasks::processors() }
     }
 
