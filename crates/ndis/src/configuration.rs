@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use ndkpi::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
 
-use crate::{NDIS_STATUS, NDIS_STRING, layout, open_enum};
+use crate::{NDIS_STATUS, NDIS_STRING, header, layout, open_enum};
 
 /// The type of [`NDIS_CONFIGURATION_OBJECT`].
 pub const NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT: u8 = 0xA9;
@@ -27,14 +27,10 @@ pub struct NDIS_CONFIGURATION_OBJECT {
 
 layout!(NDIS_CONFIGURATION_OBJECT: size 0x18, align 8, { Header @ 0x00, NdisHandle @ 0x08, Flags @ 0x10 });
 
-impl NDIS_CONFIGURATION_OBJECT {
-    /// The header of the structure.
-    pub const HEADER: NDIS_OBJECT_HEADER = NDIS_OBJECT_HEADER::new(
-        NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
-        NDIS_CONFIGURATION_OBJECT_REVISION_1,
-        NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
-    );
-}
+header!(NDIS_CONFIGURATION_OBJECT:
+    NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
+    NDIS_CONFIGURATION_OBJECT_REVISION_1,
+    NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1);
 
 open_enum! {
     /// The type of a keyword's value.

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use ndkpi::{GUID, NDIS_HANDLE, NDIS_OBJECT_HEADER};
 
-use crate::{NDIS_PORT_NUMBER, NDIS_STATUS, layout};
+use crate::{NDIS_PORT_NUMBER, NDIS_STATUS, header, layout};
 
 /// The type of [`NDIS_STATUS_INDICATION`].
 pub const NDIS_OBJECT_TYPE_STATUS_INDICATION: u8 = 0x98;
@@ -58,14 +58,10 @@ layout!(NDIS_STATUS_INDICATION: size 0x70, align 8, {
     NdisReserved @ 0x50,
 });
 
-impl NDIS_STATUS_INDICATION {
-    /// The header of the structure.
-    pub const HEADER: NDIS_OBJECT_HEADER = NDIS_OBJECT_HEADER::new(
-        NDIS_OBJECT_TYPE_STATUS_INDICATION,
-        NDIS_STATUS_INDICATION_REVISION_1,
-        NDIS_SIZEOF_STATUS_INDICATION_REVISION_1,
-    );
-}
+header!(NDIS_STATUS_INDICATION:
+    NDIS_OBJECT_TYPE_STATUS_INDICATION,
+    NDIS_STATUS_INDICATION_REVISION_1,
+    NDIS_SIZEOF_STATUS_INDICATION_REVISION_1);
 
 #[cfg_attr(windows, link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim"))]
 unsafe extern "system" {

@@ -46,7 +46,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("NDIS is described here for 64-bit Windows only");
 
-use ndkpi::{layout, opaque, open_enum};
+use ndkpi::{header, layout, opaque, open_enum};
 
 pub mod adapter;
 pub mod configuration;

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use ndkpi::{BOOLEAN, MDL, NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT};
 
-use crate::{NDIS_PORT_NUMBER, NDIS_STATUS, layout};
+use crate::{NDIS_PORT_NUMBER, NDIS_STATUS, header, layout};
 
 /// The sender is at `DISPATCH_LEVEL`.
 pub const NDIS_SEND_FLAGS_DISPATCH_LEVEL: u32 = 1;
@@ -192,14 +192,10 @@ layout!(NET_BUFFER_LIST_POOL_PARAMETERS: size 0x10, align 4, {
     DataSize @ 0x0C,
 });
 
-impl NET_BUFFER_LIST_POOL_PARAMETERS {
-    /// The header of the structure.
-    pub const HEADER: NDIS_OBJECT_HEADER = NDIS_OBJECT_HEADER::new(
-        NDIS_OBJECT_TYPE_DEFAULT,
-        NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
-        NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
-    );
-}
+header!(NET_BUFFER_LIST_POOL_PARAMETERS:
+    NDIS_OBJECT_TYPE_DEFAULT,
+    NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+    NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1);
 
 #[cfg_attr(windows, link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim"))]
 unsafe extern "system" {

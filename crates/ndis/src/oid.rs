@@ -4,7 +4,9 @@ use core::ffi::c_void;
 
 use ndkpi::{NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT};
 
-use crate::{NDIS_MEDIA_CONNECT_STATE, NDIS_MEDIA_DUPLEX_STATE, NDIS_PORT_NUMBER, NDIS_STATUS, layout, open_enum};
+use crate::{
+    NDIS_MEDIA_CONNECT_STATE, NDIS_MEDIA_DUPLEX_STATE, NDIS_PORT_NUMBER, NDIS_STATUS, header, layout, open_enum,
+};
 
 /// Query: the OIDs that the adapter answers.
 pub const OID_GEN_SUPPORTED_LIST: u32 = 0x0001_0101;
@@ -285,14 +287,10 @@ pub const NDIS_STATISTICS_INFO_REVISION_1: u8 = 1;
 /// The bytes of [`NDIS_STATISTICS_INFO`].
 pub const NDIS_SIZEOF_STATISTICS_INFO_REVISION_1: u16 = 0x98;
 
-impl NDIS_STATISTICS_INFO {
-    /// The header of the structure.
-    pub const HEADER: NDIS_OBJECT_HEADER = NDIS_OBJECT_HEADER::new(
-        NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_STATISTICS_INFO_REVISION_1,
-        NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
-    );
-}
+header!(NDIS_STATISTICS_INFO:
+    NDIS_OBJECT_TYPE_DEFAULT,
+    NDIS_STATISTICS_INFO_REVISION_1,
+    NDIS_SIZEOF_STATISTICS_INFO_REVISION_1);
 
 /// Directed frames received are counted.
 pub const NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_RCV: u32 = 0x1;
@@ -409,14 +407,7 @@ pub const NDIS_LINK_STATE_REVISION_1: u8 = 1;
 /// The bytes of [`NDIS_LINK_STATE`].
 pub const NDIS_SIZEOF_LINK_STATE_REVISION_1: u16 = 0x28;
 
-impl NDIS_LINK_STATE {
-    /// The header of the structure.
-    pub const HEADER: NDIS_OBJECT_HEADER = NDIS_OBJECT_HEADER::new(
-        NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_LINK_STATE_REVISION_1,
-        NDIS_SIZEOF_LINK_STATE_REVISION_1,
-    );
-}
+header!(NDIS_LINK_STATE: NDIS_OBJECT_TYPE_DEFAULT, NDIS_LINK_STATE_REVISION_1, NDIS_SIZEOF_LINK_STATE_REVISION_1);
 
 open_enum! {
     /// Interrupt moderation.

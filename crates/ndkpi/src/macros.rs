@@ -76,6 +76,18 @@ macro_rules! open_enum {
     };
 }
 
+/// Defines `HEADER`, the header of an NDIS structure: its kind, its revision and the bytes of that revision.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! header {
+    ($type:ident: $kind:expr, $revision:expr, $size:expr) => {
+        impl $type {
+            /// The header of the structure.
+            pub const HEADER: $crate::NDIS_OBJECT_HEADER = $crate::NDIS_OBJECT_HEADER::new($kind, $revision, $size);
+        }
+    };
+}
+
 /// Defines one of the ten object structures, all of the same shape (NDKPI 3.4).
 macro_rules! object {
     ($(#[$doc:meta])+ $object:ident, $dispatch:ident, $kind:ident) => {

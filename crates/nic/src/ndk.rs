@@ -152,15 +152,7 @@ impl Job for Announce {
         let mut notification = NET_PNP_EVENT_NOTIFICATION {
             Header: NET_PNP_EVENT_NOTIFICATION::HEADER_2,
             PortNumber: NDIS_DEFAULT_PORT_NUMBER,
-            NetPnPEvent: NET_PNP_EVENT {
-                NetEvent: event,
-                Buffer: ptr::null_mut(),
-                BufferLength: 0,
-                NdisReserved: [0; 4],
-                TransportReserved: [0; 4],
-                TdiReserved: [0; 4],
-                TdiClientReserved: [0; 4],
-            },
+            NetPnPEvent: NET_PNP_EVENT::new(event),
             Flags: 0,
             SwitchId: NDIS_DEFAULT_SWITCH_ID,
             VPortId: NDIS_DEFAULT_VPORT_ID,

@@ -62,15 +62,7 @@ pub fn raise(event: NET_PNP_EVENT_CODE) -> NDIS_STATUS {
     let mut notification = NET_PNP_EVENT_NOTIFICATION {
         Header: NET_PNP_EVENT_NOTIFICATION::HEADER_2,
         PortNumber: 0,
-        NetPnPEvent: NET_PNP_EVENT {
-            NetEvent: event,
-            Buffer: ptr::null_mut(),
-            BufferLength: 0,
-            NdisReserved: [0; 4],
-            TransportReserved: [0; 4],
-            TdiReserved: [0; 4],
-            TdiClientReserved: [0; 4],
-        },
+        NetPnPEvent: NET_PNP_EVENT::new(event),
         Flags: 0,
         SwitchId: 0,
         VPortId: 0,

@@ -1,6 +1,6 @@
 //! The network events with which a provider enables and disables NDK (NDIS-NDK 5).
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use super::{NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT};
 
@@ -43,6 +43,22 @@ layout!(NET_PNP_EVENT: size 0x98, align 8, {
     TdiReserved @ 0x58,
     TdiClientReserved @ 0x78,
 });
+
+impl NET_PNP_EVENT {
+    /// An event that carries nothing, as those of NDK.
+    #[must_use]
+    pub const fn new(event: NET_PNP_EVENT_CODE) -> Self {
+        Self {
+            NetEvent: event,
+            Buffer: ptr::null_mut(),
+            BufferLength: 0,
+            NdisReserved: [0; 4],
+            TransportReserved: [0; 4],
+            TdiReserved: [0; 4],
+            TdiClientReserved: [0; 4],
+        }
+    }
+}
 
 /// The revision of [`NET_PNP_EVENT_NOTIFICATION`] before NDIS 6.50.
 pub const NET_PNP_EVENT_NOTIFICATION_REVISION_1: u8 = 1;
