@@ -18,8 +18,6 @@
 
 #![no_std]
 
-use core::fmt;
-
 /// An `NTSTATUS`: the outcome of a call, of a request or of an event (NDKPI 0.3, NDKPI 2.8).
 ///
 /// The two highest bits are the severity: success, information, warning, error. The order of two values is the order
@@ -30,17 +28,6 @@ use core::fmt;
 pub struct NtStatus(pub i32);
 
 impl NtStatus {
-    /// The status with this bit pattern, the way the codes are written in documentation (`0xC000_0120`).
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits.cast_signed())
-    }
-
-    /// The bit pattern of the status.
-    #[must_use]
-    pub const fn to_bits(self) -> u32 {
-        self.0.cast_unsigned()
-    }
-
     /// `NT_SUCCESS`: success or information. [`Self::PENDING`] is one of these (NDKPI 0.3).
     #[must_use]
     pub const fn is_success(self) -> bool {
@@ -75,13 +62,27 @@ impl NtStatus {
     }
 }
 
-/// Defines the named codes, and `name` from the same list, so that no code can be without its name.
-macro_rules! codes {
-    ($($(#[$doc:meta])+ $name:ident = $bits:literal, $text:literal;)+) => {
-        impl NtStatus {
+/// Defines the named codes of a type of status, `struct STATUS(pub i32)`, and everything that follows from the bits alone. Names
+/// and values come from one list, so that no code can be without its name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! status_codes {
+    ($type:ident: $($(#[$doc:meta])+ $name:ident = $bits:literal, $text:expr;)+) => {
+        impl $type {
+            /// The status with this bit pattern, the way the codes are written in documentation (`0xC000_0120`).
+            pub const fn from_bits(bits: u32) -> Self {
+                Self(bits.cast_signed())
+            }
+
+            /// The bit pattern of the status.
+            #[must_use]
+            pub const fn to_bits(self) -> u32 {
+                self.0.cast_unsigned()
+            }
+
             $($(#[$doc])+ pub const $name: Self = Self::from_bits($bits);)+
 
-            /// Every status that has a name, in ascending order of the bit pattern.
+            /// Every status that has a name, in the order of their list.
             pub const NAMED: &'static [Self] = &[$(Self::$name),+];
 
             /// The name of the status in Microsoft's headers, if this crate knows it.
@@ -93,10 +94,26 @@ macro_rules! codes {
                 }
             }
         }
+
+        impl core::fmt::Display for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.name() {
+                    Some(name) => f.pad(name),
+                    None => write!(f, "{:#010X}", self.to_bits()),
+                }
+            }
+        }
+
+        impl core::fmt::Debug for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
     };
 }
 
-codes! {
+status_codes! {
+    NtStatus:
     /// The request is done, or a work request is posted (NDKPI 5.0).
     SUCCESS = 0x0000_0000, "STATUS_SUCCESS";
     /// A wait or request ran out of its time; a success code by [`NtStatus::is_success`].
@@ -224,21 +241,6 @@ pub const NDIS_STATUS_INVALID_LENGTH: NtStatus = NtStatus::NDIS_INVALID_LENGTH;
 pub const NDIS_STATUS_BUFFER_TOO_SHORT: NtStatus = NtStatus::NDIS_BUFFER_TOO_SHORT;
 /// [`NtStatus::NDIS_INVALID_OID`] under its full name.
 pub const NDIS_STATUS_INVALID_OID: NtStatus = NtStatus::NDIS_INVALID_OID;
-
-impl fmt::Display for NtStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.pad(name),
-            None => write!(f, "{:#010X}", self.to_bits()),
-        }
-    }
-}
-
-impl fmt::Debug for NtStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 impl core::error::Error for NtStatus {}
 

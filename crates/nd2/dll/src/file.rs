@@ -63,16 +63,15 @@ const _: () = assert!(HRESULT::NAMED.len() < LONGEST);
 
 /// The number of a status: the length of its message. Never zero.
 fn number_of(status: NtStatus) -> usize {
-    let named = HRESULT::NAMED.iter().position(|(result, _)| result.to_status() == status);
+    let named = HRESULT::NAMED.iter().position(|result| result.to_status() == status);
     // What has no name is an internal error.
-    named.or_else(|| HRESULT::NAMED.iter().position(|(result, _)| *result == HRESULT::ND_INTERNAL_ERROR)).unwrap_or(0)
-        + 1
+    named.or_else(|| HRESULT::NAMED.iter().position(|result| *result == HRESULT::ND_INTERNAL_ERROR)).unwrap_or(0) + 1
 }
 
 /// The status with this number. A request that was never outstanding has number zero, and has succeeded.
 fn status_of(number: usize) -> NtStatus {
     let named = number.checked_sub(1).and_then(|index| HRESULT::NAMED.get(index));
-    named.map_or(NtStatus::SUCCESS, |(result, _)| result.to_status())
+    named.map_or(NtStatus::SUCCESS, |result| result.to_status())
 }
 
 /// A handle that is closed when this is dropped.

@@ -1,7 +1,5 @@
 //! Results of calls and of requests.
 
-use core::fmt;
-
 use ndkpi::NtStatus;
 
 /// A result: the number that a method returns.
@@ -14,17 +12,6 @@ use ndkpi::NtStatus;
 pub struct HRESULT(pub i32);
 
 impl HRESULT {
-    /// The result with this bit pattern.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits.cast_signed())
-    }
-
-    /// The bit pattern.
-    #[must_use]
-    pub const fn to_bits(self) -> u32 {
-        self.0.cast_unsigned()
-    }
-
     /// `SUCCEEDED`: the sign only.
     #[must_use]
     pub const fn succeeded(self) -> bool {
@@ -63,13 +50,11 @@ impl From<Result<(), NtStatus>> for HRESULT {
     }
 }
 
+/// The codes under the names that are also their texts.
 macro_rules! codes {
     ($($name:ident = $bits:literal;)+) => {
-        impl HRESULT {
-            $(#[doc = concat!("`", stringify!($name), "`.")] pub const $name: Self = Self::from_bits($bits);)+
-
-            /// Every result that has a name, with the name.
-            pub const NAMED: &'static [(Self, &'static str)] = &[$((Self::$name, stringify!($name))),+];
+        ndkpi::status::status_codes! {
+            HRESULT: $(#[doc = concat!("`", stringify!($name), "`.")] $name = $bits, stringify!($name);)+
         }
     };
 }
@@ -132,25 +117,4 @@ impl HRESULT {
     pub const ND_FAILURE: Self = Self::ND_INTERNAL_ERROR;
     /// `S_OK`.
     pub const S_OK: Self = Self::ND_SUCCESS;
-
-    /// The name of the result, if it has one.
-    #[must_use]
-    pub fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(named, _)| *named == self).map(|(_, name)| *name)
-    }
-}
-
-impl fmt::Debug for HRESULT {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.pad(name),
-            None => write!(f, "0x{:08X}", self.to_bits()),
-        }
-    }
-}
-
-impl fmt::Display for HRESULT {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
