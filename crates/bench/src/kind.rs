@@ -10,8 +10,8 @@ use std::{
     thread,
 };
 
-use engine::os::{Affinity, Os, Routine, SpinLock};
-use host::{HostDpc, HostEvent, HostMemory, HostOs, HostTimer};
+use engine::os::{Os, SpinLock};
+use host::{HostMemory, HostOs};
 use ndkpi::{MDL, NtStatus};
 use provider::{NdkOs, NicMode};
 
@@ -82,50 +82,13 @@ impl CalledOs {
 
 impl Os for CalledOs {
     type Lock<T: Send + 'static> = CalledLock<T>;
-    type Dpc<R: Routine> = HostDpc<R>;
-    type Timer<R: Routine> = HostTimer<R>;
-    type Event = HostEvent;
     type Memory = HostMemory;
 
     fn lock<T: Send + 'static>(&self, value: T) -> Result<CalledLock<T>, NtStatus> {
         Ok(CalledLock { word: RawLock(AtomicU64::new(FREE)), value: UnsafeCell::new(value) })
     }
 
-    fn dpc<R: Routine>(&self, processor: u32) -> Result<HostDpc<R>, NtStatus> {
-        self.0.dpc(processor)
-    }
-
-    fn timer<R: Routine>(&self) -> Result<HostTimer<R>, NtStatus> {
-        self.0.timer()
-    }
-
-    fn event(&self) -> Result<HostEvent, NtStatus> {
-        self.0.event()
-    }
-
-    fn processors(&self) -> u32 {
-        self.0.processors()
-    }
-
-    fn current_processor(&self) -> u32 {
-        self.0.current_processor()
-    }
-
-    fn processor_for(&self, affinity: Affinity) -> Option<u32> {
-        self.0.processor_for(affinity)
-    }
-
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-
-    fn timer_resolution(&self) -> u32 {
-        self.0.timer_resolution()
-    }
-
-    fn random(&self) -> u32 {
-        self.0.random()
-    }
+    host::from_host_os!();
 }
 
 impl NdkOs for CalledOs {

@@ -75,6 +75,53 @@ impl HostOs {
     }
 }
 
+/// In an `impl Os` for a tuple structure whose first field is a [`HostOs`]: everything that it has from there, which is all but its
+/// lock and its memory.
+#[macro_export]
+macro_rules! from_host_os {
+    () => {
+        type Dpc<R: engine::os::Routine> = $crate::HostDpc<R>;
+        type Timer<R: engine::os::Routine> = $crate::HostTimer<R>;
+        type Event = $crate::HostEvent;
+
+        fn dpc<R: engine::os::Routine>(&self, processor: u32) -> Result<$crate::HostDpc<R>, ndkpi::NtStatus> {
+            self.0.dpc(processor)
+        }
+
+        fn timer<R: engine::os::Routine>(&self) -> Result<$crate::HostTimer<R>, ndkpi::NtStatus> {
+            self.0.timer()
+        }
+
+        fn event(&self) -> Result<$crate::HostEvent, ndkpi::NtStatus> {
+            self.0.event()
+        }
+
+        fn processors(&self) -> u32 {
+            self.0.processors()
+        }
+
+        fn current_processor(&self) -> u32 {
+            self.0.current_processor()
+        }
+
+        fn processor_for(&self, affinity: engine::os::Affinity) -> Option<u32> {
+            self.0.processor_for(affinity)
+        }
+
+        fn now(&self) -> u64 {
+            self.0.now()
+        }
+
+        fn timer_resolution(&self) -> u32 {
+            self.0.timer_resolution()
+        }
+
+        fn random(&self) -> u32 {
+            self.0.random()
+        }
+    };
+}
+
 impl Os for HostOs {
     type Lock<T: Send + 'static> = HostLock<T>;
     type Dpc<R: Routine> = HostDpc<R>;

@@ -5,10 +5,10 @@ use engine::{
         Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryTable, Posted, Region, RegionKind,
         Rights, Segment, Window,
     },
-    os::{Affinity, Os, Routine},
+    os::Os,
 };
 use fallible::Arc;
-use host::{HostDpc, HostEvent, HostLock, HostOs, HostTimer, machine::Machine};
+use host::{HostLock, HostOs, machine::Machine};
 use ndkpi::NtStatus;
 
 use super::bytes::{Buffer, TestMemory};
@@ -19,50 +19,13 @@ pub struct TestOs(HostOs);
 
 impl Os for TestOs {
     type Lock<T: Send + 'static> = HostLock<T>;
-    type Dpc<R: Routine> = HostDpc<R>;
-    type Timer<R: Routine> = HostTimer<R>;
-    type Event = HostEvent;
     type Memory = TestMemory;
 
     fn lock<T: Send + 'static>(&self, value: T) -> Result<HostLock<T>, NtStatus> {
         self.0.lock(value)
     }
 
-    fn dpc<R: Routine>(&self, processor: u32) -> Result<HostDpc<R>, NtStatus> {
-        self.0.dpc(processor)
-    }
-
-    fn timer<R: Routine>(&self) -> Result<HostTimer<R>, NtStatus> {
-        self.0.timer()
-    }
-
-    fn event(&self) -> Result<HostEvent, NtStatus> {
-        self.0.event()
-    }
-
-    fn processors(&self) -> u32 {
-        self.0.processors()
-    }
-
-    fn current_processor(&self) -> u32 {
-        self.0.current_processor()
-    }
-
-    fn processor_for(&self, affinity: Affinity) -> Option<u32> {
-        self.0.processor_for(affinity)
-    }
-
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-
-    fn timer_resolution(&self) -> u32 {
-        self.0.timer_resolution()
-    }
-
-    fn random(&self) -> u32 {
-        self.0.random()
-    }
+    host::from_host_os!();
 }
 
 pub type TestDomain = Arc<Domain<TestOs>>;
