@@ -7,7 +7,7 @@ use sources::{Source, code_of, files, words};
 mod sources;
 
 /// Names of types and functions that the repository had, and what they are called now.
-const OLD_NAMES: [(&str, &str); 17] = [
+const OLD_NAMES: [(&str, &str); 20] = [
     ("Attachment", "Port"),
     ("Few", "InlineData"),
     ("Grant", "MrEntry"),
@@ -16,6 +16,9 @@ const OLD_NAMES: [(&str, &str); 17] = [
     ("LineState", "ConnectionState"),
     ("Mine", "Local"),
     ("OnePiece", "a single SGE"),
+    ("Opened", "LockedMr"),
+    ("Piece", "Segment"),
+    ("Places", "TokenTable"),
     ("Shared", "Arc"),
     ("Theirs", "Remote"),
     ("Transmit", "SendQueue"),
@@ -28,12 +31,16 @@ const OLD_NAMES: [(&str, &str); 17] = [
 ];
 
 /// Words that mean something else in what these paths begin with.
-const EXCEPTIONS: [(&str, &str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str, &str); 15] = [
     ("Line", "crates/control/", "a line of the suite's report"),
     ("Line", "crates/test-driver/", "a line of the suite's report"),
     ("Line", "crates/ndkctl/", "a line of the suite's report"),
     ("Line", "tests-host/tests/driver", "a line of the suite's report"),
     ("Line", "crates/bench/", "a cache line"),
+    ("Opened", "crates/driver-common/", "an event of the traces"),
+    ("Opened", "docs/windows-vm.md", "an event of the traces"),
+    ("Opened", "tests-host/kernel/", "a file of the framework's that is open"),
+    ("Piece", "crates/nd2/", "a part of the bytes that a self-test sends"),
     ("Shared", "crates/engine/src/connection/", "NDKPI's shared endpoint, as a variant"),
     ("Shared", "crates/ndkctl/", "NDKPI's shared endpoint, as a variant"),
     ("Shared", "tests-host/tests/connection/", "NDKPI's shared endpoint, as a variant"),

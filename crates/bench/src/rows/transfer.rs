@@ -111,14 +111,14 @@ fn words(size: usize) -> String {
 }
 
 /// Where a run copies: at one place after the other, over and over.
-struct Places {
+struct Positions {
     first: usize,
     size: usize,
     end: usize,
     next: usize,
 }
 
-impl Places {
+impl Positions {
     /// The next one.
     #[inline]
     fn step(&mut self) -> usize {
@@ -279,7 +279,7 @@ fn of_size<'a>(
         let begin = *runs % spots * (buffers[0].len() / spots / PAGE * PAGE);
         *runs += 1;
         copy(begin);
-        Places { first: begin, size, end: begin + places * size, next: begin }
+        Positions { first: begin, size, end: begin + places * size, next: begin }
     };
     let begin = &begin;
     let adapters = &adapters[..kinds(size, places).len()];

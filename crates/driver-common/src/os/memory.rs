@@ -15,7 +15,7 @@ use wdk_sys::{
 
 /// A part of a range that is contiguous in the kernel's mapping.
 #[derive(Clone, Copy)]
-struct Piece {
+struct Segment {
     /// Where it begins, counted from the beginning of the range.
     offset: usize,
     len: usize,
@@ -26,12 +26,12 @@ struct Piece {
 ///
 /// # Invariants
 ///
-/// The pieces cover the range without gaps, in order, and their bytes stay mapped as long as this value lives: the pages
+/// The segments cover the range without gaps, in order, and their bytes stay mapped as long as this value lives: the pages
 /// are locked by the consumer, whose MDL keeps the mapping until it unlocks them.
 pub struct KernelMemory {
     base: u64,
     len: usize,
-    pieces: Box<[Piece]>,
+    segments: Box<[Segment]>,
 }
 
 // SAFETY: the bytes are the kernel's mapping, the same on every processor; they may change at any time, which is the nature
@@ -57,39 +57,39 @@ impl KernelMemory {
         // SAFETY: the walk describes MDLs of the chain only (the caller's promise).
         let describe = |mdl| Ok(unsafe { describe(mdl) });
         let Walk { base, pieces: count } = chain::walk(first, len, describe, |_, _| Ok(()))?;
-        let empty = Piece { offset: 0, len: 0, bytes: ptr::null_mut() };
-        let mut pieces = try_slice(count, |_| empty).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        let (mut offset, mut places) = (0, pieces.iter_mut());
+        let empty = Segment { offset: 0, len: 0, bytes: ptr::null_mut() };
+        let mut segments = try_slice(count, |_| empty).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let (mut offset, mut places) = (0, segments.iter_mut());
         chain::walk(first, len, describe, |mdl, len| {
             // SAFETY: an MDL of the chain, whose pages are locked (the caller's promise).
             let bytes = unsafe { system_address(mdl.as_ptr()) }.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
             // There is one for each: they were counted.
             let place = places.next().ok_or(NtStatus::INVALID_PARAMETER)?;
-            *place = Piece { offset, len, bytes };
+            *place = Segment { offset, len, bytes };
             offset += len;
             Ok(())
         })?;
-        Ok(Self { base, len, pieces })
+        Ok(Self { base, len, segments })
     }
 
     /// Calls `each` with the address and length of every stretch of `len` bytes from `offset` on.
     fn stretches(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
         assert!(offset <= self.len && len <= self.len - offset, "an access outside of registered memory");
-        if let [piece] = &*self.pieces {
-            // SAFETY: the offset is not beyond the end of the range, which is one piece, and mapped (invariant).
-            return each(unsafe { piece.bytes.add(offset) }, len);
+        if let [segment] = &*self.segments {
+            // SAFETY: the offset is not beyond the end of the range, which is one segment, and mapped (invariant).
+            return each(unsafe { segment.bytes.add(offset) }, len);
         }
         let (mut at, end) = (offset, offset + len);
-        // The first piece that does not end before the access begins.
-        let first = self.pieces.partition_point(|piece| piece.offset + piece.len <= at);
-        for piece in &self.pieces[first..] {
+        // The first segment that does not end before the access begins.
+        let first = self.segments.partition_point(|segment| segment.offset + segment.len <= at);
+        for segment in &self.segments[first..] {
             if at == end {
                 break;
             }
-            let skipped = at - piece.offset;
-            let count = (piece.len - skipped).min(end - at);
-            // SAFETY: `skipped` is less than the piece's length, and the piece is mapped (invariant).
-            each(unsafe { piece.bytes.add(skipped) }, count);
+            let skipped = at - segment.offset;
+            let count = (segment.len - skipped).min(end - at);
+            // SAFETY: `skipped` is less than the segment's length, and the segment is mapped (invariant).
+            each(unsafe { segment.bytes.add(skipped) }, count);
             at += count;
         }
     }
@@ -141,8 +141,8 @@ impl Memory for KernelMemory {
 
     fn prefetch(&self, offset: usize) {
         // Others are found only by a search.
-        if let [piece] = &*self.pieces {
-            prefetch::to_write(piece.bytes.wrapping_add(offset));
+        if let [segment] = &*self.segments {
+            prefetch::to_write(segment.bytes.wrapping_add(offset));
         }
     }
 }

@@ -22,17 +22,17 @@ unsafe impl Send for HostMdl {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HostMdl {}
 
-/// A piece of a chain that was checked.
+/// A segment of a chain that was checked.
 #[derive(Clone, Copy)]
-pub struct Piece {
+pub struct Segment {
     pub pointer: *mut u8,
     pub length: usize,
 }
 
-// SAFETY: a piece names bytes, as a descriptor does.
-unsafe impl Send for Piece {}
+// SAFETY: a segment names bytes, as a descriptor does.
+unsafe impl Send for Segment {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Piece {}
+unsafe impl Sync for Segment {}
 
 /// Walks the chain ([`chain::walk`]) as far as `length` bytes, and gives every piece with bytes to `each`, cut to what is asked for.
 ///
@@ -44,7 +44,7 @@ unsafe impl Sync for Piece {}
 /// # Safety
 ///
 /// `mdl` is null or points to a chain of valid descriptors that nobody changes meanwhile.
-pub unsafe fn walk(mdl: *const HostMdl, length: usize, mut each: impl FnMut(Piece)) -> Result<Walk, NtStatus> {
+pub unsafe fn walk(mdl: *const HostMdl, length: usize, mut each: impl FnMut(Segment)) -> Result<Walk, NtStatus> {
     let describe = |mdl: NonNull<HostMdl>| {
         // SAFETY: not null, so it points to a valid descriptor of the chain (the caller's promise).
         let mdl = unsafe { mdl.as_ref() };
@@ -55,7 +55,7 @@ pub unsafe fn walk(mdl: *const HostMdl, length: usize, mut each: impl FnMut(Piec
     };
     chain::walk(NonNull::new(mdl.cast_mut()), length, describe, |mdl, length| {
         // SAFETY: as above.
-        each(Piece { pointer: unsafe { mdl.as_ref() }.address, length });
+        each(Segment { pointer: unsafe { mdl.as_ref() }.address, length });
         Ok(())
     })
 }

@@ -3,23 +3,15 @@
 use engine::{os::Memory, prefetch};
 use ndkpi::NtStatus;
 
-use super::mdl::{HostMdl, Piece, walk};
-
-/// A piece of a range that has several.
-#[derive(Clone, Copy)]
-struct Segment {
-    /// The offset of its first byte in the range.
-    begin: usize,
-    piece: Piece,
-}
+use super::mdl::{HostMdl, Segment, walk};
 
 enum Segments {
-    One(Piece),
-    /// Sorted by offset, without gaps, the first at zero; no segment is empty.
-    Many(Box<[Segment]>),
+    One(Segment),
+    /// Each with the offset of its first byte in the range: sorted, without gaps, the first at zero; no segment is empty.
+    Many(Box<[(usize, Segment)]>),
 }
 
-/// Registered bytes: a pinned, virtually contiguous range, perhaps of several pieces.
+/// Registered bytes: a pinned, virtually contiguous range, perhaps of several segments.
 ///
 /// # Invariants
 ///
@@ -46,7 +38,7 @@ impl HostMemory {
     pub unsafe fn from_mdl(mdl: *const HostMdl, length: usize) -> Result<Self, NtStatus> {
         let mut last = None;
         // SAFETY: the caller's promise about the chain.
-        let found = unsafe { walk(mdl, length, |piece| last = Some(piece)) }?;
+        let found = unsafe { walk(mdl, length, |segment| last = Some(segment)) }?;
         let base = found.base;
         if let Some(only) = last.filter(|_| found.pieces == 1) {
             return Ok(Self { base, length, segments: Segments::One(only) });
@@ -54,9 +46,9 @@ impl HostMemory {
         let mut segments = Vec::new();
         segments.try_reserve_exact(found.pieces).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let mut begin = 0;
-        let add = |piece: Piece| {
-            segments.push(Segment { begin, piece });
-            begin += piece.length;
+        let add = |segment: Segment| {
+            segments.push((begin, segment));
+            begin += segment.length;
         };
         // SAFETY: the caller's promise about the chain.
         unsafe { walk(mdl, length, add) }?;
@@ -79,23 +71,23 @@ impl HostMemory {
         panic!("bytes {offset}+{length} of a memory range of {} bytes", self.length);
     }
 
-    /// Copies bytes to a place that is in the range (checked by the caller), which has several pieces.
+    /// Copies bytes to a place that is in the range (checked by the caller), which has several segments.
     #[inline(never)]
-    fn write_pieces(&self, mut offset: usize, from: &[u8]) {
+    fn write_segments(&self, mut offset: usize, from: &[u8]) {
         let mut rest = from;
         while !rest.is_empty() {
-            let piece = self.forward(offset);
-            let length = piece.length.min(rest.len());
+            let segment = self.forward(offset);
+            let length = segment.length.min(rest.len());
             let (now, later) = rest.split_at(length);
-            // SAFETY: the piece has at least `length` writable bytes (invariant), and so has `now` readable ones.
-            unsafe { copy(now.as_ptr(), piece.pointer, length) };
+            // SAFETY: the segment has at least `length` writable bytes (invariant), and so has `now` readable ones.
+            unsafe { copy(now.as_ptr(), segment.pointer, length) };
             offset += length;
             rest = later;
         }
     }
 
-    /// Copies bytes that are in both ranges (checked by the caller), which may have several pieces.
-    fn copy_pieces(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
+    /// Copies bytes that are in both ranges (checked by the caller), which may have several segments.
+    fn copy_segments(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
         // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
         let to_address = self.base.wrapping_add(offset as u64);
         let from_address = from.base.wrapping_add(from_offset as u64);
@@ -106,13 +98,13 @@ impl HostMemory {
             let length = if forward {
                 let (source, sink) = (from.forward(from_offset + done), self.forward(offset + done));
                 let length = left.min(source.length).min(sink.length);
-                // SAFETY: both pieces have at least `length` bytes (invariant of both).
+                // SAFETY: both segments have at least `length` bytes (invariant of both).
                 unsafe { copy(source.pointer, sink.pointer, length) };
                 length
             } else {
                 let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
                 let length = left.min(source.length).min(sink.length);
-                // SAFETY: the piece has at least `length` bytes, so these are the last of it.
+                // SAFETY: the segment has at least `length` bytes, so these are the last of it.
                 let begin = unsafe { source.pointer.add(source.length - length) };
                 // SAFETY: as for the source.
                 let to = unsafe { sink.pointer.add(sink.length - length) };
@@ -124,32 +116,31 @@ impl HostMemory {
         }
     }
 
-    /// The longest piece that begins at `offset`, which is in the range.
-    fn forward(&self, offset: usize) -> Piece {
+    /// The longest segment that begins at `offset`, which is in the range.
+    fn forward(&self, offset: usize) -> Segment {
         match &self.segments {
-            Segments::One(piece) => {
-                // SAFETY: `offset` is in the range (the caller has checked it), which is one piece (invariant).
-                let pointer = unsafe { piece.pointer.add(offset) };
-                Piece { pointer, length: piece.length - offset }
+            Segments::One(segment) => {
+                // SAFETY: `offset` is in the range (the caller has checked it), which is one segment (invariant).
+                let pointer = unsafe { segment.pointer.add(offset) };
+                Segment { pointer, length: segment.length - offset }
             }
             Segments::Many(segments) => {
-                let Segment { begin, piece } =
-                    segments[segments.partition_point(|segment| segment.begin <= offset) - 1];
+                let (begin, segment) = segments[segments.partition_point(|(begin, _)| *begin <= offset) - 1];
                 let inside = offset - begin;
                 // SAFETY: `offset` lies in this segment: it begins at or before it, and the next one begins after it.
-                let pointer = unsafe { piece.pointer.add(inside) };
-                Piece { pointer, length: piece.length - inside }
+                let pointer = unsafe { segment.pointer.add(inside) };
+                Segment { pointer, length: segment.length - inside }
             }
         }
     }
 
-    /// The longest piece that ends at `end`, which is not zero and in the range or at its end.
-    fn backward(&self, end: usize) -> Piece {
+    /// The longest segment that ends at `end`, which is not zero and in the range or at its end.
+    fn backward(&self, end: usize) -> Segment {
         match &self.segments {
-            Segments::One(piece) => Piece { pointer: piece.pointer, length: end },
+            Segments::One(segment) => Segment { pointer: segment.pointer, length: end },
             Segments::Many(segments) => {
-                let Segment { begin, piece } = segments[segments.partition_point(|segment| segment.begin < end) - 1];
-                Piece { pointer: piece.pointer, length: end - begin }
+                let (begin, segment) = segments[segments.partition_point(|(begin, _)| *begin < end) - 1];
+                Segment { pointer: segment.pointer, length: end - begin }
             }
         }
     }
@@ -179,11 +170,11 @@ impl Memory for HostMemory {
         let mut offset = offset;
         let mut rest = into;
         while !rest.is_empty() {
-            let piece = self.forward(offset);
-            let length = piece.length.min(rest.len());
+            let segment = self.forward(offset);
+            let length = segment.length.min(rest.len());
             let (now, later) = rest.split_at_mut(length);
-            // SAFETY: the piece has at least `length` readable bytes (invariant), and so has `now` writable ones.
-            unsafe { copy(piece.pointer, now.as_mut_ptr(), length) };
+            // SAFETY: the segment has at least `length` readable bytes (invariant), and so has `now` writable ones.
+            unsafe { copy(segment.pointer, now.as_mut_ptr(), length) };
             offset += length;
             rest = later;
         }
@@ -192,13 +183,13 @@ impl Memory for HostMemory {
     #[inline]
     fn write(&self, offset: usize, from: &[u8]) {
         self.check(offset, from.len());
-        if let Segments::One(piece) = &self.segments {
-            // SAFETY: the offset is in the range (checked), which is one piece (invariant).
-            let to = unsafe { piece.pointer.add(offset) };
+        if let Segments::One(segment) = &self.segments {
+            // SAFETY: the offset is in the range (checked), which is one segment (invariant).
+            let to = unsafe { segment.pointer.add(offset) };
             // SAFETY: so many writable bytes follow (checked), and as many readable ones in `from`.
             return unsafe { copy(from.as_ptr(), to, from.len()) };
         }
-        self.write_pieces(offset, from);
+        self.write_segments(offset, from);
     }
 
     #[inline]
@@ -206,20 +197,20 @@ impl Memory for HostMemory {
         self.check(offset, len);
         from.check(from_offset, len);
         if let (Segments::One(to), Segments::One(from)) = (&self.segments, &from.segments) {
-            // SAFETY: the offset is in the range (checked), which is one piece (invariant).
+            // SAFETY: the offset is in the range (checked), which is one segment (invariant).
             let from = unsafe { from.pointer.add(from_offset) };
             // SAFETY: as for the source.
             let to = unsafe { to.pointer.add(offset) };
             // SAFETY: both have `len` bytes from there on (checked).
             return unsafe { copy(from, to, len) };
         }
-        self.copy_pieces(offset, from, from_offset, len);
+        self.copy_segments(offset, from, from_offset, len);
     }
 
     #[inline]
     fn prefetch(&self, offset: usize) {
-        if let Segments::One(piece) = &self.segments {
-            prefetch::to_write(piece.pointer.wrapping_add(offset));
+        if let Segments::One(segment) = &self.segments {
+            prefetch::to_write(segment.pointer.wrapping_add(offset));
         }
     }
 }
