@@ -7,7 +7,7 @@ use super::Cqe;
 use crate::{fault, mistake};
 
 /// What an arm waits for, weakest first (`NDKPI 7.1.4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ArmType {
     /// A failure of the queue itself.
     Errors,
@@ -39,7 +39,7 @@ impl ArmType {
 }
 
 /// What makes an entry of interest to an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Nothing special: satisfies ANY.
     Plain,

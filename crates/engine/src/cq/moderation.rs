@@ -6,7 +6,7 @@ use crate::NtStatus;
 pub const UNLIMITED: u32 = u32::MAX;
 
 /// How long a callback waits after its arm was satisfied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delay {
     /// Not at all.
     None,
@@ -28,7 +28,7 @@ impl Delay {
 }
 
 /// The moderation of one completion queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moderation {
     delay: Delay,
     /// The count that the consumer asked for, or [`UNLIMITED`].

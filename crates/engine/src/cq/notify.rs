@@ -16,7 +16,7 @@ use super::{
 use crate::mistake;
 
 /// How a completion queue has come to its end (`NDKPI 7.1.10`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CqFailure {
     /// More completions than the queue holds.
     Overrun,
@@ -34,7 +34,7 @@ impl CqFailure {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Failure {
     None,
     ToReport(CqFailure),
@@ -42,7 +42,7 @@ enum Failure {
 }
 
 /// How far the callback is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Callback {
     /// No callback runs and the deferred call is not queued.
     Idle,
@@ -53,7 +53,7 @@ enum Callback {
 }
 
 /// A satisfied arm that moderation holds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     /// Completions since the arm was satisfied, the first included.
     completions: u64,
@@ -74,7 +74,7 @@ pub struct Action {
 }
 
 /// The notification state of one completion queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notify {
     arm: Option<ArmType>,
     newest: u64,
