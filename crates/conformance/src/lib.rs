@@ -28,6 +28,7 @@ pub mod host;
 pub mod platform;
 pub mod random;
 pub mod runner;
+pub mod soak;
 pub mod text;
 
 pub use case::{Case, Check, HELD, Pass, Stop, Verdict};

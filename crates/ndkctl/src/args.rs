@@ -44,6 +44,8 @@ pub enum Command {
     Selftest(Selftest),
     /// Measure the latency of a ping-pong over two queue pairs
     Ping(Ping),
+    /// Use and end connections in every way for a long time, at random, and look that nothing is left
+    Soak(Soak),
     /// Show what the adapter can do (NDK_ADAPTER_INFO)
     Info(Info),
     /// Measure, each figure beside the best of its kind
@@ -70,9 +72,12 @@ impl Command {
     /// What the first Ctrl-C does to it.
     pub const fn at_ctrl_c(&self) -> First {
         match self {
-            Self::Selftest(_) | Self::Ping(_) | Self::Counters(_) | Self::Netstat(_) | Self::DriverRun(_) => {
-                First::SetsTheFlag
-            }
+            Self::Selftest(_)
+            | Self::Ping(_)
+            | Self::Soak(_)
+            | Self::Counters(_)
+            | Self::Netstat(_)
+            | Self::DriverRun(_) => First::SetsTheFlag,
             Self::Adapters(_)
             | Self::Info(_)
             | Self::Bench(_)
@@ -327,6 +332,35 @@ pub struct Ping {
     /// How the sides learn of completions
     #[arg(long, value_enum, default_value = "poll", value_name = "HOW")]
     pub notify: Notify,
+    /// The kind of machine and provider.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ndkctl soak`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 if all went well, 1 if something did not, 2 for a wrong argument, 130 after Ctrl-C."
+)]
+pub struct Soak {
+    /// For how long, 1 to 10080
+    #[arg(long, default_value = "10", value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=10_080))]
+    pub minutes: u32,
+    /// So many rounds instead, 1 to 1000000
+    #[arg(long, value_name = "N", value_parser = parse_repeat, conflicts_with = "minutes", allow_negative_numbers = true)]
+    pub rounds: Option<u32>,
+    /// Determines what is done: that of the first round, one more for each further round; decimal, or hexadecimal after 0x
+    #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Connections beside each other, 1 to 64
+    #[arg(long, default_value = "8", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// Run on one thread in an order that the seed determines: the same seed, the same run
+    #[arg(long)]
+    pub deterministic: bool,
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,

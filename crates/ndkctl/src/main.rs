@@ -34,6 +34,7 @@ mod ping;
 mod schema;
 mod selftest;
 mod size;
+mod soak;
 mod usage;
 
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     let end = match &cli.command {
         Command::Selftest(args) => selftest::run(args, &interrupted),
         Command::Ping(args) => ping::run(args, &interrupted),
+        Command::Soak(args) => soak::run(args, &interrupted),
         Command::Info(args) => info::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Adapters(args) => adapters::run(args),

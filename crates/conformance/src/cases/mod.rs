@@ -36,6 +36,7 @@ mod window;
 
 use crate::case::Case;
 
+pub(crate) use self::common::Fast;
 pub use self::since::{SINCE_1_2, SINCE_2_1};
 
 /// All themes, in the order of the report.

@@ -11,6 +11,7 @@ fn every_command_prints_what_its_definition_says() {
         ("selftest", &["selftest", "--filter", "arm.any", "--deterministic", "--ndkpi", "1"]),
         ("selftest --list", &["selftest", "--list"]),
         ("ping", &["ping", "--count", "50"]),
+        ("soak", &["soak", "--rounds", "1", "--deterministic"]),
         ("info", &["info"]),
         ("info", &["info", "--memory", "--ndkpi", "1"]),
         ("adapters", &["adapters"]),

@@ -1,0 +1,136 @@
+//! `ndkctl soak`: random traffic for a long time, and nothing left at its end.
+
+use std::{
+    fs,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use conformance::host::{HostPlatform, Scheduler};
+use conformance::{
+    Stop,
+    client::{Options, Session},
+    soak::{self, Counts},
+};
+use host::say;
+use ndkpi::NDK_VERSION;
+use serde::Serialize;
+
+use crate::{
+    End,
+    args::Soak,
+    output::{align_right, bytes, duration, print_json, print_table, progress, table},
+};
+
+/// Connections that a worker makes in a round.
+const EPISODES: u32 = 25;
+/// Rounds after which the program has the memory that it needs.
+const WARM: u64 = 5;
+/// More memory than this, after the first rounds, is a leak.
+const GROWTH: u64 = 16 << 20;
+
+/// What the run has shown.
+#[derive(Serialize)]
+struct Shown {
+    rounds: u64,
+    seed: u64,
+    seconds: f64,
+    counts: serde_json::Map<String, serde_json::Value>,
+    /// Bytes of the program in memory after the first rounds, and at the end; none where the system does not say.
+    memory_before: Option<u64>,
+    memory_after: Option<u64>,
+    failure: Option<String>,
+}
+
+/// The bytes of this program that are in memory, if the system says so.
+fn memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// One round, on a machine of its own: nothing is left when it has shut down.
+fn round(args: &Soak, seed: u64, counts: &Counts, interrupted: &Arc<AtomicBool>) -> Result<(), String> {
+    let mut setup = args.machine.setup(seed);
+    if args.deterministic {
+        setup.scheduler = Scheduler::Seeded { seed, preemption: 10 };
+    }
+    let platform =
+        HostPlatform::start_with_cancel(setup, interrupted).map_err(|status| format!("no machine: {status}"))?;
+    let options = Options { name: "soak", version: NDK_VERSION::V2_0, seed, hostile: true };
+    let verdict = Session::with(&platform, &options, |session| soak::round(session, counts, args.workers, EPISODES));
+    let panic = platform.take_panic();
+    let left = platform.finish();
+    match verdict {
+        Err(Stop::Failed(seen)) => Err(seen.to_string()),
+        Err(Stop::Skipped(why)) if !interrupted.load(Relaxed) => Err(why.to_string()),
+        _ => panic.map_or(left, Err),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Soak, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
+    let (started, counts) = (Instant::now(), Counts::default());
+    let wanted = args.rounds.map_or(u64::MAX, u64::from);
+    let until = Duration::from_secs(60 * u64::from(args.minutes));
+    let bar = if args.json { indicatif::ProgressBar::hidden() } else { progress(0, "{pos} rounds, {elapsed}") };
+    let (mut rounds, mut failure, mut before) = (0, None, None);
+    while rounds < wanted && (args.rounds.is_some() || started.elapsed() < until) && !interrupted.load(Relaxed) {
+        let seed = args.seed.wrapping_add(rounds);
+        if let Err(seen) = round(args, seed, &counts, interrupted) {
+            failure = Some(format!("round {rounds}: {seen}; that round again: --rounds 1 --seed {seed}"));
+            break;
+        }
+        rounds += 1;
+        bar.set_position(rounds);
+        if rounds == WARM {
+            before = memory();
+        }
+    }
+    bar.finish_and_clear();
+    let after = before.and_then(|_| memory());
+    if let (None, Some(before), Some(after)) = (&failure, before, after)
+        && after > before + GROWTH
+    {
+        failure = Some(format!("the program grew from {} to {}", bytes(before), bytes(after)));
+    }
+    let shown = Shown {
+        rounds,
+        seed: args.seed,
+        seconds: started.elapsed().as_secs_f64(),
+        counts: counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect(),
+        memory_before: before,
+        memory_after: after,
+        failure,
+    };
+    report(args, &shown)?;
+    Ok(match shown.failure {
+        Some(_) => End::Bad,
+        None if interrupted.load(Relaxed) => End::Interrupted,
+        None => End::Good,
+    })
+}
+
+fn report(args: &Soak, shown: &Shown) -> Result<(), String> {
+    if args.json {
+        return print_json(shown);
+    }
+    let mut list = table(&["what", "how many"]);
+    for (name, count) in &shown.counts {
+        list.add_row([name.clone(), count.to_string()]);
+    }
+    align_right(&mut list, 1);
+    print_table(&list);
+    let time = duration(Duration::from_secs_f64(shown.seconds));
+    say!("{} rounds of {} workers in {time}, seeds from {}", shown.rounds, args.workers, shown.seed);
+    match (shown.memory_before, shown.memory_after) {
+        (Some(before), Some(after)) => say!("memory: {} after {WARM} rounds, {} now", bytes(before), bytes(after)),
+        _ => say!("memory: not looked at: {WARM} rounds at least, on Linux"),
+    }
+    match &shown.failure {
+        Some(failure) => say!("FAILED: {failure}"),
+        None => say!("Nothing is left open, every byte was right."),
+    }
+    Ok(())
+}
