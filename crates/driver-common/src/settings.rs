@@ -12,7 +12,7 @@ use kernel::{
     wide,
 };
 use ndkpi::NtStatus;
-use provider::device::MAX_ADDRESSES;
+use provider::{Profile, device::MAX_ADDRESSES};
 
 /// A number in the registry.
 struct Number<const N: usize> {
@@ -28,7 +28,8 @@ impl<const N: usize> Number<N> {
     }
 }
 
-const COMPLETION_MODE: Number<14> = Number { name: wide("CompletionMode"), range: 0..=3, default: 0 };
+const COMPLETION_MODE: Number<14> = Number { name: wide("CompletionMode"), range: 0..=3, default: 3 };
+const PROFILE: Number<7> = Number { name: wide("Profile"), range: 0..=5, default: 0 };
 const GRANULARITY: Number<21> =
     Number { name: wide("ModerationGranularity"), range: MODERATION_GRANULARITY, default: 1000 };
 const NIC_MODE: Number<7> = Number { name: wide("NicMode"), range: 0..=1, default: 0 };
@@ -51,6 +52,8 @@ pub struct Settings {
     pub moderation_granularity: u32,
     /// Which engine carries work requests out.
     pub nic_mode: NicMode,
+    /// What kind of adapter a device is like.
+    pub profile: Profile,
     max_cq_depth: u32,
     max_queue_depth: u32,
     max_cqs: u32,
@@ -64,9 +67,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            completion_mode: CompletionMode::Inline,
+            completion_mode: CompletionMode::Mixed,
             moderation_granularity: GRANULARITY.default,
             nic_mode: NicMode::Deferred,
+            profile: Profile::Own,
             max_cq_depth: MAX_CQ_DEPTH.default,
             max_queue_depth: MAX_QUEUE_DEPTH.default,
             max_cqs: MAX_CQS.default,
@@ -84,9 +88,10 @@ impl Settings {
     #[must_use]
     pub fn read(key: &Key) -> Self {
         Self {
-            completion_mode: CompletionMode::from_number(COMPLETION_MODE.read(key)).unwrap_or(CompletionMode::Inline),
+            completion_mode: CompletionMode::from_number(COMPLETION_MODE.read(key)).unwrap_or(CompletionMode::Mixed),
             moderation_granularity: GRANULARITY.read(key),
             nic_mode: NicMode::from_number(NIC_MODE.read(key)).unwrap_or(NicMode::Deferred),
+            profile: Profile::from_number(PROFILE.read(key)).unwrap_or_default(),
             max_cq_depth: MAX_CQ_DEPTH.read(key),
             max_queue_depth: MAX_QUEUE_DEPTH.read(key),
             max_cqs: MAX_CQS.read(key),
@@ -139,6 +144,7 @@ impl Settings {
         config.info.MaxInitiatorQueueDepth = self.max_queue_depth;
         config.info.MaxReceiveQueueDepth = self.max_queue_depth;
         config.info.MaxSrqDepth = self.max_queue_depth;
+        self.profile.limit(&mut config);
         config
     }
 

@@ -187,6 +187,7 @@ impl<P: Platform> Device<P> {
             max_callee_data: info.MaxCalleeData,
             max_reads: ReadLimits { inbound: info.MaxInboundReadLimit, outbound: info.MaxOutboundReadLimit },
             backlog: config.max_backlog,
+            loopback: true,
         };
         let port = Port::try_new(fabric, limits, config.timeouts)?;
         let mut own = Vec::new();

@@ -162,7 +162,10 @@ impl Adapter {
     #[inline(never)]
     fn provide(driver: &Driver, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
         let mut config = driver.settings().provider_config();
+        // A profile has a technology of its own, or none.
         config.info.RdmaTechnology = keywords.technology;
+        driver.settings().profile.limit(&mut config);
+        keywords.profile.limit(&mut config);
         // Windows says which addresses the interface has.
         config.addresses = [None; provider::device::MAX_ADDRESSES];
         provider::Device::try_new_on(&Kernel, driver.fabric(), config)

@@ -9,6 +9,7 @@ use ndis::{
     NdisReadConfiguration, NdisReadNetworkAddress,
 };
 use ndkpi::{NDIS_HANDLE, NDK_RDMA_TECHNOLOGY, NtStatus};
+use provider::Profile;
 
 /// Bytes of a link header, and of the tag of a virtual LAN.
 pub const LINK_HEADER: u32 = 14;
@@ -20,6 +21,8 @@ pub struct Keywords {
     pub network_direct: bool,
     /// `*NetworkDirectTechnology`.
     pub technology: NDK_RDMA_TECHNOLOGY,
+    /// `RdmaProfile`: what kind of adapter this one is like.
+    pub profile: Profile,
     /// `*NetworkDirectRoCEFrameSize`, in force: the largest that a frame has room for and is not above what was asked.
     pub roce_frame: u32,
     /// `*JumboPacket`: bytes of a frame, link header included.
@@ -39,6 +42,7 @@ struct Number<const N: usize> {
 
 const NETWORK_DIRECT: Number<14> = Number { name: wide("*NetworkDirect"), range: 0..=1, default: 1 };
 const TECHNOLOGY: Number<24> = Number { name: wide("*NetworkDirectTechnology"), range: 1..=4, default: 4 };
+const PROFILE: Number<11> = Number { name: wide("RdmaProfile"), range: 0..=5, default: 0 };
 const ROCE_FRAME: Number<27> = Number { name: wide("*NetworkDirectRoCEFrameSize"), range: 256..=4096, default: 1024 };
 const JUMBO_PACKET: Number<12> = Number { name: wide("*JumboPacket"), range: 1514..=9014, default: 1514 };
 const DELAY: Number<10> = Number { name: wide("CableDelay"), range: 0..=1_000_000, default: 0 };
@@ -94,6 +98,7 @@ impl Keywords {
         Ok(Self {
             network_direct: configuration.number(&NETWORK_DIRECT) != 0,
             technology: NDK_RDMA_TECHNOLOGY(configuration.number(&TECHNOLOGY).cast_signed()),
+            profile: Profile::from_number(configuration.number(&PROFILE)).unwrap_or_default(),
             roce_frame: roce_frame(configuration.number(&ROCE_FRAME), frame),
             frame,
             impairment: Impairment {

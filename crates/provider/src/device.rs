@@ -8,7 +8,7 @@ use core::{
 use engine::{
     Nic,
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
-    memory::{FastTokens, MemoryLimits, MemoryTable},
+    memory::{FastTokens, MemoryLimits, MemoryRules, MemoryTable},
     mistake,
     nic::NicMode,
     os::Event,
@@ -41,8 +41,11 @@ pub const MAX_ADDRESSES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The adapter's limits and flags, which it enforces. `Version` is filled in for each consumer. Without the flags of
-    /// moderation, resize or local invalidation these are not supported. The other flags describe what it always does.
+    /// moderation, resize, local invalidation or connections with itself these are refused; without that of read sinks a read needs
+    /// their right. The other flags describe what it always does.
     pub info: NDK_ADAPTER_INFO,
+    /// The versions that a consumer can get, of each major version the highest minor (`NDKPI 1`): [`VERSIONS`], or fewer.
+    pub versions: &'static [NDK_VERSION],
     /// The most queue pairs of the device.
     pub max_qps: u32,
     /// The most completion queues of the device.
@@ -103,6 +106,7 @@ impl Default for Config {
                     | adapter_flags::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
                 RdmaTechnology: NDK_RDMA_TECHNOLOGY::UNDEFINED,
             },
+            versions: &VERSIONS,
             max_qps: 16 << 10,
             max_cqs: 64 << 10,
             max_pds: 16 << 10,
@@ -138,6 +142,7 @@ impl Config {
             max_callee_data: self.info.MaxCalleeData,
             max_reads: ReadLimits { inbound: self.info.MaxInboundReadLimit, outbound: self.info.MaxOutboundReadLimit },
             backlog: self.backlog,
+            loopback: self.info.AdapterFlags & adapter_flags::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED != 0,
         }
     }
 }
@@ -149,6 +154,11 @@ const fn memory_limits(config: &Config) -> MemoryLimits {
         registration: config.info.MaxRegistrationSize as u64,
         fast_register_pages: config.info.FRMRPageCount,
     }
+}
+
+const fn memory_rules(config: &Config) -> MemoryRules {
+    let flag = adapter_flags::NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED;
+    MemoryRules { fast_tokens: config.fast_tokens, read_sink_required: config.info.AdapterFlags & flag == 0 }
 }
 
 /// A limit on the number of objects.
@@ -260,7 +270,7 @@ impl<O: NdkOs> Device<O> {
             config,
             nic: Nic::try_new_in(os, config.nic)?,
             port,
-            memory: MemoryTable::try_new_with(os, memory_limits(&config), config.fast_tokens)?,
+            memory: MemoryTable::try_new_with(os, memory_limits(&config), memory_rules(&config))?,
             completions: Completions::try_new(os, config.mode, config.seed)?,
             qps: Quota::new(config.max_qps),
             cqs: Quota::new(config.max_cqs),
@@ -276,9 +286,10 @@ impl<O: NdkOs> Device<O> {
     ///
     /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn open(this: &Arc<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let negotiated = version.negotiate(&VERSIONS);
+        let offered = this.config.versions;
+        let negotiated = version.negotiate(offered);
         let version = mistake!(
-            MinorVersionNotChecked if negotiated.is_err() => NDK_VERSION::new(version.Major, 0).negotiate(&VERSIONS),
+            MinorVersionNotChecked if negotiated.is_err() => NDK_VERSION::new(version.Major, 0).negotiate(offered),
             else negotiated
         )?;
         let closed = Arc::try_new(this.os.event()?).map_err(no_memory)?;

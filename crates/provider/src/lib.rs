@@ -41,6 +41,7 @@ mod object;
 mod os;
 mod pd;
 mod post;
+mod profile;
 mod qp;
 mod shared_endpoint;
 mod srq;
@@ -51,6 +52,7 @@ pub use device::{Config, Device};
 pub use engine::nic::NicMode;
 pub use note::Note;
 pub use os::NdkOs;
+pub use profile::Profile;
 
 /// The status of an allocation that failed.
 pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {

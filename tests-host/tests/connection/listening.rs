@@ -73,6 +73,31 @@ fn a_paused_listener_refuses_as_if_there_were_none_and_resumes() {
 }
 
 #[test]
+fn an_adapter_without_loopback_connects_to_others_only() {
+    let world = World::new();
+    let alone = world.adapter_with(&["10.0.0.1"], ConnectionLimits { loopback: false, ..LIMITS }, TIMEOUTS);
+    let other = world.adapter_with(&["10.0.0.2"], LIMITS, TIMEOUTS);
+    let (own, peer) = (world.server(&alone, "10.0.0.1:1"), world.server(&other, "10.0.0.2:1"));
+    assert_eq!(try_connect(&world, &alone, "10.0.0.1:0", "10.0.0.1:1"), NtStatus::HOST_UNREACHABLE, "a listener");
+    assert_eq!(try_connect(&world, &alone, "10.0.0.1:0", "10.0.0.1:2"), NtStatus::HOST_UNREACHABLE, "no listener");
+    let sides = [(&alone, "10.0.0.1", &peer), (&other, "10.0.0.2", &own), (&other, "10.0.0.2", &peer)];
+    let sides = sides.map(|(from, address, server)| {
+        let side = Side { node: world.node(from), queues: world.queues() };
+        connect(&side, address, server.address, b"").expect("pending");
+        side
+    });
+    world.run();
+    let (to_own, to_peer) = (own.arrivals(), peer.arrivals());
+    assert_eq!((to_own.len(), to_peer.len()), (1, 2));
+    to_own.into_iter().chain(to_peer).for_each(|arrival| drop(arrival.close()));
+    sides.into_iter().for_each(|side| drop(side.close()));
+    own.close();
+    peer.close();
+    drop((alone, other));
+    world.finish();
+}
+
+#[test]
 fn the_backlog_is_bounded_and_a_decision_makes_room() {
     let world = World::new();
     let limits = ConnectionLimits { backlog: 3, ..LIMITS };

@@ -28,6 +28,7 @@ pub const LIMITS: ConnectionLimits = ConnectionLimits {
     max_callee_data: 148,
     max_reads: ReadLimits { inbound: 16, outbound: 12 },
     backlog: 4,
+    loopback: true,
 };
 
 /// Microseconds.

@@ -71,7 +71,7 @@ fn a_program_reads_and_changes_the_settings() {
     let provider = Provider::load(&kernel).expect("the provider loads");
     let driver = ProviderDriver::new(ToKernel(provider_control(&kernel)));
     let before = driver.settings().expect("settings");
-    assert_eq!(before, Settings { completion_mode: 0, moderation_granularity: 1000, nic_mode: 0 });
+    assert_eq!(before, Settings { completion_mode: 3, moderation_granularity: 1000, nic_mode: 0 });
     assert_eq!(driver.set(&Settings { nic_mode: 2, ..before }), Err(Refusal::Invalid));
     assert_eq!(driver.settings(), Ok(before));
     let wanted = Settings { nic_mode: NicMode::Direct as u32, ..before };

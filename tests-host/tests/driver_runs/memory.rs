@@ -16,7 +16,7 @@ use engine::{
 };
 use ndkpi::{NDK_ADAPTER, NDK_CQ, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_SRQ, NDK_VERSION, NtStatus};
 use serde_json::{Value, json};
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Value as RegistryValue};
 
 use crate::{consumer::InKernel, world::Provider};
 
@@ -188,7 +188,9 @@ fn close<T>(object: *mut T) {
 
 fn measured() -> Vec<Value> {
     let kernel = Kernel::threads().start();
-    let provider = Provider::load(&kernel).expect("the provider loads");
+    // What is measured is created in the call.
+    let inline = [("CompletionMode", RegistryValue::Number(0))];
+    let provider = Provider::load_with(&kernel, &inline).expect("the provider loads");
     let consumer = InKernel::query(&kernel, &provider.device);
     let text = provider.driver.run(|| {
         let adapter = consumer.open(0, NDK_VERSION::V2_1).expect("an adapter");

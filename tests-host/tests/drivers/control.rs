@@ -1,15 +1,21 @@
 //! The control devices: every length is checked, and every request is answered once.
 
 use control::{
+    SOFTNDK_INTERFACE_VERSION,
+    interface::SOFTNDK_INTERFACE_SIZE,
     provider_device::{self, Faults, Info, NicMode, Settings},
     test_device::{self, Progress, State},
 };
+use ndkpi::NDK_VERSION;
 use simulated_kernel::{
     Kernel, Value,
     wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER},
 };
 
-use crate::world::{Consumer, Provider, consumer_control, provider_control};
+use crate::{
+    provider_interface::Interface,
+    world::{Consumer, Provider, consumer_control, provider_control},
+};
 
 #[test]
 fn the_provider_says_what_it_is() {
@@ -57,6 +63,31 @@ fn the_engine_of_the_registry_is_in_force_unless_it_is_out_of_range() {
         let settings = Settings::from_bytes(&answer.bytes).expect("an answer of the right size");
         assert_eq!(settings.nic_mode, nic as u32, "{parameter:?}");
         drop(file);
+        provider.unload();
+    }
+}
+
+#[test]
+fn an_adapter_is_limited_like_the_profile_of_the_registry() {
+    let kernel = Kernel::threads().start();
+    for (profile, versions) in [(0, [true, true]), (4, [false, true]), (5, [false, true]), (6, [true, true])] {
+        let parameters = [("Profile", Value::Number(profile))];
+        let provider = Provider::load_with(&kernel, &parameters).expect("the provider loads");
+        let interface = Interface::query(|kind, place| {
+            let (size, version) = (SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION);
+            // SAFETY: the place is that of an interface, which is as long as is said.
+            unsafe { provider.device.query_interface(kind, place.cast(), size, version) }
+        })
+        .expect("an interface");
+        for (major, is_there) in [2, 1].into_iter().zip(versions) {
+            let opened = interface.open(NDK_VERSION::new(major, 0));
+            assert_eq!(opened.is_ok(), is_there, "profile {profile}, NDKPI {major}");
+            if let Ok(adapter) = opened {
+                // SAFETY: it was just opened, and is not used again.
+                unsafe { interface.close(adapter) };
+            }
+        }
+        drop(interface);
         provider.unload();
     }
 }

@@ -68,6 +68,27 @@ fn address_arithmetic_that_wraps_is_refused() {
 }
 
 #[test]
+fn a_read_sink_needs_its_right_where_the_adapter_asks_for_it() {
+    for (world, enough) in [(World::new(), true), (World::with_read_sinks(), false)] {
+        let domain = world.domain();
+        let expected = if enough { NtStatus::SUCCESS } else { VIOLATION };
+        for rights in [Rights::LOCAL_WRITE, Rights::REMOTE_WRITE, Rights::REMOTE_READ | Rights::LOCAL_WRITE] {
+            let refused = |rights: Rights| {
+                let region = registered(&domain, &Buffer::new(0x1000, 16), rights);
+                refusal(&domain, region.local_token(), 0x1000, 16, Access::ReadSink)
+            };
+            assert_eq!(refused(rights), expected, "{rights:?}");
+            assert_eq!(refused(rights | Rights::READ_SINK), NtStatus::SUCCESS, "{rights:?}");
+        }
+        let buffer = Buffer::new(0x1000, 16);
+        let mapping = world.map(&buffer);
+        let address = mapping.key();
+        assert_eq!(refusal(&domain, domain.privileged_token(), address, 16, Access::ReadSink), expected);
+        assert_eq!(refusal(&domain, domain.privileged_token(), address, 16, Access::LocalWrite), NtStatus::SUCCESS);
+    }
+}
+
+#[test]
 fn rights_decide() {
     use Access::{LocalRead, LocalWrite, ReadSink, RemoteRead, RemoteWrite};
     let world = World::new();

@@ -14,7 +14,7 @@ use super::{
         registered, window,
     },
 };
-use engine::memory::{Bind, FastTokens, MemoryLimits};
+use engine::memory::{Bind, FastTokens, MemoryLimits, MemoryRules};
 
 /// What every kind of object has to keep: uses between two times that a token is given.
 const BOUND: u64 = 1 << 16;
@@ -65,7 +65,7 @@ fn registration(region: &TestRegion) -> u32 {
 
 /// An adapter for `tokens` objects.
 fn world(tokens: u32, fast_tokens: FastTokens) -> (World, TestDomain) {
-    let world = World::with(MemoryLimits { tokens, ..SMALL }, fast_tokens);
+    let world = World::with(MemoryLimits { tokens, ..SMALL }, MemoryRules { fast_tokens, ..MemoryRules::default() });
     let domain = world.domain();
     (world, domain)
 }

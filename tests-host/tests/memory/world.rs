@@ -2,8 +2,8 @@
 
 use engine::{
     memory::{
-        Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryTable, Posted, Region, RegionKind,
-        Rights, Segment, Window,
+        Access, Bind, Domain, FastRegister, FastTokens, Mapping, MemoryLimits, MemoryRules, MemoryTable, Posted,
+        Region, RegionKind, Rights, Segment, Window,
     },
     os::Os,
 };
@@ -57,18 +57,23 @@ impl World {
     }
 
     pub fn with_limits(limits: MemoryLimits) -> Self {
-        Self::with(limits, FastTokens::Stable)
+        Self::with(limits, MemoryRules::default())
     }
 
     /// An adapter whose fast registrations have new remote tokens.
     pub fn rotating() -> Self {
-        Self::with(SMALL, FastTokens::Rotating)
+        Self::with(SMALL, MemoryRules { fast_tokens: FastTokens::Rotating, ..MemoryRules::default() })
     }
 
-    pub fn with(limits: MemoryLimits, fast_tokens: FastTokens) -> Self {
+    /// An adapter that does not say `RDMA_READ_SINK_NOT_REQUIRED`.
+    pub fn with_read_sinks() -> Self {
+        Self::with(SMALL, MemoryRules { read_sink_required: true, ..MemoryRules::default() })
+    }
+
+    pub fn with(limits: MemoryLimits, rules: MemoryRules) -> Self {
         let machine = Machine::seeded(1).start();
         let os = TestOs(HostOs::new(&machine));
-        let table = MemoryTable::try_new_with(&os, limits, fast_tokens).expect("memory");
+        let table = MemoryTable::try_new_with(&os, limits, rules).expect("memory");
         Self { table, os, _machine: machine }
     }
 

@@ -29,6 +29,25 @@ fn an_adapter_opens_for_versions_that_there_are() {
     });
 }
 
+/// The version shows the profile. The numbers of the other ones are `provider::Profile`'s.
+#[test]
+fn an_adapter_is_limited_like_its_profile() {
+    let kernel = Kernel::threads().start();
+    let driver = load(&kernel).expect("it loads");
+    for (profile, versions) in [("0", [true, true]), ("4", [false, true]), ("6", [true, true])] {
+        let nic = add(&driver, &[("RdmaProfile", profile)]);
+        for (major, is_there) in [2, 1].into_iter().zip(versions) {
+            let opened = nic.open_ndk(NDK_VERSION::new(major, 0));
+            assert_eq!(opened.is_ok(), is_there, "profile {profile}, NDKPI {major}");
+            if let Ok(adapter) = opened {
+                nic.close_ndk(adapter);
+            }
+        }
+        nic.remove();
+    }
+    driver.unload();
+}
+
 #[test]
 fn what_the_administrator_has_switched_off_stays_off() {
     let kernel = Kernel::threads().start();

@@ -171,17 +171,18 @@ fn privileged_token(s: &Session<'_>) -> Verdict {
     let tokens = (pair.a.pd.privileged_token()?, pair.b.pd.privileged_token()?);
     from.fill_pattern(0, 3 * PAGE, 4)?;
     let size = u32::try_from(PAGE).unwrap_or(0);
+    let pages = s.elements(3)?;
     let mut lists = [[NDK_SGE::new(core::ptr::null_mut(), 0, 0); 3]; 2];
     let [sources, targets] = &mut lists;
     for (page, (from, to)) in sources.iter_mut().zip(targets).enumerate() {
         *from = source.element(page * PAGE, size, tokens.0)?;
         *to = target.element(page * PAGE, size, tokens.1)?;
     }
-    posted("NdkReceive", pair.b.qp.receive(1, &lists[1])?)?;
-    posted("NdkSend", pair.a.qp.send(1, &lists[0], 0)?)?;
+    posted("NdkReceive", pair.b.qp.receive(1, &lists[1][..pages])?)?;
+    posted("NdkSend", pair.a.qp.send(1, &lists[0][..pages], 0)?)?;
     pair.a.initiator_done(1)?;
-    ensure_eq!(pair.b.receive_done(1)?.bytes as usize, 3 * PAGE, "bytes received");
-    to.has_pattern(0, 3 * PAGE, 4)?;
+    ensure_eq!(pair.b.receive_done(1)?.bytes as usize, pages * PAGE, "bytes received");
+    to.has_pattern(0, pages * PAGE, 4)?;
     // In the middle of a page, and to a write.
     let element = [source.element(PAGE + 100, 50, tokens.0)?];
     posted("NdkWrite", pair.a.qp.write(2, &element, pair.b.remote(0), 0)?)?;

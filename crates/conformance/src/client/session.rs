@@ -338,6 +338,16 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
+    /// How many elements a request of either queue may have, but no more than `most`.
+    ///
+    /// # Errors
+    ///
+    /// No adapter can be opened.
+    pub fn elements(&'s self, most: usize) -> Check<usize> {
+        let info = self.info()?;
+        Ok((info.MaxInitiatorRequestSge.min(info.MaxReceiveRequestSge) as usize).clamp(1, most))
+    }
+
     /// Skips the case unless the provider may be given what a correct consumer never gives.
     ///
     /// # Errors

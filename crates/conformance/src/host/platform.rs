@@ -20,7 +20,7 @@ use host::{
     note,
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
-use provider::{CompletionMode, Config, Device};
+use provider::{CompletionMode, Config, Device, Profile};
 
 use super::{memory::HostPinned, tasks};
 
@@ -57,6 +57,8 @@ pub struct Setup {
     pub watched_locks: bool,
     /// Adapters on the fabric.
     pub adapters: u8,
+    /// What kind of adapter they are like.
+    pub profile: Profile,
     /// Flags that the adapters leave out (`NDKPI 2.6`).
     pub without: u32,
     /// Memory regions, windows and protection domains of an adapter at most, together; by default the provider decides.
@@ -79,6 +81,7 @@ impl Default for Setup {
             nic: NicMode::Deferred,
             watched_locks: true,
             adapters: 2,
+            profile: Profile::Own,
             without: 0,
             tokens: None,
             read_sge: None,
@@ -159,6 +162,7 @@ impl HostPlatform {
             config.timeouts.connect = TIMEOUT;
             config.timeouts.establish = TIMEOUT;
             config.timeouts.disconnect = TIMEOUT;
+            setup.profile.limit(&mut config);
             adjust(&mut config);
             devices.push(Device::try_new_on(&os, &fabric, config)?);
         }

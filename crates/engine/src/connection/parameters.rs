@@ -41,6 +41,8 @@ pub struct ConnectionLimits {
     /// Connection requests that a listener holds before its consumer has accepted, rejected or closed them. NDKPI has no
     /// parameter for it, only the status of a connect that meets the limit (`NDKPI 5.8`).
     pub backlog: u32,
+    /// The adapter connects to itself (`NDKPI 2.6`: `LOOPBACK_CONNECTIONS_SUPPORTED`).
+    pub loopback: bool,
 }
 
 /// How long the provider waits for the other side, in microseconds. NDKPI leaves this to the provider.

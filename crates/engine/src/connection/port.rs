@@ -180,6 +180,11 @@ impl<O: Os> Port<O> {
         &self.timeouts
     }
 
+    /// Returns true if the adapter has this address.
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses.with(|own| own.list.iter().any(|local| local.interface.address == address))
+    }
+
     /// Opens an endpoint for a connector. No list shows it.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ impl<O: Os> Connector<O> {
     ///   it has failed.
     /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the fabric has an address in the network of the remote one, or that is of
     ///   another family than the local one.
-    /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address.
+    /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address, or this one, which does not connect to itself.
     /// - `STATUS_CONNECTION_REFUSED`: nobody listens there, or not now, or the backlog is full.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Port::abort).
@@ -150,6 +150,9 @@ impl<O: Os> Connector<O> {
             return Err(NtStatus::NETWORK_UNREACHABLE);
         }
         let address = port.fabric().find(remote.ip())?;
+        if !port.limits().loopback && port.has_address(remote.ip()) {
+            return Err(NtStatus::HOST_UNREACHABLE);
+        }
         address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
     }
 

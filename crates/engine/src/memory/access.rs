@@ -36,16 +36,20 @@ impl Rights {
         self.contain(Self::REMOTE_READ) || self.contain(Self::REMOTE_WRITE)
     }
 
-    /// Returns true if a region with these rights lets `access` happen.
-    ///
-    /// A read may put its data where local write is granted, because the adapter asks for no special right
-    /// (`RDMA_READ_SINK_NOT_REQUIRED`), and where the special right is granted all the same (`NDKPI 7.4`).
+    /// The rights that a registration with these has on an adapter (`NDKPI 2.6`, `NDKPI 7.4`). Where no special right is asked
+    /// for (`RDMA_READ_SINK_NOT_REQUIRED`), the consumer's own reads may put their data wherever local write is granted.
+    #[must_use]
+    pub const fn in_force(self, read_sink_required: bool) -> Self {
+        if !read_sink_required && self.contain(Self::LOCAL_WRITE) { self.and(Self::READ_SINK) } else { self }
+    }
+
+    /// Returns true if a region that has these rights [in force](Rights::in_force) lets `access` happen.
     #[must_use]
     pub const fn allow(self, access: Access) -> bool {
         match access {
             Access::LocalRead => true,
             Access::LocalWrite => self.contain(Self::LOCAL_WRITE),
-            Access::ReadSink => self.contain(Self::LOCAL_WRITE) || self.contain(Self::READ_SINK),
+            Access::ReadSink => self.contain(Self::READ_SINK),
             Access::RemoteRead => self.contain(Self::REMOTE_READ),
             Access::RemoteWrite => self.contain(Self::REMOTE_WRITE),
         }

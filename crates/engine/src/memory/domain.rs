@@ -131,7 +131,10 @@ impl<O: Os> Domain<O> {
             if mistake!(PrivilegedTokenIsRemote => false, else access.is_remote()) {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
-            mistake!(ReadSinkRequired if access == Access::ReadSink => return Err(NtStatus::ACCESS_VIOLATION));
+            // The privileged token grants no read sink (`NDKPI 7.5`).
+            if access == Access::ReadSink && self.table.is_read_sink_required() {
+                return Err(NtStatus::ACCESS_VIOLATION);
+            }
             return Source::Logical(address).segment(&self.table, length, Held::NONE);
         }
         let mut later = None;

@@ -277,7 +277,8 @@ impl<O: Os> Domain<O> {
         let runs = what.runs(self.table()).ok_or(NtStatus::ACCESS_VIOLATION)?;
         let (sheet, list) = region.with_fast(|_, fast| fast.reserve(what.rights, runs))?;
         let source = what.source(runs, list);
-        region.with_fast(|rotation, fast| Ok(fast.post(sheet, (span, what.rights, source), rotation)))
+        let rights = self.table().in_force(what.rights);
+        region.with_fast(|rotation, fast| Ok(fast.post(sheet, (span, rights, source), rotation)))
     }
 }
 

@@ -86,7 +86,7 @@ pub use uses::Transfers;
 pub use window::{Bind, POSTED_BINDS, Window};
 
 use crate::{
-    memory_status,
+    memory_status, mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -130,6 +130,16 @@ impl Default for MemoryLimits {
     fn default() -> Self {
         Self::MAX
     }
+}
+
+/// Rules on which adapters differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryRules {
+    /// What fast registrations do to remote tokens.
+    pub fast_tokens: FastTokens,
+    /// True if the consumer's own reads may put their data only where [`Rights::READ_SINK`] is granted (`NDKPI 2.6`: the adapter
+    /// does not say `RDMA_READ_SINK_NOT_REQUIRED`); false if local write is enough.
+    pub read_sink_required: bool,
 }
 
 /// What a [`MemoryTable`] holds.
@@ -192,7 +202,7 @@ impl Population {
 /// The tables grow while objects are made, and a look-up costs the same however many there are.
 pub struct MemoryTable<O: Os> {
     limits: MemoryLimits,
-    fast_tokens: FastTokens,
+    rules: MemoryRules,
     tokens: TokenTable<O>,
     mappings: Mappings<O>,
     population: Population,
@@ -205,21 +215,21 @@ impl<O: Os> MemoryTable<O> {
     ///
     /// `STATUS_INVALID_PARAMETER` if a limit is above its [maximum](MemoryLimits::MAX); `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O, limits: MemoryLimits) -> Result<Arc<Self>, NtStatus> {
-        Self::try_new_with(os, limits, FastTokens::Stable)
+        Self::try_new_with(os, limits, MemoryRules::default())
     }
 
-    /// [`MemoryTable::try_new`] with a choice of what fast registrations do to tokens.
+    /// [`MemoryTable::try_new`] with other rules.
     ///
     /// # Errors
     ///
     /// As [`MemoryTable::try_new`].
-    pub fn try_new_with(os: &O, limits: MemoryLimits, fast_tokens: FastTokens) -> Result<Arc<Self>, NtStatus> {
+    pub fn try_new_with(os: &O, limits: MemoryLimits, rules: MemoryRules) -> Result<Arc<Self>, NtStatus> {
         if !limits.are_possible() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         Arc::try_new(Self {
             limits,
-            fast_tokens,
+            rules,
             tokens: TokenTable::try_new(os, limits.tokens)?,
             mappings: Mappings::try_new(os, limits.mappings)?,
             population: Population::new(limits.tokens),
@@ -287,7 +297,16 @@ impl<O: Os> MemoryTable<O> {
     }
 
     const fn fast_tokens(&self) -> FastTokens {
-        self.fast_tokens
+        self.rules.fast_tokens
+    }
+
+    fn is_read_sink_required(&self) -> bool {
+        mistake!(ReadSinkRequired => true, else self.rules.read_sink_required)
+    }
+
+    /// The rights in force of a registration with these.
+    fn in_force(&self, rights: Rights) -> Rights {
+        rights.in_force(self.is_read_sink_required())
     }
 
     const fn tokens(&self) -> &TokenTable<O> {

@@ -112,6 +112,7 @@ pub struct MrEntry<O: Os> {
     pub local: u32,
     /// The token for peers.
     pub remote: u32,
+    /// The rights in force.
     pub rights: Rights,
     pub span: Span,
     pub source: Source<O>,
@@ -127,9 +128,6 @@ impl<O: Os> MrEntry<O> {
         let allowed = mistake!(RightsNotChecked => true, else self.rights.allow(access));
         mistake!(
             LocalWriteIsRemoteWrite if access == Access::RemoteWrite && self.rights.contain(Rights::LOCAL_WRITE) => return named
-        );
-        mistake!(
-            ReadSinkRequired if access == Access::ReadSink && !self.rights.contain(Rights::READ_SINK) => return false
         );
         named && allowed
     }

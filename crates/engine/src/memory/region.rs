@@ -139,6 +139,7 @@ impl<O: Os> Region<O> {
         let domain = self.domain.privileged_token();
         let tokens = table.tokens().insert_fixed(|Pair { local, remote }| {
             pinned.arm();
+            let rights = table.in_force(rights);
             let grant = MrEntry { local, remote, rights, span, source: Source::Range(pinned, 0) };
             let normal = Normal { grant, windows: Windows::default(), cached_in: None };
             Entry { domain, object: Object::Normal(normal) }

@@ -1,0 +1,146 @@
+//! The suite under each device profile: what does not apply is skipped with its reason, the rest adapts, and nothing fails for
+//! being hardware.
+//!
+//! The provider enforces what a profile says: fewer elements, little private data, read sinks, no connections of an adapter with
+//! itself.
+
+use conformance::{
+    Case, Outcome, Run, Tally, cases,
+    host::{Harness, Scheduler, Setup},
+};
+use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK, NDK_VERSION};
+use provider::{Config, Profile};
+
+/// The suite, without what a correct consumer never does.
+fn run(profile: Profile, adapters: u8, without: u32) -> Vec<(&'static Case, Outcome)> {
+    let setup = Setup {
+        scheduler: Scheduler::Seeded { seed: 3, preemption: 10 },
+        tokens: Some(1 << 12),
+        adapters,
+        profile,
+        without,
+        ..Setup::default()
+    };
+    let newest = profile.versions().iter().max().expect("it has a version");
+    let how = Run { version: NDK_VERSION::new(newest.Major, 0), seed: 1, hostile: false };
+    let harness = Harness::new(setup);
+    cases::all().map(|case| (case, harness.run(case, how).outcome)).collect()
+}
+
+/// Nothing has failed, what was skipped says why, and so many at least were not skipped.
+fn judge(name: &str, outcomes: &[(&'static Case, Outcome)], at_least: u32) {
+    let (mut tally, mut failed) = (Tally::default(), Vec::new());
+    for (case, outcome) in outcomes {
+        tally.count(outcome);
+        if outcome.is_failure() {
+            failed.push(format!("{}: {outcome}", case.name));
+        }
+        if let Outcome::Skipped(why) = outcome {
+            assert!(!why.as_str().is_empty(), "{name}: {}", case.name);
+            println!("{name}: {}: {}", case.name, why.as_str());
+        }
+    }
+    println!("{name}: {tally}");
+    assert!(failed.is_empty(), "{name}:\n{}", failed.join("\n"));
+    assert!(tally.passed + tally.observed >= at_least, "{name}: {tally}");
+}
+
+fn reason<'a>(outcomes: &'a [(&'static Case, Outcome)], name: &str) -> &'a str {
+    let found = outcomes.iter().find(|(case, _)| case.name == name);
+    match found {
+        Some((_, Outcome::Skipped(why))) => why.as_str(),
+        other => panic!("{name} should be skipped: {other:?}"),
+    }
+}
+
+#[test]
+fn rocev2() {
+    let outcomes = run(Profile::RoceV2ConnectX, 1, 0);
+    judge("rocev2-connectx, one port", &outcomes, 200);
+    assert!(reason(&outcomes, "transfer.inline-is-taken-at-once").contains("MaxInlineDataSize is 0"));
+}
+
+#[test]
+fn iwarp() {
+    let outcomes = run(Profile::Iwarp, 2, 0);
+    judge("iwarp, two ports", &outcomes, 200);
+    assert!(reason(&outcomes, "srq.notification").contains("no shared receive queues"));
+    assert!(reason(&outcomes, "moderation.count-alone").contains("CQ_INTERRUPT_MODERATION"));
+}
+
+#[test]
+fn small() {
+    judge("small", &run(Profile::Small, 2, 0), 200);
+}
+
+#[test]
+fn ndkpi_1_2() {
+    let outcomes = run(Profile::Ndkpi12, 1, 0);
+    judge("ndkpi-1.2", &outcomes, 200);
+    // What the document says of versions.
+    assert_eq!(since(&outcomes, "2.1"), cases::SINCE_2_1, "cases that need NDKPI 2.1");
+}
+
+#[test]
+fn minimum() {
+    let outcomes = run(Profile::Minimum, 2, 0);
+    judge("minimum", &outcomes, 100);
+    let since = since(&outcomes, "1.2");
+    assert!(since.iter().all(|name| cases::SINCE_1_2.contains(name)), "not in the list: {since:?}");
+    // Some need more that this adapter does not have, and say that first.
+    cases::SINCE_1_2.iter().for_each(|name| assert!(!reason(&outcomes, name).is_empty()));
+}
+
+#[test]
+fn one_port_without_loopback() {
+    let outcomes = run(Profile::Ndkpi12, 1, LOOPBACK);
+    judge("one port without loopback", &outcomes, 40);
+    assert!(reason(&outcomes, "connect.private-data").contains("cannot connect to itself"));
+}
+
+/// The cases that were skipped because what they are about came with that version.
+fn since(outcomes: &[(&'static Case, Outcome)], version: &str) -> Vec<&'static str> {
+    let words = format!("came with {version}");
+    let skipped = outcomes
+        .iter()
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.as_str().contains(&words)));
+    skipped.map(|(case, _)| case.name).collect()
+}
+
+#[test]
+fn a_profile_only_takes_away() {
+    let own = Config::default();
+    for (number, profile) in (0..).zip(Profile::ALL) {
+        assert_eq!(Profile::from_number(number), Some(profile));
+        let mut config = own;
+        profile.limit(&mut config);
+        let (before, after) = (own.info, config.info);
+        assert_eq!(after.AdapterFlags & !before.AdapterFlags, 0, "{profile:?}");
+        let numbers = [before, after].map(|info| {
+            [
+                info.FRMRPageCount,
+                info.MaxInitiatorRequestSge,
+                info.MaxReceiveRequestSge,
+                info.MaxReadRequestSge,
+                info.MaxTransferLength,
+                info.MaxInlineDataSize,
+                info.MaxInboundReadLimit,
+                info.MaxOutboundReadLimit,
+                info.MaxReceiveQueueDepth,
+                info.MaxInitiatorQueueDepth,
+                info.MaxSrqDepth,
+                info.MaxCqDepth,
+                info.MaxCallerData,
+                info.MaxCalleeData,
+            ]
+        });
+        assert!(numbers[0].iter().zip(numbers[1]).all(|(before, after)| after <= *before), "{profile:?}");
+        assert!(after.FRMRPageCount >= 16, "{profile:?}: NDKPI 3.11");
+        assert!(config.versions.iter().all(|version| own.versions.iter().any(|offered| version <= offered)));
+        // Twice is once.
+        let once = config;
+        profile.limit(&mut config);
+        assert_eq!((config.info, config.versions), (once.info, once.versions), "{profile:?}");
+    }
+    assert_eq!(Profile::from_number(6), None);
+}
