@@ -6,7 +6,14 @@ mod histories;
 #[path = "notify_decision/holds.rs"]
 mod holds;
 
-use engine::cq::notify::{ArmType, Class, Notify, View, newer, satisfied};
+use engine::{
+    NtStatus,
+    cq::{
+        Cqe, CqeOutcome, Operation,
+        decision::are_plain,
+        notify::{ArmType, Class, Notify, View, newer, satisfied},
+    },
+};
 
 use ArmType::{Any, Errors, Solicited};
 use tests_host::arms::{MERGES, merged};
@@ -149,5 +156,23 @@ fn unknown_arm_types_are_none() {
     let bits = (0..32).map(|bit| 1_u32 << bit).filter(|&value| value > 2);
     for value in (3..=0x1_0000).chain(bits).chain([u32::MAX, u32::MAX - 1, 0x8000_0001]) {
         assert_eq!(ArmType::from_value(value), None, "{value:#x}");
+    }
+}
+
+#[test]
+fn entries_without_marks_are_plain_and_no_others() {
+    let cqe = |outcome| Cqe { qp_context: 0, outcome, request_context: 0, bytes: 0, invalidated_token: 0 };
+    let plain = cqe(CqeOutcome::new(Operation::Send, NtStatus::SUCCESS));
+    for operation in [Operation::Receive, Operation::Send, Operation::Write] {
+        for status in [NtStatus::SUCCESS, NtStatus::PENDING, NtStatus::BUFFER_OVERFLOW, NtStatus::CANCELLED] {
+            for solicited in [false, true] {
+                let cqe = cqe(CqeOutcome::new(operation, status).soliciting(solicited));
+                let expected = status.is_success() && !solicited;
+                assert_eq!(cqe.class() == Class::Plain, expected, "{cqe:?}");
+                for cqes in [&[cqe][..], &[plain, cqe], &[cqe, plain, plain]] {
+                    assert_eq!(are_plain(cqes), expected, "{cqe:?}");
+                }
+            }
+        }
     }
 }

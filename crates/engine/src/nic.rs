@@ -44,13 +44,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What is left of it after this.
-    #[inline]
-    pub(crate) const fn take(&mut self, moved: &Moved) {
-        self.bytes -= moved.bytes;
-        self.requests -= moved.requests;
-    }
-
     /// Returns true if there is nothing left of it.
     #[must_use]
     pub const fn is_spent(&self) -> bool {

@@ -94,12 +94,6 @@ pub trait SpinLock<T>: Send + Sync {
     ///
     /// Locking again from inside `work` is a deadlock.
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U;
-
-    /// [`SpinLock::with`], if the lock can be had at once, for callers that have another way. `None` if not: then `work` has not
-    /// run. An implementation may wait all the same.
-    fn with_at_once<U>(&self, work: impl FnOnce(&mut T) -> U) -> Option<U> {
-        Some(self.with(work))
-    }
 }
 
 /// Code that runs later, and what it runs on.

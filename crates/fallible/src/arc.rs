@@ -124,8 +124,7 @@ impl<T> Arc<T> {
 
     const fn references(&self) -> &AtomicUsize {
         // SAFETY: `inner` is live (invariant) and its counter is only ever used through shared references.
-        let inner = unsafe { self.inner.as_ref() };
-        &inner.references
+        &unsafe { self.inner.as_ref() }.references
     }
 }
 
@@ -139,8 +138,7 @@ impl<T> Clone for Arc<T> {
 
 impl<T> Drop for Arc<T> {
     fn drop(&mut self) {
-        let this = Self { inner: self.inner, owns: PhantomData };
-        drop(this.release());
+        drop(Self { inner: self.inner, owns: PhantomData }.release());
     }
 }
 
@@ -149,8 +147,7 @@ impl<T> Deref for Arc<T> {
 
     fn deref(&self) -> &T {
         // SAFETY: `inner` is live (invariant) and gives out shared references to the value only.
-        let inner = unsafe { self.inner.as_ref() };
-        &inner.value
+        &unsafe { self.inner.as_ref() }.value
     }
 }
 

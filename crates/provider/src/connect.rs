@@ -85,9 +85,8 @@ unsafe fn queue_pair_of<O: NdkOs>(
     qp: *mut NDK_QP,
 ) -> Result<Borrowed<QueuePair<O>>, NtStatus> {
     // SAFETY: the caller's promise is the same.
-    let pair = unsafe { borrow::<QueuePair<O>>(qp) };
-    let is_here = |pair: &Borrowed<QueuePair<O>>| Arc::ptr_eq(pair.device(), connector.device());
-    pair.filter(is_here).ok_or(NtStatus::INVALID_PARAMETER)
+    let pair = unsafe { borrow::<QueuePair<O>>(qp) }?;
+    if Arc::ptr_eq(pair.device(), connector.device()) { Ok(pair) } else { Err(NtStatus::INVALID_PARAMETER) }
 }
 
 /// The engine has refused to begin a connection: undoes and traces it.
@@ -163,7 +162,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
         let pair = unsafe { queue_pair_of(object, qp) }?;
         let qp = pair.engine()?;
         // SAFETY: the caller passes an open endpoint.
-        let shared = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let shared = unsafe { borrow::<SharedEndpointObject<O>>(endpoint) }?;
         let endpoint = shared.engine()?;
         // SAFETY: the address is valid for reading.
         let remote = unsafe { address::read(destination, destination_length) }?;

@@ -305,7 +305,7 @@ impl<O: NdkOs> Device<O> {
     /// `adapter` came from [`Device::open`] and is not used after this call.
     pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
         // SAFETY: the adapter is open.
-        let Some(object) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return };
+        let Ok(object) = (unsafe { borrow::<Adapter<O>>(adapter) }) else { return };
         let closed = object.closed().clone();
         // SAFETY: the pointer was made by `into_public` and is not used after this: its reference is taken back once.
         drop(unsafe { object.take_back() });

@@ -27,7 +27,7 @@ pub unsafe fn with<B: Body, T>(
     rule: impl FnOnce(&Borrowed<B>) -> Result<T, NtStatus>,
 ) -> Result<T, NtStatus> {
     // SAFETY: the caller's promise is the same.
-    let object = unsafe { borrow::<B>(public) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+    let object = unsafe { borrow::<B>(public) }?;
     rule(&object)
 }
 

@@ -282,27 +282,31 @@ impl<B: EngineObject> Borrowed<B> {
     }
 }
 
-/// Borrows the object behind a consumer's pointer. `None` if it is no object of this type.
+/// Borrows the object behind a consumer's pointer.
+///
+/// # Errors
+///
+/// `STATUS_INVALID_PARAMETER` if it is no object of this type.
 ///
 /// # Safety
 ///
 /// `public` is null, or points to an object of this provider that is open and stays open as long as the result is used.
 /// (Objects of other types are recognised; the consumer promises not to use closed ones, `NDKPI 7.9`.)
 #[inline]
-pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Option<Borrowed<B>> {
+pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Result<Borrowed<B>, NtStatus> {
     let object = public.cast_const().cast::<Ndk<B>>();
     if object.is_null() || !object.is_aligned() {
-        return None;
+        return Err(NtStatus::INVALID_PARAMETER);
     }
     // SAFETY: the pointer is to an object of this provider; all of them have their signature at the same offset.
     let signature = unsafe { &(*object).signature };
     if signature.load(Ordering::Relaxed) != B::SIGNATURE {
-        return None;
+        return Err(NtStatus::INVALID_PARAMETER);
     }
     // SAFETY: the signature says that it is an object of this type. Its pointer was made by `into_public`; the reference is not
     // dropped.
     let shared = unsafe { Arc::from_raw(object) };
-    Some(Borrowed(ManuallyDrop::new(ObjectRef(ManuallyDrop::new(shared)))))
+    Ok(Borrowed(ManuallyDrop::new(ObjectRef(ManuallyDrop::new(shared)))))
 }
 
 /// `NDK_FN_CLOSE_OBJECT` (`NDKPI 5.1`, `NDKPI 7.9`).
@@ -317,7 +321,7 @@ pub unsafe extern "system" fn close<B: Body>(
     context: *mut c_void,
 ) -> NtStatus {
     // SAFETY: the caller passes an open object.
-    let Some(object) = (unsafe { borrow::<B>(header.cast()) }) else {
+    let Ok(object) = (unsafe { borrow::<B>(header.cast()) }) else {
         // Not an object: a close cannot fail, and there is nothing to close.
         return NtStatus::SUCCESS;
     };

@@ -133,7 +133,7 @@ unsafe extern "system" fn create_qp_with_srq<O: NdkOs>(
         // SAFETY: the caller passes open queues.
         let cqs = unsafe { Cqs::borrow(receive_cq, initiator_cq) }?;
         // SAFETY: the caller passes an open queue.
-        let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) }?;
         QueuePair::create(pd, &cqs, Some(&srq), qp_context, sizes)
     };
     // SAFETY: the caller's promises are the same.

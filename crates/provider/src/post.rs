@@ -7,7 +7,7 @@ use core::{ffi::c_void, slice};
 
 use engine::{
     memory::{Bind, FastRegister, Rights},
-    qp::{Elements, Flags, Inline, Qp, Sge, SqProducer, Work},
+    qp::{Flags, Payload, Qp, Sge, Work},
 };
 use fallible::Arc;
 use ndkpi::{
@@ -18,8 +18,8 @@ use ndkpi::{
 
 use crate::{
     NdkOs,
-    cell::InUse,
     device::Device,
+    dispatch,
     mr::MemoryRegion,
     mw::MemoryWindow,
     object::{Body, Borrowed, borrow},
@@ -66,103 +66,18 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
 /// Flags of the engine have the bits of NDKPI: masking is all it takes to translate them.
 #[inline]
 const fn engine_flags(flags: u32) -> Flags {
-    const {
-        assert!(Flags::SILENT_SUCCESS.bits() == NDK_OP_FLAG_SILENT_SUCCESS);
-        assert!(Flags::READ_FENCE.bits() == NDK_OP_FLAG_READ_FENCE);
-        assert!(Flags::SOLICIT.bits() == NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-        assert!(Flags::DEFER.bits() == NDK_OP_FLAG_DEFER);
-        assert!(Flags::LOCAL_INVALIDATE.bits() == NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE);
-    }
     Flags::from_bits_truncate(flags)
 }
 
-/// A post by a consumer: what every dispatch function begins with.
-struct Post<O: NdkOs> {
-    object: Borrowed<QueuePair<O>>,
-    context: usize,
-    /// The consumer's flags, and those that the function accepts.
-    flags: (u32, u32),
-}
+const _: () = {
+    assert!(Flags::SILENT_SUCCESS.bits() == NDK_OP_FLAG_SILENT_SUCCESS);
+    assert!(Flags::READ_FENCE.bits() == NDK_OP_FLAG_READ_FENCE);
+    assert!(Flags::SOLICIT.bits() == NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
+    assert!(Flags::DEFER.bits() == NDK_OP_FLAG_DEFER);
+    assert!(Flags::LOCAL_INVALIDATE.bits() == NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE);
+};
 
-impl<O: NdkOs> Post<O> {
-    /// The post to `qp`.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER` if it is no queue pair.
-    ///
-    /// # Safety
-    ///
-    /// `qp` is open and no other post to its initiator queue runs as long as the result is used.
-    #[inline]
-    unsafe fn new(qp: *mut NDK_QP, context: *mut c_void, flags: u32, accepted: u32) -> Result<Self, NtStatus> {
-        // SAFETY: the caller passes an open queue pair.
-        let object = unsafe { borrow::<QueuePair<O>>(qp) }.ok_or(NtStatus::INVALID_PARAMETER)?;
-        Ok(Self { object, context: context.expose_provenance(), flags: (flags, accepted) })
-    }
-
-    #[inline]
-    fn qp(&self) -> Result<&Arc<Qp<O>>, NtStatus> {
-        self.object.engine().map_err(|_| self.object.overlap())
-    }
-
-    #[inline]
-    fn queue(&self) -> Result<InUse<'_, SqProducer>, NtStatus> {
-        // SAFETY: no other post to the queue runs (see `new`).
-        unsafe { self.object.send_queue() }
-    }
-
-    #[inline]
-    fn has_valid_flags(&self) -> bool {
-        op_flags::not_accepted(self.flags.0, self.flags.1) == 0
-    }
-
-    /// Posts a request with local bytes, which `list` names or, for an inline request, are copied from where it says.
-    ///
-    /// # Safety
-    ///
-    /// `list` is valid for reading `count` entries, and for an inline request so are the bytes they name.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    unsafe fn with_list(&self, list: *const NDK_SGE, count: u32, work: Work) -> Result<(), NtStatus> {
-        let (qp, object) = (self.qp()?, &**self.object);
-        // SAFETY: no other post to the queue runs (see `new`).
-        let queue = || unsafe { object.send_queue() };
-        // SAFETY: the list is valid for reading (the caller's promise).
-        let Some(list) = (unsafe { elements(list, count) }).filter(|_| self.has_valid_flags()) else {
-            return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
-        };
-        // The adapter's limit for reads is one of its own, beside that of the queue pair.
-        if matches!(work, Work::Read { .. }) && count > self.object.device().config().info.MaxReadRequestSge {
-            return Qp::refuse(qp, NtStatus::DATA_OVERRUN, queue);
-        }
-        let mut flags = engine_flags(self.flags.0);
-        if flags.contains(Flags::LOCAL_INVALIDATE)
-            && !self.object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)
-        {
-            flags.remove(Flags::LOCAL_INVALIDATE);
-        }
-        if !op_flags::is_inline(self.flags.0) {
-            return Qp::post(qp, self.context, work, flags, Elements(list.iter().map(element)), queue);
-        }
-        let parts = list.iter().map(|entry| {
-            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
-            unsafe { inline_bytes(entry) }
-        });
-        Qp::post(qp, self.context, work, flags, Inline(parts), queue)
-    }
-
-    /// Posts a request that moves no bytes. The state of the connection comes first: what `work` does changes tokens.
-    fn local(&self, work: impl FnOnce() -> Result<Work, NtStatus>) -> Result<(), NtStatus> {
-        let (qp, queue) = (self.qp()?, || self.queue());
-        if !self.has_valid_flags() {
-            return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
-        }
-        Qp::post_local(qp, self.context, engine_flags(self.flags.0), work, queue)
-    }
-}
-
-/// Posts a request with local bytes.
+/// Posts a request with local bytes, which `list` names or, for an inline request, are copied from where it says.
 ///
 /// # Safety
 ///
@@ -174,13 +89,60 @@ unsafe fn post<O: NdkOs>(
     qp: *mut NDK_QP,
     context: *mut c_void,
     (list, count): (*const NDK_SGE, u32),
-    (flags, accepted): (u32, u32),
+    (given, accepted): (u32, u32),
     work: Work,
-) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
-    let post = unsafe { Post::<O>::new(qp, context, flags, accepted) };
-    // SAFETY: the caller's promises are the same.
-    post.and_then(|post| unsafe { post.with_list(list, count, work) }).into()
+) -> Result<(), NtStatus> {
+    // SAFETY: the queue pair is open (the caller's promise).
+    let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
+    let qp = object.engine().map_err(|_| object.overlap())?;
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    let queue = || unsafe { object.send_queue() };
+    let has_valid_flags = op_flags::not_accepted(given, accepted) == 0;
+    // SAFETY: the list is valid for reading (the caller's promise).
+    let Some(list) = (unsafe { elements(list, count) }).filter(|_| has_valid_flags) else {
+        return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
+    };
+    // The adapter's limit for reads is one of its own, beside that of the queue pair.
+    if matches!(work, Work::Read { .. }) && count > object.device().config().info.MaxReadRequestSge {
+        return Qp::refuse(qp, NtStatus::DATA_OVERRUN, queue);
+    }
+    let mut flags = engine_flags(given);
+    if flags.contains(Flags::LOCAL_INVALIDATE)
+        && !object.device().has(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED)
+    {
+        flags.remove(Flags::LOCAL_INVALIDATE);
+    }
+    let payload = if op_flags::is_inline(given) {
+        Payload::Inline(list.iter().map(|entry| {
+            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
+            unsafe { inline_bytes(entry) }
+        }))
+    } else {
+        Payload::Elements(list.iter().map(element))
+    };
+    Qp::post(qp, context.expose_provenance(), work, flags, payload, queue)
+}
+
+/// Posts a request that moves no bytes. The state of the connection comes first: what `work` does changes tokens.
+///
+/// # Safety
+///
+/// `qp` is open and no other post to its initiator queue runs.
+unsafe fn post_local<O: NdkOs>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    (flags, accepted): (u32, u32),
+    work: impl FnOnce(&QueuePair<O>) -> Result<Work, NtStatus>,
+) -> Result<(), NtStatus> {
+    // SAFETY: the queue pair is open (the caller's promise).
+    let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
+    let qp = object.engine().map_err(|_| object.overlap())?;
+    // SAFETY: no other post to the queue runs (the caller's promise).
+    let queue = || unsafe { object.send_queue() };
+    if op_flags::not_accepted(flags, accepted) != 0 {
+        return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
+    }
+    Qp::post_local(qp, context.expose_provenance(), engine_flags(flags), || work(&object), queue)
 }
 
 /// `NDK_FN_SEND`.
@@ -197,7 +159,7 @@ pub unsafe extern "system" fn send<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: None }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: None }) }.into()
 }
 
 /// `NDK_FN_SEND_AND_INVALIDATE`. Mind the order: the flags come before the token.
@@ -215,6 +177,7 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
     unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: Some(token) }) }
+        .into()
 }
 
 /// `NDK_FN_READ`. The flag that invalidates the sink counts only if the adapter says so (`NDKPI 7.3`).
@@ -232,7 +195,7 @@ pub unsafe extern "system" fn read<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::READ), Work::Read { address, token }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::READ), Work::Read { address, token }) }.into()
 }
 
 /// `NDK_FN_WRITE`.
@@ -250,7 +213,7 @@ pub unsafe extern "system" fn write<O: NdkOs>(
     flags: u32,
 ) -> NtStatus {
     // SAFETY: the caller's promises are the same.
-    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::WRITE), Work::Write { address, token }) }
+    unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::WRITE), Work::Write { address, token }) }.into()
 }
 
 /// `NDK_FN_RECEIVE`.
@@ -264,17 +227,19 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     list: *const NDK_SGE,
     count: u32,
 ) -> NtStatus {
+    let rule = |object: &Borrowed<QueuePair<O>>| {
+        // SAFETY: the list is valid for reading (the caller's promise).
+        let list = unsafe { elements(list, count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        if object.has_srq() {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
+        }
+        let qp = object.engine().map_err(|_| object.overlap())?;
+        // SAFETY: no other receive is being posted (the caller's promise).
+        let queue = || unsafe { object.receive_queue() };
+        Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue)
+    };
     // SAFETY: the caller passes an open queue pair.
-    let Some(object) = (unsafe { borrow::<QueuePair<O>>(qp) }) else { return NtStatus::INVALID_PARAMETER };
-    // SAFETY: the list is valid for reading (the caller's promise).
-    let Some(list) = (unsafe { elements(list, count) }) else { return NtStatus::INVALID_PARAMETER };
-    if object.has_srq() {
-        return NtStatus::INVALID_DEVICE_REQUEST;
-    }
-    let Ok(qp) = object.engine() else { return object.overlap() };
-    // SAFETY: no other receive is being posted (the caller's promise).
-    let queue = || unsafe { object.receive_queue() };
-    Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue).into()
+    unsafe { dispatch::with(qp, rule) }.into()
 }
 
 fn rights_of(flags: u32) -> Rights {
@@ -302,23 +267,19 @@ pub unsafe extern "system" fn bind<O: NdkOs>(
     length: usize,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
-    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::BIND) } {
-        Ok(post) => post,
-        Err(status) => return status,
-    };
     // SAFETY: the caller passes an open region.
     let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
     // SAFETY: the caller passes an open window.
     let mw = unsafe { borrow::<MemoryWindow<O>>(mw) };
-    let work = || {
-        let (mr, mw) = (mr.ok_or(NtStatus::INVALID_PARAMETER)?, mw.ok_or(NtStatus::INVALID_PARAMETER)?);
+    let work = |object: &QueuePair<O>| {
+        let (mr, mw) = (mr?, mw?);
         let region = mr.engine()?;
         let window = mw.engine()?;
         let what = Bind { address: address.addr() as u64, length: length as u64, rights: rights_of(flags) };
-        post.object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
+        object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
     };
-    post.local(work).into()
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    unsafe { post_local(qp, context, (flags, op_flags::BIND), work) }.into()
 }
 
 /// `NDK_FN_FAST_REGISTER` (`NDKPI 7.4`). The region's remote token is the new one when this returns.
@@ -337,15 +298,10 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
     base: *mut c_void,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
-    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::FAST_REGISTER) } {
-        Ok(post) => post,
-        Err(status) => return status,
-    };
     // SAFETY: the caller passes an open region.
     let mr = unsafe { borrow::<MemoryRegion<O>>(mr) };
-    let work = || {
-        let mr = mr.ok_or(NtStatus::INVALID_PARAMETER)?;
+    let work = |object: &QueuePair<O>| {
+        let mr = mr?;
         let region = mr.engine()?;
         // SAFETY: the pages are valid for reading until the consumer's call returns.
         let pages = unsafe { page_list(pages, page_count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
@@ -356,9 +312,10 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
             base: base.addr() as u64,
             rights: rights_of(flags),
         };
-        post.object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
+        object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
     };
-    post.local(work).into()
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    unsafe { post_local(qp, context, (flags, op_flags::FAST_REGISTER), work) }.into()
 }
 
 /// The consumer's page addresses; `None` if there are some and no address.
@@ -390,27 +347,20 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
     target: *mut NDK_OBJECT_HEADER,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
-    let post = match unsafe { Post::<O>::new(qp, context, flags, op_flags::INVALIDATE) } {
-        Ok(post) => post,
-        Err(status) => return status,
-    };
     // SAFETY: the caller passes an open region, or something that is none.
     let mr = unsafe { borrow::<MemoryRegion<O>>(target.cast()) };
     // SAFETY: the caller passes an open window, or something that is none.
     let mw = unsafe { borrow::<MemoryWindow<O>>(target.cast()) };
-    // A token names nothing in another adapter's table, or something else.
-    let is_here = |device: &Arc<Device<O>>| Arc::ptr_eq(device, post.object.device());
-    let work = || {
-        if !mr.as_ref().is_none_or(|mr| is_here(mr.device())) || !mw.as_ref().is_none_or(|mw| is_here(mw.device())) {
+    let work = |object: &QueuePair<O>| {
+        // A token names nothing in another adapter's table, or something else.
+        let is_here = |device: &Arc<Device<O>>| Arc::ptr_eq(device, object.device());
+        if !mr.as_ref().is_ok_and(|mr| is_here(mr.device())) && !mw.as_ref().is_ok_and(|mw| is_here(mw.device())) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let token = if let Some(mr) = mr {
-            mr.engine()?.invalidation_token()?
-        } else {
-            mw.ok_or(NtStatus::INVALID_PARAMETER)?.engine()?.invalidation_token()
-        };
+        let token =
+            if let Ok(mr) = mr { mr.engine()?.invalidation_token()? } else { mw?.engine()?.invalidation_token() };
         Ok(Work::Invalidate { token })
     };
-    post.local(work).into()
+    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    unsafe { post_local(qp, context, (flags, op_flags::INVALIDATE), work) }.into()
 }

@@ -51,9 +51,9 @@ impl<O: NdkOs> Cqs<O> {
     /// The queues are open as long as the result is used.
     pub unsafe fn borrow(receive: *mut NDK_CQ, initiator: *mut NDK_CQ) -> Result<Self, NtStatus> {
         // SAFETY: the queue is open (the caller's promise).
-        let receive = unsafe { borrow(receive) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let receive = unsafe { borrow(receive) }?;
         // SAFETY: as before.
-        let initiator = unsafe { borrow(initiator) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        let initiator = unsafe { borrow(initiator) }?;
         Ok(Self { receive, initiator })
     }
 }

@@ -93,22 +93,17 @@ fn batches_keep_their_entries_apart_and_in_order() {
 }
 
 #[test]
-fn slots_that_are_prefetched_ahead_hold_no_entry() {
+fn fast_pushes_and_others_arrive_once_and_in_order() {
     for limit in [1, 31, 63, 64, 65, 100, 128, 255, 256, 300, 600] {
         for first in [0, 17, u64::MAX - 40, u64::MAX - 1000] {
             let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
             let (mut pushed, mut polled) = (0_u64, 0_u64);
-            // No byte of an entry is zero, as what is stored ahead is.
             let entry = |number: u64| [u64::MAX - number; 5];
             for round in 0..2_000_usize {
                 for _ in 0..round * 7 % 90 {
                     let next = entry(pushed % 200);
-                    let fast = producer.fast_push(next);
-                    pushed += u64::from(fast || producer.push(next));
+                    pushed += u64::from(producer.fast_push(next) || producer.push(next));
                     producer.publish();
-                    if !fast {
-                        producer.prefetch_ahead();
-                    }
                     producer.enable_fast_push();
                 }
                 consumer.take(round * 11 % 97, |found| {
@@ -131,20 +126,18 @@ fn fast_pushes_go_in_while_they_are_enabled_and_there_is_room() {
         while producer.fast_push(pushed) {
             pushed += 1;
         }
-        // As many as fit, up to the last one of the group of 128, or of the slots.
-        let last = limit.next_power_of_two().min(128) - 1;
-        let until_last = u64::from(last) - first % u64::from(last + 1);
-        assert_eq!(u64::from(pushed), u64::from(limit).min(until_last), "limit {limit}, first {first}");
-        producer.enable_fast_push();
-        assert!(!producer.fast_push(pushed), "full, or the entry that ends the group");
+        // As many as fit, up to the last one of the slots.
+        let slots = u64::from(limit.next_power_of_two());
+        let until_end = slots - first % slots;
+        assert_eq!(u64::from(pushed), u64::from(limit).min(until_end), "limit {limit}, first {first}");
         // Other pushes count too.
         assert_eq!(taken(&mut consumer, 2000), (0..pushed).collect::<Vec<_>>());
         assert!(producer.has_room(5));
         producer.enable_fast_push();
         assert_eq!(producer.push_all(&[1, 2, 3, 4, 5]), 5);
         producer.publish();
-        let fit = (0..100).take_while(|_| producer.fast_push(6)).count();
-        assert!(fit <= 127 && taken(&mut consumer, 2000).len() == 5 + fit);
+        let fit = (0..2000).take_while(|_| producer.fast_push(6)).count();
+        assert!(fit <= limit as usize && taken(&mut consumer, 2000).len() == 5 + fit);
     }
 }
 
@@ -172,8 +165,8 @@ fn what_is_retracted_disables_fast_pushes() {
     // Passes are counted from the tail.
     assert!(!producer.fast_push(2));
     producer.enable_fast_push();
-    assert!(!producer.fast_push(2), "the last slot");
-    assert!(producer.push(2) && producer.push(3));
+    assert!(producer.fast_push(2) && !producer.fast_push(3), "the last slot of the pass");
+    assert!(producer.push(3));
     producer.publish();
     assert_eq!(taken(&mut consumer, 9), [2, 3]);
 }

@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use engine::qp::{Elements, Flags, Qp, QpParameters, SqProducer};
+use engine::qp::{Flags, Payload, Qp, QpParameters, SqProducer};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
 
@@ -269,7 +269,7 @@ fn the_end_of_a_queue_is_given_back_before_the_request_has_an_effect() {
         b.receive(0, 0);
         let mut queue = a.take_initiator().into_queue();
         let is_back = Cell::new(false);
-        let elements = Elements([a.sge(0, 0); 2].into_iter());
+        let elements = Payload::<_, std::iter::Empty<&[u8]>>::Elements([a.sge(0, 0); 2].into_iter());
         let posted = Qp::post(a.qp(), 1, SEND, Flags::DEFER, elements, || Ok(Guard(&mut queue, &is_back)));
         assert_eq!(posted, Ok(()));
         assert!(is_back.replace(false));

@@ -132,6 +132,13 @@ pub struct Cqe {
 const _: () = assert!(size_of::<Cqe>() == 32);
 
 impl Cqe {
+    /// The completion of a request that has received nothing.
+    #[inline]
+    #[must_use]
+    pub const fn new(qp_context: usize, request_context: usize, outcome: CqeOutcome) -> Self {
+        Self { qp_context, outcome, request_context, bytes: 0, invalidated_token: 0 }
+    }
+
     /// What an arm sees in this completion.
     #[inline]
     #[must_use]

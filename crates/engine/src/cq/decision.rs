@@ -57,7 +57,7 @@ pub const fn newer(this: u64, that: u64) -> bool {
 }
 
 /// All that the decision to notify depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     /// The arm that stands.
     pub arm: Option<ArmType>,
@@ -90,16 +90,7 @@ pub const fn satisfied(view: &View) -> bool {
     view.failure_to_report || (newer(newest, view.taken) && newer(newest, view.last_callback))
 }
 
-/// Shortcut: returns true if no entry has a consequence, with this arm standing and a callback held back or not.
-///
-/// To prove: without an arm [`satisfied`] is false, and without a hold there is nothing that an entry could end.
-#[inline]
-#[must_use]
-pub const fn ignores_all(arm: Option<ArmType>, holds: bool) -> bool {
-    arm.is_none() && !holds
-}
-
-/// Shortcut: returns true if no plain entry has a consequence.
+/// Shortcut: returns true if no plain entry has a consequence, with this arm standing and a callback held back or not.
 ///
 /// Then plain entries need not even be counted one by one: the [fast push](crate::ring::Producer::fast_push) of a queue that has
 /// not failed counts them later.
@@ -122,29 +113,4 @@ pub fn are_plain(cqes: &[Cqe]) -> bool {
         return cqes.iter().all(|cqe| cqe.class() == Class::Plain);
     }
     cqes.iter().fold(0, |marks, cqe| marks | cqe.outcome.marks()) == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::NtStatus;
-
-    use super::{Class, Cqe, are_plain};
-    use crate::cq::{CqeOutcome, Operation};
-
-    #[test]
-    fn entries_without_marks_are_plain_and_no_others() {
-        let cqe = |outcome| Cqe { qp_context: 0, outcome, request_context: 0, bytes: 0, invalidated_token: 0 };
-        let plain = cqe(CqeOutcome::new(Operation::Send, NtStatus::SUCCESS));
-        for operation in [Operation::Receive, Operation::Send, Operation::Write] {
-            for status in [NtStatus::SUCCESS, NtStatus::PENDING, NtStatus::BUFFER_OVERFLOW, NtStatus::CANCELLED] {
-                for solicited in [false, true] {
-                    let cqe = cqe(CqeOutcome::new(operation, status).soliciting(solicited));
-                    let expected = cqe.class() == Class::Plain;
-                    for cqes in [&[cqe][..], &[plain, cqe], &[cqe, plain, plain]] {
-                        assert_eq!(are_plain(cqes), expected, "{cqe:?}");
-                    }
-                }
-            }
-        }
-    }
 }

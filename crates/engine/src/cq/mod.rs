@@ -313,7 +313,11 @@ impl<O: Os> Cq<O> {
             }
         }));
         for _ in 0..CALLBACKS_PER_RUN {
-            let Some(status) = this.with_state(|state| state.notify.begin()) else { return };
+            let (status, failure) = this.with_state(|state| (state.notify.begin(), state.notify.failure()));
+            if let Some(failure) = failure {
+                Self::spread_failure(this, failure);
+            }
+            let Some(status) = status else { return };
             this.client.notify(status);
             if !this.with_state(|state| state.notify.end()) {
                 return;
@@ -323,12 +327,9 @@ impl<O: Os> Cq<O> {
     }
 
     /// Tells the client of a failure and fails dependents, a bounded number of them.
-    fn spread_failure(this: &Arc<Self>) {
-        let untold = this.with_state(|state| {
-            let failure = state.notify.failure()?;
-            (!core::mem::replace(&mut state.told, true)).then_some(failure)
-        });
-        if let Some(failure) = untold {
+    #[cold]
+    fn spread_failure(this: &Arc<Self>, failure: CqFailure) {
+        if !this.with_state(|state| core::mem::replace(&mut state.told, true)) {
             this.client.failed(failure);
         }
         for _ in 0..FAILURES_PER_RUN {
@@ -383,7 +384,6 @@ impl<O: Os> Routine for Notification<O> {
     type Target = Cq<O>;
 
     fn run(cq: &Arc<Cq<O>>) {
-        Cq::spread_failure(cq);
         Cq::notify(cq);
     }
 }

@@ -1,7 +1,7 @@
 //! How completions get into a queue: one, or many.
 //!
 //! A plain completion that has no consequence now and is known to fit is a *fast push*: a comparison and a few stores under the
-//! lock. Everything else is [`CqProducer::push_all`], also for a single completion.
+//! lock. Everything else is [`State::push_all`], also for a single completion.
 
 use fallible::Arc;
 
@@ -17,20 +17,41 @@ use crate::{
 };
 
 impl State {
-    /// Pushes a completion that [`State::begin_fast_pushes`] has prepared for. Returns false if there is more to it: then nothing
-    /// has happened.
+    /// Pushes a completion if it is plain and [`State::push_all`] has found that such have no consequence. Returns false if not:
+    /// then nothing has happened.
     #[inline]
     fn fast_push(&mut self, cqe: Cqe) -> bool {
         // Deliberate mistakes are made where everything is decided.
         cqe.class() == Class::Plain && !fault::is_any() && self.entries.fast_push(cqe)
     }
 
-    /// Lets plain completions be pushed fast if they have no consequence.
-    #[inline]
-    fn begin_fast_pushes(&mut self) {
+    /// Pushes completions of `cq` and decides for every one of them. Returns true if the deferred call has to be queued.
+    #[inline(never)]
+    fn push_all<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqes: &[Cqe]) -> bool {
+        if self.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
+            return false;
+        }
+        self.end_fast_pushes();
+        let pushed = self.entries.push_all(cqes);
+        let mut queue = false;
+        if self.notify.ignores_plain() && are_plain(cqes) {
+            self.notify.queued_plain(self.entries.tail());
+        } else {
+            for (left, cqe) in (0..pushed).rev().zip(cqes) {
+                let full = left == 0 && !self.entries.has_room(1);
+                let action = self.notify.queued(cqe.class(), full);
+                queue |= Cq::follow(cq, self, action);
+            }
+        }
+        if pushed < cqes.len() {
+            queue |= mistake!(OverrunSilent => false, else Cq::fail_with(cq, self, CqFailure::Overrun));
+        }
+        self.entries.publish();
+        // Plain completions are pushed fast from now on if they have no consequence.
         if self.notify.ignores_plain() && self.notify.failure().is_none() {
             self.entries.enable_fast_push();
         }
+        queue
     }
 
     /// Counts what was pushed fast, and lets nothing be pushed fast any more.
@@ -49,15 +70,14 @@ impl<O: Os> Cq<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
     pub fn push(this: &Arc<Self>, cqe: Cqe) {
-        // A lock waits for all stores before it, so each store that is not made here is a cycle less for the next completion.
-        if this.state.with_at_once(|state| state.fast_push(cqe)) != Some(true) {
-            Self::push_all(this, &[cqe]);
-        }
+        let queue = this.state.with(|state| !state.fast_push(cqe) && state.push_all(this, &[cqe]));
+        Self::queue_if(this, queue);
     }
 
     /// [`Cq::push`] for several completions, in their order. The consumer sees them together.
     pub fn push_all(this: &Arc<Self>, cqes: &[Cqe]) {
-        Self::with_producer(this, |producer| producer.push_all(cqes));
+        let queue = this.state.with(|state| state.push_all(this, cqes));
+        Self::queue_if(this, queue);
     }
 
     /// Lets `work` push while it holds the queue's lock. What it does must be short, and must not lead back to this queue.
@@ -87,45 +107,12 @@ impl<O: Os> CqProducer<'_, O> {
     /// [`Cq::push`].
     #[inline]
     pub fn push(&mut self, cqe: Cqe) {
-        if !self.state.fast_push(cqe) {
-            self.push_all(&[cqe]);
-        }
+        self.queue |= !self.state.fast_push(cqe) && self.state.push_all(self.cq, &[cqe]);
     }
 
     /// [`Cq::push_all`].
-    #[inline(never)]
+    #[inline]
     pub fn push_all(&mut self, cqes: &[Cqe]) {
-        let Self { cq, state, queue } = self;
-        if state.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
-            return;
-        }
-        state.end_fast_pushes();
-        let pushed = state.entries.push_all(cqes);
-        if state.notify.ignores_plain() && are_plain(cqes) {
-            state.notify.queued_plain(state.entries.tail());
-        } else {
-            *queue |= Cq::decide(cq, state, &cqes[..pushed]);
-        }
-        if pushed < cqes.len() {
-            *queue |= mistake!(OverrunSilent => false, else Cq::fail_with(cq, state, CqFailure::Overrun));
-        }
-        state.entries.publish();
-        if pushed == 1 {
-            state.entries.prefetch_ahead();
-        }
-        state.begin_fast_pushes();
-    }
-}
-
-impl<O: Os> Cq<O> {
-    /// Decides for every entry that was just pushed. Returns true if the deferred call has to be queued.
-    fn decide(this: &Arc<Self>, state: &mut State, pushed: &[Cqe]) -> bool {
-        let mut queue = false;
-        for (left, cqe) in (0..pushed.len()).rev().zip(pushed) {
-            let full = left == 0 && !state.entries.has_room(1);
-            let action = state.notify.queued(cqe.class(), full);
-            queue |= Self::follow(this, state, action);
-        }
-        queue
+        self.queue |= self.state.push_all(self.cq, cqes);
     }
 }

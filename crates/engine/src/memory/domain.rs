@@ -7,8 +7,7 @@ use super::{
     Kind, MemoryTable, Posted,
     access::Access,
     entry::{Entry, Object},
-    mr_entry::{MrEntry, Source, Span},
-    pinned::Pinned,
+    mr_entry::{MrEntry, Source},
     segment::Segment,
     translation::{Side, Translation, TranslationCache},
     uses::{Held, Transfers, UsesOf},
@@ -27,43 +26,42 @@ pub struct Lookup {
     pub access: Access,
 }
 
-/// The memory of a token whose place is locked: see [`Domain::with_token`].
+/// What a token stands for, with its place locked: see [`Domain::with_token`].
 pub struct LockedMr<'locked, O: Os> {
     token: u32,
-    span: Span,
-    pinned: &'locked Arc<Pinned<O::Memory>>,
-    /// Where in the memory the span begins.
-    start: u64,
+    entry: &'locked MrEntry<O>,
     uses: UsesOf<'locked>,
 }
 
 impl<'locked, O: Os> LockedMr<'locked, O> {
-    /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or
-    /// named by another token.
+    /// [`LockedMr::locate`], if they are named by this token.
     #[inline]
     pub fn find(&self, token: u32, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
         if token == self.token { self.locate(address, length) } else { None }
     }
 
-    /// [`LockedMr::find`] with the token that was mr.
+    /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or do not
+    /// lie side by side in memory that was registered itself.
     #[inline]
     pub fn locate(&self, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
-        let offset = self.span.locate(address, u64::from(length))?;
-        Some((self.pinned.memory(), usize::try_from(self.start + offset).ok()?))
+        let Source::Range(pinned, start) = &self.entry.source else { return None };
+        let offset = self.entry.span.locate(address, u64::from(length))?;
+        Some((pinned.memory(), usize::try_from(start + offset).ok()?))
     }
 
-    /// [`LockedMr::locate`] for longer than the lock is held.
+    /// Where `length` bytes from `address` on are, for longer than the lock is held. `None` if they are not all registered.
     #[inline]
-    pub fn hold(&self, address: u64, length: u32) -> Option<Segment<O>> {
-        let (_, start) = self.locate(address, length)?;
-        Some(Segment::of_range(self.pinned.clone(), start, length as usize, self.uses.begin()))
+    fn hold(&self, address: u64, length: u32) -> Option<(Source<O>, Held)> {
+        let offset = self.entry.span.locate(address, u64::from(length))?;
+        Some((self.entry.source.at(offset), self.uses.begin()))
     }
 
     /// Has the processor fetch the bytes at `address`, which will be written soon.
     #[inline]
     pub fn prefetch(&self, address: u64) {
-        let offset = address.wrapping_sub(self.span.base()).wrapping_add(self.start);
-        self.pinned.memory().prefetch(usize::try_from(offset).unwrap_or(0));
+        if let Some((memory, offset)) = self.locate(address, 0) {
+            memory.prefetch(offset);
+        }
     }
 }
 
@@ -137,27 +135,12 @@ impl<O: Os> Domain<O> {
             }
             return Source::Logical(address).segment(&self.table, length, Held::NONE);
         }
-        let mut later = None;
-        let later_found = &mut later;
-        let found = self.table.tokens().with(token, move |_, entry| {
-            let (grant, uses) = self.grant(entry, Lookup { token, access })?;
-            let offset = grant.span.locate(address, u64::from(length))?;
-            // Most registrations are ranges, and need no other look-up.
-            let segment = grant.source.segment_of_range(offset, length, uses);
-            if segment.is_none() {
-                *later_found = Some((grant.source.at(offset), uses.begin()));
-            }
-            segment
-        });
-        if let Some(Some(segment)) = found {
-            return Ok(segment);
-        }
-        let (source, uses) = later.ok_or(NtStatus::ACCESS_VIOLATION)?;
+        let found = self.with_token(Lookup { token, access }, |mr| mr.hold(address, length));
+        let (source, uses) = found.flatten().ok_or(NtStatus::ACCESS_VIOLATION)?;
         source.segment(&self.table, length, uses)
     }
 
-    /// Lets `work` use the bytes of a token as `key` says. `None` if it does not allow that, or if they do not lie side by side in
-    /// memory that was registered itself.
+    /// Lets `work` use the bytes of a token as `key` says. `None` if it does not allow that.
     ///
     /// `work` runs under the lock of the token's place, which spares references to bytes and keeps the end of their registration
     /// waiting. So it is to be short, and may not come back to the table.
@@ -195,10 +178,8 @@ impl<O: Os> Domain<O> {
             None => {}
         }
         self.table.tokens().with(key.token, |_, entry| {
-            let Some((MrEntry { rights, span, source: Source::Range(pinned, start), .. }, _)) = self.grant(entry, key)
-            else {
-                return;
-            };
+            let Some(LockedMr { entry: mr, .. }) = self.open(entry, key) else { return };
+            let MrEntry { rights, span, source: Source::Range(pinned, start), .. } = mr else { return };
             let (table, token, pinned) = (self.table.clone(), key.token, pinned.clone());
             let translation = Translation { table, token, rights: *rights, span: *span, pinned, start: *start };
             let Object::Normal(normal) = &mut entry.object else { return };
@@ -209,20 +190,14 @@ impl<O: Os> Domain<O> {
         });
     }
 
+    /// What a token stands for, if it is of this domain and may be used so.
     #[inline]
-    fn open<'a>(&self, entry: &'a Entry<O>, key: Lookup) -> Option<LockedMr<'a, O>> {
-        let (MrEntry { span, source: Source::Range(pinned, start), .. }, uses) = self.grant(entry, key)? else {
-            return None;
-        };
-        Some(LockedMr { token: key.token, span: *span, pinned, start: *start, uses })
-    }
-
-    #[inline]
-    fn grant<'a>(&self, entry: &'a Entry<O>, key: Lookup) -> Option<(&'a MrEntry<O>, UsesOf<'a>)> {
+    fn open<'a>(&self, entry: &'a Entry<O>, Lookup { token, access }: Lookup) -> Option<LockedMr<'a, O>> {
         if mistake!(DomainNotChecked => false, else entry.domain != self.privileged) {
             return None;
         }
-        entry.object.open(key.token, key.access)
+        let (entry, uses) = entry.object.open(token, access)?;
+        Some(LockedMr { token, entry, uses })
     }
 
     /// Works on the object of this domain that a token, good or stale, names the slot of, under the rules of

@@ -9,7 +9,7 @@ use super::{
     pages::PageList,
     pinned::Pinned,
     segment::Segment,
-    uses::{Held, UsesOf},
+    uses::Held,
 };
 use crate::{mistake, os::Os};
 
@@ -71,14 +71,6 @@ impl<O: Os> Source<O> {
             Self::Logical(address) => Self::Logical(address + offset),
             Self::Pages(pages, start) => Self::Pages(pages.clone(), start + offset),
         }
-    }
-
-    /// `length` bytes from `offset` on, if they are in memory that was registered itself.
-    #[inline]
-    pub fn segment_of_range(&self, offset: u64, length: u32, uses: UsesOf<'_>) -> Option<Segment<O>> {
-        let Self::Range(pinned, start) = self else { return None };
-        let start = usize::try_from(start + offset).ok()?;
-        Some(Segment::of_range(pinned.clone(), start, length as usize, uses.begin()))
     }
 
     /// The first `length` bytes.

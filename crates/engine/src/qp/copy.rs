@@ -6,7 +6,7 @@ use super::{
     request::{INLINE, InlineData, LocalData, Sge, WorkRequest},
 };
 use crate::{
-    memory::{Access, CacheResult, Lookup, MOST_BY_CACHE, Side},
+    memory::{Access, CacheResult, Lookup, MOST_BY_CACHE, Segment, Side},
     os::{Memory, Os},
     prefetch::cold_path,
 };
@@ -98,8 +98,8 @@ const fn keys<D: Direction>(element: Sge, (_, token): (u64, u32)) -> (Lookup, Lo
     (element.key(D::LOCAL), Lookup { token, access: D::REMOTE })
 }
 
-/// [`Execution::between`] by the table of tokens: few bytes while the tokens are locked, others with references to them. Puts the tokens into
-/// the cache if that `is_due`.
+/// [`Execution::between`] by the table of tokens: few bytes while the tokens are locked, others with references to them. Puts the
+/// tokens into the cache if that `is_due`.
 #[inline(never)]
 fn by_table<D: Direction, O: Os>(
     qp: &Qp<O>,
@@ -110,27 +110,24 @@ fn by_table<D: Direction, O: Os>(
 ) -> bool {
     let (local, remote) = keys::<D>(element, (address, token));
     let length = element.length as usize;
-    // Not a value of the closure: on its way out it would be copied by loads that are wider than the stores before.
-    let mut held = [None, None];
-    let copied = qp.domain.with_tokens(local, &peer.domain, remote, |local, remote| {
-        if length > UNDER_LOCKS {
-            held = [local.hold(element.address, element.length), remote.hold(address, element.length)];
-            return None;
-        }
-        D::copy::<O>(local.locate(element.address, element.length)?, remote.locate(address, element.length)?, length);
-        Some(())
-    });
-    let is_done = if let [Some(local), Some(remote)] = held.each_ref().map(|piece| piece.as_ref()?.range()) {
-        D::copy::<O>(local, remote, length);
-        true
+    let copied = if length > UNDER_LOCKS {
+        let segment = qp.domain.resolve(element.token, element.address, element.length, D::LOCAL).ok();
+        let peers = peer.domain.resolve(token, address, element.length, D::REMOTE).ok();
+        let ranges = segment.as_ref().and_then(Segment::range).zip(peers.as_ref().and_then(Segment::range));
+        ranges.map(|(local, remote)| D::copy::<O>(local, remote, length))
     } else {
-        copied.flatten().is_some()
+        let copied = qp.domain.with_tokens(local, &peer.domain, remote, |local, remote| {
+            let local = local.locate(element.address, element.length)?;
+            D::copy::<O>(local, remote.locate(address, element.length)?, length);
+            Some(())
+        });
+        copied.flatten()
     };
     if is_due {
         qp.domain.cache(&qp.translations, Side::Local, local);
         peer.domain.cache(&qp.translations, Side::Remote, remote);
     }
-    is_done
+    copied.is_some()
 }
 
 /// Writes few inline bytes to the peer's at an address, of a token.

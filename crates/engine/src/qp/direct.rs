@@ -6,10 +6,10 @@
 use fallible::Arc;
 
 use super::{
-    Qp,
-    execute::{Batch, Execution, Requests},
+    Qp, doorbell,
+    execute::{Execution, Requests},
     request::{LocalData, WorkRequest},
-    send_queue::Next,
+    send_queue::{Next, SendQueue},
 };
 use crate::{
     nic::Budget,
@@ -46,46 +46,34 @@ impl Requests for Single<'_> {
 
     #[inline]
     fn advance(&mut self, _: usize) {}
-
-    #[inline]
-    fn is_last(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn batch(&mut self) -> Option<&mut Batch> {
-        None
-    }
 }
 
 impl<O: Os> Qp<O> {
+    /// Returns true if a request with this many bytes may be carried out in its post.
+    #[inline]
+    pub(super) const fn may_post_direct(&self, data: &LocalData, length: u32) -> bool {
+        let most = match data {
+            LocalData::Elements { .. } => self.direct.element,
+            LocalData::Inline(_) => self.direct.inline,
+        };
+        length.wrapping_sub(1) < most
+    }
+
     /// Carries a request out, if nothing is before it and it is simple. Returns false if not: then nothing has happened, and it is
     /// to be posted.
     ///
     /// The caller is posting to the send queue: nobody else is. Requests that are deferred are better posted.
-    #[inline]
-    pub(super) fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
-        let most = match request.data {
-            LocalData::Elements { .. } => this.direct.element,
-            LocalData::Inline(_) => this.direct.inline,
-        };
-        request.length.wrapping_sub(1) < most && Self::execute_single(this, request)
-    }
-
-    /// [`Qp::post_direct`] for a request of few bytes.
     #[inline(never)]
-    fn execute_single(this: &Arc<Self>, request: &WorkRequest) -> bool {
+    pub(super) fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
         // Somebody who carries requests of the queue pair out, or is about to, is not waited for.
-        let is_busy = this.initiating.schedule.load(Ordering::Relaxed) != 0;
+        let is_busy = this.initiating.doorbell.load(Ordering::Relaxed) != 0;
         if is_busy || this.forbids(&request.work) {
             return false;
         }
         this.initiating.send_queue.with(|queue| {
             let Some(peer) = queue.peer_if_idle(this) else { return false };
             let run = Execution { qp: this, peer, requests: Single(request), budget: DIRECT_QUANTUM };
-            let Some(moved) = run.execute() else { return false };
-            this.engine.count(&peer.engine, &moved);
-            true
+            run.execute().is_some()
         })
     }
 
@@ -93,12 +81,15 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     pub(super) fn ring_direct(this: &Arc<Self>) {
         // If nobody carries requests out, the lock of the send queue is enough: who rings meanwhile has the engine come.
-        if this.initiating.schedule.load(Ordering::Relaxed) == 0 {
-            let mut budget = DIRECT_QUANTUM;
-            if this.initiating.send_queue.with(|queue| queue.run(this, &mut budget)) == Next::Idle {
+        if this.initiating.doorbell.load(Ordering::Relaxed) & doorbell::OWNED == 0 {
+            let run = |queue: &mut SendQueue<O>| {
+                queue.take_orders(this);
+                queue.run(this, 0, &mut DIRECT_QUANTUM.clone())
+            };
+            if this.initiating.send_queue.with(run) == Next::Idle {
                 return;
             }
         }
-        Self::ring(this);
+        Self::ring(this, doorbell::REQUESTS);
     }
 }

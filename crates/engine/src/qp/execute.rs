@@ -5,10 +5,9 @@
 //!
 //! The executor takes requests from a post of one or from the send queue. Those that it finds one behind the other complete
 //! together, so that a consumer on another processor is not kept from its completion queue by every single one: receives with
-//! the lock of their completion queue held once, initiator requests in batches, which never outlast a quantum.
+//! the lock of their completion queue held once. The first of them that has a completion of its own is the last of them.
 
 use arrayvec::ArrayVec;
-use fallible::Arc;
 
 use super::{
     NtStatus, Qp, Work,
@@ -28,22 +27,9 @@ use crate::{
 /// Bytes that may be moved under the locks of the tokens: at most a page, less than a microsecond.
 pub(super) const UNDER_LOCKS: usize = 4096;
 
-/// Completions of initiator requests that are on their way to their queue.
-pub(super) type Batch = ArrayVec<Cqe, 8>;
-
 /// Completions of receives that were filled one behind the other. Their cache lines are the receiver's, and are fetched together
 /// if they are written together: with other stores in between, each would be waited for alone.
 type Received = ArrayVec<Cqe, 32>;
-
-/// Puts the completions of a batch into their queue.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "mostly there are none")]
-pub(super) fn flush<O: Os>(cq: &Arc<Cq<O>>, batch: &mut Batch) {
-    if !batch.is_empty() {
-        Cq::push_all(cq, batch);
-        batch.clear();
-    }
-}
 
 /// Where the executor takes requests from, in their order.
 pub(super) trait Requests {
@@ -58,54 +44,35 @@ pub(super) trait Requests {
 
     /// The first `count` requests are carried out.
     fn advance(&mut self, count: usize);
-
-    /// Returns true if no other request is known behind those that were carried out.
-    fn is_last(&self) -> bool;
-
-    /// Completions that wait for those behind them, if that is any use.
-    fn batch(&mut self) -> Option<&mut Batch>;
 }
 
-/// The requests of a send queue, and what waits to be completed.
-pub(super) struct Queued<'run> {
-    pub requests: &'run mut Consumer<WorkRequest>,
-    pub batch: &'run mut Batch,
-}
+/// The requests of a send queue.
+pub(super) struct Queued<'run>(pub &'run mut Consumer<WorkRequest>);
 
 impl Requests for Queued<'_> {
     const MOST: u32 = u32::MAX;
 
     #[inline]
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.requests.with_ahead(ahead, work)
+        self.0.with_ahead(ahead, work)
     }
 
     #[inline]
     fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.requests.with_known(0, work)
+        self.0.with_known(0, work)
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "mostly it is one, which is known where this is called")]
     fn advance(&mut self, count: usize) {
-        self.requests.advance(count);
-    }
-
-    #[inline]
-    fn is_last(&self) -> bool {
-        self.requests.known() == 0
-    }
-
-    #[inline]
-    fn batch(&mut self) -> Option<&mut Batch> {
-        Some(self.batch)
+        self.0.advance(count);
     }
 }
 
 /// A run of the executor.
 pub(super) struct Execution<'run, O: Os, R> {
-    pub qp: &'run Arc<Qp<O>>,
-    pub peer: &'run Arc<Qp<O>>,
+    pub qp: &'run Qp<O>,
+    pub peer: &'run Qp<O>,
     pub requests: R,
     pub budget: Budget,
 }
@@ -122,23 +89,25 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             } else if request.length as usize <= most && Self::copy(qp, peer, request) {
                 // Not `Work::operation`, which is a jump by a table.
                 let is_read = matches!(request.work, Work::Read { .. });
-                First::Copied(Done::of(request, if is_read { Operation::Read } else { Operation::Write }))
+                let WorkRequest { context, length, flags, .. } = *request;
+                let operation = if is_read { Operation::Read } else { Operation::Write };
+                First::Copied(Done { context, length, flags, operation })
             } else {
                 First::Other
             }
         });
-        match first {
-            Some(First::Send) => self.send(),
+        let moved = match first {
+            Some(First::Send) => self.send()?,
             Some(First::Copied(done)) => {
                 self.requests.advance(1);
-                // What takes long is not kept back for the sake of what comes after it.
-                let is_last = self.requests.is_last() || done.length as usize > UNDER_LOCKS;
-                self.complete(&done, is_last);
+                qp.complete(done.context, done.operation, done.flags, NtStatus::SUCCESS);
                 let is_read = matches!(done.operation, Operation::Read);
-                Some(Moved { is_read, requests: 1, bytes: done.length as usize })
+                Moved { is_read, requests: 1, bytes: done.length as usize }
             }
-            Some(First::Other) | None => None,
-        }
+            Some(First::Other) | None => return None,
+        };
+        qp.engine.count(&peer.engine, &moved);
+        Some(moved)
     }
 
     /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
@@ -148,7 +117,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
     fn send(mut self) -> Option<Moved> {
         let (qp, peer, mut run) = (self.qp, self.peer, SendRun::default());
         // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
-        Qp::with_receives(peer, |receives| {
+        peer.with_receives(|receives| {
             Cq::with_producer(&peer.receive_cq, |completions| {
                 let Some(token) = receives.first_token() else { return };
                 let sink = Lookup { token, access: Access::LocalWrite };
@@ -167,8 +136,8 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                 };
             });
         });
-        let is_last = self.requests.is_last();
-        self.complete(&run.last?, is_last);
+        let last = run.last?;
+        qp.complete(last.context, last.operation, last.flags, NtStatus::SUCCESS);
         Some(Moved { is_read: false, requests: run.sent, bytes: run.bytes })
     }
 
@@ -197,18 +166,17 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                     |sink: &Sge| remote.find(sink.token, sink.address, sink.length).is_some_and(|to| put(request, to));
                 let context = receives.fill(ahead, request.length, fill, |sink| remote.prefetch(sink.address))?;
                 received.push(self::received(self.peer, context, request.length, request.flags));
-                Some(Done::of(request, Operation::Send))
+                let WorkRequest { context, length, flags, .. } = *request;
+                Some(Done { context, length, flags, operation: Operation::Send })
             });
             let Some(Some(done)) = done else { break };
             run.sent += 1;
             run.bytes += done.length as usize;
-            // The last one's own completion comes after that of its receive.
-            if let Some(done) = run.last.replace(done) {
-                self.complete(&done, false);
-                // Under locks the batch cannot be flushed: its queue may be the one that is locked.
-                if self.requests.batch().is_some_and(|batch| batch.remaining_capacity() < 2) {
-                    break;
-                }
+            // Its own completion comes after that of its receive, whose queue may be the same and is locked.
+            let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
+            run.last = Some(done);
+            if is_last {
+                break;
             }
         }
         // The places are free before the consumers can see the completions.
@@ -220,25 +188,6 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             cqes => completions.push_all(cqes),
         }
         run
-    }
-
-    /// Completes a request that was carried out: with those behind it, or with those before it if this `is_last`.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
-    fn complete(&mut self, done: &Done, is_last: bool) {
-        let (cq, cqe) = (&self.qp.initiator_cq, self.qp.cqe(done.context, done.operation, NtStatus::SUCCESS));
-        match self.requests.batch() {
-            Some(batch) if !is_last || !batch.is_empty() => {
-                if !done.is_silent {
-                    batch.push(cqe);
-                }
-                if is_last {
-                    flush(cq, batch);
-                }
-            }
-            _ if done.is_silent => {}
-            _ => Cq::push(cq, cqe),
-        }
     }
 }
 
@@ -265,27 +214,8 @@ enum First {
 struct Done {
     context: usize,
     length: u32,
+    flags: Flags,
     operation: Operation,
-    is_silent: bool,
-}
-
-impl Done {
-    #[inline]
-    fn of(request: &WorkRequest, operation: Operation) -> Self {
-        let WorkRequest { context, length, .. } = *request;
-        Self { context, length, operation, is_silent: is_silent(request.flags, NtStatus::SUCCESS) }
-    }
-}
-
-/// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
-#[inline]
-pub(super) fn is_silent(flags: Flags, status: NtStatus) -> bool {
-    flags.contains(Flags::SILENT_SUCCESS)
-        && match status {
-            NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
-            NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
-            _ => mistake!(SilentFailureIsSilent => true, else false),
-        }
 }
 
 /// The completion of a receive that a message of `length` bytes has filled.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use fallible::Arc;
 
-use super::{NtStatus, Qp, orders};
+use super::{NtStatus, Qp, doorbell};
 use crate::{
     mistake,
     os::{Os, SpinLock},
@@ -26,7 +26,7 @@ pub trait LinkClient: Send + Sync + 'static {
 /// The connection of a queue pair.
 ///
 /// A quantum works with its own copy of `peer`. The invariant that keeps the copy good: a quantum that takes the order
-/// [`orders::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
+/// [`doorbell::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
 /// `peer`. So whoever takes it reads that change or a later one, and nobody can take it between order and change, find no peer,
 /// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a quantum that
 /// has the peer, or the order to look.
@@ -89,9 +89,9 @@ impl<O: Os> Qp<O> {
     /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
     pub fn unlink(this: &Arc<Self>) {
         let Some(peer) = this.part() else { return };
-        Self::ring(this);
+        Self::ring(this, doorbell::REQUESTS);
         if peer.part().is_some() {
-            Self::ring(&peer);
+            Self::ring(&peer, doorbell::REQUESTS);
         }
     }
 
@@ -109,7 +109,7 @@ impl<O: Os> Qp<O> {
     /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
     fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let before = core::mem::replace(&mut link.peer, peer);
-        self.initiating.orders.fetch_or(orders::RELINK, Ordering::AcqRel);
+        self.initiating.doorbell.fetch_or(doorbell::RELINK, Ordering::AcqRel);
         before
     }
 

@@ -37,7 +37,7 @@ use direct::DirectLimits;
 use fallible::{Arc, try_box};
 use link::Link;
 pub use link::LinkClient;
-pub use payload::{Elements, Inline, Payload};
+pub use payload::Payload;
 use post::Limits;
 pub use post::{Initiator, SqProducer};
 pub use post_receive::{Receiver, RqProducer};
@@ -99,7 +99,7 @@ impl QpParameters {
         Limits { elements: self.max_initiator_sge, inline: self.inline_size, transfer: self.max_transfer }
     }
 
-    /// What a post may carry out itself.
+    /// What a post may carry out itself, if the NIC works so.
     fn direct_limits(&self, mode: NicMode) -> DirectLimits {
         if mode == NicMode::Deferred || self.initiator_depth == 0 {
             return DirectLimits { element: 0, inline: 0 };
@@ -148,24 +148,22 @@ fn receive_rings(
     Ok((RqProducer { requests, elements, limits }, taken_requests, taken_elements))
 }
 
-/// What has to be done besides the queues' requests. Bits of [`Initiating::orders`].
-mod orders {
-    /// Look at the link again.
-    pub const RELINK: u32 = 1 << 0;
-    /// Cancel initiator requests up to [`super::Qp::flush_send_to`].
-    pub const FLUSH_SEND: u32 = 1 << 1;
-    /// Cancel receives that were flushed.
-    pub const FLUSH_RECEIVE: u32 = 1 << 2;
-    /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
-    pub const DRAIN: u32 = 1 << 3;
-}
-
-/// Who has to give the queue pair a quantum. Bits of [`Initiating::schedule`].
-mod schedule {
-    /// There is something to do.
-    pub const READY: u32 = 1 << 0;
+/// What a queue pair has to do. Bits of [`Initiating::doorbell`], all of which a quantum takes at once.
+mod doorbell {
     /// The queue pair is in its engine's list, or has its quantum.
-    pub const OWNED: u32 = 1 << 1;
+    pub const OWNED: u32 = 1 << 0;
+    /// There may be requests.
+    pub const REQUESTS: u32 = 1 << 1;
+    /// Look at the link again.
+    pub const RELINK: u32 = 1 << 2;
+    /// Cancel initiator requests up to [`super::Qp::flush_send_to`].
+    pub const FLUSH_SEND: u32 = 1 << 3;
+    /// Cancel receives that were flushed, or all if the queue pair is dead.
+    pub const FLUSH_RECEIVE: u32 = 1 << 4;
+    /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
+    pub const DRAIN: u32 = 1 << 5;
+    /// Those that the send queue follows.
+    pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
 }
 
 /// A queue pair.
@@ -209,8 +207,8 @@ pub struct Qp<O: Os> {
 
 /// What posts and quanta of a queue pair write.
 struct Initiating<O: Os> {
-    schedule: AtomicU32,
-    orders: AtomicU32,
+    /// Bits of [`doorbell`].
+    doorbell: AtomicU32,
     send_queue: O::Lock<SendQueue<O>>,
 }
 
@@ -305,11 +303,7 @@ impl<O: Os> Qp<O> {
             link,
             attachments,
             client,
-            initiating: CachePadded::new(Initiating {
-                schedule: AtomicU32::new(0),
-                orders: AtomicU32::new(0),
-                send_queue,
-            }),
+            initiating: CachePadded::new(Initiating { doorbell: AtomicU32::new(0), send_queue }),
             receive: CachePadded::new(receive_queue),
             awaited: CachePadded::new(AtomicBool::new(false)),
         })
@@ -341,24 +335,19 @@ impl<O: Os> Qp<O> {
         // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
         this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         Self::mark_flushed(this);
-        Self::order(this, orders::FLUSH_SEND | orders::FLUSH_RECEIVE);
+        Self::ring(this, doorbell::FLUSH_SEND | doorbell::FLUSH_RECEIVE);
     }
 
     /// [`Qp::flush`] for the receive queue only. What the send queue holds ends by itself when the connection is over.
     pub fn flush_receives(this: &Arc<Self>) {
         Self::mark_flushed(this);
-        Self::order(this, orders::FLUSH_RECEIVE);
+        Self::ring(this, doorbell::FLUSH_RECEIVE);
     }
 
     /// Lets the link client know when everything in the send queue is finished: carried out, failed or cancelled.
     pub fn drain(this: &Arc<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
-        Self::order(this, orders::DRAIN);
-    }
-
-    fn order(this: &Arc<Self>, orders: u32) {
-        this.initiating.orders.fetch_or(orders, Ordering::AcqRel);
-        Self::ring(this);
+        Self::ring(this, doorbell::DRAIN);
     }
 
     /// Waits until a quantum that runs has ended: a bounded time. Those after it know the link as it is now.
@@ -374,7 +363,7 @@ impl<O: Os> Qp<O> {
         // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the quantum sees what it posted.
         this.awaited.fetch_or(false, Ordering::AcqRel);
         Self::unlink(this);
-        Self::ring(this);
+        Self::ring(this, doorbell::FLUSH_RECEIVE);
     }
 
     /// [`Qp::fail`], and lets the completion queues forget the queue pair. What keeps it from going away after that are the
@@ -410,10 +399,10 @@ impl<O: Os> Qp<O> {
         [Side::Local, Side::Remote].map(|side| self.translations.token(side))
     }
 
-    /// Rings the doorbell: there is something to do.
-    pub(crate) fn ring(this: &Arc<Self>) {
-        let before = this.initiating.schedule.fetch_or(schedule::READY | schedule::OWNED, Ordering::AcqRel);
-        if before & schedule::OWNED == 0 {
+    /// Rings the doorbell: the queue pair has to do what `orders` say.
+    fn ring(this: &Arc<Self>, orders: u32) {
+        let before = this.initiating.doorbell.fetch_or(orders | doorbell::OWNED, Ordering::AcqRel);
+        if before & doorbell::OWNED == 0 {
             Engine::enqueue(&this.engine, this.clone());
         }
     }
@@ -421,20 +410,33 @@ impl<O: Os> Qp<O> {
     /// The completion of a request of this queue pair.
     #[inline]
     const fn cqe(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
-        let outcome = CqeOutcome::new(operation, status);
-        Cqe { qp_context: self.context, outcome, request_context, bytes: 0, invalidated_token: 0 }
+        Cqe::new(self.context, request_context, CqeOutcome::new(operation, status))
+    }
+
+    /// Completes a request of the send queue, unless its consumer wants to know failures only.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
+    fn complete(&self, request_context: usize, operation: Operation, flags: Flags, status: NtStatus) {
+        if !flags.are_silent(status) {
+            Cq::push(&self.initiator_cq, self.cqe(request_context, operation, status));
+        }
     }
 }
 
 impl<O: Os> Member for Qp<O> {
     fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
-        this.initiating.schedule.fetch_and(!schedule::READY, Ordering::AcqRel);
-        let receives = Self::run_receives(this, budget);
-        let requests = this.initiating.send_queue.with(|queue| queue.run(this, budget));
-        if receives == Next::Unfinished || requests == Next::Unfinished {
-            return true;
-        }
-        this.initiating.schedule.compare_exchange(schedule::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        let Initiating { doorbell, send_queue } = &*this.initiating;
+        let is_unfinished = send_queue.with(|queue| {
+            // Taken under the lock: whoever gets it next knows that they were followed (see `Qp::quiesce`).
+            let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
+            let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
+            let receives = if flushes { Self::cancel_receives(this, budget) } else { Next::Idle };
+            let requests = queue.run(this, orders, budget);
+            receives == Next::Unfinished || requests == Next::Unfinished
+        });
+        // What was asked for since then needs another quantum.
+        let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        is_unfinished || !is_over()
     }
 }
 

@@ -6,18 +6,36 @@ use super::{
 };
 use crate::ring::Producer;
 
-/// The local bytes of a request that is being posted: [`Elements`] or [`Inline`].
-pub trait Payload: Sealed {}
+/// The local bytes of a request that is being posted.
+#[derive(Clone, Debug)]
+pub enum Payload<E, I> {
+    /// Registered memory, named by a list of elements.
+    Elements(E),
+    /// Bytes that the request carries itself, in any number of parts. They are taken before the post returns.
+    Inline(I),
+}
 
-impl<T: Sealed> Payload for T {}
-
-/// What the engine does with a [`Payload`].
-pub trait Sealed: Sized {
-    /// The request carries the bytes itself.
-    const IS_INLINE: bool;
-
-    /// The bytes and how many they are, if they fit into the request: a single element, or few inline bytes.
-    fn single(&mut self) -> Option<(LocalData, u32)>;
+impl<'a, E, I> Payload<E, I>
+where
+    E: ExactSizeIterator<Item = Sge>,
+    I: ExactSizeIterator<Item = &'a [u8]> + Clone,
+{
+    /// The bytes and how many they are, if they fit into the request: a single element, or few inline bytes in one part. What is
+    /// returned is no longer in `self`.
+    #[inline]
+    pub(super) fn single(&mut self) -> Option<(LocalData, u32)> {
+        match self {
+            Self::Elements(elements) => {
+                let first = if elements.len() == 1 { elements.next() } else { None }?;
+                Some((LocalData::Elements { count: 1, first }, first.length))
+            }
+            Self::Inline(parts) => {
+                let only = if parts.len() == 1 { parts.clone().next() } else { None }?;
+                let length = u32::try_from(only.len()).ok().filter(|length| *length as usize <= INLINE)?;
+                Some((LocalData::Inline(InlineData::new(only)), length))
+            }
+        }
+    }
 
     /// Puts what does not fit into the request in its queue, whatever the number of elements.
     ///
@@ -25,36 +43,24 @@ pub trait Sealed: Sized {
     ///
     /// The queues are unchanged then. `STATUS_DATA_OVERRUN` for too many elements, `STATUS_BUFFER_OVERFLOW` or, if they are
     /// inline, `STATUS_INVALID_BUFFER_SIZE` for too many bytes.
-    fn push(
+    pub(super) fn push(
         self,
         elements: &mut Producer<Sge>,
         chunks: &mut Producer<Chunk>,
         limits: &Limits,
-    ) -> Result<(LocalData, u32), NtStatus>;
-}
-
-/// Registered memory, named by a list of elements.
-#[derive(Clone, Debug)]
-pub struct Elements<I>(pub I);
-
-impl<I: ExactSizeIterator<Item = Sge>> Sealed for Elements<I> {
-    const IS_INLINE: bool = false;
-
-    #[inline]
-    fn single(&mut self) -> Option<(LocalData, u32)> {
-        let first = if self.0.len() == 1 { self.0.next() } else { None }?;
-        Some((LocalData::Elements { count: 1, first }, first.length))
-    }
-
-    fn push(
-        self,
-        elements: &mut Producer<Sge>,
-        _: &mut Producer<Chunk>,
-        limits: &Limits,
     ) -> Result<(LocalData, u32), NtStatus> {
-        let count = limits.check_count(self.0.len())?;
-        let (first, length) = push_elements(elements, self.0, limits.transfer)?;
-        Ok((LocalData::Elements { count, first }, length))
+        match self {
+            Self::Elements(list) => {
+                let count = limits.check_count(list.len())?;
+                let (first, length) = push_elements(elements, list, limits.transfer)?;
+                Ok((LocalData::Elements { count, first }, length))
+            }
+            Self::Inline(parts) => {
+                let taken = push_inline(chunks, parts, limits.inline_bytes());
+                let (first, length) = taken.inspect_err(|_| chunks.retract())?;
+                Ok((LocalData::Inline(first), length))
+            }
+        }
     }
 }
 
@@ -87,32 +93,6 @@ pub(super) fn push_elements(
         queue.publish();
     }
     Ok((first, length))
-}
-
-/// Bytes that the request carries itself, in any number of parts. They are taken before the post returns.
-#[derive(Clone, Debug)]
-pub struct Inline<I>(pub I);
-
-impl<'a, I: ExactSizeIterator<Item = &'a [u8]> + Clone> Sealed for Inline<I> {
-    const IS_INLINE: bool = true;
-
-    #[inline]
-    fn single(&mut self) -> Option<(LocalData, u32)> {
-        let only = if self.0.len() == 1 { self.0.clone().next() } else { None }?;
-        let length = u32::try_from(only.len()).ok().filter(|length| *length as usize <= INLINE)?;
-        Some((LocalData::Inline(InlineData::new(only)), length))
-    }
-
-    fn push(
-        self,
-        _: &mut Producer<Sge>,
-        chunks: &mut Producer<Chunk>,
-        limits: &Limits,
-    ) -> Result<(LocalData, u32), NtStatus> {
-        let taken = push_inline(chunks, self.0, limits.inline_bytes());
-        let (first, length) = taken.inspect_err(|_| chunks.retract())?;
-        Ok((LocalData::Inline(first), length))
-    }
 }
 
 /// Takes the inline bytes of `parts`: the first for the request, the others in their queue. Returns how many there are.

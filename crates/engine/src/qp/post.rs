@@ -4,14 +4,15 @@
 //! called back, may post the next one, although the function that posted this one has not returned. So a post takes the
 //! poster's end of the queue as a guard, and drops it before it publishes.
 
-use core::ops::DerefMut;
+use core::{iter, ops::DerefMut};
 
 use fallible::Arc;
 
 use super::{
     NtStatus, Qp,
     direct::DIRECT_QUANTUM,
-    payload::{Elements, Inline, Payload},
+    doorbell,
+    payload::Payload,
     request::{Chunk, Flags, LocalData, Sge, Work, WorkRequest},
 };
 use crate::{
@@ -52,12 +53,13 @@ impl Limits {
 
     /// Checks a payload that fits into its request.
     #[inline]
-    fn check_single<P: Payload>(&self, length: u32) -> Result<(), NtStatus> {
-        let (most, status) = if P::IS_INLINE {
-            (self.inline_bytes(), NtStatus::INVALID_BUFFER_SIZE)
-        } else {
-            self.check_count(1)?;
-            (self.transfer, NtStatus::BUFFER_OVERFLOW)
+    fn check_single(&self, data: &LocalData, length: u32) -> Result<(), NtStatus> {
+        let (most, status) = match data {
+            LocalData::Inline(_) => (self.inline_bytes(), NtStatus::INVALID_BUFFER_SIZE),
+            LocalData::Elements { count, .. } => {
+                self.check_count(*count as usize)?;
+                (self.transfer, NtStatus::BUFFER_OVERFLOW)
+            }
         };
         if length <= most { Ok(()) } else { Err(status) }
     }
@@ -96,42 +98,64 @@ impl<O: Os> Qp<O> {
     /// - That of `queue`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub fn post<P: Payload, G: DerefMut<Target = SqProducer>>(
+    pub fn post<'a, G: DerefMut<Target = SqProducer>>(
         this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
-        mut payload: P,
+        mut payload: Payload<impl ExactSizeIterator<Item = Sge>, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         let Some((data, length)) = payload.single() else {
             return Self::post_list(this, context, work, flags, payload, queue);
         };
-        let request = WorkRequest { context, work, flags, length, data };
-        if !flags.contains(Flags::DEFER) && Self::post_direct(this, &request) {
-            return Ok(());
+        if this.is_direct && !flags.contains(Flags::DEFER) && this.may_post_direct(&data, length) {
+            let request = WorkRequest { context, work, flags, length, data };
+            return if Self::post_direct(this, &request) {
+                Ok(())
+            } else {
+                Self::post_after_all(this, &request, queue)
+            };
         }
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(&work)?;
+            this.check_connection(Some(&work))?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            this.limits.check_single::<P>(length)?;
-            vacancy.fill(request);
+            this.limits.check_single(&data, length)?;
+            // Made where it stays: a copy would load it in other widths than it was stored in, and wait for the stores.
+            vacancy.fill(WorkRequest { context, work, flags, length, data });
             Ok(length)
+        })
+    }
+
+    /// [`Qp::post`] for a request that could not be carried out in its post.
+    #[cold]
+    #[inline(never)]
+    fn post_after_all<G: DerefMut<Target = SqProducer>>(
+        this: &Arc<Self>,
+        request: &WorkRequest,
+        queue: impl FnOnce() -> Result<G, NtStatus>,
+    ) -> Result<(), NtStatus> {
+        Self::enqueue(this, request.flags, queue, |queue| {
+            this.check_connection(Some(&request.work))?;
+            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+            this.limits.check_single(&request.data, request.length)?;
+            vacancy.fill(*request);
+            Ok(request.length)
         })
     }
 
     /// [`Qp::post`] for a payload that does not fit into its request.
     #[cold]
-    fn post_list<P: Payload, G: DerefMut<Target = SqProducer>>(
+    fn post_list<'a, G: DerefMut<Target = SqProducer>>(
         this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
-        payload: P,
+        payload: Payload<impl ExactSizeIterator<Item = Sge>, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(&work)?;
+            this.check_connection(Some(&work))?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             let (data, length) = payload.push(&mut queue.elements, &mut queue.chunks, &this.limits)?;
             vacancy.fill(WorkRequest { context, work, flags, length, data });
@@ -152,7 +176,7 @@ impl<O: Os> Qp<O> {
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connected()?;
+            this.check_connection(None)?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             vacancy.fill(WorkRequest { context, work: work()?, flags, length: 0, data: LocalData::NONE });
             Ok(0)
@@ -187,39 +211,36 @@ impl<O: Os> Qp<O> {
         let pushed = push(&mut queue);
         let is_deferred = pushed.is_ok() && flags.contains(Flags::DEFER);
         let was_deferred = core::mem::replace(&mut queue.deferred, is_deferred);
-        let tail = queue.requests.hand_over();
+        queue.requests.hand_over();
         drop(queue);
         match pushed {
             Ok(length) => {
-                this.posted.publish(tail);
+                this.posted.publish();
                 if is_deferred {
                 } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
                     Self::ring_direct(this);
                 } else {
-                    Self::ring(this);
+                    Self::ring(this, doorbell::REQUESTS);
                 }
                 Ok(())
             }
             Err(status) => {
                 if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
-                    Self::ring(this);
+                    Self::ring(this, doorbell::REQUESTS);
                 }
                 Err(status)
             }
         }
     }
 
-    #[inline]
-    fn check_connected(&self) -> Result<(), NtStatus> {
-        let is_linked = mistake!(UnconnectedPostAccepted => true, else self.is_linked());
-        if is_linked && !self.is_dead() { Ok(()) } else { Err(NtStatus::CONNECTION_INVALID) }
-    }
-
     /// Checks that the connection is there, and lets requests of this kind through.
     #[inline]
-    fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
-        self.check_connected()?;
-        if self.forbids(work) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
+    fn check_connection(&self, work: Option<&Work>) -> Result<(), NtStatus> {
+        let is_linked = mistake!(UnconnectedPostAccepted => true, else self.is_linked());
+        if !is_linked || self.is_dead() {
+            return Err(NtStatus::CONNECTION_INVALID);
+        }
+        if work.is_some_and(|work| self.forbids(work)) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
     }
 
     /// Returns true if the connection does not let requests of this kind through.
@@ -258,7 +279,8 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         elements: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), NtStatus> {
-        Qp::post(&self.qp, context, work, flags, Elements(elements), || Ok(&mut self.queue))
+        let payload = Payload::<_, iter::Empty<&[u8]>>::Elements(elements);
+        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
     }
 
     /// Posts a request that carries the bytes of `parts` itself.
@@ -273,7 +295,8 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         parts: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), NtStatus> {
-        Qp::post(&self.qp, context, work, flags, Inline(parts), || Ok(&mut self.queue))
+        let payload = Payload::<iter::Empty<Sge>, _>::Inline(parts);
+        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
     }
 
     /// [`Qp::post_local`].

@@ -5,7 +5,7 @@ use core::ops::DerefMut;
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp,
+    NtStatus, Qp, doorbell,
     payload::push_elements,
     post::Limits,
     request::{ReceiveRequest, Sge},
@@ -66,9 +66,9 @@ impl<O: Os> Qp<O> {
     ) -> Result<(), NtStatus> {
         let mut queue = queue()?;
         queue.push(context, elements)?;
-        let tail = queue.requests.hand_over();
+        queue.requests.hand_over();
         drop(queue);
-        this.accepted.publish(tail);
+        this.accepted.publish();
         // Pairs with `Qp::fail` and `Qp::claim`, which exchange the same value: who comes second sees what the first has done. So
         // either they see the receive, or it is seen here that somebody has to be told of it. (A fence would cost twice as much.)
         let is_awaited = this.awaited.swap(false, Ordering::AcqRel);
@@ -84,10 +84,10 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     fn tell_of_receive(this: &Arc<Self>, is_awaited: bool) {
         if is_awaited && let Some(peer) = this.peer() {
-            Self::ring(&peer);
+            Self::ring(&peer, doorbell::REQUESTS);
         }
         if this.is_dead() {
-            Self::ring(this);
+            Self::ring(this, doorbell::FLUSH_RECEIVE);
         }
     }
 }

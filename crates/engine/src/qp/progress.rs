@@ -1,17 +1,15 @@
 //! The slow path: carries out what takes several steps, and makes every error.
 
-use core::iter;
-
 use fallible::Arc;
 
 use super::{
     Flags, NtStatus, Qp, Work, execute,
     receive_queue::{Claim, Claimed},
-    request::{CHUNK, INLINE, InlineData, LocalData, WorkRequest, chunks_for},
+    request::{CHUNK, INLINE, InlineData, LocalData, WorkRequest, chunks_for, resolve_all},
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{Cq, CqeOutcome, Operation},
+    cq::{CqeOutcome, Operation},
     memory::{Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
@@ -62,8 +60,8 @@ impl<O: Os> SendQueue<O> {
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
         let Some(request) = &self.requests.front() else { return Step::Waiting };
         if self.peer.is_none() {
-            // The queue pair may have been linked, and the request posted, since this quantum followed its orders.
-            self.follow_orders(qp);
+            // The queue pair may have been linked, and the request posted, since this quantum took its orders.
+            self.take_orders(qp);
         }
         let step = self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure));
         if matches!(step, Step::Finished) {
@@ -153,11 +151,7 @@ impl<O: Os> SendQueue<O> {
         let LocalData::Elements { first, .. } = request.data else { return Ok(()) };
         let access = if matches!(request.work, Work::Read { .. }) { Access::ReadSink } else { Access::LocalRead };
         let others = (0..request.data.queued_elements()).map_while(|index| self.elements.peek(index));
-        for element in iter::once(first).chain(others).filter(|element| element.length > 0) {
-            let piece = qp.domain.resolve(element.token, element.address, element.length, access);
-            self.local.push(piece.map_err(Failure::of)?);
-        }
-        Ok(())
+        resolve_all(&qp.domain, first, others, access, &mut self.local).map_err(Failure::of)
     }
 
     /// A receive of the peer cannot be filled: it fails, and the peer's queue pair with it.
@@ -277,9 +271,9 @@ impl<O: Os> SendQueue<O> {
             Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
-        if request.work.moves_bytes() {
+        if let Some(peer) = self.peer.as_ref().filter(|_| request.work.moves_bytes()) {
             let is_read = matches!(request.work, Work::Read { .. });
-            self.note(qp, &Moved { is_read, requests: 1, bytes: request.length as usize });
+            qp.engine.count(&peer.engine, &Moved { is_read, requests: 1, bytes: request.length as usize });
         }
         self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
@@ -313,8 +307,6 @@ impl<O: Os> SendQueue<O> {
         }
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        if !execute::is_silent(request.flags, status) {
-            Cq::push(&qp.initiator_cq, qp.cqe(request.context, request.work.operation(), status));
-        }
+        qp.complete(request.context, request.work.operation(), request.flags, status);
     }
 }

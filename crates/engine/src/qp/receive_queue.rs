@@ -1,19 +1,18 @@
 //! The receive queue of a queue pair, as the engine sees it.
 
 use alloc::vec::Vec;
-use core::iter;
 
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp, orders,
-    request::{ReceiveRequest, Sge},
+    NtStatus, Qp, doorbell,
+    request::{ReceiveRequest, Sge, resolve_all},
     send_queue::Next,
     srq::Srq,
 };
 use crate::{
     cq::{Cq, Cqe, Operation, decision::newer},
-    memory::{Access, Segment},
+    memory::{Access, Domain, Segment},
     nic::Budget,
     os::{Os, SpinLock},
     ring::Consumer,
@@ -122,30 +121,20 @@ impl<O: Os> Qp<O> {
             }
             let Some(request) = request else { return Claimed::Nothing };
             receive.claimed = true;
-            let claim = Claim { qp: this.clone(), request, shared: false };
             let others = (0..request.queued_elements()).map_while(|index| receive.elements.peek(index));
-            for element in iter::once(request.first).chain(others) {
-                if element.length == 0 {
-                    continue;
-                }
-                match this.domain.resolve(element.token, element.address, element.length, Access::LocalWrite) {
-                    Ok(piece) => sink.push(piece),
-                    Err(status) => return Claimed::Unusable(claim, status),
-                }
-            }
-            Claimed::Receive(claim)
+            Claim { qp: this.clone(), request, shared: false }.resolve(&this.domain, others, sink)
         })
     }
 
     /// Lets `work` [fill](ReceiveQueue::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
     /// that is not so, or if receives come from a shared queue.
     #[inline]
-    pub(super) fn with_receives<U>(this: &Arc<Self>, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
-        if this.srq.is_some() {
+    pub(super) fn with_receives<U>(&self, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
+        if self.srq.is_some() {
             return None;
         }
-        this.receive.with(|receive| {
-            let may_fill = !receive.claimed && !receive.is_flushed() && !this.is_dead();
+        self.receive.with(|receive| {
+            let may_fill = !receive.claimed && !receive.is_flushed() && !self.is_dead();
             may_fill.then(|| work(receive))
         })
     }
@@ -158,58 +147,51 @@ impl<O: Os> Qp<O> {
     }
 
     /// Cancels receives that were flushed, or all if the queue pair is dead.
-    #[inline]
-    pub(super) fn run_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
-        // The lock is the peer's most of the time.
-        let flushes = this.initiating.orders.load(Ordering::Acquire) & orders::FLUSH_RECEIVE != 0;
-        let next = if flushes || this.is_dead() { Self::cancel_receives(this, budget) } else { Next::Idle };
-        if next == Next::Idle && this.awaited.load(Ordering::Acquire) {
-            Self::call_peer(this);
-        }
-        next
-    }
-
     #[cold]
-    fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
-        this.receive.with(|receive| {
-            this.initiating.orders.fetch_and(!orders::FLUSH_RECEIVE, Ordering::AcqRel);
-            let mut next = Next::Idle;
+    pub(super) fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
+        let (next, posted) = this.receive.with(|receive| {
             // Whoever has the claim rings the doorbell when it gives it up.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
                 let Some(request) = receive.requests.front() else { break };
                 if budget.requests == 0 {
-                    next = Next::Unfinished;
-                    break;
+                    return (Next::Unfinished, false);
                 }
                 budget.requests -= 1;
                 receive.remove_first(&request);
                 let cqe = this.cqe(request.context, Operation::Receive, NtStatus::CANCELLED);
                 Cq::push(&this.receive_cq, cqe);
             }
-            if receive.is_flushed() {
-                // A later quantum goes on here.
-                this.initiating.orders.fetch_or(orders::FLUSH_RECEIVE, Ordering::AcqRel);
-            }
-            next
-        })
-    }
-
-    /// Rings the doorbell of the peer, which waits for a receive, if there is one now: the peer may have met one that was to be
-    /// cancelled. Of those posted behind it nobody else would tell.
-    #[cold]
-    fn call_peer(this: &Arc<Self>) {
-        let posted = this.receive.with(|receive| receive.requests.front().is_some());
+            (Next::Idle, receive.requests.front().is_some())
+        });
+        if next == Next::Unfinished {
+            this.initiating.doorbell.fetch_or(doorbell::FLUSH_RECEIVE, Ordering::AcqRel);
+        }
+        // The peer may have met a receive that was to be cancelled, and waits. Of those posted behind it nobody else would tell.
         if this.srq.is_none()
             && posted
             && this.awaited.swap(false, Ordering::AcqRel)
             && let Some(peer) = this.peer()
         {
-            Self::ring(&peer);
+            Self::ring(&peer, doorbell::REQUESTS);
         }
+        next
     }
 }
 
 impl<O: Os> Claim<O> {
+    /// Finds the bytes of the receive, whose elements are its first and the `others`.
+    pub(super) fn resolve(
+        self,
+        domain: &Domain<O>,
+        others: impl Iterator<Item = Sge>,
+        sink: &mut Vec<Segment<O>>,
+    ) -> Claimed<O> {
+        match resolve_all(domain, self.request.first, others, Access::LocalWrite, sink) {
+            Ok(()) => Claimed::Receive(self),
+            Err(status) => Claimed::Unusable(self, status),
+        }
+    }
+
     /// Completes the receive. `describe` fills in what is special about the completion.
     pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Cqe)) {
         let Self { qp, request, shared } = self;
@@ -243,7 +225,7 @@ impl<O: Os> Claim<O> {
     /// Lets the queue pair cancel what it could not while the first receive was claimed.
     fn wake(qp: &Arc<Qp<O>>, flushed: bool) {
         if flushed || qp.is_dead() {
-            Qp::ring(qp);
+            Qp::ring(qp, doorbell::FLUSH_RECEIVE);
         }
     }
 }

@@ -1,10 +1,16 @@
 //! Work requests: what a consumer posts.
 
+use alloc::vec::Vec;
+use core::iter;
+
 use bitflags::bitflags;
 
 use crate::{
+    NtStatus,
     cq::Operation,
-    memory::{Access, Lookup, Posted},
+    memory::{Access, Domain, Lookup, Posted, Segment},
+    mistake,
+    os::Os,
 };
 
 /// A scatter/gather element: bytes of registered memory (`NDKPI 3.9`).
@@ -30,6 +36,24 @@ impl Sge {
     }
 }
 
+/// Finds the bytes of all elements of a request, for `access`, and puts them into `found`, which has room for them.
+///
+/// # Errors
+///
+/// That of [`Domain::resolve`] for the first element that cannot be used. Those before it were put into `found`.
+pub(super) fn resolve_all<O: Os>(
+    domain: &Domain<O>,
+    first: Sge,
+    others: impl Iterator<Item = Sge>,
+    access: Access,
+    found: &mut Vec<Segment<O>>,
+) -> Result<(), NtStatus> {
+    for element in iter::once(first).chain(others).filter(|element| element.length > 0) {
+        found.push(domain.resolve(element.token, element.address, element.length, access)?);
+    }
+    Ok(())
+}
+
 bitflags! {
     /// How a request is to be carried out.
     ///
@@ -47,6 +71,19 @@ bitflags! {
         const DEFER = 1 << 9;
         /// A read that succeeds invalidates the token of its first element.
         const LOCAL_INVALIDATE = 1 << 8;
+    }
+}
+
+impl Flags {
+    /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
+    #[inline]
+    pub(super) fn are_silent(self, status: NtStatus) -> bool {
+        self.contains(Self::SILENT_SUCCESS)
+            && match status {
+                NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
+                NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
+                _ => mistake!(SilentFailureIsSilent => true, else false),
+            }
     }
 }
 

@@ -5,24 +5,12 @@ use alloc::vec::Vec;
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp, QpParameters,
-    execute::{Batch, Execution, Queued, flush},
-    orders,
+    NtStatus, Qp, QpParameters, doorbell,
+    execute::{Execution, Queued},
     progress::{Current, Step},
     request::{Chunk, Sge, WorkRequest},
 };
-use crate::{
-    cq::decision::newer,
-    memory::Segment,
-    memory_status,
-    nic::{Budget, Moved},
-    os::Os,
-    ring::Consumer,
-    sync::Ordering,
-};
-
-/// Orders that the send queue follows.
-const SEND_ORDERS: u32 = orders::RELINK | orders::FLUSH_SEND | orders::DRAIN;
+use crate::{cq::decision::newer, memory::Segment, memory_status, nic::Budget, os::Os, ring::Consumer, sync::Ordering};
 
 /// What a queue does after a quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +42,6 @@ pub(super) struct SendQueue<O: Os> {
     pub local: Vec<Segment<O>>,
     /// The peer's bytes of the current request. Has room for all that a receive may name.
     pub remote: Vec<Segment<O>>,
-    /// What was moved and is not counted yet.
-    pub moved: Moved,
 }
 
 impl<O: Os> SendQueue<O> {
@@ -83,18 +69,18 @@ impl<O: Os> SendQueue<O> {
             late: None,
             local: room(parameters.max_initiator_sge)?,
             remote: room(parameters.max_peer_sge.max(1))?,
-            moved: Moved::default(),
         })
     }
 
-    /// Carries requests out until there are none, the first has to wait, or the budget is spent.
-    pub fn run(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Next {
+    /// Follows `orders`, and carries requests out until there are none, the first has to wait, or the budget is spent.
+    pub fn run(&mut self, qp: &Arc<Qp<O>>, orders: u32, budget: &mut Budget) -> Next {
         #[cfg(feature = "faults")]
         if let Some((domain, token)) = self.late.take() {
             let _ = domain.invalidate_remote(token);
         }
-        self.follow_orders(qp);
-        let mut batch = Batch::new();
+        if orders & doorbell::SEND_ORDERS != 0 {
+            self.follow(qp, orders);
+        }
         let next = loop {
             if self.requests.is_empty() {
                 break Next::Idle;
@@ -102,21 +88,24 @@ impl<O: Os> SendQueue<O> {
             if budget.is_spent() {
                 break Next::Unfinished;
             }
-            if let Some(moved) = self.execute(qp, *budget, &mut batch) {
-                budget.take(&moved);
-                self.note(qp, &moved);
+            let moved = match &self.peer {
+                Some(peer) if self.current.is_none() && !self.is_flushed() && !qp.is_dead() => {
+                    let requests = Queued(&mut self.requests);
+                    Execution { qp, peer, requests, budget: *budget }.execute()
+                }
+                _ => None,
+            };
+            if let Some(moved) = moved {
+                budget.bytes -= moved.bytes;
+                budget.requests -= moved.requests;
                 continue;
             }
-            // The slow path completes requests itself.
-            flush(&qp.initiator_cq, &mut batch);
             match self.progress(qp, budget) {
                 Step::Finished | Step::Moving => {}
                 Step::Held => break Next::Unfinished,
                 Step::Waiting => break Next::Idle,
             }
         };
-        flush(&qp.initiator_cq, &mut batch);
-        self.count(qp);
         if let Some(Some(srq)) = self.peer.as_ref().map(|peer| &peer.srq) {
             srq.pass_on();
         }
@@ -126,66 +115,28 @@ impl<O: Os> SendQueue<O> {
         next
     }
 
-    /// Carries the first request out on the fast path, and perhaps some behind it. `None` if nothing has been done.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: 25 instructions of a write")]
-    fn execute(&mut self, qp: &Arc<Qp<O>>, budget: Budget, batch: &mut Batch) -> Option<Moved> {
-        let peer = self.peer.as_ref()?;
-        if self.current.is_some() || self.is_flushed() || qp.is_dead() {
-            return None;
-        }
-        // Under locks nothing can be flushed: the completion queue may be the one that is locked.
-        if batch.remaining_capacity() < 2 {
-            flush(&qp.initiator_cq, batch);
-        }
-        Execution { qp, peer, requests: Queued { requests: &mut self.requests, batch }, budget }.execute()
-    }
-
-    #[inline]
-    pub fn follow_orders(&mut self, qp: &Qp<O>) {
-        if qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS != 0 {
-            self.take_orders(qp);
+    /// Follows orders that were given since the quantum has taken its own, or that no quantum has taken.
+    pub fn take_orders(&mut self, qp: &Qp<O>) {
+        if qp.initiating.doorbell.load(Ordering::Relaxed) & doorbell::SEND_ORDERS != 0 {
+            let given = qp.initiating.doorbell.fetch_and(!doorbell::SEND_ORDERS, Ordering::AcqRel);
+            self.follow(qp, given);
         }
     }
 
     #[cold]
-    fn take_orders(&mut self, qp: &Qp<O>) {
-        let given = qp.initiating.orders.fetch_and(!SEND_ORDERS, Ordering::AcqRel);
-        if given & orders::RELINK != 0 {
-            self.count(qp);
+    fn follow(&mut self, qp: &Qp<O>, given: u32) {
+        if given & doorbell::RELINK != 0 {
             self.peer = qp.peer();
             if let Some(srq) = &qp.srq {
                 // It may have called this queue pair, whose peer has nothing to send any more.
                 srq.pass_on();
             }
         }
-        if given & orders::FLUSH_SEND != 0 {
+        if given & doorbell::FLUSH_SEND != 0 {
             self.flush_to = Some(qp.flush_send_to.load(Ordering::Acquire));
         }
-        if given & orders::DRAIN != 0 {
+        if given & doorbell::DRAIN != 0 {
             self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));
-        }
-    }
-
-    /// Notes what was moved, to be counted later.
-    #[inline]
-    pub fn note(&mut self, qp: &Qp<O>, moved: &Moved) {
-        if self.moved.is_read != moved.is_read {
-            self.count(qp);
-            self.moved.is_read = moved.is_read;
-        }
-        self.moved.requests += moved.requests;
-        self.moved.bytes += moved.bytes;
-    }
-
-    /// Counts what was moved. Without a peer nothing moves, and whoever changes the peer counts first.
-    #[inline]
-    fn count(&mut self, qp: &Qp<O>) {
-        if self.moved.requests > 0
-            && let Some(peer) = &self.peer
-        {
-            qp.engine.count(&peer.engine, &self.moved);
-            (self.moved.requests, self.moved.bytes) = (0, 0);
         }
     }
 
@@ -193,7 +144,7 @@ impl<O: Os> SendQueue<O> {
     #[inline]
     pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
         // Whatever ends the use of the connection gives an order. It is looked at under the lock: see `Qp::quiesce`.
-        let has_orders = qp.initiating.orders.load(Ordering::Relaxed) & SEND_ORDERS != 0;
+        let has_orders = qp.initiating.doorbell.load(Ordering::Relaxed) != 0;
         #[cfg(feature = "faults")]
         let has_orders = has_orders || self.late.is_some();
         if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use fallible::{Arc, try_box};
 
 use super::{
-    NtStatus, Qp, RqProducer, Sge,
+    NtStatus, Qp, RqProducer, Sge, doorbell,
     post::Limits,
     receive_queue::{Claim, Claimed},
     receive_rings,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cq::dependents::{DependentRef, Dependents, ToFail},
-    memory::{Access, Domain, Segment},
+    memory::{Domain, Segment},
     memory_status, mistake,
     os::{Dpc, Os, Routine, SpinLock},
     ring::{Consumer, Plan, ResizeError, Spare},
@@ -153,7 +153,7 @@ impl<O: Os> Srq<O> {
         })?;
         // The waiting queue pair's own reference is dropped here, without the lock.
         if let Some([_waiting, peer]) = waiter {
-            Qp::ring(&peer);
+            Qp::ring(&peer, doorbell::REQUESTS);
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<O: Os> Srq<O> {
             if is_empty { None } else { Self::next_waiter(state) }
         });
         if let Some([_waiting, peer]) = waiter {
-            Qp::ring(&peer);
+            Qp::ring(&peer, doorbell::REQUESTS);
         }
     }
 
@@ -241,31 +241,17 @@ impl<O: Os> Srq<O> {
             if qp.is_dead() {
                 return (Claimed::Nothing, false);
             }
-            let mut request = None;
-            state.requests.take(1, |found| request = Some(*found));
-            let Some(request) = request else {
+            let Some(request) = state.requests.pop() else {
                 if !qp.awaited.swap(true, Ordering::Relaxed) {
                     state.waiting.push_back(qp.clone());
                 }
                 return (Claimed::Nothing, false);
             };
-            let mut failure = None;
-            let mut find = |element: &Sge| {
-                if element.length == 0 || failure.is_some() {
-                    return;
-                }
-                match this.domain.resolve(element.token, element.address, element.length, Access::LocalWrite) {
-                    Ok(piece) => sink.push(piece),
-                    Err(status) => failure = Some(status),
-                }
-            };
-            find(&request.first);
-            state.elements.take(request.queued_elements(), find);
+            let mut others = (0..request.queued_elements()).map_while(|_| state.elements.pop());
             let claim = Claim { qp: qp.clone(), request, shared: true };
-            let claimed = match failure {
-                Some(status) => Claimed::Unusable(claim, status),
-                None => Claimed::Receive(claim),
-            };
+            let claimed = claim.resolve(&this.domain, &mut others, sink);
+            // Those behind one that cannot be used.
+            others.for_each(drop);
             (claimed, state.check_low_water())
         });
         if queue {

@@ -3,8 +3,8 @@
 use fallible::Arc;
 
 use super::{
-    Indices, is_past,
-    segment::{SegmentView, Slot, slots_in_line, touch},
+    Indices, is_past, low,
+    segment::{SegmentView, Slot},
 };
 use crate::{prefetch, sync::Ordering};
 
@@ -40,23 +40,25 @@ impl<T: Copy + Send> Consumer<T> {
         if most == 1 { usize::from(self.take_one(each)) } else { self.take_several(most, each) }
     }
 
+    /// Takes the next entry out.
+    pub fn pop(&mut self) -> Option<T> {
+        let mut next = None;
+        self.take_one(|entry| next = Some(*entry));
+        next
+    }
+
     // Not a part of its callers: they would save registers for it that one entry does not need.
     #[inline(never)]
     fn take_several(&mut self, most: usize, mut each: impl FnMut(&T)) -> usize {
         let mut taken = 0;
         while taken < most && !self.is_empty() {
-            let slots = self.view.slots_from(self.head);
-            let slots = &slots[..self.known().min(most - taken).min(slots.len())];
-            for (next, slot) in (1..).zip(slots) {
+            let count = self.known().min(most - taken);
+            for ahead in 0..count {
                 // SAFETY: the entry lies before `readable`.
-                unsafe { Self::read(slot, &mut each) };
-                if self.head.wrapping_add(next).is_multiple_of(slots_in_line::<T>() as u64) {
-                    Self::release(slot);
-                }
+                unsafe { Self::read(self.slot_ahead(ahead), &mut each) };
             }
-            slots.last().into_iter().for_each(Self::release);
-            self.head = self.head.wrapping_add(slots.len() as u64);
-            taken += slots.len();
+            self.head = self.head.wrapping_add(count as u64);
+            taken += count;
         }
         if taken > 0 {
             self.publish();
@@ -73,7 +75,6 @@ impl<T: Copy + Send> Consumer<T> {
             let slot = self.view.slot(head);
             // SAFETY: the entry lies before `readable`.
             unsafe { Self::read(slot, each) };
-            Self::release(slot);
             self.head = head.wrapping_add(1);
             self.publish();
         }
@@ -141,16 +142,6 @@ impl<T: Copy + Send> Consumer<T> {
         }
     }
 
-    /// Stores to the slot of an entry that was taken: the last one of those that go at a time, or of a cache line.
-    ///
-    /// Then the line belongs to this processor alone, and the producer gets it with one transfer. If it had only been read, the
-    /// producer would hold a copy too, and its next store would wait until this one is invalidated: twice as long.
-    #[inline]
-    fn release(slot: &Slot<T>) {
-        // SAFETY: the slot is the consumer's until `head` is published past it, and its entry was taken.
-        unsafe { touch(slot) };
-    }
-
     #[inline]
     fn publish(&self) {
         self.indices.taken.head.store(self.head, Ordering::Release);
@@ -160,9 +151,7 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     #[must_use]
     pub const fn known(&self) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "not more than slots")]
-        let known = self.readable.wrapping_sub(self.head) as usize;
-        known
+        low(self.readable.wrapping_sub(self.head))
     }
 
     #[inline]
@@ -194,41 +183,32 @@ impl<T: Copy + Send> Consumer<T> {
         let (readable, filled) = (self.readable, &*self.indices.filled);
         let tail = filled.tail.load(Ordering::Acquire);
         // A tail past the end of the segment was published after the seal, so the seal is seen here.
-        if filled.sealed.load(Ordering::Acquire) == self.view.number {
-            self.extend(readable, tail)
-        } else {
-            self.refresh_sealed()
+        let is_sealed = filled.sealed.load(Ordering::Acquire) != self.view.number;
+        let end = if is_sealed { self.end_of_sealed() } else { tail };
+        // A tail goes back only if publishers are used out of order, against their rules.
+        let is_more = is_past(end, readable);
+        if is_more {
+            self.readable = end;
         }
+        is_more
     }
 
-    /// [`Consumer::refresh`] in a segment that is sealed, and in those after it as long as nothing is left.
+    /// Where the published entries end in the segment at hand, which is sealed, or in the first one behind it that has any left.
     #[cold]
     #[inline(never)]
-    fn refresh_sealed(&mut self) -> bool {
+    fn end_of_sealed(&mut self) -> u64 {
         loop {
             let tail = self.indices.filled.tail.load(Ordering::Acquire);
             if self.indices.filled.sealed.load(Ordering::Acquire) == self.view.number {
-                return self.extend(self.readable, tail);
+                return tail;
             }
             // What is in the segment was published before the seal.
             let end = self.end();
             if end != self.head {
-                return self.extend(self.readable, end);
+                return end;
             }
             self.follow();
         }
-    }
-
-    /// Notes that entries before `until` are published and lie in the segment at hand. Returns true if that is more than before
-    /// `readable`.
-    #[inline]
-    const fn extend(&mut self, readable: u64, until: u64) -> bool {
-        // A tail goes back only if publishers are used out of order, against their rules.
-        let is_more = is_past(until, readable);
-        if is_more {
-            self.readable = until;
-        }
-        is_more
     }
 
     /// Number of the first entry that is not in the segment, which is sealed.

@@ -39,7 +39,7 @@ struct Indices {
 struct Filled {
     /// Number of the next entry to be published.
     tail: AtomicU64,
-    /// Number of the next entry that a [`TailPublisher`] may not publish.
+    /// Number of the first entry that a [`TailPublisher`] does not publish.
     handed_over: AtomicU64,
     /// How many segments are sealed.
     sealed: AtomicU32,

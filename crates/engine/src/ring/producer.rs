@@ -4,15 +4,9 @@ use fallible::{AllocError, Arc};
 
 use super::{
     Indices, is_past,
-    segment::{Link, RingPass, Segment, SegmentView, slots_in_line, store, touch},
+    segment::{Link, RingPass, Segment, SegmentView, store},
 };
 use crate::{prefetch, sync::Ordering};
-
-/// Entries whose cache lines [`Producer::prefetch_ahead`] fetches together. A power of two; model checks have short queues.
-///
-/// The entry that ends a group takes longer, so groups are not short. A line is stored to for every two completions then, with
-/// a lock held, so they are not long.
-const GROUP: u64 = if cfg!(loom) { 2 } else { 128 };
 
 /// The side that puts entries in.
 ///
@@ -99,9 +93,11 @@ impl<T: Copy + Send> Producer<T> {
             // Not more than `count`.
             count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
         }
-        // SAFETY: the slots are free, as in `Vacancy::fill`, and there are at most `limit` entries, so not more than slots.
-        unsafe { self.view.write(self.tail, &entries[..count]) };
-        self.tail = self.tail.wrapping_add(count as u64);
+        for entry in &entries[..count] {
+            // SAFETY: the slot is free, as in `Vacancy::fill`: there is room for `count` entries.
+            unsafe { store(self.view.slot(self.tail), *entry) };
+            self.tail = self.tail.wrapping_add(1);
+        }
         count
     }
 
@@ -122,14 +118,13 @@ impl<T: Copy + Send> Producer<T> {
         is_enabled
     }
 
-    /// Lets [`Producer::fast_push`] take the next entries, as far as they are known to fit and do not end a group. So one
+    /// Lets [`Producer::fast_push`] take the next entries, as far as they are known to fit and belong to one pass. So one
     /// comparison answers everything, and the caller may have conditions of its own for when to enable this.
     #[inline]
     pub fn enable_fast_push(&mut self) {
-        // A pass is a multiple of groups, or shorter than one.
-        let last = self.tail | u64::from(self.view.mask).min(GROUP - 1);
+        let end = (self.tail | u64::from(self.view.mask)).wrapping_add(1);
         let full = self.seen_head.wrapping_add(self.limit);
-        self.fast_until = if is_past(last, full) { full } else { last };
+        self.fast_until = if is_past(end, full) { full } else { end };
         self.pass = self.view.pass(self.tail);
     }
 
@@ -145,39 +140,16 @@ impl<T: Copy + Send> Producer<T> {
         self.indices.filled.tail.store(self.tail, Ordering::Release);
     }
 
-    /// Where a group begins: stores to the cache lines of the group after it, if those slots are known to be free.
-    ///
-    /// For producers that take a lock for each entry. A lock waits for all stores before it, so every line that the consumer's
-    /// processor has read would be waited for alone. Here the lines come close behind one another.
-    #[inline]
-    pub fn prefetch_ahead(&self) {
-        if self.tail.is_multiple_of(GROUP) && self.is_known_to_have_room(2 * GROUP) {
-            self.prefetch_group();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn prefetch_group(&self) {
-        for ahead in (GROUP..2 * GROUP).step_by(slots_in_line::<T>()) {
-            // SAFETY: there is room for two groups, so nothing of the second is published, and what was in its slots has been
-            // taken, as in `Vacancy::fill`.
-            unsafe { touch(self.view.slot(self.tail.wrapping_add(ahead))) };
-        }
-    }
-
     /// Has the processor fetch the slot of the entry `ahead` places behind the next one, for writing.
     #[inline]
     pub fn prefetch(&self, ahead: u64) {
         prefetch::to_write(self.view.slot(self.tail.wrapping_add(ahead)));
     }
 
-    /// Lets a [`TailPublisher`] publish what was pushed, and returns the number to publish.
+    /// Lets a [`TailPublisher`] publish what was pushed.
     #[inline]
-    pub(crate) fn hand_over(&self) -> u64 {
-        // The publisher may be another queue's, which publishes only what was written before this.
+    pub(crate) fn hand_over(&self) {
         self.indices.filled.handed_over.store(self.tail, Ordering::Release);
-        self.tail
     }
 
     /// Somebody else's view of the published tail.
@@ -264,13 +236,10 @@ impl TailPublisher {
         self.0.filled.tail.load(Ordering::Acquire)
     }
 
-    /// [`Producer::publish`] for a producer that has [handed over](Producer::hand_over) up to this number. Any other number does
-    /// no harm: nothing is published that was not written.
+    /// [`Producer::publish`] for a producer, as far as it has [handed over](Producer::hand_over) what it has written.
     #[inline]
-    pub(crate) fn publish(&self, tail: u64) {
-        if !is_past(tail, self.0.filled.handed_over.load(Ordering::Acquire)) {
-            self.0.filled.tail.store(tail, Ordering::Release);
-        }
+    pub(crate) fn publish(&self) {
+        self.0.filled.tail.store(self.0.filled.handed_over.load(Ordering::Acquire), Ordering::Release);
     }
 }
 

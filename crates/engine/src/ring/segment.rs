@@ -1,7 +1,7 @@
 //! Segments: the memory that entries live in.
 
 use alloc::boxed::Box;
-use core::{mem::MaybeUninit, ptr::NonNull, slice};
+use core::{mem::MaybeUninit, ptr::NonNull};
 
 use fallible::{AllocError, Arc, try_slice};
 
@@ -111,36 +111,6 @@ impl<T> SegmentView<T> {
         // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
         unsafe { slot.as_ref() }
     }
-
-    /// The slots from that of entry `number` to the last one.
-    #[inline]
-    pub fn slots_from(&self, number: u64) -> &[Slot<T>] {
-        let begin = self.index(number);
-        // SAFETY: as in `slot`.
-        let first = unsafe { self.slots.add(begin) };
-        // SAFETY: this many slots lie from there to the last one, and they live as long as `self`.
-        unsafe { slice::from_raw_parts(first.as_ptr(), self.mask as usize + 1 - begin) }
-    }
-
-    /// Writes `entries` to the slots from that of entry `number` on.
-    ///
-    /// # Safety
-    ///
-    /// There are at most as many entries as slots, and the slots belong to the caller until the entries are published.
-    #[inline]
-    pub unsafe fn write(&self, number: u64, entries: &[T])
-    where
-        T: Copy,
-    {
-        let until_end = self.slots_from(number);
-        let (first, rest) = entries.split_at(entries.len().min(until_end.len()));
-        for (slots, part) in [(until_end, first), (self.slots_from(0), rest)] {
-            for (slot, entry) in slots.iter().zip(part) {
-                // SAFETY: the slot is the caller's, who promises that they are not too many.
-                unsafe { store(slot, *entry) };
-            }
-        }
-    }
 }
 
 /// Slots found by entry number alone: a base address for one pass over a segment.
@@ -185,23 +155,4 @@ pub(super) unsafe fn store<T>(slot: &Slot<T>, entry: T) {
         // SAFETY: the slot is the caller's.
         unsafe { slot.write(MaybeUninit::new(entry)) };
     });
-}
-
-/// Stores a byte to a slot, so that its cache line comes to this processor for writing.
-///
-/// # Safety
-///
-/// The slot belongs to the caller and holds no entry.
-#[inline]
-pub(super) unsafe fn touch<T>(slot: &Slot<T>) {
-    const { assert!(size_of::<T>() > 0) };
-    slot.with_mut(|slot| {
-        // SAFETY: the slot is the caller's, it has a byte, and nobody reads it before the next entry is written.
-        unsafe { slot.cast::<u8>().write_volatile(0) };
-    });
-}
-
-/// The number of slots that share a cache line, at least one.
-pub(super) const fn slots_in_line<T>() -> usize {
-    if size_of::<T>() < CACHE_LINE { CACHE_LINE / size_of::<T>() } else { 1 }
 }

@@ -191,17 +191,4 @@ impl<T: Send> SpinLock<T> for HostLock<T> {
         }
         result
     }
-
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as for `with`")]
-    fn with_at_once<U>(&self, work: impl FnOnce(&mut T) -> U) -> Option<U> {
-        // A watched one is never free: all that it has to do is on the other way.
-        if self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
-            return None;
-        }
-        // SAFETY: the lock was acquired just now.
-        let result = unsafe { self.while_held(work) };
-        self.state.store(FREE, Release);
-        Some(result)
-    }
 }
