@@ -365,8 +365,10 @@ pub enum Args<'a> {
         context: usize,
     },
     CreateQp(QpArgs),
+    /// `base` is the address by which the consumer names the first byte, if the platform can tell.
     RegisterMr {
         mdl: usize,
+        base: Option<u64>,
         length: usize,
         flags: u32,
     },

@@ -1,7 +1,7 @@
 //! What a layer does with the events, and what it needs of an operating system.
 
 use engine::os::Os;
-use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
+use ndkpi::{MDL, NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use crate::{Event, ObjectId, ObjectRef, Place};
 
@@ -14,6 +14,16 @@ pub trait InterposeOs: Os {
     fn stack(&self, frames: &mut [usize]) -> usize {
         let _ = frames;
         0
+    }
+
+    /// The address by which the consumer names the first byte of a chain of MDLs, if the platform can tell.
+    ///
+    /// # Safety
+    ///
+    /// `mdl` is null or points to a chain of MDLs.
+    unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {
+        let _ = mdl;
+        None
     }
 
     /// The lowest and highest address of the caller's stack, if the platform knows them.

@@ -27,6 +27,7 @@
 extern crate alloc;
 
 mod adapter;
+pub mod adviser;
 mod call;
 mod close;
 mod connect;

@@ -5,9 +5,9 @@ use core::ffi::c_void;
 use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MW, NtStatus, Object};
 
 use crate::{
-    Args, Function, Hooks, Outcome, Phase,
+    Args, Function, Hooks, InterposeOs, Outcome, Phase,
     call::{Told, request, slot},
-    shadow::find,
+    shadow::{find, recognise},
 };
 
 /// `NDK_FN_REGISTER_MR`.
@@ -28,7 +28,12 @@ pub unsafe extern "system" fn register<H: Hooks>(
         // SAFETY: the provider's region is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, mdl, length, flags, completion, context) }
     };
-    let args = Args::RegisterMr { mdl: mdl.addr(), length, flags };
+    // SAFETY: the caller's promise. What is no shadow gives no operating system to ask, and the call goes no further.
+    let base = unsafe { recognise::<H>(mr.cast_const().cast()) }.and_then(|shadow| {
+        // SAFETY: the MDL describes memory (the caller's promise), or is null.
+        unsafe { shadow.root.hooks.os().mdl_base(mdl) }
+    });
+    let args = Args::RegisterMr { mdl: mdl.addr(), base, length, flags };
     // SAFETY: the caller's promise is the same.
     unsafe { request::<H, _>(mr, Function::RegisterMr, args, [None; 3], completion, context, call) }
 }

@@ -48,6 +48,8 @@ pub enum Command {
     Soak(Soak),
     /// Show what the adapter can do (NDK_ADAPTER_INFO)
     Info(Info),
+    /// Explain a finding of the adviser (docs/adviser.md)
+    Explain(crate::explain::Explain),
     /// Measure, each figure beside the best of its kind
     Bench(crate::bench::Bench),
     /// List the network interfaces, and which have NDK with what (on other systems the adapters of this program)
@@ -79,6 +81,7 @@ impl Command {
             | Self::Netstat(_)
             | Self::DriverRun(_) => First::SetsTheFlag,
             Self::Adapters(_)
+            | Self::Explain(_)
             | Self::Info(_)
             | Self::Bench(_)
             | Self::Completions(_)
@@ -206,7 +209,7 @@ pub struct Selftest {
     /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
     #[arg(long, conflicts_with_all = [
         "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
-        "locks", "rotate_tokens",
+        "locks", "rotate_tokens", "advise",
     ])]
     pub driver: bool,
     /// With --driver: on the NDK adapter of this network interface, whoever made it: its alias, index or local address
@@ -239,6 +242,9 @@ pub struct Selftest {
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
+    /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
+    #[arg(long)]
+    pub advise: bool,
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,

@@ -12,6 +12,7 @@
 )]
 
 mod adapters;
+mod advise;
 mod args;
 mod bench;
 mod completions;
@@ -21,6 +22,7 @@ mod driver_interface;
 mod driver_run;
 mod driver_selftest;
 mod driver_settings;
+mod explain;
 mod info;
 mod interrupt;
 mod load;
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(args, &interrupted),
         Command::Soak(args) => soak::run(args, &interrupted),
         Command::Info(args) => info::run(args),
+        Command::Explain(args) => Ok(explain::run(args)),
         Command::Bench(args) => bench::run(args),
         Command::Adapters(args) => adapters::run(args),
         Command::Completions(args) => completions::run(*args),

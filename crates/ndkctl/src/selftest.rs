@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::{
     End,
+    advise::Advice,
     args::{Locks, Nic, Selftest},
     driver, driver_selftest, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
@@ -71,6 +72,7 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     if args.list {
         return list(args, &selected);
     }
+    let advice = if args.advise { Some(Advice::new(args.verbose)?) } else { None };
     let results = if args.driver {
         if !cfg!(windows) {
             note!("ndkctl selftest: {}", driver::ELSEWHERE);
@@ -78,12 +80,15 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
         }
         driver_selftest::execute(&driver::open()?, args, interrupted)?
     } else {
-        execute(args, &selected, interrupted)
+        execute(args, &selected, interrupted, advice.as_ref())
     };
     if args.json {
         print_json(&ResultsJson::new(args, &results))?;
     } else {
         summarize(args, &results);
+        if let Some(advice) = &advice {
+            advice.summarize();
+        }
     }
     if let Some(path) = &args.junit {
         write_junit(path, &results)?;
@@ -95,8 +100,17 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     })
 }
 
-fn execute(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<AtomicBool>) -> Results {
+fn execute(
+    args: &Selftest,
+    selected: &[&'static Case],
+    interrupted: &Arc<AtomicBool>,
+    advice: Option<&Advice>,
+) -> Results {
     let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
+    let harness = match advice {
+        Some(advice) => harness.with_layer(advice.layer()),
+        None => harness,
+    };
     let started = Instant::now();
     let rounds = u64::from(args.repeat);
     let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");

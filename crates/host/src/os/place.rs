@@ -1,9 +1,10 @@
 //! Where code runs on the host.
 
 use interpose::{InterposeOs, Place};
+use ndkpi::MDL;
 
 use super::HostOs;
-use crate::machine::current_irql;
+use crate::{HostMdl, machine::current_irql};
 
 thread_local! {
     /// Its address tells threads apart.
@@ -18,5 +19,11 @@ impl InterposeOs for HostOs {
             irql: current_irql().0,
             thread: HERE.with(|here| std::ptr::from_ref(here).addr()),
         }
+    }
+
+    unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {
+        // SAFETY: what a consumer on the host passes as an MDL is a chain of `HostMdl`s (the caller's promise), or null.
+        let first = unsafe { mdl.cast::<HostMdl>().as_ref() }?;
+        Some(first.address.addr() as u64)
     }
 }

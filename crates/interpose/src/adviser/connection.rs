@@ -1,0 +1,120 @@
+//! Duties at connectors (`NDKPI 7.7`).
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use engine::os::SpinLock;
+use ndkpi::NtStatus;
+
+use super::{
+    Adviser, Finding, Sink, State,
+    node::{ConnectorState, body},
+};
+use crate::{Args, Event, Function, InterposeOs};
+
+impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// A call that takes a step of a connection.
+    pub(super) fn connector_call(&self, event: &Event<'_, State<O>>) {
+        use ConnectorState::{Answered, Connecting, Established, Establishing, Incoming, New, Over};
+        let node = event.object.state;
+        let Some(connector) = body!(node, Connector) else { return };
+        let now = connector.progress.with(|progress| progress.state);
+        let next = match (event.function, now) {
+            (Function::Connect | Function::ConnectWithSharedEndpoint, New) => Connecting,
+            (Function::CompleteConnect | Function::CompleteConnectEx, Answered)
+            | (Function::Accept | Function::AcceptEx, Incoming) => Establishing,
+            (Function::Reject, Incoming | Answered) => now,
+            (Function::Disconnect, Established) => Over,
+            (Function::Connect | Function::ConnectWithSharedEndpoint, Over) => {
+                self.found(
+                    Finding::QpReused,
+                    node,
+                    event.function,
+                    format_args!("a connect of a connector that is over"),
+                );
+                return;
+            }
+            _ => {
+                let what = format_args!("{} of a connector that is {now:?}", event.function.name());
+                self.found(Finding::ConnectionOrder, node, event.function, what);
+                return;
+            }
+        };
+        if next != now {
+            connector.progress.with(|progress| {
+                progress.before = now;
+                progress.state = next;
+                progress.call = event.call;
+            });
+        }
+        match event.function {
+            Function::Connect | Function::ConnectWithSharedEndpoint | Function::Accept | Function::AcceptEx => {
+                self.joins(event);
+            }
+            Function::Disconnect => self.check_disconnect(event),
+            _ => {}
+        }
+    }
+
+    /// A queue pair is connected.
+    fn joins(&self, event: &Event<'_, State<O>>) {
+        let Some(node) = event.related[0].map(|object| object.state) else { return };
+        let (Some(qp), Some(connector)) = (body!(node, Qp), body!(event.object.state, Connector)) else { return };
+        if qp.was_disconnected.load(SeqCst) {
+            let what = format_args!("{} was disconnected", node.id);
+            self.found(Finding::QpReused, event.object.state, event.function, what);
+        }
+        qp.was_connected.store(true, SeqCst);
+        if let Args::Connect(connect) = event.args {
+            let most = node.adapter_node().map_or(u32::MAX, |adapter| adapter.info.MaxOutboundReadLimit);
+            qp.read_limit.store(connect.outbound_reads.min(most).saturating_add(1), Relaxed);
+        }
+        let before = connector.qp.with(|place| place.replace(node.clone()));
+        drop(before);
+    }
+
+    fn check_disconnect(&self, event: &Event<'_, State<O>>) {
+        let Some(connector) = body!(event.object.state, Connector) else { return };
+        let Some(node) = connector.qp.with(|qp| qp.clone()) else { return };
+        self.chain_of(&node, event);
+        let Some(qp) = body!(node, Qp) else { return };
+        let (count, is_blurred) = qp.initiator.with(|queue| (queue.signalled(), queue.is_blurred));
+        if count > 0 && !is_blurred {
+            let what = format_args!("{count} initiator requests of {} have not completed", node.id);
+            self.found(Finding::DisconnectInFlight, event.object.state, event.function, what);
+        }
+    }
+
+    /// A step of a connection has ended.
+    pub(super) fn connector_done(event: &Event<'_, State<O>>) {
+        let Some(connector) = body!(event.object.state, Connector) else { return };
+        let status = event.outcome.status();
+        let is_final = matches!(status, NtStatus::IO_TIMEOUT | NtStatus::CONNECTION_ABORTED);
+        let is_over = connector.progress.with(|progress| {
+            if progress.call != event.call {
+                return false;
+            }
+            progress.state = match progress.state {
+                ConnectorState::Connecting if status.is_success() => ConnectorState::Answered,
+                ConnectorState::Establishing if status.is_success() => ConnectorState::Established,
+                ConnectorState::Establishing if is_final => ConnectorState::Over,
+                ConnectorState::Connecting | ConnectorState::Establishing => progress.before,
+                state => state,
+            };
+            progress.state == ConnectorState::Over
+        });
+        if is_over
+            && let Some(node) = connector.qp.with(|qp| qp.clone())
+            && let Some(qp) = body!(node, Qp)
+        {
+            qp.was_disconnected.store(true, SeqCst);
+        }
+    }
+
+    /// A reject has returned.
+    pub(super) fn rejected(event: &Event<'_, State<O>>) {
+        let Some(connector) = body!(event.object.state, Connector) else { return };
+        if event.outcome.status().is_success() {
+            connector.progress.with(|progress| progress.state = ConnectorState::Over);
+        }
+    }
+}

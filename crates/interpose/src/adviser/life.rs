@@ -1,0 +1,191 @@
+//! Duties at closes and callbacks (`NDKPI 6`, `NDKPI 7.9`).
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use engine::os::SpinLock;
+
+use super::{
+    Adviser, Finding, Sink, State,
+    node::{Body, Node, RunningCallback, body},
+    queue::Queue,
+};
+use crate::{Event, Function, InterposeOs};
+
+const DISPATCH_LEVEL: u8 = 2;
+
+impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// An object has come about.
+    pub(super) fn opened(event: &Event<'_, State<O>>) {
+        let Some(created) = event.created else { return };
+        let node = created.state;
+        if node.is_open.swap(true, SeqCst) {
+            return;
+        }
+        for antecedent in node.antecedents() {
+            antecedent.successors.fetch_add(1, SeqCst);
+        }
+        if let Some(adapter) = node.adapter_node() {
+            adapter.open.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// A close begins.
+    pub(super) fn close_begins(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        if event.function == Function::CloseAdapter {
+            self.adapter_closes(event);
+            return;
+        }
+        if !node.is_open.swap(false, SeqCst) {
+            return;
+        }
+        for antecedent in node.antecedents() {
+            antecedent.successors.fetch_sub(1, SeqCst);
+        }
+        if let Some(adapter) = node.adapter_node() {
+            adapter.open.fetch_sub(1, SeqCst);
+        }
+        let is_used = match &node.body {
+            Body::Cq(cq) => cq.running.load(SeqCst) != 0,
+            Body::Srq(srq) => srq.running.load(SeqCst) != 0,
+            Body::Qp(qp) => {
+                let notified = [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten();
+                let callback = notified.filter_map(|cq| body!(cq, Cq)).map(|cq| cq.callback.load(SeqCst)).max();
+                // Inside a notification to which the post has led, nobody can know that it has not returned yet.
+                [&qp.initiator_running, &qp.receive_running].iter().any(|running| {
+                    let running = running.load(SeqCst);
+                    running != 0 && callback.unwrap_or(0) < running
+                })
+            }
+            _ => false,
+        };
+        if is_used {
+            self.found(Finding::CloseDuringCall, node, event.function, format_args!("a call on it runs"));
+        }
+        if let Some(mr) = body!(node, Mr) {
+            self.must_not_be_in_flight(event, mr);
+        }
+        self.chain_of(node, event);
+        Self::requests_end(node);
+    }
+
+    /// The close of a queue ends its requests: nobody waits for their completions any more.
+    fn requests_end(node: &State<O>) {
+        match &node.body {
+            Body::Qp(qp) => {
+                for (queue, cq) in [(&qp.initiator, &qp.initiator_cq), (&qp.receive, &qp.receive_cq)] {
+                    while let Some(left) = queue.with(Queue::pop_oldest) {
+                        Self::no_more_in_flight(cq.as_ref(), &left, Some(node));
+                    }
+                }
+            }
+            Body::Srq(srq) => {
+                while let Some(left) = srq.receive.with(Queue::pop_oldest) {
+                    Self::no_more_in_flight(None, &left, Some(node));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn adapter_closes(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(adapter) = body!(node, Adapter) else { return };
+        let thread = event.place.thread;
+        let is_inside = adapter
+            .callbacks
+            .with(|running| running.iter().any(|callback| callback.call != 0 && callback.thread == thread));
+        if is_inside {
+            let what = format_args!("a callback of the adapter runs on this thread");
+            self.found(Finding::AdapterClosedInCallback, node, event.function, what);
+        }
+        let open = adapter.open.load(SeqCst);
+        if open > 0 {
+            self.found(Finding::StillOpen, node, event.function, format_args!("{open} objects are open"));
+        }
+        let mappings = adapter.mappings.load(SeqCst);
+        if mappings > 0 {
+            self.found(Finding::Mapping, node, event.function, format_args!("{mappings} mappings are not released"));
+        }
+    }
+
+    /// A close pends, and its context lies on the stack: the consumer waits for it.
+    pub(super) fn close_waits(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let successors = node.successors.load(SeqCst);
+        if successors > 0 {
+            let what = format_args!("{successors} objects that depend on it are open");
+            self.found(Finding::CloseWaitsForItself, node, event.function, what);
+        }
+    }
+
+    /// A close has completed.
+    pub(super) fn closed(event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        match &node.body {
+            Body::Qp(qp) => {
+                for cq in [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
+                    let removed = cq.qps.with(|qps| {
+                        let place = qps.iter().position(|there| is_same(there, node))?;
+                        Some(qps.swap_remove(place))
+                    });
+                    drop(removed);
+                }
+            }
+            Body::Mr(_) => Self::region_closed(node),
+            Body::Connector(connector) => {
+                let qp = connector.qp.with(Option::take);
+                drop(qp);
+            }
+            _ => {}
+        }
+    }
+
+    /// A callback begins.
+    pub(super) fn callback(&self, event: &Event<'_, State<O>>) {
+        if event.function == Function::CqNotification {
+            self.notified(event);
+        }
+        let Some(adapter) = event.object.state.adapter_node() else { return };
+        adapter.callbacks.with(|running| {
+            if let Some(place) = running.iter_mut().find(|callback| callback.call == 0) {
+                *place = RunningCallback {
+                    call: event.call,
+                    thread: event.place.thread,
+                    started: event.place.time,
+                    irql: event.place.irql,
+                };
+            }
+        });
+    }
+
+    /// A callback has returned.
+    pub(super) fn callback_returned(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        if let Some(cq) = body!(node, Cq)
+            && event.function == Function::CqNotification
+        {
+            let _ = cq.callback.compare_exchange(event.call, 0, SeqCst, SeqCst);
+        }
+        let Some(adapter) = node.adapter_node() else { return };
+        let began = adapter.callbacks.with(|running| {
+            let place = running.iter_mut().find(|callback| callback.call == event.call)?;
+            Some(core::mem::take(place))
+        });
+        let Some(began) = began else { return };
+        if event.place.irql != began.irql {
+            let what = format_args!("called at IRQL {}, returned at {}", began.irql, event.place.irql);
+            self.found(Finding::CallbackIrql, node, event.function, what);
+        }
+        let took = event.place.time.saturating_sub(began.started);
+        let most = self.settings.longest_callback;
+        if most != 0 && began.irql >= DISPATCH_LEVEL && took > most {
+            let what = format_args!("{} microseconds at DISPATCH_LEVEL", took / 10);
+            self.found(Finding::LongCallback, node, event.function, what);
+        }
+    }
+}
+
+fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
+    core::ptr::eq::<Node<O>>(&raw const **first, &raw const **second)
+}

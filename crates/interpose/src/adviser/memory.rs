@@ -1,0 +1,411 @@
+//! Duties at memory regions, windows and mappings (`NDKPI 7.4` to `NDKPI 7.6`).
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use engine::os::SpinLock;
+use fallible::Arc;
+use ndkpi::{
+    NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED as LOCAL_INVALIDATE,
+    NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED as SINK_NOT_REQUIRED, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_MR_FLAG_RDMA_READ_SINK, NDK_OBJECT_TYPE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_SGE, op_flags,
+};
+
+use super::{
+    Adviser, Finding, Node, Sink, State,
+    node::{MrNode, RegionState, Registration, body},
+    queue::InFlight,
+};
+use crate::{Args, Event, Function, InterposeOs, Outcome};
+
+const PAGE: usize = 4096;
+
+/// The region of a local token.
+fn region_of<O: InterposeOs>(node: &Node<O>, token: u32) -> Option<State<O>> {
+    node.adapter_node()?.tokens.with(|tokens| tokens.get(token).cloned())
+}
+
+/// Returns true if two objects belong to one protection domain.
+fn same_domain<O: InterposeOs>(first: Option<&State<O>>, second: Option<&State<O>>) -> bool {
+    first.map(|domain| domain.id) == second.map(|domain| domain.id)
+}
+
+impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// A call that changes the state of a region.
+    pub(super) fn region_call(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(mr) = body!(node, Mr) else { return };
+        let now = mr.registration.with(|registration| *registration);
+        let fits = match event.function {
+            Function::RegisterMr => !mr.is_fast && now.state == RegionState::New,
+            Function::DeregisterMr => !mr.is_fast && now.state == RegionState::Registered,
+            _ => mr.is_fast && now.state == RegionState::New,
+        };
+        if !fits {
+            let kind = if mr.is_fast { "for fast registration" } else { "plain" };
+            let what = format_args!("{} of a region that is {kind} and {:?}", event.function.name(), now.state);
+            self.found(Finding::RegionState, node, event.function, what);
+            return;
+        }
+        if event.function == Function::DeregisterMr {
+            self.must_not_be_in_flight(event, mr);
+        }
+        mr.registration.with(|registration| {
+            registration.before = registration.state;
+            registration.state = RegionState::Changing;
+            registration.call = event.call;
+            match event.args {
+                Args::RegisterMr { base, length, flags, .. } => {
+                    registration.next = RegionState::Registered;
+                    registration.base = base;
+                    registration.length = length as u64;
+                    registration.local_write = flags & NDK_MR_FLAG_ALLOW_LOCAL_WRITE != 0;
+                    registration.read_sink = flags & NDK_MR_FLAG_RDMA_READ_SINK != 0;
+                    registration.was_invalidated = false;
+                }
+                Args::InitializeFastRegisterMr { pages, remote_access } => {
+                    registration.next = RegionState::Initialised;
+                    registration.pages = pages;
+                    registration.remote_access = remote_access;
+                }
+                _ => registration.next = RegionState::New,
+            }
+        });
+    }
+
+    pub(super) fn must_not_be_in_flight(&self, event: &Event<'_, State<O>>, mr: &MrNode<O>) {
+        let in_flight = mr.in_flight.load(SeqCst);
+        if in_flight > 0 {
+            let what = format_args!("{in_flight} elements of requests in flight name it");
+            self.found(Finding::MemoryInFlight, event.object.state, event.function, what);
+        }
+    }
+
+    /// Such a call has ended.
+    pub(super) fn region_done(event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(mr) = body!(node, Mr) else { return };
+        let forgotten = mr.registration.with(|registration| {
+            if registration.state != RegionState::Changing || registration.call != event.call {
+                return None;
+            }
+            let is_done = event.outcome.status().is_success();
+            registration.state = if is_done { registration.next } else { registration.before };
+            if registration.state == RegionState::New { registration.token.take() } else { None }
+        });
+        if let Some(token) = forgotten {
+            Self::forget_token(node, token);
+        }
+    }
+
+    pub(super) fn forget_token(node: &State<O>, token: u32) {
+        let Some(adapter) = node.adapter_node() else { return };
+        let removed = adapter.tokens.with(|tokens| tokens.remove(token, node));
+        drop(removed);
+    }
+
+    /// The provider has told a token.
+    pub(super) fn learn_token(event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Outcome::Token(token) = event.outcome else { return };
+        if let Some(privileged) = body!(node, Pd) {
+            privileged.store(u64::from(token) + 1, SeqCst);
+            return;
+        }
+        let (Some(mr), Some(adapter)) = (body!(node, Mr), node.adapter_node()) else { return };
+        if event.function != Function::GetLocalTokenFromMr {
+            return;
+        }
+        let before = mr.registration.with(|registration| match registration.state {
+            RegionState::Registered | RegionState::Initialised => Some(registration.token.replace(token)),
+            _ => None,
+        });
+        let Some(before) = before else { return };
+        if let Some(before) = before.filter(|&before| before != token) {
+            Self::forget_token(node, before);
+        }
+        let replaced = adapter.tokens.with(|tokens| tokens.insert(token, node.clone()));
+        drop(replaced);
+    }
+
+    /// Looks at the elements of a request of an object whose protection domain is `domain`.
+    pub(super) fn check_elements(
+        &self,
+        event: &Event<'_, State<O>>,
+        elements: &[NDK_SGE],
+        domain: Option<&State<O>>,
+        is_written: bool,
+    ) {
+        let node = event.object.state;
+        let Some(adapter) = node.adapter_node() else { return };
+        let is_read = event.function == Function::Read;
+        let needs_sink = is_read && adapter.info.AdapterFlags & SINK_NOT_REQUIRED == 0;
+        let privileged = domain.and_then(|domain| body!(domain, Pd)).map_or(0, |token| token.load(SeqCst));
+        for element in elements.iter().filter(|element| element.Length > 0) {
+            let token = element.MemoryRegionToken;
+            if u64::from(token) + 1 == privileged {
+                if needs_sink {
+                    let what = format_args!("the privileged token is the target of a read");
+                    self.found(Finding::ReadSink, node, event.function, what);
+                }
+                continue;
+            }
+            let Some(region) = region_of(node, token) else {
+                let what = format_args!("no region has the local token {token:#x}");
+                self.found(Finding::UnknownToken, node, event.function, what);
+                continue;
+            };
+            if !same_domain(region.parent.as_ref(), domain) {
+                let what = format_args!("{} is of another domain", region.id);
+                self.found(Finding::OtherDomain, node, event.function, what);
+            }
+            self.check_region(event, &region, element, is_written, needs_sink);
+        }
+    }
+
+    fn check_region(
+        &self,
+        event: &Event<'_, State<O>>,
+        region: &State<O>,
+        element: &NDK_SGE,
+        is_written: bool,
+        needs_sink: bool,
+    ) {
+        let Some(mr) = body!(region, Mr) else { return };
+        let now = mr.registration.with(|registration| *registration);
+        let node = event.object.state;
+        match now.state {
+            RegionState::Registered => {}
+            RegionState::Initialised if now.was_invalidated => {
+                let what = format_args!("{} is invalidated", region.id);
+                self.found(Finding::TokenAfterInvalidate, node, event.function, what);
+                return;
+            }
+            _ => {
+                let what = format_args!("{} is not registered ({:?})", region.id, now.state);
+                self.found(Finding::UnknownToken, node, event.function, what);
+                return;
+            }
+        }
+        let (address, length) = (element.virtual_address().addr() as u64, u64::from(element.Length));
+        if !is_within(&now, address, length) {
+            let what = format_args!("{length} bytes at {address:#x}, {} has {} bytes", region.id, now.length);
+            self.found(Finding::OutsideRegistration, node, event.function, what);
+        }
+        if is_written && !now.local_write {
+            let what = format_args!("{} has no local write", region.id);
+            self.found(Finding::NoLocalWrite, node, event.function, what);
+        }
+        if needs_sink && !now.read_sink {
+            let what = format_args!("{} is no read sink", region.id);
+            self.found(Finding::ReadSink, node, event.function, what);
+        }
+    }
+
+    /// Counts the use of regions by a request.
+    pub(super) fn use_regions(node: &State<O>, request: &InFlight, begins: bool) {
+        for &token in request.tokens() {
+            let Some(region) = region_of(node, token) else { continue };
+            let Some(mr) = body!(region, Mr) else { continue };
+            if begins {
+                mr.in_flight.fetch_add(1, SeqCst);
+            } else {
+                let _ = mr.in_flight.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+            }
+        }
+    }
+
+    /// A request has ended, or was never begun. `node` is any object of the adapter.
+    pub(super) fn no_more_in_flight(cq: Option<&State<O>>, request: &InFlight, node: Option<&State<O>>) {
+        if let Some(cq) = cq.and_then(|cq| body!(cq, Cq)) {
+            let _ = cq.outstanding.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+        }
+        if let Some(node) = node {
+            Self::use_regions(node, request, false);
+        }
+    }
+
+    pub(super) fn check_bind(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Args::Bind { address, length, flags, .. } = event.args else { return };
+        let (Some(region), Some(window)) =
+            (event.related[0].map(|object| object.state), event.related[1].map(|object| object.state))
+        else {
+            return;
+        };
+        for object in [region, window] {
+            if !matches!(object.id.kind, NDK_OBJECT_TYPE::MR | NDK_OBJECT_TYPE::MW) {
+                return;
+            }
+            if !same_domain(object.parent.as_ref(), node.parent.as_ref()) {
+                let what = format_args!("{} is of another domain", object.id);
+                self.found(Finding::OtherDomain, node, event.function, what);
+            }
+        }
+        let Some(mr) = body!(region, Mr) else { return };
+        let now = mr.registration.with(|registration| *registration);
+        if now.state != RegionState::Registered {
+            let what = format_args!("{} is not registered ({:?})", region.id, now.state);
+            self.found(Finding::BindRights, node, event.function, what);
+            return;
+        }
+        if op_flags::allows_remote_write(flags) && !now.local_write {
+            let what = format_args!("remote write of {}, which has no local write", region.id);
+            self.found(Finding::BindRights, node, event.function, what);
+        }
+        if !is_within(&now, address as u64, length as u64) {
+            let what = format_args!("{length} bytes at {address:#x}, {} has {} bytes", region.id, now.length);
+            self.found(Finding::BindRights, node, event.function, what);
+        }
+    }
+
+    pub(super) fn check_fast_register(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Args::FastRegister { pages, first_byte, length, base, flags, .. } = event.args else { return };
+        if pages.is_missing() {
+            let what = format_args!("{} pages and no list", pages.count());
+            self.found(Finding::MissingList, node, event.function, what);
+        }
+        let Some(region) = event.related[0].map(|object| object.state) else { return };
+        let Some(mr) = body!(region, Mr) else { return };
+        if !same_domain(region.parent.as_ref(), node.parent.as_ref()) {
+            self.found(Finding::OtherDomain, node, event.function, format_args!("{} is of another domain", region.id));
+        }
+        let now = mr.registration.with(|registration| *registration);
+        if !mr.is_fast || matches!(now.state, RegionState::New | RegionState::Changing) {
+            let what = format_args!("{} is not initialised for fast registration ({:?})", region.id, now.state);
+            self.found(Finding::RegionState, node, event.function, what);
+            return;
+        }
+        let offset = first_byte as usize;
+        let room = (pages.count() as usize).saturating_mul(PAGE).saturating_sub(offset);
+        let remote = op_flags::allows_remote_read(flags) || op_flags::allows_remote_write(flags);
+        let wrong = if pages.count() > now.pages {
+            Some("more pages than the initialisation allows")
+        } else if offset >= PAGE {
+            Some("FBO is not below a page")
+        } else if length > room {
+            Some("a length beyond the pages")
+        } else if base % PAGE != offset {
+            Some("a base that is not FBO within its page")
+        } else if remote && !now.remote_access {
+            Some("remote rights, initialised without remote access")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            let what = format_args!("{wrong}: {} pages, FBO {offset}, {length} bytes, base {base:#x}", pages.count());
+            self.found(Finding::FastRegister, node, event.function, what);
+        }
+        // Valid as soon as the post returns, and maybe sooner: so it counts from here, unless the post fails.
+        mr.registration.with(|registration| {
+            registration.before = registration.state;
+            registration.call = event.call;
+            registration.state = RegionState::Registered;
+            registration.was_invalidated = false;
+            registration.base = Some(base as u64);
+            registration.length = length as u64;
+            registration.local_write = op_flags::allows_local_write(flags);
+            registration.read_sink = flags & NDK_OP_FLAG_RDMA_READ_SINK != 0;
+        });
+    }
+
+    pub(super) fn check_invalidate(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(object) = event.related[0].map(|object| object.state) else { return };
+        if !matches!(object.id.kind, NDK_OBJECT_TYPE::MR | NDK_OBJECT_TYPE::MW) {
+            self.found(Finding::WrongKind, node, event.function, format_args!("{} is no region or window", object.id));
+            return;
+        }
+        let Some(mr) = body!(object, Mr) else { return };
+        let now = mr.registration.with(|registration| *registration);
+        if !mr.is_fast || now.was_invalidated || now.state == RegionState::New {
+            let kind = if mr.is_fast { "for fast registration" } else { "plain" };
+            let what = format_args!("{} is {kind} and {:?}", object.id, now.state);
+            self.found(Finding::RegionState, node, event.function, what);
+        }
+    }
+
+    /// A post has succeeded.
+    pub(super) fn posted(event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let region = match event.args {
+            Args::Invalidate { .. } => event.related[0].map(|object| object.state.clone()),
+            Args::Transfer { sgl, flags, .. }
+                if event.function == Function::Read && op_flags::invalidates_read_sink(flags) =>
+            {
+                let flags = node.adapter_node().map_or(0, |adapter| adapter.info.AdapterFlags);
+                let first = sgl.elements().first().filter(|_| flags & LOCAL_INVALIDATE != 0);
+                first.and_then(|element| region_of(node, element.MemoryRegionToken))
+            }
+            _ => None,
+        };
+        if let Some(region) = region {
+            Self::invalidated(&region);
+        }
+    }
+
+    fn invalidated(region: &State<O>) {
+        let Some(mr) = body!(region, Mr) else { return };
+        if mr.is_fast {
+            mr.registration.with(|registration| {
+                registration.state = RegionState::Initialised;
+                registration.was_invalidated = true;
+            });
+        }
+    }
+
+    /// A post of a fast registration has failed: the region is as it was.
+    pub(super) fn fast_register_failed(event: &Event<'_, State<O>>) {
+        if event.function != Function::FastRegister {
+            return;
+        }
+        let Some(region) = event.related[0].map(|object| object.state) else { return };
+        let Some(mr) = body!(region, Mr) else { return };
+        mr.registration.with(|registration| {
+            if registration.call == event.call && registration.state == RegionState::Registered {
+                registration.state = registration.before;
+            }
+        });
+    }
+
+    /// The peer has invalidated a token. On most adapters the remote and the local token are one number; where they are not,
+    /// nothing is found here, and nothing is said.
+    pub(super) fn invalidated_by_peer(node: &State<O>, token: u32) {
+        if let Some(region) = region_of(node, token) {
+            Self::invalidated(&region);
+        }
+    }
+
+    pub(super) fn mapping_built(event: &Event<'_, State<O>>) {
+        if let Some(adapter) = event.object.state.adapter_node()
+            && event.outcome.status().is_success()
+        {
+            adapter.mappings.fetch_add(1, SeqCst);
+        }
+    }
+
+    pub(super) fn release_mapping(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(adapter) = node.adapter_node() else { return };
+        if adapter.mappings.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_err() {
+            self.found(Finding::Mapping, node, event.function, format_args!("no mapping is built"));
+        }
+    }
+
+    /// A region is closed: its token stands for nothing.
+    pub(super) fn region_closed(node: &Arc<Node<O>>) {
+        let Some(mr) = body!(node, Mr) else { return };
+        if let Some(token) = mr.registration.with(|registration| registration.token.take()) {
+            Self::forget_token(node, token);
+        }
+    }
+}
+
+/// Returns true if the bytes lie within a registration, as far as its base is known.
+fn is_within(registration: &Registration, address: u64, length: u64) -> bool {
+    if length > registration.length {
+        return false;
+    }
+    let Some(base) = registration.base else { return true };
+    address.checked_sub(base).is_some_and(|offset| offset <= registration.length - length)
+}

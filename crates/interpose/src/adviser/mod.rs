@@ -1,0 +1,265 @@
+//! The adviser: hooks that tell a consumer which of its duties it has broken.
+//!
+//! Every check is one of [`Finding`]. A report names the object, who created it, what was called, what was seen, and the page of
+//! the finding says what to do instead. Each finding is reported once for each object, and counted always.
+//!
+//! What cannot be known for certain is not reported: requests whose contexts are not distinct, for example, are not told apart,
+//! and nothing is said of their memory then (`docs/adviser.md`).
+//!
+//! # Memory
+//!
+//! Each object has a node. A queue has a place of 48 bytes for each request of its depth; the adapter has a table of tokens, with
+//! two places for each region. All of it is allocated when an object is created.
+
+mod call;
+mod connection;
+mod cq;
+mod findings;
+mod life;
+mod memory;
+mod node;
+mod post;
+mod queue;
+mod report;
+mod tokens;
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use engine::os::Os;
+use fallible::Arc;
+use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
+
+use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Phase, Verdict, shadow::no_memory};
+
+pub use findings::{Finding, Page, Severity};
+pub use node::{FRAMES, Node};
+pub use report::{Report, Seen};
+
+/// What is done with a finding. In every mode it is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is reported.
+    #[default]
+    Log,
+    /// It is only counted.
+    Count,
+    /// It is reported, and the debugger is entered.
+    Break,
+    /// It is reported, and the machine stops with the documented code.
+    Bugcheck,
+}
+
+/// How the adviser works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What is done with a finding.
+    pub mode: Mode,
+    /// [`Severity::Advice`] is reported too.
+    pub advice: bool,
+    /// How long a callback at `DISPATCH_LEVEL` may take, in units of 100 nanoseconds; 0 if time says nothing, as on a host.
+    pub longest_callback: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { mode: Mode::Log, advice: true, longest_callback: 10_000 }
+    }
+}
+
+/// Who hears of findings.
+pub trait Sink: Send + Sync + 'static {
+    /// A finding. At `IRQL <= DISPATCH_LEVEL`, with no lock held.
+    fn report(&self, report: &Report<'_>);
+
+    /// Enters the debugger.
+    fn break_in(&self) {}
+
+    /// Stops the machine. A sink that cannot does nothing.
+    fn bugcheck(&self, report: &Report<'_>) {
+        let _ = report;
+    }
+}
+
+/// How often each finding was made.
+#[derive(Debug)]
+pub struct Totals([AtomicU32; Finding::ALL.len()]);
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(0) }; Finding::ALL.len()])
+    }
+}
+
+impl Totals {
+    /// How often this one.
+    #[must_use]
+    pub fn of(&self, finding: Finding) -> u32 {
+        self.0.get(usize::from(finding.number()) - 1).map_or(0, |count| count.load(Relaxed))
+    }
+
+    fn count(&self, finding: Finding) {
+        if let Some(count) = self.0.get(usize::from(finding.number()) - 1) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Those that were made at all.
+    pub fn made(&self) -> impl Iterator<Item = (Finding, u32)> {
+        Finding::ALL.iter().map(|&finding| (finding, self.of(finding))).filter(|&(_, count)| count > 0)
+    }
+}
+
+/// The hooks of the adviser.
+pub struct Adviser<O: InterposeOs, S: Sink> {
+    os: O,
+    settings: Settings,
+    sink: Arc<S>,
+    totals: Arc<Totals>,
+}
+
+impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// An adviser. Several may have the same sink and totals.
+    pub const fn new(os: O, settings: Settings, sink: Arc<S>, totals: Arc<Totals>) -> Self {
+        Self { os, settings, sink, totals }
+    }
+}
+
+/// What the adviser keeps of an object.
+pub type State<O> = Arc<Node<O>>;
+
+/// The lock of an operating system.
+type Lock<O, T> = <O as Os>::Lock<T>;
+
+impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
+    type Os = O;
+    type State = State<O>;
+    const KEPT: usize = 64;
+
+    fn os(&self) -> &O {
+        &self.os
+    }
+
+    fn adapter(&self, info: &NDK_ADAPTER_INFO) -> Result<State<O>, NtStatus> {
+        Arc::try_new(Node::adapter(&self.os, info)?).map_err(no_memory)
+    }
+
+    fn object(&self, event: &Event<'_, State<O>>, id: ObjectId) -> Result<State<O>, NtStatus> {
+        let node = Node::object(&self.os, event, id)?;
+        Arc::try_new(node).map_err(no_memory)
+    }
+
+    fn event(&self, event: &Event<'_, State<O>>) -> Verdict {
+        match event.phase {
+            Phase::Call => {
+                self.check_call(event);
+                self.begins(event);
+            }
+            Phase::Return => {
+                Self::ends(event);
+                self.completed(event, true);
+            }
+            Phase::Callback => {
+                self.completed(event, false);
+                self.callback(event);
+            }
+            Phase::CallbackReturn => self.callback_returned(event),
+        }
+        Verdict::Forward
+    }
+
+    fn misuse(&self, function: Function, object: ObjectRef<'_, State<O>>, wanted: NDK_OBJECT_TYPE, why: Misuse) {
+        let finding = match why {
+            Misuse::WrongKind => Finding::WrongKind,
+            Misuse::Closed => Finding::UseAfterClose,
+        };
+        let wanted = wanted.name().unwrap_or("any object");
+        self.found(finding, object.state, function, format_args!("{} called where {wanted} is wanted", object.id));
+    }
+}
+
+impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// A call begins.
+    fn begins(&self, event: &Event<'_, State<O>>) {
+        match event.function {
+            Function::Close | Function::CloseAdapter => self.close_begins(event),
+            Function::ArmCq | Function::GetCqResults | Function::GetCqResultsEx => self.cq_call_begins(event),
+            Function::ResizeCq | Function::ControlCqInterruptModeration => self.cq_control(event),
+            Function::Send
+            | Function::Receive
+            | Function::SrqReceive
+            | Function::Bind
+            | Function::FastRegister
+            | Function::Invalidate
+            | Function::Read
+            | Function::Write
+            | Function::SendAndInvalidate => self.post_begins(event),
+            Function::Flush => self.chain_must_have_ended(event),
+            Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {
+                self.region_call(event);
+            }
+            Function::ModifySrq => Self::srq_modified(event),
+            Function::ReleaseLam => self.release_mapping(event),
+            Function::Connect
+            | Function::ConnectWithSharedEndpoint
+            | Function::CompleteConnect
+            | Function::CompleteConnectEx
+            | Function::Accept
+            | Function::AcceptEx
+            | Function::Reject
+            | Function::Disconnect => self.connector_call(event),
+            _ => {}
+        }
+    }
+
+    /// The provider has returned from a call.
+    fn ends(event: &Event<'_, State<O>>) {
+        match event.function {
+            Function::ArmCq => Self::cq_call_ends(event),
+            Function::GetCqResults | Function::GetCqResultsEx => {
+                Self::polled(event);
+                Self::cq_call_ends(event);
+            }
+            Function::Send
+            | Function::Receive
+            | Function::SrqReceive
+            | Function::Bind
+            | Function::FastRegister
+            | Function::Invalidate
+            | Function::Read
+            | Function::Write
+            | Function::SendAndInvalidate => Self::post_ends(event),
+            Function::GetLocalTokenFromMr
+            | Function::GetRemoteTokenFromMr
+            | Function::GetPrivilegedMemoryRegionToken => Self::learn_token(event),
+            Function::Reject => Self::rejected(event),
+            _ => {}
+        }
+    }
+
+    /// What a call has begun is at its end, if it does not pend: in the call, or by its completion.
+    fn completed(&self, event: &Event<'_, State<O>>, in_call: bool) {
+        Self::context_ends(event, in_call);
+        Self::opened(event);
+        if in_call && event.outcome == crate::Outcome::Status(NtStatus::PENDING) {
+            self.pends(event);
+            return;
+        }
+        match event.function {
+            Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {
+                Self::region_done(event);
+            }
+            Function::BuildLam => Self::mapping_built(event),
+            Function::Connect
+            | Function::ConnectWithSharedEndpoint
+            | Function::CompleteConnect
+            | Function::CompleteConnectEx
+            | Function::Accept
+            | Function::AcceptEx
+            | Function::Disconnect => Self::connector_done(event),
+            Function::CreateQp | Function::CreateQpWithSrq => Self::attach(event),
+            Function::ResizeCq => Self::resized(event),
+            Function::Close => Self::closed(event),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! What the adviser keeps of an object.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+
+use engine::os::SpinLock;
+use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
+
+use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
+use crate::{Args, Event, InterposeOs, ObjectId, QpArgs, shadow::no_memory};
+
+/// Return addresses that are kept of who creates an object.
+pub const FRAMES: usize = 8;
+
+/// Callbacks that run at once and are remembered.
+pub const CALLBACKS: usize = 32;
+
+/// Requests with contexts on a stack that are remembered.
+pub const STACK_CONTEXTS: usize = 16;
+
+/// A request that pends, with its context on the stack of a thread.
+#[derive(Clone, Copy, Default)]
+pub struct StackContext {
+    pub call: u64,
+    pub thread: usize,
+    pub address: usize,
+}
+
+/// A callback that runs.
+#[derive(Clone, Copy, Default)]
+pub struct RunningCallback {
+    /// Its number; 0 for a free place.
+    pub call: u64,
+    pub thread: usize,
+    /// In units of 100 nanoseconds.
+    pub started: u64,
+    pub irql: u8,
+}
+
+/// Of an adapter.
+pub struct AdapterNode<O: InterposeOs> {
+    pub info: NDK_ADAPTER_INFO,
+    pub tokens: Lock<O, Tokens<O>>,
+    pub regions: AtomicUsize,
+    /// Objects that are open.
+    pub open: AtomicU32,
+    /// Mappings that were built and not released.
+    pub mappings: AtomicU32,
+    pub callbacks: Lock<O, [RunningCallback; CALLBACKS]>,
+    pub stack: Lock<O, [StackContext; STACK_CONTEXTS]>,
+    pub stack_used: AtomicU32,
+}
+
+/// What the consumer knows of what is left in a completion queue.
+pub struct Look;
+
+impl Look {
+    /// The last poll found fewer than it had room for.
+    pub const EMPTY: u32 = 0;
+    /// The last poll found as many as it had room for.
+    pub const FULL: u32 = 1;
+    /// After that the queue was armed.
+    pub const ARMED_UNSEEN: u32 = 2;
+}
+
+/// Of a completion queue.
+pub struct CqNode<O: InterposeOs> {
+    pub depth: AtomicU32,
+    /// The call that runs, times two, plus one for an arm; 0 for none.
+    pub running: AtomicU64,
+    /// The notification that runs, by its number; 0 for none.
+    pub callback: AtomicU64,
+    /// The type of the arm in force, plus one; 0 for none.
+    pub armed: AtomicU32,
+    /// One of [`Look`].
+    pub look: AtomicU32,
+    /// Notifications since the last poll.
+    pub unpolled: AtomicU32,
+    pub outstanding: AtomicU32,
+    pub qps: Lock<O, Vec<State<O>>>,
+}
+
+impl<O: InterposeOs> CqNode<O> {
+    /// A poll has returned.
+    pub fn looked(&self, was_full: bool) {
+        self.look.store(if was_full { Look::FULL } else { Look::EMPTY }, SeqCst);
+        self.unpolled.store(0, SeqCst);
+    }
+}
+
+/// Of a queue pair.
+pub struct QpNode<O: InterposeOs> {
+    pub args: QpArgs,
+    pub receive_cq: Option<State<O>>,
+    pub initiator_cq: Option<State<O>>,
+    pub srq: Option<State<O>>,
+    pub initiator: Lock<O, Queue>,
+    pub receive: Lock<O, Queue>,
+    pub initiator_running: AtomicU64,
+    pub receive_running: AtomicU64,
+    /// The last request was deferred.
+    pub is_chained: AtomicBool,
+    /// A connect or accept was called with it.
+    pub was_connected: AtomicBool,
+    pub was_disconnected: AtomicBool,
+    /// The outbound read limit that was asked for, plus one; 0 for none.
+    pub read_limit: AtomicU32,
+}
+
+/// Of a shared receive queue.
+pub struct SrqNode<O: InterposeOs> {
+    pub max_sge: u32,
+    pub receive: Lock<O, Queue>,
+    pub running: AtomicU64,
+}
+
+/// Where a region is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegionState {
+    /// Nothing was done with it.
+    #[default]
+    New,
+    /// Registered; for fast registration: initialised and fast-registered.
+    Registered,
+    /// Initialised for fast registration, and not registered or invalidated since.
+    Initialised,
+    /// A call that changes the state is on its way.
+    Changing,
+}
+
+/// The registration of a region.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the rights of a registration are independent of each other")]
+pub struct Registration {
+    pub state: RegionState,
+    /// The call that changes it, or has changed it last; where that leads to, and where it came from.
+    pub call: u64,
+    pub next: RegionState,
+    pub before: RegionState,
+    pub was_invalidated: bool,
+    /// The address of the first byte, if it is known.
+    pub base: Option<u64>,
+    pub length: u64,
+    pub local_write: bool,
+    pub read_sink: bool,
+    pub remote_access: bool,
+    pub pages: u32,
+    pub token: Option<u32>,
+}
+
+/// Of a memory region.
+pub struct MrNode<O: InterposeOs> {
+    pub is_fast: bool,
+    pub in_flight: AtomicU32,
+    pub registration: Lock<O, Registration>,
+}
+
+/// How far a connector is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConnectorState {
+    /// Created by the consumer.
+    #[default]
+    New,
+    /// Came with a connect event.
+    Incoming,
+    /// A connect is on its way.
+    Connecting,
+    /// A connect has succeeded.
+    Answered,
+    /// An accept or the completion of a connect is on its way.
+    Establishing,
+    /// Established.
+    Established,
+    /// Rejected, disconnected or failed.
+    Over,
+}
+
+/// How far a connector is, and the call that took it there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub state: ConnectorState,
+    pub before: ConnectorState,
+    pub call: u64,
+}
+
+/// Of a connector.
+pub struct ConnectorNode<O: InterposeOs> {
+    pub progress: Lock<O, Progress>,
+    pub qp: Lock<O, Option<State<O>>>,
+}
+
+/// What depends on the type.
+pub enum Body<O: InterposeOs> {
+    Adapter(AdapterNode<O>),
+    Cq(CqNode<O>),
+    Qp(QpNode<O>),
+    Srq(SrqNode<O>),
+    Mr(MrNode<O>),
+    Connector(ConnectorNode<O>),
+    /// A protection domain: its privileged token, plus one; 0 if it is not known.
+    Pd(AtomicU64),
+    Other,
+}
+
+/// What the adviser keeps of an object.
+pub struct Node<O: InterposeOs> {
+    /// Which one it is.
+    pub id: ObjectId,
+    /// Who created it: return addresses, the innermost first.
+    pub creator: [usize; FRAMES],
+    pub(super) adapter: Option<State<O>>,
+    pub(super) parent: Option<State<O>>,
+    pub(super) body: Body<O>,
+    /// Open objects that depend on this one, whose close has not begun.
+    pub(super) successors: AtomicU32,
+    /// The object came about; its close has not begun.
+    pub(super) is_open: AtomicBool,
+    reported: AtomicU64,
+}
+
+impl<O: InterposeOs> Node<O> {
+    fn new(os: &O, id: ObjectId, adapter: Option<State<O>>, parent: Option<State<O>>, body: Body<O>) -> Self {
+        let mut creator = [0; FRAMES];
+        os.stack(&mut creator);
+        Self {
+            id,
+            creator,
+            adapter,
+            parent,
+            body,
+            successors: AtomicU32::new(0),
+            is_open: AtomicBool::new(false),
+            reported: AtomicU64::new(0),
+        }
+    }
+
+    /// The node of an adapter.
+    pub(super) fn adapter(os: &O, info: &NDK_ADAPTER_INFO) -> Result<Self, NtStatus> {
+        let body = Body::Adapter(AdapterNode {
+            info: *info,
+            tokens: os.lock(Tokens::try_new()?)?,
+            regions: AtomicUsize::new(0),
+            open: AtomicU32::new(0),
+            mappings: AtomicU32::new(0),
+            callbacks: os.lock([RunningCallback::default(); CALLBACKS])?,
+            stack: os.lock([StackContext::default(); STACK_CONTEXTS])?,
+            stack_used: AtomicU32::new(0),
+        });
+        Ok(Self::new(os, ObjectId { kind: NDK_OBJECT_TYPE::ADAPTER, number: 0 }, None, None, body))
+    }
+
+    /// The node of an object that may come about.
+    pub(super) fn object(os: &O, event: &Event<'_, State<O>>, id: ObjectId) -> Result<Self, NtStatus> {
+        let parent = event.object.state;
+        let adapter = parent.adapter.clone().unwrap_or_else(|| parent.clone());
+        let body = match (id.kind, event.args) {
+            (NDK_OBJECT_TYPE::CQ, Args::CreateCq { depth, .. }) => Body::Cq(CqNode {
+                depth: AtomicU32::new(depth),
+                running: AtomicU64::new(0),
+                callback: AtomicU64::new(0),
+                armed: AtomicU32::new(0),
+                look: AtomicU32::new(Look::EMPTY),
+                unpolled: AtomicU32::new(0),
+                outstanding: AtomicU32::new(0),
+                qps: os.lock(Vec::new())?,
+            }),
+            (NDK_OBJECT_TYPE::QP, Args::CreateQp(args)) => Body::Qp(Self::queue_pair(os, args, event)?),
+            (NDK_OBJECT_TYPE::SRQ, Args::CreateSrq { depth, max_sge, .. }) => {
+                Body::Srq(SrqNode { max_sge, receive: os.lock(Queue::try_new(depth)?)?, running: AtomicU64::new(0) })
+            }
+            (NDK_OBJECT_TYPE::MR, Args::CreateMr { fast_register }) => {
+                adapter.make_room_for_region()?;
+                Body::Mr(MrNode {
+                    is_fast: fast_register,
+                    in_flight: AtomicU32::new(0),
+                    registration: os.lock(Registration::default())?,
+                })
+            }
+            (NDK_OBJECT_TYPE::CONNECTOR, args) => {
+                let came = matches!(args, Args::Event { .. });
+                let state = if came { ConnectorState::Incoming } else { ConnectorState::New };
+                let progress = Progress { state, before: state, call: 0 };
+                Body::Connector(ConnectorNode { progress: os.lock(progress)?, qp: os.lock(None)? })
+            }
+            (NDK_OBJECT_TYPE::PD, _) => Body::Pd(AtomicU64::new(0)),
+            _ => Body::Other,
+        };
+        Ok(Self::new(os, id, Some(adapter), Some(parent.clone()), body))
+    }
+
+    fn queue_pair(os: &O, args: QpArgs, event: &Event<'_, State<O>>) -> Result<QpNode<O>, NtStatus> {
+        let [receive_cq, initiator_cq, srq] = event.related.map(|related| related.map(|object| object.state.clone()));
+        // A place in the lists of the queues, for when the queue pair is there.
+        for cq in [&receive_cq, &initiator_cq].into_iter().flatten() {
+            if let Body::Cq(cq) = &cq.body {
+                cq.qps.with(|qps| qps.try_reserve(2)).map_err(|error| no_memory(error.into()))?;
+            }
+        }
+        Ok(QpNode {
+            args,
+            receive_cq,
+            initiator_cq,
+            srq,
+            initiator: os.lock(Queue::try_new(args.initiator_depth)?)?,
+            receive: os.lock(Queue::try_new(args.receive_depth)?)?,
+            initiator_running: AtomicU64::new(0),
+            receive_running: AtomicU64::new(0),
+            is_chained: AtomicBool::new(false),
+            was_connected: AtomicBool::new(false),
+            was_disconnected: AtomicBool::new(false),
+            read_limit: AtomicU32::new(0),
+        })
+    }
+
+    fn make_room_for_region(&self) -> Result<(), NtStatus> {
+        let Body::Adapter(adapter) = &self.body else { return Ok(()) };
+        let regions = adapter.regions.fetch_add(1, Relaxed) + 1;
+        if let Some(size) = adapter.tokens.with(|tokens| tokens.wanted(regions)) {
+            let places = Tokens::places(size)?;
+            let before = adapter.tokens.with(|tokens| tokens.grow(places));
+            drop(before);
+        }
+        Ok(())
+    }
+
+    /// Returns true the first time that this finding is made of this object.
+    pub(super) fn is_first(&self, finding: Finding) -> bool {
+        let bit = 1 << (finding.number() % 64);
+        self.reported.fetch_or(bit, SeqCst) & bit == 0
+    }
+
+    /// The adapter's part.
+    pub(super) fn adapter_node(&self) -> Option<&AdapterNode<O>> {
+        let node = self.adapter.as_deref().unwrap_or(self);
+        if let Body::Adapter(adapter) = &node.body { Some(adapter) } else { None }
+    }
+
+    /// What this object depends on, besides by connections.
+    pub(super) fn antecedents(&self) -> impl Iterator<Item = &State<O>> {
+        let qp = if let Body::Qp(qp) = &self.body { Some(qp) } else { None };
+        let queues = qp.map(|qp| [qp.receive_cq.as_ref(), qp.initiator_cq.as_ref(), qp.srq.as_ref()]);
+        self.parent.iter().chain(queues.into_iter().flatten().flatten())
+    }
+}
+
+impl<O: InterposeOs> Drop for Node<O> {
+    fn drop(&mut self) {
+        if let (Body::Mr(_), Some(adapter)) = (&self.body, self.adapter_node()) {
+            adapter.regions.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// The part of a node of this kind.
+macro_rules! body {
+    ($node:expr, $kind:ident) => {
+        if let $crate::adviser::node::Body::$kind(body) = &$node.body { Some(body) } else { None }
+    };
+}
+pub(super) use body;

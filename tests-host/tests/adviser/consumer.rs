@@ -1,0 +1,522 @@
+//! A consumer that may break the rules: bare calls through the dispatch tables of adapters under the adviser.
+
+use std::{
+    ffi::c_void,
+    net::SocketAddr,
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering::SeqCst},
+    },
+};
+
+use conformance::{
+    Platform,
+    host::{HostPinned, HostPlatform, Scheduler, Setup},
+    platform::{Family, PinnedMemory, Shape},
+};
+use host::HostOs;
+use interpose::{
+    Event, Function, ObjectId, Phase, Verdict,
+    adviser::{Adviser, Finding, Report, Settings, Sink, Totals},
+};
+use ndkpi::*;
+use provider::{CompletionMode, Config};
+
+/// Calls a slot of an object's table: `ndk!(object, Slot(arguments))`.
+macro_rules! ndk {
+    ($object:expr, $slot:ident($($argument:expr),* $(,)?)) => {{
+        let object = $object;
+        // SAFETY: an object that the consumer of the test holds; the layer keeps closed ones.
+        let table = unsafe { (*object).Dispatch };
+        // SAFETY: the slot is in the table; only the slot is read.
+        let slot = unsafe { (*table).$slot }.expect("every slot is there");
+        // SAFETY: what is against the rules in these calls is what the layer stops or the provider refuses.
+        unsafe { slot(object.cast(), $($argument),*) }
+    }};
+}
+pub(crate) use ndk;
+
+/// Keeps findings.
+struct Kept(Arc<Mutex<Vec<(Finding, String)>>>);
+
+impl Sink for Kept {
+    fn report(&self, report: &Report<'_>) {
+        self.0.lock().expect("no panic").push((report.finding, report.to_string()));
+    }
+}
+
+/// What happens inside a call, as if another thread did it.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Does something while a call runs: between the consumer and the provider.
+struct Inside {
+    os: HostOs,
+    work: Arc<Mutex<Option<(Function, Work)>>>,
+}
+
+impl interpose::Hooks for Inside {
+    type Os = HostOs;
+    type State = ();
+
+    fn os(&self) -> &HostOs {
+        &self.os
+    }
+
+    fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    fn event(&self, event: &Event<'_, ()>) -> Verdict {
+        if event.phase == Phase::Call {
+            let mut work = self.work.lock().expect("no panic");
+            let wanted = work.as_ref().is_some_and(|(function, _)| *function == event.function);
+            let now = if wanted { work.take() } else { None };
+            drop(work);
+            if let Some((_, now)) = now {
+                now();
+            }
+        }
+        Verdict::Forward
+    }
+}
+
+/// A pointer for work on the same thread.
+pub struct Moved<T>(*mut T);
+
+impl<T> Clone for Moved<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Moved<T> {}
+
+// SAFETY: the work runs on the thread that has made it.
+unsafe impl<T> Send for Moved<T> {}
+
+impl<T> Moved<T> {
+    pub const fn new(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    pub const fn get(self) -> *mut T {
+        self.0
+    }
+}
+
+/// The hooks of the tests.
+type Hooks = (Adviser<HostOs, Kept>, Inside);
+
+/// What a completion has said.
+#[derive(Default)]
+pub struct Done {
+    status: AtomicI32,
+    object: AtomicPtr<c_void>,
+    count: AtomicU32,
+}
+
+impl Done {
+    /// One that lives as long as the program: a context.
+    pub fn new() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    pub fn context(&'static self) -> *mut c_void {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    pub fn count(&self) -> u32 {
+        self.count.load(SeqCst)
+    }
+
+    fn set(&self, status: NtStatus) {
+        self.status.store(status.0, SeqCst);
+        self.count.fetch_add(1, SeqCst);
+    }
+}
+
+/// The completion of a request, with a [`Done`] for a context.
+pub unsafe extern "system" fn requested(context: *mut c_void, status: NtStatus) {
+    // SAFETY: the tests give contexts that live as long as the program.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.set(status);
+}
+
+/// The completion of a creation.
+pub unsafe extern "system" fn created(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
+    // SAFETY: as above.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.object.store(object.cast(), SeqCst);
+    done.set(status);
+}
+
+/// The completion of a close.
+pub unsafe extern "system" fn closed(context: *mut c_void) {
+    // SAFETY: as above.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.set(NtStatus::SUCCESS);
+}
+
+/// A connect event.
+unsafe extern "system" fn connection_came(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    // SAFETY: as above.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.object.store(connector.cast(), SeqCst);
+    done.set(NtStatus::SUCCESS);
+}
+
+/// A notification that only counts.
+pub unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
+    // SAFETY: as above.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.set(status);
+}
+
+/// A machine with an adapter under the adviser.
+pub struct World {
+    pub platform: HostPlatform,
+    pub adapter: *mut NDK_ADAPTER,
+    work: Arc<Mutex<Option<(Function, Work)>>>,
+    found: Arc<Mutex<Vec<(Finding, String)>>>,
+}
+
+/// How the machine of a test differs from the ordinary one.
+#[derive(Clone, Copy)]
+pub struct Differs {
+    pub completion: CompletionMode,
+    pub adjust: fn(&mut Config),
+    pub longest_callback: u64,
+    /// On threads, in real time.
+    pub threads: bool,
+}
+
+impl Default for Differs {
+    fn default() -> Self {
+        Self { completion: CompletionMode::Inline, adjust: |_| {}, longest_callback: 0, threads: false }
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(Differs::default())
+    }
+
+    pub fn with(differs: Differs) -> Self {
+        let setup = Setup {
+            scheduler: if differs.threads { Scheduler::Threads } else { Scheduler::Seeded { seed: 1, preemption: 0 } },
+            completion: differs.completion,
+            tokens: Some(1 << 8),
+            ..Setup::default()
+        };
+        let platform = HostPlatform::start_with(setup, differs.adjust).expect("a machine");
+        let provider = platform.open(0, NDK_VERSION::new(2, 0)).expect("an adapter");
+        let found: Arc<Mutex<Vec<_>>> = Arc::default();
+        let sink = fallible::Arc::try_new(Kept(found.clone())).expect("memory");
+        let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
+        let settings = Settings { longest_callback: differs.longest_callback, ..Settings::default() };
+        let os = platform.devices()[0].os().clone();
+        let work: Arc<Mutex<Option<(Function, Work)>>> = Arc::default();
+        let inside = Inside { os: os.clone(), work: work.clone() };
+        let adviser = Adviser::new(os, settings, sink, totals);
+        // SAFETY: the adapter was just opened.
+        let adapter = unsafe { interpose::wrap(provider, (adviser, inside)) }.expect("memory");
+        Self { platform, adapter, work, found }
+    }
+
+    /// Does something inside the next call of a function.
+    pub fn inside(&self, function: Function, work: impl FnOnce() + Send + 'static) {
+        *self.work.lock().expect("no panic") = Some((function, Box::new(work)));
+    }
+
+    /// What was found, with words.
+    pub fn found(&self) -> Vec<(Finding, String)> {
+        self.found.lock().expect("no panic").clone()
+    }
+
+    pub fn wait(&self, what: &str, until: &dyn Fn() -> bool) {
+        assert!(self.platform.wait(5_000_000, until), "waited for {what}; found {:?}", self.found());
+    }
+
+    /// Waits for a request.
+    #[track_caller]
+    pub fn finish(&self, status: NtStatus, done: &'static Done) -> NtStatus {
+        if status != NtStatus::PENDING {
+            return status;
+        }
+        self.wait("a completion", &|| done.count() > 0);
+        NtStatus(done.status.load(SeqCst))
+    }
+
+    /// Makes a request and waits for it.
+    #[track_caller]
+    pub fn request(&self, call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus) -> NtStatus {
+        let done = Done::new();
+        self.finish(call(Some(requested), done.context()), done)
+    }
+
+    /// Creates an object.
+    #[track_caller]
+    pub fn create<T>(
+        &self,
+        call: impl FnOnce(Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut T) -> NtStatus,
+    ) -> *mut T {
+        let (done, mut object) = (Done::new(), ptr::null_mut());
+        let status = call(Some(created), done.context(), &raw mut object);
+        let pended = status == NtStatus::PENDING;
+        assert_eq!(self.finish(status, done), NtStatus::SUCCESS, "a creation");
+        if pended { done.object.load(SeqCst).cast() } else { object }
+    }
+
+    /// Begins a close.
+    pub fn close_with<T: Object>(&self, object: *mut T, context: *mut c_void) -> NtStatus {
+        let any: *mut NDK_CQ = object.cast();
+        // SAFETY: an object that the consumer of the test holds, whatever its kind: slot 0 is the close.
+        let table = unsafe { (*any).Dispatch };
+        // SAFETY: as above.
+        let slot = unsafe { (*table).NdkCloseCq }.expect("every slot is there");
+        // SAFETY: as above.
+        unsafe { slot(any.cast(), Some(closed), context) }
+    }
+
+    /// Begins a close, and waits if `waits`.
+    #[track_caller]
+    pub fn close<T: Object>(&self, object: *mut T) {
+        let done = Done::new();
+        let status = self.close_with(object, done.context());
+        assert_eq!(self.finish(status, done), NtStatus::SUCCESS);
+    }
+
+    /// Closes the adapter, and returns what was found.
+    pub fn end(self) -> Vec<(Finding, String)> {
+        let Self { platform, adapter, found, .. } = self;
+        let close = |provider| {
+            // SAFETY: the provider's adapter, which nobody uses any more.
+            unsafe { platform.close(provider) }
+        };
+        // SAFETY: the adapter is of this layer, and not used after this.
+        let closed = unsafe { interpose::close::<Hooks, _>(adapter, close) };
+        assert_eq!(closed, Some(true), "the adapter closes");
+        platform.finish().expect("nothing is left");
+        let found = found.lock().expect("no panic");
+        found.clone()
+    }
+
+    /// Closes the adapter of the layer, and not that of the provider, as if it were closed.
+    pub fn pretend_to_close(&self) {
+        // SAFETY: the adapter is of this layer, and the test does not use it after this.
+        let closed = unsafe { interpose::close::<Hooks, _>(self.adapter, |_| ()) };
+        assert_eq!(closed, Some(()));
+    }
+
+    /// The end of a world in which objects are left on purpose: they, and the machine, are forgotten.
+    pub fn abandon(self) -> Vec<(Finding, String)> {
+        let found = self.found();
+        std::mem::forget(self);
+        found
+    }
+
+    pub fn pd(&self) -> *mut NDK_PD {
+        self.create(|completion, context, out| ndk!(self.adapter, NdkCreatePd(completion, context, out)))
+    }
+
+    pub fn cq(&self, depth: u32) -> *mut NDK_CQ {
+        self.cq_with(depth, Some(notified), Done::new().context())
+    }
+
+    pub fn cq_with(
+        &self,
+        depth: u32,
+        notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+        event: *mut c_void,
+    ) -> *mut NDK_CQ {
+        self.create(|completion, context, out| {
+            ndk!(self.adapter, NdkCreateCq(depth, notification, event, ptr::null(), completion, context, out))
+        })
+    }
+
+    pub fn mr(&self, pd: *mut NDK_PD, fast: bool) -> *mut NDK_MR {
+        self.create(|completion, context, out| ndk!(pd, NdkCreateMr(fast.into(), completion, context, out)))
+    }
+
+    /// A queue pair of `depth` requests in both directions, with two elements and 16 inline bytes.
+    pub fn qp(&self, pd: *mut NDK_PD, cq: *mut NDK_CQ, depth: u32, qp_context: usize) -> *mut NDK_QP {
+        let qp_context = ptr::without_provenance_mut(qp_context);
+        self.create(|completion, context, out| {
+            ndk!(pd, NdkCreateQp(cq, cq, qp_context, depth, depth, 2, 2, 16, completion, context, out))
+        })
+    }
+
+    pub fn connector(&self) -> *mut NDK_CONNECTOR {
+        self.create(|completion, context, out| ndk!(self.adapter, NdkCreateConnector(completion, context, out)))
+    }
+
+    pub fn address(&self, port: u16) -> SOCKADDR_INET {
+        let address = self.platform.address(0, Family::V4).expect("an address");
+        SOCKADDR_INET::from(SocketAddr::new(address, port))
+    }
+
+    /// Memory, registered.
+    pub fn region(&self, pd: *mut NDK_PD, flags: u32) -> Region {
+        let memory = HostPinned::new(Shape::Whole, 8192).expect("memory");
+        let mr = self.mr(pd, false);
+        let status =
+            self.request(|completion, context| ndk!(mr, NdkRegisterMr(memory.mdl(), 8192, flags, completion, context)));
+        assert_eq!(status, NtStatus::SUCCESS);
+        let token = ndk!(mr, NdkGetLocalTokenFromMr());
+        let remote = ndk!(mr, NdkGetRemoteTokenFromMr());
+        Region { mr, token, remote, memory }
+    }
+
+    /// Two connected queue pairs of `depth` requests on one completion queue of `entries`.
+    pub fn pair(&self, depth: u32, entries: u32) -> Pair {
+        let pd = self.pd();
+        let cq = self.cq(entries);
+        let region = self.region(pd, NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
+        let qps = [self.qp(pd, cq, depth, 1), self.qp(pd, cq, depth, 2)];
+        let events = Done::new();
+        let listener: *mut NDK_LISTENER = self.create(|completion, context, out| {
+            ndk!(self.adapter, NdkCreateListener(Some(connection_came), events.context(), completion, context, out))
+        });
+        let local = self.address(0);
+        let status = self.request(|completion, context| {
+            ndk!(listener, NdkListen(local.as_ptr(), local.length(), completion, context))
+        });
+        assert_eq!(status, NtStatus::SUCCESS);
+        let (mut to, mut length) = (SOCKADDR_INET::UNSPECIFIED, 28_u32);
+        let buffer = (&raw mut to).cast();
+        assert_eq!(ndk!(listener, NdkGetLocalAddress(buffer, &raw mut length)), NtStatus::SUCCESS);
+        let active = self.connector();
+        let connecting = Done::new();
+        let status = ndk!(
+            active,
+            NdkConnect(
+                qps[0],
+                local.as_ptr(),
+                local.length(),
+                to.as_ptr(),
+                to.length(),
+                2,
+                2,
+                ptr::null(),
+                0,
+                Some(requested),
+                connecting.context()
+            )
+        );
+        self.wait("a connect event", &|| events.count() == 1);
+        let passive: *mut NDK_CONNECTOR = events.object.load(SeqCst).cast();
+        let accepting = Done::new();
+        let accept = ndk!(
+            passive,
+            NdkAccept(qps[1], 2, 2, ptr::null(), 0, None, ptr::null_mut(), Some(requested), accepting.context())
+        );
+        assert_eq!(self.finish(status, connecting), NtStatus::SUCCESS, "the connect");
+        let status = self.request(|completion, context| {
+            ndk!(active, NdkCompleteConnect(None, ptr::null_mut(), completion, context))
+        });
+        assert_eq!(status, NtStatus::SUCCESS, "the last step");
+        assert_eq!(self.finish(accept, accepting), NtStatus::SUCCESS, "the accept");
+        Pair { pd, cq, region, qps, listener, connectors: [active, passive] }
+    }
+
+    /// Takes completions until there are none. Returns their statuses.
+    pub fn drain(&self, cq: *mut NDK_CQ) -> Vec<NtStatus> {
+        let mut statuses = Vec::new();
+        loop {
+            let mut results = [NDK_RESULT_EX::ZEROED; 4];
+            let count = ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 4));
+            statuses.extend(results[..count as usize].iter().map(|result| result.Status));
+            if count < 4 {
+                return statuses;
+            }
+        }
+    }
+
+    /// Waits until so many completions were taken.
+    #[track_caller]
+    pub fn completions(&self, cq: *mut NDK_CQ, count: usize) -> Vec<NtStatus> {
+        let taken = Mutex::new(Vec::new());
+        self.wait("completions", &|| {
+            let mut taken = taken.lock().expect("no panic");
+            taken.extend(self.drain(cq));
+            taken.len() >= count
+        });
+        taken.into_inner().expect("no panic")
+    }
+
+    /// Ends a pair as it should be ended.
+    pub fn end_pair(&self, pair: &Pair) {
+        for qp in pair.qps {
+            ndk!(qp, NdkFlush());
+        }
+        self.platform.settle();
+        self.drain(pair.cq);
+        for connector in pair.connectors {
+            self.close(connector);
+        }
+        self.close(pair.listener);
+        for qp in pair.qps {
+            self.close(qp);
+        }
+        self.close(pair.region.mr);
+        self.close(pair.cq);
+        self.close(pair.pd);
+    }
+}
+
+/// Registered memory.
+pub struct Region {
+    pub mr: *mut NDK_MR,
+    pub token: u32,
+    pub remote: u32,
+    pub memory: HostPinned,
+}
+
+impl Region {
+    pub fn element(&self, offset: usize, length: u32) -> NDK_SGE {
+        NDK_SGE::new(self.memory.address().wrapping_add(offset).cast(), length, self.token)
+    }
+
+    pub fn address(&self, offset: usize) -> u64 {
+        self.memory.address().addr() as u64 + offset as u64
+    }
+}
+
+/// Two queue pairs that are connected with each other.
+pub struct Pair {
+    pub pd: *mut NDK_PD,
+    pub cq: *mut NDK_CQ,
+    pub region: Region,
+    pub qps: [*mut NDK_QP; 2],
+    pub listener: *mut NDK_LISTENER,
+    pub connectors: [*mut NDK_CONNECTOR; 2],
+}
+
+impl Pair {
+    pub fn receive(&self, context: usize, length: u32) -> NtStatus {
+        let element = self.region.element(4096, length);
+        ndk!(self.qps[1], NdkReceive(ptr::without_provenance_mut(context), &raw const element, 1))
+    }
+
+    pub fn send(&self, context: usize, length: u32, flags: u32) -> NtStatus {
+        let element = self.region.element(0, length);
+        ndk!(self.qps[0], NdkSend(ptr::without_provenance_mut(context), &raw const element, 1, flags))
+    }
+
+    pub fn send_element(&self, context: usize, element: NDK_SGE) -> NtStatus {
+        ndk!(self.qps[0], NdkSend(ptr::without_provenance_mut(context), &raw const element, 1, 0))
+    }
+
+    pub fn read(&self, context: usize, element: NDK_SGE) -> NtStatus {
+        let remote = self.region.address(0);
+        ndk!(
+            self.qps[0],
+            NdkRead(ptr::without_provenance_mut(context), &raw const element, 1, remote, self.region.remote, 0)
+        )
+    }
+}

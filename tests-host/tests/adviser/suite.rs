@@ -1,0 +1,234 @@
+//! The conformance suite under the adviser: what it does against the rules on purpose is found, and nothing else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use conformance::{
+    Run, cases,
+    host::{Harness, Interposed, Scheduler, Setup},
+};
+use host::HostOs;
+use interpose::adviser::{Adviser, Finding, Report, Settings, Sink, Totals};
+use ndkpi::NDK_VERSION;
+use provider::CompletionMode;
+
+/// Keeps the findings and the words of the first of each.
+#[derive(Default)]
+struct Kept(Arc<Mutex<BTreeMap<Finding, String>>>);
+
+impl Sink for Kept {
+    fn report(&self, report: &Report<'_>) {
+        self.0.lock().expect("no panic").entry(report.finding).or_insert_with(|| report.to_string());
+    }
+}
+
+/// The findings of each case.
+fn findings(setup: Setup, version: NDK_VERSION) -> BTreeMap<&'static str, BTreeMap<Finding, String>> {
+    let found: Arc<Mutex<BTreeMap<Finding, String>>> = Arc::default();
+    let kept = found.clone();
+    let harness = Harness::new(setup).with_layer(Arc::new(move |platform| {
+        let kept = kept.clone();
+        let make = move |os: &HostOs| {
+            let sink = fallible::Arc::try_new(Kept(kept.clone())).expect("memory");
+            let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
+            // The time of a machine that a seed drives says nothing of how long a callback takes.
+            Adviser::new(os.clone(), Settings { longest_callback: 0, ..Settings::default() }, sink, totals)
+        };
+        Box::new(Interposed::new(platform, Box::new(make)))
+    }));
+    let how = Run { version, seed: 5, hostile: true };
+    cases::all()
+        .map(|case| {
+            let outcome = harness.run(case, how).outcome;
+            assert!(!outcome.is_failure(), "{}: {outcome}", case.name);
+            (case.name, std::mem::take(&mut *found.lock().expect("no panic")))
+        })
+        .collect()
+}
+
+/// The cases that break a rule on purpose, by the finding.
+const ON_PURPOSE: &[(Finding, &[&str])] = &[
+    (
+        Finding::NotDrained,
+        &[
+            "arm.again-after-each-callback",
+            "arm.unknown-type",
+            "moderation.count-zero-or-one",
+            "moderation.fine-intervals",
+            "notify.drained-entries-do-not-count",
+            "notify.not-inside-arm",
+            "post.at-dispatch-level",
+            "stress.arming-from-outside",
+        ],
+    ),
+    (
+        Finding::WeakerArm,
+        &[
+            "arm.merge-any-errors",
+            "arm.merge-any-solicited",
+            "arm.merge-solicited-errors",
+            "arm.merge-triples",
+            "stress.arming-from-outside",
+        ],
+    ),
+    (Finding::UnknownArm, &["arm.unknown-type"]),
+    (Finding::ModerationUnlimited, &["moderation.every-mix", "moderation.no-limit-at-all"]),
+    (
+        Finding::CqOverrun,
+        &[
+            "arm.merge-errors-errors",
+            "arm.merge-triples",
+            "moderation.overrun",
+            "overrun.every-queue-pair",
+            "overrun.everything-closes",
+            "overrun.once",
+            "overrun.others-go-on",
+            "overrun.queue-pair-is-unusable",
+            "overrun.queued-entries",
+            "overrun.reported-to-any",
+            "overrun.reported-to-errors",
+            "overrun.reported-to-solicited",
+            "overrun.unarmed",
+            "resize.depth-is-exact",
+        ],
+    ),
+    (
+        Finding::AboveLimit,
+        &[
+            "bad-input.greatest-lengths",
+            "cq.depth-above-maximum",
+            "qp.above-limits",
+            "registration.longer-than-the-memory",
+            "resize.above-maximum",
+            "srq.above-limits",
+            "srq.modify-above-the-limit",
+            "window.outside-of-the-region",
+        ],
+    ),
+    (Finding::MissingCallback, &["cq.polling-only", "cq.without-what-is-mandatory"]),
+    (Finding::BadFlags, &["bad-input.request-flags", "post.unknown-flags"]),
+    (
+        Finding::QueueFull,
+        &[
+            "qp.initiator-queue-is-exact",
+            "qp.receive-queue-is-exact",
+            "qp.without-receive-queue",
+            "srq.depth-is-exact",
+            "srq.depth-zero-keeps-the-depth",
+        ],
+    ),
+    (
+        Finding::TooManySges,
+        &[
+            "post.deferred-then-failure",
+            "post.deferred-then-failure-of-another-kind",
+            "post.too-many-elements",
+            "srq.too-many-elements",
+        ],
+    ),
+    (
+        Finding::TooLong,
+        &["access.arithmetic-that-wraps", "post.longer-than-a-transfer-may-be", "rdma.longer-than-a-transfer-may-be"],
+    ),
+    (Finding::InlineTooLong, &["post.deferred-then-failure-of-another-kind", "transfer.inline-limit"]),
+    (Finding::MissingList, &["bad-input.receives-without-list", "post.elements-without-a-list"]),
+    (Finding::PostBeforeConnection, &["post.unconnected"]),
+    (Finding::ReceiveBesideSrq, &["srq.receive-on-the-queue-pair"]),
+    (Finding::ReadLimit, &["connect.no-reads"]),
+    (
+        Finding::UnknownToken,
+        &[
+            "access.wrong-local-token",
+            "logical.privileged-token-of-each-domain",
+            "post.silent-failure",
+            "protection.stale-local",
+        ],
+    ),
+    (Finding::TokenAfterInvalidate, &["fast-register.used-after-invalidation"]),
+    (
+        Finding::OutsideRegistration,
+        &[
+            "access.arithmetic-that-wraps",
+            "access.local-range",
+            "access.second-element-is-wrong",
+            "post.longer-than-a-transfer-may-be",
+            "protection.local-errors-first",
+            "protection.outside-local",
+            "rdma.longer-than-a-transfer-may-be",
+        ],
+    ),
+    (Finding::NoLocalWrite, &["fast-register.local-rights", "protection.local-write"]),
+    (
+        Finding::OtherDomain,
+        &["access.local-token-of-another-domain", "bad-input.regions-of-another-adapter", "window.of-another-domain"],
+    ),
+    (
+        Finding::RegionState,
+        &[
+            "fast-register.initialise-twice",
+            "fast-register.invalidated-twice",
+            "fast-register.not-initialised",
+            "fast.invalidate-a-plain-region",
+            "fast.invalidate-twice",
+            "fast.read-and-invalidate",
+            "registration.not-registered",
+            "registration.registered-twice",
+            "registration.wrong-kind",
+        ],
+    ),
+    (
+        Finding::FastRegister,
+        &[
+            "bad-input.greatest-lengths",
+            "fast-register.wrong-arithmetic",
+            "fast.bad-arithmetic",
+            "fast.remote-rights-need-initialisation",
+        ],
+    ),
+    (
+        Finding::BindRights,
+        &[
+            "bad-input.greatest-lengths",
+            "bad-input.regions-of-another-adapter",
+            "disconnect.posts-afterwards",
+            "window.outside-of-the-region",
+            "window.rights-that-the-region-lacks",
+        ],
+    ),
+    (Finding::WrongKind, &["bad-input.objects-of-another-kind"]),
+    (Finding::PrivateData, &["connect.private-data-too-long"]),
+    (
+        Finding::ConnectionOrder,
+        &[
+            "bad-input.connections-out-of-order",
+            "connect.complete-without-connect",
+            "disconnect.never-connected",
+            "disconnect.twice",
+        ],
+    ),
+    (Finding::QpReused, &["connect.connector-not-reused", "connect.queue-pair-not-reused"]),
+    (Finding::DisconnectInFlight, &["close.while-disconnecting", "stress.connections"]),
+];
+
+#[test]
+fn the_suite_is_found_to_break_only_the_rules_that_it_breaks_on_purpose() {
+    let seeded = Setup {
+        scheduler: Scheduler::Seeded { seed: 0, preemption: 10 },
+        completion: CompletionMode::Mixed,
+        tokens: Some(1 << 12),
+        ..Setup::default()
+    };
+    let mut all = BTreeMap::<Finding, BTreeSet<&str>>::new();
+    let mut words = Vec::new();
+    for (case, found) in findings(seeded, NDK_VERSION::new(2, 0)) {
+        for (finding, report) in found {
+            all.entry(finding).or_default().insert(case);
+            words.push(format!("{case}: {report}"));
+        }
+    }
+    let expected: BTreeMap<_, BTreeSet<_>> =
+        ON_PURPOSE.iter().map(|&(finding, cases)| (finding, cases.iter().copied().collect())).collect();
+    assert_eq!(all, expected, "\n{}", words.join("\n"));
+}
