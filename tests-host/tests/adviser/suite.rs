@@ -48,6 +48,9 @@ fn findings(setup: Setup, version: NDK_VERSION) -> BTreeMap<&'static str, BTreeM
         .collect()
 }
 
+/// What cases of this theme break depends on the order in which things happen.
+const BY_CHANCE: &str = "stress.";
+
 /// The cases that break a rule on purpose, by the finding.
 const ON_PURPOSE: &[(Finding, &[&str])] = &[
     (
@@ -60,18 +63,11 @@ const ON_PURPOSE: &[(Finding, &[&str])] = &[
             "notify.drained-entries-do-not-count",
             "notify.not-inside-arm",
             "post.at-dispatch-level",
-            "stress.arming-from-outside",
         ],
     ),
     (
         Finding::WeakerArm,
-        &[
-            "arm.merge-any-errors",
-            "arm.merge-any-solicited",
-            "arm.merge-solicited-errors",
-            "arm.merge-triples",
-            "stress.arming-from-outside",
-        ],
+        &["arm.merge-any-errors", "arm.merge-any-solicited", "arm.merge-solicited-errors", "arm.merge-triples"],
     ),
     (Finding::UnknownArm, &["arm.unknown-type"]),
     (Finding::ModerationUnlimited, &["moderation.every-mix", "moderation.no-limit-at-all"]),
@@ -209,7 +205,7 @@ const ON_PURPOSE: &[(Finding, &[&str])] = &[
         ],
     ),
     (Finding::QpReused, &["connect.connector-not-reused", "connect.queue-pair-not-reused"]),
-    (Finding::DisconnectInFlight, &["close.while-disconnecting", "stress.connections"]),
+    (Finding::DisconnectInFlight, &["close.while-disconnecting"]),
 ];
 
 #[test]
@@ -224,6 +220,10 @@ fn the_suite_is_found_to_break_only_the_rules_that_it_breaks_on_purpose() {
     let mut words = Vec::new();
     for (case, found) in findings(seeded, NDK_VERSION::new(2, 0)) {
         for (finding, report) in found {
+            let may_be = [Finding::NotDrained, Finding::WeakerArm, Finding::DisconnectInFlight].contains(&finding);
+            if case.starts_with(BY_CHANCE) && may_be {
+                continue;
+            }
             all.entry(finding).or_default().insert(case);
             words.push(format!("{case}: {report}"));
         }
