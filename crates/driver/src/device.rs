@@ -167,7 +167,7 @@ impl Adapter {
         &self.number
     }
 
-    /// Who has it open.
+    /// The consumers that have it open.
     pub const fn consumers(&self) -> &Consumers {
         &self.consumers
     }

@@ -32,7 +32,7 @@ pub struct Driver {
     settings: KernelLock<Settings>,
     numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
-    /// What connects the adapters.
+    /// The loopback network between the adapters.
     fabric: Arc<Fabric<Kernel>>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
@@ -114,7 +114,7 @@ impl Driver {
         self.handle
     }
 
-    /// What connects the adapters.
+    /// The loopback network between the adapters.
     #[must_use]
     pub const fn fabric(&self) -> &Arc<Fabric<Kernel>> {
         &self.fabric

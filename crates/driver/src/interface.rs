@@ -10,7 +10,7 @@ use wdk_sys::{GUID, INTERFACE, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE, call_unsaf
 
 use crate::device::{Adapter, guid};
 
-/// Has the framework answer queries for the interface.
+/// Registers the interface with the framework, which answers queries for it.
 ///
 /// It answers a query for a later version with this one, for the consumer to see in `Version`. A callback could not refuse: the
 /// framework has copied the interface over what the consumer gave before it calls one, and does not tell the version asked for.

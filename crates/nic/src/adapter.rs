@@ -217,13 +217,14 @@ impl Adapter {
         if complete { NDIS_STATUS::SUCCESS } else { NtStatus::PENDING }
     }
 
-    /// So many come into the gate; false if it is not open. `IRQL <= DISPATCH_LEVEL`.
+    /// Counts `count` more inside the gate; returns false if it is not open. `IRQL <= DISPATCH_LEVEL`.
     #[must_use]
     pub fn enter(&self, count: u32) -> bool {
         self.gate.with(|gate| gate.enter(count))
     }
 
-    /// So many leave, and complete a pause by that. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    /// Counts `count` fewer inside the gate, and completes a pause that waited for the last of them.
+    /// `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn leave(&self, count: u32) {
         if self.gate.with(|gate| gate.leave(count)) {
             // SAFETY: a pause of this adapter has pended, and nothing is on its way any more.
@@ -337,7 +338,7 @@ impl Adapter {
         &self.mac
     }
 
-    /// Who has it open for NDK.
+    /// The NDK consumers that have it open.
     #[must_use]
     pub const fn consumers(&self) -> &Consumers {
         &self.consumers
@@ -373,13 +374,13 @@ impl Adapter {
         &self.transmitter
     }
 
-    /// What was sent.
+    /// Counters of sent frames.
     #[must_use]
     pub const fn sent(&self) -> &Counters {
         &self.sent
     }
 
-    /// What was received.
+    /// Counters of received frames.
     #[must_use]
     pub const fn received(&self) -> &Counters {
         &self.received

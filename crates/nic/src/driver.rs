@@ -34,7 +34,7 @@ pub struct Driver {
     settings: Settings,
     numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
-    /// What connects the adapters for RDMA.
+    /// The loopback network between the adapters, for RDMA.
     fabric: Arc<Fabric<Kernel>>,
 }
 
@@ -165,7 +165,7 @@ impl Driver {
         &self.numbers
     }
 
-    /// What connects the adapters for RDMA.
+    /// The loopback network between the adapters, for RDMA.
     #[must_use]
     pub const fn fabric(&self) -> &Arc<Fabric<Kernel>> {
         &self.fabric

@@ -42,9 +42,9 @@ unsafe impl Send for Ndk {}
 unsafe impl Sync for Ndk {}
 
 struct State {
-    /// What was asked for last.
+    /// The state that NDIS asked for last.
     wanted: bool,
-    /// What those above were told last.
+    /// The state that protocols were told last.
     announced: bool,
 }
 

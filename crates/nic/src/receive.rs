@@ -229,7 +229,7 @@ impl Receiver {
         Taken { count, full }
     }
 
-    /// Has arrived frames be indicated soon. `IRQL <= DISPATCH_LEVEL`.
+    /// Queues the deferred call that indicates arrived frames. `IRQL <= DISPATCH_LEVEL`.
     pub fn wake(adapter: &Arc<Adapter>) {
         adapter.receiver().dpc.queue(adapter);
     }

@@ -35,7 +35,7 @@ struct Queue {
     lists: Chain,
     /// The next frame of the first list; null for its first one.
     next: *mut NET_BUFFER,
-    /// Who carries frames.
+    /// The deferred call that carries frames to the other end.
     turn: Turn,
 }
 
@@ -76,7 +76,7 @@ impl Sending {
         unsafe { self.lists.first().as_ref() }.map_or(ptr::null_mut(), |list| list.FirstNetBuffer)
     }
 
-    /// So many frames are done with. Lists without any more go to `done`.
+    /// Moves on by `frames` frames, which were sent. Lists whose frames are all sent go to `done`.
     fn settle(&mut self, frames: usize, done: &mut Chain) {
         let mut left = frames;
         while self.lists.count() > 0 {
@@ -121,7 +121,7 @@ impl Transmitter {
 }
 
 impl Adapter {
-    /// Has frames be sent that wait. `IRQL <= DISPATCH_LEVEL`.
+    /// Queues the deferred call that sends the frames that wait. `IRQL <= DISPATCH_LEVEL`.
     pub fn wake_sender(this: &Arc<Self>) {
         this.transmitter().dpc.queue(this);
     }

@@ -147,7 +147,7 @@ impl Memory for KernelMemory {
     }
 }
 
-/// What one MDL says.
+/// The range that one MDL describes, and its successor in the chain.
 ///
 /// # Safety
 ///

@@ -42,7 +42,7 @@ impl Kernel {
         worker::start()
     }
 
-    /// Has delays not be timed finer than that many microseconds.
+    /// Sets the timer granularity, in microseconds.
     pub fn set_granularity(microseconds: u32) {
         timer::set_granularity(microseconds);
     }

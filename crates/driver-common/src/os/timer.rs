@@ -37,7 +37,7 @@ struct State<R: Routine> {
     plan: KernelLock<Plan<R::Target>>,
 }
 
-/// What is to come of a timer.
+/// The state of a timer that its lock protects.
 ///
 /// Between a due time and its deferred call there is a moment at which neither [`KeCancelTimer`] nor [`KeRemoveQueueDpc`] finds
 /// anything to take back. A timer that were set again just then might have one call for two due times, or two, and nobody could
@@ -80,7 +80,7 @@ impl<R: Routine> KernelTimer<R> {
 }
 
 impl<R: Routine> State<R> {
-    /// Has the deferred call be made `delay` microseconds from now. No call is under way, and `plan` is this state's.
+    /// Sets the kernel's timer to `delay` microseconds. No call is under way, and `plan` is this state's.
     fn begin(this: &Arc<Self>, plan: &mut Plan<R::Target>, delay: u64) {
         plan.under_way = true;
         // Given back by the call, or by who takes it back.
@@ -166,14 +166,14 @@ static PERIOD: AtomicU32 = AtomicU32::new(0);
 /// What the system's clock is asked to tick at: one millisecond, in units of 100 nanoseconds.
 const WANTED_PERIOD: u32 = 10_000;
 
-/// Has the system's clock tick faster. `PASSIVE_LEVEL`.
+/// Raises the resolution of the system's clock to [`WANTED_PERIOD`]. `PASSIVE_LEVEL`.
 pub fn raise_resolution() {
     // SAFETY: the caller is at `PASSIVE_LEVEL`.
     let period = unsafe { ExSetTimerResolution(WANTED_PERIOD, 1) };
     PERIOD.store(period, Relaxed);
 }
 
-/// Lets the system's clock tick as it likes. `PASSIVE_LEVEL`, once after each [`raise_resolution`].
+/// Restores the resolution of the system's clock. `PASSIVE_LEVEL`, once after each [`raise_resolution`].
 pub fn restore_resolution() {
     // SAFETY: the caller is at `PASSIVE_LEVEL`, and the resolution was raised before.
     unsafe { ExSetTimerResolution(0, 0) };
@@ -183,7 +183,7 @@ pub fn restore_resolution() {
 /// What the driver's settings want: delays are not timed finer, in microseconds.
 static GRANULARITY: AtomicU32 = AtomicU32::new(1);
 
-/// Has delays not be timed finer than that many microseconds.
+/// Sets the timer granularity, in microseconds.
 pub fn set_granularity(microseconds: u32) {
     GRANULARITY.store(microseconds, Relaxed);
 }

@@ -80,7 +80,7 @@ struct Queue {
 // SAFETY: as for `Place`.
 unsafe impl Send for Queue {}
 
-/// What becomes of a call that is about to run.
+/// How a call runs that is about to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It runs now.
