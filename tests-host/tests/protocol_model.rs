@@ -36,8 +36,8 @@ fn unmoderated(entries: u8) -> Protocol {
 }
 
 /// The same with interrupt moderation.
-fn moderated(entries: u8, moderations: u8) -> Protocol {
-    protocol(Bounds { entries, arms: 2, failures: 1, moderations, resizes: 1, closes: 1, end: 1 })
+fn moderated(entries: u8, moderations: u8, end: u32) -> Protocol {
+    protocol(Bounds { entries, arms: 2, failures: 1, moderations, resizes: 1, closes: 1, end })
 }
 
 /// The moderation is changed while callbacks are held back.
@@ -75,7 +75,7 @@ fn holds_in_all(protocols: impl IntoIterator<Item = (&'static str, Protocol)>) {
 fn every_reachable_state_is_as_the_text_says() {
     holds_in_all([
         ("not moderated, 3 entries", unmoderated(3)),
-        ("moderated once, 2 entries", moderated(2, 1)),
+        ("moderated once, 2 entries", moderated(2, 1, 1)),
         ("moderated twice, 3 entries", changed()),
     ]);
 }
@@ -83,7 +83,7 @@ fn every_reachable_state_is_as_the_text_says() {
 #[test]
 #[ignore = "minutes"]
 fn every_reachable_state_within_larger_bounds_is_as_the_text_says() {
-    holds_in_all([("not moderated, 4 entries", unmoderated(4)), ("moderated twice, 3 entries", moderated(3, 2))]);
+    holds_in_all([("not moderated, 4 entries", unmoderated(4)), ("moderated twice, 3 entries", moderated(3, 2, 2))]);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_model_sees_every_mistake_of_the_state_machine() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for mistake in MISTAKES {
         fault::set(Some(mistake));
-        let checker = check(moderated(3, 1));
+        let checker = check(moderated(3, 1, 1));
         let found: Vec<_> = checker.discoveries().into_keys().collect();
         fault::set(None);
         let broken = |name: &&'static str| checker.model().property(name).expectation == Expectation::Always;
