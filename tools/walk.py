@@ -18,14 +18,15 @@ MOST_STEPS = 1_000_000
 
 def without_generics(name):
     """The name of a function, the same for each of its instances."""
-    kept, depth = "", 0
+    kept, depth, before = "", 0, ""
     for char in name:
         if char == "<":
             depth += 1
-        elif char == ">" and not kept.endswith("-"):
+        elif char == ">" and before != "-":
             depth -= 1
         elif depth == 0:
             kept += char
+        before = char
     return kept
 
 
