@@ -56,9 +56,9 @@ pub enum Command {
     Adapters(Adapters),
     /// Write completions of commands and arguments for a shell
     Completions(crate::completions::Completions),
-    /// Show the counters of two adapters (NDIS_NDK_PERFORMANCE_COUNTERS) beside traffic between them
+    /// Show what adapters count (NDIS_NDK_PERFORMANCE_COUNTERS): the driver's on Windows, else this program's beside traffic
     Counters(Counters),
-    /// List connections and local endpoints of two adapters beside traffic between them
+    /// List connections: the driver's on Windows, else this program's, with local endpoints, beside traffic
     Netstat(Netstat),
     /// Show the adapter of the user-mode interface
     Nd2(crate::nd2::Nd2),

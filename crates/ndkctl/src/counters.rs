@@ -1,4 +1,5 @@
-//! `ndkctl counters`: what an adapter counts (`NDIS_NDK_PERFORMANCE_COUNTERS`), beside traffic of this program.
+//! `ndkctl counters`: what adapters count (`NDIS_NDK_PERFORMANCE_COUNTERS`): those of the driver, or those of this program
+//! beside traffic that it makes.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,21 +14,21 @@ use serde::Serialize;
 use crate::{
     End,
     args::Counters,
-    load,
+    driver, load,
     output::{align_right, print_json, print_table, table},
 };
 
 /// The counters that are not reserved, by their names in `NDIS-NDK 3`.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Row {
     name: &'static str,
-    adapters: [u64; 2],
+    adapters: Vec<u64>,
 }
 
-fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS; 2]) -> [Row; 10] {
+fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS]) -> [Row; 10] {
     let row = |name, pick: fn(&NDIS_NDK_PERFORMANCE_COUNTERS) -> u64| Row {
         name,
-        adapters: [pick(&counters[0]), pick(&counters[1])],
+        adapters: counters.iter().map(pick).collect(),
     };
     [
         row("Connect", |counters| counters.Connect),
@@ -50,33 +51,57 @@ fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS; 2]) -> [Row; 10] {
 /// What went wrong.
 pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
     let mut before: Option<[Row; 10]> = None;
-    let pause = Duration::from_millis(if args.watch { 1000 } else { 200 });
-    load::beside(interrupted, |platform| {
-        thread::sleep(pause);
-        let [first, second] = platform.devices() else { return Err("two adapters are expected".to_owned()) };
-        let now = rows(&[first.counters(), second.counters()]);
+    let mut look = |counters: &[NDIS_NDK_PERFORMANCE_COUNTERS], names: &[&str]| {
+        let now = rows(counters);
         if args.json {
             print_json(&now)?;
         } else {
-            show(&now, before.as_ref());
+            show(&now, before.as_ref(), names);
         }
         before = Some(now);
-        Ok(args.watch)
-    })?;
+        Ok::<_, String>(args.watch)
+    };
+    if let Some(driver) = driver::provider_or_host("counters")? {
+        loop {
+            let counters = driver.counters().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
+            if !look(&[counters], &["all adapters"])? || wait_a_second(interrupted) {
+                break;
+            }
+        }
+    } else {
+        let pause = Duration::from_millis(if args.watch { 1000 } else { 200 });
+        load::beside(interrupted, |platform| {
+            thread::sleep(pause);
+            let counters: Vec<_> = platform.devices().iter().map(|device| device.counters()).collect();
+            look(&counters, &["adapter 0", "adapter 1"])
+        })?;
+    }
     Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }
 
-fn show(now: &[Row; 10], before: Option<&[Row; 10]>) {
-    let mut table = table(&["counter", "adapter 0", "adapter 1", "more in 0", "more in 1"]);
-    (1..5).for_each(|column| align_right(&mut table, column));
+/// Waits a second, or until somebody wants the command to end: then true.
+fn wait_a_second(interrupted: &AtomicBool) -> bool {
+    for _ in 0..20 {
+        if interrupted.load(Relaxed) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    interrupted.load(Relaxed)
+}
+
+fn show(now: &[Row; 10], before: Option<&[Row; 10]>, names: &[&str]) {
+    let more = names.iter().map(|name| format!("more in {}", name.trim_start_matches("adapter ")));
+    let header: Vec<_> = ["counter"].iter().chain(names).map(|name| (*name).to_owned()).chain(more).collect();
+    let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    (1..header.len()).for_each(|column| align_right(&mut table, column));
     for (number, row) in now.iter().enumerate() {
-        let more = |adapter: usize| {
-            before.map_or_else(String::new, |before| {
-                (row.adapters[adapter].wrapping_sub(before[number].adapters[adapter])).to_string()
-            })
-        };
-        let [first, second] = row.adapters.map(|count| count.to_string());
-        table.add_row([row.name.to_owned(), first, second, more(0), more(1)]);
+        let more = row.adapters.iter().enumerate().map(|(adapter, count)| {
+            let earlier = before.map(|before| before[number].adapters[adapter]);
+            earlier.map_or_else(String::new, |earlier| count.wrapping_sub(earlier).to_string())
+        });
+        let counts = row.adapters.iter().map(ToString::to_string);
+        table.add_row(std::iter::once(row.name.to_owned()).chain(counts).chain(more));
     }
     print_table(&table);
     say!();

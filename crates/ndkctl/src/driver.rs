@@ -12,6 +12,8 @@ use control::{
     test_device::{Kind, Progress, Start},
 };
 
+use host::note;
+
 use crate::driver_interface;
 
 /// Between two looks at a run.
@@ -72,6 +74,49 @@ pub fn open() -> Result<TestDriver<Nowhere>, String> {
 #[cfg(not(windows))]
 pub fn open_provider() -> Result<ProviderDriver<Nowhere>, String> {
     Err(ELSEWHERE.to_owned())
+}
+
+/// The provider's control device where there is one; nothing where the adapters of this program are to be shown instead, which is
+/// said on the standard error.
+///
+/// # Errors
+///
+/// There is a driver, and it cannot be opened.
+pub fn provider_or_host(command: &str) -> Result<Option<ProviderDriver<Provider>>, String> {
+    if !cfg!(windows) {
+        note!("ndkctl {command}: adapters of this program, beside traffic that it makes (the driver's on Windows)");
+        return Ok(None);
+    }
+    match try_open_provider() {
+        Ok(driver) => {
+            note!("ndkctl {command}: the driver softndk");
+            Ok(Some(driver))
+        }
+        Err(Refusal::NotThere) => {
+            note!(
+                "ndkctl {command}: no driver softndk is there; adapters of this program, beside traffic that it makes"
+            );
+            Ok(None)
+        }
+        Err(refusal) => Err(format!("the driver softndk: {refusal}")),
+    }
+}
+
+/// What carries requests to the provider.
+#[cfg(windows)]
+type Provider = control::client::ControlDevice;
+/// What carries requests to the provider.
+#[cfg(not(windows))]
+type Provider = Nowhere;
+
+#[cfg(windows)]
+fn try_open_provider() -> Result<ProviderDriver<Provider>, Refusal> {
+    control::client::ControlDevice::open(control::provider_device::WIN32_NAME).map(ProviderDriver::new)
+}
+
+#[cfg(not(windows))]
+const fn try_open_provider() -> Result<ProviderDriver<Provider>, Refusal> {
+    Err(Refusal::NotThere)
 }
 
 /// A refusal in words.

@@ -1,14 +1,16 @@
-//! `ndkctl netstat`: connections and local endpoints, as the NDK OIDs list them, beside traffic of this program.
+//! `ndkctl netstat`: connections of the driver's adapters; or connections and local endpoints of this program's, as the NDK OIDs
+//! list them, beside traffic that it makes.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::connection::EndpointKind;
+use host::note;
 use serde::Serialize;
 
 use crate::{
     End,
     args::Netstat,
-    load,
+    driver, load,
     output::{print_json, print_table, table},
 };
 
@@ -28,36 +30,47 @@ struct Row {
 ///
 /// What went wrong.
 pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
-    load::beside(interrupted, |platform| {
-        let mut rows = Vec::new();
-        for (adapter, device) in platform.devices().iter().enumerate() {
-            let owner =
-                |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
-            device.port().endpoints(|entry| {
-                let kind = match entry.kind {
-                    EndpointKind::Listener => "listener",
-                    EndpointKind::Shared => "shared endpoint",
-                };
-                let (local, owner) = (entry.local.to_string(), owner(entry.owner.process));
-                rows.push(Row { adapter, kind, local, remote: String::new(), owner });
-                Ok::<_, String>(())
-            })?;
-            device.port().connections(|entry| {
-                let (local, remote) = (entry.local.to_string(), entry.remote.to_string());
-                rows.push(Row { adapter, kind: "connection", local, remote, owner: owner(entry.owner.process) });
-                Ok::<_, String>(())
-            })?;
-        }
-        if args.json {
-            print_json(&rows)?;
-        } else {
-            let mut table = table(&["adapter", "kind", "local", "remote", "owner"]);
-            for row in rows {
-                table.add_row([row.adapter.to_string(), row.kind.to_owned(), row.local, row.remote, row.owner]);
+    let owner = |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
+    let mut rows = Vec::new();
+    if let Some(driver) = driver::provider_or_host("netstat")? {
+        let all = driver.connections().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
+        rows.extend(all.into_iter().map(|one| Row {
+            adapter: 0,
+            kind: "connection",
+            local: one.local.to_string(),
+            remote: one.remote.to_string(),
+            owner: owner(one.process),
+        }));
+        note!("ndkctl netstat: the driver does not say which adapter a connection is of, and does not list endpoints");
+    } else {
+        load::beside(interrupted, |platform| {
+            for (adapter, device) in platform.devices().iter().enumerate() {
+                device.port().endpoints(|entry| {
+                    let kind = match entry.kind {
+                        EndpointKind::Listener => "listener",
+                        EndpointKind::Shared => "shared endpoint",
+                    };
+                    let (local, owner) = (entry.local.to_string(), owner(entry.owner.process));
+                    rows.push(Row { adapter, kind, local, remote: String::new(), owner });
+                    Ok::<_, String>(())
+                })?;
+                device.port().connections(|entry| {
+                    let (local, remote) = (entry.local.to_string(), entry.remote.to_string());
+                    rows.push(Row { adapter, kind: "connection", local, remote, owner: owner(entry.owner.process) });
+                    Ok::<_, String>(())
+                })?;
             }
-            print_table(&table);
+            Ok(false)
+        })?;
+    }
+    if args.json {
+        print_json(&rows)?;
+    } else {
+        let mut table = table(&["adapter", "kind", "local", "remote", "owner"]);
+        for row in rows {
+            table.add_row([row.adapter.to_string(), row.kind.to_owned(), row.local, row.remote, row.owner]);
         }
-        Ok(false)
-    })?;
+        print_table(&table);
+    }
     Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }

@@ -4,12 +4,14 @@
 //! Everything but the call of the system is the same everywhere: a [`Transport`] carries a request to a driver and its answer
 //! back. On Windows that is `ControlDevice`; in tests it is a simulated kernel.
 
+mod provider;
 mod run;
 mod settings;
 mod transport;
 #[cfg(windows)]
 mod windows;
 
+pub use provider::Connection;
 pub use run::{Event, NetworkInterface, TestDriver};
 pub use settings::ProviderDriver;
 pub use transport::{Answer, Refusal, Transport};

@@ -6,7 +6,7 @@ use super::{Answer, Refusal, Transport};
 
 /// The driver `softndk`.
 pub struct ProviderDriver<T> {
-    transport: T,
+    pub(super) transport: T,
 }
 
 impl<T: Transport> ProviderDriver<T> {
