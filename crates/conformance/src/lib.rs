@@ -4,6 +4,14 @@
 //! `client` makes the calls, `fixture` the pairs of queue pairs most cases begin with, and the `runner` runs what a name
 //! selects. The cases know nothing of this provider: `Platform` is all they need of the place where they run. The feature
 //! `host` adds a platform on a host, with this provider (`conformance::host`); without it the crate is `no_std`.
+//!
+//! A case has a name, the section of its rule, and says in words what it does and expects:
+//!
+//! ```
+//! let case = conformance::cases::all().find(|case| case.name == "arm.one-callback-per-arm").expect("a case");
+//! assert_eq!(case.section, "NDKPI 7.1.3");
+//! assert!(conformance::selects("arm,NDKPI 7.9", case));
+//! ```
 
 #![cfg_attr(not(feature = "host"), no_std)]
 #![allow(

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{fmt, net::IpAddr};
 
-use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 
 /// The two families of addresses, both of which a provider has to support (`NDKPI 7.8`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +26,8 @@ pub enum Shape {
     Gap,
 }
 
-/// Pinned memory that can be registered. It does not move, and stays pinned until it is dropped.
-///
-/// # Safety
-///
-/// `mdl` is a chain that describes the memory as the [`Shape`] says, and is valid as long as the value is; `address` is
-/// valid for reading and writing `length` bytes by anybody at any `IRQL <= DISPATCH_LEVEL`, and page-aligned.
-pub unsafe trait PinnedMemory: Send + Sync {
-    /// The description.
-    fn mdl(&self) -> *mut MDL;
-    /// The first byte.
-    fn address(&self) -> *mut u8;
-    /// The number of bytes.
-    fn length(&self) -> usize;
-}
+/// Pinned memory that can be registered. Its MDL describes it as the [`Shape`] says for which it was made.
+pub use ndk::PinnedMemory;
 
 /// What a [`Task`] has done in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,28 @@
 //!      -> completion queue -> the decision to notify -> notification call -> the consumer polls and arms again
 //! ```
 //!
+//! The decision to call a consumer back is a pure function:
+//!
+//! ```
+//! use engine::cq::decision::{ArmType, View, satisfied};
+//!
+//! // The queue is armed for any entry; the consumer had taken three when it armed, and there were three at its last callback.
+//! let armed = View {
+//!     arm: Some(ArmType::Any),
+//!     newest: 3,
+//!     newest_solicited: 0,
+//!     taken: 3,
+//!     last_callback: 3,
+//!     failure_to_report: false,
+//! };
+//! assert!(!satisfied(&armed));
+//! assert!(satisfied(&View { newest: 4, ..armed }), "an entry has come");
+//! // An entry that was left in the queue at the last callback gives no other one (NDKPI 7.1.5).
+//! assert!(!satisfied(&View { newest: 4, last_callback: 4, ..armed }));
+//! // Two arms make the stronger one, however they are made (NDKPI 7.1.4).
+//! assert_eq!(ArmType::merge(Some(ArmType::Any), ArmType::Errors), ArmType::Any);
+//! ```
+//!
 //! Locks, in the order they are taken: a QP's send queue, the receive queue of its peer, a completion queue. The locks of
 //! links, memory tables and ready lists are leaves. No lock is held while a client is called.
 

@@ -11,6 +11,8 @@ extern crate alloc;
 #[cfg(not(windows))]
 extern crate wdk_bindings as wdk_sys;
 
+#[cfg(feature = "consumer")]
+mod consumer;
 mod entry;
 mod event;
 #[cfg(feature = "faults")]
@@ -24,6 +26,8 @@ mod thread;
 mod wait_lock;
 pub mod wdf;
 
+#[cfg(feature = "consumer")]
+pub use consumer::ConsumerOs;
 pub use event::Event;
 pub use pool::Aligned;
 pub use processor::{Bound, at_dispatch_level};

@@ -7,6 +7,26 @@
 //! A [`Device`] is one adapter. [`Device::open`] makes an `NDK_ADAPTER` on it, as NDIS's open handler does, and
 //! [`Device::close`] closes it again. Everything else goes through the dispatch tables.
 //!
+//! ```
+//! use host::{HostOs, machine::Machine};
+//! use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
+//! use provider::{Config, Device};
+//!
+//! # fn main() -> Result<(), NtStatus> {
+//! let machine = Machine::threads().start();
+//! let device = Device::try_new(&HostOs::new(&machine), Config::default())?;
+//! // A consumer asks for 2.0 at least and gets the highest version with that major number (NDKPI 1).
+//! let adapter: *mut NDK_ADAPTER = Device::open(&device, NDK_VERSION::V2_0)?;
+//! // SAFETY: the adapter is open.
+//! assert_eq!(unsafe { (*adapter).Header.Version }, NDK_VERSION::V2_1);
+//! // SAFETY: it came from `open`, and nothing was made of it.
+//! unsafe { Device::<HostOs>::close(adapter) };
+//! drop(device);
+//! machine.shutdown();
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Lifetime
 //!
 //! Every object is an `Ndk` (`object.rs`) behind counted references. The consumer's pointer is one of them, which close takes
