@@ -61,7 +61,11 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
         before = Some(now);
         Ok::<_, String>(args.watch)
     };
-    if let Some(driver) = driver::provider_or_host("counters")? {
+    let (provider, whose) = driver::provider_or_host()?;
+    if !args.json {
+        say!("{whose}");
+    }
+    if let Some(driver) = provider {
         loop {
             let counters = driver.counters().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
             if !look(&[counters], &["all adapters"])? || wait_a_second(interrupted) {
@@ -92,7 +96,7 @@ fn wait_a_second(interrupted: &AtomicBool) -> bool {
 
 fn show(now: &[Row; 10], before: Option<&[Row; 10]>, names: &[&str]) {
     let more = names.iter().map(|name| format!("more in {}", name.trim_start_matches("adapter ")));
-    let header: Vec<_> = ["counter"].iter().chain(names).map(|name| (*name).to_owned()).chain(more).collect();
+    let header: Vec<_> = std::iter::once(&"counter").chain(names).map(|name| (*name).to_owned()).chain(more).collect();
     let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     (1..header.len()).for_each(|column| align_right(&mut table, column));
     for (number, row) in now.iter().enumerate() {

@@ -12,8 +12,6 @@ use control::{
     test_device::{Kind, Progress, Start},
 };
 
-use host::note;
-
 use crate::driver_interface;
 
 /// Between two looks at a run.
@@ -76,27 +74,20 @@ pub fn open_provider() -> Result<ProviderDriver<Nowhere>, String> {
     Err(ELSEWHERE.to_owned())
 }
 
-/// The provider's control device where there is one; nothing where the adapters of this program are to be shown instead, which is
-/// said on the standard error.
+/// The provider's control device where there is one, and nothing where the adapters of this program are to be shown instead; with a
+/// line that says which, for people.
 ///
 /// # Errors
 ///
 /// There is a driver, and it cannot be opened.
-pub fn provider_or_host(command: &str) -> Result<Option<ProviderDriver<Provider>>, String> {
-    if !cfg!(windows) {
-        note!("ndkctl {command}: adapters of this program, beside traffic that it makes (the driver's on Windows)");
-        return Ok(None);
-    }
+pub fn provider_or_host() -> Result<(Option<ProviderDriver<Provider>>, &'static str), String> {
     match try_open_provider() {
-        Ok(driver) => {
-            note!("ndkctl {command}: the driver softndk");
-            Ok(Some(driver))
+        Ok(driver) => Ok((Some(driver), "the driver softndk:")),
+        Err(Refusal::NotThere) if cfg!(windows) => {
+            Ok((None, "no driver softndk is there: adapters of this program, beside its own traffic"))
         }
         Err(Refusal::NotThere) => {
-            note!(
-                "ndkctl {command}: no driver softndk is there; adapters of this program, beside traffic that it makes"
-            );
-            Ok(None)
+            Ok((None, "adapters of this program, beside its own traffic (on Windows the driver's):"))
         }
         Err(refusal) => Err(format!("the driver softndk: {refusal}")),
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::connection::EndpointKind;
-use host::note;
+use host::say;
 use serde::Serialize;
 
 use crate::{
@@ -24,7 +24,7 @@ struct Row {
     owner: String,
 }
 
-/// Lists what is there once.
+/// Lists what is there once. The driver does not tell its adapters apart (all are 0), and lists no endpoints.
 ///
 /// # Errors
 ///
@@ -32,7 +32,11 @@ struct Row {
 pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
     let owner = |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
     let mut rows = Vec::new();
-    if let Some(driver) = driver::provider_or_host("netstat")? {
+    let (provider, whose) = driver::provider_or_host()?;
+    if !args.json {
+        say!("{whose}");
+    }
+    if let Some(driver) = provider {
         let all = driver.connections().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
         rows.extend(all.into_iter().map(|one| Row {
             adapter: 0,
@@ -41,7 +45,6 @@ pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
             remote: one.remote.to_string(),
             owner: owner(one.process),
         }));
-        note!("ndkctl netstat: the driver does not say which adapter a connection is of, and does not list endpoints");
     } else {
         load::beside(interrupted, |platform| {
             for (adapter, device) in platform.devices().iter().enumerate() {
