@@ -344,14 +344,32 @@ impl<P: Platform> Core<P> {
         Ok(engine)
     }
 
+    /// Binds the connector, once.
     fn bind(&self, address: SocketAddr) -> Result<(), NtStatus> {
         self.check()?;
+        if self.state.with(|state| state.engine.is_some()) {
+            return Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED);
+        }
+        self.take_address(address)
+    }
+
+    /// Takes a local address, if the connector has none.
+    fn take_address(&self, address: SocketAddr) -> Result<(), NtStatus> {
+        if self.state.with(|state| state.bound.is_some()) {
+            return Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED);
+        }
         let address = own_address(self.adapter.device(), address)?;
         let port = self.adapter.device().port();
         let endpoint = SharedEndpoint::try_new(port, address, Owner::default(), ())?;
-        // Binding again gives the address before up.
-        drop(self.state.with(|state| state.bound.replace(endpoint)));
-        Ok(())
+        // Another thread may have been faster. What was made in vain is dropped after the lock is released.
+        let unused = self.state.with(|state| match state.bound {
+            None => {
+                state.bound = Some(endpoint);
+                None
+            }
+            Some(_) => Some(endpoint),
+        });
+        if unused.is_some() { Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED) } else { Ok(()) }
     }
 }
 

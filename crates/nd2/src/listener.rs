@@ -88,26 +88,29 @@ impl<P: Platform> Core<P> {
         }
     }
 
-    /// Binds the listener to a local address, at which it does not listen yet.
+    /// Binds the listener, once, to a local address, at which it does not listen yet.
     fn bind(this: &Arc<Self>, address: SocketAddr) -> Result<(), NtStatus> {
         let device = this.adapter.device();
         device.check_present()?;
-        let address = own_address(device, address)?;
-        if this.state.with(|state| state.listening) {
-            return Err(NtStatus::INVALID_DEVICE_STATE);
+        if this.state.with(|state| state.engine.is_some()) {
+            return Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED);
         }
+        let address = own_address(device, address)?;
         let engine = EngineListener::try_new(device.port(), Owner::default(), Client(this.clone()))?;
         engine.pause(true);
         EngineListener::listen(&engine, address).inspect_err(|_| EngineListener::close(&engine))?;
-        // Binding again gives the address before up.
-        let before = this.state.with(|state| match state.end {
-            None => state.engine.replace(engine),
-            Some(_) => Some(engine),
+        // Another thread may have been faster.
+        let unused = this.state.with(|state| match (state.end, &state.engine) {
+            (None, None) => {
+                state.engine = Some(engine);
+                None
+            }
+            (end, _) => Some((engine, end.unwrap_or(NtStatus::ADDRESS_ALREADY_ASSOCIATED))),
         });
-        if let Some(before) = before {
-            EngineListener::close(&before);
-        }
-        Ok(())
+        unused.map_or(Ok(()), |(unused, status)| {
+            EngineListener::close(&unused);
+            Err(status)
+        })
     }
 
     fn listen(&self, backlog: u32) -> Result<(), NtStatus> {
@@ -116,6 +119,9 @@ impl<P: Platform> Core<P> {
         let backlog = if backlog == 0 { most } else { backlog.min(most) };
         let engine = self.state.with(|state| {
             let engine = state.engine.clone().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+            if state.listening {
+                return Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED);
+            }
             state.backlog = backlog as usize;
             state.listening = true;
             Ok::<_, NtStatus>(engine)

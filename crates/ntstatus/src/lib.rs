@@ -192,6 +192,8 @@ status_codes! {
     ADDRESS_ALREADY_EXISTS = 0xC000_020A, "STATUS_ADDRESS_ALREADY_EXISTS";
     /// No listener, a paused listener, a full backlog, or the peer rejected the connection (NDKPI 5.8).
     CONNECTION_REFUSED = 0xC000_0236, "STATUS_CONNECTION_REFUSED";
+    /// The connector or listener is bound already.
+    ADDRESS_ALREADY_ASSOCIATED = 0xC000_0238, "STATUS_ADDRESS_ALREADY_ASSOCIATED";
     /// The queue pair or connector is not connected (NDKPI 5.7).
     CONNECTION_INVALID = 0xC000_023A, "STATUS_CONNECTION_INVALID";
     /// The queue pair is connected already.

@@ -90,7 +90,11 @@ impl<P: Platform> Core<P> {
         this.check()?;
         if this.state.with(|state| state.bound.is_none()) {
             let any = if parameters.remote.is_ipv4() { UNSPECIFIED_V4 } else { UNSPECIFIED_V6 };
-            this.bind(any)?;
+            match this.take_address(any) {
+                // Another thread has bound it meanwhile.
+                Ok(()) | Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED) => {}
+                Err(status) => return Err(status),
+            }
         }
         // Gone again only if the connector has ended meanwhile.
         let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::CANCELLED)?;
