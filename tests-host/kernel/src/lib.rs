@@ -27,6 +27,7 @@ mod netio;
 mod paged;
 mod pnp;
 mod pool;
+mod process;
 mod report;
 mod rule;
 mod sites;
@@ -45,6 +46,7 @@ pub use crate::{
     ndis::{NdkEvent, Nic, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
     netio::{Network, NewInterface},
     pnp::{Device, Driver, Entry, Identity, Value},
+    process::{LockedPages, Process},
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     user::{Answer, File, Pending},

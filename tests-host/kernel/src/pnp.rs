@@ -20,7 +20,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     text, waiting,
-    wdf::{DeviceObject, Kind, Object, RequestObject},
+    wdf::{DeviceObject, Kind, RequestObject},
 };
 
 /// `DriverEntry`.
@@ -142,8 +142,14 @@ impl State {
 
     pub fn register_request(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
         let parent = Some(device.handle.load(Acquire));
+        let attributes = device.with.requests.unwrap_or_default();
         // The framework has requests in reserve: this does not fail.
-        let made = self.create_unfailing(&Kind::Request(request.clone()), parent);
+        let made = loop {
+            let kind = Kind::Request(request.clone());
+            if let Some(made) = self.create_object_of(device.owner, kind, &attributes, parent) {
+                break made;
+            }
+        };
         request.handle.store(made.handle, Release);
     }
 
@@ -527,16 +533,5 @@ impl Device {
     #[must_use]
     pub fn files(&self) -> u32 {
         self.device.files.load(Acquire)
-    }
-}
-
-impl State {
-    /// Makes an object that the framework has in reserve.
-    fn create_unfailing(self: &Arc<Self>, kind: &Kind, parent: Option<usize>) -> Arc<Object> {
-        loop {
-            if let Some(object) = self.create_object(kind.clone(), std::ptr::null_mut(), parent) {
-                return object;
-            }
-        }
     }
 }

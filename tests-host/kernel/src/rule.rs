@@ -85,6 +85,8 @@ rules! {
     RequestInformation = "request-information",
     /// A request was completed while it could be cancelled, or used by somebody who does not own it.
     RequestCancelable = "request-cancelable",
+    /// A process ended while pages of it were locked (bug check 0x76).
+    LockedPages = "process-has-locked-pages",
     /// A structure of NDIS has another type, revision or size than it has to have.
     NdisHeader = "ndis-header",
     /// A handler that a miniport driver owes is missing.

@@ -6,16 +6,18 @@ use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_N
 
 use crate::{
     kernel::{Kernel, State, lock},
+    process::LockedPages,
     report::bug_check,
     rule::Rule,
     waiting,
-    wdf::{DeviceObject, Kind, RequestObject},
+    wdf::{DeviceObject, FileObject, Kind, Output, RequestObject},
 };
 
 /// A control device, opened by a program. Closed when dropped.
 pub struct File {
     state: Arc<State>,
     device: Arc<DeviceObject>,
+    object: Option<Arc<FileObject>>,
 }
 
 /// What a program gets for a control code.
@@ -28,6 +30,7 @@ pub struct Answer {
 }
 
 /// A request on its way.
+#[derive(Clone)]
 pub struct Pending {
     state: Arc<State>,
     device: Arc<DeviceObject>,
@@ -39,12 +42,23 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none, or if it cannot be opened yet.
+    /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none, or if it cannot be opened yet; what the driver says of the file.
     pub fn open(&self, link: &str) -> Result<File, NTSTATUS> {
         let device = self.state.device_linked(link).filter(|device| device.finished.load(Acquire));
         let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.files.fetch_add(1, AcqRel);
-        Ok(File { state: self.state.clone(), device })
+        let object = self.state.create_file(&device).inspect_err(|_| {
+            device.files.fetch_sub(1, AcqRel);
+        })?;
+        Ok(File { state: self.state.clone(), device, object })
+    }
+}
+
+impl Kernel {
+    /// Who may open the control device behind a symbolic link, as its driver has said. `None` if there is none.
+    #[must_use]
+    pub fn access(&self, link: &str) -> Option<String> {
+        self.state.device_linked(link).map(|device| device.access.clone())
     }
 }
 
@@ -58,7 +72,20 @@ impl File {
     /// Sends a control code. The driver gets it before this returns, if its queue lets it.
     #[must_use]
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> Pending {
-        let request = Arc::new(RequestObject::new(code, input, output));
+        self.send(code, input, Output::Copied(output))
+    }
+
+    /// Sends a control code of a direct method, whose second buffer is in a process's memory.
+    #[must_use]
+    pub fn begin_locked(&self, code: u32, input: &[u8], pages: LockedPages) -> Pending {
+        self.send(code, input, Output::Locked(pages))
+    }
+
+    fn send(&self, code: u32, input: &[u8], output: Output) -> Pending {
+        if let Some(file) = &self.object {
+            file.request_begins();
+        }
+        let request = Arc::new(RequestObject::of(code, input, output, self.object.clone()));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
@@ -96,6 +123,11 @@ impl Pending {
     /// Waits for the answer. A request that is not completed in time is a broken rule.
     #[must_use]
     pub fn wait(self) -> Answer {
+        self.complete();
+        self.collect()
+    }
+
+    fn complete(&self) {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "a request", || self.is_complete()) {
             bug_check(
@@ -103,9 +135,29 @@ impl Pending {
                 format_args!("the request {:#x} is not completed", self.request.code),
             );
         }
+    }
+
+    /// What has come of a request that is complete.
+    fn collect(&self) -> Answer {
+        if self.request.collected.swap(true, AcqRel) {
+            return Answer { status: wdk_bindings::STATUS_CANCELLED, bytes: Vec::new() };
+        }
         self.device.requests.fetch_sub(1, AcqRel);
         let (status, bytes) = self.request.collect();
         Answer { status, bytes }
+    }
+
+    /// Waits for the end of a request whose process ends: nobody takes the answer.
+    pub(crate) fn abandon(&self) {
+        if !self.request.collected.load(Acquire) {
+            self.complete();
+            let _ = self.collect();
+        }
+    }
+
+    /// Returns true if somebody has taken the answer.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.request.collected.load(Acquire)
     }
 }
 
@@ -119,7 +171,10 @@ impl Answer {
 
 impl Drop for File {
     fn drop(&mut self) {
-        self.device.files.fetch_sub(1, AcqRel);
+        match self.object.take() {
+            Some(file) => self.state.end_file(&file),
+            None => drop(self.device.files.fetch_sub(1, AcqRel)),
+        }
         self.state.dispatcher.signal();
     }
 }

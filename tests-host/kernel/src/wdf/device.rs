@@ -15,7 +15,7 @@ use wdk_bindings::{
     WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
 };
 
-use super::{Kind, Object, function, object::check_size};
+use super::{Kind, Object, device_init::With, function, object::check_size};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -50,6 +50,9 @@ pub struct DeviceObject {
     pub node: Option<u64>,
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
+    pub with: With,
+    /// Who may open it; empty for a device of plug and play.
+    pub access: String,
     pub links: Mutex<Vec<String>>,
     pub interfaces: Mutex<Vec<DeviceInterface>>,
     queries: Mutex<Vec<QueryInterface>>,
@@ -78,6 +81,8 @@ impl DeviceObject {
             node,
             name,
             callbacks,
+            with: With::default(),
+            access: String::new(),
             links: Mutex::default(),
             interfaces: Mutex::default(),
             queries: Mutex::default(),
@@ -165,17 +170,17 @@ pub extern "C" fn WdfDeviceCreate(
     function!("WdfDeviceCreate", |state| {
         // SAFETY: the driver's place, which lives until the call returns.
         let given = unsafe { init.read() };
-        let Some((owner, node, name, callbacks)) = ({
+        let Some((owner, node, name, callbacks, with, access)) = ({
             let framework = lock(&state.framework);
             let init = framework.inits.get(&given.addr());
-            init.map(|init| (init.owner, init.node, init.name.clone(), init.callbacks))
+            init.map(|init| (init.owner, init.node, init.name.clone(), init.callbacks, init.with, init.access.clone()))
         }) else {
             bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
         };
         if !name.is_empty() && state.device_named(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
-        let device = Arc::new(DeviceObject::new(owner, node, name, callbacks));
+        let device = Arc::new(DeviceObject { with, access, ..DeviceObject::new(owner, node, name, callbacks) });
         let parent = state.driver_object(owner);
         let Some(object) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;

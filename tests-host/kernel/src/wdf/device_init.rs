@@ -3,11 +3,16 @@
 use std::{ptr, sync::Arc};
 
 use wdk_bindings::{
-    BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
+    _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG,
+    PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
+    WDFDRIVER,
 };
 
-use super::{function, object::check_size};
+use super::{
+    function,
+    object::{check_size, read_attributes},
+};
 use crate::{
     context::DriverId,
     kernel::{State, lock},
@@ -23,6 +28,18 @@ pub struct Init {
     pub node: Option<u64>,
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
+    pub with: With,
+    /// Who may open it, in the security descriptor definition language; empty if that was not said.
+    pub access: String,
+}
+
+/// What the files and requests of a device come with.
+#[derive(Clone, Copy, Default)]
+pub struct With {
+    /// The routines for files, if the driver wants to know of them, and what each carries.
+    pub files: Option<(WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES)>,
+    /// What each request carries.
+    pub requests: Option<WDF_OBJECT_ATTRIBUTES>,
 }
 
 // SAFETY: the callbacks are functions, which any thread may call.
@@ -31,8 +48,19 @@ unsafe impl Send for Init {}
 impl State {
     /// A new structure, as the driver has it.
     pub fn create_init(self: &Arc<Self>, owner: DriverId, node: Option<u64>) -> PWDFDEVICE_INIT {
+        self.create_init_for(owner, node, String::new())
+    }
+
+    fn create_init_for(self: &Arc<Self>, owner: DriverId, node: Option<u64>, access: String) -> PWDFDEVICE_INIT {
         let place = 0xFE00_0000_0000 + usize::try_from(self.next()).unwrap_or(0) * 16;
-        let init = Init { owner, node, name: String::new(), callbacks: WDF_PNPPOWER_EVENT_CALLBACKS::default() };
+        let init = Init {
+            owner,
+            node,
+            name: String::new(),
+            callbacks: WDF_PNPPOWER_EVENT_CALLBACKS::default(),
+            with: With::default(),
+            access,
+        };
         lock(&self.framework).inits.insert(place, init);
         ptr::without_provenance_mut(place)
     }
@@ -62,7 +90,7 @@ pub extern "C" fn WdfControlDeviceInitAllocate(
         if state.strikes() {
             return ptr::null_mut();
         }
-        state.create_init(owner, None)
+        state.create_init_for(owner, None, sddl)
     })
 }
 
@@ -117,5 +145,34 @@ pub extern "C" fn WdfDeviceInitSetPnpPowerEventCallbacks(
             bug_check(Rule::BadArgument, format_args!("callbacks of plug and play for a control device"));
         }
         state.with_init(init, |init| init.callbacks = callbacks);
+    });
+}
+
+pub extern "C" fn WdfDeviceInitSetFileObjectConfig(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    config: PWDF_FILEOBJECT_CONFIG,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+) {
+    function!("WdfDeviceInitSetFileObjectConfig", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let config = unsafe { config.read() };
+        check_size::<WDF_FILEOBJECT_CONFIG>(config.Size, "WDF_FILEOBJECT_CONFIG");
+        if config.FileObjectClass == _WDF_FILEOBJECT_CLASS::WdfFileObjectInvalid {
+            bug_check(Rule::BadArgument, format_args!("a configuration for files without their class"));
+        }
+        let attributes = read_attributes(attributes);
+        state.with_init(init, |init| init.with.files = Some((config, attributes)));
+    });
+}
+
+pub extern "C" fn WdfDeviceInitSetRequestAttributes(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+) {
+    function!("WdfDeviceInitSetRequestAttributes", |state| {
+        let attributes = read_attributes(attributes);
+        state.with_init(init, |init| init.with.requests = Some(attributes));
     });
 }

@@ -5,6 +5,7 @@
 mod device;
 mod device_init;
 mod driver;
+mod file;
 mod miniport;
 mod object;
 mod queue;
@@ -20,9 +21,10 @@ use wdk_bindings::{_WDFFUNCENUM, PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS, WDFFUN
 
 pub use self::{
     device::DeviceObject,
+    file::FileObject,
     object::{Framework, Kind, Object},
     queue::QueueObject,
-    request::RequestObject,
+    request::{Output, RequestObject},
     spin_lock::SpinLockObject,
     target::TargetObject,
 };
@@ -101,6 +103,12 @@ table! {
         PFN_WDFDEVICEINITSETCHARACTERISTICS,
     device_init::WdfDeviceInitSetPnpPowerEventCallbacks @ WdfDeviceInitSetPnpPowerEventCallbacksTableIndex:
         PFN_WDFDEVICEINITSETPNPPOWEREVENTCALLBACKS,
+    device_init::WdfDeviceInitSetFileObjectConfig @ WdfDeviceInitSetFileObjectConfigTableIndex:
+        PFN_WDFDEVICEINITSETFILEOBJECTCONFIG,
+    device_init::WdfDeviceInitSetRequestAttributes @ WdfDeviceInitSetRequestAttributesTableIndex:
+        PFN_WDFDEVICEINITSETREQUESTATTRIBUTES,
+    file::WdfRequestGetFileObject @ WdfRequestGetFileObjectTableIndex: PFN_WDFREQUESTGETFILEOBJECT,
+    file::WdfFileObjectGetDevice @ WdfFileObjectGetDeviceTableIndex: PFN_WDFFILEOBJECTGETDEVICE,
     device::WdfDeviceCreate @ WdfDeviceCreateTableIndex: PFN_WDFDEVICECREATE,
     device::WdfControlFinishInitializing @ WdfControlFinishInitializingTableIndex: PFN_WDFCONTROLFINISHINITIALIZING,
     device::WdfDeviceCreateSymbolicLink @ WdfDeviceCreateSymbolicLinkTableIndex: PFN_WDFDEVICECREATESYMBOLICLINK,

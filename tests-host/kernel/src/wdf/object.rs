@@ -16,7 +16,7 @@ use wdk_bindings::{
     WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
 };
 
-use super::{DeviceObject, QueueObject, RequestObject, SpinLockObject, TargetObject, function};
+use super::{DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, TargetObject, function};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -42,6 +42,7 @@ pub enum Kind {
     Device(Arc<DeviceObject>),
     Queue(Arc<QueueObject>),
     Request(Arc<RequestObject>),
+    File(Arc<FileObject>),
     Target(Arc<TargetObject>),
     SpinLock(Arc<SpinLockObject>),
     Key,
@@ -55,6 +56,7 @@ impl Kind {
             Self::Device(_) => "device",
             Self::Queue(_) => "queue",
             Self::Request(_) => "request",
+            Self::File(_) => "file",
             Self::Target(_) => "I/O target",
             Self::SpinLock(_) => "spin lock",
             Self::Key => "registry key",
@@ -124,11 +126,20 @@ impl State {
         attributes: PWDF_OBJECT_ATTRIBUTES,
         parent: Option<usize>,
     ) -> Option<Arc<Object>> {
-        let attributes = read_attributes(attributes);
+        self.create_object_of(context::caller(), kind, &read_attributes(attributes), parent)
+    }
+
+    /// Makes an object of a driver, which need not be the one that has called. `None` if there is no memory.
+    pub fn create_object_of(
+        self: &Arc<Self>,
+        owner: DriverId,
+        kind: Kind,
+        attributes: &WDF_OBJECT_ATTRIBUTES,
+        parent: Option<usize>,
+    ) -> Option<Arc<Object>> {
         if self.strikes() {
             return None;
         }
-        let owner = context::caller();
         let parent = if attributes.ParentObject.is_null() { parent } else { Some(attributes.ParentObject.addr()) };
         let context = if attributes.ContextTypeInfo.is_null() {
             None
@@ -297,7 +308,7 @@ pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJE
     function!("WdfObjectDelete", |state| {
         let object = state.given(handle);
         match &object.kind {
-            Kind::Driver | Kind::Request(_) | Kind::Queue(_) => {
+            Kind::Driver | Kind::Request(_) | Kind::File(_) | Kind::Queue(_) => {
                 bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", object.kind.name()));
             }
             Kind::Device(device) if !device.control && !device.is_of_miniport() => {

@@ -14,11 +14,12 @@ use wdk_bindings::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, ULONG_PTR, WDFREQUEST,
 };
 
-use super::{Kind, QueueObject, function};
+use super::{FileObject, Kind, QueueObject, function};
 use crate::{
     context::NOBODY,
     kernel::{State, lock},
     pool,
+    process::LockedPages,
     report::bug_check,
     rule::Rule,
 };
@@ -26,10 +27,20 @@ use crate::{
 /// The tag of the system's copies of buffers.
 const TAG: u32 = u32::from_ne_bytes(*b"Io  ");
 
+/// Where an answer goes.
+pub enum Output {
+    /// Into a buffer of the system's, which is copied.
+    Copied(usize),
+    /// Into the process's memory, whose pages are locked.
+    Locked(LockedPages),
+}
+
 /// Where a request is.
 pub struct Progress {
     /// The queue from which the driver got it; `None` while the driver does not have it.
     pub queue: Option<Arc<QueueObject>>,
+    /// It creates a file: the driver has it from no queue.
+    pub created: bool,
     /// The driver's routine while the request can be cancelled.
     pub cancel: PFN_WDF_REQUEST_CANCEL,
     /// It is cancelled, and the driver's routine will be called.
@@ -49,6 +60,13 @@ pub struct RequestObject {
     system: usize,
     /// The place for the output with the direct methods.
     direct: usize,
+    was_locked: bool,
+    /// The process's memory that is locked as long as the request is not complete: instead of a place of the system's.
+    pub locked: Mutex<Option<LockedPages>>,
+    /// The file that it came by.
+    pub file: Option<Arc<FileObject>>,
+    /// Somebody has taken the outcome.
+    pub collected: AtomicBool,
     pub progress: Mutex<Progress>,
     pub cancelled: AtomicBool,
 }
@@ -67,7 +85,11 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
         Kind::Request(request) => request.clone(),
         other => bug_check(Rule::BadHandle, format_args!("a {} where a request is wanted", other.name())),
     };
-    if lock(&request.progress).queue.is_none() {
+    let is_owned = {
+        let progress = lock(&request.progress);
+        progress.queue.is_some() || progress.created
+    };
+    if !is_owned {
         bug_check(Rule::RequestCancelable, format_args!("a request is used by a driver that does not have it"));
     }
     request
@@ -81,6 +103,15 @@ const fn method(code: u32) -> u32 {
 impl RequestObject {
     /// A request with the system's copy of `input` and room for `output` bytes.
     pub fn new(code: u32, input: &[u8], output: usize) -> Self {
+        Self::of(code, input, Output::Copied(output), None)
+    }
+
+    /// A request of a process, which came by `file`.
+    pub fn of(code: u32, input: &[u8], output: Output, file: Option<Arc<FileObject>>) -> Self {
+        let (output, locked) = match output {
+            Output::Copied(output) => (output, None),
+            Output::Locked(pages) => (pages.length(), Some(pages)),
+        };
         let is_buffered = method(code) == 0;
         let is_direct = matches!(method(code), 1 | 2);
         let size = if is_buffered { input.len().max(output) } else { input.len() };
@@ -92,8 +123,9 @@ impl RequestObject {
             // SAFETY: a new block, as long as the input at least.
             unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
         }
-        let direct = block(if is_direct { output } else { 0 });
-        let progress = Progress { queue: None, cancel: None, cancelling: false, information: 0, outcome: None };
+        let direct = locked.as_ref().map_or_else(|| block(if is_direct { output } else { 0 }), LockedPages::address);
+        let progress =
+            Progress { queue: None, created: false, cancel: None, cancelling: false, information: 0, outcome: None };
         Self {
             handle: AtomicUsize::new(0),
             code,
@@ -101,6 +133,10 @@ impl RequestObject {
             output,
             system,
             direct,
+            was_locked: locked.is_some(),
+            locked: Mutex::new(locked),
+            file,
+            collected: AtomicBool::new(false),
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
         }
@@ -125,18 +161,26 @@ impl RequestObject {
         let (status, information) = lock(&self.progress).outcome.unwrap_or((STATUS_PENDING, 0));
         // With an error nothing is copied; a warning is not an error.
         let copied = if status.cast_unsigned() >> 30 == 3 { 0 } else { information.min(self.output) };
+        if self.was_locked {
+            // The answer lies in the process's own memory.
+            self.free(&[self.system]);
+            return (status, Vec::new());
+        }
         let mut bytes = vec![0; copied];
         let place: *const u8 = ptr::with_exposed_provenance(self.answer_place());
         if copied > 0 && !place.is_null() {
             // SAFETY: the block has room for the output, of which these bytes are a part.
             unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, copied) };
         }
-        for block in [self.system, self.direct] {
-            if block != 0 {
-                pool::free(block, Some(TAG));
-            }
-        }
+        self.free(&[self.system, self.direct]);
         (status, bytes)
+    }
+
+    #[expect(clippy::unused_self, reason = "the blocks are its own")]
+    fn free(&self, blocks: &[usize]) {
+        for block in blocks.iter().copied().filter(|block| *block != 0) {
+            pool::free(block, Some(TAG));
+        }
     }
 }
 
@@ -170,6 +214,9 @@ impl State {
             }
             progress.queue.take()
         };
+        if lock(&request.progress).created {
+            return self.finish_request(request, status, information);
+        }
         if let Some(queue) = queue {
             queue.delivered.fetch_sub(1, AcqRel);
             self.finish_request(request, status, information);
@@ -179,10 +226,15 @@ impl State {
 
     /// Gives a request back to its user.
     pub fn finish_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
+        // The pages are unlocked before the process can know of the end.
+        drop(lock(&request.locked).take());
         lock(&request.progress).outcome = Some((status, information));
         let handle = request.handle.load(Acquire);
         self.forget_request(handle);
         self.delete_object(handle);
+        if let Some(file) = &request.file {
+            self.request_ended(file);
+        }
         self.dispatcher.signal();
     }
 

@@ -1,0 +1,264 @@
+//! Processes: address spaces of their own, which end with them.
+//!
+//! Two processes can have different bytes at the same address. A driver sees a process's memory only through pages that the
+//! system has locked for a request, at an address of the kernel's; when the process has gone they are taken out of reach, so a driver that
+//! writes to them later ends the test.
+
+use std::{
+    ptr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed},
+    },
+};
+
+use wdk_bindings::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE};
+
+use crate::{
+    kernel::{Kernel, lock},
+    pool::PAGE,
+    report::bug_check,
+    rule::Rule,
+    user::{File, Pending},
+};
+
+/// Where the memory of every process begins.
+const FIRST: u64 = 0x10_0000;
+
+/// Some pages of a process.
+struct Pages {
+    /// As the process knows them.
+    address: u64,
+    length: usize,
+    writable: bool,
+    /// As the kernel does.
+    bytes: *mut u8,
+    /// Requests for which they are locked.
+    locks: AtomicUsize,
+}
+
+// SAFETY: the bytes are memory that any thread may use, and nobody makes references to them.
+unsafe impl Send for Pages {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Pages {}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.locks.load(Acquire) != 0 && !std::thread::panicking() {
+            bug_check(Rule::LockedPages, format_args!("pages at {:#x} go while they are locked", self.address));
+        }
+        // SAFETY: the mapping is this value's, and nobody has a reference into it.
+        unsafe { libc::munmap(self.bytes.cast(), self.length.next_multiple_of(PAGE)) };
+    }
+}
+
+/// A range whose pages are locked for a request.
+pub struct LockedPages {
+    pages: Arc<Pages>,
+    offset: usize,
+    length: usize,
+}
+
+impl LockedPages {
+    /// Where it is, as the kernel knows it.
+    pub(crate) fn address(&self) -> usize {
+        self.pages.bytes.wrapping_add(self.offset).expose_provenance()
+    }
+
+    pub(crate) const fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for LockedPages {
+    fn drop(&mut self) {
+        self.pages.locks.fetch_sub(1, AcqRel);
+    }
+}
+
+/// A process. When it is dropped it ends as [`Process::kill`] says.
+pub struct Process {
+    files: Mutex<Vec<Arc<File>>>,
+    requests: Mutex<Vec<Pending>>,
+    pages: Mutex<Vec<Arc<Pages>>>,
+}
+
+impl Kernel {
+    /// A new process.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        Process { files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
+    }
+}
+
+impl Process {
+    /// Opens a device, for as long as the process lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::open`].
+    pub fn open(&self, kernel: &Kernel, link: &str) -> Result<Arc<File>, NTSTATUS> {
+        let file = Arc::new(kernel.open(link)?);
+        lock(&self.files).push(file.clone());
+        Ok(file)
+    }
+
+    /// A file that it has open.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_HANDLE` if it has none.
+    pub fn first_file(&self) -> Result<Arc<File>, NTSTATUS> {
+        lock(&self.files).first().cloned().ok_or(STATUS_INVALID_HANDLE)
+    }
+
+    /// Closes a file before the process ends, unless somebody else has it too.
+    pub fn close(&self, file: &Arc<File>) {
+        lock(&self.files).retain(|one| !Arc::ptr_eq(one, file));
+    }
+
+    /// Zeroed memory of its own, for reading, and for writing if that is asked for. The address is the process's.
+    ///
+    /// # Panics
+    ///
+    /// If the host has no memory.
+    #[must_use]
+    pub fn allocate(&self, length: usize, writable: bool) -> u64 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let size = length.next_multiple_of(PAGE);
+        // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
+        let bytes = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, -1, 0) };
+        assert!(bytes != libc::MAP_FAILED, "no memory for a process");
+        let mut pages = lock(&self.pages);
+        let address =
+            pages.last().map_or(FIRST, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
+        let new = Pages { address, length, writable, bytes: bytes.cast(), locks: AtomicUsize::new(0) };
+        pages.push(Arc::new(new));
+        address
+    }
+
+    /// Gives memory back. Pages that are locked stay until they are not.
+    ///
+    /// # Panics
+    ///
+    /// If the process has no memory there.
+    pub fn free(&self, address: u64) {
+        let mut pages = lock(&self.pages);
+        let place = pages.iter().position(|one| one.address == address).expect("memory of the process");
+        let gone = pages.remove(place);
+        drop(pages);
+        // The system keeps the frames of locked pages.
+        if gone.locks.load(Acquire) != 0 {
+            std::mem::forget(gone);
+        }
+    }
+
+    fn find(&self, address: u64, length: usize) -> Option<(Arc<Pages>, usize)> {
+        let pages = lock(&self.pages);
+        let found = pages.iter().find(|one| (one.address..one.address + one.length as u64).contains(&address))?;
+        let offset = usize::try_from(address - found.address).ok()?;
+        (length <= found.length - offset).then(|| (found.clone(), offset))
+    }
+
+    /// Writes to its memory.
+    ///
+    /// # Panics
+    ///
+    /// If the process has none there, or may not write it.
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        let (pages, offset) = self.find(address, bytes.len()).expect("memory of the process");
+        assert!(pages.writable, "memory that can be written");
+        let place = pages.bytes.wrapping_add(offset);
+        // SAFETY: the range was found in the pages, which are mapped; registered memory is written by several at a time by nature.
+        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Reads its memory.
+    ///
+    /// # Panics
+    ///
+    /// If the process has none there.
+    #[must_use]
+    pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
+        let (pages, offset) = self.find(address, length).expect("memory of the process");
+        let mut bytes = vec![0; length];
+        let place = pages.bytes.wrapping_add(offset);
+        // SAFETY: as in `write`, the other way round.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, length) };
+        bytes
+    }
+
+    /// Sends a control code, which ends with the process at the latest.
+    #[must_use]
+    pub fn begin(&self, file: &File, code: u32, input: &[u8], output: usize) -> Pending {
+        self.keep(file.begin(code, input, output))
+    }
+
+    /// Sends a control code of a direct method, whose second buffer is in the process's memory. The system locks its pages.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_ACCESS_VIOLATION` if there are no such pages, or they cannot be written and the method wants to: the driver does not hear of
+    /// it.
+    pub fn begin_direct(
+        &self,
+        file: &File,
+        code: u32,
+        input: &[u8],
+        (address, length): (u64, usize),
+    ) -> Result<Pending, NTSTATUS> {
+        const METHOD_OUT_DIRECT: u32 = 2;
+        if length == 0 {
+            // There is nothing to lock.
+            return Ok(self.begin(file, code, input, 0));
+        }
+        let (pages, offset) = self.find(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        if code % 4 == METHOD_OUT_DIRECT && !pages.writable {
+            return Err(STATUS_ACCESS_VIOLATION);
+        }
+        pages.locks.fetch_add(1, AcqRel);
+        Ok(self.keep(file.begin_locked(code, input, LockedPages { pages, offset, length })))
+    }
+
+    fn keep(&self, pending: Pending) -> Pending {
+        let mut requests = lock(&self.requests);
+        requests.retain(|one| !one.is_collected());
+        requests.push(pending.clone());
+        pending
+    }
+
+    /// Ends the process, in the order in which Windows does it: its threads end, whose requests are cancelled and waited for;
+    /// then its handles are closed; then its memory goes.
+    pub fn kill(self) {
+        drop(self);
+    }
+
+    fn end(&mut self) {
+        let requests = std::mem::take(self.requests.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for request in &requests {
+            if !request.is_complete() {
+                request.cancel();
+            }
+        }
+        for request in &requests {
+            request.abandon();
+        }
+        drop(std::mem::take(self.files.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        for pages in std::mem::take(self.pages.get_mut().unwrap_or_else(PoisonError::into_inner)) {
+            let locks = pages.locks.load(Relaxed);
+            if locks != 0 {
+                let address = pages.address;
+                bug_check(Rule::LockedPages, format_args!("a process ends with pages at {address:#x} locked"));
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
