@@ -41,6 +41,7 @@ const MAX_TOKENS: Number<9> =
     Number { name: wide("MaxTokens"), range: 16..=MemoryLimits::MAX.tokens, default: 1 << 20 };
 const ROTATE_TOKENS: Number<12> = Number { name: wide("RotateTokens"), range: 0..=1, default: 0 };
 const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
+const ND_USERS: Number<7> = Number { name: wide("NdUsers"), range: 0..=1, default: 0 };
 const MAX_PDS: Number<6> = Number { name: wide("MaxPds"), range: 1..=1 << 20, default: 1 << 14 };
 
 /// The settings of the driver. Every value is in its range.
@@ -62,6 +63,7 @@ pub struct Settings {
     max_tokens: u32,
     fast_tokens: FastTokens,
     backlog: u32,
+    nd_users: bool,
 }
 
 impl Default for Settings {
@@ -79,6 +81,7 @@ impl Default for Settings {
             max_tokens: MAX_TOKENS.default,
             fast_tokens: FastTokens::Stable,
             backlog: BACKLOG.default,
+            nd_users: false,
         }
     }
 }
@@ -100,7 +103,14 @@ impl Settings {
             max_tokens: MAX_TOKENS.read(key),
             fast_tokens: if ROTATE_TOKENS.read(key) == 1 { FastTokens::Rotating } else { FastTokens::Stable },
             backlog: BACKLOG.read(key),
+            nd_users: ND_USERS.read(key) == 1,
         }
+    }
+
+    /// Returns true if programs of all users may open the device for NetworkDirect, and not those of administrators only.
+    #[must_use]
+    pub const fn nd_users(&self) -> bool {
+        self.nd_users
     }
 
     /// Changes what can be changed while the driver runs.

@@ -94,6 +94,11 @@ pub fn waiting(open: u32) {
     write_event!(PROVIDER, "WaitingForClose", level(Level::Warning), u32("Open", &open));
 }
 
+/// A program was refused something because there is no more of it.
+pub fn limit(name: &'static str, most: u64) {
+    write_event!(PROVIDER, "LimitReached", level(Level::Warning), str8("Limit", name), u64("Most", &most));
+}
+
 /// The settings were changed.
 pub fn settings(settings: Settings) {
     write_event!(

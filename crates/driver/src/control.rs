@@ -16,12 +16,13 @@ use kernel::{
 use ndkpi::NtStatus;
 use wdk_sys::{ULONG, WDFQUEUE, WDFREQUEST};
 
-use crate::{device::Adapter, driver::Driver};
+use crate::{device::Adapter, driver::Driver, nd::NdDevice};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
 pub struct Control {
     device: Option<ControlDevice>,
+    nd: Option<NdDevice>,
     users: u32,
 }
 
@@ -41,9 +42,11 @@ pub fn acquire(driver: &Arc<Driver>) -> Result<(), NtStatus> {
         if control.device.is_none() {
             // SAFETY: the driver object is live as long as an adapter is, and `device_control` completes each request.
             let device = unsafe {
-                ControlDevice::try_new(driver.handle(), &names, &CONTEXT, driver.clone(), Some(device_control))
+                ControlDevice::try_new(driver.handle(), &names, &CONTEXT, driver.clone(), Some(device_control), None)
             };
-            control.device = Some(device?);
+            let device = device?;
+            control.nd = Some(NdDevice::try_new(driver)?);
+            control.device = Some(device);
         }
         control.users += 1;
         Ok(())
@@ -54,7 +57,7 @@ pub fn acquire(driver: &Arc<Driver>) -> Result<(), NtStatus> {
 pub fn release(driver: &Driver) {
     let last = driver.control.with(|control| {
         control.users = control.users.saturating_sub(1);
-        control.device.take_if(|_| control.users == 0)
+        if control.users == 0 { (control.device.take(), control.nd.take()) } else { (None, None) }
     });
     // Deleted outside of the lock.
     drop(last);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | device add | made; its interface is registered; the control device is made with the first one |
 //! | started | consumers can open it |
-//! | query remove | refused while a consumer has it open |
+//! | query remove | refused while a kernel consumer has it open; programs do not hold it up |
 //! | surprise removal | no new opens; every connection ends, and both its sides are told; consumers hear of the removal from plug and play, and close |
 //! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
 //! | device deleted | nothing is left; the control device goes with the last one |
@@ -33,6 +33,7 @@ use crate::{
     control,
     driver::{self, Driver},
     interface,
+    nd::{self, NdAdapter},
 };
 
 /// An adapter.
@@ -40,6 +41,8 @@ pub struct Adapter {
     driver: Arc<Driver>,
     number: Number,
     consumers: Consumers,
+    /// What programs have of it.
+    nd: Arc<NdAdapter>,
 }
 
 context!(Adapter, c"softndk adapter");
@@ -125,6 +128,7 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
         adapter.consumers.set_ready(false);
+        adapter.nd.remove();
         trace::gone(adapter.number().get(), adapter.consumers.open_count());
         // Consumers have disconnect events and flushed queue pairs before plug and play tells them to close.
         adapter.provider().port().abort();
@@ -136,6 +140,8 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
 unsafe extern "C" fn removed(device: WDFDEVICE) {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
+        // Programs are told by their requests, and not waited for.
+        adapter.nd.remove();
         adapter.consumers.shut();
     }
 }
@@ -143,6 +149,7 @@ unsafe extern "C" fn removed(device: WDFDEVICE) {
 unsafe extern "C" fn cleanup(object: WDFOBJECT) {
     // SAFETY: the framework calls this for a device that was created with a context of this kind.
     let Some(adapter) = (unsafe { of(object.cast()) }) else { return };
+    adapter.nd.remove();
     adapter.consumers.shut();
     if adapter.driver.remove(&adapter) {
         control::release(&adapter.driver);
@@ -158,8 +165,9 @@ impl Adapter {
             |key| settings::addresses(&key, number.get()),
         );
         let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
+        let nd = nd::adapter(&driver, &provider, number.get())?;
         let consumers = Consumers::try_new(provider)?;
-        Arc::try_new(Self { driver, number, consumers }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        Arc::try_new(Self { driver, number, consumers, nd }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// The adapter's number.
@@ -170,6 +178,11 @@ impl Adapter {
     /// The consumers that have it open.
     pub const fn consumers(&self) -> &Consumers {
         &self.consumers
+    }
+
+    /// What programs have of it.
+    pub const fn nd(&self) -> &Arc<NdAdapter> {
+        &self.nd
     }
 
     /// The adapter behind it.

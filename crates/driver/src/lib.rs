@@ -19,5 +19,6 @@ pub mod control;
 pub mod device;
 pub mod driver;
 pub mod interface;
+pub mod nd;
 
 kernel::driver_entry!("softndk", driver::create);

@@ -168,6 +168,7 @@ pub unsafe fn find<C: Class, U>(unknown: *mut c_void, work: impl FnOnce(&C) -> U
 }
 
 /// `IUnknown` for a class.
+#[must_use]
 pub const fn unknown<C: Class>() -> IUnknownVtbl {
     IUnknownVtbl { QueryInterface: query_interface::<C>, AddRef: add_ref::<C>, Release: release::<C> }
 }

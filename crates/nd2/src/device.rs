@@ -149,6 +149,9 @@ impl<P: Platform> Drop for Membership<P> {
     }
 }
 
+/// A NIC, and its port on a fabric.
+pub type Hardware<'a, O> = (&'a Arc<Nic<O>>, &'a Arc<Port<O>>);
+
 /// One adapter.
 pub struct Device<P: Platform> {
     platform: P,
@@ -157,6 +160,8 @@ pub struct Device<P: Platform> {
     memory: Arc<MemoryTable<P::Os>>,
     port: Arc<Port<P::Os>>,
     addresses: Vec<IpAddr>,
+    /// Others use the port too.
+    shares_port: bool,
     removed: AtomicBool,
     in_use: InUse,
     members: <P::Os as Os>::Lock<Slab<Member<P>>>,
@@ -176,12 +181,6 @@ impl<P: Platform> Device<P> {
         config: Config,
     ) -> Result<Arc<Self>, NtStatus> {
         let info = &config.info;
-        let memory_limits = MemoryLimits {
-            tokens: config.max_tokens,
-            mappings: 0,
-            registration: info.MaxRegistrationSize as u64,
-            fast_register_pages: 1,
-        };
         let limits = ConnectionLimits {
             max_caller_data: info.MaxCallerData,
             max_callee_data: info.MaxCalleeData,
@@ -190,20 +189,55 @@ impl<P: Platform> Device<P> {
             loopback: true,
         };
         let port = Port::try_new(fabric, limits, config.timeouts)?;
-        let mut own = Vec::new();
-        own.try_reserve_exact(addresses.len()).map_err(|error| no_memory(error.into()))?;
         for address in addresses {
             port.add_address(*address)?;
-            own.push(address.address);
+        }
+        let nic = Nic::try_new_in(platform.os(), config.nic)?;
+        Self::make(platform, (&nic, &port), addresses.iter().map(|one| one.address), config, false)
+    }
+
+    /// Makes an adapter of a NIC and a port that has these addresses, and that others may use too. The port's limits are those
+    /// of connections, and its timeouts hold, not the configuration's.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_on(
+        platform: &P,
+        (nic, port): Hardware<'_, P::Os>,
+        addresses: impl Iterator<Item = IpAddr>,
+        config: Config,
+    ) -> Result<Arc<Self>, NtStatus> {
+        Self::make(platform, (nic, port), addresses, config, true)
+    }
+
+    fn make(
+        platform: &P,
+        (nic, port): Hardware<'_, P::Os>,
+        addresses: impl Iterator<Item = IpAddr>,
+        config: Config,
+        shares_port: bool,
+    ) -> Result<Arc<Self>, NtStatus> {
+        let memory_limits = MemoryLimits {
+            tokens: config.max_tokens,
+            mappings: 0,
+            registration: config.info.MaxRegistrationSize as u64,
+            fast_register_pages: 1,
+        };
+        let mut own = Vec::new();
+        for address in addresses {
+            own.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            own.push(address);
         }
         let os = platform.os();
         Arc::try_new(Self {
             platform: platform.clone(),
             config,
-            nic: Nic::try_new_in(os, config.nic)?,
+            nic: nic.clone(),
             memory: MemoryTable::try_new(os, memory_limits)?,
-            port,
+            port: port.clone(),
             addresses: own,
+            shares_port,
             removed: AtomicBool::new(false),
             in_use: InUse::default(),
             members: os.lock(Slab::new())?,
@@ -252,6 +286,11 @@ impl<P: Platform> Device<P> {
         &self.port
     }
 
+    /// Returns true if the adapter is still there.
+    pub fn is_present(&self) -> bool {
+        self.check_present().is_ok()
+    }
+
     /// Checks that the adapter is still there.
     ///
     /// # Errors
@@ -292,7 +331,9 @@ impl<P: Platform> Device<P> {
             Member::Listener(core) => core.removed(),
             Member::CompletionQueue(_) | Member::SharedReceiveQueue(_) => {}
         });
-        self.port.detach();
+        if !self.shares_port {
+            self.port.detach();
+        }
     }
 
     /// Calls `each` for every member, with no lock held.

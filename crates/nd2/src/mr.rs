@@ -4,7 +4,7 @@ use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 
 use engine::{
     memory::{Region, RegionKind, Release, Released, Rights},
-    os::{Dpc, Os, Routine, SpinLock},
+    os::{Dpc, Memory, Os, Routine, SpinLock},
 };
 use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
@@ -32,6 +32,8 @@ pub struct Core<P: Platform> {
     /// What waits for the end of transfers that use the region's bytes. The removal of the adapter does not end it: the
     /// client may free the bytes afterwards.
     deregister: <P::Os as Os>::Lock<Option<Pending<P>>>,
+    /// What keeps the pages of the registration, until nothing uses the bytes any more.
+    pages: <P::Os as Os>::Lock<Option<P::Pages>>,
     dpc: <P::Os as Os>::Dpc<Deregistered<P>>,
 }
 
@@ -58,9 +60,16 @@ impl<P: Platform> Routine for Deregistered<P> {
 
 impl<P: Platform> Core<P> {
     fn finish(&self) {
+        self.drop_pages();
         if let Some(request) = self.deregister.with(Option::take) {
             request.complete(NtStatus::SUCCESS);
         }
+    }
+
+    /// Nothing uses the bytes any more.
+    fn drop_pages(&self) {
+        // Dropped after the lock is released.
+        drop(self.pages.with(Option::take));
     }
 }
 
@@ -87,6 +96,7 @@ impl<P: Platform> MemoryRegion<P> {
             adapter: adapter.clone(),
             file: file.clone(),
             deregister: os.lock(None)?,
+            pages: os.lock(None)?,
             dpc: os.dpc(os.current_processor())?,
         })
         .map_err(no_memory)?;
@@ -118,19 +128,64 @@ impl<P: Platform> MemoryRegion<P> {
         overlapped: NonNull<OVERLAPPED>,
     ) -> Result<NtStatus, NtStatus> {
         let device = self.core.adapter.device();
+        self.check(length, flags)?;
+        // SAFETY: the caller's promise.
+        let memory = unsafe { device.platform().memory(buffer, length, writes(flags)) }?;
+        self.begin(memory, length, flags)?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { succeed(device, &self.core.file, overlapped) })
+    }
+
+    /// Checks what a client asks to be registered.
+    fn check(&self, length: usize, flags: u32) -> Result<(), NtStatus> {
+        let device = self.core.adapter.device();
         device.check_present()?;
         if flags & !mr_flags::ALL != 0 || length > device.config().info.MaxRegistrationSize {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let rights = rights_of(flags);
-        let writable = rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK);
-        // SAFETY: the caller's promise.
-        let memory = unsafe { device.platform().memory(buffer, length, writable) }?;
-        let taken = Taken::try_new(device, Resource::RegisteredBytes, length as u64)
+        Ok(())
+    }
+
+    /// Registers bytes, after the [check](Self::check).
+    fn begin(&self, memory: <P::Os as Os>::Memory, length: usize, flags: u32) -> Result<(), NtStatus> {
+        let taken = Taken::try_new(self.core.adapter.device(), Resource::RegisteredBytes, length as u64)
             .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        self.region.register(memory, rights, Client(self.core.clone(), taken))?;
-        // SAFETY: the caller's promise.
-        Ok(unsafe { succeed(device, &self.core.file, overlapped) })
+        self.region.register(memory, rights_of(flags), Client(self.core.clone(), taken))
+    }
+
+    /// Registers bytes whose pages are locked already.
+    fn register_pages(
+        &self,
+        memory: <P::Os as Os>::Memory,
+        flags: u32,
+        pages: P::Pages,
+    ) -> Result<(), (NtStatus, P::Pages)> {
+        let length = memory.len();
+        if let Err(status) = self.check(length, flags) {
+            return Err((status, pages));
+        }
+        // The pages of the registration before may still be in use.
+        let kept = self.core.pages.with(|place| match place {
+            None => {
+                *place = Some(pages);
+                Ok(())
+            }
+            Some(_) => Err(pages),
+        });
+        kept.map_err(|pages| (NtStatus::INVALID_DEVICE_STATE, pages))?;
+        let Err(status) = self.begin(memory, length, flags) else { return Ok(()) };
+        // Only a registration that has begun gives them up, so they are there.
+        self.core.pages.with(Option::take).map_or(Ok(()), |pages| Err((status, pages)))
+    }
+
+    /// Ends the registration on behalf of the system. `false` if windows are bound to it: nothing has changed then.
+    fn revoke(&self) -> bool {
+        match self.region.deregister() {
+            Ok(Release::Done) => self.core.drop_pages(),
+            Ok(Release::Pending) => {}
+            Err(status) => return status != NtStatus::DEVICE_BUSY,
+        }
+        true
     }
 
     /// Ends the registration.
@@ -156,11 +211,83 @@ impl<P: Platform> MemoryRegion<P> {
             }
         });
         if status == NtStatus::SUCCESS {
+            core.drop_pages();
             // SAFETY: the caller's promise. The request has not begun.
             return unsafe { succeed(core.adapter.device(), &core.file, overlapped) };
         }
         status
     }
+}
+
+/// Registers bytes whose pages the platform has locked with the region behind `object`.
+///
+/// This is what `IND2MemoryRegion::Register` does where the client's addresses are those of another process. `pages` is dropped
+/// when nothing uses the bytes any more.
+///
+/// # Errors
+///
+/// With `pages`, when `memory` is dropped: as `Register`; `STATUS_INVALID_HANDLE` if `object` is no region of this crate.
+///
+/// # Safety
+///
+/// `object` is null or a COM object.
+pub unsafe fn register_pages<P: Platform>(
+    object: *mut c_void,
+    memory: <P::Os as Os>::Memory,
+    flags: u32,
+    pages: P::Pages,
+) -> Result<(), (NtStatus, P::Pages)> {
+    let mut given = Some((memory, pages));
+    let register = |region: &MemoryRegion<P>| {
+        let Some((memory, pages)) = given.take() else { return Ok(()) };
+        region.register_pages(memory, flags, pages)
+    };
+    // SAFETY: the caller's promise.
+    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) };
+    match (registered, given) {
+        (Some(result), _) => result,
+        (None, Some((_, pages))) => Err((NtStatus::INVALID_HANDLE, pages)),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Answers a request that asks if the region behind `object` is registered, as `IND2MemoryRegion::Register` would.
+///
+/// This is for who has registered it with [`register_pages`]. `ND_INVALID_DEVICE_STATE` if it is not registered,
+/// `ND_INVALID_HANDLE` if `object` is no region of this crate.
+///
+/// # Safety
+///
+/// `object` is null or a COM object; no request is outstanding on `overlapped`, which is kept until a request that pends ends.
+pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) -> HRESULT {
+    let report = |region: &MemoryRegion<P>| {
+        if region.region.local_token() == 0 {
+            return NtStatus::INVALID_DEVICE_STATE;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { succeed(region.core.adapter.device(), &region.core.file, overlapped) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { find::<MemoryRegion<P>, _>(object, report) }.unwrap_or(NtStatus::INVALID_HANDLE).into()
+}
+
+/// Ends the registration of the region behind `object` because the system wants its pages back. `false` if windows are bound to
+/// it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+///
+/// `object` is null or a COM object.
+pub unsafe fn revoke<P: Platform>(object: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { find::<MemoryRegion<P>, _>(object, MemoryRegion::revoke) }.unwrap_or(true)
+}
+
+/// Returns true if a registration with these flags lets the adapter write to the bytes.
+#[must_use]
+pub fn writes(flags: u32) -> bool {
+    let rights = rights_of(flags);
+    // Whatever peers may write the adapter may write too.
+    rights.contain(Rights::LOCAL_WRITE) || rights.contain(Rights::READ_SINK)
 }
 
 /// The rights that the flags name. All flags are known.

@@ -13,6 +13,9 @@ pub trait Platform: Clone + Send + Sync + 'static {
     type Os: Os;
     /// Where overlapped requests are performed: what the client has a file handle of.
     type File: OverlappedFile;
+    /// What keeps the pages of a registration where they are, for [`register_pages`](crate::register_pages). It is dropped
+    /// when nothing uses the bytes any more, at `IRQL <= DISPATCH_LEVEL` with no lock held.
+    type Pages: Send + 'static;
 
     /// What the engine runs on.
     fn os(&self) -> &Self::Os;

@@ -100,7 +100,7 @@ pub fn run(args: &Nd2Selftest) -> Result<End, String> {
     for policy in policies {
         for case in &selected {
             bar.set_message(case.name);
-            rows.push((policy, run_one(case, &Options { filter: None, schedule, policy, nic })));
+            rows.push((policy, run_one(case, &Options { schedule, policy, nic, ..Options::default() })));
             bar.inc(1);
         }
     }

@@ -30,7 +30,7 @@ pub fn create(tester: &Arc<Tester>) -> Result<ControlDevice, NtStatus> {
     const ACCESS: [u16; SDDL.len()] = wide(SDDL);
     let names = Names { device: &DEVICE, link: &LINK, access: &ACCESS };
     // SAFETY: the driver object is live as long as its device, and `device_control` completes each request.
-    unsafe { ControlDevice::try_new(tester.driver(), &names, &CONTEXT, tester.clone(), Some(device_control)) }
+    unsafe { ControlDevice::try_new(tester.driver(), &names, &CONTEXT, tester.clone(), Some(device_control), None) }
 }
 
 unsafe extern "C" fn device_control(

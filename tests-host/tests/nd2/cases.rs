@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nd2::CompletionPolicy;
-use nd2_selftest::{NicMode, Options, Outcome, Row, Schedule, cases, run};
+use nd2_selftest::{BackEnd, NicMode, Options, Outcome, Row, Schedule, cases, run};
 
 fn all_pass(rows: &[Row], what: &str) {
     let failed: Vec<_> = rows
@@ -29,6 +29,16 @@ fn every_case_passes_with_the_direct_engine() {
     for schedule in [Schedule::Threads, Schedule::Seeded(3, 30)] {
         let rows = run(&Options { schedule, nic: NicMode::Direct, ..Options::default() });
         all_pass(&rows, &format!("{schedule:?}, direct"));
+    }
+}
+
+#[test]
+fn every_case_passes_through_control_codes_in_every_policy() {
+    for (seed, policy) in (7..).zip(CompletionPolicy::ALL) {
+        for schedule in [Schedule::Threads, Schedule::Seeded(seed, 20)] {
+            let rows = run(&Options { schedule, policy, back_end: BackEnd::Codes, ..Options::default() });
+            all_pass(&rows, &format!("{policy}, {schedule:?}, control codes"));
+        }
     }
 }
 

@@ -72,6 +72,24 @@ impl KernelMemory {
         Ok(Self { base, len, segments })
     }
 
+    /// `len` bytes that somebody knows at `base`, and that are mapped here at `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there are none, or the addresses wrap; `STATUS_INSUFFICIENT_RESOURCES`.
+    ///
+    /// # Safety
+    ///
+    /// The bytes stay mapped, for reading at least, as long as the result lives, and for writing if it is written to.
+    pub unsafe fn from_mapping(base: u64, bytes: NonNull<u8>, len: usize) -> Result<Self, NtStatus> {
+        if len == 0 || base.checked_add(len as u64).is_none() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let segment = Segment { offset: 0, len, bytes: bytes.as_ptr() };
+        let segments = try_slice(1, |_| segment).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        Ok(Self { base, len, segments })
+    }
+
     /// Calls `each` with the address and length of every stretch of `len` bytes from `offset` on.
     fn stretches(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
         assert!(offset <= self.len && len <= self.len - offset, "an access outside of registered memory");

@@ -34,16 +34,21 @@ pub struct ContextType<T> {
 
 /// Defines `static CONTEXT: ContextType<T>`, one to a module, and the routine that gives the reference back when the framework
 /// destroys an object.
+///
+/// `context!(NAME: T, ...)` calls it `NAME`, for modules with several kinds.
 #[macro_export]
 macro_rules! context {
     ($type:ty, $name:literal) => {
-        static CONTEXT: $crate::wdf::ContextType<$type> = {
+        $crate::context!(CONTEXT: $type, $name);
+    };
+    ($static:ident: $type:ty, $name:literal) => {
+        static $static: $crate::wdf::ContextType<$type> = {
             unsafe extern "C" fn destroy(object: wdk_sys::WDFOBJECT) {
                 // SAFETY: the framework calls this for an object that was created with a context of this kind.
-                unsafe { CONTEXT.take(object) };
+                unsafe { $static.take(object) };
             }
             // SAFETY: the address is that of this static, and `destroy` takes its contexts away.
-            unsafe { $crate::wdf::ContextType::new($name, &raw const CONTEXT, destroy) }
+            unsafe { $crate::wdf::ContextType::new($name, &raw const $static, destroy) }
         };
     };
 }

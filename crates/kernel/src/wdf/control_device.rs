@@ -5,8 +5,9 @@ use core::ptr;
 use fallible::Arc;
 use ndkpi::NtStatus;
 use wdk_sys::{
-    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG,
-    WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER, call_unsafe_wdf_function_binding,
+    _WDF_EXECUTION_LEVEL, _WDF_FILEOBJECT_CLASS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_TRI_STATE,
+    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG, WDF_FILEOBJECT_CONFIG, WDF_IO_QUEUE_CONFIG,
+    WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFDRIVER, call_unsafe_wdf_function_binding,
 };
 
 use super::{ContextType, attributes, device::describe_device, size};
@@ -21,6 +22,16 @@ pub struct Names<'names> {
     pub link: &'names [u16],
     /// Who may open it, in the security descriptor definition language.
     pub access: &'names [u16],
+}
+
+/// What a device whose files matter is told of them.
+pub struct Files {
+    /// The routines. `Size` and `FileObjectClass` are filled in.
+    pub config: WDF_FILEOBJECT_CONFIG,
+    /// What files carry.
+    pub files: WDF_OBJECT_ATTRIBUTES,
+    /// What requests carry.
+    pub requests: WDF_OBJECT_ATTRIBUTES,
 }
 
 /// A control device. It is deleted when dropped; as long as it exists the driver stays loaded.
@@ -48,13 +59,15 @@ impl ControlDevice {
     ///
     /// # Safety
     ///
-    /// `driver` is the driver's live object. `serve` completes each request that it is given.
+    /// `driver` is the driver's live object. `serve` completes each request that it is given. The routines of `files` do as
+    /// the framework asks.
     pub unsafe fn try_new<T: Send + Sync + 'static>(
         driver: WDFDRIVER,
         names: &Names<'_>,
         kind: &'static ContextType<T>,
         context: Arc<T>,
         serve: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+        files: Option<Files>,
     ) -> Result<Self, NtStatus> {
         let access = unicode(names.access);
         // SAFETY: the driver object is live (the caller's promise), and the string lives until the call returns.
@@ -65,6 +78,9 @@ impl ControlDevice {
         }
         let mut init = Init(init);
         init.prepare(names)?;
+        if let Some(files) = files {
+            init.prepare_files(files);
+        }
 
         let mut attributes = attributes();
         kind.describe(&mut attributes);
@@ -126,6 +142,20 @@ impl Init {
         // SAFETY: the structure was just allocated.
         unsafe { describe_device(self.0) };
         Ok(())
+    }
+}
+
+impl Init {
+    fn prepare_files(&mut self, mut files: Files) {
+        files.config.Size = size::<WDF_FILEOBJECT_CONFIG>();
+        files.config.FileObjectClass = _WDF_FILEOBJECT_CLASS::WdfFileObjectWdfCannotUseFsContexts;
+        files.config.AutoForwardCleanupClose = _WDF_TRI_STATE::WdfUseDefault;
+        let (config, attributes) = (&raw mut files.config, &raw mut files.files);
+        // SAFETY: the structure was just allocated, and the others live until the call returns.
+        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetFileObjectConfig, self.0, config, attributes) };
+        let attributes = &raw mut files.requests;
+        // SAFETY: as above.
+        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetRequestAttributes, self.0, attributes) };
     }
 }
 

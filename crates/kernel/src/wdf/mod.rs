@@ -8,7 +8,7 @@ mod registry;
 mod request;
 
 pub use context::ContextType;
-pub use control_device::{ControlDevice, Names};
+pub use control_device::{ControlDevice, Files, Names};
 pub use device::create_device;
 pub use driver::create_driver;
 pub use registry::{Key, REGISTRY_LIST_BYTES};

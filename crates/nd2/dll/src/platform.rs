@@ -50,6 +50,7 @@ fn is_usable(address: *const c_void, length: usize, writable: bool) -> bool {
 impl Platform for WindowsPlatform {
     type Os = HostOs;
     type File = PipeFile;
+    type Pages = ();
 
     fn os(&self) -> &HostOs {
         &self.os

@@ -275,6 +275,7 @@ impl HostPlatform {
 impl Platform for HostPlatform {
     type Os = HostOs;
     type File = HostFile;
+    type Pages = ();
 
     fn os(&self) -> &HostOs {
         &self.os

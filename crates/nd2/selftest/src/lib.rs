@@ -13,6 +13,7 @@
 mod case;
 mod cases;
 mod client;
+mod codes;
 mod host;
 mod stream;
 mod world;
@@ -41,6 +42,18 @@ pub struct Options<'a> {
     pub policy: CompletionPolicy,
     /// Which engine carries work requests out.
     pub nic: NicMode,
+    /// Where the adapters are.
+    pub back_end: BackEnd,
+}
+
+/// Where the adapters are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackEnd {
+    /// In the client's process.
+    #[default]
+    Process,
+    /// Behind control codes, as in the driver.
+    Codes,
 }
 
 /// Runs the cases, each on a machine of its own.
@@ -55,7 +68,7 @@ pub fn run(options: &Options<'_>) -> Vec<Row> {
 pub fn run_one(case: &Case, options: &Options<'_>) -> Row {
     let started = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let world = World::with_engine(options.schedule, options.policy, options.nic)?;
+        let world = World::with(options)?;
         let seen = (case.run)(&world)?;
         world.end()?;
         Ok::<_, Failure>(seen)

@@ -40,6 +40,11 @@ pub fn made<T>(what: &str, result: Result<T, HRESULT>) -> Result<T, Failure> {
 }
 
 impl<'w> Stream<'w> {
+    /// What it runs in.
+    pub const fn world(&self) -> &'w World {
+        self.world
+    }
+
     /// A stream into a queue for `depth` results.
     pub fn new(world: &'w World, depth: u32) -> Result<Self, Failure> {
         let queue = made("the queue", world.adapter.queue(world.file, depth, 0))?;

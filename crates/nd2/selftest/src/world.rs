@@ -1,18 +1,16 @@
 //! What a case runs in: a machine, two adapters on a fabric, and an open one.
 
 use std::{
+    ffi::c_void,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use engine::{
-    connection::{Fabric, InterfaceAddress, Timeouts},
-    nic::NicMode,
-};
+use engine::connection::{Fabric, InterfaceAddress, Timeouts};
 use host::{PinnedBuffer, machine::Machine};
 use nd2::{
-    CompletionPolicy, Config, Device, Resource,
+    CompletionPolicy, Config, Device, Platform, Resource,
     abi::{
         HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
         mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
@@ -20,10 +18,14 @@ use nd2::{
     class::get_class_object,
 };
 
+use nd2_control::Server;
+use ndkpi::GUID;
+
 use crate::{
-    CompletionPort, Failure, HostPlatform,
+    BackEnd, CompletionPort, Failure, HostPlatform, Options,
     case::{is, ok},
     client::{Adapter, Client, Com, Connector, Overlapped, Piece, Provider, Qp, QpSizes},
+    codes::{HostSystem, HostTransport},
 };
 
 /// What decides which processor of the machine is next.
@@ -53,6 +55,16 @@ const MAX_READ_SGE: u32 = 3;
 /// The longest that something may take before it is called a hang.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Where the adapters are. The second one cannot resize queues.
+enum Adapters {
+    /// In the client's process.
+    Here([fallible::Arc<Device<HostPlatform>>; 2]),
+    /// Behind control codes.
+    Codes([Adapter2; 2], HostSystem, HostTransport),
+}
+
+type Adapter2 = nd2_control::Adapter<HostSystem>;
+
 /// A machine with two adapters.
 pub struct World {
     /// The provider of both adapters.
@@ -61,8 +73,7 @@ pub struct World {
     pub adapter: Adapter,
     /// A file of it.
     pub file: HANDLE,
-    /// The adapters. The second one cannot resize queues.
-    pub devices: [fallible::Arc<Device<HostPlatform>>; 2],
+    adapters: Adapters,
     /// The equivalents of Windows.
     pub platform: HostPlatform,
     /// Last, because everything above lives on it.
@@ -78,7 +89,7 @@ impl World {
     ///
     /// What did not work.
     pub fn new(schedule: Schedule, policy: CompletionPolicy) -> Result<Self, Failure> {
-        Self::with_engine(schedule, policy, NicMode::Deferred)
+        Self::with(&Options { schedule, policy, ..Options::default() })
     }
 
     /// Starts the machine and opens the adapter.
@@ -86,14 +97,13 @@ impl World {
     /// # Errors
     ///
     /// What did not work.
-    pub fn with_engine(schedule: Schedule, policy: CompletionPolicy, nic: NicMode) -> Result<Self, Failure> {
+    pub fn with(options: &Options<'_>) -> Result<Self, Failure> {
+        let Options { schedule, policy, nic, .. } = *options;
         let machine = match schedule {
             Schedule::Threads => Machine::threads().processors(2).start(),
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
         };
         let platform = HostPlatform::new(&machine);
-        let fabric = Fabric::try_new(nd2::Platform::os(&platform))?;
-        let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
         let mut config =
@@ -102,18 +112,21 @@ impl World {
         config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
         // Fewer than of other requests.
         config.info.MaxReadSge = MAX_READ_SGE;
-        let first = Device::try_new(&platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
-        config.info.AdapterId = 2;
-        config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
-        let other = Device::try_new(&platform, &fabric, &[network(THERE)], config)?;
-        let devices = [first, other];
-        let iid = IID_IND2Provider;
-        // SAFETY: the identifier and the place are valid.
-        let provider = Com::make(|out| unsafe { get_class_object(&raw const iid, out, || Ok(devices.clone())) });
+        let adapters = match options.back_end {
+            BackEnd::Process => Adapters::Here(devices(&platform, config)?),
+            BackEnd::Codes => {
+                let system = HostSystem::new(&platform);
+                let devices = devices(&Server(system.clone()), config)?;
+                system.set_devices(&devices);
+                let transport = HostTransport::try_new(&system)?;
+                Adapters::Codes(devices, system, transport)
+            }
+        };
+        let provider = Com::make(|out| adapters.class_object(&IID_IND2Provider, out));
         let provider: Provider = provider.map_err(|result| Failure::new(format!("the provider: {result}")))?;
         let adapter = provider.open(&IID_IND2Adapter, 1).map_err(|result| Failure::new(format!("open: {result}")))?;
         let file = adapter.file().map_err(|result| Failure::new(format!("the file: {result}")))?;
-        Ok(Self { provider, adapter, file, devices, platform, machine, schedule, policy })
+        Ok(Self { provider, adapter, file, adapters, platform, machine, schedule, policy })
     }
 
     /// Closes everything and stops the machine, which watches that nothing is left.
@@ -122,18 +135,69 @@ impl World {
     ///
     /// What is left.
     pub fn end(self) -> Result<(), Failure> {
-        let Self { provider, adapter, devices, platform, machine, .. } = self;
+        let Self { provider, adapter, adapters, platform, machine, .. } = self;
         drop((adapter, provider));
         // What runs still refers to the adapters.
         for _ in 0..4 {
             machine.flush();
         }
-        for device in devices {
-            is("references to the adapter that are left", fallible::Arc::references_now(&device), 1)?;
+        match adapters {
+            Adapters::Here(devices) => no_references(devices)?,
+            Adapters::Codes(devices, system, transport) => {
+                is("requests and locked bytes that are left", transport.session().in_use(), (0, 0))?;
+                system.set_devices(&[]);
+                drop((transport, system));
+                no_references(devices)?;
+            }
         }
         drop(platform);
         machine.shutdown();
         Ok(())
+    }
+
+    /// Removes an adapter: the first has number 0.
+    pub fn remove(&self, number: usize) {
+        match &self.adapters {
+            Adapters::Here(devices) => devices[number].remove(),
+            Adapters::Codes(devices, ..) => devices[number].remove(),
+        }
+    }
+
+    /// What the first adapter was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        match &self.adapters {
+            Adapters::Here(devices) => devices[0].config(),
+            Adapters::Codes(devices, ..) => devices[0].config(),
+        }
+    }
+
+    /// References to the first adapter, besides those of the world.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        match &self.adapters {
+            Adapters::Here(devices) => fallible::Arc::references_now(&devices[0]) - 1,
+            Adapters::Codes(devices, ..) => fallible::Arc::references_now(&devices[0]) - 2,
+        }
+    }
+
+    /// Lets a completion queue fail as broken hardware would.
+    pub(crate) fn break_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
+        match &self.adapters {
+            // SAFETY: the case has the object.
+            Adapters::Here(_) => unsafe { Device::<HostPlatform>::break_completion_queue(queue) }?,
+            Adapters::Codes(_, _, transport) => {
+                // SAFETY: the case has the object.
+                let handle = unsafe { nd2_remote::queue_handle::<HostTransport>(queue) };
+                transport.session().break_completion_queue(handle.unwrap_or(0))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `DllGetClassObject`.
+    pub(crate) fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+        self.adapters.class_object(iid, out)
     }
 
     /// The machine it runs on.
@@ -269,6 +333,37 @@ impl World {
         self.ends("the accept", &link.passive, &accepts, HRESULT::ND_SUCCESS)?;
         Ok(link)
     }
+}
+
+impl Adapters {
+    fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+        match self {
+            // SAFETY: the identifier and the place are valid or null.
+            Self::Here(devices) => unsafe { get_class_object(iid, out, || Ok(devices.clone())) },
+            Self::Codes(_, _, transport) => {
+                let transport = transport.clone();
+                // SAFETY: the identifier and the place are valid or null.
+                unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) }
+            }
+        }
+    }
+}
+
+/// The two adapters on a fabric of their own.
+fn devices<P: Platform>(platform: &P, mut config: Config) -> Result<[fallible::Arc<Device<P>>; 2], Failure> {
+    let fabric = Fabric::try_new(platform.os())?;
+    let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
+    let first = Device::try_new(platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
+    config.info.AdapterId = 2;
+    config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
+    Ok([first, Device::try_new(platform, &fabric, &[network(THERE)], config)?])
+}
+
+fn no_references<P: Platform>(devices: [fallible::Arc<Device<P>>; 2]) -> Result<(), Failure> {
+    for device in devices {
+        is("references to the adapter that are left", fallible::Arc::references_now(&device), 1)?;
+    }
+    Ok(())
 }
 
 /// A connection.

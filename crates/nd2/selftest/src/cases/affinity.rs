@@ -47,7 +47,7 @@ fn invalid(world: &World) -> Result<String, Failure> {
 
 fn removed(world: &World) -> Result<String, Failure> {
     let queue = made("the queue", world.adapter.queue(world.file, 8, 0))?;
-    world.devices[0].remove();
+    world.remove(0);
     is("GetNotifyAffinity", queue.affinity(), Err(HRESULT::ND_DEVICE_REMOVED))?;
     Ok("ND_DEVICE_REMOVED".into())
 }

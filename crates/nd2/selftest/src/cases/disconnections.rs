@@ -189,8 +189,7 @@ fn broken(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let request = world.request();
     is("NotifyDisconnect", stream.link.active.notify_disconnect(&request), HRESULT::ND_PENDING)?;
-    // SAFETY: the queue is a COM object.
-    unsafe { nd2::Device::<crate::HostPlatform>::break_completion_queue(stream.queue.as_ptr()) }?;
+    world.break_queue(stream.queue.as_ptr())?;
     world.ends("the end of the connection", &stream.link.active, &request, HRESULT::ND_SUCCESS)?;
     for connector in [&stream.link.active, &stream.link.passive] {
         is("Disconnect", connector.disconnect(&world.request()), HRESULT::ND_CONNECTION_INVALID)?;
@@ -218,7 +217,7 @@ fn removed(world: &World) -> Result<String, Failure> {
     world.settle();
     let (idle, waiting) = (listen(world, 0)?.0, side(world)?);
     is("GetConnectionRequest", idle.request(&waiting.connector, &waits), HRESULT::ND_PENDING)?;
-    world.devices[0].remove();
+    world.remove(0);
     let gone = HRESULT::ND_DEVICE_REMOVED;
     // The connection is over, which is what it waits for.
     world.until("the notification", || !hears.status().is_pending())?;

@@ -1,17 +1,13 @@
 //! Queues that are dead, destroyed, or whose adapter is gone (`IND2CompletionQueue::Notify`, return values).
 
-use fallible::Arc;
-use nd2::{
-    Device,
-    abi::{
-        HRESULT,
-        notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED},
-    },
+use nd2::abi::{
+    HRESULT,
+    notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED},
 };
 
 use crate::{
-    Case, Client, Failure, HostPlatform, World,
-    case::{is, ok},
+    Case, Client, Failure, World,
+    case::{holds, is, ok},
     client::Overlapped,
     stream::{Stream, made},
     world::SIZES,
@@ -33,8 +29,7 @@ pub const CASES: &[Case] = &[
 
 /// Breaks the queue as broken hardware would.
 fn break_it(stream: &Stream<'_>) -> Result<(), Failure> {
-    // SAFETY: the queue is a COM object that is held.
-    Ok(unsafe { Device::<HostPlatform>::break_completion_queue(stream.queue.as_ptr()) }?)
+    stream.world().break_queue(stream.queue.as_ptr())
 }
 
 /// Three requests, one of each type.
@@ -181,7 +176,7 @@ fn destroyed_in_traffic(world: &World) -> Result<String, Failure> {
 fn removed(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let requests = waiting(world, &stream)?;
-    world.devices[0].remove();
+    world.remove(0);
     for request in &requests {
         world.ends("an outstanding request", &stream.queue, request, HRESULT::ND_DEVICE_REMOVED)?;
     }
@@ -194,7 +189,7 @@ fn only_cleanup(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let number = stream.deliver()?;
     let posted = stream.receive()?;
-    world.devices[0].remove();
+    world.remove(0);
     let refused = HRESULT::ND_DEVICE_REMOVED;
     let request = world.request();
     is("CreateCompletionQueue", world.adapter.queue(world.file, 8, 0).err(), Some(refused))?;
@@ -215,10 +210,6 @@ fn only_cleanup(world: &World) -> Result<String, Failure> {
     world.now("Deregister", &stream.memory.region, &request, stream.memory.region.deregister(&request))?;
     drop(stream);
     world.settle();
-    is(
-        "references to the adapter, besides its own and the opened one",
-        Arc::references_now(&world.devices[0]) <= 3,
-        true,
-    )?;
+    holds("no references to the adapter but the provider's and the opened one's", world.references() <= 2)?;
     Ok("making and posting are refused; results, cancel, flush, deregister and release work".into())
 }

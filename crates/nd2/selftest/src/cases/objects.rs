@@ -8,7 +8,7 @@ use nd2::{
         IID_IND2QueuePair, IID_IUnknown, IND2AdapterVtbl, IND2CompletionQueueVtbl, IND2OverlappedVtbl, IUnknownVtbl,
         ND_VERSION_2, ND2_ADAPTER_INFO, notify::ND_CQ_NOTIFY_ANY,
     },
-    class::{can_unload_now, get_class_object},
+    class::can_unload_now,
 };
 use ndkpi::{GUID, SOCKADDR_INET};
 use std::net::SocketAddr;
@@ -41,18 +41,13 @@ pub const CASES: &[Case] = &[
 ];
 
 fn class_object(world: &World) -> Result<String, Failure> {
-    let devices = &world.devices;
-    let object = |iid: GUID| {
-        // SAFETY: the identifier and the place are valid.
-        Provider::make(|out| unsafe { get_class_object(&raw const iid, out, || Ok(devices.clone())) })
-    };
+    let object = |iid: GUID| Provider::make(|out| world.class_object(&raw const iid, out));
     let provider = made("IND2Provider", object(IID_IND2Provider))?;
     let unknown = provider.query::<IUnknownVtbl>(&IID_IUnknown);
     made("IUnknown", unknown)?;
     is("another interface", object(IID_IND2Adapter).err(), Some(HRESULT::E_NOINTERFACE))?;
     let mut place = ptr::null_mut();
-    // SAFETY: a null identifier is what is checked.
-    let result = unsafe { get_class_object(ptr::null(), &raw mut place, || Ok(devices.clone())) };
+    let result = world.class_object(ptr::null(), &raw mut place);
     is("no identifier", result, HRESULT::E_POINTER)?;
     Ok("IND2Provider itself, without a class factory".into())
 }
@@ -124,7 +119,7 @@ fn open(world: &World) -> Result<String, Failure> {
     is("an unknown one", invalid, Some(HRESULT::ND_INVALID_PARAMETER))?;
     let interface = world.provider.open(&IID_IND2Connector, 1).err();
     is("an unknown interface", interface, Some(HRESULT::E_NOINTERFACE))?;
-    world.devices[1].remove();
+    world.remove(1);
     is("a removed one", world.provider.open(&IID_IND2Adapter, 2).err(), Some(HRESULT::ND_DEVICE_REMOVED))?;
     let address = SOCKADDR_INET::from(SocketAddr::new(THERE, 0));
     is("its address", world.provider.resolve(&address), Err(HRESULT::ND_INVALID_ADDRESS))?;
@@ -185,11 +180,11 @@ fn query(world: &World) -> Result<String, Failure> {
     length = 0x1000;
     ok("too long", world.adapter.info(Some(&mut info), &mut length))?;
     is("what was used", length, 0x60)?;
-    is("what it says", info, world.devices[0].config().info)?;
+    is("what it says", info, world.config().info)?;
     holds("reads have no more pieces than others", info.MaxReadSge <= info.MaxInitiatorSge)?;
     info.InfoVersion = ND_VERSION_2;
     ok("as the public clients ask", world.adapter.info(Some(&mut info), &mut length))?;
-    let wanted = ND2_ADAPTER_INFO { InfoVersion: ND_VERSION_2, ..world.devices[0].config().info };
+    let wanted = ND2_ADAPTER_INFO { InfoVersion: ND_VERSION_2, ..world.config().info };
     is("what it says then", info, wanted)?;
     info.InfoVersion = 9;
     is("another version", world.adapter.info(Some(&mut info), &mut length), HRESULT::ND_INVALID_PARAMETER)?;
@@ -254,7 +249,7 @@ fn limits(world: &World) -> Result<String, Failure> {
 }
 
 fn create_queue(world: &World) -> Result<String, Failure> {
-    let most = world.devices[0].config().info.MaxCompletionQueueDepth;
+    let most = world.config().info.MaxCompletionQueueDepth;
     for depth in [0, most + 1, u32::MAX] {
         is("depth", world.adapter.queue(world.file, depth, 0).err(), Some(HRESULT::ND_INVALID_PARAMETER_3))?;
     }
@@ -272,7 +267,7 @@ fn create_queue(world: &World) -> Result<String, Failure> {
 fn create_queue_pair(world: &World) -> Result<String, Failure> {
     let queue = made("the queue", world.adapter.queue(world.file, 8, 0))?;
     let cq = queue.as_ptr();
-    let info = world.devices[0].config().info;
+    let info = world.config().info;
     let with = |sizes: QpSizes| world.adapter.qp(cq, cq, 0, sizes).err();
     let null = ptr::null_mut();
     is("no receive queue", world.adapter.qp(null, cq, 0, SIZES).err(), Some(HRESULT::ND_INVALID_PARAMETER_2))?;

@@ -114,7 +114,7 @@ fn modify(world: &World) -> Result<String, Failure> {
 }
 
 fn limits(world: &World) -> Result<String, Failure> {
-    let info = world.devices[0].config().info;
+    let info = world.config().info;
     let depth = info.MaxSharedReceiveQueueDepth + 1;
     let made_with = |depth, sge| world.adapter.srq(world.file, depth, sge, 0).err();
     is("depth", made_with(depth, 1), Some(HRESULT::ND_INVALID_PARAMETER_3))?;
@@ -143,7 +143,7 @@ fn ends(world: &World) -> Result<String, Failure> {
     ok("cancel", srq.cancel())?;
     is("the request", srq.outcome(&request, false), HRESULT::ND_CANCELED)?;
     is("Notify", srq.notify(&request), HRESULT::ND_PENDING)?;
-    world.devices[0].remove();
+    world.remove(0);
     is("the request", srq.outcome(&request, false), HRESULT::ND_DEVICE_REMOVED)?;
     is("Notify", srq.notify(&request), HRESULT::ND_DEVICE_REMOVED)?;
     Ok("ND_CANCELED, ND_DEVICE_REMOVED".into())

@@ -2,18 +2,15 @@
 
 use std::ptr;
 
-use nd2::{
-    Device,
-    abi::{
-        HRESULT, IID_IND2CompletionQueue, IID_INDCompletionQueue, IID_INDOverlapped, IND2CompletionQueueVtbl,
-        INDCompletionQueueVtbl, INDOverlappedVtbl, ND_RESULT,
-        notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED},
-        op_flags::ND_OP_FLAG_SEND_AND_SOLICIT_EVENT,
-    },
+use nd2::abi::{
+    HRESULT, IID_IND2CompletionQueue, IID_INDCompletionQueue, IID_INDOverlapped, IND2CompletionQueueVtbl,
+    INDCompletionQueueVtbl, INDOverlappedVtbl, ND_RESULT,
+    notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED},
+    op_flags::ND_OP_FLAG_SEND_AND_SOLICIT_EVENT,
 };
 
 use crate::{
-    Case, Client, Failure, HostPlatform, World,
+    Case, Client, Failure, World,
     case::{is, ok},
     client::{Piece, Qp, Queue, Queue1},
     stream::made,
@@ -234,8 +231,7 @@ fn failure(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let request = world.request();
     is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
-    // SAFETY: the queue is a COM object that is held.
-    unsafe { Device::<HostPlatform>::break_completion_queue(stream.queue.as_ptr()) }?;
+    world.break_queue(stream.queue.as_ptr())?;
     stream.ends("the request", &request, HRESULT::ND_FAILURE)?;
     is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &request), HRESULT::ND_FAILURE)?;
     world.until("the queue pair", || stream.receiver.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID)?;
@@ -267,7 +263,7 @@ fn removed(world: &World) -> Result<String, Failure> {
     let queue = made("the queue", world.adapter.queue1(world.file, 8))?;
     let request = world.request();
     is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
-    world.devices[0].remove();
+    world.remove(0);
     is("the request", queue.outcome(&request, true).0, HRESULT::ND_DEVICE_REMOVED)?;
     is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_DEVICE_REMOVED)?;
     Ok("ND_DEVICE_REMOVED".into())

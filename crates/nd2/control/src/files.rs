@@ -1,0 +1,200 @@
+//! Files: how the open files of one process find their session.
+//!
+//! A client has several: one to call by, and one for each of its completion ports. The first begins a session, with a key that
+//! the program's own generator of random numbers has made; the others join it by that key. A file says one of the two first, once:
+//! who guesses wrong has to open another file, and there is nobody to guess 128 bits.
+
+use alloc::vec::Vec;
+
+use engine::os::{Os, SpinLock};
+use fallible::Arc;
+use ndkpi::NtStatus;
+
+use crate::{
+    Limits, Request, Session, System, no_memory,
+    wire::{KEY, Reader, VERSION, Verb},
+};
+
+/// A session and the files that belong to it.
+struct Member<S: System> {
+    key: [u8; KEY],
+    session: Arc<Session<S>>,
+    files: u32,
+}
+
+/// The sessions of a driver.
+pub struct Sessions<S: System> {
+    system: S,
+    limits: Limits,
+    /// The most sessions.
+    most: usize,
+    list: <S::Os as Os>::Lock<Vec<Member<S>>>,
+}
+
+impl<S: System> Sessions<S> {
+    /// No sessions, and room for `most`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(system: &S, limits: Limits, most: usize) -> Result<Arc<Self>, NtStatus> {
+        let list = system.os().lock(Vec::new())?;
+        Arc::try_new(Self { system: system.clone(), limits, most, list }).map_err(no_memory)
+    }
+
+    fn begin(&self, key: [u8; KEY]) -> Result<Arc<Session<S>>, NtStatus> {
+        let session = Session::try_new(&self.system, self.limits)?;
+        let added = self.list.with(|list| {
+            if list.iter().any(|member| same(&member.key, &key)) {
+                return Err(NtStatus::INVALID_PARAMETER);
+            }
+            if list.len() >= self.most {
+                return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            }
+            list.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            list.push(Member { key, session: session.clone(), files: 1 });
+            Ok(())
+        });
+        added.map(|()| session)
+    }
+
+    fn join(&self, key: [u8; KEY]) -> Result<Arc<Session<S>>, NtStatus> {
+        self.list.with(|list| {
+            let member = list.iter_mut().find(|member| same(&member.key, &key)).ok_or(NtStatus::INVALID_PARAMETER)?;
+            member.files = member.files.checked_add(1).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+            Ok(member.session.clone())
+        })
+    }
+
+    /// A file of a session is closed. The last one ends it.
+    fn leave(&self, session: &Arc<Session<S>>) {
+        // Dropped after the lock is released.
+        let last = self.list.with(|list| {
+            let place = list.iter().position(|member| Arc::ptr_eq(&member.session, session))?;
+            list[place].files -= 1;
+            (list[place].files == 0).then(|| list.swap_remove(place))
+        });
+        if let Some(member) = last {
+            member.session.end();
+        }
+    }
+
+    /// Ends every session: the driver is going. Files that are still open get `STATUS_CANCELLED` for what they try.
+    pub fn end_all(&self) {
+        // Downwards: a member that leaves puts the last one, which has ended, into its place.
+        for at in (0..self.count()).rev() {
+            if let Some(session) = self.list.with(|list| list.get(at).map(|member| member.session.clone())) {
+                session.end();
+            }
+        }
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list.with(|list| list.len())
+    }
+}
+
+/// Compares keys in a time that does not depend on them.
+fn same(a: &[u8; KEY], b: &[u8; KEY]) -> bool {
+    a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+enum Place<S: System> {
+    /// It has not said which.
+    New,
+    /// It is just saying it.
+    Entering,
+    In(Arc<Session<S>>),
+    /// It belongs nowhere: it has said something wrong, or is closed.
+    Nowhere,
+}
+
+/// An open file.
+pub struct File<S: System> {
+    sessions: Arc<Sessions<S>>,
+    place: <S::Os as Os>::Lock<Place<S>>,
+}
+
+impl<S: System> File<S> {
+    /// A file that has just been opened.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(sessions: &Arc<Sessions<S>>) -> Result<Arc<Self>, NtStatus> {
+        let place = sessions.system.os().lock(Place::New)?;
+        Arc::try_new(Self { sessions: sessions.clone(), place }).map_err(no_memory)
+    }
+
+    /// Carries out a control code that came by this file. `PASSIVE_LEVEL`.
+    pub fn serve(&self, code: u32, request: S::Request) {
+        let verb = Verb::from_code(code);
+        if let Some(verb @ (Verb::Begin | Verb::Join)) = verb {
+            let entered = self.enter(verb, request.input());
+            return request.complete(entered.err().unwrap_or(NtStatus::SUCCESS), 0);
+        }
+        let session = self.place.with(|place| match place {
+            Place::In(session) => Some(session.clone()),
+            Place::New | Place::Entering | Place::Nowhere => None,
+        });
+        match session {
+            Some(session) => Session::serve(&session, code, request),
+            None if verb.is_none() => request.complete(NtStatus::INVALID_DEVICE_REQUEST, 0),
+            None => request.complete(NtStatus::INVALID_DEVICE_STATE, 0),
+        }
+    }
+
+    fn enter(&self, verb: Verb, input: &[u8]) -> Result<(), NtStatus> {
+        // Once, whatever comes of it.
+        let is_new = self.place.with(|place| {
+            let is_new = matches!(place, Place::New);
+            if is_new {
+                *place = Place::Entering;
+            }
+            is_new
+        });
+        if !is_new {
+            return Err(NtStatus::INVALID_DEVICE_STATE);
+        }
+        let entered = self.find(verb, input);
+        let (place, result) = match entered {
+            Ok(session) => (Place::In(session), Ok(())),
+            Err(status) => (Place::Nowhere, Err(status)),
+        };
+        // It may have been closed meanwhile.
+        let unused = self.place.with(|now| match now {
+            Place::Entering => {
+                *now = place;
+                None
+            }
+            _ => Some(place),
+        });
+        if let Some(Place::In(session)) = unused {
+            self.sessions.leave(&session);
+            return Err(NtStatus::CANCELLED);
+        }
+        result
+    }
+
+    /// The session that a file's first word is about.
+    fn find(&self, verb: Verb, input: &[u8]) -> Result<Arc<Session<S>>, NtStatus> {
+        let mut input = Reader::new(input);
+        let (version, key) = (input.u32()?, input.array::<KEY>()?);
+        input.end()?;
+        if version != VERSION || same(&key, &[0; KEY]) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        if verb == Verb::Begin { self.sessions.begin(key) } else { self.sessions.join(key) }
+    }
+
+    /// The last handle of the file is closed: its session ends, if it is the last of it. Requests that came by the file and still
+    /// pend end with what they wait for. `PASSIVE_LEVEL`.
+    pub fn close(&self) {
+        let before = self.place.with(|place| core::mem::replace(place, Place::Nowhere));
+        if let Place::In(session) = before {
+            self.sessions.leave(&session);
+        }
+    }
+}

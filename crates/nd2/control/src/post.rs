@@ -1,0 +1,152 @@
+//! Requests of queue pairs and shared receive queues.
+
+use core::ptr;
+
+use nd2::abi::{
+    IND2MemoryRegionVtbl, IND2MemoryWindowVtbl, IND2QueuePairVtbl, IND2SharedReceiveQueueVtbl, ND2_SGE,
+    op_flags::ND_OP_FLAG_INLINE,
+};
+use ndkpi::NtStatus;
+
+use crate::{
+    Request, Session, System,
+    handles::Object,
+    objects::{done, one},
+    queues::context,
+    wire::{DATA, ELEMENT, ELEMENTS, Reader, Verb, Writer},
+};
+
+/// What a request names: elements, or bytes.
+struct List {
+    elements: [ND2_SGE; ELEMENTS],
+    count: u32,
+}
+
+const NOTHING: ND2_SGE = ND2_SGE { Buffer: ptr::null_mut(), BufferLength: 0, MemoryRegionToken: 0 };
+
+impl List {
+    /// The rest of an input as elements, whose addresses are the process's and only compared; or as bytes, which live as long as
+    /// the input.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if it is neither; `STATUS_DATA_OVERRUN`, `STATUS_INVALID_BUFFER_SIZE` if there is too much of it.
+    fn of(input: Reader<'_>, inline: bool) -> Result<Self, NtStatus> {
+        let bytes = input.rest();
+        let mut elements = [NOTHING; ELEMENTS];
+        if inline {
+            let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= DATA);
+            let length = length.ok_or(NtStatus::INVALID_BUFFER_SIZE)?;
+            elements[0] =
+                ND2_SGE { Buffer: bytes.as_ptr().cast_mut().cast(), BufferLength: length, MemoryRegionToken: 0 };
+            return Ok(Self { elements, count: u32::from(length > 0) });
+        }
+        if !bytes.len().is_multiple_of(ELEMENT) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let count = u32::try_from(bytes.len() / ELEMENT).ok().filter(|_| bytes.len() <= ELEMENT * ELEMENTS);
+        let count = count.ok_or(NtStatus::DATA_OVERRUN)?;
+        for (element, bytes) in elements.iter_mut().zip(bytes.chunks_exact(ELEMENT)) {
+            let mut bytes = Reader::new(bytes);
+            *element =
+                ND2_SGE { Buffer: context(bytes.u64()?), BufferLength: bytes.u32()?, MemoryRegionToken: bytes.u32()? };
+        }
+        Ok(Self { elements, count })
+    }
+
+    const fn as_ptr(&self) -> *const ND2_SGE {
+        if self.count == 0 { ptr::null() } else { self.elements.as_ptr() }
+    }
+}
+
+impl<S: System> Session<S> {
+    /// `Send`, `Receive`, `ReceiveShared`, `Read`, `Write`.
+    pub(crate) fn post(&self, verb: Verb, request: &S::Request) -> Result<usize, NtStatus> {
+        let mut input = Reader::new(request.input());
+        let (object, context) = (input.u64()?, context(input.u64()?));
+        if verb == Verb::ReceiveShared {
+            let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(object)?;
+            let list = List::of(input, false)?;
+            // SAFETY: the queue is held, and the list has as many entries.
+            done(unsafe { (queue.table().Receive)(queue.as_ptr(), context, list.as_ptr(), list.count) })?;
+            return Ok(0);
+        }
+        let qp: Object<IND2QueuePairVtbl> = self.object(object)?;
+        let (table, this) = (qp.table(), qp.as_ptr());
+        let posted = match verb {
+            Verb::Receive => {
+                let list = List::of(input, false)?;
+                // SAFETY: the queue pair is held, and the list has as many entries.
+                unsafe { (table.Receive)(this, context, list.as_ptr(), list.count) }
+            }
+            Verb::Send => {
+                let flags = input.u32()?;
+                let list = List::of(input, flags & ND_OP_FLAG_INLINE != 0)?;
+                // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
+                unsafe { (table.Send)(this, context, list.as_ptr(), list.count, flags) }
+            }
+            _ => {
+                let (address, token, flags) = (input.u64()?, input.u32()?, input.u32()?);
+                // A read has no such flag, and its method says so: then the bytes are not looked at.
+                let list = List::of(input, verb == Verb::Write && flags & ND_OP_FLAG_INLINE != 0)?;
+                let method = if verb == Verb::Write { table.Write } else { table.Read };
+                // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
+                unsafe { method(this, context, list.as_ptr(), list.count, address, token, flags) }
+            }
+        };
+        done(posted)?;
+        Ok(0)
+    }
+
+    /// `Bind`.
+    pub(crate) fn bind(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
+        let mut input = Reader::new(request.input());
+        let qp: Object<IND2QueuePairVtbl> = self.object(input.u64()?)?;
+        let request_context = context(input.u64()?);
+        let region = self.argument::<IND2MemoryRegionVtbl>(input.u64()?)?;
+        let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
+        let (address, length) = (context(input.u64()?), input.u64()?);
+        let flags = input.u32()?;
+        input.end()?;
+        if request.output().len() < size_of::<u32>() {
+            return Err(NtStatus::BUFFER_TOO_SMALL);
+        }
+        let length = usize::try_from(length).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let of_region = region.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
+        let of_window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
+        let bind = qp.table().Bind;
+        // SAFETY: the objects are held or null. The address is only compared.
+        done(unsafe { bind(qp.as_ptr(), request_context, of_region, of_window, address, length, flags) })?;
+        let token = window.map_or(0, |window| {
+            // SAFETY: the window is held.
+            unsafe { (window.table().GetRemoteToken)(window.as_ptr()) }
+        });
+        let mut writer = Writer::new(request.output());
+        writer.u32(token)?;
+        Ok(writer.written())
+    }
+
+    /// `Invalidate`.
+    pub(crate) fn invalidate(&self, request: &S::Request) -> Result<usize, NtStatus> {
+        let mut input = Reader::new(request.input());
+        let qp: Object<IND2QueuePairVtbl> = self.object(input.u64()?)?;
+        let context = context(input.u64()?);
+        let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
+        let flags = input.u32()?;
+        input.end()?;
+        let window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
+        // SAFETY: the objects are held or null.
+        done(unsafe { (qp.table().Invalidate)(qp.as_ptr(), context, window, flags) })?;
+        Ok(0)
+    }
+
+    /// `WindowToken`.
+    pub(crate) fn window_token(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
+        let window: Object<IND2MemoryWindowVtbl> = self.object(one(request)?)?;
+        // SAFETY: the window is held.
+        let token = unsafe { (window.table().GetRemoteToken)(window.as_ptr()) };
+        let mut writer = Writer::new(request.output());
+        writer.u32(token)?;
+        Ok(writer.written())
+    }
+}

@@ -1,0 +1,303 @@
+//! One process: its objects, what it may take, and its end.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use engine::os::{Os, SpinLock};
+use fallible::{Arc, try_slice};
+use nd2::{
+    Device,
+    abi::{HRESULT, IND2CompletionQueueVtbl, OVERLAPPED},
+};
+use ndkpi::NtStatus;
+
+use crate::{
+    Call, Request, Server, System,
+    handles::{Com, Handles, Interface, Kind, Object},
+    no_memory,
+    wire::{Reader, Verb},
+};
+
+/// The longest input of a verb that pends: an address, private data, and some numbers.
+const LONGEST_INPUT: usize = 2048;
+
+/// What a process may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Objects of all kinds together.
+    pub objects: u32,
+    /// Requests that pend, registrations among them.
+    pub calls: u32,
+    /// Bytes that are locked, counted once for each registration.
+    pub locked: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { objects: 4 << 10, calls: 16 << 10, locked: 1 << 30 }
+    }
+}
+
+struct State {
+    handles: Handles,
+    /// No more objects: the process has gone, or the driver is going.
+    ended: bool,
+}
+
+/// What the driver has of one process.
+pub struct Session<S: System> {
+    system: S,
+    limits: Limits,
+    state: <S::Os as Os>::Lock<State>,
+    calls: AtomicU32,
+    locked: AtomicU64,
+}
+
+impl<S: System> Session<S> {
+    /// A session without objects.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(system: &S, limits: Limits) -> Result<Arc<Self>, NtStatus> {
+        let state = system.os().lock(State { handles: Handles::default(), ended: false })?;
+        let (calls, locked) = (AtomicU32::new(0), AtomicU64::new(0));
+        Arc::try_new(Self { system: system.clone(), limits, state, calls, locked }).map_err(no_memory)
+    }
+
+    pub(crate) const fn system(&self) -> &S {
+        &self.system
+    }
+
+    /// Requests that pend, and bytes that are locked.
+    #[must_use]
+    pub fn in_use(&self) -> (u32, u64) {
+        (self.calls.load(Ordering::Relaxed), self.locked.load(Ordering::Relaxed))
+    }
+
+    /// Counts one more call, and the bytes that it locks.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES` at a limit.
+    pub(crate) fn take_call(&self, bytes: u64) -> Result<(), NtStatus> {
+        let more = |now: u32| now.checked_add(1).filter(|sum| *sum <= self.limits.calls);
+        if self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            self.system.limit_reached("process_requests", self.limits.calls.into());
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
+        let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= self.limits.locked);
+        if self.locked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            self.calls.fetch_sub(1, Ordering::Relaxed);
+            self.system.limit_reached("process_locked_bytes", self.limits.locked);
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn give_call_back(&self, bytes: u64) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+        self.locked.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Carries out a control code. `PASSIVE_LEVEL`.
+    ///
+    /// Whatever it asks for is checked; the request is completed now or when what it waits for has happened.
+    pub fn serve(this: &Arc<Self>, code: u32, mut request: S::Request) {
+        let served = match Verb::from_code(code) {
+            Some(Verb::RegisterReadable) => return Self::register(this, request, false),
+            Some(Verb::RegisterWritable) => return Self::register(this, request, true),
+            Some(
+                verb @ (Verb::Notify
+                | Verb::NotifyShared
+                | Verb::Registered
+                | Verb::Deregister
+                | Verb::Connect
+                | Verb::CompleteConnect
+                | Verb::Accept
+                | Verb::NotifyDisconnect
+                | Verb::Disconnect
+                | Verb::GetConnectionRequest),
+            ) => return Self::pend(this, verb, request),
+            Some(verb) => this.answer(verb, &mut request),
+            None => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        };
+        match served {
+            Ok(information) => request.complete(NtStatus::SUCCESS, information),
+            Err(status) => request.complete(status, 0),
+        }
+    }
+
+    /// A verb that ends at once. Returns the bytes that were written to the output.
+    fn answer(&self, verb: Verb, request: &mut S::Request) -> Result<usize, NtStatus> {
+        match verb {
+            Verb::Addresses => self.addresses(request),
+            Verb::Open => self.open(request),
+            Verb::Close => self.close(request),
+            Verb::Query => self.query(request),
+            Verb::Cancel => self.cancel(request),
+            Verb::CreateCompletionQueue => self.create_completion_queue(request),
+            Verb::Affinity => self.affinity(request),
+            Verb::Resize => self.resize(request),
+            Verb::Results => self.results(request),
+            Verb::CreateRegion => self.create_region(request),
+            Verb::Tokens => self.tokens(request),
+            Verb::CreateWindow => self.create_window(request),
+            Verb::WindowToken => self.window_token(request),
+            Verb::CreateSharedReceiveQueue => self.create_shared_receive_queue(request),
+            Verb::Modify => self.modify(request),
+            Verb::CreateQueuePair => self.create_queue_pair(request),
+            Verb::CreateQueuePairWithShared => self.create_queue_pair_with_shared(request),
+            Verb::Flush => self.flush(request),
+            Verb::Send | Verb::Receive | Verb::ReceiveShared | Verb::Read | Verb::Write => self.post(verb, request),
+            Verb::Bind => self.bind(request),
+            Verb::Invalidate => self.invalidate(request),
+            Verb::CreateConnector => self.create_connector(request),
+            Verb::CreateListener => self.create_listener(request),
+            Verb::BindConnector | Verb::BindListener => self.bind_address(verb, request),
+            Verb::Listen => self.listen(request),
+            Verb::Reject => self.reject(request),
+            Verb::ReadLimits => self.read_limits(request),
+            Verb::PrivateData => self.private_data(request),
+            Verb::LocalAddress | Verb::PeerAddress => self.address(verb, request),
+            // Those of a file, and those that pend.
+            Verb::Begin
+            | Verb::Join
+            | Verb::Notify
+            | Verb::NotifyShared
+            | Verb::RegisterReadable
+            | Verb::RegisterWritable
+            | Verb::Registered
+            | Verb::Deregister
+            | Verb::Connect
+            | Verb::CompleteConnect
+            | Verb::Accept
+            | Verb::NotifyDisconnect
+            | Verb::Disconnect
+            | Verb::GetConnectionRequest => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    /// A verb that pends.
+    fn pend(this: &Arc<Self>, verb: Verb, request: S::Request) {
+        // A copy: when the request is cancelled its own bytes are gone.
+        let input = match copy(request.input()) {
+            Ok(input) => input,
+            Err(status) => return request.answer(status),
+        };
+        let call = match Call::try_new(this, None) {
+            Ok(call) => call,
+            Err(status) => return request.answer(status),
+        };
+        if Call::begin(&call, request).is_err() {
+            return;
+        }
+        let overlapped = Call::into_overlapped(call.clone());
+        let result = this.begin(verb, Reader::new(&input), overlapped);
+        if result.is_pending() {
+            return;
+        }
+        // SAFETY: the method did not pend, so nobody else has the reference.
+        drop(unsafe { Call::<S>::from_overlapped(overlapped) });
+        call.answer(result.to_status());
+    }
+
+    fn begin(&self, verb: Verb, input: Reader<'_>, overlapped: *mut OVERLAPPED) -> HRESULT {
+        let result = match verb {
+            Verb::Notify => self.notify(input, overlapped),
+            Verb::NotifyShared => self.notify_shared(input, overlapped),
+            Verb::Registered => self.registered(input, overlapped),
+            Verb::Deregister => self.deregister(input, overlapped),
+            Verb::Connect => self.connect(input, overlapped),
+            Verb::Accept => self.accept(input, overlapped),
+            Verb::GetConnectionRequest => self.connection_request(input, overlapped),
+            verb => self.of_connection(verb, input, overlapped),
+        };
+        result.unwrap_or_else(HRESULT::of)
+    }
+
+    /// The object with a handle.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_HANDLE` if the process has none of that kind.
+    pub(crate) fn object<T: Interface>(&self, handle: u64) -> Result<Object<T>, NtStatus> {
+        self.state.with(|state| state.handles.get(handle)).ok_or(NtStatus::INVALID_HANDLE)
+    }
+
+    /// [`Session::object`] for an argument, which may be zero: no object, and the method says what it thinks of that.
+    pub(crate) fn argument<T: Interface>(&self, handle: u64) -> Result<Option<Object<T>>, NtStatus> {
+        if handle == 0 { Ok(None) } else { self.object(handle).map(Some) }
+    }
+
+    pub(crate) fn any(&self, handle: u64) -> Result<(Kind, Com), NtStatus> {
+        self.state.with(|state| state.handles.any(handle)).ok_or(NtStatus::INVALID_HANDLE)
+    }
+
+    /// Gives a new object a handle.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_CANCELLED` if the session has ended.
+    pub(crate) fn insert(&self, kind: Kind, object: Com) -> Result<u64, NtStatus> {
+        let most = self.limits.objects;
+        let inserted = self.state.with(|state| {
+            if state.ended {
+                return Err((NtStatus::CANCELLED, object));
+            }
+            state.handles.insert(most, kind, object)
+        });
+        inserted.map_err(|(status, object)| {
+            drop(object);
+            if status == NtStatus::INSUFFICIENT_RESOURCES {
+                self.system.limit_reached("process_objects", most.into());
+            }
+            status
+        })
+    }
+
+    pub(crate) fn remove(&self, handle: u64) -> Option<Com> {
+        self.state.with(|state| state.handles.remove(handle))
+    }
+
+    /// Ends a registration whose pages the system wants back. If windows keep it, everything ends. `IRQL <= DISPATCH_LEVEL`.
+    pub(crate) fn revoke(&self, region: u64) {
+        let object = self.state.with(|state| state.handles.any(region));
+        let Some((Kind::MemoryRegion, object)) = object else { return };
+        // SAFETY: the object is one of `nd2`, and held.
+        if !unsafe { nd2::revoke::<Server<S>>(object.as_ptr()) } {
+            self.end();
+        }
+    }
+
+    /// Lets a completion queue fail as broken hardware would. For tests.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_HANDLE` if the process has no such queue.
+    pub fn break_completion_queue(&self, queue: u64) -> Result<(), NtStatus> {
+        let queue: Object<IND2CompletionQueueVtbl> = self.object(queue)?;
+        // SAFETY: the queue is held.
+        unsafe { Device::<Server<S>>::break_completion_queue(queue.as_ptr()) }
+    }
+
+    /// Releases every object, for good. What pends ends with `STATUS_CANCELLED`; registrations end when nothing uses their bytes.
+    /// May be called again. `IRQL <= DISPATCH_LEVEL`.
+    pub fn end(&self) {
+        self.state.with(|state| state.ended = true);
+        for kind in Kind::ALL {
+            let mut from = 0;
+            // Dropped when the lock is released, one after the other.
+            while let Some(object) = self.state.with(|state| state.handles.remove_one(kind, &mut from)) {
+                drop(object);
+            }
+        }
+    }
+}
+
+fn copy(input: &[u8]) -> Result<Box<[u8]>, NtStatus> {
+    if input.len() > LONGEST_INPUT {
+        return Err(NtStatus::INVALID_PARAMETER);
+    }
+    try_slice(input.len(), |index| input[index]).map_err(no_memory)
+}

@@ -1,0 +1,17 @@
+//! The NetworkDirect SPI between processes: the device `\\.\SoftNdkNd` of the driver, in the simulated kernel, with processes that
+//! have address spaces of their own and end at any moment.
+
+#![cfg(unix)]
+
+#[path = "nd2_processes/ending.rs"]
+mod ending;
+#[path = "nd2_processes/fuzz.rs"]
+mod fuzz;
+#[path = "nd2_processes/program.rs"]
+mod program;
+#[path = "nd2_processes/security.rs"]
+mod security;
+#[path = "nd2_processes/traffic.rs"]
+mod traffic;
+#[path = "nd2_processes/world.rs"]
+mod world;

@@ -1,0 +1,164 @@
+//! The end of a process, at any moment, and of an adapter.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use nd2::abi::{mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE, notify::ND_CQ_NOTIFY_ANY, op_flags::ND_OP_FLAG_ALLOW_READ};
+use nd2_control::wire::{LINK_NAME, Verb};
+use ndkpi::NtStatus;
+use simulated_kernel::wdk::STATUS_SUCCESS;
+
+use crate::{
+    program::{Killed, Program, Side, connect, of},
+    traffic::{ALL, exchange},
+    world::{SEEDS, World},
+};
+
+/// Lets two processes exchange bytes, and kills one of them after so many calls. Returns true if it was killed.
+fn killed(seed: u64, victim: usize, after: u32) -> bool {
+    let world = World::seeded(seed, 1);
+    let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+    programs[victim].left.set(Some(after));
+    let lived = catch_unwind(AssertUnwindSafe(|| exchange(&world.kernel, programs.each_ref(), [1, 1])));
+    let killed = lived.is_err();
+    if let Err(panic) = lived
+        && !panic.is::<Killed>()
+    {
+        resume_unwind(panic);
+    }
+    let [first, second] = programs;
+    let (dies, stays) = if victim == 0 { (first, second) } else { (second, first) };
+    dies.process.kill();
+    // The other one goes on: everything of its own is still there.
+    let again = Side::new(&stays, 9, 1);
+    let at = stays.process.allocate(4096, true);
+    let region = stays.region(again.adapter, at, 4096, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    stays.ask(Verb::Deregister, &of(region.handle), 0);
+    stays.process.kill();
+    world.end();
+    killed
+}
+
+#[test]
+fn a_process_can_be_killed_at_each_of_its_calls() {
+    for victim in [0, 1] {
+        let mut calls = 0;
+        while killed(1 + u64::from(calls), victim, calls) {
+            calls += 1;
+        }
+        assert!(calls > 15, "{calls} calls");
+    }
+}
+
+#[test]
+fn the_peer_of_a_process_that_dies_is_told() {
+    for seed in SEEDS {
+        let world = World::seeded(seed, 1);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+        connect(&here, &there, 1);
+        let at = there.program.process.allocate(4096, true);
+        let region = there.program.region(there.adapter, at, 4096, ALL);
+        there.program.receive(there.qp, 3, &[(at, 64, region.local)]);
+        let hears = there.program.begin(Verb::NotifyDisconnect, &of(there.connector), 0);
+        let notified = there.program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        let first = &programs[0];
+        let (queue, kernel) = (there.queue, &world.kernel);
+        // What dies has a request for notification outstanding too, and a window that keeps its registration.
+        let mine = first.process.allocate(4096, true);
+        let registered = first.region(here.adapter, mine, 4096, ALL);
+        let window = first.make(Verb::CreateWindow, &of(here.adapter));
+        let bind = of(here.qp).u64(1).u64(registered.handle).u64(window).u64(mine).u64(64).u32(ND_OP_FLAG_ALLOW_READ);
+        first.ask(Verb::Bind, &bind, 4);
+        assert_eq!(here.result(kernel).status, STATUS_SUCCESS);
+        let waits = first.begin(Verb::Notify, &of(here.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        assert!(!waits.is_complete());
+        let [first, second] = programs;
+        first.process.kill();
+        assert_eq!(hears.wait().status, STATUS_SUCCESS);
+        assert_eq!(notified.wait().status, STATUS_SUCCESS);
+        let mut found = Vec::new();
+        kernel.wait_until(|| {
+            found = second.results(queue, 4);
+            !found.is_empty()
+        });
+        assert_eq!((found[0].status, found[0].request), (NtStatus::CANCELLED.0, 3));
+        second.process.kill();
+        world.end();
+    }
+}
+
+#[test]
+fn pages_are_not_locked_any_more_when_a_process_has_gone_whose_file_another_one_keeps() {
+    let world = World::seeded(1, 1);
+    let program = Program::start(&world.kernel, 1);
+    let side = Side::new(&program, 1, 1);
+    let at = program.process.allocate(4096, true);
+    program.region(side.adapter, at, 4096, ALL);
+    // As if the handle had been duplicated into another process.
+    let (file, queue) = (program.file(), side.queue);
+    program.process.kill();
+    let other = world.kernel.process();
+    let affinity = other.begin(&file, Verb::Affinity.code(), &of(queue).0, 12).wait();
+    assert_eq!(affinity.status, STATUS_SUCCESS, "the session goes on with its last file");
+    drop(file);
+    drop(other);
+    world.end();
+}
+
+#[test]
+fn a_cancelled_request_is_gone_and_its_event_harms_nobody() {
+    for seed in SEEDS {
+        let world = World::seeded(seed, 1);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+        connect(&here, &there, 1);
+        let at = there.program.process.allocate(4096, true);
+        let region = there.program.region(there.adapter, at, 4096, ALL);
+        there.program.receive(there.qp, 3, &[(at, 64, region.local)]);
+        let first = there.program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        let second = there.program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        first.cancel();
+        assert_eq!(first.wait().status, NtStatus::CANCELLED.0);
+        here.program.send(here.qp, 1, &[]);
+        assert_eq!(second.wait().status, STATUS_SUCCESS);
+        // A registration that is cancelled has ended: its tokens are no good.
+        region.request.cancel();
+        assert_ne!(region.request.wait().status, simulated_kernel::wdk::STATUS_PENDING);
+        assert_eq!(there.program.ask(Verb::Tokens, &of(region.handle), 8), [0; 8]);
+        drop(programs);
+        world.end();
+    }
+}
+
+#[test]
+fn an_adapter_that_goes_ends_what_is_outstanding_and_only_closing_succeeds() {
+    for seed in SEEDS {
+        let mut world = World::seeded(seed, 2);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 2)];
+        connect(&here, &there, 2);
+        let hears = here.program.begin(Verb::NotifyDisconnect, &of(here.connector), 0);
+        let waits = there.program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        world.adapters.pop().expect("two adapters").surprise_remove();
+        assert_eq!(waits.wait().status, NtStatus::DEVICE_REMOVED.0);
+        assert_eq!(hears.wait().status, STATUS_SUCCESS, "the other side loses its connection");
+        let refused = there.program.call(Verb::CreateConnector, &of(there.adapter), 8);
+        assert_eq!(refused.status, NtStatus::DEVICE_REMOVED.0);
+        there.program.ask(Verb::Close, &of(there.connector), 0);
+        here.program.make(Verb::CreateConnector, &of(here.adapter));
+        drop(programs);
+        world.end();
+    }
+}
+
+#[test]
+fn the_device_goes_with_the_last_adapter() {
+    let world = World::seeded(1, 1);
+    let World { kernel, driver, adapters } = world;
+    drop(kernel.open(LINK_NAME).expect("there is an adapter"));
+    for adapter in adapters {
+        assert!(adapter.remove().is_ok());
+    }
+    assert!(kernel.open(LINK_NAME).is_err());
+    driver.unload();
+}
