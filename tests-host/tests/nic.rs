@@ -1,19 +1,24 @@
 //! `softndknic`, the miniport, in the simulated kernel: NDIS above it, Winsock Kernel and `ndktest` above that.
 
-#![cfg(unix)]
+#![cfg(any(unix, feature = "images"))]
 
 #[path = "nic/addresses.rs"]
 mod addresses;
 #[path = "nic/faults.rs"]
 mod faults;
+#[cfg(unix)]
 #[path = "nic/frames.rs"]
 mod frames;
+#[cfg(windows)]
+#[path = "drivers/images.rs"]
+mod images;
 #[path = "nic/lifecycle.rs"]
 mod lifecycle;
 #[path = "nic/machine.rs"]
 mod machine;
 #[path = "nic/ndk.rs"]
 mod ndk;
+#[cfg(unix)]
 #[path = "nic/requests.rs"]
 mod requests;
 #[path = "nic/suite.rs"]

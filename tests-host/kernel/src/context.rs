@@ -27,6 +27,8 @@ thread_local! {
     static CRITICAL: Cell<u32> = const { Cell::new(0) };
     /// The number of the system thread; zero for a thread of the test or a processor.
     static THREAD: Cell<u64> = const { Cell::new(0) };
+    /// Where the driver called the kernel from, if it is an image.
+    static SITE: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Returns true if the current thread runs a driver's code.
@@ -47,7 +49,27 @@ pub fn leave_driver() {
 /// What runs, for a message.
 pub fn describe() -> String {
     let (driver, routine) = (RUNNING.get().0.max(BEHALF.get().0), ROUTINE.get());
-    if routine.is_empty() { String::new() } else { format!("; in {routine} of driver {driver}, at {}", current_irql()) }
+    if routine.is_empty() {
+        return String::new();
+    }
+    let site = site().map_or_else(String::new, |site| format!(", called from {site}"));
+    format!("; in {routine} of driver {driver}, at {}{site}", current_irql())
+}
+
+/// The place in a driver's image from which the kernel was called: the image and an offset.
+fn site() -> Option<String> {
+    #[cfg(windows)]
+    return crate::image::describe(SITE.get());
+    #[cfg(unix)]
+    None
+}
+
+/// The driver whose image has just called the kernel, and from where. Elsewhere than on Windows nobody knows.
+fn origin() -> Option<(DriverId, usize)> {
+    #[cfg(windows)]
+    return crate::image::origin();
+    #[cfg(unix)]
+    None
 }
 
 /// The critical regions of the thread.
@@ -75,13 +97,15 @@ pub struct Inside {
     running: DriverId,
     behalf: DriverId,
     routine: &'static str,
+    site: usize,
 }
 
 impl Inside {
     /// The current thread enters the kernel.
     pub fn new(routine: &'static str) -> Self {
         let running = RUNNING.replace(NOBODY);
-        Self { running, behalf: BEHALF.replace(running), routine: ROUTINE.replace(routine) }
+        let (caller, site) = origin().unwrap_or((running, 0));
+        Self { running, behalf: BEHALF.replace(caller), routine: ROUTINE.replace(routine), site: SITE.replace(site) }
     }
 }
 
@@ -90,6 +114,7 @@ impl Drop for Inside {
         RUNNING.set(self.running);
         BEHALF.set(self.behalf);
         ROUTINE.set(self.routine);
+        SITE.set(self.site);
     }
 }
 

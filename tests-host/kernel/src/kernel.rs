@@ -14,7 +14,6 @@ use crate::{
     baton::Baton,
     context,
     faults::Faults,
-    heap,
     ndis::Ndis,
     netio::Net,
     pnp::Pnp,
@@ -83,7 +82,7 @@ pub fn seed_in_words() -> String {
 }
 
 /// Returns true if the environment wants each call printed, with `SIMULATED_KERNEL_TRACE`.
-fn trace() -> bool {
+pub fn trace() -> bool {
     static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *WANTED.get_or_init(|| std::env::var_os("SIMULATED_KERNEL_TRACE").is_some())
 }
@@ -100,7 +99,8 @@ pub fn routine<R>(name: &'static str, limit: impl FnOnce() -> machine::Irql, wor
         );
     }
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        heap::report_violation();
+        #[cfg(unix)]
+        crate::heap::report_violation();
         let (now, limit) = (machine::current_irql(), limit());
         if now > limit {
             bug_check(Rule::IrqlTooHigh, format_args!("{name} called at {now}, but at most {limit} is allowed"));
@@ -194,6 +194,7 @@ impl Builder {
         }
         pool::begin();
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
+        #[cfg(unix)]
         crate::wdf::install();
         Kernel { state, machine: Some(machine), only: Some(only) }
     }

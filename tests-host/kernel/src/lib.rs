@@ -4,12 +4,15 @@
 //! contracts, on the processors, deferred calls, timers and spin locks of [`host::machine`]. A driver that breaks a rule
 //! ends the test with a bug check that names the [`Rule`]. `docs/simulated-kernel.md` says what is simulated and what is not.
 //!
-//! A crate that links this one gets its global allocator: what a driver allocates comes out of the simulated pool.
+//! Elsewhere drivers are linked into the program, and a crate that links this one gets its global allocator: what a driver allocates
+//! comes out of the simulated pool.
 //!
-//! There is one kernel at a time in a process, because drivers have static variables. On Windows this crate is empty: there
-//! the drivers are linked with the genuine bindings, whose imports a program cannot supply.
+//! There is one kernel at a time in a process, because drivers that are linked into it have static variables.
+//!
+//! On Windows it loads driver images: files, as `tools/build-drivers.sh` or a kit makes them. There the calling convention is that of
+//! the images, and each load has variables of its own.
 
-#![cfg(unix)]
+#![cfg(any(unix, all(windows, target_arch = "x86_64")))]
 #![allow(
     clippy::significant_drop_tightening,
     reason = "locks of a simulation: short sections, and clarity before speed"
@@ -19,12 +22,16 @@ mod baton;
 mod check;
 mod context;
 mod faults;
+#[cfg(unix)]
 mod heap;
+#[cfg(windows)]
+mod image;
 mod kernel;
 mod limits;
 mod ndis;
 mod netio;
 mod paged;
+mod platform;
 mod pnp;
 mod pool;
 mod process;
@@ -54,7 +61,10 @@ pub use crate::{
     wsk::NdkProvider,
 };
 
+#[cfg(windows)]
+pub use crate::image::DriverImage;
 pub use wdk_bindings as wdk;
 
+#[cfg(unix)]
 #[global_allocator]
 static ALLOCATOR: heap::Heap = heap::Heap;

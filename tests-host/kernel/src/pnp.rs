@@ -68,6 +68,9 @@ pub struct Loaded {
     pub miniport_mode: bool,
     /// The address of its `DRIVER_OBJECT`.
     pub object: usize,
+    /// The address of its globals, if it is an image that is bound to the framework.
+    #[cfg(windows)]
+    pub bound: Option<usize>,
     pub parameters: BTreeMap<String, Value>,
 }
 
@@ -236,6 +239,16 @@ impl Kernel {
     ///
     /// As [`Kernel::load`].
     pub fn load_with(&self, name: &str, entry: Entry, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
+        self.load_from(name, parameters, |_| entry)
+    }
+
+    /// Loads a driver that is brought in when it is known who it is.
+    pub(crate) fn load_from(
+        &self,
+        name: &str,
+        parameters: &[(&str, Value)],
+        bring: impl FnOnce(DriverId) -> Entry,
+    ) -> Result<Driver, NTSTATUS> {
         let state = &self.state;
         let id = DriverId(state.drivers.fetch_add(1, AcqRel) + 1);
         let object: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
@@ -247,9 +260,12 @@ impl Kernel {
             unload: None,
             miniport_mode: false,
             object: object.expose_provenance(),
+            #[cfg(windows)]
+            bound: None,
             parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         };
         lock(&state.pnp).drivers.insert(id, loaded);
+        let entry = bring(id);
         let path = format!(r"\Registry\Machine\System\CurrentControlSet\Services\{name}");
         let path: Vec<u16> = path.encode_utf16().collect();
         let path = text::unicode(&path);
@@ -366,6 +382,8 @@ impl Driver {
             }
             state.delete_object(handle);
         }
+        #[cfg(windows)]
+        state.check_bound(id, name);
         state.check_ndis(id, name);
         state.check_io(id, name);
         state.check_objects(id, name);
@@ -387,6 +405,8 @@ impl Driver {
         };
         pool::check_leaks(id, name, heir);
         pool::check_poison();
+        #[cfg(windows)]
+        crate::image::unload(id);
     }
 
     pub(crate) const fn id(&self) -> DriverId {

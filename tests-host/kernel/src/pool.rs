@@ -10,14 +10,17 @@ use std::{
 };
 
 use crate::{
-    context::{self, DriverId},
+    context::DriverId,
     kernel::{self, lock},
+    platform,
     report::bug_check,
     rule::Rule,
 };
 
 /// Addresses of the pool in all. Memory is only used where blocks are.
 const ARENA: usize = 16 << 30;
+/// So many bytes become usable at a time.
+const COMMIT: usize = 1 << 20;
 /// Blocks from this size on begin on a page.
 pub const PAGE: usize = 4096;
 /// Bytes before and after a block that nobody may write.
@@ -53,6 +56,8 @@ struct Pool {
     free: BTreeMap<usize, VecDeque<(usize, usize, u32)>>,
     /// The end of what was ever used.
     top: usize,
+    /// As many bytes can be used.
+    committed: usize,
     number: u64,
     /// The most bytes at a time.
     in_use: usize,
@@ -65,14 +70,7 @@ static READY: AtomicBool = AtomicBool::new(false);
 
 /// Reserves the addresses.
 pub fn begin() {
-    BASE.get_or_init(|| {
-        let (protection, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-        // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
-        let base = unsafe { libc::mmap(ptr::null_mut(), ARENA, protection, flags, -1, 0) };
-        assert!(base != libc::MAP_FAILED, "no addresses for the pool");
-        base.expose_provenance()
-    });
+    BASE.get_or_init(|| platform::reserve(ARENA, true));
     let mut pool = lock(&POOL);
     if pool.is_none() {
         *pool = Some(Pool::default());
@@ -118,6 +116,11 @@ impl Pool {
             return None;
         }
         self.top = top + slot_size;
+        if self.top > self.committed {
+            let more = (self.top - self.committed).next_multiple_of(COMMIT).min(ARENA - self.committed);
+            platform::commit(base + self.committed, more);
+            self.committed += more;
+        }
         Some((base + top, slot_size))
     }
 }
@@ -303,17 +306,19 @@ pub fn usage(owner: DriverId) -> (usize, usize) {
 }
 
 /// What the drivers' allocator gets.
+#[cfg(unix)]
 pub fn allocate_for_driver(size: usize) -> *mut u8 {
     let state = kernel::current();
     state.preempt();
     if state.strikes() {
         return ptr::null_mut();
     }
-    let address = allocate(context::caller(), size, HEAP_TAG, true);
+    let address = allocate(crate::context::caller(), size, HEAP_TAG, true);
     address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }
 
 /// What the drivers' allocator gives back.
+#[cfg(unix)]
 pub fn free_for_driver(address: usize) {
     free(address, None);
 }

@@ -151,6 +151,14 @@ rules! {
     BadMdl = "bad-mdl",
     /// The driver called something that this kernel does not simulate.
     NotSimulated = "not-simulated",
+    /// An image calls an import that nobody has.
+    MissingImport = "missing-import",
+    /// An instruction that only a kernel may carry out, and that this one does not do for it.
+    PrivilegedInstruction = "privileged-instruction",
+    /// A processor exception that nobody handles: an access to memory that is not there, a division by zero.
+    UnhandledException = "unhandled-exception",
+    /// Code of a driver runs that has been unloaded.
+    UnloadedCode = "unloaded-code",
     /// The driver panicked.
     DriverPanicked = "driver-panicked",
     /// Winsock Kernel's provider was released while adapters that were opened through it were open.

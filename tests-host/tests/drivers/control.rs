@@ -113,6 +113,9 @@ fn short_buffers_and_unknown_codes_are_refused() {
         (&theirs, test_device::QUERY_REPORT, 1, 64, STATUS_BUFFER_TOO_SMALL),
         (&theirs, 0, 64, 64, STATUS_INVALID_DEVICE_REQUEST),
     ] {
+        // The images are those of users, who cannot ask for failures.
+        let for_tests = cfg!(windows) && code == provider_device::SET_FAULTS;
+        let status = if for_tests { STATUS_INVALID_DEVICE_REQUEST } else { status };
         let answer = file.control(code, &vec![0xFF; input], output);
         assert_eq!((answer.status, answer.bytes.len()), (status, 0), "code {code:#x}, {input} in, {output} out");
     }

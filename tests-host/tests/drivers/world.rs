@@ -23,6 +23,32 @@ pub struct Consumer {
     pub device: Device,
 }
 
+/// The provider's code, linked into the test.
+#[cfg(unix)]
+fn softndk(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
+    kernel.image("softndk", &["softndk", "driver_common", "provider", "engine"]);
+    kernel.load_with("softndk", softndk::driver_entry, parameters)
+}
+
+/// The consumer's code, linked into the test.
+#[cfg(unix)]
+fn ndktest(kernel: &Kernel) -> Result<Driver, NTSTATUS> {
+    kernel.image("ndktest", &["ndktest", "conformance"]);
+    kernel.load("ndktest", ndktest::driver_entry)
+}
+
+/// The provider's image.
+#[cfg(windows)]
+fn softndk(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
+    kernel.load_image("softndk", crate::images::image("softndk"), parameters)
+}
+
+/// The consumer's image.
+#[cfg(windows)]
+fn ndktest(kernel: &Kernel) -> Result<Driver, NTSTATUS> {
+    kernel.load_image("ndktest", crate::images::image("ndktest"), &[])
+}
+
 /// A driver and its device; the driver is unloaded if it makes none.
 fn with_device(driver: Driver) -> Result<(Driver, Device), NTSTATUS> {
     match driver.add_device() {
@@ -41,8 +67,7 @@ impl Provider {
 
     /// Loads the provider with these values in the registry.
     pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Self, NTSTATUS> {
-        kernel.image("softndk", &["softndk", "driver_common", "provider", "engine"]);
-        let (driver, device) = with_device(kernel.load_with("softndk", softndk::driver_entry, parameters)?)?;
+        let (driver, device) = with_device(softndk(kernel, parameters)?)?;
         Ok(Self { driver, device })
     }
 
@@ -59,8 +84,7 @@ impl Provider {
 
 impl Consumer {
     pub fn load(kernel: &Kernel) -> Result<Self, NTSTATUS> {
-        kernel.image("ndktest", &["ndktest", "conformance"]);
-        let (driver, device) = with_device(kernel.load("ndktest", ndktest::driver_entry)?)?;
+        let (driver, device) = with_device(ndktest(kernel)?)?;
         Ok(Self { driver, device })
     }
 

@@ -1,20 +1,9 @@
 //! Frames between the two ends: none lost, none doubled, in order, unless the cable is told to.
 
-use ndis::{
-    NDIS_STATISTICS_INFO, NDIS_STATUS, NDIS_STATUS_SEND_ABORTED, OID_802_3_MULTICAST_LIST,
-    OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_STATISTICS,
-};
+use ndis::{NDIS_STATUS, NDIS_STATUS_SEND_ABORTED, OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_PACKET_FILTER};
 use simulated_kernel::{Kernel, Nic};
 
-use crate::machine::{add, frame, load, number, on_both, with_pair};
-
-/// What the adapter has counted.
-pub fn statistics(nic: &Nic) -> NDIS_STATISTICS_INFO {
-    let answer = nic.query(OID_GEN_STATISTICS, size_of::<NDIS_STATISTICS_INFO>());
-    assert_eq!(answer.status, NDIS_STATUS::SUCCESS);
-    // SAFETY: as many bytes as the structure has, all of which are numbers.
-    unsafe { answer.bytes.as_ptr().cast::<NDIS_STATISTICS_INFO>().read_unaligned() }
-}
+use crate::machine::{add, frame, load, number, on_both, statistics, with_pair};
 
 fn send_all(kernel: &Kernel, from: &Nic, to: &Nic, count: usize, in_a_list: usize) -> usize {
     let frames: Vec<_> = (0..count).map(|one| frame(from, to, one as u64, 60 + (one * 37) % 1400)).collect();

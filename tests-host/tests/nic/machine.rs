@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use ndis::{
-    NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST, NDIS_STATUS,
-    OID_GEN_CURRENT_PACKET_FILTER,
+    NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST, NDIS_STATISTICS_INFO,
+    NDIS_STATUS, OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_STATISTICS,
 };
 use ndkpi::{NDK_VERSION, NtStatus};
 use simulated_kernel::{Driver, Kernel, Nic, Value, wdk::NTSTATUS};
@@ -27,8 +27,13 @@ pub fn load(kernel: &Kernel) -> Result<Driver, NTSTATUS> {
 
 /// Loads the driver with these values in the registry.
 pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
-    kernel.image("softndknic", &["softndknic", "driver_common", "provider", "engine", "cable"]);
-    kernel.load_with("softndknic", softndknic::driver_entry, parameters)
+    #[cfg(unix)]
+    return {
+        kernel.image("softndknic", &["softndknic", "driver_common", "provider", "engine", "cable"]);
+        kernel.load_with("softndknic", softndknic::driver_entry, parameters)
+    };
+    #[cfg(windows)]
+    kernel.load_image("softndknic", crate::images::image("softndknic"), parameters)
 }
 
 /// Has the protocols want what they want of an Ethernet adapter.
@@ -64,6 +69,14 @@ pub fn configure(kernel: &Kernel, nics: [&Nic; 2]) {
     }
     // The table is read by a work item.
     kernel.sleep(5_000);
+}
+
+/// What the adapter has counted.
+pub fn statistics(nic: &Nic) -> NDIS_STATISTICS_INFO {
+    let answer = nic.query(OID_GEN_STATISTICS, size_of::<NDIS_STATISTICS_INFO>());
+    assert_eq!(answer.status, NDIS_STATUS::SUCCESS);
+    // SAFETY: as many bytes as the structure has, all of which are numbers.
+    unsafe { answer.bytes.as_ptr().cast::<NDIS_STATISTICS_INFO>().read_unaligned() }
 }
 
 /// A frame with that number from one end to the other, `length` bytes.

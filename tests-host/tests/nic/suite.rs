@@ -9,8 +9,7 @@ use ndkpi::OID_NDK_STATISTICS;
 use simulated_kernel::{Kernel, Value};
 
 use crate::{
-    frames::statistics,
-    machine::{add, configure, load_with},
+    machine::{add, configure, load_with, statistics},
     transport::ToKernel,
     world::{Consumer, Provider, consumer_control, in_a_process_of_its_own},
 };
@@ -107,5 +106,38 @@ fn the_suite_passes_through_the_miniport_on_threads() {
             let (last, _) = through_the_miniport(&Kernel::threads().start(), nic_mode);
             assert_eq!(last.failed, 0);
         }
+    });
+}
+
+/// An image begins anew with each load, so that one process is enough for many seeds. `tools/run-images.sh` says how many.
+#[cfg(windows)]
+#[test]
+fn the_suite_counts_the_same_with_every_seed_finder_and_engine() {
+    let name = "suite::the_suite_counts_the_same_with_every_seed_finder_and_engine";
+    in_a_process_of_its_own(name, || {
+        let seeds = std::env::var("SOFTNDK_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number of seeds"));
+        let expected = counts(&over_the_private_interface(&Kernel::seeded(7).start()));
+        for seed in 1..=seeds {
+            let kernel = Kernel::seeded(seed).start();
+            let seen = match seed % 3 {
+                0 => over_the_private_interface(&kernel),
+                engine => through_the_miniport(&kernel, u32::try_from(engine - 1).expect("one or two")),
+            };
+            assert_eq!(counts(&seen), expected, "seed {seed}");
+        }
+    });
+}
+
+#[cfg(windows)]
+#[test]
+fn a_seed_is_the_same_run_in_the_same_process() {
+    in_a_process_of_its_own("suite::a_seed_is_the_same_run_in_the_same_process", || {
+        let run = |seed| {
+            let kernel = Kernel::seeded(seed).start();
+            let _ = through_the_miniport(&kernel, 1);
+            (kernel.calls(), kernel.trace_hash())
+        };
+        assert_eq!(run(3), run(3));
+        assert_ne!(run(3).1, run(4).1, "another seed is another run");
     });
 }

@@ -54,6 +54,8 @@ pub extern "C" fn WdfDriverCreate(
             loaded.unload = config.EvtDriverUnload;
             loaded.miniport_mode = miniport_mode;
         }
+        #[cfg(windows)]
+        state.driver_created(driver, &object, miniport_mode);
         if !place.is_null() {
             // SAFETY: not null, so the driver's place, which lives until the call returns.
             unsafe { place.write(object.pointer()) };

@@ -19,10 +19,27 @@ use crate::{
 };
 
 /// The place of `WdfDeviceMiniportCreate` in the table of KMDF 1.15 and later.
-pub const DEVICE_MINIPORT_CREATE: usize = 200;
+const DEVICE_MINIPORT_CREATE: usize = 200;
+
+/// The place of `WdfDriverMiniportUnload`.
+const DRIVER_MINIPORT_UNLOAD: usize = 201;
+
+/// These functions and their places in the table.
+pub fn entries() -> [(usize, super::Function); 2] {
+    let create: DeviceMiniportCreate = WdfDeviceMiniportCreate;
+    let unload: DriverMiniportUnload = WdfDriverMiniportUnload;
+    // SAFETY: whoever calls it gives it back the type that is written here.
+    let create = unsafe { std::mem::transmute::<DeviceMiniportCreate, super::Function>(create) };
+    // SAFETY: as above.
+    let unload = unsafe { std::mem::transmute::<DriverMiniportUnload, super::Function>(unload) };
+    [(DEVICE_MINIPORT_CREATE, create), (DRIVER_MINIPORT_UNLOAD, unload)]
+}
+
+/// `PFN_WDFDRIVERMINIPORTUNLOAD`.
+type DriverMiniportUnload = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER);
 
 /// `PFN_WDFDEVICEMINIPORTCREATE`.
-pub type DeviceMiniportCreate = unsafe extern "C" fn(
+type DeviceMiniportCreate = unsafe extern "C" fn(
     PWDF_DRIVER_GLOBALS,
     WDFDRIVER,
     PWDF_OBJECT_ATTRIBUTES,
@@ -32,12 +49,13 @@ pub type DeviceMiniportCreate = unsafe extern "C" fn(
     *mut WDFDEVICE,
 ) -> NTSTATUS;
 
-/// What `WdfDriverMiniportUnload` of the headers calls.
+/// What `WdfDriverMiniportUnload` of the headers calls. An image brings its own.
+#[cfg(unix)]
 #[unsafe(no_mangle)]
 pub static mut WdfDriverMiniportUnloadOverride: Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)> =
     Some(WdfDriverMiniportUnload);
 
-pub unsafe extern "C" fn WdfDeviceMiniportCreate(
+unsafe extern "C" fn WdfDeviceMiniportCreate(
     _globals: PWDF_DRIVER_GLOBALS,
     driver: WDFDRIVER,
     attributes: PWDF_OBJECT_ATTRIBUTES,

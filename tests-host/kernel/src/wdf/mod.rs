@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
+#[cfg(windows)]
+mod bind;
 mod device;
 mod device_init;
 mod driver;
@@ -15,9 +17,13 @@ mod request_cancel;
 mod spin_lock;
 mod target;
 
+#[cfg(unix)]
 use std::ptr;
+use std::sync::OnceLock;
 
-use wdk_bindings::{_WDFFUNCENUM, PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS, WDFFUNC};
+use wdk_bindings::{_WDFFUNCENUM, WDFFUNC};
+#[cfg(unix)]
+use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
 
 pub use self::{
     device::DeviceObject,
@@ -41,9 +47,11 @@ pub(crate) use function;
 const COUNT: usize = _WDFFUNCENUM::WdfFunctionTableNumEntries as usize;
 
 /// The function table, which the drivers read through the variable of that name.
+#[cfg(unix)]
 #[unsafe(no_mangle)]
 static mut WdfFunctions: *const WDFFUNC = ptr::null();
 /// What every call of a driver passes back. The functions here do without it, because all drivers of a process share it.
+#[cfg(unix)]
 #[unsafe(no_mangle)]
 static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
 
@@ -55,21 +63,29 @@ extern "C" fn not_simulated() {
     );
 }
 
-/// Puts the table where the drivers look for it.
-pub fn install() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let table: &'static mut [WDFFUNC; COUNT] = Box::leak(Box::new([Some(not_simulated as _); COUNT]));
+/// The function table.
+fn functions() -> &'static [WDFFUNC; COUNT] {
+    static TABLE: OnceLock<[WDFFUNC; COUNT]> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table: [WDFFUNC; COUNT] = [Some(not_simulated as _); COUNT];
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let miniport: miniport::DeviceMiniportCreate = miniport::WdfDeviceMiniportCreate;
-        // SAFETY: as in `entries`: whoever calls it gives it back the type that is written here.
-        let miniport = unsafe { std::mem::transmute::<miniport::DeviceMiniportCreate, Function>(miniport) };
-        table[miniport::DEVICE_MINIPORT_CREATE] = Some(miniport);
+        for (index, function) in miniport::entries() {
+            table[index] = Some(function);
+        }
+        table
+    })
+}
+
+/// Puts the table where the drivers look for it.
+#[cfg(unix)]
+pub fn install() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
         let globals: &'static mut WDF_DRIVER_GLOBALS = Box::leak(Box::new(WDF_DRIVER_GLOBALS::default()));
         // SAFETY: the first kernel of the process starts, so no driver reads the variable yet.
-        unsafe { WdfFunctions = table.as_ptr() };
+        unsafe { WdfFunctions = functions().as_ptr() };
         // SAFETY: as above.
         unsafe { WdfDriverGlobals = globals };
     });

@@ -30,7 +30,7 @@ pub fn system_time(state: &State) -> u64 {
 ///
 /// With a seed, time stands still while code runs, and code that polls the clock would poll for ever. So each question takes
 /// a microsecond, and now and then others run.
-fn interrupt_time(state: &Arc<State>) -> u64 {
+pub fn interrupt_time(state: &Arc<State>) -> u64 {
     if let Some(baton) = &state.baton {
         let asked = state.wdm.asked.fetch_add(1, Relaxed) + 1;
         let free = machine::current_irql() == machine::Irql::PASSIVE_LEVEL && machine::no_locks_held();

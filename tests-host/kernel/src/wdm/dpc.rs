@@ -137,6 +137,7 @@ extern "C" fn KeInitializeDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context:
 }
 
 /// Where `KeInitializeDpc` was loaded: what its symbol says is relative to that.
+#[cfg(unix)]
 pub fn anchor() -> usize {
     (KeInitializeDpc as *const ()).addr()
 }

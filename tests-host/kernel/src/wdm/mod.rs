@@ -15,9 +15,14 @@ pub mod processor;
 mod rundown;
 mod thread;
 mod timer;
+mod trace;
 
+#[cfg(windows)]
+pub use self::clock::{interrupt_time, system_time};
+#[cfg(unix)]
+pub use self::dpc::anchor;
 pub use self::{
-    dpc::{anchor, is_below},
+    dpc::is_below,
     io::{Io, IoFile, IoPending, Queued, RemoveLock},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},

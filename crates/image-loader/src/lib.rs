@@ -1,0 +1,24 @@
+//! Driver images: files in the format PE32+ for x86-64, as Windows loads them into its kernel.
+//!
+//! [`Image::parse`] checks an image and lays it out as it is in memory; [`Image::relocate`] moves it to its place. What a loader
+//! has to fill in is listed: imports, the security cookie, the pointers of Control Flow Guard. Nothing here maps or runs anything,
+//! so that all of it works on any machine, and a broken image ends in an [`Error`] of one line.
+//!
+//! [`routines`] names what the simulated kernel has for an image to import.
+
+mod debug;
+mod directories;
+mod error;
+mod guard;
+mod image;
+mod imports;
+pub mod routines;
+
+pub use crate::{
+    debug::Pdb,
+    directories::{Export, Target, Unwind},
+    error::Error,
+    guard::Guard,
+    image::{Access, Image, Section},
+    imports::{Import, Name},
+};

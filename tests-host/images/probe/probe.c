@@ -1,0 +1,145 @@
+// A small driver for tests of the loader. What it does is chosen when it is compiled (PROBE). It is built with clang and lld, without any
+// header of a kit: what it needs is declared here. DriverEntry returns a success if everything is as it should be, else the line.
+
+typedef long NTSTATUS;
+typedef unsigned char UCHAR;
+typedef unsigned int ULONG;
+typedef unsigned long long ULONG64;
+typedef struct { unsigned short length, maximum; unsigned short *buffer; } UNICODE_STRING;
+struct driver;
+typedef void (*UNLOAD)(struct driver *);
+struct driver {
+    short type, size;
+    void *device;
+    ULONG flags;
+    void *start;
+    ULONG bytes;
+    void *section, *extension;
+    UNICODE_STRING name;
+    void *database, *fast, *init, *start_io;
+    UNLOAD unload;
+    void *major[28];
+};
+
+#define IMPORT __declspec(dllimport)
+IMPORT void KeStallExecutionProcessor(ULONG);
+IMPORT ULONG64 KeQueryUnbiasedInterruptTime(void);
+IMPORT void *memset(void *, int, ULONG64);
+IMPORT void RoutineThatNobodyHas(int);
+IMPORT void *PsThreadType;
+IMPORT void KeEnterCriticalRegion(void);
+IMPORT void KeLeaveCriticalRegion(void);
+
+#define FAILED ((NTSTATUS)(0xE0000000u + __LINE__))
+#define EXPECT(condition) do { if (!(condition)) return FAILED; } while (0)
+
+// Not every probe uses everything.
+#pragma clang diagnostic ignored "-Wunused-function"
+#pragma clang diagnostic ignored "-Wunused-variable"
+
+static ULONG64 read_cr8(void) { ULONG64 level; __asm__ volatile("mov %%cr8, %0" : "=r"(level)); return level; }
+static void write_cr8(ULONG64 level) { __asm__ volatile("mov %0, %%cr8" : : "r"(level) : "memory"); }
+
+#define SHARED 0xFFFFF78000000000ull
+#define SHARED_AT(type, offset) (*(volatile type *)(SHARED + (offset)))
+
+static int initialised = 7;
+static int *pointer = &initialised;
+
+static void unload(struct driver *driver) { (void)driver; }
+
+// The compiler may not see through it.
+static void *volatile nowhere;
+
+// Compilers look for exceptions in calls.
+static __attribute__((noinline)) void store(volatile int *place) { *place = 1; }
+
+static NTSTATUS probe(void) {
+#if PROBE == 1
+    // Relocations, variables with their first values in each load, imported variables, plain functions.
+    EXPECT(*pointer == 7);
+    *pointer = 8;
+    EXPECT(initialised == 8);
+    EXPECT(PsThreadType != 0);
+    UCHAR bytes[64];
+    memset(bytes, 0xAB, sizeof bytes);
+    EXPECT(bytes[63] == 0xAB);
+#elif PROBE == 2
+    // The IRQL by its register.
+    EXPECT(read_cr8() == 0);
+    write_cr8(2);
+    EXPECT(read_cr8() == 2);
+    write_cr8(0);
+    EXPECT(read_cr8() == 0);
+#elif PROBE == 3
+    // The processor's block.
+    ULONG64 thread, again, block;
+    ULONG number;
+    __asm__ volatile("mov %%gs:0x188, %0" : "=r"(thread));
+    KeStallExecutionProcessor(1);
+    __asm__ volatile("mov %%gs:0x188, %0" : "=r"(again));
+    __asm__ volatile("mov %%gs:0x18, %0" : "=r"(block));
+    __asm__ volatile("movl %%gs:0x184, %0" : "=r"(number));
+    EXPECT(thread != 0 && thread == again);
+    EXPECT(block != 0 && *(ULONG64 *)(block + 0x188) == thread);
+    EXPECT(number < 64);
+#elif PROBE == 4
+    // The data that is shared with programs: by a whole address, by a register, and compared in memory.
+    EXPECT(SHARED_AT(ULONG, 0x26C) == 10);
+    ULONG64 base = SHARED;
+    __asm__ volatile("" : "+r"(base));
+    EXPECT(*(volatile ULONG *)(base + 0x3C0) != 0);
+    ULONG64 before = *(volatile ULONG64 *)(base + 0x08);
+    KeStallExecutionProcessor(50);
+    ULONG64 after = KeQueryUnbiasedInterruptTime();
+    EXPECT(before <= after);
+    EXPECT(*(volatile ULONG *)(base + 0x0C) == *(volatile ULONG *)(base + 0x10));
+    UCHAR equal;
+    __asm__ volatile("cmpl $10, 0x26C(%1); sete %0" : "=r"(equal) : "r"(base) : "cc");
+    EXPECT(equal);
+    __asm__ volatile("movabs 0xFFFFF7800000026C, %%eax; cmpl $10, %%eax; sete %0" : "=r"(equal) : : "rax", "cc");
+    EXPECT(equal);
+#elif PROBE == 5
+    // Structured exceptions: one that is caught, and a block that is left by one.
+    int caught = 0, left = 0;
+    __try {
+        __try {
+            store(nowhere);
+        } __finally {
+            left = 1;
+        }
+    } __except (1) {
+        caught = 1;
+    }
+    EXPECT(caught && left);
+#elif PROBE == 6
+    __asm__ volatile("hlt");
+#elif PROBE == 7
+    *(volatile int *)nowhere = 1;
+#elif PROBE == 8
+    RoutineThatNobodyHas(1);
+#elif PROBE == 9
+    // A routine below DISPATCH_LEVEL only, at DISPATCH_LEVEL: the level came by the register.
+    write_cr8(2);
+    KeEnterCriticalRegion();
+    KeLeaveCriticalRegion();
+#elif PROBE == 10
+    // Returns at another level than it was called at.
+    write_cr8(2);
+#elif PROBE == 11
+    ULONG64 value;
+    __asm__ volatile("mov %%gs:0x900, %0" : "=r"(value));
+#elif PROBE == 12
+    // A leap into the void.
+    ((void (*)(void))0x12340000)();
+#else
+#error PROBE is a number from 1 to 12
+#endif
+    return 0;
+}
+
+NTSTATUS DriverEntry(struct driver *driver, UNICODE_STRING *path) {
+    (void)path;
+    driver->unload = unload;
+    return probe();
+}

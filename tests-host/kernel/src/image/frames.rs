@@ -1,0 +1,29 @@
+//! The stack, as far as it is of images.
+
+use std::{ffi::c_void, ptr};
+
+use windows_sys::Win32::System::Diagnostics::Debug::RtlCaptureStackBackTrace;
+
+use super::map::with_image;
+
+/// As many frames are looked at.
+const MOST: usize = 62;
+
+/// Goes up the stack, from frame to frame of code of images, until `look` has seen enough. It gets a number for the place, the same in
+/// each run, and the name of the image.
+pub fn walk(mut look: impl FnMut(usize, &str) -> bool) {
+    let mut frames = [ptr::null_mut::<c_void>(); MOST];
+    // SAFETY: the array has as many places, and no hash is asked for.
+    let count = unsafe { RtlCaptureStackBackTrace(0, MOST as u32, frames.as_mut_ptr(), ptr::null_mut()) };
+    for frame in &frames[..usize::from(count)] {
+        let address = frame.addr();
+        let go_on = with_image(address, |image| {
+            // The image's name takes part: two images have code at the same offset.
+            let name = image.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            look((address - image.base) ^ (name << 32), &image.name)
+        });
+        if go_on == Some(false) {
+            return;
+        }
+    }
+}

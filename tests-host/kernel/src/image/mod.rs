@@ -1,0 +1,48 @@
+//! Driver images: files that Windows would load into its kernel, loaded into this one.
+//!
+//! An image gets memory of its own with each load, so that it begins with the variables that its file has. Its imports lead through
+//! thunks, which note whose call it is and where it came from. What its code may only do in a kernel, without calling it, is done for
+//! it when the processor refuses it: see [`traps`].
+
+mod code;
+mod exports;
+mod frames;
+mod map;
+mod origin;
+mod processor_block;
+mod scan;
+mod shared_data;
+mod stubs;
+mod traps;
+
+pub use self::{
+    code::Writer,
+    frames::walk,
+    map::{DriverImage, describe, keep, unload},
+    origin::origin,
+    traps::install as install_handlers,
+};
+
+use wdk_bindings::NTSTATUS;
+
+use crate::{
+    kernel::Kernel,
+    pnp::{Driver, Value},
+};
+
+impl Kernel {
+    /// Loads a driver image with values in its `Parameters` key: gives it memory, fills in its imports, and calls its entry.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says. Then nothing of it may be left.
+    pub fn load_image(
+        &self,
+        name: &str,
+        image: &DriverImage,
+        parameters: &[(&str, Value)],
+    ) -> Result<Driver, NTSTATUS> {
+        traps::install();
+        self.load_from(name, parameters, |id| map::map(id, name, image, self.state.seed.unwrap_or(0)))
+    }
+}

@@ -1,0 +1,12 @@
+//! What the kernel needs of the host's memory: addresses without bytes, pages that come into reach and go, and a word when a page
+//! is touched that is out of reach.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use self::unix::{commit, commit_unreachable, end, install_fault_handler, protect, reserve};
+#[cfg(windows)]
+pub use self::windows::{commit, commit_unreachable, end, install_fault_handler, protect, reserve};

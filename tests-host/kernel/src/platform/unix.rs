@@ -1,0 +1,60 @@
+//! Memory of a Unix.
+
+use std::ptr;
+
+use crate::paged;
+
+/// Reserves addresses. Their bytes can be used at once if they are to be reachable.
+pub fn reserve(length: usize, reachable: bool) -> usize {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
+    let base = unsafe { libc::mmap(ptr::null_mut(), length, protection(reachable), flags, -1, 0) };
+    assert!(base != libc::MAP_FAILED, "no addresses for {length} bytes");
+    base.expose_provenance()
+}
+
+const fn protection(reachable: bool) -> libc::c_int {
+    if reachable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE }
+}
+
+/// Makes reserved bytes usable. They are from the beginning.
+pub const fn commit(_address: usize, _length: usize) {}
+
+/// Makes reserved bytes usable once they are reachable. They are from the beginning.
+pub const fn commit_unreachable(_address: usize, _length: usize) {}
+
+/// Takes pages of a reservation out of reach, or brings them back.
+pub fn protect(address: usize, length: usize, reachable: bool) {
+    // SAFETY: pages of a reservation of this module, which the caller has.
+    unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(address), length, protection(reachable)) };
+}
+
+/// Has the paged pool hear of faults.
+pub fn install_fault_handler() {
+    // SAFETY: all zeros is a value of this structure of numbers and pointers.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = (fault as *const () as usize) as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK;
+    // SAFETY: the handler has the signature that `SA_SIGINFO` asks for, and the structures live until the call returns.
+    let set = unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()) };
+    assert_eq!(set, 0, "no handler for faults");
+}
+
+extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the system passes the information of this very signal.
+    let info = unsafe { &*info };
+    // SAFETY: this signal's information has an address.
+    let address = unsafe { info.si_addr() }.addr();
+    if !paged::fault(address) {
+        // SAFETY: the default is what happens without a handler; the fault happens again when this returns.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Says something and ends the process, from a handler of faults.
+pub fn end(words: &[u8], code: i32) -> ! {
+    // SAFETY: the bytes live until the call returns, and the call is safe in a handler.
+    unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+    // SAFETY: the call is safe in a handler.
+    unsafe { libc::_exit(code) }
+}

@@ -1,0 +1,60 @@
+//! Memory of Windows.
+
+use std::{io::Write, ptr};
+
+use windows_sys::Win32::System::{
+    Memory::{
+        MEM_COMMIT, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+    },
+    Threading::{GetCurrentProcess, TerminateProcess},
+};
+
+use crate::image;
+
+/// Reserves addresses. Their bytes can be used when they are committed.
+pub fn reserve(length: usize, _reachable: bool) -> usize {
+    // SAFETY: new addresses of the system's choice, which nobody has.
+    let base = unsafe { VirtualAlloc(ptr::null(), length, MEM_RESERVE, PAGE_NOACCESS) };
+    assert!(!base.is_null(), "no addresses for {length} bytes");
+    base.expose_provenance()
+}
+
+fn commit_as(address: usize, length: usize, protection: PAGE_PROTECTION_FLAGS) {
+    let place = ptr::with_exposed_provenance(address);
+    // SAFETY: pages of a reservation of this module, which nobody uses yet.
+    let base = unsafe { VirtualAlloc(place, length, MEM_COMMIT, protection) };
+    assert!(!base.is_null(), "no memory for {length} bytes");
+}
+
+/// Makes reserved bytes usable.
+pub fn commit(address: usize, length: usize) {
+    commit_as(address, length, PAGE_READWRITE);
+}
+
+/// Makes reserved bytes usable once they are reachable.
+pub fn commit_unreachable(address: usize, length: usize) {
+    commit_as(address, length, PAGE_NOACCESS);
+}
+
+/// Takes pages of a reservation out of reach, or brings them back.
+pub fn protect(address: usize, length: usize, reachable: bool) {
+    let protection = if reachable { PAGE_READWRITE } else { PAGE_NOACCESS };
+    let mut before = 0;
+    // SAFETY: committed pages of a reservation of this module, and a place for what they had.
+    unsafe { VirtualProtect(ptr::with_exposed_provenance(address), length, protection, &raw mut before) };
+}
+
+/// Has the paged pool hear of faults.
+pub fn install_fault_handler() {
+    image::install_handlers();
+}
+
+/// Says something and ends the process, from a handler of faults.
+pub fn end(words: &[u8], code: i32) -> ! {
+    let _ = std::io::stderr().write_all(words);
+    // SAFETY: the process's own pseudo handle.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: the process ends itself.
+    unsafe { TerminateProcess(process, code.cast_unsigned()) };
+    std::process::abort()
+}

@@ -1,0 +1,63 @@
+//! Whose code is on the stack, by the symbols of this program: the drivers are linked into it.
+
+use std::sync::OnceLock;
+
+use object::{Object as _, ObjectSymbol as _, SymbolKind};
+
+use super::Images;
+
+/// A function of this program.
+struct Function {
+    begin: usize,
+    end: usize,
+    /// The crate that it comes from.
+    home: String,
+}
+
+/// All functions, by their addresses.
+fn functions() -> &'static [Function] {
+    static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
+    FUNCTIONS.get_or_init(|| {
+        let bytes = std::fs::read("/proc/self/exe").expect("a program can read its own file");
+        let file = object::File::parse(&*bytes).expect("a program is an object file");
+        let anchor = file.symbols().find(|symbol| symbol.name() == Ok("KeInitializeDpc"));
+        let anchor = anchor.expect("the routine is not mangled").address();
+        let loaded = crate::wdm::anchor() as u64;
+        let text = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
+        let mut all: Vec<Function> = text
+            .filter_map(|symbol| {
+                let begin = usize::try_from(symbol.address().wrapping_sub(anchor).wrapping_add(loaded)).ok()?;
+                let home = home(&format!("{:#}", rustc_demangle::try_demangle(symbol.name().ok()?).ok()?));
+                Some(Function { begin, end: begin + usize::try_from(symbol.size()).ok()?, home })
+            })
+            .collect();
+        all.sort_by_key(|function| function.begin);
+        all
+    })
+}
+
+/// The crate in the name of a function: `a` in `a::b` and in `<a::B as c::D>::e`.
+fn home(name: &str) -> String {
+    let name = name.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ").trim_start_matches("dyn ");
+    name.chars().take_while(|&letter| letter.is_alphanumeric() || letter == '_').collect()
+}
+
+/// The crate of the code at an address to which a call returns.
+fn home_of(address: usize) -> Option<&'static str> {
+    let functions = functions();
+    let call = address.wrapping_sub(1);
+    let after = functions.partition_point(|function| function.begin <= call);
+    let function = functions[..after].last().filter(|function| call < function.end)?;
+    Some(&function.home)
+}
+
+/// Goes up the stack, from frame to frame of code of drivers, until `look` has seen enough.
+pub fn walk(images: &Images, mut look: impl FnMut(usize, &str) -> bool) {
+    if images.is_empty() {
+        return;
+    }
+    backtrace::trace(|frame| {
+        let address = frame.ip().addr();
+        home_of(address).and_then(|home| images.get(home)).is_none_or(|driver| look(address, driver))
+    });
+}
