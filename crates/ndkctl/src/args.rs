@@ -64,6 +64,8 @@ pub enum Command {
     Nd2(crate::nd2::Nd2),
     /// Check every sentence about completion queues of the user-mode interface
     Nd2Selftest(Nd2Selftest),
+    /// List what driver images import, and what of it the simulated kernel has
+    Run(crate::run::Run),
     /// Have the driver ndktest run for a while in the kernel (Windows)
     DriverRun(DriverRun),
     /// Show or change the settings of the driver softndk (Windows)
@@ -87,6 +89,7 @@ impl Command {
             | Self::Completions(_)
             | Self::Nd2(_)
             | Self::Nd2Selftest(_)
+            | Self::Run(_)
             | Self::DriverSettings(_) => First::Ends,
         }
     }

@@ -32,6 +32,7 @@ mod nd2_selftest;
 mod netstat;
 mod output;
 mod ping;
+mod run;
 #[cfg(test)]
 mod schema;
 mod selftest;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2(args) => nd2::run(args),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
+        Command::Run(args) => run::run(args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
         Command::DriverSettings(args) => driver_settings::run(*args),
     };

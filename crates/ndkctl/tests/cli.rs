@@ -1,7 +1,11 @@
 //! The program as a person meets it: exit codes, one line for a wrong argument, output that machines can read, Ctrl-C.
 
+#[path = "cli/images.rs"]
+mod images;
 #[path = "cli/json.rs"]
 mod json;
+#[path = "../../image-loader/tests/images/made.rs"]
+mod made;
 #[path = "cli/manners.rs"]
 mod manners;
 #[path = "../src/schema.rs"]
