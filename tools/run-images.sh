@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds the drivers and the simulated kernel for Windows on Linux (Debian), and runs the drivers' tests once more under Wine, with the
+# images of the drivers in place of their code.
+#
+#   tools/run-images.sh [--no-install] [--no-drivers] [--seeds N]
+#
+# --no-drivers takes the images that are in target/drivers/x86_64; else they are built (tools/build-drivers.sh). --seeds N: as many runs of
+# the suite with a seed each (100). What is missing is installed from Debian (as root); without Wine the tests are built and not run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/debian.sh
+
+INSTALL=1
+DRIVERS=1
+SEEDS=100
+while (($#)); do
+    case $1 in
+        --no-install) INSTALL=0 ;;
+        --no-drivers) DRIVERS=0 ;;
+        --seeds) SEEDS=$2; shift ;;
+        -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        *) echo "unknown option: $1 (see --help)" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+TOP=$PWD
+CACHE=${IMAGES_TARGET_DIR:-$TOP/target/images-build}
+TRIPLE=x86_64-pc-windows-gnu
+LINKER=x86_64-w64-mingw32-gcc-win32
+
+say() { printf '== %s\n' "$*"; }
+may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
+
+packages=()
+has_compiler || packages+=("${COMPILER_PACKAGES[@]}")
+command -v clang >/dev/null || packages+=(clang)
+command -v lld-link-19 >/dev/null || packages+=(lld-19)
+command -v "$LINKER" >/dev/null || packages+=(gcc-mingw-w64-x86-64-win32)
+if ((${#packages[@]})) && ! { may_install && install_packages "${packages[@]}"; }; then
+    echo "missing: ${packages[*]} (install these Debian packages, or run as root)" >&2
+    exit 1
+fi
+if ((DRIVERS)); then tools/build-drivers.sh --arch x86_64; fi
+for driver in softndk softndknic ndktest; do
+    [[ -f target/drivers/x86_64/$driver.sys ]] || { echo "there is no target/drivers/x86_64/$driver.sys" >&2; exit 1; }
+done
+
+# Small images, one for each thing that code of an image may do without a call: clang and lld have the exceptions of C for Windows.
+PROBES=12
+probes() {
+    local name exports
+    exports=$(sed -n 's/^IMPORT.*[ *]\([A-Za-z0-9_]*\)(.*/\1/p; s/^IMPORT.*[ *]\([A-Za-z0-9_]*\);/\1 DATA/p' tests-host/images/probe/probe.c)
+    printf 'LIBRARY ntoskrnl.exe\nEXPORTS\n__C_specific_handler\n%s\n' "$exports" >"$CACHE/probe.def"
+    lld-link-19 /lib "/def:$CACHE/probe.def" /machine:x64 "/out:$CACHE/probe.lib"
+    for ((name = 1; name <= PROBES; name++)); do
+        clang --target=x86_64-pc-windows-msvc -ffreestanding -O1 -fms-extensions -fasync-exceptions -Wall -Werror -c \
+            "-DPROBE=$name" -o "$CACHE/probe.obj" tests-host/images/probe/probe.c
+        lld-link-19 /driver /nodefaultlib /subsystem:native,10.00 /entry:DriverEntry /manifest:no /dynamicbase /debug:none \
+            "/out:$IMAGES/probe$name.sys" "$CACHE/probe.obj" "$CACHE/probe.lib"
+    done
+}
+
+# Everything in one folder.
+IMAGES=$CACHE/images
+mkdir -p "$IMAGES"
+cp target/drivers/x86_64/{softndk,softndknic,ndktest}.sys "$IMAGES/"
+say "building the probes"
+probes
+
+# The lock file as it is committed, where cargo may write.
+mkdir -p "$CACHE.lock"
+cp Cargo.lock "$CACHE.lock/Cargo.lock"
+cargo_for_windows() {
+    env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$CACHE" CARGO_INCREMENTAL=0 \
+        CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
+        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER="$LINKER" \
+        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS="-Clink-arg=-static-libgcc" \
+        cargo "$@" --target "$TRIPLE" -Zbuild-std=std,panic_unwind,test \
+        -Zlockfile-path --config "resolver.lockfile-path='$CACHE.lock/Cargo.lock'"
+}
+say "building the simulated kernel and the tests for $TRIPLE"
+cargo_for_windows test --quiet --no-run --package driver-images
+# The newest of each: cargo names them in JSON only.
+program() { ls -t "$CACHE/$TRIPLE/debug/deps/$1"-*.exe | head -1; }
+
+if ! command -v wine >/dev/null && ! { may_install && install_packages wine wine64; }; then
+    say "skipped: Wine is not installed and cannot be"
+    exit 0
+fi
+DIRECTORY=$CACHE/wine
+mkdir -p "$DIRECTORY"
+# Older Wines lack the library in which Windows keeps its random numbers.
+cat >"$CACHE/prng.c" <<'C'
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) { return SystemFunction036(bytes, (ULONG)length); }
+C
+"$LINKER" -shared -o "$DIRECTORY/bcryptprimitives.dll" "$CACHE/prng.c" -ladvapi32
+export WINEPREFIX=$CACHE/prefix WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml="
+say "$(wine --version 2>/dev/null): running the tests with the drivers' images"
+# The first start makes the prefix.
+if ! timeout 300 wine wineboot >/dev/null 2>&1; then
+    say "skipped: Wine does not start here"
+    exit 0
+fi
+export SOFTNDK_IMAGES="Z:${IMAGES//\//\\}" SOFTNDK_SEEDS=$SEEDS
+for test in probes drivers driver_runs nic; do
+    cp "$(program "$test")" "$DIRECTORY/$test.exe"
+    say "$test"
+    if ! (cd "$DIRECTORY" && timeout 1200 wine "./$test.exe" --test-threads=2 >"$CACHE/$test.txt" 2>&1); then
+        tr -d '\r' <"$CACHE/$test.txt" | tail -60
+        echo "the tests $test have failed with the images" >&2
+        exit 1
+    fi
+    tr -d '\r' <"$CACHE/$test.txt" | grep '^test result'
+done
