@@ -15,6 +15,9 @@ fn defined() -> BTreeSet<String> {
         let mut lines = code.lines();
         while lines.any(|line| line.trim() == "#[unsafe(no_mangle)]") {
             let definition = lines.next().unwrap_or_default();
+            if words(definition).any(|word| word == "static") {
+                continue;
+            }
             let mut words = words(definition).skip_while(|&word| word != "fn").skip(1);
             let Some(name) = words.next() else { continue };
             assert!(names.insert(name.to_owned()), "{name} is defined twice, also in {}", source.path);
