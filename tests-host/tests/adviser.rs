@@ -4,5 +4,7 @@
 mod committed;
 #[path = "adviser/consumer.rs"]
 mod consumer;
+#[path = "adviser/faults.rs"]
+mod faults;
 #[path = "adviser/suite.rs"]
 mod suite;

@@ -35,6 +35,7 @@ mod connector;
 mod cq;
 mod event;
 mod extension;
+pub mod faults;
 mod hooks;
 mod listener;
 mod memory;

@@ -202,6 +202,13 @@ impl Major {
     }
 }
 
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhichFaults {
+    /// Each one, once.
+    EachCall,
+}
+
 /// `ndkctl selftest`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Exit code: 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
@@ -245,6 +252,9 @@ pub struct Selftest {
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
+    /// Have each call fail once that a provider may fail, a run of the case for each, and look that nothing breaks or is left
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise"])]
+    pub faults: Option<WhichFaults>,
     /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
     #[arg(long)]
     pub advise: bool,

@@ -23,6 +23,7 @@ mod driver_run;
 mod driver_selftest;
 mod driver_settings;
 mod explain;
+mod faults;
 mod info;
 mod interrupt;
 mod load;

@@ -18,7 +18,7 @@ use crate::{
     End,
     advise::Advice,
     args::{Locks, Nic, Selftest},
-    driver, driver_selftest, markdown,
+    driver, driver_selftest, faults, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
 };
 
@@ -71,6 +71,9 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
     }
     if args.list {
         return list(args, &selected);
+    }
+    if args.faults.is_some() {
+        return faults::run(args, &selected, interrupted);
     }
     let advice = if args.advise { Some(Advice::new(args.verbose)?) } else { None };
     let results = if args.driver {

@@ -98,7 +98,7 @@ fn resize_and_moderate(without: bool, interval: u32, count: u32) -> Found {
     };
     let world = World::with(Differs { adjust, ..Differs::default() });
     let cq = world.cq(8);
-    world.request(|completion, context| ndk!(cq, NdkResizeCq(16, completion, context)));
+    world.try_request(|completion, context| ndk!(cq, NdkResizeCq(16, completion, context)));
     let _ = ndk!(cq, NdkControlCqInterruptModeration(interval, count));
     world.close(cq);
     world.end()
@@ -642,7 +642,7 @@ const ROWS: &[Row] = &[
                 let region = world.region(pair.pd, LOCAL_WRITE);
                 let element = region.element(0, 64);
                 assert!(ndk!(pair.qps[1], NdkReceive(ptr::null_mut(), &raw const element, 1)).is_success());
-                world.request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
+                world.try_request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
                 world.close(region.mr);
             })
         },
@@ -653,7 +653,7 @@ const ROWS: &[Row] = &[
                 assert!(ndk!(pair.qps[1], NdkReceive(ptr::null_mut(), &raw const element, 1)).is_success());
                 assert!(pair.send(1, 64, 0).is_success());
                 world.completions(pair.cq, 2);
-                world.request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
+                world.try_request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
                 world.close(region.mr);
             })
         },
@@ -663,7 +663,7 @@ const ROWS: &[Row] = &[
         commits: || {
             near(|world, pair| {
                 let region = world.region(pair.pd, LOCAL_WRITE);
-                world.request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
+                world.try_request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
                 let _ = pair.send_element(1, region.element(0, 64));
                 world.platform.settle();
                 world.close(region.mr);
@@ -721,7 +721,7 @@ const ROWS: &[Row] = &[
             let world = World::new();
             let pd = world.pd();
             let mr = world.mr(pd, true);
-            world.request(|completion, context| ndk!(mr, NdkDeregisterMr(completion, context)));
+            world.try_request(|completion, context| ndk!(mr, NdkDeregisterMr(completion, context)));
             world.close(mr);
             world.close(pd);
             world.end()
@@ -730,7 +730,7 @@ const ROWS: &[Row] = &[
             let world = World::new();
             let pd = world.pd();
             let region = world.region(pd, LOCAL_WRITE);
-            world.request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
+            world.try_request(|completion, context| ndk!(region.mr, NdkDeregisterMr(completion, context)));
             world.close(region.mr);
             world.close(pd);
             world.end()
@@ -849,7 +849,7 @@ const ROWS: &[Row] = &[
         finding: Finding::ConnectionOrder,
         commits: || {
             near(|world, pair| {
-                world.request(|completion, context| {
+                world.try_request(|completion, context| {
                     ndk!(pair.connectors[0], NdkCompleteConnect(None, ptr::null_mut(), completion, context))
                 });
             })
@@ -863,7 +863,7 @@ const ROWS: &[Row] = &[
                 let disconnect = |completion, context| ndk!(pair.connectors[0], NdkDisconnect(completion, context));
                 assert_eq!(world.request(disconnect), NtStatus::SUCCESS);
                 let (connector, local, remote) = (world.connector(), world.address(0), world.address(9));
-                world.request(|completion, context| {
+                world.try_request(|completion, context| {
                     ndk!(
                         connector,
                         NdkConnect(

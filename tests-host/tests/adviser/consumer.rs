@@ -252,6 +252,12 @@ impl World {
         NtStatus(done.status.load(SeqCst))
     }
 
+    /// Makes a request whose outcome does not matter, and waits for it.
+    #[track_caller]
+    pub fn try_request(&self, call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus) {
+        let _ = self.request(call);
+    }
+
     /// Makes a request and waits for it.
     #[track_caller]
     pub fn request(&self, call: impl FnOnce(Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus) -> NtStatus {

@@ -1,13 +1,23 @@
 //! The host's platform with a layer between suite and provider (`interpose`).
 
-use std::{boxed::Box, fmt, net::IpAddr, sync::Arc};
+use std::{
+    boxed::Box,
+    fmt,
+    net::IpAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use host::HostOs;
 use interpose::Hooks;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 
-use super::platform::HostPlatform;
-use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use super::platform::{HostPlatform, Setup};
+use crate::{
+    Case, Outcome, Run,
+    platform::{Family, PinnedMemory, Place, Platform, Shape, Task},
+    runner,
+};
 
 /// Makes the hooks for an adapter that is opened.
 pub type MakeHooks<H> = Box<dyn Fn(&HostOs) -> H + Send + Sync>;
@@ -116,4 +126,31 @@ impl<H: Hooks<Os = HostOs>> Platform for Interposed<H> {
     fn log(&self, line: fmt::Arguments<'_>) {
         self.platform.log(line);
     }
+}
+
+/// Runs a case behind a layer, on a machine of its own. Also a case that fails has to leave nothing behind.
+///
+/// # Errors
+///
+/// In words: there is no machine, something has panicked, or something is left.
+pub fn run_behind<H: Hooks<Os = HostOs>>(
+    setup: Setup,
+    case: &'static Case,
+    how: Run,
+    make: MakeHooks<H>,
+) -> Result<Outcome, String> {
+    let platform = HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?;
+    let platform = Arc::new(platform);
+    let layer = Interposed::new(&platform, make);
+    let outcome = catch_unwind(AssertUnwindSafe(|| runner::run(case, &layer, &how)));
+    drop(layer);
+    let panicked = platform.take_panic();
+    let (Ok(outcome), None) = (outcome, &panicked) else {
+        // Whatever still goes on may go on: the machine is left behind.
+        std::mem::forget(platform);
+        return Err(format!("a panic: {}", panicked.unwrap_or_else(|| "in the case".to_owned())));
+    };
+    let platform = Arc::into_inner(platform).ok_or("somebody still uses the machine")?;
+    platform.finish().map_err(|left| format!("left behind: {left}"))?;
+    Ok(outcome)
 }

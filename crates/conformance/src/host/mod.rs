@@ -24,6 +24,6 @@ mod platform;
 mod tasks;
 
 pub use harness::{Finished, Harness, Layer};
-pub use interposed::{Interposed, MakeHooks};
+pub use interposed::{Interposed, MakeHooks, run_behind};
 pub use memory::HostPinned;
 pub use platform::{HostPlatform, Scheduler, Setup};
