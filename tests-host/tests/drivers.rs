@@ -5,6 +5,8 @@
 #[cfg(unix)]
 extern crate wdk_bindings as wdk_sys;
 
+#[path = "drivers/advise.rs"]
+mod advise;
 #[path = "drivers/control.rs"]
 mod control;
 #[cfg(unix)]

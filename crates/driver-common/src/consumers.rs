@@ -9,7 +9,11 @@ use fallible::Arc;
 use kernel::Rundown;
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
 
-use crate::{os::Kernel, trace};
+use crate::{
+    advise::{self, Advice, Advise},
+    os::Kernel,
+    trace,
+};
 
 /// The consumers of one adapter.
 pub struct Consumers {
@@ -18,6 +22,8 @@ pub struct Consumers {
     users: Rundown,
     ready: AtomicBool,
     open: AtomicU32,
+    advise: Advise,
+    advice: Advice,
 }
 
 impl Consumers {
@@ -26,8 +32,21 @@ impl Consumers {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(provider: Arc<provider::Device<Kernel>>) -> Result<Self, NtStatus> {
-        Ok(Self { provider, users: Rundown::try_new()?, ready: AtomicBool::new(false), open: AtomicU32::new(0) })
+    pub fn try_new(provider: Arc<provider::Device<Kernel>>, advise: Advise) -> Result<Self, NtStatus> {
+        Ok(Self {
+            provider,
+            users: Rundown::try_new()?,
+            ready: AtomicBool::new(false),
+            open: AtomicU32::new(0),
+            advise,
+            advice: Advice::try_new()?,
+        })
+    }
+
+    /// What the adviser has found of the consumers.
+    #[must_use]
+    pub const fn advice(&self) -> &Advice {
+        &self.advice
     }
 
     /// The adapter behind it.
@@ -61,12 +80,25 @@ impl Consumers {
     /// [`Consumers::shut`]; `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`, which is `NDIS_STATUS_RESOURCES`.
     pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let permit = self.users.enter().filter(|_| self.is_ready()).ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
-        let adapter = provider::Device::open(&self.provider, version)?;
+        let adapter = self.open_provider(version)?;
         let open = self.open.fetch_add(1, AcqRel) + 1;
         trace::opened(version, open);
         // Given back by `close`.
         permit.keep();
         Ok(adapter)
+    }
+
+    /// Opens an adapter of the provider, behind the adviser if there is one.
+    fn open_provider(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let adapter = provider::Device::open(&self.provider, version)?;
+        let Advise::On(mode) = self.advise else { return Ok(adapter) };
+        // SAFETY: the adapter was just opened.
+        let wrapped = unsafe { self.advice.wrap(mode, adapter) };
+        if wrapped.is_err() {
+            // SAFETY: the adapter was just opened; nothing was made on it.
+            unsafe { provider::Device::<Kernel>::close(adapter) };
+        }
+        wrapped
     }
 
     /// [`Consumers::open`], as `OPEN_NDK_ADAPTER_HANDLER` has it. `STATUS_INVALID_PARAMETER` for a null pointer.
@@ -105,7 +137,7 @@ impl Consumers {
     /// `adapter` came from [`Consumers::open`] of this adapter and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         // SAFETY: the caller's promise.
-        unsafe { provider::Device::<Kernel>::close(adapter) };
+        unsafe { advise::close(adapter) };
         let open = self.open.fetch_sub(1, AcqRel) - 1;
         trace::closed(open);
         self.users.leave();

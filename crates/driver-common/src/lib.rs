@@ -21,6 +21,7 @@ extern crate std;
 #[cfg(not(windows))]
 extern crate wdk_bindings as wdk_sys;
 
+pub mod advise;
 pub mod consumers;
 pub mod faults;
 pub mod numbers;

@@ -14,6 +14,8 @@ use kernel::{
 use ndkpi::NtStatus;
 use provider::{Profile, device::MAX_ADDRESSES};
 
+use crate::advise::Advise;
+
 /// A number in the registry.
 struct Number<const N: usize> {
     name: [u16; N],
@@ -42,6 +44,7 @@ const MAX_TOKENS: Number<9> =
 const ROTATE_TOKENS: Number<12> = Number { name: wide("RotateTokens"), range: 0..=1, default: 0 };
 const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
 const ND_USERS: Number<7> = Number { name: wide("NdUsers"), range: 0..=1, default: 0 };
+const ADVISE: Number<6> = Number { name: wide("Advise"), range: 0..=4, default: 0 };
 const MAX_PDS: Number<6> = Number { name: wide("MaxPds"), range: 1..=1 << 20, default: 1 << 14 };
 
 /// The settings of the driver. Every value is in its range.
@@ -55,6 +58,8 @@ pub struct Settings {
     pub nic_mode: NicMode,
     /// What kind of adapter a device is like.
     pub profile: Profile,
+    /// What the adviser does with what it finds of a consumer that opens an adapter from now on.
+    pub advise: Advise,
     max_cq_depth: u32,
     max_queue_depth: u32,
     max_cqs: u32,
@@ -72,6 +77,7 @@ impl Default for Settings {
             completion_mode: CompletionMode::Mixed,
             moderation_granularity: GRANULARITY.default,
             nic_mode: NicMode::Deferred,
+            advise: Advise::Off,
             profile: Profile::Own,
             max_cq_depth: MAX_CQ_DEPTH.default,
             max_queue_depth: MAX_QUEUE_DEPTH.default,
@@ -95,6 +101,7 @@ impl Settings {
             moderation_granularity: GRANULARITY.read(key),
             nic_mode: NicMode::from_number(NIC_MODE.read(key)).unwrap_or(NicMode::Deferred),
             profile: Profile::from_number(PROFILE.read(key)).unwrap_or_default(),
+            advise: Advise::from_number(ADVISE.read(key)),
             max_cq_depth: MAX_CQ_DEPTH.read(key),
             max_queue_depth: MAX_QUEUE_DEPTH.read(key),
             max_cqs: MAX_CQS.read(key),

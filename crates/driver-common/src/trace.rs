@@ -7,6 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
+use interpose::adviser::Report;
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
 use tracelogging::{Level, write_event};
@@ -97,6 +98,24 @@ pub fn waiting(open: u32) {
 /// A program was refused something because there is no more of it.
 pub fn limit(name: &'static str, most: u64) {
     write_event!(PROVIDER, "LimitReached", level(Level::Warning), str8("Limit", name), u64("Most", &most));
+}
+
+/// The adviser has found something.
+pub fn finding(report: &Report<'_>) {
+    write_event!(
+        PROVIDER,
+        "Finding",
+        level(Level::Warning),
+        u16("Finding", &report.finding.number()),
+        str8("Section", report.finding.page().section),
+        str8("What", report.finding.page().title),
+        i32("ObjectType", &report.object.kind.0),
+        u32("Object", &report.object.number),
+        str8("Function", report.function.name()),
+        str8("Seen", report.seen),
+        u8("Irql", &report.place.irql),
+        u32("Processor", &report.place.processor),
+    );
 }
 
 /// The settings were changed.

@@ -30,7 +30,7 @@ pub mod wdf;
 pub use consumer::ConsumerOs;
 pub use event::Event;
 pub use pool::Aligned;
-pub use processor::{Bound, at_dispatch_level};
+pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};
 pub use status::check;
 pub use string::{unicode, wide};

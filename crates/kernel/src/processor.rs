@@ -44,6 +44,18 @@ impl Drop for Bound {
     }
 }
 
+/// The IRQL of the caller. `IRQL <= DISPATCH_LEVEL`.
+#[must_use]
+pub fn irql() -> u8 {
+    #[expect(clippy::cast_possible_truncation, reason = "two")]
+    const RAISED: KIRQL = DISPATCH_LEVEL as KIRQL;
+    // SAFETY: the caller is at `DISPATCH_LEVEL` or below, and the level is lowered again below.
+    let before = unsafe { KfRaiseIrql(RAISED) };
+    // SAFETY: the level that this thread had before, and no lock is held.
+    unsafe { KeLowerIrql(before) };
+    before
+}
+
 /// Runs `work` at `DISPATCH_LEVEL`. `IRQL <= DISPATCH_LEVEL`.
 ///
 /// `work` must not unwind and must not leave a spin lock held.

@@ -151,7 +151,7 @@ impl Adapter {
             power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
             gone: AtomicBool::new(false),
             device: Kernel.lock(Some(device))?,
-            consumers: Consumers::try_new(provider)?,
+            consumers: Consumers::try_new(provider, driver.settings().advise)?,
             driver,
             number,
         };

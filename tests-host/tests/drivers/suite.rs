@@ -7,7 +7,7 @@ use control::{
     report::Line,
     test_device::{Kind, Progress, State},
 };
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Value};
 use tests_host::decisions::DECISIONS;
 
 use crate::world::{
@@ -128,6 +128,15 @@ fn the_suite_passes_on_threads_with_the_direct_engine() {
             let kernel = Kernel::threads().processors(processors).start();
             run(&kernel, 5, 1, Provider::load_in(&kernel, NicMode::Direct).expect("the provider loads"));
         }
+    });
+}
+
+#[test]
+fn the_suite_passes_behind_the_adviser() {
+    in_a_process_of_its_own("suite::the_suite_passes_behind_the_adviser", || {
+        let kernel = Kernel::threads().start();
+        let provider = Provider::load_with(&kernel, &[("Advise", Value::Number(1))]).expect("the provider loads");
+        run(&kernel, 6, 1, provider);
     });
 }
 

@@ -26,7 +26,7 @@ pub struct Consumer {
 /// The provider's code, linked into the test.
 #[cfg(unix)]
 fn softndk(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
-    kernel.image("softndk", &["softndk", "driver_common", "provider", "engine"]);
+    kernel.image("softndk", &["softndk", "driver_common", "interpose", "provider", "engine", "nd2", "nd2_control"]);
     kernel.load_with("softndk", softndk::driver_entry, parameters)
 }
 

@@ -20,7 +20,7 @@ impl World {
 
     /// The provider on a kernel.
     pub fn on(kernel: Kernel, adapters: usize, parameters: &[(&str, Value)]) -> Self {
-        kernel.image("softndk", &["softndk", "driver_common", "provider", "engine", "nd2", "nd2_control"]);
+        kernel.image("softndk", &["softndk", "driver_common", "interpose", "provider", "engine", "nd2", "nd2_control"]);
         let driver = kernel.load_with("softndk", softndk::driver_entry, parameters).expect("the provider loads");
         let adapters = (0..adapters).map(|_| driver.add_device().expect("an adapter")).collect();
         Self { kernel, driver, adapters }

@@ -29,7 +29,7 @@ pub fn load(kernel: &Kernel) -> Result<Driver, NTSTATUS> {
 pub fn load_with(kernel: &Kernel, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
     #[cfg(unix)]
     return {
-        kernel.image("softndknic", &["softndknic", "driver_common", "provider", "engine", "cable"]);
+        kernel.image("softndknic", &["softndknic", "driver_common", "interpose", "provider", "engine", "cable"]);
         kernel.load_with("softndknic", softndknic::driver_entry, parameters)
     };
     #[cfg(windows)]

@@ -3,6 +3,7 @@
 mod dpc;
 mod lock;
 mod memory;
+mod place;
 mod processor;
 mod random;
 mod timer;

@@ -1,0 +1,128 @@
+//! The adviser in front of an adapter (`docs/adviser.md`): off, unless the registry says otherwise.
+
+use fallible::Arc;
+use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
+use ndkpi::{NDK_ADAPTER, NtStatus};
+use wdk_sys::ntddk::KeBugCheckEx;
+
+use crate::{os::Kernel, trace};
+
+/// The code with which the adviser stops the machine, if it is told to: one that Windows does not have. Its parameters are the
+/// number of the finding, the type and the number of the object, and the function (`docs/adviser.md`).
+pub const BUGCHECK: u32 = 0x534E_4144;
+
+/// What the adviser does with what it finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advise {
+    /// It is not there.
+    #[default]
+    Off,
+    /// It is.
+    On(Mode),
+}
+
+impl Advise {
+    /// By the number in the registry; off for every other one.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::On(Mode::Log),
+            2 => Self::On(Mode::Count),
+            3 => Self::On(Mode::Break),
+            4 => Self::On(Mode::Bugcheck),
+            _ => Self::Off,
+        }
+    }
+}
+
+/// Traces what is found, and stops where that is wanted.
+pub struct Tracer;
+
+impl Sink for Tracer {
+    fn report(&self, report: &Report<'_>) {
+        trace::finding(report);
+    }
+
+    fn break_in(&self) {
+        // What the compiler's `__debugbreak` is.
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: enters the debugger, which goes on behind it; without one the machine stops, as the setting says.
+        unsafe {
+            core::arch::asm!("int3");
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("brk #0xF000");
+        }
+    }
+
+    fn bugcheck(&self, report: &Report<'_>) {
+        let kind = u64::from(report.object.kind.0.cast_unsigned());
+        let (finding, object) = (u64::from(report.finding.number()), u64::from(report.object.number));
+        // SAFETY: stops the machine, as the setting says. `IRQL` does not matter.
+        unsafe { KeBugCheckEx(BUGCHECK, finding, kind, object, report.function as u64) };
+    }
+}
+
+/// The hooks.
+type Hooks = Adviser<Kernel, Tracer>;
+
+/// What the adviser has found on an adapter.
+pub struct Advice {
+    totals: Arc<Totals>,
+    sink: Arc<Tracer>,
+}
+
+impl Advice {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Self, NtStatus> {
+        let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
+        Ok(Self {
+            totals: Arc::try_new(Totals::default()).map_err(no_memory)?,
+            sink: Arc::try_new(Tracer).map_err(no_memory)?,
+        })
+    }
+
+    /// How often each finding was made.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Puts the adviser in front of an adapter that was just opened. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`: then the adapter is as it was.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is open, and nobody else has it.
+    pub unsafe fn wrap(&self, mode: Mode, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let settings = Settings { mode, ..Settings::default() };
+        let hooks = Adviser::new(Kernel, settings, self.sink.clone(), self.totals.clone());
+        // SAFETY: the caller's promise is the same.
+        unsafe { interpose::wrap(adapter, hooks) }
+    }
+}
+
+/// Closes an adapter, whether the adviser is in front of it or not. `PASSIVE_LEVEL`.
+///
+/// # Safety
+///
+/// `adapter` came from [`provider::Device::open`] or [`Advice::wrap`], and is not used after this call.
+pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
+    let close = |adapter| {
+        // SAFETY: the adapter of the provider, which nobody uses any more.
+        unsafe { provider::Device::<Kernel>::close(adapter) };
+    };
+    // SAFETY: the adapter is open; what is no layer's is recognised.
+    if unsafe { interpose::close::<Hooks, _>(adapter, close) }.is_none() {
+        close(adapter);
+    }
+}

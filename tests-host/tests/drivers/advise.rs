@@ -1,0 +1,50 @@
+//! The adviser in front of the drivers' adapters: off by default, and on by the registry.
+
+use control::{SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
+use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
+use simulated_kernel::{Kernel, Value};
+
+use crate::{provider_interface::Interface, world::Provider};
+
+/// The table of an adapter that is opened with this value of `Advise`, and what the provider answers to a creation without a
+/// completion.
+fn opened(kernel: &Kernel, advise: Option<u32>) -> (usize, NtStatus) {
+    let parameters = advise.map(|number| ("Advise", Value::Number(number)));
+    let provider = Provider::load_with(kernel, parameters.as_slice()).expect("the provider loads");
+    let interface = Interface::query(|kind, place| {
+        // SAFETY: the place is that of an interface of this size.
+        unsafe {
+            provider.device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION)
+        }
+    })
+    .expect("the interface");
+    let adapter: *mut NDK_ADAPTER = interface.open(NDK_VERSION::new(2, 0)).expect("an adapter");
+    let mut out = std::ptr::null_mut();
+    // SAFETY: the adapter is open.
+    let table = unsafe { (*adapter).Dispatch };
+    // SAFETY: as above; only the slot is read.
+    let create = unsafe { (*table).NdkCreatePd }.expect("every slot is there");
+    // SAFETY: the adapter is open, and the place for the object is there; without a completion it is refused.
+    let status = unsafe { create(adapter, None, std::ptr::null_mut(), &raw mut out) };
+    // SAFETY: the adapter was opened here, and is not used after this.
+    unsafe { interface.close(adapter) };
+    drop(interface);
+    provider.unload();
+    (table.addr(), status)
+}
+
+#[test]
+fn an_adapter_is_behind_the_adviser_only_if_the_registry_says_so() {
+    let kernel = Kernel::threads().start();
+    let (plain, refused) = opened(&kernel, None);
+    assert!(!refused.is_success());
+    for number in [1, 2] {
+        let (table, status) = opened(&kernel, Some(number));
+        assert_ne!(table, plain, "Advise {number}: the tables are the provider's own");
+        assert_eq!(status, refused, "Advise {number}");
+    }
+    // Off, and what is out of range.
+    for number in [0, 5] {
+        assert_eq!(opened(&kernel, Some(number)), (plain, refused), "Advise {number}");
+    }
+}
