@@ -7,8 +7,9 @@ use wdk_sys::ntddk::KeBugCheckEx;
 
 use crate::{os::Kernel, trace};
 
-/// The code with which the adviser stops the machine, if it is told to: one that Windows does not have. Its parameters are the
-/// number of the finding, the type and the number of the object, and the function (`docs/adviser.md`).
+/// The code with which the adviser stops the machine, if it is told to: one that Windows does not have.
+///
+/// Its parameters are the number of the finding, the type and the number of the object, and the function (`docs/adviser.md`).
 pub const BUGCHECK: u32 = 0x534E_4144;
 
 /// What the adviser does with what it finds.

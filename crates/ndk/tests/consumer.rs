@@ -246,7 +246,7 @@ fn a_handler_ends_with_its_notified_also_from_inside() -> Result<(), NtStatus> {
         let (tell, told) = mpsc::channel();
         far.receiver.receive(1, &[mr.sge(0, 8)?])?;
         let notified = cq.notify(Notify::Any, move |poller, status| {
-            let _witness = &witness;
+            std::hint::black_box(&witness);
             // The handler owns queue pairs of its own queue, and ends itself.
             let Qp { initiator: _initiator, receiver: _receiver } = &far;
             let mut results = [Completion::EMPTY; 4];

@@ -129,7 +129,7 @@ mod tests {
     fn every_refusal_is_one_line_that_says_what_is_allowed() {
         for (words, part) in [
             (&["selftest", "--flter", "arm"][..], "--filter"),
-            (&["selftset"], "selftest, ping, info"),
+            (&["selftset"], "selftest, ping"),
             (&["ping", "--size", "0"], "1 to 1G"),
             (&["ping", "--size", "9G"], "1 to 1G"),
             (&["ping", "--count", "-5"], "1 to 100000000"),

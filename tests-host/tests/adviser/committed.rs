@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ptr};
 
-use conformance::Platform;
+use conformance::{Platform, platform::PinnedMemory};
 use host::machine::{Irql, lower, raise};
 use interpose::{Function, adviser::Finding};
 use ndkpi::*;
@@ -120,7 +120,7 @@ fn fast_register(first_byte: u32, length: usize, base: usize, remote: bool) -> F
         );
         world.platform.settle();
         let _ = status;
-        world.drain(pair.cq);
+        World::drain(pair.cq);
         world.close(mr);
     })
 }
@@ -137,7 +137,6 @@ fn invalidate_and_use(before: bool) -> Found {
         let (mut size, mut first_byte) = (4096_u32, 0_u32);
         let mut mapping = vec![0_u64; 512];
         let lam: *mut NDK_LOGICAL_ADDRESS_MAPPING = mapping.as_mut_ptr().cast();
-        use conformance::platform::PinnedMemory;
         let status = world.request(|completion, context| {
             let mdl = pair.region.memory.mdl();
             ndk!(world.adapter, NdkBuildLAM(mdl, 4096, completion, context, lam, &raw mut size, &raw mut first_byte))
@@ -164,10 +163,10 @@ fn invalidate_and_use(before: bool) -> Found {
             invalidate();
         }
         world.platform.settle();
-        world.drain(pair.cq);
+        World::drain(pair.cq);
         ndk!(qp, NdkFlush());
         world.platform.settle();
-        world.drain(pair.cq);
+        World::drain(pair.cq);
         ndk!(world.adapter, NdkReleaseLAM(lam));
         world.close(mr);
     })
@@ -184,7 +183,7 @@ fn bind(flags: u32, length: usize) -> Found {
         let flags = NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
         let _ = ndk!(pair.qps[0], NdkBind(context, region.mr, mw, address, length, flags));
         world.platform.settle();
-        world.drain(pair.cq);
+        World::drain(pair.cq);
         world.close(mw);
         world.close(region.mr);
     })
@@ -218,7 +217,7 @@ fn close_in_order(successors_first: bool) -> Found {
     if successors_first {
         world.close(mr);
     }
-    let status = world.close_with(pd, context);
+    let status = World::close_with(pd, context);
     if !successors_first {
         world.close(mr);
     }
@@ -232,7 +231,7 @@ fn close_in_order(successors_first: bool) -> Found {
 #[inline(never)]
 fn close_and_return(world: &World, pd: *mut NDK_PD, waits: bool) -> usize {
     let here = Done::default();
-    let status = world.close_with(pd, ptr::from_ref(&here).cast_mut().cast());
+    let status = World::close_with(pd, ptr::from_ref(&here).cast_mut().cast());
     if waits && status == NtStatus::PENDING {
         world.wait("the close", &|| here.count() > 0);
     }
@@ -242,6 +241,7 @@ fn close_and_return(world: &World, pd: *mut NDK_PD, waits: bool) -> usize {
 /// The same, far down the stack: what comes after it does not reach as far.
 #[inline(never)]
 fn close_far_down(world: &World, pd: *mut NDK_PD, waits: bool) {
+    #[expect(clippy::large_stack_arrays, reason = "the stack is what it is about")]
     let room = [0_u8; 48 << 10];
     std::hint::black_box(&room);
     close_and_return(world, pd, waits);
@@ -282,7 +282,7 @@ fn in_notification(work: fn(&World), differs: Differs) -> Found {
     assert!(ndk!(qp, NdkReceive(ptr::null_mut(), ptr::null(), 0)).is_success());
     ndk!(qp, NdkFlush());
     world.platform.settle();
-    world.drain(cq);
+    World::drain(cq);
     world.close(qp);
     world.close(pd);
     world.close(cq);
@@ -330,7 +330,7 @@ fn disconnect(waits: bool) -> Found {
         let status = world.request(|completion, context| ndk!(pair.connectors[0], NdkDisconnect(completion, context)));
         assert_eq!(status, NtStatus::SUCCESS);
         if !waits {
-            world.drain(pair.cq);
+            World::drain(pair.cq);
         }
     })
 }
@@ -342,7 +342,7 @@ const ROWS: &[Row] = &[
             let world = World::new();
             let cq = Moved::new(world.cq(8));
             world.inside(Function::GetCqResultsEx, move || ndk!(cq.get(), NdkArmCq(NDK_CQ_NOTIFY_ANY)));
-            world.drain(cq.get());
+            World::drain(cq.get());
             world.close(cq.get());
             world.end()
         },
@@ -350,7 +350,7 @@ const ROWS: &[Row] = &[
             let world = World::new();
             let (one, other) = (world.cq(8), Moved::new(world.cq(8)));
             world.inside(Function::GetCqResultsEx, move || ndk!(other.get(), NdkArmCq(NDK_CQ_NOTIFY_ANY)));
-            world.drain(one);
+            World::drain(one);
             ndk!(one, NdkArmCq(NDK_CQ_NOTIFY_ANY));
             world.close(one);
             world.close(other.get());
@@ -566,7 +566,7 @@ const ROWS: &[Row] = &[
                 assert!(pair.receive(1, 64).is_success());
                 let _ = ndk!(pair.qps[0], NdkSend(ptr::null_mut(), ptr::null(), 0, 0));
                 world.platform.settle();
-                world.drain(pair.cq);
+                World::drain(pair.cq);
             })
         },
     },
@@ -750,13 +750,13 @@ const ROWS: &[Row] = &[
             let world = World::new();
             let cq = world.cq(8);
             world.close(cq);
-            world.drain(cq);
+            World::drain(cq);
             world.end()
         },
         near: || {
             let world = World::new();
             let cq = world.cq(8);
-            world.drain(cq);
+            World::drain(cq);
             world.close(cq);
             world.end()
         },
@@ -807,7 +807,7 @@ const ROWS: &[Row] = &[
                 // SAFETY: open, and closed once.
                 let _ = unsafe { slot(any.cast(), Some(closed), Done::new().context()) };
             });
-            world.drain(cq);
+            World::drain(cq);
             world.close(cq);
             world.end()
         },
@@ -826,7 +826,9 @@ const ROWS: &[Row] = &[
     Row {
         finding: Finding::CallbackIrql,
         commits: || {
-            let world = in_completion(|_| drop(raise(Irql::DISPATCH_LEVEL)));
+            let world = in_completion(|_| {
+                let _before = raise(Irql::DISPATCH_LEVEL);
+            });
             lower(Irql::PASSIVE_LEVEL);
             world.abandon()
         },
@@ -987,7 +989,7 @@ fn read_into(flags: u32) -> Found {
     let region = world.region(pair.pd, flags);
     let _ = pair.read(1, region.element(0, 64));
     world.platform.settle();
-    world.drain(pair.cq);
+    World::drain(pair.cq);
     world.close(region.mr);
     world.end_pair(&pair);
     world.end()
@@ -1005,7 +1007,7 @@ fn read_and_invalidate(without: bool) -> Found {
     let flags = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
     let _ = ndk!(pair.qps[0], NdkRead(ptr::null_mut(), &raw const element, 1, remote, pair.region.remote, flags));
     world.platform.settle();
-    world.drain(pair.cq);
+    World::drain(pair.cq);
     world.end_pair(&pair);
     world.end()
 }
@@ -1017,7 +1019,7 @@ fn receive_into(flags: u32) -> Found {
         let _ = ndk!(pair.qps[1], NdkReceive(ptr::null_mut(), &raw const element, 1));
         ndk!(pair.qps[1], NdkFlush());
         world.platform.settle();
-        world.drain(pair.cq);
+        World::drain(pair.cq);
         world.close(region.mr);
     })
 }

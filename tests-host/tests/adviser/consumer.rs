@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Begins a close.
-    pub fn close_with<T: Object>(&self, object: *mut T, context: *mut c_void) -> NtStatus {
+    pub fn close_with<T: Object>(object: *mut T, context: *mut c_void) -> NtStatus {
         let any: *mut NDK_CQ = object.cast();
         // SAFETY: an object that the consumer of the test holds, whatever its kind: slot 0 is the close.
         let table = unsafe { (*any).Dispatch };
@@ -293,7 +293,7 @@ impl World {
     #[track_caller]
     pub fn close<T: Object>(&self, object: *mut T) {
         let done = Done::new();
-        let status = self.close_with(object, done.context());
+        let status = Self::close_with(object, done.context());
         assert_eq!(self.finish(status, done), NtStatus::SUCCESS);
     }
 
@@ -431,7 +431,7 @@ impl World {
     }
 
     /// Takes completions until there are none. Returns their statuses.
-    pub fn drain(&self, cq: *mut NDK_CQ) -> Vec<NtStatus> {
+    pub fn drain(cq: *mut NDK_CQ) -> Vec<NtStatus> {
         let mut statuses = Vec::new();
         loop {
             let mut results = [NDK_RESULT_EX::ZEROED; 4];
@@ -449,7 +449,7 @@ impl World {
         let taken = Mutex::new(Vec::new());
         self.wait("completions", &|| {
             let mut taken = taken.lock().expect("no panic");
-            taken.extend(self.drain(cq));
+            taken.extend(Self::drain(cq));
             taken.len() >= count
         });
         taken.into_inner().expect("no panic")
@@ -461,7 +461,7 @@ impl World {
             ndk!(qp, NdkFlush());
         }
         self.platform.settle();
-        self.drain(pair.cq);
+        Self::drain(pair.cq);
         for connector in pair.connectors {
             self.close(connector);
         }

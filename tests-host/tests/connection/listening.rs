@@ -90,7 +90,9 @@ fn an_adapter_without_loopback_connects_to_others_only() {
     let (to_own, to_peer) = (own.arrivals(), peer.arrivals());
     assert_eq!((to_own.len(), to_peer.len()), (1, 2));
     to_own.into_iter().chain(to_peer).for_each(|arrival| drop(arrival.close()));
-    sides.into_iter().for_each(|side| drop(side.close()));
+    for side in sides {
+        drop(side.close());
+    }
     own.close();
     peer.close();
     drop((alone, other));
