@@ -1,12 +1,13 @@
 //! What the adviser keeps of an object.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 
 use engine::os::SpinLock;
+use fallible::try_slice;
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
@@ -40,6 +41,11 @@ pub struct RunningCallback {
     pub irql: u8,
 }
 
+/// So many free places.
+fn places<T: Default>(count: usize) -> Result<Box<[T]>, NtStatus> {
+    try_slice(count, |_| T::default()).map_err(no_memory)
+}
+
 /// Of an adapter.
 pub struct AdapterNode<O: InterposeOs> {
     pub info: NDK_ADAPTER_INFO,
@@ -49,8 +55,10 @@ pub struct AdapterNode<O: InterposeOs> {
     pub open: AtomicU32,
     /// Mappings that were built and not released.
     pub mappings: AtomicU32,
-    pub callbacks: Lock<O, [RunningCallback; CALLBACKS]>,
-    pub stack: Lock<O, [StackContext; STACK_CONTEXTS]>,
+    /// [`CALLBACKS`] of them. Boxed, as the contexts are: a node is made on the stack.
+    pub callbacks: Lock<O, Box<[RunningCallback]>>,
+    /// [`STACK_CONTEXTS`] of them.
+    pub stack: Lock<O, Box<[StackContext]>>,
     pub stack_used: AtomicU32,
 }
 
@@ -245,8 +253,8 @@ impl<O: InterposeOs> Node<O> {
             regions: AtomicUsize::new(0),
             open: AtomicU32::new(0),
             mappings: AtomicU32::new(0),
-            callbacks: os.lock([RunningCallback::default(); CALLBACKS])?,
-            stack: os.lock([StackContext::default(); STACK_CONTEXTS])?,
+            callbacks: os.lock(places(CALLBACKS)?)?,
+            stack: os.lock(places(STACK_CONTEXTS)?)?,
             stack_used: AtomicU32::new(0),
         });
         Ok(Self::new(os, ObjectId { kind: NDK_OBJECT_TYPE::ADAPTER, number: 0 }, None, None, body))
