@@ -16,7 +16,10 @@ use simulated_kernel::{Kernel, Rule, caught};
 use wdk_sys::{
     NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID, STATUS_CANCELLED, STATUS_DELETE_PENDING, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS,
-    ntddk::{IoAcquireCancelSpinLock, IoAllocateWorkItem, IoDeleteDevice, IoFreeWorkItem, IoQueueWorkItem},
+    ntddk::{
+        IoAcquireCancelSpinLock, IoAllocateWorkItem, IoDeleteDevice, IoFreeWorkItem, IoQueueWorkItem,
+        KeInitializeEvent, KeSetEvent,
+    },
 };
 
 #[test]
@@ -173,11 +176,63 @@ wrong! {
     a_remove_lock_released_and_not_acquired breaks RemoveLock by { load: |device| driver::release(device, 1) };
     a_remove_lock_held_when_the_device_goes breaks RemoveLock by
         { load: |device| assert_eq!(driver::acquire(device, 1), STATUS_SUCCESS) };
+    an_event_on_the_stack_of_a_function_that_has_returned breaks StackObject by { control: |_, irp| {
+        let place = event_on_the_stack();
+        // Between the two, as a request that completes late would.
+        // SAFETY: as wrong as the test wants it.
+        unsafe { KeSetEvent(ptr::with_exposed_provenance_mut(place), 0, 0) };
+        complete(irp, 0, 0)
+    } };
+    a_null_pointer breaks AccessViolation by { control: |_, irp| {
+        // SAFETY: as wrong as the test wants it.
+        let byte = unsafe { ptr::without_provenance::<u8>(8).read_volatile() };
+        complete(irp, NTSTATUS::from(byte), 0)
+    } };
+    an_address_out_of_memory_that_is_free breaks UseAfterFree by { control: |_, irp| {
+        let poison = ptr::without_provenance::<u8>(0xDDDD_DDDD_DDDD_DDDD);
+        // SAFETY: as wrong as the test wants it.
+        let byte = unsafe { poison.read_volatile() };
+        complete(irp, NTSTATUS::from(byte), 0)
+    } };
     a_remove_lock_that_is_never_released breaks Deadlock by { unload: |device| {
         assert_eq!(driver::acquire(device, 1), STATUS_SUCCESS);
         assert_eq!(driver::acquire(device, 2), STATUS_SUCCESS);
         driver::release_and_wait(device, 2);
     } };
+}
+
+/// Initialises an event on its own stack, and says where that was.
+#[inline(never)]
+fn event_on_the_stack() -> usize {
+    let mut event = wdk_sys::KEVENT::default();
+    let place: *mut wdk_sys::KEVENT = &raw mut event;
+    // SAFETY: a place that lives until the function returns.
+    unsafe { KeInitializeEvent(place, 0, 0) };
+    place.expose_provenance()
+}
+
+/// Sets an event that its caller has on the stack.
+#[inline(never)]
+fn set(place: *mut wdk_sys::KEVENT) {
+    // SAFETY: the caller's event lives.
+    unsafe { KeSetEvent(place, 0, 0) };
+}
+
+#[test]
+fn an_event_on_the_stack_is_there_as_long_as_its_function_runs() {
+    let control = |_, irp| {
+        event_on_the_stack();
+        let mut event = wdk_sys::KEVENT::default();
+        let place: *mut wdk_sys::KEVENT = &raw mut event;
+        // SAFETY: a place that lives until the function returns.
+        unsafe { KeInitializeEvent(place, 0, 0) };
+        event_on_the_stack();
+        set(place);
+        // SAFETY: as above.
+        let before = unsafe { KeSetEvent(place, 0, 0) };
+        complete(irp, before, 0)
+    };
+    run(Parts { control, ..Parts::default() }, |_, _, file| assert_eq!(file.control(CODE, &[], 0).status, 1));
 }
 
 #[test]

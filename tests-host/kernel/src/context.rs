@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use host::machine::{Irql, current_irql, locks_held};
 
-use crate::{paged, report::bug_check, rule::Rule};
+use crate::{paged, report::bug_check, rule::Rule, stack};
 
 /// A loaded driver. Zero is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,8 +125,10 @@ pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -
         paged::trim();
     }
     let (running, behalf, routine) = (RUNNING.replace(driver), BEHALF.replace(driver), ROUTINE.replace(what));
+    let entered = stack::Entered::new();
     let result = work();
     RUNNING.set(NOBODY);
+    entered.left();
     if locks_held() != locks {
         bug_check(
             Rule::LockHeld,

@@ -16,11 +16,12 @@ use crate::{
     faults::Faults,
     ndis::Ndis,
     netio::Net,
+    paged,
     pnp::Pnp,
     pool, report,
     report::bug_check,
     rule::Rule,
-    sites,
+    sites, stack,
     tracked::Tracked,
     waiting::Dispatcher,
     wdf::Framework,
@@ -101,6 +102,7 @@ pub fn routine<R>(name: &'static str, limit: impl FnOnce() -> machine::Irql, wor
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         #[cfg(unix)]
         crate::heap::report_violation();
+        stack::check(name);
         let (now, limit) = (machine::current_irql(), limit());
         if now > limit {
             bug_check(Rule::IrqlTooHigh, format_args!("{name} called at {now}, but at most {limit} is allowed"));
@@ -193,6 +195,7 @@ impl Builder {
             baton.begin();
         }
         pool::begin();
+        paged::begin();
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         #[cfg(unix)]
         crate::wdf::install();

@@ -38,9 +38,12 @@ mod process;
 mod report;
 mod rule;
 mod sites;
+mod stack;
 mod text;
 mod tracked;
 mod user;
+#[cfg(unix)]
+mod violation;
 mod waiting;
 mod wdf;
 mod wdm;

@@ -19,7 +19,8 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 static USED: Mutex<usize> = Mutex::new(0);
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
-fn begin() {
+/// Reserves the addresses, and has faults come here.
+pub fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         BASE.store(platform::reserve(ARENA, false), Relaxed);

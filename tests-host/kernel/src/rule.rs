@@ -51,6 +51,10 @@ rules! {
     Overrun = "buffer-overrun",
     /// Memory was used after it had been freed.
     UseAfterFree = "use-after-free",
+    /// An event or another object of the kernel was used that lay on the stack of a function that has returned.
+    StackObject = "stack-object",
+    /// An address was touched where there is no memory, such as that of a null pointer.
+    AccessViolation = "access-violation",
     /// Pageable memory was touched at `DISPATCH_LEVEL`.
     PagedAtDispatch = "paged-at-dispatch",
     /// A DPC, timer, event or lock was used without being initialised, or initialised while in use.

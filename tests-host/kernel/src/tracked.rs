@@ -19,6 +19,7 @@ use crate::{
     pool,
     report::bug_check,
     rule::Rule,
+    stack,
     wdm::RemoveLock,
 };
 
@@ -54,6 +55,8 @@ pub struct Rundown {
 struct Entry {
     owner: DriverId,
     object: Object,
+    /// It lay on the stack of a function that has returned.
+    gone: bool,
 }
 
 /// All of them.
@@ -96,18 +99,34 @@ impl State {
                 drop(tracked);
                 bug_check(rule, format_args!("initialised again at {address:#x}"));
             }
-            tracked.objects.insert(address, Entry { owner, object })
+            tracked.objects.insert(address, Entry { owner, object, gone: false })
         };
         drop(before);
+        stack::note(address);
+    }
+
+    /// Objects on a stack whose functions have returned.
+    pub fn stack_objects_are_gone(&self, addresses: &[usize]) {
+        let mut tracked = lock(&self.tracked);
+        for address in addresses {
+            if let Some(entry) = tracked.objects.get_mut(address) {
+                entry.gone = true;
+            }
+        }
     }
 
     /// What the structure at that address stands for.
     pub fn tracked(&self, address: usize, kind: &'static str) -> Object {
         check_memory(address, kind);
-        let found = lock(&self.tracked).objects.get(&address).map(|entry| entry.object.clone());
-        found.unwrap_or_else(|| {
+        let found = lock(&self.tracked).objects.get(&address).map(|entry| (entry.object.clone(), entry.gone));
+        if matches!(found, Some((_, true))) {
+            let words = "lay on the stack of a function that has returned";
+            bug_check(Rule::StackObject, format_args!("the {kind} at {address:#x} {words}"));
+        }
+        let Some((object, _)) = found else {
             bug_check(Rule::Uninitialised, format_args!("the {kind} at {address:#x} was not initialised there"))
-        })
+        };
+        object
     }
 
     /// The memory of so many bytes is free.

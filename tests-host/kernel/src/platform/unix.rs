@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::paged;
+use crate::{paged, violation};
 
 /// Reserves addresses. Their bytes can be used at once if they are to be reachable.
 pub fn reserve(length: usize, reachable: bool) -> usize {
@@ -40,12 +40,13 @@ pub fn install_fault_handler() {
     assert_eq!(set, 0, "no handler for faults");
 }
 
-extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the system passes the information of this very signal.
     let info = unsafe { &*info };
     // SAFETY: this signal's information has an address.
     let address = unsafe { info.si_addr() }.addr();
     if !paged::fault(address) {
+        violation::report(address, context);
         // SAFETY: the default is what happens without a handler; the fault happens again when this returns.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

@@ -13,6 +13,17 @@ use crate::{
     kernel::{Kernel, State, lock},
 };
 
+/// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell. An image's never does: its
+/// functions have no symbols.
+#[cfg(unix)]
+pub use symbols::stack_of_caller;
+
+/// Nothing is known of an image's frames without symbols.
+#[cfg(windows)]
+pub const fn stack_of_caller(_routine: &str) -> Option<usize> {
+    None
+}
+
 /// Frames of drivers that make a call site: the one that calls, and two of its callers, because helpers are called from many
 /// places.
 const DEPTH: usize = 3;

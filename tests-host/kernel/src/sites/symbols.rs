@@ -27,7 +27,11 @@ fn functions() -> &'static [Function] {
         let mut all: Vec<Function> = text
             .filter_map(|symbol| {
                 let begin = usize::try_from(symbol.address().wrapping_sub(anchor).wrapping_add(loaded)).ok()?;
-                let home = home(&format!("{:#}", rustc_demangle::try_demangle(symbol.name().ok()?).ok()?));
+                let name = symbol.name().ok()?;
+                // What is not mangled has no crate in its name: the routines, and C.
+                let plain = || format!("{PLAIN}{name}");
+                let demangled = rustc_demangle::try_demangle(name);
+                let home = demangled.map_or_else(|_| plain(), |demangled| home(&format!("{demangled:#}")));
                 Some(Function { begin, end: begin + usize::try_from(symbol.size()).ok()?, home })
             })
             .collect();
@@ -40,6 +44,27 @@ fn functions() -> &'static [Function] {
 fn home(name: &str) -> String {
     let name = name.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ").trim_start_matches("dyn ");
     name.chars().take_while(|&letter| letter.is_alphanumeric() || letter == '_').collect()
+}
+
+/// What the home of a function begins with whose name is not mangled, so that it is no crate's.
+const PLAIN: &str = "fn ";
+
+/// Crates whose code runs between a driver's call and the place that asks who called.
+const KERNEL: [&str; 6] = ["alloc", "backtrace", "core", "host", "simulated_kernel", "std"];
+
+/// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell.
+pub fn stack_of_caller(routine: &str) -> Option<usize> {
+    let mut found = None;
+    backtrace::trace(|frame| {
+        let Some(home) = home_of(frame.ip().addr()) else { return false };
+        let plain = home.strip_prefix(PLAIN);
+        if KERNEL.contains(&home) || plain.is_some_and(|name| name == routine || name == "__rust_try") {
+            return true;
+        }
+        found = Some(frame.sp().addr()).filter(|&stack| stack != 0);
+        false
+    });
+    found
 }
 
 /// The crate of the code at an address to which a call returns.

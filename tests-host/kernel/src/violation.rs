@@ -1,0 +1,55 @@
+//! Faults outside of the paged pool: an address without memory. The code that touches it is a driver's, or the fault is the simulation's.
+
+use std::fmt::{self, Write as _};
+
+use crate::{context, report::EXIT_CODE, rule::Rule};
+
+/// Eight bytes of a free block.
+const POISON: i64 = 0xDDDD_DDDD_DDDD_DDDD_u64.cast_signed();
+
+/// A line that is put together without an allocation, as in a handler of signals it has to be.
+struct Line {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..];
+        let count = text.len().min(room.len());
+        room[..count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        Ok(())
+    }
+}
+
+/// Ends the process, if a driver's code runs. Called in a handler of signals.
+pub fn report(address: usize, context: *mut libc::c_void) {
+    if !context::in_driver() {
+        return;
+    }
+    let mut line = Line { bytes: [0; 256], length: 0 };
+    let start = "simulated kernel: bug check: rule broken";
+    let _ = if has_poison(context) {
+        writeln!(line, "{start}: {}: an address was taken from memory that is free", Rule::UseAfterFree)
+    } else {
+        writeln!(line, "{start}: {}: the address {address:#x} was touched", Rule::AccessViolation)
+    };
+    // SAFETY: the bytes live until the call returns, and the call is safe in a handler.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
+    // SAFETY: the call is safe in a handler.
+    unsafe { libc::_exit(EXIT_CODE) };
+}
+
+/// Returns true if a register holds what free memory is filled with: then the address was made of it.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn has_poison(context: *mut libc::c_void) -> bool {
+    // SAFETY: the system passes the registers of the interrupted thread, of this type.
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    context.uc_mcontext.gregs.contains(&POISON)
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn has_poison(_: *mut libc::c_void) -> bool {
+    false
+}
