@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the header for consumers, crates/control/include/softndk.h, as C and as C++, and compares it with the Rust crate.
-# Installs Debian's compilers for Windows, with their DDK headers, if they are missing.
+# The headers for consumers, and the sample that uses them. Compiles crates/control/include/softndk.h as C and as C++ and compares it
+# with the Rust crate; compiles crates/ndkpi/include and compares it with the facts; runs the sample in C and its wrong variants in the
+# simulated kernel; builds their images with both compilers. Installs Debian's compilers, with their DDK headers, if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -8,5 +9,11 @@ source tools/debian.sh
 packages=()
 command -v x86_64-w64-mingw32-gcc >/dev/null || packages+=(gcc-mingw-w64-x86-64-win32)
 command -v x86_64-w64-mingw32-g++ >/dev/null || packages+=(g++-mingw-w64-x86-64-win32)
+command -v clang >/dev/null || packages+=(clang)
+command -v lld-link >/dev/null || packages+=(lld)
+command -v llvm-dlltool >/dev/null || packages+=(llvm)
+command -v patch >/dev/null || packages+=(patch)
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
-SOFTNDK_REQUIRE_HEADER=1 cargo test -p tests-host --test driver_header
+SOFTNDK_REQUIRE_HEADER=1 cargo test -p tests-host --test driver_header --test ndkpi_header --test runs
+samples/consumer-c/build.sh
+samples/consumer-c/build.sh --compiler mingw --out target/consumer-c-mingw

@@ -8,12 +8,12 @@ use crate::{context, report::EXIT_CODE, rule::Rule};
 const POISON: i64 = 0xDDDD_DDDD_DDDD_DDDD_u64.cast_signed();
 
 /// A line that is put together without an allocation, as in a handler of signals it has to be.
-struct Line {
+struct Words {
     bytes: [u8; 256],
     length: usize,
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for Words {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.bytes[self.length..];
         let count = text.len().min(room.len());
@@ -28,7 +28,7 @@ pub fn report(address: usize, context: *mut libc::c_void) {
     if !context::in_driver() {
         return;
     }
-    let mut line = Line { bytes: [0; 256], length: 0 };
+    let mut line = Words { bytes: [0; 256], length: 0 };
     let start = "simulated kernel: bug check: rule broken";
     let _ = if has_poison(context) {
         writeln!(line, "{start}: {}: an address was taken from memory that is free", Rule::UseAfterFree)

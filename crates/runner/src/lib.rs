@@ -1,0 +1,31 @@
+//! Runs of drivers in the simulated kernel, as `ndkctl run` and tests make them: a script says what happens, a seed decides the rest.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`script`] | what a script says |
+//! | [`parse`] | from TOML to a script; each error names the line and the key |
+//! | [`machine`] | what a script needs of a kernel: the trait that simulated kernels implement |
+//! | [`drive`] | a script on a machine |
+//! | [`seeds`] | `1..1000` |
+//! | [`worker`] | processes that carry out seeds, because a broken rule ends its process |
+//! | [`report`] | text, JSON, JUnit, exit codes |
+//!
+//! `docs/run.md` has the format of scripts and reports. Nothing here depends on a platform.
+
+pub mod bytes;
+pub mod drive;
+pub mod machine;
+pub mod parse;
+mod raw;
+pub mod report;
+pub mod script;
+pub mod seeds;
+pub mod worker;
+
+pub use crate::{
+    machine::{Answer, Machine},
+    parse::{ScriptError, parse},
+    report::Results,
+    script::Script,
+    seeds::Seeds,
+};

@@ -1,0 +1,110 @@
+//! What a script needs of a kernel.
+
+use ntstatus::NtStatus;
+
+use crate::script::{Device, Image, Settings};
+
+/// What a program gets for a control code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status of the request.
+    pub status: NtStatus,
+    /// The bytes of the answer.
+    pub bytes: Vec<u8>,
+}
+
+/// A control code, as it is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'run> {
+    /// The control code.
+    pub code: u32,
+    /// The input.
+    pub input: &'run [u8],
+    /// Bytes of room for output.
+    pub output: usize,
+}
+
+/// A kernel with drivers, in which a script is carried out.
+///
+/// A [`Script`](crate::Script) has been checked before: what a call names is there and in the state that the call needs. A rule
+/// that a driver breaks ends the process, with a line of the form `rule broken: NAME: words`.
+pub trait Machine {
+    /// Loads an image.
+    ///
+    /// # Errors
+    ///
+    /// What its entry says, or a status for an image that cannot be loaded.
+    fn load(&mut self, image: &Image) -> Result<(), NtStatus>;
+
+    /// Unloads it, and checks that nothing of it is left.
+    fn unload(&mut self, image: &Image);
+
+    /// Adds a device and starts it. A NIC has its addresses when this returns.
+    ///
+    /// # Errors
+    ///
+    /// What its driver says.
+    fn start(&mut self, device: &Device) -> Result<(), NtStatus>;
+
+    /// Stops a device and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// What its driver says.
+    fn restart(&mut self, device: &Device) -> Result<(), NtStatus>;
+
+    /// Sends a device to a power state, 0 to 3.
+    ///
+    /// # Errors
+    ///
+    /// What its driver says.
+    fn power(&mut self, device: &Device, state: u8) -> Result<(), NtStatus>;
+
+    /// Removes a device.
+    ///
+    /// # Errors
+    ///
+    /// Who said no; then it is still there.
+    fn remove(&mut self, device: &Device) -> Result<(), NtStatus>;
+
+    /// Removes a device without asking.
+    fn surprise_remove(&mut self, device: &Device);
+
+    /// A number of a device: `index`, of a NIC's network interface.
+    fn property(&self, device: &str, property: &str) -> Option<u64>;
+
+    /// Opens a device by its symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// What its driver says, or that there is none.
+    fn open(&mut self, file: &str, link: &str) -> Result<(), NtStatus>;
+
+    /// Closes a file.
+    fn close(&mut self, file: &str);
+
+    /// Sends a control code.
+    fn begin(&mut self, request: &str, file: &str, control: &Control<'_>);
+
+    /// Cancels a request.
+    fn cancel(&mut self, request: &str);
+
+    /// Waits for a request.
+    fn wait(&mut self, request: &str) -> Answer;
+
+    /// Lets time pass.
+    fn sleep(&mut self, microseconds: u64);
+
+    /// Ends the kernel, and checks that nothing is left in it. A number that depends on every choice of the seed: equal for two runs
+    /// that are the same.
+    fn finish(self) -> u64;
+}
+
+/// Makes machines.
+pub trait Machines {
+    /// What it makes.
+    type Machine: Machine;
+
+    /// A machine in which this seed decides.
+    fn machine(&self, seed: u64, settings: Settings) -> Self::Machine;
+}

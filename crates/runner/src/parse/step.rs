@@ -1,0 +1,148 @@
+//! A step, from its keys to what it does.
+
+use ntstatus::NtStatus;
+use toml::{Spanned, Value};
+
+use super::{
+    Result, in_range,
+    part::{MOST_BYTES, parts},
+    problem,
+};
+use crate::{
+    bytes::{Pattern, Template},
+    raw,
+    script::{Action, Script},
+};
+
+/// A step on its way to an action: what is taken out is allowed, what is left at the end is not.
+pub struct Keys(pub Spanned<raw::Step>);
+
+impl Keys {
+    fn text(&mut self, key: &str) -> Result<String> {
+        let at = self.0.span();
+        let step = self.0.get_mut();
+        let place = match key {
+            "image" => &mut step.image,
+            "device" => &mut step.device,
+            "file" => &mut step.file,
+            "link" => &mut step.link,
+            "state" => &mut step.state,
+            _ => &mut step.request,
+        };
+        place.take().map_or_else(|| problem(at, format!("`{key}` is missing")), |text| Ok(text.into_inner()))
+    }
+
+    /// What the step does. A plain `ioctl` is two things: it begins a request and waits for it.
+    pub fn actions(mut self, script: &Script) -> Result<Vec<(Action, NtStatus)>> {
+        let at = self.0.span();
+        let Some(action) = self.0.get_mut().action.take() else { return problem(at, "`do` is missing") };
+        let status = self.status()?;
+        let mut before = Vec::new();
+        let last = match action.get_ref().as_str() {
+            "load" => Action::Load(self.text("image")?),
+            "unload" => Action::Unload(self.text("image")?),
+            "start" => Action::Start(self.text("device")?),
+            "restart" => Action::Restart(self.text("device")?),
+            "power" => Action::Power(self.text("device")?, self.power_state()?),
+            "remove" => Action::Remove(self.text("device")?),
+            "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
+            "open" => Action::Open { file: self.text("file")?, link: self.text("link")? },
+            "close" => Action::Close(self.text("file")?),
+            "begin" => {
+                let request = self.text("request")?;
+                self.begin(script, request)?
+            }
+            "ioctl" => {
+                // A name that no script can give.
+                let request = format!("{}@{}", "ioctl", at.start);
+                before.push((self.begin(script, request.clone())?, NtStatus::SUCCESS));
+                Action::Wait { request, output: self.expectation(script)? }
+            }
+            "wait" => Action::Wait { request: self.text("request")?, output: self.expectation(script)? },
+            "cancel" => Action::Cancel(self.text("request")?),
+            "sleep" => {
+                let Some(time) = self.0.get_mut().microseconds.take() else {
+                    return problem(at, "`microseconds` is missing");
+                };
+                Action::Sleep(in_range(&time, "microseconds", 0, 3_600_000_000)?)
+            }
+            other => {
+                let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, begin, wait, \
+                             cancel or sleep";
+                return problem(action.span(), format!("`do` is `{other}`: {words}"));
+            }
+        };
+        let always_succeeds =
+            matches!(last, Action::Unload(_) | Action::SurpriseRemove(_) | Action::Close(_) | Action::Begin { .. })
+                || matches!(last, Action::Cancel(_) | Action::Sleep(_));
+        if always_succeeds && status != NtStatus::SUCCESS {
+            return problem(at, format!("`status`: `{}` has none", action.get_ref()));
+        }
+        self.nothing_left(action.get_ref())?;
+        before.push((last, status));
+        Ok(before)
+    }
+
+    fn power_state(&mut self) -> Result<u8> {
+        let at = self.0.get_ref().state.as_ref().map_or_else(|| self.0.span(), Spanned::span);
+        let state = self.text("state")?;
+        let number = ["D0", "D1", "D2", "D3"].iter().position(|name| *name == state);
+        let number = number.and_then(|number| u8::try_from(number).ok());
+        number.map_or_else(|| problem(at, format!("`state` is `{state}`: D0, D1, D2 or D3")), Ok)
+    }
+
+    fn status(&mut self) -> Result<NtStatus> {
+        let Some(status) = self.0.get_mut().status.take() else { return Ok(NtStatus::SUCCESS) };
+        let known = match status.get_ref() {
+            Value::Integer(bits) => u32::try_from(*bits).ok().map(NtStatus::from_bits),
+            Value::String(name) => status_named(name),
+            _ => None,
+        };
+        let words = || format!("`status` is {}: a name such as \"STATUS_CANCELLED\", or a number", status.get_ref());
+        known.map_or_else(|| problem(status.span(), words()), Ok)
+    }
+
+    fn begin(&mut self, script: &Script, request: String) -> Result<Action> {
+        let at = self.0.span();
+        let file = self.text("file")?;
+        let step = self.0.get_mut();
+        let Some(code) = step.code.take() else { return problem(at, "`code` is missing") };
+        let code = in_range(&code, "code", 0, i64::from(u32::MAX))?;
+        let output = step.output.take();
+        let most = i64::try_from(MOST_BYTES).unwrap_or(i64::MAX);
+        let output = output.map_or(Ok(0), |output| in_range(&output, "output", 0, most))?;
+        let input = step.input.take().map_or(Ok(Vec::new()), |input| parts(&input, "input", script))?;
+        Ok(Action::Begin { request, file, code, input: Template(input), output })
+    }
+
+    fn expectation(&mut self, script: &Script) -> Result<Option<Pattern>> {
+        let expected = self.0.get_mut().expect.take();
+        expected.map(|expected| Ok(Pattern(parts(&expected, "expect", script)?))).transpose()
+    }
+
+    /// Refuses keys that mean nothing in this step.
+    fn nothing_left(&self, action: &str) -> Result<()> {
+        let step = self.0.get_ref();
+        let span = |value: &Option<Spanned<String>>| value.as_ref().map(Spanned::span);
+        let number = |value: &Option<Spanned<i64>>| value.as_ref().map(Spanned::span);
+        let left = [
+            ("image", span(&step.image)),
+            ("device", span(&step.device)),
+            ("file", span(&step.file)),
+            ("link", span(&step.link)),
+            ("request", span(&step.request)),
+            ("state", span(&step.state)),
+            ("code", number(&step.code)),
+            ("output", number(&step.output)),
+            ("microseconds", number(&step.microseconds)),
+            ("input", step.input.as_ref().map(Spanned::span)),
+            ("expect", step.expect.as_ref().map(Spanned::span)),
+        ];
+        let first = left.into_iter().find_map(|(key, at)| Some((key, at?)));
+        first.map_or(Ok(()), |(key, at)| problem(at, format!("`{key}` means nothing for `{action}`")))
+    }
+}
+
+fn status_named(name: &str) -> Option<NtStatus> {
+    NtStatus::NAMED.iter().copied().find(|status| status.name() == Some(name))
+}

@@ -1,0 +1,90 @@
+//! What there is between two steps: a step that cannot be done is refused before anything runs.
+
+use std::collections::BTreeSet;
+
+use ntstatus::NtStatus;
+
+use crate::script::{Action, Script};
+
+/// What there is after the steps so far.
+#[derive(Default)]
+pub struct World {
+    loaded: BTreeSet<String>,
+    started: BTreeSet<String>,
+    open: BTreeSet<String>,
+    pending: BTreeSet<String>,
+}
+
+impl World {
+    /// Checks that the step can be done, and notes what it does.
+    pub fn check(&mut self, script: &Script, action: &Action, status: NtStatus) -> std::result::Result<(), String> {
+        let takes_effect = status.is_success();
+        match action {
+            Action::Load(image) => {
+                script.image(image).ok_or_else(|| format!("`image`: there is no image `{image}`"))?;
+                add(&mut self.loaded, image, takes_effect, "image", "is loaded already")
+            }
+            Action::Unload(image) => {
+                let left =
+                    script.devices.iter().find(|device| device.image == *image && self.started.contains(&device.name));
+                if let Some(device) = left {
+                    return Err(format!("`image`: `{image}` has the device `{}`; remove it first", device.name));
+                }
+                take(&mut self.loaded, image, true, "image", "is not loaded")
+            }
+            Action::Start(name) => {
+                let device = script.device(name).ok_or_else(|| format!("`device`: there is no device `{name}`"))?;
+                if !self.loaded.contains(&device.image) {
+                    return Err(format!("`device`: the image `{}` of `{name}` is not loaded", device.image));
+                }
+                add(&mut self.started, name, takes_effect, "device", "is there already")
+            }
+            Action::Restart(name) | Action::Power(name, _) => {
+                take(&mut self.started, name, false, "device", "is not started")
+            }
+            Action::Remove(name) => take(&mut self.started, name, takes_effect, "device", "is not started"),
+            Action::SurpriseRemove(name) => take(&mut self.started, name, true, "device", "is not started"),
+            Action::Open { file, .. } => add(&mut self.open, file, takes_effect, "file", "is open already"),
+            Action::Close(file) => take(&mut self.open, file, true, "file", "is not open"),
+            Action::Begin { request, file, .. } => {
+                take(&mut self.open, file, false, "file", "is not open")?;
+                add(&mut self.pending, request, true, "request", "is on its way already")
+            }
+            Action::Wait { request, .. } => take(&mut self.pending, request, true, "request", "was not begun"),
+            Action::Cancel(request) => take(&mut self.pending, request, false, "request", "was not begun"),
+            Action::Sleep(_) => Ok(()),
+        }
+    }
+}
+
+fn add(
+    set: &mut BTreeSet<String>,
+    name: &str,
+    really: bool,
+    key: &str,
+    otherwise: &str,
+) -> std::result::Result<(), String> {
+    if set.contains(name) {
+        return Err(format!("`{key}`: `{name}` {otherwise}"));
+    }
+    if really {
+        set.insert(name.to_owned());
+    }
+    Ok(())
+}
+
+fn take(
+    set: &mut BTreeSet<String>,
+    name: &str,
+    really: bool,
+    key: &str,
+    otherwise: &str,
+) -> std::result::Result<(), String> {
+    if !set.contains(name) {
+        return Err(format!("`{key}`: `{name}` {otherwise}"));
+    }
+    if really {
+        set.remove(name);
+    }
+    Ok(())
+}

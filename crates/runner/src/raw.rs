@@ -1,0 +1,70 @@
+//! A script as TOML has it: everything optional, with the place where it stands.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Script {
+    pub kernel: Option<Kernel>,
+    #[serde(default)]
+    pub image: Vec<Spanned<Image>>,
+    #[serde(default)]
+    pub device: Vec<Spanned<Device>>,
+    #[serde(default)]
+    pub step: Vec<Spanned<Step>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Kernel {
+    pub processors: Option<Spanned<i64>>,
+    pub preemption: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Image {
+    pub name: Option<Spanned<String>>,
+    pub file: Option<Spanned<String>>,
+    pub service: Option<Spanned<String>>,
+    #[serde(default)]
+    pub registry: BTreeMap<String, Spanned<Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Device {
+    pub name: Option<Spanned<String>>,
+    pub image: Option<Spanned<String>>,
+    pub kind: Option<Spanned<String>>,
+    #[serde(default)]
+    pub keywords: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    pub addresses: Vec<Spanned<String>>,
+}
+
+/// Every key that a step can have, whatever it does.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Step {
+    #[serde(rename = "do")]
+    pub action: Option<Spanned<String>>,
+    pub image: Option<Spanned<String>>,
+    pub device: Option<Spanned<String>>,
+    pub file: Option<Spanned<String>>,
+    pub link: Option<Spanned<String>>,
+    pub request: Option<Spanned<String>>,
+    pub code: Option<Spanned<i64>>,
+    pub input: Option<Spanned<Vec<Spanned<Part>>>>,
+    pub output: Option<Spanned<i64>>,
+    pub expect: Option<Spanned<Vec<Spanned<Part>>>>,
+    pub status: Option<Spanned<Value>>,
+    pub state: Option<Spanned<String>>,
+    pub microseconds: Option<Spanned<i64>>,
+}
+
+/// A part of an input: exactly one key.
+pub type Part = BTreeMap<String, Value>;

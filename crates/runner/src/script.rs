@@ -1,0 +1,239 @@
+//! What a script says.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use ntstatus::NtStatus;
+
+use crate::bytes::{Pattern, Template};
+
+/// A script: what there is, and what is done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Settings of the kernel.
+    pub kernel: Settings,
+    /// The drivers.
+    pub images: Vec<Image>,
+    /// Their devices.
+    pub devices: Vec<Device>,
+    /// What is done, in order. At the end everything is closed, removed and unloaded.
+    pub steps: Vec<Step>,
+}
+
+/// Settings of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How many processors there are.
+    pub processors: u32,
+    /// How often others get in between where they could, in percent.
+    pub preemption: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { processors: 4, preemption: 20 }
+    }
+}
+
+/// A driver. Two of them may be of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its name in the script.
+    pub name: String,
+    /// The file, relative to the script. What is linked into the program has a name and no file.
+    pub file: PathBuf,
+    /// The name of its service key.
+    pub service: String,
+    /// The values in the `Parameters` of that key.
+    pub registry: Vec<(String, RegistryValue)>,
+}
+
+/// A value of the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistryValue {
+    /// `REG_DWORD`.
+    Number(u32),
+    /// `REG_QWORD`.
+    Long(u64),
+    /// `REG_SZ`.
+    Text(String),
+    /// `REG_MULTI_SZ`.
+    Texts(Vec<String>),
+    /// `REG_BINARY`.
+    Binary(Vec<u8>),
+}
+
+/// How a device comes to its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// By plug and play: `EvtDriverDeviceAdd` or `AddDevice`.
+    PnP,
+    /// By NDIS: `MiniportInitializeEx`.
+    Nic,
+}
+
+/// A device of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name in the script.
+    pub name: String,
+    /// The name of its driver's image.
+    pub image: String,
+    /// How it comes to its driver.
+    pub kind: DeviceKind,
+    /// Keywords of a NIC.
+    pub keywords: Vec<(String, String)>,
+    /// Addresses of a NIC with the lengths of their prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The line of the script; 0 for what is done at the end without being in the script.
+    pub line: usize,
+    /// What is done.
+    pub action: Action,
+    /// The status that it has to have.
+    pub status: NtStatus,
+}
+
+/// What a step does. Strings are names of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Loads an image and calls its entry.
+    Load(String),
+    /// Unloads it.
+    Unload(String),
+    /// Adds a device and starts it.
+    Start(String),
+    /// Stops a device and starts it again.
+    Restart(String),
+    /// Sends it to a power state, D0 to D3.
+    Power(String, u8),
+    /// Removes it, if nobody says no.
+    Remove(String),
+    /// Removes it without asking.
+    SurpriseRemove(String),
+    /// Opens a device by its symbolic link.
+    Open {
+        /// The name of the file.
+        file: String,
+        /// `\DosDevices\Name`.
+        link: String,
+    },
+    /// Closes a file.
+    Close(String),
+    /// Sends a control code.
+    Begin {
+        /// The name of the request.
+        request: String,
+        /// The file.
+        file: String,
+        /// The control code.
+        code: u32,
+        /// The input.
+        input: Template,
+        /// Bytes of room for output.
+        output: usize,
+    },
+    /// Waits for a request.
+    Wait {
+        /// The request.
+        request: String,
+        /// What its output has to be; `None` if that does not matter.
+        output: Option<Pattern>,
+    },
+    /// Cancels a request, which is waited for as any other.
+    Cancel(String),
+    /// Lets microseconds pass.
+    Sleep(u64),
+}
+
+impl Action {
+    /// The word of the script, and what it is done with.
+    #[must_use]
+    pub fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Load(name) => ("load", name),
+            Self::Unload(name) => ("unload", name),
+            Self::Start(name) => ("start", name),
+            Self::Restart(name) => ("restart", name),
+            Self::Power(name, _) => ("power", name),
+            Self::Remove(name) => ("remove", name),
+            Self::SurpriseRemove(name) => ("surprise-remove", name),
+            Self::Open { file, .. } => ("open", file),
+            Self::Close(name) => ("close", name),
+            Self::Begin { request, .. } => ("begin", request),
+            Self::Wait { request, .. } => ("wait", request),
+            Self::Cancel(name) => ("cancel", name),
+            Self::Sleep(_) => ("sleep", ""),
+        }
+    }
+}
+
+impl Script {
+    /// What is done with images for which there is no script: load, start a device of each that is to have one, remove, unload.
+    ///
+    /// An image is `(file, has a device)`.
+    #[must_use]
+    pub fn default_for(files: &[(PathBuf, Option<DeviceKind>)]) -> Self {
+        let mut script =
+            Self { kernel: Settings::default(), images: Vec::new(), devices: Vec::new(), steps: Vec::new() };
+        for (number, (file, kind)) in files.iter().enumerate() {
+            let service = service_of(file);
+            let name =
+                if script.image(&service).is_some() { format!("{service}-{}", number + 1) } else { service.clone() };
+            script.steps.push(Step { line: 0, action: Action::Load(name.clone()), status: NtStatus::SUCCESS });
+            if let Some(kind) = *kind {
+                let device = format!("{name}-0");
+                script.steps.push(Step { line: 0, action: Action::Start(device.clone()), status: NtStatus::SUCCESS });
+                let (keywords, addresses) = (Vec::new(), Vec::new());
+                script.devices.push(Device { name: device, image: name.clone(), kind, keywords, addresses });
+            }
+            script.images.push(Image { name, file: file.clone(), service, registry: Vec::new() });
+        }
+        script.finish();
+        script
+    }
+
+    /// The image of that name.
+    #[must_use]
+    pub fn image(&self, name: &str) -> Option<&Image> {
+        self.images.iter().find(|image| image.name == name)
+    }
+
+    /// The device of that name.
+    #[must_use]
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// Adds the steps that take everything away that the script leaves, the newest first.
+    pub(crate) fn finish(&mut self) {
+        let mut left: Vec<Action> = Vec::new();
+        for step in &self.steps {
+            let succeeds = step.status.is_success();
+            match &step.action {
+                Action::Load(name) if succeeds => left.push(Action::Unload(name.clone())),
+                Action::Start(name) if succeeds => left.push(Action::Remove(name.clone())),
+                Action::Open { file, .. } if succeeds => left.push(Action::Close(file.clone())),
+                Action::Begin { request, .. } => left.push(Action::Wait { request: request.clone(), output: None }),
+                Action::Unload(_) | Action::Close(_) => left.retain(|action| action != &step.action),
+                Action::Remove(name) | Action::SurpriseRemove(name) if succeeds => {
+                    left.retain(|action| action != &Action::Remove(name.clone()));
+                }
+                Action::Wait { request, .. } => {
+                    left.retain(|action| action != &Action::Wait { request: request.clone(), output: None });
+                }
+                _ => {}
+            }
+        }
+        left.reverse();
+        self.steps.extend(left.into_iter().map(|action| Step { line: 0, action, status: NtStatus::SUCCESS }));
+    }
+}
+
+/// The service of an image that the script gives no name: the file's.
+pub(crate) fn service_of(file: &std::path::Path) -> String {
+    file.file_stem().map_or_else(|| "driver".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}

@@ -1,0 +1,219 @@
+//! Scripts: what is right becomes steps, what is wrong one line that names line and key.
+
+use std::path::PathBuf;
+
+use ntstatus::NtStatus;
+use runner::{
+    Script, parse,
+    script::{Action, DeviceKind, RegistryValue},
+};
+
+/// A script with everything.
+const WHOLE: &str = r#"
+[kernel]
+processors = 2
+preemption = 30
+
+[[image]]
+name = "nic"
+file = "softndknic.sys"
+[image.registry]
+CompletionMode = 1
+Long = 0x1_0000_0000
+Text = "a"
+Texts = ["a", "b"]
+Bytes = { hex = "00 ff" }
+
+[[image]]
+name = "consumer"
+
+[[device]]
+name = "nic0"
+image = "nic"
+kind = "nic"
+keywords = { "*NetworkDirect" = 1 }
+addresses = ["192.168.77.11/24", "fd00::11/64"]
+
+[[step]]
+do = "load"
+image = "nic"
+
+[[step]]
+do = "start"
+device = "nic0"
+
+[[step]]
+do = "load"
+image = "consumer"
+
+[[step]]
+do = "open"
+file = "f"
+link = '\DosDevices\NdkConsumer'
+
+[[step]]
+do = "ioctl"
+file = "f"
+code = 0x22e000
+input = [{ u32 = "nic0.index" }, { be16 = 5445 }, { zero = 2 }, { hex = "0a" }, { wide = "a" }]
+output = 16
+expect = [{ u32 = 3 }, { any = 12 }]
+
+[[step]]
+do = "begin"
+request = "r"
+file = "f"
+code = 0x22e000
+
+[[step]]
+do = "cancel"
+request = "r"
+
+[[step]]
+do = "wait"
+request = "r"
+status = "STATUS_CANCELLED"
+
+[[step]]
+do = "power"
+device = "nic0"
+state = "D3"
+
+[[step]]
+do = "sleep"
+microseconds = 50
+
+[[step]]
+do = "surprise-remove"
+device = "nic0"
+"#;
+
+fn words(script: &Script) -> Vec<String> {
+    script.steps.iter().map(|step| step.action.words()).map(|(action, name)| format!("{action} {name}")).collect()
+}
+
+#[test]
+fn a_script_becomes_steps_and_ends_with_what_is_left() {
+    let script = parse(WHOLE).expect("a script");
+    let mut steps = words(&script);
+    // An ioctl is a request with a name of its own.
+    assert!(steps[4].starts_with("begin ioctl@") && steps[5].starts_with("wait ioctl@"), "{steps:?}");
+    steps.drain(4..6);
+    let expected = [
+        "load nic",
+        "start nic0",
+        "load consumer",
+        "open f",
+        "begin r",
+        "cancel r",
+        "wait r",
+        "power nic0",
+        "sleep ",
+        "surprise-remove nic0",
+        "close f",
+        "unload consumer",
+        "unload nic",
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!((script.kernel.processors, script.kernel.preemption), (2, 30));
+    let cancelled = script.steps.iter().find(|step| step.status == NtStatus::CANCELLED).expect("a step");
+    assert!(matches!(&cancelled.action, Action::Wait { request, output: None } if request == "r"));
+    let line = WHOLE.lines().position(|line| line.contains("wait")).expect("it is there");
+    assert_eq!(cancelled.line, line, "the line before it, `[[step]]`, counted from 1");
+}
+
+#[test]
+fn values_of_the_registry_have_their_types() {
+    let script = parse(WHOLE).expect("a script");
+    let registry = &script.images[0].registry;
+    let value = |name: &str| registry.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    assert_eq!(value("CompletionMode"), Some(RegistryValue::Number(1)));
+    assert_eq!(value("Long"), Some(RegistryValue::Long(1 << 32)));
+    assert_eq!(value("Text"), Some(RegistryValue::Text("a".to_owned())));
+    assert_eq!(value("Texts"), Some(RegistryValue::Texts(vec!["a".to_owned(), "b".to_owned()])));
+    assert_eq!(value("Bytes"), Some(RegistryValue::Binary(vec![0, 0xFF])));
+    assert_eq!((script.images[0].service.as_str(), script.images[1].service.as_str()), ("softndknic", "consumer"));
+}
+
+/// Mistakes: what stands there, what instead, what the line has to begin with that the error names, and a word of the error.
+const MISTAKES: [[&str; 4]; 25] = [
+    ["processors = 2", "processors = 0", "processors", "`processors` is 0"],
+    ["processors = 2", "processor = 2", "processor", "processor"],
+    ["processors = 2", "processors = \"two\"", "processors", "`processors`: "],
+    ["name = \"nic\"", "name = \"a b\"", "name", "`name` is `a b`"],
+    ["name = \"consumer\"", "name = \"nic\"", "[[image]]", "there is an image `nic` already"],
+    ["CompletionMode = 1", "CompletionMode = -1", "CompletionMode", "`registry.CompletionMode`"],
+    ["Bytes = { hex = \"00 ff\" }", "Bytes = { hex = \"0\" }", "Bytes", "`registry.Bytes`"],
+    ["image = \"nic\"\nkind", "image = \"other\"\nkind", "image", "there is no image `other`"],
+    ["kind = \"nic\"", "kind = \"pci\"", "kind", "`kind` is `pci`: `pnp` or `nic`"],
+    ["192.168.77.11/24", "192.168.77.11/33", "addresses", "192.168.77.11/33"],
+    ["do = \"load\"", "do = \"laod\"", "do", "`do` is `laod`: load, "],
+    ["device = \"nic0\"\n\n[[step]]\ndo = \"load\"", "\n\n[[step]]\ndo = \"load\"", "[[step]]", "`device` is missing"],
+    ["file = \"f\"\ncode", "file = \"g\"\ncode", "[[step]]", "`g` is not open"],
+    ["code = 0x22e000", "code = 0x1_0000_0000", "code", "`code`"],
+    ["nic0.index", "nic1.index", "input", "there is no device `nic1`"],
+    ["nic0.index", "nic0.size", "input", "only `index`"],
+    ["{ be16 = 5445 }", "{ be16 = 65536 }", "input", "`be16` is 65536"],
+    ["{ zero = 2 }", "{ any = 2 }", "input", "`any`"],
+    ["{ zero = 2 }", "{ zero = 2, u8 = 1 }", "input", "one of u8"],
+    ["{ zero = 2 }", "{ zero = 9999999 }", "input", "`zero`"],
+    ["output = 16", "output = -1", "output", "`output`"],
+    ["do = \"cancel\"", "do = \"cancel\"\ncode = 1", "code", "`code` means nothing for `cancel`"],
+    ["do = \"cancel\"\nrequest = \"r\"", "do = \"cancel\"\nrequest = \"q\"", "[[step]]", "`q` was not begun"],
+    ["STATUS_CANCELLED", "CANCELLED", "status", "`status` is"],
+    ["state = \"D3\"", "state = \"D5\"", "state", "`state` is `D5`: D0, D1, D2 or D3"],
+];
+
+#[test]
+fn what_is_wrong_is_one_line_with_its_place_and_key() {
+    for [old, new, place, word] in MISTAKES {
+        assert!(WHOLE.contains(old), "`{old}` is there");
+        let text = WHOLE.replacen(old, new, 1);
+        let error = parse(&text).expect_err(new);
+        let said = error.to_string();
+        assert!(said.contains(word), "{new}: `{word}` in `{said}`");
+        assert!(said.starts_with("line ") && !said.contains('\n'), "{said}");
+        let line = text.lines().nth(error.line - 1).expect("a line of the script");
+        assert!(line.starts_with(place), "{new}: {said}, which is `{line}`");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_runs() {
+    for (text, word) in [
+        ("[[step]]\ndo = \"load\"\nimage = \"x\"", "there is no image `x`"),
+        ("[[image]]\nname = \"x\"\n[[step]]\ndo = \"unload\"\nimage = \"x\"", "`x` is not loaded"),
+        (
+            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\n[[step]]\ndo = \"start\"\ndevice = \"d\"",
+            "is not loaded",
+        ),
+        (
+            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\naddresses = [\"::1/128\"]",
+            "for devices of the kind `nic`",
+        ),
+        ("[[step]]\ndo = \"close\"\nfile = \"f\"\nstatus = 1", "`status`: `close` has none"),
+        ("[[step]]\n", "`do` is missing"),
+        ("x = ", "line 1"),
+    ] {
+        let said = parse(text).expect_err(text).to_string();
+        assert!(said.contains(word), "`{word}` in `{said}`");
+    }
+}
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    // Every beginning of the script, and the script with each byte taken out.
+    for end in (0..WHOLE.len()).filter(|&end| WHOLE.is_char_boundary(end)) {
+        let _ = parse(&WHOLE[..end]);
+        let _ = parse(&format!("{}{}", &WHOLE[..end], &WHOLE[end + 1..]));
+    }
+}
+
+#[test]
+fn without_a_script_images_are_loaded_started_removed_and_unloaded() {
+    let files = [(PathBuf::from("a/x.sys"), Some(DeviceKind::PnP)), (PathBuf::from("b/x.sys"), None)];
+    let script = Script::default_for(&files);
+    let steps = ["load x", "start x-0", "load x-2", "unload x-2", "remove x-0", "unload x"];
+    assert_eq!(words(&script), steps);
+    assert_eq!((script.images[0].service.as_str(), script.images[1].service.as_str()), ("x", "x"));
+}

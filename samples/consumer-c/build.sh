@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds consumer.sys, and one more image for each patch in wrong/, on Debian.
+#
+#   samples/consumer-c/build.sh [--compiler clang|mingw] [--out FOLDER] [--only NAME]
+#
+# clang (with lld) makes images with Control Flow Guard and a PDB. mingw-w64's compiler makes images with DWARF in them.
+# Names: consumer.sys, and consumer-NAME.sys for wrong/NAME.patch. Needs: clang lld llvm, or gcc-mingw-w64-x86-64-win32; and the
+# headers of mingw-w64-x86-64-dev; patch. The image of a Windows kit: README.md.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+compiler=clang out=$root/target/consumer-c only=
+
+while (($# > 0)); do
+    case $1 in
+    --compiler) compiler=${2:?clang or mingw} && shift 2 ;;
+    --out) out=${2:?a folder} && shift 2 ;;
+    --only) only=${2:?right, or the name of a patch} && shift 2 ;;
+    *) echo "usage: build.sh [--compiler clang|mingw] [--out FOLDER] [--only NAME]" >&2 && exit 2 ;;
+    esac
+done
+
+# need PROGRAM PACKAGE
+need() { command -v "$1" >/dev/null || { echo "$1 is missing: apt-get install $2" >&2 && exit 1; }; }
+headers=${MINGW_INCLUDE:-/usr/share/mingw-w64/include}
+[[ -f $headers/ddk/ntddk.h ]] || { echo "$headers/ddk/ntddk.h is missing: apt-get install mingw-w64-x86-64-dev" >&2 && exit 1; }
+need patch patch
+flags=(-std=c11 -O2 -Wall -Wextra -ffreestanding -fno-builtin -fno-strict-aliasing)
+includes=(-include "$here/mingw.h" -I "$here" -I "$root/crates/ndkpi/include" -isystem "$headers/ddk" -isystem "$headers")
+mkdir -p "$out"
+case $compiler in
+clang)
+    need clang clang && need lld-link lld && need llvm-dlltool llvm
+    flags+=(-target x86_64-pc-windows-msvc -fms-extensions -fgnuc-version=4.2.1 -g -gcodeview -Xclang -cfguard -fstack-protector-strong)
+    for library in ntoskrnl netio; do
+        llvm-dlltool -m i386:x86-64 -d "$here/$library.def" -l "$out/$library.lib"
+    done
+    ;;
+mingw)
+    need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64-win32
+    flags+=(-g -fno-stack-protector -mno-stack-arg-probe)
+    for library in ntoskrnl netio; do
+        x86_64-w64-mingw32-dlltool -d "$here/$library.def" -l "$out/lib$library.a"
+    done
+    ;;
+*) echo "--compiler is $compiler: clang or mingw" >&2 && exit 2 ;;
+esac
+
+# build NAME SOURCE: NAME.sys
+build() {
+    local name=$1 source=$2
+    if [[ $compiler == clang ]]; then
+        clang "${flags[@]}" "${includes[@]}" -c "$source" -o "$out/$name.obj"
+        clang "${flags[@]}" -c "$here/support.c" -o "$out/support.obj"
+        lld-link /NOLOGO /DRIVER /SUBSYSTEM:NATIVE /ENTRY:DriverEntry /NODEFAULTLIB /NXCOMPAT /DYNAMICBASE /GUARD:CF \
+            /DEBUG /PDB:"$out/$name.pdb" /PDBALTPATH:"$name.pdb" /OUT:"$out/$name.sys" "$out/$name.obj" "$out/support.obj" "$out/ntoskrnl.lib" "$out/netio.lib"
+    else
+        x86_64-w64-mingw32-gcc "${flags[@]}" "${includes[@]}" -c "$source" -o "$out/$name.o"
+        x86_64-w64-mingw32-gcc "${flags[@]}" -nostdlib -shared -Wl,--subsystem,native -Wl,--entry,DriverEntry \
+            -Wl,--image-base,0x140000000 -Wl,--dynamicbase -Wl,--nxcompat -Wl,--exclude-all-symbols \
+            -o "$out/$name.sys" "$out/$name.o" "$here/support.c" -L "$out" -lntoskrnl -lnetio
+    fi
+    echo "$out/$name.sys"
+}
+
+sources=$out/sources
+mkdir -p "$sources"
+[[ -n $only && $only != right ]] || build consumer "$here/consumer.c"
+for patch in "$here"/wrong/*.patch; do
+    name=$(basename "$patch" .patch)
+    [[ -z $only || $only == "$name" ]] || continue
+    patch --silent --output="$sources/$name.c" "$here/consumer.c" "$patch"
+    build "consumer-$name" "$sources/$name.c"
+done
