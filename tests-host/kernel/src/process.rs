@@ -4,18 +4,16 @@
 //! system has locked for a request, at an address of the kernel's; when the process has gone they are taken out of reach, so a driver that
 //! writes to them later ends the test.
 
-use std::{
-    ptr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed},
 };
 
 use wdk_bindings::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE};
 
 use crate::{
     kernel::{Kernel, lock},
+    platform,
     pool::PAGE,
     report::bug_check,
     rule::Rule,
@@ -48,7 +46,7 @@ impl Drop for Pages {
             bug_check(Rule::LockedPages, format_args!("pages at {:#x} go while they are locked", self.address));
         }
         // SAFETY: the mapping is this value's, and nobody has a reference into it.
-        unsafe { libc::munmap(self.bytes.cast(), self.length.next_multiple_of(PAGE)) };
+        unsafe { platform::unmap(self.bytes, self.length.next_multiple_of(PAGE)) };
     }
 }
 
@@ -124,16 +122,11 @@ impl Process {
     /// If the host has no memory.
     #[must_use]
     pub fn allocate(&self, length: usize, writable: bool) -> u64 {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        let size = length.next_multiple_of(PAGE);
-        // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
-        let bytes = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, -1, 0) };
-        assert!(bytes != libc::MAP_FAILED, "no memory for a process");
+        let bytes = platform::map(length.next_multiple_of(PAGE), writable);
         let mut pages = lock(&self.pages);
         let address =
             pages.last().map_or(FIRST, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
-        let new = Pages { address, length, writable, bytes: bytes.cast(), locks: AtomicUsize::new(0) };
+        let new = Pages { address, length, writable, bytes, locks: AtomicUsize::new(0) };
         pages.push(Arc::new(new));
         address
     }

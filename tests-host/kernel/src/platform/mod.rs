@@ -7,6 +7,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use self::unix::{commit, commit_unreachable, end, install_fault_handler, protect, reserve};
+pub use self::unix::{commit, commit_unreachable, end, install_fault_handler, map, protect, reserve, unmap};
 #[cfg(windows)]
-pub use self::windows::{commit, commit_unreachable, end, install_fault_handler, protect, reserve};
+pub use self::windows::{commit, commit_unreachable, end, install_fault_handler, map, protect, reserve, unmap};

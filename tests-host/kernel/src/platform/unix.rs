@@ -29,6 +29,26 @@ pub fn protect(address: usize, length: usize, reachable: bool) {
     unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(address), length, protection(reachable)) };
 }
 
+/// New zeroed pages, for reading, and for writing if that is asked for.
+pub fn map(length: usize, writable: bool) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+    // SAFETY: a new mapping at an address of the system's choice, of nothing that anybody has.
+    let bytes = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+    assert!(bytes != libc::MAP_FAILED, "no memory for {length} bytes");
+    bytes.cast()
+}
+
+/// Gives pages of [`map`] back.
+///
+/// # Safety
+///
+/// They are a whole mapping of this length, which nobody uses any more.
+pub unsafe fn unmap(bytes: *mut u8, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(bytes.cast(), length) };
+}
+
 /// Has the paged pool hear of faults.
 pub fn install_fault_handler() {
     // SAFETY: all zeros is a value of this structure of numbers and pointers.

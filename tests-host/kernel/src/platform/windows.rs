@@ -4,7 +4,8 @@ use std::{io::Write, ptr};
 
 use windows_sys::Win32::System::{
     Memory::{
-        MEM_COMMIT, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READONLY, PAGE_READWRITE,
+        VirtualAlloc, VirtualFree, VirtualProtect,
     },
     Threading::{GetCurrentProcess, TerminateProcess},
 };
@@ -42,6 +43,25 @@ pub fn protect(address: usize, length: usize, reachable: bool) {
     let mut before = 0;
     // SAFETY: committed pages of a reservation of this module, and a place for what they had.
     unsafe { VirtualProtect(ptr::with_exposed_provenance(address), length, protection, &raw mut before) };
+}
+
+/// New zeroed pages, for reading, and for writing if that is asked for.
+pub fn map(length: usize, writable: bool) -> *mut u8 {
+    let protection = if writable { PAGE_READWRITE } else { PAGE_READONLY };
+    // SAFETY: new pages at an address of the system's choice.
+    let bytes = unsafe { VirtualAlloc(ptr::null(), length, MEM_RESERVE | MEM_COMMIT, protection) };
+    assert!(!bytes.is_null(), "no memory for {length} bytes");
+    bytes.cast()
+}
+
+/// Gives pages of [`map`] back.
+///
+/// # Safety
+///
+/// They are a whole mapping of this length, which nobody uses any more.
+pub unsafe fn unmap(bytes: *mut u8, _length: usize) {
+    // SAFETY: the caller's promise; a reservation is freed as a whole.
+    unsafe { VirtualFree(bytes.cast(), 0, MEM_RELEASE) };
 }
 
 /// Has the paged pool hear of faults.
