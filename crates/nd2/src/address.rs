@@ -50,11 +50,11 @@ pub unsafe fn write(address: SocketAddr, into: *mut SOCKADDR, length: *mut u32) 
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 ///
 /// # Safety
 ///
-/// As [`write`].
+/// As [`write()`].
 pub unsafe fn write_list(
     addresses: impl Iterator<Item = IpAddr> + Clone,
     into: *mut SOCKET_ADDRESS_LIST,

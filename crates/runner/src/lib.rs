@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`script`] | what a script says |
-//! | [`parse`] | from TOML to a script; each error names the line and the key |
+//! | [`parse()`] | from TOML to a script; each error names the line and the key |
 //! | [`machine`] | what a script needs of a kernel: the trait that simulated kernels implement |
 //! | [`drive`] | a script on a machine |
 //! | [`seeds`] | `1..1000` |
