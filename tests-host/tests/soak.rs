@@ -60,8 +60,8 @@ fn wrong_providers_do_not_pass() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for mistake in MISTAKES {
         fault::set(Some(mistake));
-        let results: Vec<_> = (0..3).map(|seed| round(seed, NicMode::Deferred, 200_000)).collect();
+        let is_found = (0..20).any(|seed| round(seed, NicMode::Deferred, 200_000).is_err());
         fault::set(None);
-        assert!(results.iter().any(Result::is_err), "three rounds pass with {mistake:?}");
+        assert!(is_found, "twenty rounds pass with {mistake:?}");
     }
 }
