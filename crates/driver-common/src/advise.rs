@@ -82,11 +82,7 @@ impl Advice {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
-        Ok(Self {
-            totals: Arc::try_new(Totals::default()).map_err(no_memory)?,
-            sink: Arc::try_new(Tracer).map_err(no_memory)?,
-        })
+        Ok(Self { totals: Arc::try_new(Totals::default())?, sink: Arc::try_new(Tracer)? })
     }
 
     /// How often each finding was made.

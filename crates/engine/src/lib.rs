@@ -52,14 +52,8 @@ pub mod ring;
 pub mod slab;
 mod sync;
 
-use fallible::AllocError;
 /// Status codes. They are those of Windows, so that no layer translates them.
 pub use ntstatus::NtStatus;
 
 /// The NIC of queue pairs: here the cycle closes between the two, which know each other by a trait only.
 pub type Nic<O> = nic::LoopbackNic<O, qp::Qp<O>>;
-
-/// The status for memory that could not be had.
-pub(crate) const fn memory_status(_: AllocError) -> NtStatus {
-    NtStatus::INSUFFICIENT_RESOURCES
-}

@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use fallible::Arc;
 
 use crate::{
-    NtStatus, memory_status,
+    NtStatus,
     os::{Dpc, Os, Routine, SpinLock},
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
@@ -130,14 +130,14 @@ impl<O: Os, M: Member> Engine<O, M> {
             incoming: CachePadded::new(Direction::default()),
             outgoing: CachePadded::new(Direction::default()),
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// Makes room for one more member.
     fn join(&self) -> Result<(), NtStatus> {
         self.ready.with(|ready| {
             let missing = (ready.members + 1).saturating_sub(ready.list.len());
-            ready.list.try_reserve(missing).map_err(|error| memory_status(error.into()))?;
+            ready.list.try_reserve(missing).map_err(fallible::AllocError::from)?;
             ready.members += 1;
             Ok(())
         })
@@ -225,9 +225,9 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_in(os: &O, mode: NicMode) -> Result<Arc<Self>, NtStatus> {
-        let identity = Arc::try_new(Identity).map_err(memory_status)?;
+        let identity = Arc::try_new(Identity)?;
         let mut engines = Vec::new();
-        engines.try_reserve_exact(os.processors() as usize).map_err(|error| memory_status(error.into()))?;
+        engines.try_reserve_exact(os.processors() as usize).map_err(fallible::AllocError::from)?;
         for processor in 0..os.processors() {
             engines.push(Engine::try_new(os, &identity, processor)?);
         }
@@ -237,7 +237,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
             engines: engines.into_boxed_slice(),
             dealt: AtomicU32::new(0),
         };
-        Arc::try_new(nic).map_err(memory_status)
+        Arc::try_new(nic).map_err(Into::into)
     }
 
     /// The operating system this NIC lives in.

@@ -33,6 +33,8 @@ mod boxed;
 pub use arc::{Arc, UniqueArc};
 pub use boxed::{try_box, try_slice};
 
+use ntstatus::NtStatus;
+
 /// There is no memory. Everything that the failed call had begun is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError;
@@ -44,6 +46,13 @@ impl core::fmt::Display for AllocError {
 }
 
 impl core::error::Error for AllocError {}
+
+/// `STATUS_INSUFFICIENT_RESOURCES`.
+impl From<AllocError> for NtStatus {
+    fn from(_: AllocError) -> Self {
+        Self::INSUFFICIENT_RESOURCES
+    }
+}
 
 impl From<alloc::collections::TryReserveError> for AllocError {
     fn from(_: alloc::collections::TryReserveError) -> Self {

@@ -17,7 +17,7 @@ use ndkpi::{
 
 use crate::{
     Function, Hooks,
-    shadow::{Shadow, ShadowRef, no_memory},
+    shadow::{Shadow, ShadowRef},
 };
 
 /// A request that may pend.
@@ -50,7 +50,7 @@ impl<H: Hooks> Requests<H> {
             completion: None,
             context: ptr::null_mut(),
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// A box for a request.
@@ -127,15 +127,12 @@ impl<H: Hooks> DisconnectEvent<H> {
             }
             place = there.next;
         }
-        let made = Box::into_raw(
-            try_box(Self {
-                next: ptr::null_mut(),
-                used: AtomicBool::new(true),
-                shadow: ptr::from_ref(shadow),
-                callback: core::cell::Cell::new((callback, context)),
-            })
-            .map_err(no_memory)?,
-        );
+        let made = Box::into_raw(try_box(Self {
+            next: ptr::null_mut(),
+            used: AtomicBool::new(true),
+            shadow: ptr::from_ref(shadow),
+            callback: core::cell::Cell::new((callback, context)),
+        })?);
         let mut first = shadow.disconnects.load(Relaxed);
         loop {
             // SAFETY: nobody else has the new one.

@@ -24,11 +24,6 @@ use crate::{
     tables,
 };
 
-/// The status of an allocation that failed.
-pub const fn no_memory(_: fallible::AllocError) -> NtStatus {
-    NtStatus::INSUFFICIENT_RESOURCES
-}
-
 /// The structure that the consumer sees: the ten have the same shape (`NDKPI 3.4`).
 #[repr(C)]
 struct Public {
@@ -64,12 +59,12 @@ impl<H: Hooks> Root<H> {
         let kept = if H::KEPT == 0 {
             None
         } else {
-            let objects = try_slice(H::KEPT, |_| None).map_err(no_memory)?;
+            let objects = try_slice(H::KEPT, |_| None)?;
             Some(hooks.os().lock(Ring { objects, next: 0 })?)
         };
         let root =
             Self { hooks, objects: AtomicU32::new(0), calls: AtomicU64::new(0), rss_version: AtomicU32::new(0), kept };
-        Arc::try_new(root).map_err(no_memory)
+        Arc::try_new(root).map_err(Into::into)
     }
 
     /// Remembers the version in which the consumer got the extension for receive-side scaling.
@@ -220,7 +215,7 @@ impl<H: Hooks> Shadow<H> {
             closed: AtomicBool::new(false),
             hooks_state,
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// Makes a shadow for what a call or callback may bring about, as the hooks want it.

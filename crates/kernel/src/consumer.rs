@@ -31,7 +31,7 @@ impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> ConsumerOs<C> {
 
 impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for ConsumerOs<C> {
     fn event(&self) -> Result<Box<dyn ndk::Event>, NtStatus> {
-        let event: Box<dyn ndk::Event> = try_box(Event::try_new()?).map_err(no_memory)?;
+        let event: Box<dyn ndk::Event> = try_box(Event::try_new()?)?;
         Ok(event)
     }
 
@@ -42,17 +42,13 @@ impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for ConsumerOs<C> {
     }
 
     fn memory(&self, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus> {
-        let memory: Box<dyn PinnedMemory> = try_box(NonPaged::try_new(length)?).map_err(no_memory)?;
+        let memory: Box<dyn PinnedMemory> = try_box(NonPaged::try_new(length)?)?;
         Ok(memory)
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         (self.0)(adapter);
     }
-}
-
-const fn no_memory(_: fallible::AllocError) -> NtStatus {
-    NtStatus::INSUFFICIENT_RESOURCES
 }
 
 impl ndk::Event for Event {

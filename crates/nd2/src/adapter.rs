@@ -23,7 +23,7 @@ use crate::{
     listener::Listener,
     mr::MemoryRegion,
     mw::MemoryWindow,
-    no_memory, qp,
+    qp,
     srq::SharedReceiveQueue,
 };
 
@@ -94,14 +94,14 @@ impl<P: Platform> AdapterCore<P> {
     fn create_file(&self) -> Result<HANDLE, NtStatus> {
         self.device.check_present()?;
         self.forget_closed_files();
-        let file = Arc::try_new(self.device.platform().create_file()?).map_err(no_memory)?;
+        let file = Arc::try_new(self.device.platform().create_file()?)?;
         let handle = file.handle();
         let replaced = self.files.with(|files| {
             // A handle that comes again was closed by the client. What uses the file keeps it.
             if let Some(old) = files.list.iter_mut().find(|old| old.handle() == handle) {
                 return Ok(Some(core::mem::replace(old, file)));
             }
-            files.list.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            files.list.try_reserve(1).map_err(fallible::AllocError::from)?;
             files.list.push(file);
             Ok::<_, NtStatus>(None)
         })?;
@@ -120,7 +120,7 @@ impl<P: Platform> Adapter<P> {
         let domain = Domain::try_new(device.memory())?;
         let files = device.platform().os().lock(Files { list: Vec::new(), next: 0 })?;
         let core = AdapterCore { device: device.clone(), domain, files };
-        Arc::try_new(core).map(Self).map_err(no_memory)
+        Arc::try_new(core).map(Self).map_err(Into::into)
     }
 }
 

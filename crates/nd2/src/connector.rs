@@ -21,7 +21,6 @@ use crate::{
     adapter::AdapterCore,
     com::find,
     device::{Member, Membership},
-    no_memory,
     overlapped::{Outstanding, Pending},
 };
 
@@ -125,7 +124,7 @@ impl<P: Platform> Connector<P> {
             end: None,
         };
         let state = device.platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
         let member = Device::join(device, Member::Connector(core.clone()))?;
         Ok(Self { core, _member: member })
     }

@@ -31,7 +31,7 @@ use crate::{
     com::find,
     connector, cq,
     limits::{InUse, Limits, Resource, Taken},
-    listener, no_memory, srq,
+    listener, srq,
 };
 
 /// What the engine's tokens have room for.
@@ -226,7 +226,7 @@ impl<P: Platform> Device<P> {
         };
         let mut own = Vec::new();
         for address in addresses {
-            own.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            own.try_reserve(1).map_err(fallible::AllocError::from)?;
             own.push(address);
         }
         let os = platform.os();
@@ -242,7 +242,7 @@ impl<P: Platform> Device<P> {
             in_use: InUse::default(),
             members: os.lock(Slab::new())?,
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// What it was made with.
@@ -307,7 +307,7 @@ impl<P: Platform> Device<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub(crate) fn join(this: &Arc<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
         let taken = Taken::try_new(this, member.resource(), 1)?;
-        let number = this.members.with(|members| members.try_insert(member)).map_err(no_memory)?;
+        let number = this.members.with(|members| members.try_insert(member))?;
         let membership = Membership { device: this.clone(), number, _taken: taken };
         // Removed meanwhile: the removal may have passed this member by.
         this.check_present()?;

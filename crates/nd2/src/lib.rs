@@ -52,8 +52,3 @@ pub use mr::{register_pages, report_registered, revoke, writes};
 pub use platform::{OverlappedFile, Platform};
 pub use policy::CompletionPolicy;
 pub use provider::Provider;
-
-/// The status of an allocation that failed.
-pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
-    ndkpi::NtStatus::INSUFFICIENT_RESOURCES
-}

@@ -18,7 +18,6 @@ use crate::{
     com::{Class, borrow},
     connector::{self, own_address},
     device::{Member, Membership},
-    no_memory,
     overlapped::{Overlapped, Pending, overlapped, succeed},
 };
 
@@ -218,7 +217,7 @@ impl<P: Platform> Listener<P> {
             end: None,
         };
         let state = adapter.device().platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state }).map_err(no_memory)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
         let member = Device::join(adapter.device(), Member::Listener(core.clone()))?;
         Ok(Self { core, _member: member })
     }

@@ -21,7 +21,6 @@ use crate::{
     adapter::AdapterCore,
     com::{Class, borrow, find},
     limits::{Resource, Taken},
-    no_memory,
     overlapped::{Overlapped, Pending, overlapped, succeed},
 };
 
@@ -98,8 +97,7 @@ impl<P: Platform> MemoryRegion<P> {
             deregister: os.lock(None)?,
             pages: os.lock(None)?,
             dpc: os.dpc(os.current_processor())?,
-        })
-        .map_err(no_memory)?;
+        })?;
         let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
         Ok(Self { core, region, _taken: taken })
     }

@@ -19,7 +19,6 @@ use crate::{
     com::{Class, borrow, find},
     cq::v2::write_affinity,
     device::{Member, Membership},
-    no_memory,
     overlapped::{Outstanding, Overlapped, Pending, overlapped},
     post::{element, elements},
 };
@@ -99,7 +98,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let requests = Outstanding::new(device.config().max_notify_requests as usize);
         let state = State { requests, threshold, end: None };
         let core = Core { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor };
-        let core = Arc::try_new(core).map_err(no_memory)?;
+        let core = Arc::try_new(core)?;
         let member = Device::join(device, Member::SharedReceiveQueue(core.clone()))?;
         let info = &device.config().info;
         let parameters = SrqParameters {
@@ -151,7 +150,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
             if let Some(status) = state.end {
                 return Err(status);
             }
-            state.requests.reserve().map_err(no_memory)?;
+            state.requests.reserve()?;
             // SAFETY: the caller's promise.
             state.requests.push(unsafe { Pending::begin(&self.core.file, overlapped) });
             Ok(state.threshold)

@@ -10,7 +10,6 @@ use fallible::Arc;
 use ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION, NtStatus};
 
 use crate::{
-    no_memory,
     object::slot,
     os::{Event, Os, PinnedMemory},
 };
@@ -96,7 +95,7 @@ impl Adapter {
     pub unsafe fn from_raw(raw: *mut NDK_ADAPTER, os: Box<dyn Os>) -> Result<Self, NtStatus> {
         // SAFETY: the caller's promise.
         let core = unsafe { AdapterCore::new(raw, os) }?;
-        let core = Arc::try_new(core).map_err(no_memory)?;
+        let core = Arc::try_new(core)?;
         core.owned.store(true, Relaxed);
         Ok(Self { core })
     }

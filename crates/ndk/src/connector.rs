@@ -8,7 +8,6 @@ use ndkpi::{NDK_CONNECTOR, NtStatus, SOCKADDR, SOCKADDR_INET};
 
 use crate::{
     adapter::{Adapter, AdapterRef},
-    no_memory,
     object::{Node, Object, Parts, slot},
     once::SetOnce,
     qp::{QpParts, QueuePair},
@@ -148,7 +147,7 @@ impl Offered {
     /// There is no memory for the request. The outcome is that of the [`Pending`].
     pub fn complete(self, disconnected: impl Fn() + Send + Sync + 'static) -> Result<Pending<Connection>, NtStatus> {
         let function = slot!(self.object.raw(), NdkCompleteConnect)?;
-        self.object.parts.handler.set(try_box(disconnected).map_err(no_memory)?);
+        self.object.parts.handler.set(try_box(disconnected)?);
         let adapter = self.object.adapter().clone();
         let connection = Connection { object: self.object };
         request(&adapter, Kept::default(), connection, |connection, _, completion, context| {
@@ -205,7 +204,7 @@ impl Incoming {
         let qp = qp.qp();
         self.object.same_adapter(qp)?;
         self.object.parts.qp.set(qp.clone());
-        self.object.parts.handler.set(try_box(disconnected).map_err(no_memory)?);
+        self.object.parts.handler.set(try_box(disconnected)?);
         let adapter = self.object.adapter().clone();
         let kept = Kept::new([SOCKADDR_INET::default(); 2], offer.private_data)?;
         let connection = Connection { object: self.object };

@@ -18,7 +18,6 @@ use ndkpi::{NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLIC
 use crate::{
     adapter::Adapter,
     completion::Completion,
-    no_memory,
     object::{Node, Object, Parts, slot},
     os::Event,
 };
@@ -215,7 +214,7 @@ impl Cq {
     where
         H: FnMut(&mut Poller<'_>, NtStatus) + Send + 'static,
     {
-        let handler: Handler = try_box(handler).map_err(no_memory)?;
+        let handler: Handler = try_box(handler)?;
         let parts = &self.object.parts;
         // SAFETY: the phase is 0, so the handler belongs to the `Cq`, which this function has. A callback that comes now, of an
         // arm that was left behind, does not touch it.

@@ -16,7 +16,6 @@ use ndkpi::{FALSE, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NtS
 use crate::{
     adapter::{Adapter, AdapterRef},
     mr::{read, tokens, within, write},
-    no_memory,
     object::{Object, Parts, slot},
     os::PinnedMemory,
     pd::{Pd, PdParts},
@@ -85,7 +84,7 @@ impl Adapter {
         let pages = u32::try_from(pages).map_err(|_| NtStatus::INVALID_PARAMETER)?;
         let bytes = NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages).max(size_of::<NDK_LOGICAL_ADDRESS_MAPPING>());
         let place = Place {
-            words: try_slice(bytes.div_ceil(8), |_| UnsafeCell::new(0)).map_err(no_memory)?,
+            words: try_slice(bytes.div_ceil(8), |_| UnsafeCell::new(0))?,
             pages,
             size: AtomicU32::new(u32::try_from(bytes).map_err(|_| NtStatus::INVALID_PARAMETER)?),
             offset: AtomicU32::new(0),
@@ -93,7 +92,7 @@ impl Adapter {
             memory,
             adapter: self.reference(),
         };
-        let place = Arc::try_new(place).map_err(no_memory)?;
+        let place = Arc::try_new(place)?;
         let built = request(self.core(), Kept::of_mapping(&place), place, |place, _, completion, context| {
             let (mdl, length) = (place.memory.mdl(), place.memory.length());
             let (size, offset) = (place.size.as_ptr(), place.offset.as_ptr());

@@ -14,7 +14,7 @@ use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{Config, Device};
 
 use crate::{
-    Adapter, no_memory,
+    Adapter,
     os::{Event, Os, PinnedMemory},
 };
 
@@ -128,7 +128,7 @@ impl Loopback {
 ///
 /// What the provider says.
 pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VERSION) -> Result<Adapter, NtStatus> {
-    let os: Box<dyn Os> = try_box(HostPrograms(machine.clone())).map_err(no_memory)?;
+    let os: Box<dyn Os> = try_box(HostPrograms(machine.clone()))?;
     let raw = Device::open(device, version)?;
     // SAFETY: the adapter was just opened, `close` below closes such an adapter, and nobody else has it.
     unsafe { Adapter::from_raw(raw, os) }
@@ -140,7 +140,7 @@ struct HostPrograms(MachineRef);
 impl Os for HostPrograms {
     fn event(&self) -> Result<Box<dyn Event>, NtStatus> {
         let event = machine::Event::new(&self.0, EventKind::Notification);
-        let event: Box<dyn Event> = try_box(HostEvent(event)).map_err(no_memory)?;
+        let event: Box<dyn Event> = try_box(HostEvent(event))?;
         Ok(event)
     }
 
@@ -149,7 +149,7 @@ impl Os for HostPrograms {
     }
 
     fn memory(&self, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus> {
-        let memory: Box<dyn PinnedMemory> = try_box(HostMemory(PinnedBuffer::new(length)?)).map_err(no_memory)?;
+        let memory: Box<dyn PinnedMemory> = try_box(HostMemory(PinnedBuffer::new(length)?))?;
         Ok(memory)
     }
 

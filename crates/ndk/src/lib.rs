@@ -191,8 +191,3 @@ pub use qp::{Initiator, Invalidate, Qp, QpSizes, QueuePair, Receiver};
 pub use request::Pending;
 pub use sge::{LocalToken, Remote, RemoteToken, Sge};
 pub use srq::Srq;
-
-/// What a failed allocation is called.
-const fn no_memory(_: fallible::AllocError) -> NtStatus {
-    NtStatus::INSUFFICIENT_RESOURCES
-}

@@ -9,7 +9,6 @@ use ndkpi::{FALSE, NDK_CONNECTOR, NDK_LISTENER, NtStatus, SOCKADDR_INET, TRUE};
 use crate::{
     adapter::{Adapter, AdapterRef},
     connector::{Incoming, ask},
-    no_memory,
     object::{Node, Object, Parts, slot},
     request::{Kept, request},
 };
@@ -43,7 +42,7 @@ impl Adapter {
         handler: impl Fn(Incoming) + Send + Sync + 'static,
     ) -> Result<Listener, NtStatus> {
         let function = slot!(self.core().raw(), NdkCreateListener)?;
-        let parts = ListenerParts { handler: try_box(handler).map_err(no_memory)? };
+        let parts = ListenerParts { handler: try_box(handler)? };
         let object = Object::create(self.reference(), parts, |node, completion, context, place| {
             // SAFETY: the adapter is open, and both contexts live until the close or the request has completed.
             unsafe { function(self.core().raw(), Some(connecting), node.context(), completion, context, place) }

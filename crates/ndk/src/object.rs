@@ -16,7 +16,6 @@ use ndkpi::{NDK_CQ, NDK_FN_CLOSE_OBJECT, NDK_FN_CREATE_COMPLETION, NtStatus};
 
 use crate::{
     adapter::{AdapterCore, AdapterRef},
-    no_memory,
     request::create,
 };
 
@@ -73,7 +72,7 @@ impl<P: Parts> Object<P> {
         call: impl FnOnce(&Node<P>, Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut P::Raw) -> NtStatus,
     ) -> Result<Self, NtStatus> {
         let node = Node { raw: AtomicPtr::new(ptr::null_mut()), parts, adapter };
-        let this = Self(ManuallyDrop::new(Arc::try_new(node).map_err(no_memory)?));
+        let this = Self(ManuallyDrop::new(Arc::try_new(node)?));
         let raw = create(this.adapter(), |completion, context, place| call(&this, completion, context, place))?;
         this.raw.store(raw, Release);
         Ok(this)
@@ -93,7 +92,7 @@ impl<P: Parts> Object<P> {
                     // SAFETY: the object is open and nobody uses it; the callback needs no context.
                     let _ = unsafe { close(raw.cast(), Some(nothing), ptr::null_mut()) };
                 }
-                Err(no_memory(error))
+                Err(error.into())
             }
         }
     }

@@ -18,7 +18,7 @@ use core::{
 use fallible::{Arc, try_box, try_slice};
 use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus, SOCKADDR_INET};
 
-use crate::{adapter::AdapterCore, fast::Place, no_memory, os::Event};
+use crate::{adapter::AdapterCore, fast::Place, os::Event};
 
 /// Nobody has said yet what is to be done at the end.
 const OPEN: u8 = 0;
@@ -45,7 +45,7 @@ pub struct Kept {
 impl Kept {
     /// With these addresses and a copy of the private data.
     pub fn new(addresses: [SOCKADDR_INET; 2], data: &[u8]) -> Result<Self, NtStatus> {
-        let data = try_slice(data.len(), |index| data[index]).map_err(no_memory)?;
+        let data = try_slice(data.len(), |index| data[index])?;
         Ok(Self { addresses, data: Some(data), _place: None })
     }
 
@@ -94,7 +94,7 @@ impl State {
             kept,
             then: UnsafeCell::new(None),
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// Makes the request. `call` gets the context, on which a reference is counted for the callback.
@@ -178,8 +178,7 @@ impl<T: Send + 'static> Pending<T> {
         let then: Then = try_box(move |status| match status {
             NtStatus::SUCCESS => work(Ok(value)),
             status => work(Err(status)),
-        })
-        .map_err(no_memory)?;
+        })?;
         if let Some(status) = state.outcome() {
             then(status);
             return Ok(());

@@ -7,7 +7,6 @@ use fallible::try_box;
 use ndkpi::{NDK_SRQ, NtStatus};
 
 use crate::{
-    no_memory,
     object::{Node, Object, Parts, slot},
     pd::{Pd, PdParts},
     request::{Kept, Pending, request},
@@ -47,7 +46,7 @@ impl Pd {
         handler: impl Fn(NtStatus) + Send + Sync + 'static,
     ) -> Result<Srq, NtStatus> {
         let function = slot!(self.object.raw(), NdkCreateSrq)?;
-        let parts = SrqParts { handler: try_box(handler).map_err(no_memory)?, _pd: self.object.clone() };
+        let parts = SrqParts { handler: try_box(handler)?, _pd: self.object.clone() };
         let object = Object::create(self.adapter(), parts, |node, completion, context, place| {
             // SAFETY: the domain is open, both contexts live until the close or the request has completed, and there is no
             // affinity.

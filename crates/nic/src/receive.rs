@@ -13,7 +13,7 @@ use core::{
 use cable::{Counters, Impairment, Kind, Link, Reserved, frame::HEADER_BYTES, link::BATCH};
 use driver_common::os::{Kernel, KernelDpc, KernelLock, KernelTimer};
 use engine::os::{Dpc, Os, Routine, SpinLock, Timer};
-use fallible::{AllocError, Arc, try_slice};
+use fallible::{Arc, try_slice};
 use ndis::{
     NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST,
     NET_BUFFER_LIST_POOL_PARAMETERS, NdisAllocateMdl, NdisAllocateNetBufferAndNetBufferList,
@@ -70,10 +70,6 @@ pub struct Taken {
     pub full: bool,
 }
 
-const fn no_memory(_: AllocError) -> NtStatus {
-    NtStatus::INSUFFICIENT_RESOURCES
-}
-
 impl Receiver {
     /// A receiver of frames of up to `frame` bytes, whose deferred calls run on that processor. `PASSIVE_LEVEL`.
     ///
@@ -94,14 +90,14 @@ impl Receiver {
         let count = usize::from(BUFFERS);
         let frame_bytes = frame as usize;
         let mut this = Self {
-            link: Kernel.lock(Link::try_new(BUFFERS, impairment).map_err(no_memory)?)?,
+            link: Kernel.lock(Link::try_new(BUFFERS, impairment)?)?,
             dpc: Kernel.dpc(processor)?,
             timer: Kernel.timer()?,
             frame: frame_bytes,
-            bytes: try_slice(count * frame_bytes, |_| UnsafeCell::new(0)).map_err(no_memory)?,
-            lengths: try_slice(count, |_| AtomicU32::new(0)).map_err(no_memory)?,
-            lists: try_slice(count, |_| ptr::null_mut()).map_err(no_memory)?,
-            mdls: try_slice(count, |_| ptr::null_mut()).map_err(no_memory)?,
+            bytes: try_slice(count * frame_bytes, |_| UnsafeCell::new(0))?,
+            lengths: try_slice(count, |_| AtomicU32::new(0))?,
+            lists: try_slice(count, |_| ptr::null_mut())?,
+            mdls: try_slice(count, |_| ptr::null_mut())?,
             pool: ptr::null_mut(),
             released: AtomicBool::new(false),
         };

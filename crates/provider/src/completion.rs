@@ -27,7 +27,6 @@ use rand_xoshiro::{
 use crate::{
     NdkOs,
     fifo::{Fifo, Node},
-    no_memory,
     object::{AnyObject, AnyRef, Body, ObjectRef},
 };
 
@@ -166,7 +165,7 @@ impl<O: NdkOs> Completions<O> {
             mode: AtomicU32::new(mode.to_bits()),
             sequence: AtomicU64::new(seed),
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// Sets how the requests from now on complete.
@@ -215,7 +214,7 @@ impl<O: NdkOs> Completions<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; the callback is not made then.
     pub fn try_push(this: Arc<Self>, callback: CompletionCallback<O>) -> Result<(), NtStatus> {
-        let node = try_box(Node::new()).map_err(no_memory)?;
+        let node = try_box(Node::new())?;
         Self::push(this, node, callback);
         Ok(())
     }
@@ -316,7 +315,7 @@ impl<P> CreateRequest<P> {
                         // SAFETY: nobody but this function knows the object, which is closed once.
                         unsafe { object.begin_close() };
                     }
-                    return no_memory(error);
+                    return error.into();
                 }
             },
             CompletionTiming::Early | CompletionTiming::Inline => {

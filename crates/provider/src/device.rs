@@ -23,7 +23,6 @@ use crate::{
     CompletionMode, NdkOs,
     adapter::Adapter,
     completion::Completions,
-    no_memory,
     object::{ObjectRef, borrow},
 };
 
@@ -277,7 +276,7 @@ impl<O: NdkOs> Device<O> {
             pds: Quota::new(config.max_pds),
             events: Events::default(),
         })
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// Opens an `NDK_ADAPTER`, as `OPEN_NDK_ADAPTER_HANDLER` does (`NDIS-NDK 4`). `PASSIVE_LEVEL`.
@@ -292,7 +291,7 @@ impl<O: NdkOs> Device<O> {
             MinorVersionNotChecked if negotiated.is_err() => NDK_VERSION::new(version.Major, 0).negotiate(offered),
             else negotiated
         )?;
-        let closed = Arc::try_new(this.os.event()?).map_err(no_memory)?;
+        let closed = Arc::try_new(this.os.event()?)?;
         let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
         Ok(adapter.into_public())
     }

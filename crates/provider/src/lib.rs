@@ -73,8 +73,3 @@ pub use engine::nic::NicMode;
 pub use note::Note;
 pub use os::NdkOs;
 pub use profile::Profile;
-
-/// The status of an allocation that failed.
-pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
-    ndkpi::NtStatus::INSUFFICIENT_RESOURCES
-}

@@ -17,7 +17,6 @@ use crate::{
     device::Device,
     dispatch,
     fifo::Node,
-    no_memory,
     object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
     pd::ProtectionDomain,
 };
@@ -157,7 +156,7 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
 ) -> NtStatus {
     let deregister = |object: &Borrowed<MemoryRegion<O>>, request| {
         let region = object.engine()?;
-        let node = try_box(Node::new()).map_err(no_memory)?;
+        let node = try_box(Node::new())?;
         // The last transfer may end before this call knows that it has to wait for it: the request is put down first.
         let waiting = Waiting { node, request, object: ObjectRef::clone(object) };
         let refused = object.waiting.with(|place| match place {

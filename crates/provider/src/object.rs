@@ -28,7 +28,6 @@ use crate::{
     listener::ListenerObject,
     mr::MemoryRegion,
     mw::MemoryWindow,
-    no_memory,
     pd::ProtectionDomain,
     qp::QueuePair,
     shared_endpoint::SharedEndpointObject,
@@ -140,7 +139,7 @@ impl<B: Body> ObjectRef<B> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(version: NDK_VERSION, body: B) -> Result<Self, NtStatus> {
-        let node = try_box(Node::new()).map_err(no_memory)?;
+        let node = try_box(Node::new())?;
         Arc::try_new(Ndk {
             public: UnsafeCell::new(B::public(version)),
             signature: AtomicU32::new(B::SIGNATURE),
@@ -149,7 +148,7 @@ impl<B: Body> ObjectRef<B> {
             body,
         })
         .map(|object| Self(ManuallyDrop::new(object)))
-        .map_err(no_memory)
+        .map_err(Into::into)
     }
 
     /// Hands the object out: the pointer is this reference.

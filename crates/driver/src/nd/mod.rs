@@ -13,7 +13,6 @@
 
 mod request;
 
-use core::ptr;
 
 use driver_common::{os::Kernel, trace};
 use fallible::Arc;
@@ -182,7 +181,7 @@ unsafe extern "C" fn device_control(
 ) {
     // SAFETY: the request is this routine's until it is handed on below.
     let file = unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetFileObject, request) };
-    let found = if ptr::eq(file, ptr::null()) {
+    let found = if file.is_null() {
         None
     } else {
         // SAFETY: the file of a request is open, and carries a context of this kind.

@@ -16,7 +16,6 @@ use super::{
     state::{Connection, Role},
 };
 use crate::{
-    memory_status,
     os::{Dpc, Os, Routine, SpinLock},
     qp::{LinkClient, Qp},
     sync::{AtomicU32, Ordering},
@@ -98,7 +97,7 @@ impl<O: Os> Connector<O> {
             refusal: None,
         };
         Arc::try_new(Self {
-            client: try_box(client).map_err(memory_status)?,
+            client: try_box(client)?,
             state: os.lock(state)?,
             link_events: AtomicU32::new(0),
             dpc: os.dpc(os.current_processor())?,
@@ -106,7 +105,7 @@ impl<O: Os> Connector<O> {
             port: port.clone(),
             owner,
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// Makes the new connector stand for a request that came over a listener.
@@ -356,7 +355,7 @@ impl<O: Os> BoundQp<O> {
     /// `STATUS_CONNECTION_ACTIVE` if it belongs to another one, or has had a connection; `STATUS_CONNECTION_INVALID` if it
     /// cannot be used any more; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(connector: &Arc<Connector<O>>, qp: &Arc<Qp<O>>) -> Result<Self, NtStatus> {
-        let notifier = try_box(LinkNotifier { connector: connector.clone() }).map_err(memory_status)?;
+        let notifier = try_box(LinkNotifier { connector: connector.clone() })?;
         qp.set_link_client(notifier)?;
         Ok(Self { qp: Some(qp.clone()) })
     }

@@ -11,10 +11,7 @@ use fallible::{AllocError, Arc, try_slice};
 use ntstatus::NtStatus;
 
 use super::{InterfaceAddress, Listener, Port, ephemeral::EphemeralPorts};
-use crate::{
-    memory_status,
-    os::{Os, SpinLock},
-};
+use crate::os::{Os, SpinLock};
 
 /// Port numbers of one page of the table.
 const PAGE: usize = 256;
@@ -50,7 +47,7 @@ impl<O: Os> PortTable<O> {
     fn claim(&mut self, number: u16) -> Result<(), NtStatus> {
         let [page, _] = number.to_be_bytes().map(usize::from);
         if self.pages[page].is_none() {
-            self.pages[page] = Some(try_slice(PAGE, |_| PortUse::Free).map_err(memory_status)?);
+            self.pages[page] = Some(try_slice(PAGE, |_| PortUse::Free)?);
         }
         match self.place(number) {
             Some(place @ PortUse::Free) => *place = PortUse::Taken,
@@ -79,8 +76,8 @@ pub(super) struct LocalAddress<O: Os> {
 
 impl<O: Os> LocalAddress<O> {
     pub fn try_new(os: &O, interface: InterfaceAddress) -> Result<Arc<Self>, NtStatus> {
-        let table = os.lock(PortTable::try_new().map_err(memory_status)?)?;
-        Arc::try_new(Self { interface, table }).map_err(memory_status)
+        let table = os.lock(PortTable::try_new()?)?;
+        Arc::try_new(Self { interface, table }).map_err(Into::into)
     }
 
     /// Returns the listener at port `number`, if one listens.

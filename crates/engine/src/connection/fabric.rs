@@ -7,10 +7,7 @@ use fallible::Arc;
 use ntstatus::NtStatus;
 
 use super::endpoint::LocalAddress;
-use crate::{
-    memory_status,
-    os::{Os, SpinLock},
-};
+use crate::os::{Os, SpinLock};
 
 /// The most addresses on one fabric, so that looking at all of them takes a short time.
 pub const MAX_ADDRESSES: usize = 256;
@@ -42,7 +39,7 @@ impl<O: Os> Fabric<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
         let addresses = os.lock(Addresses(Vec::new()))?;
-        Arc::try_new(Self { os: os.clone(), addresses }).map_err(memory_status)
+        Arc::try_new(Self { os: os.clone(), addresses }).map_err(Into::into)
     }
 
     pub(super) const fn os(&self) -> &O {
@@ -58,7 +55,7 @@ impl<O: Os> Fabric<O> {
             if addresses.0.len() == MAX_ADDRESSES {
                 return Err(NtStatus::INSUFFICIENT_RESOURCES);
             }
-            addresses.0.try_reserve(1).map_err(|error| memory_status(error.into()))?;
+            addresses.0.try_reserve(1).map_err(fallible::AllocError::from)?;
             addresses.0.insert(place, local.clone());
             Ok(())
         })

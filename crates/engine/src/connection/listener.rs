@@ -10,7 +10,7 @@ use super::{
     Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, state::Connection,
 };
 use crate::{
-    memory_status, mistake,
+    mistake,
     os::{Dpc, Os, Routine, SpinLock},
 };
 
@@ -65,9 +65,9 @@ impl<O: Os> Listener<O> {
             owner,
             state: os.lock(state)?,
             dpc: os.dpc(os.current_processor())?,
-            client: try_box(client).map_err(memory_status)?,
+            client: try_box(client)?,
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// Listens at `address`; at an ephemeral port if the port is zero (`NDK_FN_LISTEN`).

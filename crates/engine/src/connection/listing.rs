@@ -11,7 +11,6 @@ use ntstatus::NtStatus;
 
 use super::{Owner, Port, state::Connection};
 use crate::{
-    memory_status,
     os::{Os, SpinLock},
     slab::Slab,
 };
@@ -98,7 +97,7 @@ impl<O: Os> ListedConnection<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(port: &Arc<Port<O>>, entry: ConnectionEntry) -> Result<Self, NtStatus> {
         let row = ConnectionRow { entry, active: false, connection: None };
-        let number = port.connections.with(|list| list.rows.try_insert(row)).map_err(memory_status)?;
+        let number = port.connections.with(|list| list.rows.try_insert(row))?;
         Ok(Self { port: port.clone(), number })
     }
 

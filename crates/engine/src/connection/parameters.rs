@@ -6,8 +6,6 @@ use core::net::{IpAddr, SocketAddr};
 use fallible::try_slice;
 use ntstatus::NtStatus;
 
-use crate::memory_status;
-
 /// The most reads in progress on a queue pair (`NDKPI 7.7.3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadLimits {
@@ -139,7 +137,7 @@ impl PrivateData {
         if bytes.len() > size {
             return Err(NtStatus::INVALID_BUFFER_SIZE);
         }
-        try_slice(size, |index| bytes.get(index).copied().unwrap_or(0)).map(Self).map_err(memory_status)
+        try_slice(size, |index| bytes.get(index).copied().unwrap_or(0)).map(Self).map_err(Into::into)
     }
 
     /// Copies what fits. Returns how much there is.

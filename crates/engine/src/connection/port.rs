@@ -15,7 +15,6 @@ use super::{
     state::Connection,
 };
 use crate::{
-    memory_status,
     os::{Os, SpinLock},
     slab::Slab,
 };
@@ -58,7 +57,7 @@ impl<O: Os> Port<O> {
             connections: os.lock(Connections::new())?,
             endpoints: os.lock(Slab::new())?,
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// Gives the adapter an address of its own.
@@ -76,7 +75,7 @@ impl<O: Os> Port<O> {
             if own.detached {
                 return Err(NtStatus::DEVICE_REMOVED);
             }
-            own.list.try_reserve(1).map_err(|error| memory_status(error.into()))?;
+            own.list.try_reserve(1).map_err(fallible::AllocError::from)?;
             self.fabric.add(&local)?;
             own.list.push(local.clone());
             Ok(())
@@ -209,7 +208,7 @@ impl<O: Os> Port<O> {
     ) -> Result<Endpoint<O>, NtStatus> {
         let mut endpoint = Self::open_endpoint(this, address)?;
         let entry = EndpointEntry { local: endpoint.local(), kind, owner };
-        let number = this.endpoints.with(|rows| rows.try_insert(entry)).map_err(memory_status)?;
+        let number = this.endpoints.with(|rows| rows.try_insert(entry))?;
         endpoint.set_listed(number);
         Ok(endpoint)
     }

@@ -12,10 +12,7 @@ use hashbrown::HashSet;
 use ntstatus::NtStatus;
 
 use super::{EndpointKind, Owner, Port, endpoint::Endpoint, parameters::plain};
-use crate::{
-    memory_status,
-    os::{Os, SpinLock},
-};
+use crate::os::{Os, SpinLock};
 
 /// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
 pub struct SharedEndpoint<O: Os> {
@@ -43,10 +40,10 @@ impl<O: Os> SharedEndpoint<O> {
         owner: Owner,
         client: impl Any + Send + Sync,
     ) -> Result<Arc<Self>, NtStatus> {
-        let client = try_box(client).map_err(memory_status)?;
+        let client = try_box(client)?;
         let remotes = port.os().lock(Remotes(HashSet::default()))?;
         let endpoint = Port::open_listed_endpoint(port, address, EndpointKind::Shared, owner)?;
-        Arc::try_new(Self { port: port.clone(), remotes, endpoint, client }).map_err(memory_status)
+        Arc::try_new(Self { port: port.clone(), remotes, endpoint, client }).map_err(Into::into)
     }
 
     /// Returns the endpoint's address, with its port number.

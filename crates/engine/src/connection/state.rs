@@ -24,7 +24,6 @@ use super::{
     listing::ListedConnection, parameters::PrivateData,
 };
 use crate::{
-    memory_status,
     os::{Os, SpinLock, Timer},
     qp::Qp,
 };
@@ -187,7 +186,7 @@ impl<O: Os> Connection<O> {
             reads: Sides { active: reads.capped(ports.active.limits().max_reads), passive: passive_reads },
         };
         let state = ports.active.os().lock(state)?;
-        Arc::try_new(Self { addresses, ports, state }).map_err(memory_status)
+        Arc::try_new(Self { addresses, ports, state }).map_err(Into::into)
     }
 
     /// Returns true if the active side still waits for the passive one.

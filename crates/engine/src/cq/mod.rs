@@ -25,7 +25,7 @@ pub(crate) use push::CqProducer;
 
 use crate::{
     fault::{self, Fault},
-    memory_status, mistake,
+    mistake,
     os::{Dpc, Os, Routine, SpinLock, Timer},
     ring::{self, Plan, ResizeError, Spare},
     sync::CachePadded,
@@ -126,7 +126,7 @@ impl<O: Os> Cq<O> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
         let limit = mistake!(DepthOffByOne => depth + 1, else depth);
-        let (producer, consumer) = ring::try_new(limit, first).map_err(memory_status)?;
+        let (producer, consumer) = ring::try_new(limit, first)?;
         let (notify, dependents) = (Notify::new(first), Dependents::default());
         let state = State { entries: producer, notify, depth, dependents, told: false };
         let cq = Arc::try_new(Self {
@@ -134,10 +134,9 @@ impl<O: Os> Cq<O> {
             state: CachePadded::new(os.lock(state)?),
             dpc: os.dpc(processor)?,
             timer: os.timer()?,
-            client: try_box(client).map_err(memory_status)?,
+            client: try_box(client)?,
             max_depth,
-        })
-        .map_err(memory_status)?;
+        })?;
         Ok((cq.clone(), CqConsumer { cq, entries: consumer }))
     }
 
@@ -198,7 +197,7 @@ impl<O: Os> Cq<O> {
         check_depth(depth, this.max_depth)?;
         let mut spare = match this.with_state(|state| state.entries.plan(depth)) {
             Plan::InPlace => None,
-            Plan::NewSegment => Some(Spare::try_new(depth).map_err(memory_status)?),
+            Plan::NewSegment => Some(Spare::try_new(depth)?),
         };
         loop {
             let given = spare.take();
@@ -217,7 +216,7 @@ impl<O: Os> Cq<O> {
                 Ok(()) => return Ok(()),
                 Err(ResizeError::Occupied) => return Err(NtStatus::BUFFER_OVERFLOW),
                 // Another resize came between the plan and the lock.
-                Err(ResizeError::NeedsSpare) => spare = Some(Spare::try_new(depth).map_err(memory_status)?),
+                Err(ResizeError::NeedsSpare) => spare = Some(Spare::try_new(depth)?),
             }
         }
     }
@@ -272,7 +271,7 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub(crate) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
-        self.with_state(|state| state.dependents.insert(dependent)).map_err(memory_status)
+        self.with_state(|state| state.dependents.insert(dependent)).map_err(Into::into)
     }
 
     /// Forgets the dependent that [`Cq::attach`] gave this number.

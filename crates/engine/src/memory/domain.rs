@@ -13,7 +13,7 @@ use super::{
     uses::{Held, Transfers, UsesOf},
 };
 use crate::{
-    memory_status, mistake,
+    mistake,
     os::{Memory, Os},
 };
 
@@ -84,10 +84,10 @@ impl<O: Os> Domain<O> {
         let tokens = table.tokens().insert_fixed(|_| Entry { domain: 0, object: Object::Domain });
         let tokens = tokens.map_err(|error| {
             table.population().leave(Kind::Domain);
-            memory_status(error)
+            NtStatus::from(error)
         })?;
         // From here on a failure drops the domain, which gives its slot back.
-        Arc::try_new(Self { table: table.clone(), privileged: tokens.local }).map_err(memory_status)
+        Arc::try_new(Self { table: table.clone(), privileged: tokens.local }).map_err(Into::into)
     }
 
     /// The adapter's memory.

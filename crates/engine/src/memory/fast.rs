@@ -22,7 +22,7 @@ use super::{
     token::{Pair, Rotation},
     uses::{Client, Uses, is_sole},
 };
-use crate::{memory_status, os::Os};
+use crate::os::Os;
 
 /// Registrations of one region that may be posted at the same time, the current one and those that transfers still use
 /// included.
@@ -147,7 +147,7 @@ impl<O: Os> Fast<O> {
             local: tokens.local,
             remote: tokens.remote,
             posts: 0,
-            uses: Uses::try_new(client).map_err(memory_status)?,
+            uses: Uses::try_new(client)?,
             remote_access,
             room,
             windows: Windows::default(),

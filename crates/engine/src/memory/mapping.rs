@@ -19,10 +19,7 @@ use super::{
     pinned::{Pinned, Release, Released},
     slots::SlotTable,
 };
-use crate::{
-    memory_status,
-    os::{Memory, Os},
-};
+use crate::os::{Memory, Os};
 
 /// Bytes in a page, of the consumer's memory and of logical addresses (`NDKPI 3.8`).
 pub const PAGE_SIZE: u64 = 4096;
@@ -133,7 +130,7 @@ impl<O: Os> Mappings<O> {
         if length > MAX_LENGTH {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let pinned = Pinned::try_new(memory, client).map_err(memory_status)?;
+        let pinned = Pinned::try_new(memory, client)?;
         let mut generation = 0;
         let number = self.slots.insert(|_, stamp| {
             generation = stamp.wrapping_add(1) & GENERATION_MASK;
@@ -141,7 +138,7 @@ impl<O: Os> Mappings<O> {
             pinned.arm();
             Mapped { generation, first, end: first + length, pinned }
         });
-        let base = Parts { number: number.map_err(memory_status)?, generation, offset: 0 }.address();
+        let base = Parts { number: number?, generation, offset: 0 }.address();
         #[expect(clippy::cast_possible_truncation, reason = "both are below the largest offset of a mapping")]
         let (first_byte, pages) = (first as u32, pages_touched(first as u32, length) as u32);
         Ok(Mapping { base, pages, first_byte })

@@ -86,7 +86,7 @@ pub use uses::Transfers;
 pub use window::{Bind, POSTED_BINDS, Window};
 
 use crate::{
-    memory_status, mistake,
+    mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -234,7 +234,7 @@ impl<O: Os> MemoryTable<O> {
             mappings: Mappings::try_new(os, limits.mappings)?,
             population: Population::new(limits.tokens),
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// What the table holds now.

@@ -10,7 +10,6 @@ use super::{
     mapping::{Mappings, PAGE_SIZE},
 };
 use crate::{
-    memory_status,
     os::Os,
     sync::{AtomicU64, Ordering},
 };
@@ -71,8 +70,8 @@ pub struct PageList<O: Os> {
 
 impl<O: Os> PageList<O> {
     pub fn try_new(table: &Arc<MemoryTable<O>>, form: Form, room: u32) -> Result<Arc<Self>, NtStatus> {
-        let entries = try_slice(room as usize, |_| AtomicU64::new(0)).map_err(memory_status)?;
-        Arc::try_new(Self { table: table.clone(), form, entries }).map_err(memory_status)
+        let entries = try_slice(room as usize, |_| AtomicU64::new(0))?;
+        Arc::try_new(Self { table: table.clone(), form, entries }).map_err(Into::into)
     }
 
     /// Returns true if a registration of so many runs, which the caller knows to have no more pages than the region, fits.

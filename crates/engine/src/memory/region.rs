@@ -17,7 +17,7 @@ use super::{
     uses::Client,
 };
 use crate::{
-    memory_status, mistake,
+    mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -71,7 +71,7 @@ impl<O: Os> Region<O> {
         kind: RegionKind,
         client: impl Any + Send + Sync,
     ) -> Result<Arc<Self>, NtStatus> {
-        let client = Client::try_new(client).map_err(memory_status)?;
+        let client = Client::try_new(client)?;
         let table = domain.table();
         table.population().enter(Kind::Region)?;
         // From here on a failure drops the region.
@@ -82,9 +82,9 @@ impl<O: Os> Region<O> {
                 FastTokens::Stable => table.tokens().insert_fixed(|_| entry()).map(|tokens| tokens.local),
                 FastTokens::Rotating => table.tokens().insert_rotating(|_| entry()),
             };
-            region.token.store(token.map_err(memory_status)?, Ordering::Release);
+            region.token.store(token?, Ordering::Release);
         }
-        Arc::try_new(region).map_err(memory_status)
+        Arc::try_new(region).map_err(Into::into)
     }
 
     /// The region's protection domain.
@@ -133,7 +133,7 @@ impl<O: Os> Region<O> {
         if self.kind == RegionKind::Fast {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
-        let pinned = Pinned::try_new(memory, client).map_err(memory_status)?;
+        let pinned = Pinned::try_new(memory, client)?;
         let begun = self.token.compare_exchange(NONE, BUSY, Ordering::Acquire, Ordering::Relaxed);
         begun.map_err(|_| NtStatus::INVALID_DEVICE_STATE)?;
         let domain = self.domain.privileged_token();
@@ -145,7 +145,7 @@ impl<O: Os> Region<O> {
             Entry { domain, object: Object::Normal(normal) }
         });
         self.token.store(tokens.map_or(NONE, |tokens| tokens.local), Ordering::Release);
-        tokens.map(drop).map_err(memory_status)
+        tokens.map(drop).map_err(Into::into)
     }
 
     /// Ends the registration (`NDK_FN_DEREGISTER_MR`): its tokens are no good from now on. Requests that have found bytes by
@@ -209,7 +209,7 @@ impl<O: Os> Region<O> {
         // Memory is allocated before the lock is taken.
         let tokens = Pair::of_local(self.token.load(Ordering::Relaxed));
         let fast = Fast::try_new(table, &self.client, most_pages, remote_access, tokens)?;
-        let mut fast: Option<Box<Fast<O>>> = Some(try_box(fast).map_err(memory_status)?);
+        let mut fast: Option<Box<Fast<O>>> = Some(try_box(fast)?);
         self.with(|rotation, object| match (object, &mut fast) {
             (Object::Fast(none @ None), Some(new)) => {
                 new.remote = rotation.next(|token| token == tokens.local).unwrap_or(tokens.remote);

@@ -21,10 +21,7 @@ use core::cmp::Ordering::{Equal, Greater, Less};
 use fallible::{AllocError, try_slice};
 use ntstatus::NtStatus;
 
-use crate::{
-    memory_status,
-    os::{Os, SpinLock},
-};
+use crate::os::{Os, SpinLock};
 
 /// Slots in one chunk.
 const CHUNK: u32 = 64;
@@ -94,7 +91,7 @@ impl<O: Os, T: Send + 'static> SlotTable<O, T> {
         let rows = largest / (CHUNK * LANES) + 1;
         let count = (rows * LANES) as usize;
         let mut chunks = Vec::new();
-        chunks.try_reserve_exact(count).map_err(|error| memory_status(error.into()))?;
+        chunks.try_reserve_exact(count).map_err(AllocError::from)?;
         for _ in 0..count {
             chunks.push(os.lock(None)?);
         }

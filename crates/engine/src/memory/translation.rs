@@ -23,10 +23,7 @@ use fallible::Arc;
 use ntstatus::NtStatus;
 
 use super::{MemoryTable, access::Rights, domain::Lookup, mr_entry::Span, pinned::Pinned};
-use crate::{
-    memory_status,
-    os::{Os, SpinLock},
-};
+use crate::os::{Os, SpinLock};
 
 /// Bytes that are copied at most with a cache locked: the end of a registration waits so long.
 pub const MOST: u32 = 256 << 10;
@@ -100,7 +97,7 @@ impl<O: Os> TranslationCache<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
         let state = State { local: None, remote: None, missed: (0, 0), misses: 0, is_closed: false };
-        Arc::try_new(Self { state: os.lock(state)? }).map_err(memory_status)
+        Arc::try_new(Self { state: os.lock(state)? }).map_err(Into::into)
     }
 
     /// Lets `work` use `length` bytes of both sides, [`MOST`] at most, if there are translations for both which allow that.

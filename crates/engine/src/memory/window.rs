@@ -14,7 +14,7 @@ use super::{
     token::Rotation,
     uses::{Client, Uses},
 };
-use crate::{memory_status, os::Os};
+use crate::os::Os;
 
 /// Binds of one window that may be posted at the same time.
 pub const POSTED_BINDS: usize = 4;
@@ -144,11 +144,11 @@ impl<O: Os> Window<O> {
     /// As [`Window::try_new`].
     pub fn try_new_for(domain: &Arc<Domain<O>>, client: impl Any + Send + Sync) -> Result<Arc<Self>, NtStatus> {
         let table = domain.table();
-        let client = Client::try_new(client).map_err(memory_status)?;
-        let uses = Uses::try_new(&client).map_err(memory_status)?;
+        let client = Client::try_new(client)?;
+        let uses = Uses::try_new(&client)?;
         // The window's own token is known when it has a slot.
         let window = Bindings { own: 0, latest: 0, posted: [const { None }; POSTED_BINDS], bound: None, uses };
-        let mut window = try_box(window).map_err(memory_status)?;
+        let mut window = try_box(window)?;
         table.population().enter(Kind::Window)?;
         let own = table.tokens().insert_rotating(|own| {
             window.own = own;
@@ -156,10 +156,10 @@ impl<O: Os> Window<O> {
         });
         let own = own.map_err(|error| {
             table.population().leave(Kind::Window);
-            memory_status(error)
+            NtStatus::from(error)
         })?;
         // From here on a failure drops the window, which gives its slot back.
-        Arc::try_new(Self { domain: domain.clone(), own }).map_err(memory_status)
+        Arc::try_new(Self { domain: domain.clone(), own }).map_err(Into::into)
     }
 
     /// The window's protection domain.

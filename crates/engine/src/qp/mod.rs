@@ -54,7 +54,6 @@ use crate::{
         dependents::{Dependent, try_dependent},
     },
     memory::{Domain, Side, TranslationCache},
-    memory_status,
     nic::{Budget, Engine, LoopbackNic, Member, NicMode},
     os::{Os, SpinLock},
     ring::{self, Consumer, Producer, TailPublisher},
@@ -135,7 +134,7 @@ fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, Consu
     /// The largest queue of elements or inline bytes.
     const MOST: u64 = 1 << 28;
     let entries = (u64::from(depth) * u64::from(each)).min(MOST);
-    ring::try_new(u32::try_from(entries).unwrap_or(u32::MAX), 0).map_err(memory_status)
+    ring::try_new(u32::try_from(entries).unwrap_or(u32::MAX), 0).map_err(Into::into)
 }
 
 /// Makes the queues of a receive queue: the poster's ends, and the engine's.
@@ -258,7 +257,7 @@ impl<O: Os> Qp<O> {
         let (initiator, send_queue) = parameters.send_queue(nic.os())?;
         let (receiver, receive_queue) = parameters.receive_queue(nic.os())?;
         let tails = [initiator.tail_publisher(), receiver.tail_publisher()];
-        let client = try_box(client).map_err(memory_status)?;
+        let client = try_box(client)?;
         let uses = Uses { domain, receive_cq, initiator_cq, srq };
         let qp = Self::around(nic, &uses, parameters, client, tails, send_queue, receive_queue)?;
         Self::attach(&qp)?;
@@ -307,11 +306,11 @@ impl<O: Os> Qp<O> {
             receive: CachePadded::new(receive_queue),
             awaited: CachePadded::new(AtomicBool::new(false)),
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     fn attach(this: &Arc<Self>) -> Result<(), NtStatus> {
-        let dependent = try_dependent(this.clone()).map_err(memory_status)?;
+        let dependent = try_dependent(this.clone())?;
         let receive = this.receive_cq.attach(dependent.clone())?;
         let initiator = this.initiator_cq.attach(dependent.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
         let shared = this.srq.as_ref().map(|srq| srq.attach(dependent)).transpose().inspect_err(|_| {

@@ -10,7 +10,7 @@ use super::{
     progress::{Current, Step},
     request::{Chunk, Sge, WorkRequest},
 };
-use crate::{cq::decision::newer, memory::Segment, memory_status, nic::Budget, os::Os, ring::Consumer, sync::Ordering};
+use crate::{cq::decision::newer, memory::Segment, nic::Budget, os::Os, ring::Consumer, sync::Ordering};
 
 /// What a queue does after a quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl<O: Os> SendQueue<O> {
     ) -> Result<Self, NtStatus> {
         let room = |elements: u32| {
             let mut pieces = Vec::new();
-            pieces.try_reserve_exact(elements as usize).map_err(|error| memory_status(error.into()))?;
+            pieces.try_reserve_exact(elements as usize).map_err(fallible::AllocError::from)?;
             Ok::<_, NtStatus>(pieces)
         };
         Ok(Self {

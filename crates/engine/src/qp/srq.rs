@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cq::dependents::{DependentRef, Dependents, ToFail},
     memory::{Domain, Segment},
-    memory_status, mistake,
+    mistake,
     os::{Dpc, Os, Routine, SpinLock},
     ring::{Consumer, Plan, ResizeError, Spare},
     sync::Ordering,
@@ -131,10 +131,10 @@ impl<O: Os> Srq<O> {
             domain: domain.clone(),
             state: os.lock(state)?,
             dpc: os.dpc(processor)?,
-            client: try_box(client).map_err(memory_status)?,
+            client: try_box(client)?,
             limits: parameters,
         })
-        .map_err(memory_status)
+        .map_err(Into::into)
     }
 
     /// Posts a receive into `elements`. Its completion comes from the queue pair that takes it.
@@ -214,10 +214,8 @@ impl<O: Os> Srq<O> {
         let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
         let plans =
             self.state.with(|state| (state.queue.requests.plan(depth), state.queue.elements.plan(element_limit)));
-        let mut requests =
-            (plans.0 == Plan::NewSegment).then(|| Spare::try_new(depth)).transpose().map_err(memory_status)?;
-        let mut elements =
-            (plans.1 == Plan::NewSegment).then(|| Spare::try_new(element_limit)).transpose().map_err(memory_status)?;
+        let mut requests = (plans.0 == Plan::NewSegment).then(|| Spare::try_new(depth)).transpose()?;
+        let mut elements = (plans.1 == Plan::NewSegment).then(|| Spare::try_new(element_limit)).transpose()?;
         let result = self.state.with(|state| {
             if state.queue.requests.occupied() > u64::from(depth) {
                 return Err(ResizeError::Occupied);
@@ -264,8 +262,8 @@ impl<O: Os> Srq<O> {
     pub(super) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
         self.state.with(|state| {
             let missing = (state.members + 1).saturating_sub(state.waiting.len());
-            state.waiting.try_reserve(missing).map_err(|error| memory_status(error.into()))?;
-            let number = state.dependents.insert(dependent).map_err(memory_status)?;
+            state.waiting.try_reserve(missing).map_err(fallible::AllocError::from)?;
+            let number = state.dependents.insert(dependent)?;
             state.members += 1;
             Ok(number)
         })

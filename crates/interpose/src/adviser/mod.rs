@@ -29,7 +29,7 @@ use engine::os::Os;
 use fallible::Arc;
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
-use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Phase, Verdict, shadow::no_memory};
+use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Phase, Verdict};
 
 pub use findings::{Finding, Page, Severity};
 pub use node::{FRAMES, Node};
@@ -140,12 +140,12 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
     }
 
     fn adapter(&self, info: &NDK_ADAPTER_INFO) -> Result<State<O>, NtStatus> {
-        Arc::try_new(Node::adapter(&self.os, info)?).map_err(no_memory)
+        Arc::try_new(Node::adapter(&self.os, info)?).map_err(Into::into)
     }
 
     fn object(&self, event: &Event<'_, State<O>>, id: ObjectId) -> Result<State<O>, NtStatus> {
         let node = Node::object(&self.os, event, id)?;
-        Arc::try_new(node).map_err(no_memory)
+        Arc::try_new(node).map_err(Into::into)
     }
 
     fn event(&self, event: &Event<'_, State<O>>) -> Verdict {

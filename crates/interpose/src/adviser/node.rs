@@ -11,7 +11,7 @@ use fallible::try_slice;
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
-use crate::{Args, Event, InterposeOs, ObjectId, QpArgs, shadow::no_memory};
+use crate::{Args, Event, InterposeOs, ObjectId, QpArgs};
 
 /// Return addresses that are kept of who creates an object.
 pub const FRAMES: usize = 8;
@@ -43,7 +43,7 @@ pub struct RunningCallback {
 
 /// So many free places.
 fn places<T: Default>(count: usize) -> Result<Box<[T]>, NtStatus> {
-    try_slice(count, |_| T::default()).map_err(no_memory)
+    try_slice(count, |_| T::default()).map_err(Into::into)
 }
 
 /// Of an adapter.
@@ -304,7 +304,7 @@ impl<O: InterposeOs> Node<O> {
         // A place in the lists of the queues, for when the queue pair is there.
         for cq in [&receive_cq, &initiator_cq].into_iter().flatten() {
             if let Body::Cq(cq) = &cq.body {
-                cq.qps.with(|qps| qps.try_reserve(2)).map_err(|error| no_memory(error.into()))?;
+                cq.qps.with(|qps| qps.try_reserve(2)).map_err(fallible::AllocError::from)?;
             }
         }
         Ok(QpNode {

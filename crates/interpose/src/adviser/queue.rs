@@ -5,8 +5,6 @@ use alloc::boxed::Box;
 use fallible::try_slice;
 use ndkpi::NtStatus;
 
-use crate::shadow::no_memory;
-
 /// The tokens of a request that are remembered.
 pub const TOKENS: usize = 4;
 
@@ -48,7 +46,7 @@ pub struct Queue {
 impl Queue {
     /// For `depth` requests.
     pub fn try_new(depth: u32) -> Result<Self, NtStatus> {
-        let slots = try_slice(depth.min(MOST) as usize, |_| InFlight::default()).map_err(no_memory)?;
+        let slots = try_slice(depth.min(MOST) as usize, |_| InFlight::default())?;
         Ok(Self { slots, head: 0, count: 0, is_blurred: false, is_overfull: false })
     }
 

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use fallible::{Arc, try_slice};
 use ndkpi::NtStatus;
 
-use crate::{InterposeOs, adviser::Node, shadow::no_memory};
+use crate::{InterposeOs, adviser::Node};
 
 /// A table of tokens. Grows when a region is created, never later.
 pub struct Tokens<O: InterposeOs> {
@@ -27,7 +27,7 @@ impl<O: InterposeOs> Tokens<O> {
 
     /// Places for a table of this size.
     pub fn places(size: usize) -> Result<Box<[Slot<O>]>, NtStatus> {
-        try_slice(size, |_| None).map_err(no_memory)
+        try_slice(size, |_| None).map_err(Into::into)
     }
 
     /// The size that a table needs which is to hold so many tokens; `None` if it has it.

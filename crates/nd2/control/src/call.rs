@@ -7,7 +7,7 @@ use fallible::Arc;
 use nd2::abi::OVERLAPPED;
 use ndkpi::NtStatus;
 
-use crate::{Request, Session, System, no_memory};
+use crate::{Request, Session, System};
 
 /// Where a request is.
 struct State<R> {
@@ -48,7 +48,7 @@ impl<S: System> Call<S> {
         // From here on dropping it gives back what was taken.
         let call =
             Self { overlapped: OVERLAPPED::new(core::ptr::null_mut()), session: session.clone(), registers, state };
-        Arc::try_new(call).map_err(no_memory)
+        Arc::try_new(call).map_err(Into::into)
     }
 
     /// Takes the request over. It can be cancelled from now on.

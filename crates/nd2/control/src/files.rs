@@ -11,7 +11,7 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use crate::{
-    Limits, Request, Session, System, no_memory,
+    Limits, Request, Session, System,
     wire::{KEY, Reader, VERSION, Verb},
 };
 
@@ -39,7 +39,7 @@ impl<S: System> Sessions<S> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &S, limits: Limits, most: usize) -> Result<Arc<Self>, NtStatus> {
         let list = system.os().lock(Vec::new())?;
-        Arc::try_new(Self { system: system.clone(), limits, most, list }).map_err(no_memory)
+        Arc::try_new(Self { system: system.clone(), limits, most, list }).map_err(Into::into)
     }
 
     fn begin(&self, key: [u8; KEY]) -> Result<Arc<Session<S>>, NtStatus> {
@@ -51,7 +51,7 @@ impl<S: System> Sessions<S> {
             if list.len() >= self.most {
                 return Err(NtStatus::INSUFFICIENT_RESOURCES);
             }
-            list.try_reserve(1).map_err(|error| no_memory(error.into()))?;
+            list.try_reserve(1).map_err(fallible::AllocError::from)?;
             list.push(Member { key, session: session.clone(), files: 1 });
             Ok(())
         });
@@ -125,7 +125,7 @@ impl<S: System> File<S> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(sessions: &Arc<Sessions<S>>) -> Result<Arc<Self>, NtStatus> {
         let place = sessions.system.os().lock(Place::New)?;
-        Arc::try_new(Self { sessions: sessions.clone(), place }).map_err(no_memory)
+        Arc::try_new(Self { sessions: sessions.clone(), place }).map_err(Into::into)
     }
 
     /// Carries out a control code that came by this file. `PASSIVE_LEVEL`.

@@ -9,8 +9,6 @@ use nd2::abi::{
 };
 use ndkpi::NtStatus;
 
-use crate::no_memory;
-
 /// What an object is, in the order in which a session that ends releases them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -169,7 +167,7 @@ impl Handles {
         let generation = self.generation;
         // What does not fit is dropped by the slab: a second reference keeps the object until no lock is held.
         let kept = object.clone();
-        match self.entries.try_insert(Entry { kind, generation, object }).map_err(no_memory) {
+        match self.entries.try_insert(Entry { kind, generation, object }).map_err(Into::into) {
             Ok(index) => {
                 // Not the last reference.
                 drop(kept);

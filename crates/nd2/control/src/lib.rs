@@ -40,8 +40,3 @@ pub use call::Call;
 pub use files::{File, Sessions};
 pub use server::{Adapter, Calls, Pages, Request, Server, System};
 pub use session::{Limits, Session};
-
-/// The status of an allocation that failed.
-pub(crate) const fn no_memory(_: fallible::AllocError) -> ndkpi::NtStatus {
-    ndkpi::NtStatus::INSUFFICIENT_RESOURCES
-}

@@ -14,7 +14,6 @@ use ndkpi::NtStatus;
 use crate::{
     Call, Request, Server, System,
     handles::{Com, Handles, Interface, Kind, Object},
-    no_memory,
     wire::{Reader, Verb},
 };
 
@@ -62,7 +61,7 @@ impl<S: System> Session<S> {
     pub fn try_new(system: &S, limits: Limits) -> Result<Arc<Self>, NtStatus> {
         let state = system.os().lock(State { handles: Handles::default(), ended: false })?;
         let (calls, locked) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::try_new(Self { system: system.clone(), limits, state, calls, locked }).map_err(no_memory)
+        Arc::try_new(Self { system: system.clone(), limits, state, calls, locked }).map_err(Into::into)
     }
 
     pub(crate) const fn system(&self) -> &S {
@@ -299,5 +298,5 @@ fn copy(input: &[u8]) -> Result<Box<[u8]>, NtStatus> {
     if input.len() > LONGEST_INPUT {
         return Err(NtStatus::INVALID_PARAMETER);
     }
-    try_slice(input.len(), |index| input[index]).map_err(no_memory)
+    try_slice(input.len(), |index| input[index]).map_err(Into::into)
 }

@@ -17,7 +17,6 @@ use super::{Asked, Core, Life};
 use crate::{
     Platform,
     abi::OVERLAPPED,
-    no_memory,
     overlapped::{Pending, succeed},
 };
 
@@ -158,7 +157,7 @@ impl<P: Platform> Core<P> {
                 Life::Established => {}
             }
             if let Err(error) = state.disconnects.reserve() {
-                return no_memory(error);
+                return error.into();
             }
             // SAFETY: the caller's promise.
             state.disconnects.push(unsafe { Pending::begin(&self.file, overlapped) });

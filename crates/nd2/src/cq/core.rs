@@ -15,7 +15,6 @@ use crate::{
     abi::{KAFFINITY, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     adapter::AdapterCore,
     device::{Member, Membership},
-    no_memory,
     overlapped::Pending,
 };
 
@@ -85,8 +84,7 @@ impl<P: Platform> Core<P> {
         let waiters = Waiters::new(device.config().max_notify_requests as usize, 0);
         let state = State { waiters, consumer: None, end: None, reporting: false };
         let core =
-            Arc::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })
-                .map_err(no_memory)?;
+            Arc::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })?;
         let member = Device::join(device, Member::CompletionQueue(core.clone()))?;
         let max_depth = device.config().info.MaxCompletionQueueDepth;
         let parameters = CqParameters { depth, max_depth, processor };

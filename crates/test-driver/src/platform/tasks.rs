@@ -47,8 +47,7 @@ unsafe impl Send for Borrowed {}
 
 /// Runs every task on a thread and waits for all of them.
 pub fn run(processors: u32, tasks: &mut [&mut dyn Task]) -> Result<(), NtStatus> {
-    let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
-    let give_up = Arc::try_new(AtomicBool::new(false)).map_err(no_memory)?;
+    let give_up = Arc::try_new(AtomicBool::new(false))?;
     let mut threads = Vec::new();
     threads.try_reserve_exact(tasks.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     let mut outcome = Ok(());
