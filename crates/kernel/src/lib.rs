@@ -17,6 +17,7 @@ mod entry;
 mod event;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod non_paged;
 mod pool;
 mod processor;
 mod rundown;
@@ -29,6 +30,7 @@ pub mod wdf;
 #[cfg(feature = "consumer")]
 pub use consumer::ConsumerOs;
 pub use event::Event;
+pub use non_paged::NonPaged;
 pub use pool::Aligned;
 pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};

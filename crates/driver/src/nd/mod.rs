@@ -13,7 +13,6 @@
 
 mod request;
 
-
 use driver_common::{os::Kernel, trace};
 use fallible::Arc;
 use kernel::{
