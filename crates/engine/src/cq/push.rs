@@ -80,6 +80,11 @@ impl<O: Os> Cq<O> {
         Self::queue_if(this, queue);
     }
 
+    /// Has the processor fetch the place of the next completion, because one will be pushed soon.
+    pub(crate) fn prefetch(&self) {
+        self.state.with(|state| state.entries.prefetch(0));
+    }
+
     /// Lets `work` push while it holds the queue's lock. What it does must be short, and must not lead back to this queue.
     ///
     /// With the lock taken before there is anything to tell, what the completions are about goes to the consumer's processor

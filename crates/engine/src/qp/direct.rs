@@ -46,6 +46,8 @@ impl Requests for Single<'_> {
 
     #[inline]
     fn advance(&mut self, _: usize) {}
+
+    fn prefetch_end(&self) {}
 }
 
 impl<O: Os> Qp<O> {

@@ -44,6 +44,9 @@ pub(super) trait Requests {
 
     /// The first `count` requests are carried out.
     fn advance(&mut self, count: usize);
+
+    /// Has the processor fetch where the consumer's next request goes.
+    fn prefetch_end(&self);
 }
 
 /// The requests of a send queue.
@@ -67,6 +70,10 @@ impl Requests for Queued<'_> {
     fn advance(&mut self, count: usize) {
         self.0.advance(count);
     }
+
+    fn prefetch_end(&self) {
+        self.0.prefetch_end();
+    }
 }
 
 /// A run of the executor.
@@ -85,8 +92,14 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
         let first = self.requests.first(|request| {
             if matches!(request.work, Work::Send { invalidate: None }) {
-                First::Send
-            } else if request.length as usize <= most && Self::copy(qp, peer, request) {
+                return First::Send;
+            }
+            if request.length as usize > UNDER_LOCKS {
+                // A copy of many bytes drives the queues out of the caches. What is written behind it comes while it runs.
+                self.requests.prefetch_end();
+                qp.initiator_cq.prefetch();
+            }
+            if request.length as usize <= most && Self::copy(qp, peer, request) {
                 // Not `Work::operation`, which is a jump by a table.
                 let is_read = matches!(request.work, Work::Read { .. });
                 let WorkRequest { context, length, flags, .. } = *request;

@@ -1,5 +1,7 @@
 //! The side of a queue that takes entries out.
 
+use core::ptr;
+
 use fallible::Arc;
 
 use super::{
@@ -124,6 +126,14 @@ impl<T: Copy + Send> Consumer<T> {
         if self.known() > ahead {
             prefetch::to_read(self.slot_ahead(ahead));
         }
+    }
+
+    /// Has the processor fetch the slot behind the last entry that is known, because the producer will write to it soon.
+    pub fn prefetch_end(&self) {
+        let slot = ptr::from_ref(self.slot_ahead(self.known()));
+        prefetch::to_write(slot);
+        // It may lie in two cache lines.
+        prefetch::to_write(slot.cast::<u8>().wrapping_add(size_of::<Slot<T>>().saturating_sub(1)));
     }
 
     /// Frees the slots of `count` entries, whether they were read or not. Entries that are not published stay: the head never
