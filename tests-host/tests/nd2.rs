@@ -5,6 +5,8 @@
 mod abi;
 #[path = "nd2/allocation.rs"]
 mod allocation;
+#[path = "nd2/back_end.rs"]
+mod back_end;
 #[path = "nd2/cases.rs"]
 mod cases;
 #[path = "nd2/settings.rs"]

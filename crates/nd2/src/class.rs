@@ -13,6 +13,12 @@ use crate::{
     live_objects,
 };
 
+/// Returns true if [`get_class_object`] has the interface.
+#[must_use]
+pub fn has(iid: &GUID) -> bool {
+    [IID_IND2Provider, IID_IUnknown].contains(iid)
+}
+
 /// `DllGetClassObject`: makes a provider of `devices()`, which is called only if the interface exists.
 ///
 /// # Safety
@@ -29,7 +35,7 @@ pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
     // SAFETY: `out` is not null.
     unsafe { out.write(core::ptr::null_mut()) };
     // SAFETY: `iid` is not null.
-    if ![IID_IND2Provider, IID_IUnknown].contains(&unsafe { iid.read() }) {
+    if !has(&unsafe { iid.read() }) {
         return HRESULT::E_NOINTERFACE;
     }
     match devices() {

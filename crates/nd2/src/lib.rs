@@ -27,6 +27,7 @@ extern crate alloc;
 pub mod abi;
 mod adapter;
 pub mod address;
+mod back_end;
 pub mod class;
 pub mod com;
 mod connector;
@@ -45,6 +46,7 @@ mod qp;
 pub mod settings;
 mod srq;
 
+pub use back_end::BackEnd;
 pub use com::live_objects;
 pub use device::{Config, Device};
 pub use limits::{Limits, Resource};

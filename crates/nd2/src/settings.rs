@@ -14,7 +14,7 @@ use core::net::IpAddr;
 
 use engine::nic::NicMode;
 
-use crate::{Config, Resource};
+use crate::{BackEnd, Config, Resource};
 
 /// The variable that names the file.
 pub const FILE: &str = "SOFTND_CONFIG";
@@ -26,12 +26,16 @@ pub struct Settings {
     pub config: Config,
     /// The addresses it has.
     pub addresses: Vec<IpAddr>,
+    /// Where it is. In the driver it is as the driver's settings say, and those here do not count.
+    pub back_end: BackEnd,
+    /// What goes well is told too, and not only what goes wrong.
+    pub verbose: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let addresses = [IpAddr::from([127, 0, 0, 1]), IpAddr::from(1_u128.to_be_bytes())];
-        Self { config: Config::default(), addresses: addresses.to_vec() }
+        Self { config: Config::default(), addresses: addresses.to_vec(), back_end: BackEnd::default(), verbose: false }
     }
 }
 
@@ -81,7 +85,10 @@ impl Settings {
     /// The names of all settings, in the order in which they are shown.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let numbers = NUMBERS.iter().map(|(name, ..)| *name);
-        ["addresses", "completion", "nic"].into_iter().chain(Resource::ALL.map(Resource::name)).chain(numbers)
+        ["backend", "log", "addresses", "completion", "nic"]
+            .into_iter()
+            .chain(Resource::ALL.map(Resource::name))
+            .chain(numbers)
     }
 
     /// The value of a setting, as [`Settings::set`] takes it. `None` if there is no such setting.
@@ -92,6 +99,8 @@ impl Settings {
                 let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
                 return Some(addresses.join(","));
             }
+            "backend" => return Some(self.back_end.to_string()),
+            "log" => return Some(if self.verbose { "all" } else { "errors" }.to_string()),
             "completion" => return Some(self.config.policy.to_string()),
             "nic" => return Some(if self.config.nic == NicMode::Direct { "direct" } else { "deferred" }.to_string()),
             _ => {}
@@ -123,6 +132,18 @@ impl Settings {
                     "deferred" => NicMode::Deferred,
                     "direct" => NicMode::Direct,
                     _ => return Err(wrong(&"`deferred` or `direct`")),
+                };
+                return Ok(());
+            }
+            "backend" => {
+                self.back_end = value.parse().map_err(|error| wrong(&error))?;
+                return Ok(());
+            }
+            "log" => {
+                self.verbose = match value {
+                    "errors" => false,
+                    "all" => true,
+                    _ => return Err(wrong(&"`errors` or `all`")),
                 };
                 return Ok(());
             }

@@ -1,7 +1,13 @@
-//! `ndkctl nd2 info`: the adapter of the user-mode interface as the environment wants it.
+//! `ndkctl nd2 info`: the adapter of the user-mode interface as the environment wants it, and where a program finds it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+};
 
 use ::nd2::settings::Settings;
 use clap::{Args, Subcommand};
+use nd2_remote::{Choice, DEVICE, choose};
 use serde::Serialize;
 
 use crate::{
@@ -32,7 +38,15 @@ pub struct Nd2Info {
     pub json: bool,
 }
 
-/// A setting, as JSON shows it.
+/// What JSON shows.
+#[derive(Serialize)]
+struct Info {
+    adapters: &'static str,
+    reason: String,
+    settings: Vec<Row>,
+}
+
+/// A setting.
 #[derive(Serialize)]
 struct Row {
     setting: &'static str,
@@ -50,14 +64,27 @@ pub fn run(args: &Nd2) -> Result<End, String> {
         settings.get(setting).map(|value| Row { setting, value, variable })
     };
     let rows: Vec<_> = Settings::names().filter_map(row).collect();
+    let (adapters, reason) = match choose(settings.back_end, open) {
+        Ok(choice) => (if matches!(choice, Choice::Driver(_)) { "driver" } else { "process" }, choice.to_string()),
+        Err(error) => ("none", format!("none: {DEVICE} cannot be used: {error}")),
+    };
     if args.json {
-        print_json(&rows)?;
+        print_json(&Info { adapters, reason, settings: rows })?;
     } else {
         let mut shown = table(&["setting", "value", "variable"]);
         for row in rows {
             shown.add_row([row.setting, &row.value, &row.variable]);
         }
         print_table(&shown);
+        println!("adapters: {reason}");
     }
     Ok(End::Good)
+}
+
+/// Opens the driver's device, as softnd.dll does first.
+fn open() -> io::Result<File> {
+    if !cfg!(windows) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this is not Windows"));
+    }
+    OpenOptions::new().read(true).write(true).open(DEVICE)
 }

@@ -36,7 +36,7 @@ fn variables_come_after_the_file() {
 #[test]
 fn a_mistake_is_named_with_its_place_and_what_is_allowed() {
     for (file, variables, words) in [
-        ("queue_pears = 4", &[][..], "file, line 1: there is no setting `queue_pears`; there are addresses"),
+        ("queue_pears = 4", &[][..], "file, line 1: there is no setting `queue_pears`; there are backend"),
         ("\nqueue_pairs = many", &[], "file, line 2: queue_pairs cannot be `many`; allowed: a number"),
         ("backlog", &[], "file, line 1: a line is `name = value`"),
         ("", &[("SOFTND_COMPLETION", "later")], "SOFTND_COMPLETION: completion cannot be `later`; allowed: pending"),

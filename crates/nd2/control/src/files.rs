@@ -128,6 +128,15 @@ impl<S: System> File<S> {
         Arc::try_new(Self { sessions: sessions.clone(), place }).map_err(Into::into)
     }
 
+    /// The session that the file belongs to, if it belongs to one.
+    #[must_use]
+    pub fn session(&self) -> Option<Arc<Session<S>>> {
+        self.place.with(|place| match place {
+            Place::In(session) => Some(session.clone()),
+            Place::New | Place::Entering | Place::Nowhere => None,
+        })
+    }
+
     /// Carries out a control code that came by this file. `PASSIVE_LEVEL`.
     pub fn serve(&self, code: u32, request: S::Request) {
         let verb = Verb::from_code(code);
@@ -135,11 +144,7 @@ impl<S: System> File<S> {
             let entered = self.enter(verb, request.input());
             return request.complete(entered.err().unwrap_or(NtStatus::SUCCESS), 0);
         }
-        let session = self.place.with(|place| match place {
-            Place::In(session) => Some(session.clone()),
-            Place::New | Place::Entering | Place::Nowhere => None,
-        });
-        match session {
+        match self.session() {
             Some(session) => Session::serve(&session, code, request),
             None if verb.is_none() => request.complete(NtStatus::INVALID_DEVICE_REQUEST, 0),
             None => request.complete(NtStatus::INVALID_DEVICE_STATE, 0),

@@ -31,17 +31,12 @@ use nd2::{
 };
 use ndkpi::NtStatus;
 use windows_sys::{
-    Wdk::{
-        Foundation::{NtQueryObject, ObjectBasicInformation},
-        Storage::FileSystem::NtReadFile,
-    },
+    Wdk::Storage::FileSystem::NtReadFile,
     Win32::{
-        Foundation::{
-            CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_WRITE, INVALID_HANDLE_VALUE, STATUS_PENDING,
-        },
+        Foundation::{DUPLICATE_SAME_ACCESS, DuplicateHandle, GENERIC_WRITE, INVALID_HANDLE_VALUE, STATUS_PENDING},
         Storage::FileSystem::{
             CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, PIPE_ACCESS_DUPLEX,
-            SetFileCompletionNotificationModes, WriteFile,
+            WriteFile,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
@@ -49,13 +44,12 @@ use windows_sys::{
                 CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_MESSAGE, PIPE_WAIT,
                 WaitNamedPipeW,
             },
-            Threading::{GetCurrentProcess, GetCurrentProcessId, INFINITE, ResetEvent, SetEvent, WaitForSingleObject},
-            WindowsProgramming::{
-                FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, FILE_SKIP_SET_EVENT_ON_HANDLE, PUBLIC_OBJECT_BASIC_INFORMATION,
-            },
+            Threading::{GetCurrentProcess, GetCurrentProcessId, ResetEvent, SetEvent},
         },
     },
 };
+
+use crate::handle::{Owned, event_of, handles_of, set_modes, wait_for};
 
 /// The longest message: there are fewer results with names than this.
 const LONGEST: usize = 64;
@@ -72,16 +66,6 @@ fn number_of(status: NtStatus) -> usize {
 fn status_of(number: usize) -> NtStatus {
     let named = number.checked_sub(1).and_then(|index| HRESULT::NAMED.get(index));
     named.map_or(NtStatus::SUCCESS, |result| result.to_status())
-}
-
-/// A handle that is closed when this is dropped.
-struct Owned(HANDLE);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // SAFETY: the handle is this value's own.
-        unsafe { CloseHandle(self.0) };
-    }
 }
 
 /// Where a request's read puts its bytes. Nobody looks at them.
@@ -132,12 +116,8 @@ impl PipeFile {
         // SAFETY: the name ends with zero, and no attributes are given.
         let client = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, 1, 0, 4096, 0, ptr::null()) };
         let client = checked(client, NtStatus::INSUFFICIENT_RESOURCES)?;
-        #[expect(clippy::cast_possible_truncation, reason = "two bits of a byte")]
-        let modes = (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE) as u8;
         // SAFETY: the handle is open.
-        if unsafe { SetFileCompletionNotificationModes(client.0, modes) } == 0 {
-            return Err(NtStatus::INSUFFICIENT_RESOURCES);
-        }
+        unsafe { set_modes(client.0) }?;
         let handle = client.0;
         core::mem::forget(client);
         Ok(Self { client: handle, name, used: OnceLock::new(), beginning: Mutex::new(()) })
@@ -166,22 +146,6 @@ fn checked(handle: HANDLE, status: NtStatus) -> Result<Owned, NtStatus> {
     if handle == INVALID_HANDLE_VALUE { Err(status) } else { Ok(Owned(handle)) }
 }
 
-/// How many handles name the same file.
-fn handles_of(file: &Owned) -> Option<u32> {
-    let mut about = PUBLIC_OBJECT_BASIC_INFORMATION::default();
-    #[expect(clippy::cast_possible_truncation, reason = "the size of a small structure")]
-    let size = size_of::<PUBLIC_OBJECT_BASIC_INFORMATION>() as u32;
-    let into = (&raw mut about).cast();
-    // SAFETY: the handle is open, and the answer has a place of its size.
-    let status = unsafe { NtQueryObject(file.0, ObjectBasicInformation, into, size, ptr::null_mut()) };
-    (status >= 0).then_some(about.HandleCount)
-}
-
-/// The event without the bit that says that no completion port is to be told.
-fn event_of(overlapped: &OVERLAPPED) -> HANDLE {
-    overlapped.hEvent.map_addr(|address| address & !1)
-}
-
 impl OverlappedFile for PipeFile {
     fn handle(&self) -> HANDLE {
         self.client
@@ -203,7 +167,7 @@ impl OverlappedFile for PipeFile {
     fn is_closed(&self) -> bool {
         match self.used.get() {
             // Only the provider's own handle is left.
-            Some(used) => handles_of(&used.file) == Some(1),
+            Some(used) => handles_of(used.file.0) == Some(1),
             // SAFETY: the name ends with zero. A pipe that is there is found at once.
             None => unsafe { WaitNamedPipeW(self.name.as_ptr(), 1) == 0 },
         }
@@ -291,21 +255,7 @@ impl OverlappedFile for PipeFile {
     }
 
     unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        loop {
-            // SAFETY: the structure is valid (the caller's promise).
-            let now = unsafe { self.status(overlapped) };
-            if now != NtStatus::PENDING {
-                return now;
-            }
-            // SAFETY: as before.
-            let event = event_of(unsafe { overlapped.as_ref() });
-            if event.is_null() {
-                return NtStatus::INVALID_PARAMETER;
-            }
-            // SAFETY: the event is a handle (the client's promise).
-            if unsafe { WaitForSingleObject(event, INFINITE) } != 0 {
-                return NtStatus::INVALID_HANDLE;
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { wait_for(overlapped, || self.status(overlapped)) }
     }
 }

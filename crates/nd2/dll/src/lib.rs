@@ -1,7 +1,8 @@
 //! `softnd.dll`: the NetworkDirect service provider interface over a loopback adapter, for Windows programs.
 //!
-//! The provider is `nd2` on the host's machine of threads. This crate adds what is Windows: the exports, memory of the
-//! process, and overlapped requests that end at an event and a completion port ([`file`]).
+//! Where the driver has its device, the adapters are the driver's ([`driver`]), and so are their peers: other processes, and
+//! kernel consumers. Elsewhere the provider is `nd2` on the host's machine of threads, and this crate adds what is Windows: memory
+//! of the process, and overlapped requests that end at an event and a completion port ([`file`]).
 //!
 //! What the adapter is like is in the file that `SOFTND_CONFIG` names and in environment variables: see `nd2::settings`.
 //!
@@ -9,14 +10,17 @@
 
 #![cfg(windows)]
 
+mod driver;
 mod file;
+mod handle;
 mod platform;
 mod runtime;
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use nd2::{abi::HRESULT, class};
 use ndkpi::GUID;
+use runtime::Adapters;
 
 /// Gives a client the provider: asked for `IND2Provider`, not for a class factory.
 ///
@@ -31,8 +35,22 @@ pub unsafe extern "system" fn DllGetClassObject(
     iid: *const GUID,
     out: *mut *mut c_void,
 ) -> HRESULT {
-    // SAFETY: the caller's promise.
-    unsafe { class::get_class_object(iid, out, runtime::devices) }
+    if iid.is_null() || out.is_null() {
+        return HRESULT::E_POINTER;
+    }
+    // SAFETY: the pointer is not null.
+    unsafe { out.write(ptr::null_mut()) };
+    // SAFETY: the pointer is not null, and valid for reading (the caller's promise).
+    if !class::has(&unsafe { iid.read() }) {
+        return HRESULT::E_NOINTERFACE;
+    }
+    match runtime::adapters() {
+        // SAFETY: the caller's promise.
+        Ok(Adapters::Process(device)) => unsafe { class::get_class_object(iid, out, || Ok([device])) },
+        // SAFETY: the caller's promise.
+        Ok(Adapters::Driver(transport)) => unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) },
+        Err(result) => result,
+    }
 }
 
 /// Says if the library can be unloaded (`S_OK`). If so, its threads have ended.

@@ -1,4 +1,5 @@
-//! The machine and the adapter: started for the first client, stopped when the last has gone.
+//! Where the adapters are: those of the driver, or one on a machine in this process. Found for the first client, and left when
+//! the last has gone.
 
 use std::{
     env,
@@ -13,6 +14,7 @@ use engine::connection::{Fabric, InterfaceAddress};
 use fallible::Arc;
 use host::machine::Machine;
 use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now, settings::Settings};
+use nd2_remote::{Choice, DEVICE, choose};
 use ndkpi::NtStatus;
 use windows_sys::Win32::{
     Foundation::{FreeLibrary, HMODULE},
@@ -22,9 +24,32 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::platform::WindowsPlatform;
+use crate::{driver::DriverTransport, platform::WindowsPlatform};
 
-struct Runtime {
+/// Adapters.
+#[derive(Clone)]
+pub enum Adapters {
+    /// The driver's.
+    Driver(DriverTransport),
+    /// One in this process.
+    Process(Arc<Device<WindowsPlatform>>),
+}
+
+enum Runtime {
+    Driver(DriverTransport),
+    Process(Process),
+}
+
+impl Runtime {
+    fn adapters(&self) -> Adapters {
+        match self {
+            Self::Driver(transport) => Adapters::Driver(transport.clone()),
+            Self::Process(process) => Adapters::Process(process.device.clone()),
+        }
+    }
+}
+
+struct Process {
     device: Arc<Device<WindowsPlatform>>,
     machine: Machine,
     pin: Pin,
@@ -59,36 +84,83 @@ fn runtime() -> MutexGuard<'static, Option<Runtime>> {
     RUNTIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The adapters, made if there are none.
+/// The adapters, found or made for the first client.
 ///
 /// # Errors
 ///
-/// `ND_NO_MEMORY`; `ND_INVALID_ADDRESS` if the environment names an address that no adapter can have, and
-/// `ND_INVALID_PARAMETER` if it names another setting that cannot be.
-pub fn devices() -> Result<[Arc<Device<WindowsPlatform>>; 1], HRESULT> {
+/// `ND_NO_MEMORY`; `ND_INVALID_ADDRESS` if the environment names an address that no adapter can have,
+/// `ND_INVALID_PARAMETER` if it names another setting that cannot be, and `ND_DEVICE_NOT_READY` if it wants the driver's and
+/// they cannot be reached.
+pub fn adapters() -> Result<Adapters, HRESULT> {
     let mut runtime = runtime();
     if let Some(runtime) = &*runtime {
-        return Ok([runtime.device.clone()]);
+        return Ok(runtime.adapters());
     }
     let read = |path: &str| fs::read_to_string(path).map_err(|error| error.to_string());
     let settings = Settings::load(|name| env::var(name).ok(), read).map_err(|error| {
         say(&error);
         HRESULT::ND_INVALID_PARAMETER
     })?;
-    let pin = Pin::try_new()?;
-    let machine = Machine::threads().start();
-    let device = make(&machine, &settings).map_err(|status| match status {
-        NtStatus::INSUFFICIENT_RESOURCES => HRESULT::ND_NO_MEMORY,
-        status => status.into(),
+    let choice = choose(settings.back_end, DriverTransport::open).map_err(|error| {
+        say(&format!("the setting `backend` wants the driver, and {DEVICE} cannot be used: {error}"));
+        HRESULT::ND_DEVICE_NOT_READY
     })?;
-    Ok([runtime.insert(Runtime { device, machine, pin }).device.clone()])
+    let line = choice.to_string();
+    if settings.verbose {
+        say(&line)
+    } else {
+        tell_debugger(&line)
+    }
+    let found = match choice {
+        Choice::Driver(transport) => Runtime::Driver(transport),
+        Choice::Process(_) => Runtime::Process(Process::start(&settings)?),
+    };
+    Ok(runtime.insert(found).adapters())
+}
+
+impl Process {
+    fn start(settings: &Settings) -> Result<Self, HRESULT> {
+        let pin = Pin::try_new()?;
+        let machine = Machine::threads().start();
+        let device = make(&machine, settings).map_err(|status| match status {
+            NtStatus::INSUFFICIENT_RESOURCES => HRESULT::ND_NO_MEMORY,
+            status => status.into(),
+        })?;
+        Ok(Self { device, machine, pin })
+    }
+
+    /// Ends what has no objects any more: waits until what they have left behind has ended, and then for the ends of the threads.
+    /// Gives it back if there are objects again.
+    fn stop(self) -> Result<(), Self> {
+        loop {
+            // Deferred calls of closed objects, and those that they queue. They come to an end, for nobody posts any more.
+            self.machine.flush();
+            if Arc::references_now(&self.device) == 1 && self.machine.leaks().is_none() {
+                break;
+            }
+            if can_unload_now() != HRESULT::S_OK {
+                return Err(self);
+            }
+            thread::yield_now();
+        }
+        let Self { device, machine, pin } = self;
+        drop(device);
+        machine.shutdown();
+        // The threads have ended, not only their work.
+        drop(pin);
+        Ok(())
+    }
 }
 
 /// Tells whoever watches the process: a debugger, and the standard error output.
 pub fn say(what: &str) {
-    let line = format!("softnd: {what}\n");
-    eprint!("{line}");
-    if let Ok(line) = CString::new(line) {
+    eprintln!("softnd: {what}");
+    tell_debugger(what);
+}
+
+/// Tells a debugger only.
+fn tell_debugger(what: &str) {
+    if let Ok(line) = CString::new(format!("softnd: {what}\n")) {
         // SAFETY: the text ends with zero.
         unsafe { OutputDebugStringA(line.as_ptr().cast()) };
     }
@@ -103,29 +175,27 @@ fn make(machine: &Machine, settings: &Settings) -> Result<Arc<Device<WindowsPlat
     Device::try_new(&platform, &fabric, &addresses, settings.config)
 }
 
-/// Stops the machine if there are no objects: waits until what they have left behind has ended, and then for the ends of the
-/// threads. `S_OK` if the library can be unloaded.
+/// Leaves the adapters if there are no objects. `S_OK` if the library can be unloaded.
 ///
 /// A library that is unloaded all the same stays where it is, with its threads, until somebody asks this.
 pub fn stop() -> HRESULT {
     let mut place = runtime();
-    loop {
-        if can_unload_now() != HRESULT::S_OK {
-            return HRESULT::S_FALSE;
-        }
-        let Some(Runtime { device, machine, .. }) = &*place else { return HRESULT::S_OK };
-        // Deferred calls of closed objects, and those that they queue. They come to an end, for nobody posts any more.
-        machine.flush();
-        if Arc::references_now(device) == 1 && machine.leaks().is_none() {
-            break;
-        }
-        thread::yield_now();
+    if can_unload_now() != HRESULT::S_OK {
+        return HRESULT::S_FALSE;
     }
-    if let Some(Runtime { device, machine, pin }) = place.take() {
-        drop(device);
-        machine.shutdown();
-        // The threads have ended, not only their work.
-        drop(pin);
+    match place.take() {
+        None => HRESULT::S_OK,
+        Some(Runtime::Driver(transport)) => {
+            // Ends the session.
+            drop(transport);
+            HRESULT::S_OK
+        }
+        Some(Runtime::Process(process)) => match process.stop() {
+            Ok(()) => HRESULT::S_OK,
+            Err(process) => {
+                *place = Some(Runtime::Process(process));
+                HRESULT::S_FALSE
+            }
+        },
     }
-    HRESULT::S_OK
 }

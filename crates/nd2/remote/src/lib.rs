@@ -6,14 +6,18 @@
 //! client's result blocks of version 1, which file handles are its own.
 
 mod adapter;
+mod choice;
 mod connection;
 mod held;
+mod key;
 mod memory;
 mod post;
 mod provider;
 mod queues;
 mod transport;
 
+pub use choice::{Choice, DEVICE, choose};
+pub use key::Key;
 pub use provider::get_class_object;
 pub use queues::queue_handle;
 pub use transport::{Registration, RemoteFile, Transport};

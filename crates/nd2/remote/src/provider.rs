@@ -3,7 +3,7 @@
 use std::{ffi::c_void, net::SocketAddr};
 
 use nd2::{
-    abi::{HRESULT, IID_IND2Provider, IID_IUnknown, IND2ProviderVtbl, SOCKET_ADDRESS_LIST},
+    abi::{HRESULT, IID_IND2Provider, IND2ProviderVtbl, SOCKET_ADDRESS_LIST},
     address,
     com::{Class, Object, borrow, unknown},
 };
@@ -47,7 +47,7 @@ pub unsafe fn get_class_object<T: Transport>(
         return HRESULT::E_POINTER;
     }
     // SAFETY: `iid` is not null.
-    if ![IID_IND2Provider, IID_IUnknown].contains(&unsafe { iid.read() }) {
+    if !nd2::class::has(&unsafe { iid.read() }) {
         // SAFETY: `out` is not null.
         unsafe { out.write(std::ptr::null_mut()) };
         return HRESULT::E_NOINTERFACE;

@@ -17,8 +17,8 @@ use nd2::{
     OverlappedFile, Platform,
     abi::{HANDLE, OVERLAPPED},
 };
-use nd2_control::{Adapter, Call, Limits, Request, Session, System};
-use nd2_remote::{Registration, RemoteFile, Transport};
+use nd2_control::{Adapter, Call, File, Limits, Request, Session, Sessions, System};
+use nd2_remote::{Key, Registration, RemoteFile, Transport};
 use ndkpi::NtStatus;
 
 use crate::{HostPlatform, host::HostFile};
@@ -162,11 +162,22 @@ impl Request<HostSystem> for HostRequest {
     }
 }
 
+/// A file of the driver's device. Closed when this is dropped.
+struct Opened(fallible::Arc<File<HostSystem>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The session of the one program that there is.
 #[derive(Clone)]
 pub struct HostTransport {
     platform: HostPlatform,
-    session: fallible::Arc<Session<HostSystem>>,
+    sessions: fallible::Arc<Sessions<HostSystem>>,
+    file: Arc<Opened>,
+    key: Key,
 }
 
 impl HostTransport {
@@ -176,13 +187,21 @@ impl HostTransport {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &HostSystem) -> Result<Self, NtStatus> {
-        Ok(Self { platform: system.platform.clone(), session: Session::try_new(system, Limits::default())? })
+        let sessions = Sessions::try_new(system, Limits::default(), 1)?;
+        let file = Arc::new(Opened(File::try_new(&sessions)?));
+        let key = Key::try_new(|key| {
+            key.fill(0x5D);
+            Ok::<_, NtStatus>(())
+        })?;
+        let (code, word) = key.begin();
+        send(&file.0, code, &word, &mut [])?;
+        Ok(Self { platform: system.platform.clone(), sessions, file, key })
     }
 
     /// The driver's side.
     #[must_use]
-    pub const fn session(&self) -> &fallible::Arc<Session<HostSystem>> {
-        &self.session
+    pub fn session(&self) -> fallible::Arc<Session<HostSystem>> {
+        self.file.0.session().expect("a session that has begun")
     }
 }
 
@@ -199,7 +218,20 @@ impl Registration for HostRegistration {
 /// A file of the session.
 pub struct SessionFile {
     file: Arc<HostFile>,
-    session: fallible::Arc<Session<HostSystem>>,
+    opened: Opened,
+}
+
+/// Sends a control code by a file and waits for its end.
+fn send(file: &fallible::Arc<File<HostSystem>>, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NtStatus> {
+    let place = Arc::new(Mutex::new(None));
+    file.serve(code, HostRequest::new(input, output.len(), Waits::Caller(place.clone())));
+    let ended = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (status, bytes) = ended.expect("a call that does not pend has ended");
+    if status != NtStatus::SUCCESS {
+        return Err(status);
+    }
+    output[..bytes.len()].copy_from_slice(&bytes);
+    Ok(bytes.len())
 }
 
 impl Transport for HostTransport {
@@ -207,19 +239,14 @@ impl Transport for HostTransport {
     type Registration = HostRegistration;
 
     fn call(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NtStatus> {
-        let place = Arc::new(Mutex::new(None));
-        Session::serve(&self.session, code, HostRequest::new(input, output.len(), Waits::Caller(place.clone())));
-        let ended = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (status, bytes) = ended.expect("a call that does not pend has ended");
-        if status != NtStatus::SUCCESS {
-            return Err(status);
-        }
-        output[..bytes.len()].copy_from_slice(&bytes);
-        Ok(bytes.len())
+        send(&self.file.0, code, input, output)
     }
 
     fn open(&self) -> Result<SessionFile, NtStatus> {
-        Ok(SessionFile { file: Arc::new(self.platform.create_file()?), session: self.session.clone() })
+        let opened = Opened(File::try_new(&self.sessions)?);
+        let (code, word) = self.key.join();
+        send(&opened.0, code, &word, &mut [])?;
+        Ok(SessionFile { file: Arc::new(self.platform.create_file()?), opened })
     }
 
     unsafe fn register(
@@ -231,7 +258,7 @@ impl Transport for HostTransport {
         let place = Arc::new(Mutex::new(None));
         let mut request = HostRequest::new(input, 0, Waits::Caller(place.clone()));
         request.locked = Some((address.expose_provenance(), length));
-        Session::serve(&self.session, code, request);
+        self.file.0.serve(code, request);
         let registration = HostRegistration(place);
         match registration.status() {
             NtStatus::PENDING => Ok(registration),
@@ -256,7 +283,7 @@ impl RemoteFile for SessionFile {
         // SAFETY: the caller's promise.
         unsafe { self.file.begin(overlapped) };
         let reported = Arc::new(Reported { file: self.file.clone(), overlapped, answer: Mutex::new(None) });
-        Session::serve(&self.session, code, HostRequest::new(input, 0, Waits::Client(reported.clone())));
+        self.opened.0.serve(code, HostRequest::new(input, 0, Waits::Client(reported.clone())));
         let answer = reported.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(status) = answer else { return NtStatus::PENDING };
         // SAFETY: the request has ended without a report, so the client has the structure still.
