@@ -7,8 +7,12 @@
 mod ending;
 #[path = "nd2_processes/fuzz.rs"]
 mod fuzz;
+#[path = "nd2_processes/kernel_peer.rs"]
+mod kernel_peer;
 #[path = "nd2_processes/program.rs"]
 mod program;
+#[path = "drivers/provider_interface.rs"]
+mod provider_interface;
 #[path = "nd2_processes/security.rs"]
 mod security;
 #[path = "nd2_processes/traffic.rs"]

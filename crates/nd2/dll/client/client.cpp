@@ -262,11 +262,11 @@ static void traffic(Adapter *adapter) {
     need("CreateConnector", adapter->CreateConnector(iid_connector, file, (void **)&third));
     QueuePair *pair;
     need("CreateQueuePair", adapter->CreateQueuePair(iid_pair, sends, sends, nullptr, 8, 8, 2, 2, 0, (void **)&pair));
+    need("Connector::Bind", third->Bind((sockaddr *)&address, sizeof address));
     for (int round = 0; round < 3; ++round) {
         Connector *fourth;
         need("CreateConnector", adapter->CreateConnector(iid_connector, file, (void **)&fourth));
         is("GetConnectionRequest", listener->GetConnectionRequest(fourth, &waits), nd_pending);
-        need("Connector::Bind", third->Bind((sockaddr *)&address, sizeof address));
         is("Connect", third->Connect(pair, (sockaddr *)&at, sizeof at, 0, 0, nullptr, 0, &refused), nd_pending);
         Packet arrived = next_packet(port, 10000);
         check("a request has arrived", arrived.success && arrived.overlapped == &waits);
