@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes the drivers in the simulated kernel: the control codes of both, and the queries for the provider's interface.
+# Fuzzes the drivers in the simulated kernel (the control codes of both, and the queries for the provider's interface) and the
+# reader of recordings.
 #
 #   tools/fuzz.sh [seconds]     how long, for all targets together; 60 by default
 #
@@ -9,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SECONDS_IN_ALL=${1:-60}
-TARGETS=(control_codes query_interface)
+TARGETS=(control_codes query_interface recording)
 
 skip() {
     echo "fuzzing is left out: $*"

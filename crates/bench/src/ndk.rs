@@ -19,12 +19,14 @@ use host::{
     HostOs, PinnedBuffer,
     machine::{Irql, MachineRef, lower, raise},
 };
+use interpose::{Hooks, NoHooks};
 use ndkpi::{
     NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_ARM_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
     NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
     NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags, notify,
 };
 use provider::{CompletionMode, Config, Device, NdkOs, NicMode};
+use recorder::{Keep, Recorder, Ring};
 
 use crate::kind::{CalledOs, Kind, Lock};
 
@@ -233,6 +235,55 @@ pub struct Plan {
     pub steps: bool,
 }
 
+/// What lies between the consumer and the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Nothing.
+    None,
+    /// A layer whose hooks do nothing.
+    Forwarding,
+    /// A layer that records, and keeps what came last.
+    Recording,
+}
+
+impl Layer {
+    /// Slots of a recording.
+    const SLOTS: usize = 1 << 16;
+
+    /// Puts the layer in front of an adapter that was just opened, and says how it is closed.
+    fn wrap<O: NdkOs>(self, os: &HostOs, adapter: *mut NDK_ADAPTER) -> (*mut NDK_ADAPTER, unsafe fn(*mut NDK_ADAPTER)) {
+        match self {
+            Self::None => (adapter, Device::<O>::close),
+            Self::Forwarding => {
+                // SAFETY: the adapter is open, and nobody else uses it.
+                let wrapped = unsafe { interpose::wrap(adapter, NoHooks(os.clone())) };
+                (wrapped.expect("memory"), close_layer::<NoHooks<HostOs>, O>)
+            }
+            Self::Recording => {
+                let ring = Ring::try_new(Self::SLOTS, Keep::Last).expect("memory");
+                // SAFETY: as above.
+                let wrapped = unsafe { interpose::wrap(adapter, Recorder::new(os.clone(), ring)) };
+                (wrapped.expect("memory"), close_layer::<Recorder<HostOs>, O>)
+            }
+        }
+    }
+}
+
+/// Closes an adapter behind a layer, and the layer.
+///
+/// # Safety
+///
+/// The adapter is one of this layer, and is not used after this.
+unsafe fn close_layer<H: Hooks, O: NdkOs>(adapter: *mut NDK_ADAPTER) {
+    let close = |inner| {
+        // SAFETY: the provider's adapter, which nobody uses any more.
+        unsafe { Device::<O>::close(inner) };
+    };
+    // SAFETY: the caller's promise.
+    let closed = unsafe { interpose::close::<H, _>(adapter, close) };
+    assert!(closed.is_some(), "an adapter of the layer");
+}
+
 /// Two connected queue pairs of an adapter.
 pub struct Connection {
     adapter: *mut NDK_ADAPTER,
@@ -278,6 +329,17 @@ impl Connection {
         Self::with_buffers(os, plan, [buffer(), buffer()])
     }
 
+    /// [`Connection::new`] behind a layer.
+    ///
+    /// # Panics
+    ///
+    /// As [`Connection::new`].
+    #[must_use]
+    pub fn behind(os: &HostOs, plan: Plan, layer: Layer) -> Self {
+        let buffer = || Arc::new(PinnedBuffer::new(plan.bytes).expect("memory"));
+        Self::on(os, os, plan, [buffer(), buffer()], layer)
+    }
+
     /// [`Connection::new`] with the bytes of others.
     ///
     /// # Panics
@@ -286,12 +348,12 @@ impl Connection {
     #[must_use]
     pub fn with_buffers(os: &HostOs, plan: Plan, buffers: [Arc<PinnedBuffer>; 2]) -> Self {
         match plan.kind.lock {
-            Lock::Inlined => Self::on(os, os, plan, buffers),
-            Lock::Called => Self::on(os, &CalledOs::new(os), plan, buffers),
+            Lock::Inlined => Self::on(os, os, plan, buffers, Layer::None),
+            Lock::Called => Self::on(os, &CalledOs::new(os), plan, buffers, Layer::None),
         }
     }
 
-    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan, buffers: [Arc<PinnedBuffer>; 2]) -> Self {
+    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan, buffers: [Arc<PinnedBuffer>; 2], layer: Layer) -> Self {
         let machine = Driver { machine: host.machine().clone(), steps: plan.steps };
         let mut config = Config { nic: plan.kind.engine, mode: CompletionMode::Inline, ..Config::default() };
         // What the engine can register at once.
@@ -300,13 +362,14 @@ impl Connection {
         config.info.MaxWindowSize = longest.min(config.info.MaxWindowSize);
         let device = Device::try_new(os, config).expect("memory");
         let adapter = Device::open(&device, NDK_VERSION::V2_1).expect("memory");
+        let (adapter, close_adapter) = layer.wrap::<O>(host, adapter);
         let (create, mut pd) = (slot!(adapter, NdkCreatePd), ptr::null_mut());
         // SAFETY: the adapter is open, and `pd` is valid for writing.
         let status = unsafe { create(adapter, CREATED, ptr::null_mut(), &raw mut pd) };
         assert_eq!(status, NtStatus::SUCCESS);
         let sides = buffers.map(|buffer| Self::side(adapter, pd, &machine, plan, buffer));
         let (connectors, listener) = Self::connect(adapter, &machine, [sides[0].qp, sides[1].qp]);
-        Self { adapter, pd, connectors, listener, sides, machine, close_adapter: Device::<O>::close }
+        Self { adapter, pd, connectors, listener, sides, machine, close_adapter }
     }
 
     fn side(

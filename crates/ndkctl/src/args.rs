@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
 use conformance::host::{Scheduler, Setup};
 use engine::{memory::FastTokens, nic::NicMode};
 use ndkpi::NDK_VERSION;
-use provider::CompletionMode;
+use provider::{CompletionMode, Profile};
 
 use crate::{
     interrupt::First,
@@ -70,6 +70,12 @@ pub enum Command {
     DriverRun(DriverRun),
     /// Show or change the settings of the driver softndk (Windows)
     DriverSettings(DriverSettings),
+    /// Run a recording again on the host's provider, and say where it differs
+    Replay(crate::replay::Replay),
+    /// Draw a recording: a page with zoom and search, or a picture
+    Timeline(crate::timeline::TimelineArgs),
+    /// Write a recording as packets of RoCE v2, for tools that read pcapng
+    Packets(crate::timeline::Packets),
 }
 
 impl Command {
@@ -90,7 +96,10 @@ impl Command {
             | Self::Nd2(_)
             | Self::Nd2Selftest(_)
             | Self::Run(_)
-            | Self::DriverSettings(_) => First::Ends,
+            | Self::DriverSettings(_)
+            | Self::Replay(_)
+            | Self::Timeline(_)
+            | Self::Packets(_) => First::Ends,
         }
     }
 }
@@ -113,6 +122,48 @@ pub struct Machine {
     /// Give a fast-registered region a new remote token with each registration
     #[arg(long)]
     pub rotate_tokens: bool,
+    /// What kind of adapter to be limited like (docs/registry.md)
+    #[arg(long, value_enum, default_value = "own", value_name = "PROFILE")]
+    pub profile: Kind,
+}
+
+/// What kind of adapter to be limited like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub Profile);
+
+impl ValueEnum for Kind {
+    fn value_variants<'a>() -> &'a [Self] {
+        const KINDS: [Kind; Profile::ALL.len()] = {
+            let mut kinds = [Kind(Profile::Own); Profile::ALL.len()];
+            let mut number = 0;
+            while number < kinds.len() {
+                kinds[number] = Kind(Profile::ALL[number]);
+                number += 1;
+            }
+            kinds
+        };
+        &KINDS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.title()))
+    }
+}
+
+impl Kind {
+    /// The version to open the adapter with: that of the major version asked for, or of the newest that the profile has.
+    ///
+    /// # Errors
+    ///
+    /// One line, if the profile does not have the major version.
+    pub fn version(self, asked: Option<Major>) -> Result<NDK_VERSION, String> {
+        let has = |major: Major| self.0.versions().iter().any(|version| version.Major == major.version().Major);
+        match asked {
+            None => Ok(if has(Major::Two) { Major::Two } else { Major::One }.version()),
+            Some(major) if has(major) => Ok(major.version()),
+            Some(_) => Err(format!("the profile {} has NDKPI 1 only: use --ndkpi 1", self.0.name())),
+        }
+    }
 }
 
 impl Machine {
@@ -123,6 +174,7 @@ impl Machine {
             processors: self.processors,
             nic: self.nic.into(),
             watched_locks: self.locks == Locks::Watched,
+            profile: self.profile.0,
             fast_tokens: if self.rotate_tokens { FastTokens::Rotating } else { FastTokens::Stable },
             seed,
             ..Setup::default()
@@ -219,7 +271,7 @@ pub struct Selftest {
     /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
     #[arg(long, conflicts_with_all = [
         "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
-        "locks", "rotate_tokens", "advise",
+        "locks", "rotate_tokens", "profile", "record", "advise",
     ])]
     pub driver: bool,
     /// With --driver: on the NDK adapter of this network interface, whoever made it: its alias, index or local address
@@ -246,9 +298,9 @@ pub struct Selftest {
     /// Run on one thread in an order that the seed determines: the same seed, the same run
     #[arg(long)]
     pub deterministic: bool,
-    /// The major version of NDKPI to open the adapter with
-    #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
-    pub ndkpi: Major,
+    /// The major version of NDKPI to open the adapter with; the newest that the profile has, if not given
+    #[arg(long, value_enum, value_name = "MAJOR")]
+    pub ndkpi: Option<Major>,
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
@@ -256,8 +308,11 @@ pub struct Selftest {
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise"])]
     pub faults: Option<WhichFaults>,
     /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     pub advise: bool,
+    /// The recording of the first case that fails, or of the last one.
+    #[command(flatten)]
+    pub record: crate::record::Record,
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
@@ -354,6 +409,9 @@ pub struct Ping {
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
+    /// The recording.
+    #[command(flatten)]
+    pub record: crate::record::Record,
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
@@ -394,9 +452,12 @@ pub struct Info {
     /// Show what each object takes of the non-paged pool in the driver, beside its entries
     #[arg(long)]
     pub memory: bool,
-    /// The major version of NDKPI to open the adapter with
-    #[arg(long, value_enum, default_value = "2", value_name = "MAJOR")]
-    pub ndkpi: Major,
+    /// The major version of NDKPI to open the adapter with; the newest that the profile has, if not given
+    #[arg(long, value_enum, value_name = "MAJOR")]
+    pub ndkpi: Option<Major>,
+    /// What kind of adapter to be limited like (docs/registry.md)
+    #[arg(long, value_enum, default_value = "own", value_name = "PROFILE")]
+    pub profile: Kind,
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,

@@ -43,8 +43,10 @@ impl Cost {
 
 /// Runs the command.
 pub fn run(args: &Info) -> Result<End, String> {
-    let platform = HostPlatform::start(Setup::default()).map_err(|status| format!("no machine: {status}"))?;
-    let options = Options { name: "info", version: args.ndkpi.version(), seed: 0, hostile: false };
+    let platform = HostPlatform::start(Setup { profile: args.profile.0, ..Setup::default() })
+        .map_err(|status| format!("no machine: {status}"))?;
+    let version = args.profile.version(args.ndkpi)?;
+    let options = Options { name: "info", version, seed: 0, hostile: false };
     let mut found = None;
     let verdict = Session::with(&platform, &options, |session| {
         found = Some((*session.info()?, session.version()?));

@@ -22,6 +22,7 @@ mod driver_interface;
 mod driver_run;
 mod driver_selftest;
 mod driver_settings;
+mod example;
 mod explain;
 mod faults;
 mod info;
@@ -33,12 +34,15 @@ mod nd2_selftest;
 mod netstat;
 mod output;
 mod ping;
+mod record;
+mod replay;
 mod run;
 #[cfg(test)]
 mod schema;
 mod selftest;
 mod size;
 mod soak;
+mod timeline;
 mod usage;
 
 use std::process::ExitCode;
@@ -94,6 +98,9 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
         Command::DriverSettings(args) => driver_settings::run(*args),
+        Command::Replay(args) => replay::run(args),
+        Command::Timeline(args) => timeline::run(args),
+        Command::Packets(args) => timeline::packets(args),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

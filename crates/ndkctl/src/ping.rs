@@ -11,7 +11,7 @@ use std::{
 
 use conformance::host::HostPlatform;
 use conformance::{
-    Check, HELD, Stop,
+    Check, HELD, Platform, Stop,
     client::{CqCore, Options, QpSizes, Session},
     fixture::{Pair, Plan, Side, is_success},
     text::Text,
@@ -20,7 +20,7 @@ use hdrhistogram::Histogram;
 use host::say;
 use ndkpi::{
     NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
-    NDK_RESULT_EX, NDK_VERSION,
+    NDK_RESULT_EX,
 };
 use serde::Serialize;
 
@@ -28,6 +28,7 @@ use crate::{
     End,
     args::{Notify, Ping},
     output::{align_right, bytes, duration, print_json, print_table, progress, table},
+    record::{self, Latest},
 };
 
 /// Sends of which only one is signalled: a success implies those before it.
@@ -152,12 +153,19 @@ struct Shown {
 
 /// Runs the command.
 pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
-    let platform = HostPlatform::start_with_cancel(args.machine.setup(0), interrupted)
+    let host = HostPlatform::start_with_cancel(args.machine.setup(0), interrupted)
         .map_err(|status| format!("no machine: {status}"))?;
-    let options = Options { name: "ping", version: NDK_VERSION::V2_0, seed: 0, hostile: false };
+    let (host, latest) = (Arc::new(host), Latest::default());
+    let recorded = args.record.record.as_ref().map(|_| args.record.platform(&host, &latest)).transpose()?;
+    let platform: &dyn Platform = match &recorded {
+        Some(recorded) => &**recorded,
+        None => &*host,
+    };
+    let version = args.machine.profile.version(None)?;
+    let options = Options { name: "ping", version, seed: 0, hostile: false };
     let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
     let mut shown = None;
-    let verdict = Session::with(&platform, &options, |session| {
+    let verdict = Session::with(platform, &options, |session| {
         let mut plans = [Plan::new(); 2];
         for (plan, bell) in plans.iter_mut().zip(&bells) {
             let bell: &Arc<Bell> = session.own(bell.clone())?;
@@ -172,7 +180,12 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
         shown = Some(play(&pair, args, [&bells[0], &bells[1]], interrupted)?);
         HELD
     });
-    let ended = platform.finish();
+    if let Some((path, file)) = args.record.record.as_ref().zip(latest.file(host.machine().processors())) {
+        record::save(path, &file)?;
+    }
+    drop(recorded);
+    let ended =
+        Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish);
     if interrupted.load(Relaxed) {
         return Ok(End::Interrupted);
     }

@@ -11,6 +11,8 @@ use conformance::host::Harness;
 use conformance::{Case, Outcome, Run, Tally, cases, selects};
 use host::{note, say};
 use indicatif::ProgressBar;
+use ndkpi::NDK_VERSION;
+use provider::Profile;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 
@@ -20,6 +22,7 @@ use crate::{
     args::{Locks, Nic, Selftest},
     driver, driver_selftest, faults, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
+    record::{self, Latest},
 };
 
 /// A case that has run.
@@ -83,7 +86,7 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
         }
         driver_selftest::execute(&driver::open()?, args, interrupted)?
     } else {
-        execute(args, &selected, interrupted, advice.as_ref())
+        execute(args, &selected, interrupted, advice.as_ref())?
     };
     if args.json {
         print_json(&ResultsJson::new(args, &results))?;
@@ -108,12 +111,15 @@ fn execute(
     selected: &[&'static Case],
     interrupted: &Arc<AtomicBool>,
     advice: Option<&Advice>,
-) -> Results {
+) -> Result<Results, String> {
+    let version = version(args)?;
+    let latest = Latest::default();
     let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
-    let harness = match advice {
-        Some(advice) => harness.with_layer(advice.layer()),
+    let harness = match advice.map(Advice::layer).or_else(|| args.record.layer(&latest)) {
+        Some(layer) => harness.with_layer(layer),
         None => harness,
     };
+    let mut kept = None;
     let started = Instant::now();
     let rounds = u64::from(args.repeat);
     let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
@@ -122,13 +128,17 @@ fn execute(
     let mut results = Results::default();
     'rounds: for round in 0..rounds {
         let seed = args.seed.wrapping_add(round);
-        let how = Run { version: args.ndkpi.version(), seed, hostile: true };
+        let how = Run { version, seed, hostile: true };
         for case in selected {
             if harness.is_cancelled() {
                 break 'rounds;
             }
             bar.set_message(case.name);
             let finished = harness.run(case, how);
+            if args.record.record.is_some() && kept.as_ref().is_none_or(|(failed, _)| !failed) {
+                kept =
+                    latest.file(args.machine.processors.unwrap_or(0)).map(|file| (finished.outcome.is_failure(), file));
+            }
             if harness.is_cancelled() {
                 break 'rounds;
             }
@@ -138,9 +148,18 @@ fn execute(
         }
     }
     bar.finish_and_clear();
+    if let Some(path) = &args.record.record {
+        let (_, file) = kept.ok_or("nothing was recorded: no case has run, or there is no memory (--record-slots)")?;
+        record::save(path, &file)?;
+    }
     results.took = started.elapsed();
     results.interrupted = harness.is_cancelled();
-    results
+    Ok(results)
+}
+
+/// The version to open adapters with.
+fn version(args: &Selftest) -> Result<NDK_VERSION, String> {
+    args.machine.profile.version(args.ndkpi)
 }
 
 /// Prints the line of a case.
@@ -182,7 +201,7 @@ fn summarize(args: &Selftest, results: &Results) {
         duration(results.took),
         args.seed.to_string(),
         completion(args),
-        format!("{}.x", args.ndkpi.version().Major),
+        version(args).map_or_else(|_| String::new(), |version| format!("{}.x", version.Major)),
     ]);
     (0..5).for_each(|column| align_right(&mut counts, column));
     print_table(&counts);
@@ -210,7 +229,13 @@ fn completion(args: &Selftest) -> String {
 /// The flags that make a run the same again.
 fn again(args: &Selftest) -> String {
     let completion = completion(args);
-    let mut flags = format!(" --completion {completion} --ndkpi {}", args.ndkpi.version().Major);
+    let mut flags = format!(" --completion {completion}");
+    if let Ok(version) = version(args) {
+        flags = format!("{flags} --ndkpi {}", version.Major);
+    }
+    if args.machine.profile.0 != Profile::Own {
+        flags = format!("{flags} --profile {}", args.machine.profile.0.name());
+    }
     if args.deterministic {
         flags.push_str(" --deterministic");
     }
@@ -304,7 +329,7 @@ impl<'a> ResultsJson<'a> {
             interface: args.interface.as_deref(),
             peer: args.peer.as_deref(),
             completion: completion(args),
-            ndkpi: args.ndkpi.version().to_string(),
+            ndkpi: version(args).unwrap_or_default().to_string(),
             deterministic: args.deterministic,
             interrupted: results.interrupted,
             passed,

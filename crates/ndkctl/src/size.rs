@@ -26,6 +26,14 @@ pub fn parse_size(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "a size is 1 to 1G bytes, for example 64, 4K or 1M".to_owned())
 }
 
+/// A number of slots of a recording.
+pub fn parse_slots(text: &str) -> Result<u32, String> {
+    bytes(text)
+        .filter(|slots| (1 << 8..=1 << 24).contains(slots))
+        .and_then(|slots| u32::try_from(slots).ok())
+        .ok_or_else(|| "a number of slots is 256 to 16M, for example 64K".to_owned())
+}
+
 fn number(text: &str, what: &str, most: u64) -> Result<u32, String> {
     text.parse::<u64>()
         .ok()

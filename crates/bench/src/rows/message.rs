@@ -16,7 +16,7 @@ use crate::{
     distance::Line,
     kind::Kind,
     measure::{Samples, Subject, Wait, each},
-    ndk::{Connection, Plan, Side},
+    ndk::{Connection, Layer, Plan, Side},
     peers::Peer,
     row::{Goal, Row, Unit},
 };
@@ -266,6 +266,14 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
             time
         }
     };
+    let behind = |layer| {
+        move || {
+            let mut connection = Connection::behind(context.os, plan(Kind::DIRECT), layer);
+            let time = stream(context, &mut connection, count, NDK_OP_FLAG_INLINE, 32);
+            connection.close();
+            time
+        }
+    };
     let subjects: Vec<Subject<'_>> = vec![
         Box::new(ours(Kind::DIRECT, NDK_OP_FLAG_INLINE, 32)),
         Box::new(ours(Kind::DIRECT, NDK_OP_FLAG_INLINE, 1)),
@@ -274,11 +282,17 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(Kind::DEFERRED, NDK_OP_FLAG_INLINE, 32)),
         Box::new(ours(Kind::DEFERRED.called(), NDK_OP_FLAG_INLINE, 32)),
         Box::new(|| bounds::message::stream(&context.cores, count)),
+        Box::new(behind(Layer::Forwarding)),
+        Box::new(behind(Layer::Recording)),
     ];
     let (measured, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
     let ours = &measured.samples;
     let row = |kind: Kind, what: &str, ours: &Samples, goal| {
         peers[0].row(&format!("{name}, {}{what}", kind.words()), Unit::Millions, goal, ours)
+    };
+    let layered = |what: &str, ours: &Samples, plain: &Samples| {
+        let name = format!("{name}, direct, inline data, 32 a doorbell, behind {what}");
+        Row::measured(&name, "the same without the layer", Unit::Millions, Goal::AtLeast(0.5), ours, plain)
     };
     let batch = ", inline data, 32 a doorbell";
     let least =
@@ -290,6 +304,8 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         row(Kind::DIRECT.called(), batch, &ours[3], Goal::Reported),
         row(Kind::DEFERRED, batch, &ours[4], goal).bounded(goal, &least),
         row(Kind::DEFERRED.called(), batch, &ours[5], Goal::Reported),
+        layered("hooks that do nothing", &ours[7], &ours[0]),
+        layered("the recorder", &ours[8], &ours[0]),
         least,
         measured.row("8 byte message rate"),
     ]

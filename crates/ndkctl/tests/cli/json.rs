@@ -11,6 +11,9 @@ fn every_command_prints_what_its_definition_says() {
         ("selftest", &["selftest", "--filter", "arm.any", "--deterministic", "--ndkpi", "1"]),
         ("selftest --list", &["selftest", "--list"]),
         ("ping", &["ping", "--count", "50"]),
+        ("ping", &["ping", "--count", "5", "--profile", "ndkpi-1.2"]),
+        ("info", &["info", "--profile", "minimum"]),
+        ("selftest", &["selftest", "--filter", "arm.any", "--profile", "iwarp"]),
         ("soak", &["soak", "--rounds", "1", "--deterministic"]),
         ("info", &["info"]),
         ("info", &["info", "--memory", "--ndkpi", "1"]),
@@ -23,6 +26,26 @@ fn every_command_prints_what_its_definition_says() {
         let value = json(definition, arguments);
         assert!(value.as_array().is_none_or(|rows| !rows.is_empty()), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_recording_is_run_again() {
+    let file = std::env::temp_dir().join(format!("ndkctl-recording-{}", std::process::id()));
+    let name = file.to_str().expect("a name");
+    json("ping", &["ping", "--count", "20", "--record", name]);
+    let report = json("replay", &["replay", name]);
+    assert_eq!(report["differences"], json!([]));
+    assert!(report["calls"].as_u64().is_some_and(|calls| calls > 100), "{report}");
+    // The same cut in the middle: one line.
+    let whole = std::fs::read(&file).expect("the recording");
+    std::fs::write(&file, &whole[..whole.len() / 2]).expect("room");
+    for command in [&["replay", name][..], &["timeline", name, "--svg", name], &["packets", name, name]] {
+        let output = ndkctl(command);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains("cut"), "{said}");
+    }
+    std::fs::remove_file(&file).expect("it is there");
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! `ndkctl timeline` and `ndkctl packets`: recordings to be looked at.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use recording::{
+    pcapng::pcapng,
+    timeline::{Options, Scale, Timeline, html, svg},
+};
+
+use crate::{End, example, record};
+
+/// `ndkctl timeline`.
+#[derive(Clone, Debug, Args)]
+pub struct TimelineArgs {
+    /// The recording
+    #[arg(value_name = "FILE", required_unless_present = "example", conflicts_with = "example")]
+    pub file: Option<PathBuf>,
+    /// A run of its own instead of a recording, the same each time: the pictures of the documents
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub example: Option<Example>,
+    /// Write a page with zoom, search and details, which needs nothing else
+    #[arg(long, value_name = "FILE", required_unless_present = "svg")]
+    pub html: Option<PathBuf>,
+    /// Write a picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// In the picture: put one moment behind the other, however long it is from one to the next
+    #[arg(long, requires = "svg")]
+    pub order: bool,
+    /// In the picture: only the lanes with these names (processor 0, QP 1, CQ 2), separated by commas
+    #[arg(long, requires = "svg", value_name = "LANES", value_delimiter = ',')]
+    pub lanes: Vec<String>,
+}
+
+/// A picture of the documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Example {
+    /// Post, completion, arm, callback.
+    Completion,
+    /// Two arms that are one.
+    Merge,
+}
+
+/// Runs the command.
+pub fn run(args: &TimelineArgs) -> Result<End, String> {
+    let (recording, mut options, title) = match (&args.file, args.example) {
+        (Some(file), _) => {
+            let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            (record::load(file)?, Options::default(), title)
+        }
+        (None, Some(which)) => example::run(which)?,
+        (None, None) => return Err("a recording is wanted".to_owned()),
+    };
+    let timeline = Timeline::of(&recording);
+    if args.order {
+        options.scale = Scale::Order;
+    }
+    if !args.lanes.is_empty() {
+        options.lanes.clone_from(&args.lanes);
+        let known = |name: &String| timeline.lanes.iter().any(|lane| lane.name == *name);
+        if let Some(unknown) = args.lanes.iter().find(|name| !known(name)) {
+            let names: Vec<_> = timeline.lanes.iter().map(|lane| lane.name.as_str()).collect();
+            return Err(format!("there is no lane `{unknown}`; there are {}", names.join(", ")));
+        }
+    }
+    options.title.clone_from(&title);
+    if let Some(path) = &args.html {
+        record::save(path, html(&timeline, &title).as_bytes())?;
+    }
+    if let Some(path) = &args.svg {
+        record::save(path, svg(&timeline, &options).as_bytes())?;
+    }
+    Ok(End::Good)
+}
+
+/// `ndkctl packets`.
+#[derive(Clone, Debug, Args)]
+pub struct Packets {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The file of packets to write
+    #[arg(value_name = "PCAPNG")]
+    pub to: PathBuf,
+}
+
+/// Runs the command.
+pub fn packets(args: &Packets) -> Result<End, String> {
+    let recording = record::load(&args.file)?;
+    record::save(&args.to, &pcapng(&recording))?;
+    Ok(End::Good)
+}

@@ -1,0 +1,164 @@
+//! The file: a header, slots of 64 bytes, a checksum (`docs/recorder.md`). All numbers are little-endian.
+//!
+//! A record is one slot, and as many behind it as its arguments need. What is here is part of the format: a number never changes its
+//! meaning without a new [`VERSION`].
+
+/// The first bytes of a file.
+pub const MAGIC: [u8; 8] = *b"NDKREC\r\n";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 64;
+/// Words of a slot besides its ordinal.
+pub const PAYLOAD_WORDS: usize = SLOT_BYTES / 8 - 1;
+/// Beside the ordinal of a slot that is not the first one of its record.
+pub const FURTHER: u64 = 1 << 63;
+/// Times are in units of which a second has so many.
+pub const TICKS_PER_SECOND: u64 = 10_000_000;
+/// Slots behind the first one of a record at most.
+pub const MOST_MORE: usize = 255;
+
+/// Elements of a request that are kept; of more only the number is.
+pub const MOST_ELEMENTS: usize = 256;
+/// Pages of a fast registration or mapping that are kept.
+pub const MOST_PAGES: usize = 1024;
+/// Results of a poll that are kept.
+pub const MOST_RESULTS: usize = 256;
+/// Bytes of an address or of private data that are kept.
+pub const MOST_BYTES: usize = 1024;
+
+/// What the file begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// How many slots follow.
+    pub slots: u64,
+    /// The ordinal of the first slot that could be there: how many were written over before it.
+    pub first: u64,
+    /// Slots that could not be written, or that came when there was no more room.
+    pub lost: u64,
+    /// Processors of the machine.
+    pub processors: u32,
+}
+
+impl Header {
+    /// The header as it is written.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let numbers = [self.slots, self.first, self.lost, TICKS_PER_SECOND, self.processors.into()];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        #[expect(clippy::cast_possible_truncation, reason = "64")]
+        bytes[12..16].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
+        for (place, number) in bytes[16..].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// The checksum of a file: FNV-1a of all bytes before it, word by word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum(u64);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Checksum {
+    /// Takes in more bytes, a multiple of eight.
+    pub fn add(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            self.0 = (self.0 ^ u64::from_le_bytes(padded)).wrapping_mul(0x0100_0000_01B3).rotate_left(23);
+        }
+    }
+
+    /// The checksum as it is written.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+}
+
+/// Where the fields of a record are in its first slot, in bytes.
+pub mod at {
+    /// The number of the slot, counted from 0. 8 bytes, of every slot.
+    pub const ORDINAL: usize = 0;
+    /// When, in ticks. 8 bytes.
+    pub const TIME: usize = 8;
+    /// What the call, its return and its completion have in common, for one adapter. 8 bytes.
+    pub const CALL: usize = 16;
+    /// The object. 4 bytes.
+    pub const OBJECT: usize = 24;
+    /// The object that was created, or 0. 4 bytes.
+    pub const CREATED: usize = 28;
+    /// Three other objects, or 0. 12 bytes.
+    pub const RELATED: usize = 32;
+    /// The status, number or token. 4 bytes.
+    pub const OUTCOME: usize = 44;
+    /// The thread, as a number that equal threads have. 4 bytes.
+    pub const THREAD: usize = 48;
+    /// The processor. 2 bytes.
+    pub const PROCESSOR: usize = 52;
+    /// The number of the adapter, from 1. 1 byte.
+    pub const ADAPTER: usize = 54;
+    /// What it is the beginning or end of: 0 call, 1 return, 2 callback, 3 return of a callback. 1 byte.
+    pub const PHASE: usize = 55;
+    /// The function: its place in `interpose::Function::ALL`. 1 byte.
+    pub const FUNCTION: usize = 56;
+    /// The IRQL. 1 byte.
+    pub const IRQL: usize = 57;
+    /// What the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token. 1 byte.
+    pub const OUTCOME_KIND: usize = 58;
+    /// Slots that follow with the arguments. 1 byte.
+    pub const MORE: usize = 59;
+    /// The type of the object that was created (`NDKPI 2.1`). 1 byte.
+    pub const CREATED_KIND: usize = 60;
+    /// Bit 0: the request has a completion callback. 1 byte.
+    pub const FLAGS: usize = 61;
+    /// Which arguments follow: a number of [`super::tag`]. 1 byte.
+    pub const ARGS: usize = 62;
+}
+
+/// The request has a completion callback.
+pub const FLAG_COMPLETION: u8 = 1;
+
+/// Which arguments a record has. What follows each is in words of 64 bits.
+#[expect(missing_docs, reason = "each is named like the arguments of the crate interpose")]
+pub mod tag {
+    pub const NONE: u8 = 0;
+    pub const QUERY_EXTENSION: u8 = 1;
+    pub const QUERY_ADAPTER_INFO: u8 = 2;
+    pub const CREATE_CQ: u8 = 3;
+    pub const CREATE_SHARED_ENDPOINT: u8 = 4;
+    pub const CREATE_LISTENER: u8 = 5;
+    pub const BUILD_LAM: u8 = 6;
+    pub const RELEASE_LAM: u8 = 7;
+    pub const RESIZE_CQ: u8 = 8;
+    pub const ARM_CQ: u8 = 9;
+    pub const GET_CQ_RESULTS: u8 = 10;
+    pub const GET_CQ_RESULTS_EX: u8 = 11;
+    pub const MODERATION: u8 = 12;
+    pub const TRANSFER: u8 = 13;
+    pub const BIND: u8 = 14;
+    pub const FAST_REGISTER: u8 = 15;
+    pub const INVALIDATE: u8 = 16;
+    pub const MODIFY_SRQ: u8 = 17;
+    pub const CREATE_MR: u8 = 18;
+    pub const CREATE_SRQ: u8 = 19;
+    pub const CREATE_QP: u8 = 20;
+    pub const REGISTER_MR: u8 = 21;
+    pub const INITIALIZE_FAST_REGISTER_MR: u8 = 22;
+    pub const ADDRESS: u8 = 23;
+    pub const CONNECT: u8 = 24;
+    pub const GET_CONNECTION_DATA: u8 = 25;
+    pub const LISTEN: u8 = 26;
+    pub const CONTROL_CONNECT_EVENTS: u8 = 27;
+    pub const EVENT: u8 = 28;
+}

@@ -1,0 +1,236 @@
+//! Reads a recording. Whatever the bytes are, the answer is a recording or one line.
+
+use std::fmt;
+
+use interpose::{Function, Phase};
+use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
+use recorder::format::{
+    Checksum, FLAG_COMPLETION, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at,
+};
+
+use crate::Arguments;
+
+/// How a call, or what it began, has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has not, or there is nothing to tell.
+    None,
+    /// With a status.
+    Status(NtStatus),
+    /// With a number of results.
+    Count(u32),
+    /// With a token.
+    Token(u32),
+}
+
+/// One record: a call, its return, a callback or its return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its place among all records.
+    pub ordinal: u64,
+    /// When, in units of 100 nanoseconds.
+    pub time: u64,
+    /// What the call, its return and its completion have in common, for one adapter.
+    pub call: u64,
+    /// The object.
+    pub object: u32,
+    /// The object that was created, or 0.
+    pub created: u32,
+    /// What it is.
+    pub created_kind: NDK_OBJECT_TYPE,
+    /// Other objects, or 0.
+    pub related: [u32; 3],
+    /// The result.
+    pub outcome: Outcome,
+    /// The thread.
+    pub thread: u32,
+    /// The processor.
+    pub processor: u16,
+    /// The number of the adapter, from 1.
+    pub adapter: u8,
+    /// What it is the beginning or end of.
+    pub phase: Phase,
+    /// The function.
+    pub function: Function,
+    /// The IRQL.
+    pub irql: u8,
+    /// The request has a completion callback.
+    pub has_completion: bool,
+    /// What the function was given, or has returned.
+    pub arguments: Arguments,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// In the order in which they were written.
+    pub records: Vec<Record>,
+    /// How many slots were written over before the first one.
+    pub first: u64,
+    /// Slots that could not be written, or that came when there was no more room.
+    pub lost: u64,
+    /// Records of which a part is not there.
+    pub torn: u64,
+    /// Processors of the machine.
+    pub processors: u32,
+}
+
+/// Why bytes are no recording. Displays as one line that says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// Something else.
+    NotARecording,
+    /// Of a version that this program does not know.
+    Version(u32),
+    /// It ends too early, or too late.
+    Length {
+        /// As many bytes as it says.
+        expected: u64,
+        /// As many as there are.
+        found: u64,
+    },
+    /// The checksum differs.
+    Checksum,
+    /// A record cannot be.
+    Record(u64),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotARecording => write!(f, "this is no recording: make one with `ndkctl ping --record FILE`"),
+            Self::Version(version) => write!(
+                f,
+                "the recording has version {version} of the format, this program reads {VERSION}: use the ndkctl that made it"
+            ),
+            Self::Length { expected, found } => write!(
+                f,
+                "the recording has {found} bytes where its header says {expected}: it was cut or joined, copy it again"
+            ),
+            Self::Checksum => write!(f, "the checksum of the recording is wrong: it was damaged, copy it again"),
+            Self::Record(ordinal) => {
+                write!(f, "record {ordinal} of the recording cannot be: it was not made by a recorder of this version")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+impl Recording {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(bytes: &[u8]) -> Result<Self, ReadError> {
+        if bytes.len() < 16 || bytes[..8] != MAGIC {
+            return Err(ReadError::NotARecording);
+        }
+        let version = number(bytes, 8);
+        if version != VERSION {
+            return Err(ReadError::Version(version));
+        }
+        let slots = word(bytes, 16);
+        let found = bytes.len() as u64;
+        let body = slots.checked_mul(SLOT_BYTES as u64);
+        let expected = body.and_then(|body| body.checked_add(HEADER_BYTES as u64 + 8)).unwrap_or(u64::MAX);
+        if expected != found || number(bytes, 12) as usize != HEADER_BYTES || word(bytes, 40) != TICKS_PER_SECOND {
+            return Err(ReadError::Length { expected, found });
+        }
+        let (content, sum) = bytes.split_at(bytes.len() - 8);
+        let mut checksum = Checksum::default();
+        checksum.add(content);
+        if checksum.to_bytes() != *sum {
+            return Err(ReadError::Checksum);
+        }
+        let slots: Vec<&[u8]> = content[HEADER_BYTES..].chunks_exact(SLOT_BYTES).collect();
+        let mut recording = Self {
+            records: Vec::new(),
+            first: word(bytes, 24),
+            lost: word(bytes, 32),
+            torn: 0,
+            processors: number(bytes, 48),
+        };
+        recording.take(&slots)?;
+        Ok(recording)
+    }
+
+    fn take(&mut self, slots: &[&[u8]]) -> Result<(), ReadError> {
+        let mut index = 0;
+        while let Some(slot) = slots.get(index) {
+            let ordinal = word(slot, at::ORDINAL);
+            let more = slot[at::MORE] as usize;
+            let rest = slots.get(index + 1..index + 1 + more).filter(|_| ordinal & FURTHER == 0);
+            let whole = rest.filter(|rest| {
+                let mut expected = (1..).map(|further| ordinal.wrapping_add(further) | FURTHER);
+                rest.iter().all(|slot| expected.next() == Some(word(slot, at::ORDINAL)))
+            });
+            // A recording of the last slots may begin within a record, and slots may have been lost.
+            let Some(rest) = whole else {
+                self.torn += 1;
+                index += 1;
+                continue;
+            };
+            let words: Vec<u64> =
+                rest.iter().flat_map(|slot| (1..=PAYLOAD_WORDS).map(|place| word(slot, 8 * place))).collect();
+            self.records.push(record(slot, &words).ok_or(ReadError::Record(ordinal))?);
+            index += 1 + more;
+        }
+        Ok(())
+    }
+
+    /// When it begins and ends.
+    #[must_use]
+    pub fn times(&self) -> (u64, u64) {
+        let times = || self.records.iter().map(|record| record.time);
+        (times().min().unwrap_or(0), times().max().unwrap_or(0))
+    }
+}
+
+fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
+    let outcome = number(slot, at::OUTCOME);
+    let outcome = match slot[at::OUTCOME_KIND] {
+        0 => Outcome::None,
+        1 => Outcome::Status(NtStatus(outcome.cast_signed())),
+        2 => Outcome::Count(outcome),
+        3 => Outcome::Token(outcome),
+        _ => return None,
+    };
+    let phase = match slot[at::PHASE] {
+        0 => Phase::Call,
+        1 => Phase::Return,
+        2 => Phase::Callback,
+        3 => Phase::CallbackReturn,
+        _ => return None,
+    };
+    if slot[at::ARGS + 1] != 0 {
+        return None;
+    }
+    Some(Record {
+        ordinal: word(slot, at::ORDINAL),
+        time: word(slot, at::TIME),
+        call: word(slot, at::CALL),
+        object: number(slot, at::OBJECT),
+        created: number(slot, at::CREATED),
+        created_kind: NDK_OBJECT_TYPE(slot[at::CREATED_KIND].into()),
+        related: [0, 4, 8].map(|further| number(slot, at::RELATED + further)),
+        outcome,
+        thread: number(slot, at::THREAD),
+        processor: u16::from_le_bytes([slot[at::PROCESSOR], slot[at::PROCESSOR + 1]]),
+        adapter: slot[at::ADAPTER],
+        phase,
+        function: *Function::ALL.get(usize::from(slot[at::FUNCTION]))?,
+        irql: slot[at::IRQL],
+        has_completion: slot[at::FLAGS] & FLAG_COMPLETION != 0,
+        arguments: Arguments::read(slot[at::ARGS], words)?,
+    })
+}

@@ -1,0 +1,205 @@
+//! The lanes of completion queues: when the queue is armed and for what, merges, the decisions to call back with their reason, callbacks,
+//! polls, moderation.
+//!
+//! The recording has what happened at NDKPI. What made the provider decide is worked out from it, by the rules: which arm was in force,
+//! which completions the consumer finds next, whether their requests were posted before that arm.
+
+use std::collections::HashMap;
+
+use interpose::{Function, Phase};
+use ndkpi::NtStatus;
+
+use crate::{Arguments, Outcome, Record, Recording};
+
+use super::{Arrow, LaneKind, Mark, MarkKind, Timeline, names, names::Names, rules, words};
+
+/// What is known of a queue so far.
+#[derive(Default)]
+struct Queue {
+    /// The mark of the arm in force, what it asks for, and when it began.
+    armed: Option<(usize, u32, usize)>,
+    /// The mark of the decision that led to the callback whose completions are to be found.
+    decision: Option<usize>,
+    /// The mark of the running callback.
+    callback: Option<usize>,
+    moderated: Option<(u32, u32)>,
+}
+
+/// Adds the lanes of completion queues.
+pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
+    let mut queues: HashMap<u32, Queue> = HashMap::new();
+    for (moment, record) in recording.records.iter().enumerate() {
+        if !is_of_a_queue(record.function) {
+            continue;
+        }
+        let lane = timeline.lane(LaneKind::CompletionQueue, record.object, || names.name(record.object));
+        let queue = queues.entry(record.object).or_default();
+        let here = Here { lane, moment, record, names };
+        match (record.phase, record.function) {
+            (Phase::Call, Function::ArmCq) => here.arm(timeline, queue),
+            (Phase::Callback, Function::CqNotification) => here.callback(timeline, queue),
+            (Phase::CallbackReturn, Function::CqNotification) => {
+                if let Some(mark) = queue.callback.take() {
+                    timeline.marks[mark].to = moment;
+                }
+            }
+            (Phase::Return, Function::GetCqResults | Function::GetCqResultsEx) => here.poll(timeline, queue),
+            (Phase::Return, Function::ControlCqInterruptModeration) => here.moderate(timeline, queue),
+            (Phase::Return, Function::ResizeCq) => here.resize(timeline),
+            _ => {}
+        }
+    }
+    let last = recording.records.len().saturating_sub(1);
+    for (mark, kind, _) in queues.values().filter_map(|queue| queue.armed) {
+        let mark = &mut timeline.marks[mark];
+        mark.to = last;
+        mark.text = format!("{} No callback came before the recording ends: nothing satisfied it.", mark.text);
+        debug_assert!(mark.text.contains(words::arm(kind)));
+    }
+}
+
+const fn is_of_a_queue(function: Function) -> bool {
+    matches!(
+        function,
+        Function::ArmCq
+            | Function::GetCqResults
+            | Function::GetCqResultsEx
+            | Function::CqNotification
+            | Function::ControlCqInterruptModeration
+            | Function::ResizeCq
+    )
+}
+
+struct Here<'a> {
+    lane: usize,
+    moment: usize,
+    record: &'a Record,
+    names: &'a Names,
+}
+
+impl Here<'_> {
+    fn mark(&self, kind: MarkKind, label: String, text: String, rule: super::Rule) -> Mark {
+        Mark { lane: self.lane, kind, from: self.moment, to: self.moment, label, text, rule }
+    }
+
+    fn arm(&self, timeline: &mut Timeline, queue: &mut Queue) {
+        let Arguments::ArmCq { kind } = self.record.arguments else { return };
+        let inside = if queue.callback.is_some() {
+            " It is armed inside its callback: what satisfies it calls back after that one has returned (NDKPI 7.1.7)."
+        } else {
+            ""
+        };
+        let Some((mark, before, _)) = queue.armed else {
+            let text = format!("Armed for {}: one callback, then it is not armed any more.{inside}", words::arm(kind));
+            let label = format!("armed: {}", words::arm_short(kind));
+            let mark = timeline.mark(self.mark(MarkKind::Armed, label, text, rules::ARM));
+            queue.armed = Some((mark, kind, self.moment));
+            return;
+        };
+        let together = words::merged(before, kind);
+        let text = format!(
+            "Armed for {} while it is armed for {}: both are one arm, for {}.{inside}",
+            words::arm(kind),
+            words::arm(before),
+            words::arm(together)
+        );
+        timeline.mark(self.mark(
+            MarkKind::Merge,
+            format!("merged: {}", words::arm_short(together)),
+            text,
+            rules::MERGE,
+        ));
+        queue.armed = Some((mark, together, timeline.marks[mark].from));
+    }
+
+    fn callback(&self, timeline: &mut Timeline, queue: &mut Queue) {
+        let status = match self.record.outcome {
+            Outcome::Status(status) => status,
+            _ => NtStatus::SUCCESS,
+        };
+        let text = format!("NdkCqNotificationCallback with {status}.");
+        let callback = timeline.mark(self.mark(MarkKind::Callback, "callback".to_owned(), text, rules::SERIALISED));
+        queue.callback = Some(callback);
+        let (reason, rule) = match (queue.armed, status.is_success()) {
+            (_, false) => {
+                (format!("The queue has failed with {status}: that satisfies every arm."), rules::FAILED_QUEUE)
+            }
+            (Some((_, kind, _)), true) => {
+                let held = queue.moderated.map_or_else(String::new, |(interval, count)| {
+                    format!(" Moderation may have held it back: {interval} us, {count} completions (NDKPI 7.1.6).")
+                });
+                (format!("Armed for {}, and a completion satisfies that.{held}", words::arm(kind)), rules::SATISFIED)
+            }
+            (None, true) => {
+                let text = "No arm was in force: the provider has called without being asked, or an arm is not in the recording.";
+                (text.to_owned(), rules::ARM)
+            }
+        };
+        let decision = timeline.mark(self.mark(MarkKind::Decision, "call back".to_owned(), reason, rule));
+        queue.decision = Some(decision);
+        if let Some((mark, ..)) = queue.armed.take() {
+            timeline.marks[mark].to = self.moment;
+            timeline.arrows.push(Arrow { from: mark, to: callback });
+        }
+    }
+
+    fn poll(&self, timeline: &mut Timeline, queue: &mut Queue) {
+        let Arguments::GetCqResults { room, results, .. } = &self.record.arguments else { return };
+        let taken = match self.record.outcome {
+            Outcome::Count(count) => count as usize,
+            _ => results.len(),
+        };
+        if taken == 0 {
+            let text = format!("{} finds nothing: the queue is empty.", self.record.function.name());
+            timeline.mark(self.mark(MarkKind::EmptyPoll, "empty".to_owned(), text, rules::DRAIN));
+            return;
+        }
+        let what: Vec<String> = results.iter().take(8).map(|result| self.describe(result)).collect();
+        let rest = if taken > what.len() { format!("; and {} more", taken - what.len()) } else { String::new() };
+        let full = if taken == *room as usize { " As many as there was room for: there may be more." } else { "" };
+        let text = format!("{} takes {taken}: {}{rest}.{full}", self.record.function.name(), what.join("; "));
+        let mark = timeline.mark(self.mark(MarkKind::Poll, format!("takes {taken}"), text, rules::DRAIN));
+        // The first poll after a callback finds what satisfied the arm.
+        if let Some(decision) = queue.decision.take() {
+            let found = &what[0];
+            timeline.marks[decision].text =
+                format!("{} The next poll finds first: {found}.", timeline.marks[decision].text);
+            timeline.arrows.push(Arrow { from: decision, to: mark });
+        }
+    }
+
+    fn describe(&self, result: &crate::Taken) -> String {
+        let qp = self
+            .names
+            .qp(self.record, result.qp_context)
+            .map_or_else(|| format!("queue pair context {:#x}", result.qp_context), |qp| self.names.name(qp));
+        let kind = match result.kind {
+            0 => "a request",
+            1 => "a receive",
+            0x8001 => "a receive whose sender invalidated a token",
+            2 => "a send",
+            4 => "a fast registration",
+            8 => "a bind",
+            16 => "an invalidation",
+            32 => "a read",
+            64 => "a write",
+            _ => "a request of an unknown type",
+        };
+        format!("{kind} of {qp}, context {:#x}, {}", result.request_context, result.status)
+    }
+
+    fn moderate(&self, timeline: &mut Timeline, queue: &mut Queue) {
+        let Arguments::Moderation { interval, count } = self.record.arguments else { return };
+        queue.moderated = (interval != 0 && count > 1).then_some((interval, count));
+        let text = format!(
+            "Moderation: at most {interval} us after the arm is satisfied, or {count} completions. {}.",
+            names::outcome(self.record)
+        );
+        timeline.mark(self.mark(MarkKind::Control, "moderation".to_owned(), text, rules::MODERATION));
+    }
+
+    fn resize(&self, timeline: &mut Timeline) {
+        let text = format!("NdkResizeCq: {}.", names::outcome(self.record));
+        timeline.mark(self.mark(MarkKind::Control, "resize".to_owned(), text, rules::RESIZE));
+    }
+}

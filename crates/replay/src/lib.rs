@@ -1,0 +1,68 @@
+//! Runs a recording again on the host's provider, and says where it differs (`docs/recorder.md`).
+//!
+//! The calls are made in the order in which they were recorded, on a machine whose order is determined by a seed. Objects, tokens, logical
+//! addresses, port numbers and the addresses of registered memory are other ones than in the recording, and are translated. A poll
+//! takes as many completions as were taken then; a completion or callback that came then is waited for. What differs is reported,
+//! and the replay goes on.
+//!
+//! A recording is input of unknown origin: a call on an object of another type, or on one that is closed, is left out and reported;
+//! memory and adapters are bounded.
+
+#![allow(
+    clippy::significant_drop_in_scrutinee,
+    reason = "clippy 1.95 follows types without end here, as in the crate provider"
+)]
+
+mod adapters;
+mod addresses;
+mod answers;
+mod calls;
+mod connecting;
+mod memory;
+mod objects;
+mod player;
+mod posts;
+
+use recording::Recording;
+
+/// Something that was otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The record.
+    pub record: u64,
+    /// What was recorded, and what came.
+    pub what: String,
+}
+
+/// What a replay has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Calls that were made.
+    pub calls: u64,
+    /// Calls that could not be made, each with a difference that says why.
+    pub left_out: u64,
+    /// In the order in which they were found.
+    pub differences: Vec<Difference>,
+}
+
+/// Differences that are reported at most: after so many nothing is left to compare.
+pub const MOST_DIFFERENCES: usize = 1000;
+
+/// Runs a recording again.
+///
+/// # Errors
+///
+/// One line: the recording does not begin with its first record, has none, or asks for more than a replay has; the machine cannot be
+/// made.
+pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
+    if recording.records.is_empty() {
+        return Err("nothing was recorded: there is nothing to run again".to_owned());
+    }
+    if recording.first > 0 {
+        return Err(format!(
+            "the first {} slots were written over: record again with more --record-slots, or without --record-last",
+            recording.first
+        ));
+    }
+    player::Player::start(recording, seed)?.run()
+}

@@ -1,0 +1,40 @@
+//! Cases of the suite, recorded.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conformance::{
+    Run, cases,
+    host::{Harness, HostPlatform, Interposed, Layer, Scheduler, Setup},
+};
+use ndkpi::NDK_VERSION;
+use provider::CompletionMode;
+use recorder::{Keep, Recorder, Ring};
+use recording::Recording;
+
+/// Runs a case of the suite, and returns the file of its recording.
+pub fn file_of(name: &str, slots: usize, keep: Keep) -> Vec<u8> {
+    let case = cases::all().find(|case| case.name == name).expect("a case of the suite");
+    let latest: Arc<Mutex<Option<fallible::Arc<Ring>>>> = Arc::default();
+    let kept = latest.clone();
+    let layer: Layer = Arc::new(move |platform: &Arc<HostPlatform>| {
+        let ring = Ring::try_new(slots, keep).expect("memory");
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(ring.clone());
+        Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone()))))
+    });
+    let setup = Setup {
+        scheduler: Scheduler::Seeded { seed: 0, preemption: 10 },
+        completion: CompletionMode::Mixed,
+        tokens: Some(1 << 12),
+        ..Setup::default()
+    };
+    let how = Run { version: NDK_VERSION::new(2, 0), seed: 1, hostile: false };
+    let outcome = Harness::new(setup).with_layer(layer).run(case, how).outcome;
+    assert!(!outcome.is_failure(), "{name}: {outcome}");
+    let ring = latest.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was recorded");
+    recording::write(&ring, 2)
+}
+
+/// The recording of a case.
+pub fn recorded(name: &str) -> Recording {
+    Recording::read(&file_of(name, 1 << 16, Keep::First)).expect("a recording")
+}
