@@ -19,7 +19,10 @@ use host::{
     HostOs, PinnedBuffer,
     machine::{Irql, MachineRef, lower, raise},
 };
-use interpose::{Hooks, NoHooks};
+use interpose::{
+    Hooks, NoHooks,
+    adviser::{Adviser, Mode, Report, Settings, Sink, Totals},
+};
 use ndkpi::{
     NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_ARM_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
     NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
@@ -242,6 +245,8 @@ pub enum Layer {
     None,
     /// A layer whose hooks do nothing.
     Forwarding,
+    /// The adviser.
+    Advising,
     /// A layer that records, and keeps what came last.
     Recording,
 }
@@ -259,6 +264,15 @@ impl Layer {
                 let wrapped = unsafe { interpose::wrap(adapter, NoHooks(os.clone())) };
                 (wrapped.expect("memory"), close_layer::<NoHooks<HostOs>, O>)
             }
+            Self::Advising => {
+                let (sink, totals) = (fallible::Arc::try_new(Silent), fallible::Arc::try_new(Totals::default()));
+                // How long a callback takes is the row's business.
+                let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
+                let hooks = Adviser::new(os.clone(), settings, sink.expect("memory"), totals.expect("memory"));
+                // SAFETY: as above.
+                let wrapped = unsafe { interpose::wrap(adapter, hooks) };
+                (wrapped.expect("memory"), close_layer::<Adviser<HostOs, Silent>, O>)
+            }
             Self::Recording => {
                 let ring = Ring::try_new(Self::SLOTS, Keep::Last).expect("memory");
                 // SAFETY: as above.
@@ -266,6 +280,15 @@ impl Layer {
                 (wrapped.expect("memory"), close_layer::<Recorder<HostOs>, O>)
             }
         }
+    }
+}
+
+/// What the adviser finds of the rows would be a mistake of theirs.
+struct Silent;
+
+impl Sink for Silent {
+    fn report(&self, report: &Report<'_>) {
+        panic!("the adviser: {report}");
     }
 }
 

@@ -271,7 +271,7 @@ pub struct Selftest {
     /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
     #[arg(long, conflicts_with_all = [
         "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
-        "locks", "rotate_tokens", "profile", "record", "advise",
+        "locks", "rotate_tokens", "profile", "recorded", "advise",
     ])]
     pub driver: bool,
     /// With --driver: on the NDK adapter of this network interface, whoever made it: its alias, index or local address
@@ -305,10 +305,10 @@ pub struct Selftest {
     #[command(flatten)]
     pub machine: Machine,
     /// Have each call fail once that a provider may fail, a run of the case for each, and look that nothing breaks or is left
-    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise"])]
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise", "recorded"])]
     pub faults: Option<WhichFaults>,
     /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
-    #[arg(long, conflicts_with = "record")]
+    #[arg(long, conflicts_with = "recorded")]
     pub advise: bool,
     /// The recording of the first case that fails, or of the last one.
     #[command(flatten)]
@@ -441,6 +441,9 @@ pub struct Soak {
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
+    /// The recording of the round that fails, or of the last one.
+    #[command(flatten)]
+    pub record: crate::record::Record,
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,

@@ -26,7 +26,8 @@ fn run_case(
 ) -> Result<(fallible::Arc<Tally>, Result<Outcome, String>), String> {
     // In an order that the seed determines: what does not come to an end says so.
     let setup = Setup { scheduler: Scheduler::Seeded { seed: args.seed, preemption: 0 }, ..args.setup() };
-    let how = Run { version: args.ndkpi.version(), seed: args.seed, hostile: true };
+    let version = args.machine.profile.version(args.ndkpi)?;
+    let how = Run { version, seed: args.seed, hostile: true };
     let tally = fallible::Arc::try_new(Tally::default()).map_err(|error| error.to_string())?;
     let (kept, plan) = (tally.clone(), Plan { function: None, which: Which::Nth(nth) });
     let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());

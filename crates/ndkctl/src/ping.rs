@@ -28,7 +28,7 @@ use crate::{
     End,
     args::{Notify, Ping},
     output::{align_right, bytes, duration, print_json, print_table, progress, table},
-    record::{self, Latest},
+    record::Latest,
 };
 
 /// Sends of which only one is signalled: a success implies those before it.
@@ -156,7 +156,7 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
     let host = HostPlatform::start_with_cancel(args.machine.setup(0), interrupted)
         .map_err(|status| format!("no machine: {status}"))?;
     let (host, latest) = (Arc::new(host), Latest::default());
-    let recorded = args.record.record.as_ref().map(|_| args.record.platform(&host, &latest)).transpose()?;
+    let recorded = args.record.is_wanted().then(|| args.record.platform(&host, &latest)).transpose()?;
     let platform: &dyn Platform = match &recorded {
         Some(recorded) => &**recorded,
         None => &*host,
@@ -180,8 +180,8 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
         shown = Some(play(&pair, args, [&bells[0], &bells[1]], interrupted)?);
         HELD
     });
-    if let Some((path, file)) = args.record.record.as_ref().zip(latest.file(host.machine().processors())) {
-        record::save(path, &file)?;
+    if let Some(file) = latest.file() {
+        args.record.write(&file)?;
     }
     drop(recorded);
     let ended =

@@ -1,12 +1,12 @@
-//! `--record FILE`: what happens between the suite or the ping-pong and the provider, in a file.
+//! `--record FILE` and `--timeline FILE`: what happens between a consumer of the host and the provider, in a file or drawn.
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use conformance::{
     Platform,
     host::{HostPlatform, Interposed, Layer},
@@ -15,55 +15,85 @@ use interpose::NoHooks;
 use recorder::{Keep, Recorder, Ring};
 use recording::Recording;
 
-use crate::size::parse_slots;
+use crate::{size::parse_slots, timeline};
 
 /// What is recorded, and where it goes.
 #[derive(Clone, Debug, Default, Args)]
+#[command(group = ArgGroup::new("recorded").args(["record", "timeline"]).multiple(true))]
 pub struct Record {
     /// Record every call, completion and callback, and write them to this file (docs/recorder.md)
+    #[arg(id = "record", long = "record", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Draw them: a picture if the name ends with .svg, otherwise a page with zoom, search and details
     #[arg(long, value_name = "FILE")]
-    pub record: Option<std::path::PathBuf>,
-    /// With --record: how many slots of 64 bytes are kept, 256 to 16M; a request takes about five
-    #[arg(long, requires = "record", default_value = "256K", value_name = "SLOTS", value_parser = parse_slots)]
-    pub record_slots: u32,
-    /// With --record: keep what came last when there is no more room, not what came first
-    #[arg(long, requires = "record")]
-    pub record_last: bool,
+    pub timeline: Option<PathBuf>,
+    /// With --record or --timeline: how many slots of 64 bytes are kept, 256 to 16M; a request takes about five
+    #[arg(long = "record-slots", requires = "recorded", default_value = "256K", value_name = "SLOTS", value_parser = parse_slots)]
+    pub slots: u32,
+    /// With --record or --timeline: keep what came last when there is no more room, not what came first
+    #[arg(long = "record-last", requires = "recorded")]
+    pub last: bool,
 }
+
+/// A ring, and how many processors its machine has.
+type Kept = (fallible::Arc<Ring>, u32);
 
 /// The ring of the latest run.
 #[derive(Clone, Default)]
-pub struct Latest(Arc<Mutex<Option<fallible::Arc<Ring>>>>);
+pub struct Latest(Arc<Mutex<Option<Kept>>>);
 
 impl Latest {
-    fn put(&self, ring: fallible::Arc<Ring>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ring);
+    fn put(&self, ring: fallible::Arc<Ring>, processors: u32) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ring, processors));
     }
 
     /// The file of the latest run, if there was one.
-    pub fn file(&self, processors: u32) -> Option<Vec<u8>> {
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        ring.map(|ring| recording::write(&ring, processors))
+    pub fn file(&self) -> Option<Vec<u8>> {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        latest.map(|(ring, processors)| recording::write(&ring, processors))
     }
 }
 
 impl Record {
+    /// Returns true if anything is to be recorded.
+    pub const fn is_wanted(&self) -> bool {
+        self.file.is_some() || self.timeline.is_some()
+    }
+
+    /// Writes what was asked for of a recording.
+    ///
+    /// # Errors
+    ///
+    /// One line.
+    pub fn write(&self, file: &[u8]) -> Result<(), String> {
+        if let Some(path) = &self.file {
+            save(path, file)?;
+        }
+        if let Some(path) = &self.timeline {
+            let recording = Recording::read(file).map_err(|error| format!("the recording: {error}"))?;
+            timeline::draw(&recording, path)?;
+        }
+        Ok(())
+    }
+
     /// A platform whose adapters are recorded.
     ///
     /// # Errors
     ///
     /// One line, if there is no memory for the recording.
     pub fn platform(&self, platform: &Arc<HostPlatform>, latest: &Latest) -> Result<Box<dyn Platform + Send>, String> {
-        let keep = if self.record_last { Keep::Last } else { Keep::First };
-        let ring = Ring::try_new(self.record_slots as usize, keep)
-            .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.record_slots))?;
-        latest.put(ring.clone());
+        let keep = if self.last { Keep::Last } else { Keep::First };
+        let ring = Ring::try_new(self.slots as usize, keep)
+            .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.slots))?;
+        latest.put(ring.clone(), platform.machine().processors());
         Ok(Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone())))))
     }
 
     /// A layer that records each case by itself; none if nothing is to be recorded.
     pub fn layer(&self, latest: &Latest) -> Option<Layer> {
-        self.record.as_ref()?;
+        if !self.is_wanted() {
+            return None;
+        }
         let (this, latest) = (self.clone(), latest.clone());
         let layer: Layer = Arc::new(move |platform: &Arc<HostPlatform>| {
             // Without memory nothing is recorded, which is said when the file is to be written.

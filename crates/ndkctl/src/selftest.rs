@@ -22,7 +22,7 @@ use crate::{
     args::{Locks, Nic, Selftest},
     driver, driver_selftest, faults, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
-    record::{self, Latest},
+    record::Latest,
 };
 
 /// A case that has run.
@@ -135,9 +135,8 @@ fn execute(
             }
             bar.set_message(case.name);
             let finished = harness.run(case, how);
-            if args.record.record.is_some() && kept.as_ref().is_none_or(|(failed, _)| !failed) {
-                kept =
-                    latest.file(args.machine.processors.unwrap_or(0)).map(|file| (finished.outcome.is_failure(), file));
+            if args.record.is_wanted() && kept.as_ref().is_none_or(|(failed, _)| !failed) {
+                kept = latest.file().map(|file| (finished.outcome.is_failure(), file));
             }
             if harness.is_cancelled() {
                 break 'rounds;
@@ -148,9 +147,9 @@ fn execute(
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = &args.record.record {
+    if args.record.is_wanted() {
         let (_, file) = kept.ok_or("nothing was recorded: no case has run, or there is no memory (--record-slots)")?;
-        record::save(path, &file)?;
+        args.record.write(&file)?;
     }
     results.took = started.elapsed();
     results.interrupted = harness.is_cancelled();

@@ -8,7 +8,7 @@ use std::{
 
 use conformance::host::{HostPlatform, Scheduler};
 use conformance::{
-    Stop,
+    Platform, Stop,
     client::{Options, Session},
     soak::{self, Counts},
 };
@@ -20,6 +20,7 @@ use crate::{
     End,
     args::Soak,
     output::{align_right, bytes, duration, print_json, print_table, progress, table},
+    record::Latest,
 };
 
 /// Connections that a worker makes in a round.
@@ -51,17 +52,27 @@ fn memory() -> Option<u64> {
 }
 
 /// One round, on a machine of its own: nothing is left when it has shut down.
-fn round(args: &Soak, seed: u64, counts: &Counts, interrupted: &Arc<AtomicBool>) -> Result<(), String> {
+fn round(
+    args: &Soak,
+    seed: u64,
+    counts: &Counts,
+    latest: &Latest,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<(), String> {
     let mut setup = args.machine.setup(seed);
     if args.deterministic {
         setup.scheduler = Scheduler::Seeded { seed, preemption: 10 };
     }
-    let platform =
-        HostPlatform::start_with_cancel(setup, interrupted).map_err(|status| format!("no machine: {status}"))?;
+    let host = HostPlatform::start_with_cancel(setup, interrupted).map_err(|status| format!("no machine: {status}"))?;
+    let host = Arc::new(host);
+    let recorded = args.record.is_wanted().then(|| args.record.platform(&host, latest)).transpose()?;
+    let platform: &dyn Platform = recorded.as_deref().map_or(&*host, |recorded| recorded);
     let options = Options { name: "soak", version: NDK_VERSION::V2_0, seed, hostile: true };
-    let verdict = Session::with(&platform, &options, |session| soak::round(session, counts, args.workers, EPISODES));
-    let panic = platform.take_panic();
-    let left = platform.finish();
+    let verdict = Session::with(platform, &options, |session| soak::round(session, counts, args.workers, EPISODES));
+    let panic = host.take_panic();
+    drop(recorded);
+    let left =
+        Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish);
     match verdict {
         Err(Stop::Failed(seen)) => Err(seen.to_string()),
         Err(Stop::Skipped(why)) if !interrupted.load(Relaxed) => Err(why.to_string()),
@@ -71,14 +82,14 @@ fn round(args: &Soak, seed: u64, counts: &Counts, interrupted: &Arc<AtomicBool>)
 
 /// Runs the command.
 pub fn run(args: &Soak, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
-    let (started, counts) = (Instant::now(), Counts::default());
+    let (started, counts, latest) = (Instant::now(), Counts::default(), Latest::default());
     let wanted = args.rounds.map_or(u64::MAX, u64::from);
     let until = Duration::from_secs(60 * u64::from(args.minutes));
     let bar = if args.json { indicatif::ProgressBar::hidden() } else { progress(0, "{pos} rounds, {elapsed}") };
     let (mut rounds, mut failure, mut before) = (0, None, None);
     while rounds < wanted && (args.rounds.is_some() || started.elapsed() < until) && !interrupted.load(Relaxed) {
         let seed = args.seed.wrapping_add(rounds);
-        if let Err(seen) = round(args, seed, &counts, interrupted) {
+        if let Err(seen) = round(args, seed, &counts, &latest, interrupted) {
             failure = Some(format!("round {rounds}: {seen}; that round again: --rounds 1 --seed {seed}"));
             break;
         }
@@ -89,6 +100,9 @@ pub fn run(args: &Soak, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
         }
     }
     bar.finish_and_clear();
+    if let Some(file) = latest.file() {
+        args.record.write(&file)?;
+    }
     let after = before.and_then(|_| memory());
     if let (None, Some(before), Some(after)) = (&failure, before, after)
         && after > before + GROWTH

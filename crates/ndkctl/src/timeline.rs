@@ -1,9 +1,10 @@
 //! `ndkctl timeline` and `ndkctl packets`: recordings to be looked at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use recording::{
+    Recording,
     pcapng::pcapng,
     timeline::{Options, Scale, Timeline, html, svg},
 };
@@ -72,6 +73,22 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
         record::save(path, svg(&timeline, &options).as_bytes())?;
     }
     Ok(End::Good)
+}
+
+/// Draws a recording: a picture if the name of the file ends with `.svg`, otherwise a page.
+///
+/// # Errors
+///
+/// One line.
+pub fn draw(recording: &Recording, path: &Path) -> Result<(), String> {
+    let timeline = Timeline::of(recording);
+    let title = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let drawn = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+        svg(&timeline, &Options { title, ..Options::default() })
+    } else {
+        html(&timeline, &title)
+    };
+    record::save(path, drawn.as_bytes())
 }
 
 /// `ndkctl packets`.

@@ -120,6 +120,9 @@ pub enum Arguments {
     Event { context: u64, reason: u32 },
 }
 
+/// A number that a consumer may have left out.
+struct Maybe(Option<u32>);
+
 /// Takes words, as long as there are some.
 struct Words<'w>(&'w [u64]);
 
@@ -142,8 +145,9 @@ impl Words<'_> {
         self.one().map(|word| word != 0)
     }
 
-    fn optional(&mut self) -> Option<Option<u32>> {
-        self.two().map(|(value, there)| (there != 0).then_some(value))
+    /// A number that may not have been there; `None` if there is no word for it.
+    fn optional(&mut self) -> Option<Maybe> {
+        self.two().map(|(value, there)| Maybe((there != 0).then_some(value)))
     }
 
     fn bytes(&mut self) -> Option<Private> {
@@ -156,7 +160,7 @@ impl Words<'_> {
     }
 
     fn out(&mut self, has_bytes: bool) -> Option<OutBytes> {
-        let (buffer, length) = (self.one()?, self.optional()?);
+        let (buffer, length) = (self.one()?, self.optional()?.0);
         let stored = if has_bytes { self.bytes()? } else { Private::default() };
         Some(OutBytes { buffer, length, stored })
     }
@@ -249,7 +253,7 @@ impl Arguments {
                 base: words.one()?,
                 length: words.one()?,
                 mapping: words.one()?,
-                size: words.optional()?,
+                size: words.optional()?.0,
             },
             tag::RELEASE_LAM => Self::ReleaseLam { mapping: words.one()?, pages: words.pages()?.1 },
             tag::RESIZE_CQ => Self::ResizeCq { depth: words.number()? },
@@ -330,8 +334,8 @@ impl Arguments {
                 })
             }
             tag::GET_CONNECTION_DATA => Self::GetConnectionData {
-                inbound: words.optional()?,
-                outbound: words.optional()?,
+                inbound: words.optional()?.0,
+                outbound: words.optional()?.0,
                 out: words.out(true)?,
             },
             tag::LISTEN => Self::Listen { address: words.bytes()? },

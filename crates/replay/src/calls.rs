@@ -137,10 +137,8 @@ impl Player<'_> {
             return self.leave_out(record, "the object is not there, or is closed");
         };
         self.objects.close(record.object);
-        match close(kind, raw) {
-            Some(ongoing) => Answer::Request(ongoing),
-            None => self.leave_out(record, "such an object is not closed like this"),
-        }
+        let closing = close(kind, raw).map(Answer::Request);
+        closing.unwrap_or_else(|| self.leave_out(record, "such an object is not closed like this"))
     }
 
     fn adapter(&self, record: &Record) -> Option<*mut NDK_ADAPTER> {

@@ -23,6 +23,10 @@ mod objects;
 mod player;
 mod posts;
 
+use std::sync::Arc;
+
+use conformance::host::{HostPlatform, Interposed, Layer};
+use interpose::NoHooks;
 use recording::Recording;
 
 /// Something that was otherwise.
@@ -55,6 +59,15 @@ pub const MOST_DIFFERENCES: usize = 1000;
 /// One line: the recording does not begin with its first record, has none, or asks for more than a replay has; the machine cannot be
 /// made.
 pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
+    run_behind(recording, seed, &without_hooks())
+}
+
+/// [`run`], with a layer that forwards between the calls and the provider: the adviser, for example.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_behind(recording: &Recording, seed: u64, layer: &Layer) -> Result<Report, String> {
     if recording.records.is_empty() {
         return Err("nothing was recorded: there is nothing to run again".to_owned());
     }
@@ -64,5 +77,10 @@ pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
             recording.first
         ));
     }
-    player::Player::start(recording, seed)?.run()
+    player::Player::start(recording, seed, layer)?.run()
+}
+
+/// A layer that does nothing.
+fn without_hooks() -> Layer {
+    Arc::new(|host: &Arc<HostPlatform>| Box::new(Interposed::new(host, Box::new(|os| NoHooks(os.clone())))))
 }

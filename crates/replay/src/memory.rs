@@ -51,7 +51,7 @@ pub struct Memory {
     /// From logical pages of the recording to those of here.
     pages: HashMap<(u8, u64), u64>,
     /// For inline data.
-    scratch: Box<[u64; SCRATCH / 8]>,
+    scratch: Vec<u64>,
 }
 
 /// Bytes for inline data.
@@ -83,7 +83,7 @@ impl Memory {
             mappings: HashMap::new(),
             foretold,
             pages: HashMap::new(),
-            scratch: Box::new([0; SCRATCH / 8]),
+            scratch: vec![0; SCRATCH / 8],
         }
     }
 
@@ -142,10 +142,8 @@ impl Memory {
 
     /// An address and token of a peer's memory.
     pub fn remote(&self, adapter: u8, address: u64, token: u32) -> (u64, u32) {
-        match self.tokens.get(&(adapter, token)) {
-            Some(known) => (address.wrapping_add(known.delta), known.here),
-            None => (address, token),
-        }
+        let known = self.tokens.get(&(adapter, token));
+        known.map_or((address, token), |known| (address.wrapping_add(known.delta), known.here))
     }
 
     /// The token alone.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, ffi::c_void, sync::Arc};
 
 use conformance::{
     Platform,
-    host::{HostPlatform, Scheduler, Setup},
+    host::{HostPlatform, Layer, Scheduler, Setup},
 };
 use interpose::{Function, Phase};
 use ndkpi::{
@@ -44,7 +44,9 @@ pub enum Answer {
 /// A replay.
 pub struct Player<'r> {
     pub recording: &'r Recording,
-    pub platform: HostPlatform,
+    host: Arc<HostPlatform>,
+    /// The machine, or the layer in front of it.
+    platform: Box<dyn Platform + Send>,
     pub adapters: HashMap<u8, *mut NDK_ADAPTER>,
     pub wanted: Adapters,
     pub objects: Objects,
@@ -67,12 +69,12 @@ pub struct Player<'r> {
 }
 
 impl<'r> Player<'r> {
-    /// Makes the machine and its adapters.
+    /// Makes the machine and its adapters, behind a layer that forwards what it is given.
     ///
     /// # Errors
     ///
     /// One line.
-    pub fn start(recording: &'r Recording, seed: u64) -> Result<Self, String> {
+    pub fn start(recording: &'r Recording, seed: u64, layer: &Layer) -> Result<Self, String> {
         let wanted = Adapters::of(recording)?;
         let setup = Setup {
             scheduler: Scheduler::Seeded { seed, preemption: 0 },
@@ -83,10 +85,12 @@ impl<'r> Player<'r> {
         // The platform makes its adapters one after the other.
         let nth = std::cell::Cell::new(0);
         let adjust = |config: &mut provider::Config| wanted.adjust(config, nth.replace(nth.get() + 1));
-        let platform =
-            HostPlatform::start_with(setup, adjust).map_err(|status| format!("no machine for the replay: {status}"))?;
+        let host = HostPlatform::start_with(setup, adjust);
+        let host = Arc::new(host.map_err(|status| format!("no machine for the replay: {status}"))?);
+        let platform = layer(&host);
         let mut player = Self {
             recording,
+            host,
             platform,
             adapters: HashMap::new(),
             wanted,
@@ -152,8 +156,9 @@ impl<'r> Player<'r> {
             }
         }
         self.end();
-        let Self { platform, mut report, .. } = self;
-        let ended = platform.finish();
+        let Self { host, platform, mut report, .. } = self;
+        drop(platform);
+        let ended = Arc::into_inner(host).map_or_else(|| Err("the machine".to_owned()), HostPlatform::finish);
         result?;
         if let Err(left) = ended {
             let record = recording.records.last().map_or(0, |record| record.ordinal);

@@ -283,6 +283,7 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(Kind::DEFERRED.called(), NDK_OP_FLAG_INLINE, 32)),
         Box::new(|| bounds::message::stream(&context.cores, count)),
         Box::new(behind(Layer::Forwarding)),
+        Box::new(behind(Layer::Advising)),
         Box::new(behind(Layer::Recording)),
     ];
     let (measured, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
@@ -305,7 +306,8 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         row(Kind::DEFERRED, batch, &ours[4], goal).bounded(goal, &least),
         row(Kind::DEFERRED.called(), batch, &ours[5], Goal::Reported),
         layered("hooks that do nothing", &ours[7], &ours[0]),
-        layered("the recorder", &ours[8], &ours[0]),
+        layered("the adviser", &ours[8], &ours[0]),
+        layered("the recorder", &ours[9], &ours[0]),
         least,
         measured.row("8 byte message rate"),
     ]

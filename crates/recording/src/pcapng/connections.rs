@@ -85,7 +85,7 @@ impl Connections {
     /// Where the packets of a queue pair go.
     pub fn link(&self, qp: u32) -> Link {
         let known = self.links.get(&qp).copied();
-        known.unwrap_or(Link {
+        known.unwrap_or_else(|| Link {
             from: Ipv4Addr::new(192, 0, 2, 1).into(),
             to: Ipv4Addr::new(192, 0, 2, 2).into(),
             from_qp: qp,

@@ -153,7 +153,9 @@ pub fn answer(work: &Work, first_psn: u32, packets: u32, status: NtStatus) -> Ve
                 if first || last { acknowledgement(ACK, first_psn) } else { Vec::new() }
             };
             let mut answers = message(length, first_psn, opcode::READ_RESPONSE, headers, false);
-            answers.iter_mut().for_each(|packet| packet.asks = false);
+            for packet in &mut answers {
+                packet.asks = false;
+            }
             answers
         }
         _ => alone(ACK, first_psn.wrapping_add(packets.saturating_sub(1)) & PSN_MASK),

@@ -32,13 +32,13 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
         let took = timeline.moments[moment] - timeline.moments[began];
         let mark = &mut timeline.marks[mark];
         mark.to = moment;
-        if !is_callback {
-            mark.text = format!("{} Returns {} after {}.", mark.text, names::outcome(record), words::time(took));
-            if matches!(record.outcome, Outcome::Status(status) if !status.is_success()) {
-                mark.kind = MarkKind::Failure;
-            }
-        } else {
+        if is_callback {
             mark.text = format!("{} It takes {}.", mark.text, words::time(took));
+            continue;
+        }
+        mark.text = format!("{} Returns {} after {}.", mark.text, names::outcome(record), words::time(took));
+        if matches!(record.outcome, Outcome::Status(status) if !status.is_success()) {
+            mark.kind = MarkKind::Failure;
         }
     }
 }

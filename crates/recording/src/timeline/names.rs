@@ -32,10 +32,10 @@ impl Names {
                 (Function::CreateQp | Function::CreateQpWithSrq, Arguments::CreateQp(sizes)) => {
                     given.insert(call, (sizes.context, [record.related[0], record.related[1]]));
                 }
-                (Function::Connect | Function::ConnectWithSharedEndpoint, _)
-                | (Function::Accept | Function::AcceptEx, _)
-                    if record.related[0] != 0 =>
-                {
+                (
+                    Function::Connect | Function::ConnectWithSharedEndpoint | Function::Accept | Function::AcceptEx,
+                    _,
+                ) if record.related[0] != 0 => {
                     names.connectors.insert(record.object, record.related[0]);
                 }
                 _ => {}

@@ -134,7 +134,8 @@ impl Axis {
         match options.scale {
             Scale::Time => {
                 let long = number(last.saturating_sub(begin).max(1));
-                let at = |ticks: u64| left + number(ticks.saturating_sub(begin).min(last - begin)) / long * room;
+                let at =
+                    |ticks: u64| (number(ticks.saturating_sub(begin).min(last - begin)) / long).mul_add(room, left);
                 let places = timeline.moments.iter().map(|ticks| at(*ticks)).collect();
                 let ticks = (0..=8_u64).map(|part| begin + (last - begin) / 8 * part);
                 Self { places, ticks: ticks.map(|ticks| (at(ticks), super::words::time(ticks - begin))).collect() }
@@ -152,12 +153,13 @@ impl Axis {
                 let step = room / index(count - 1);
                 let (mut places, mut ticks, mut nth) = (Vec::new(), Vec::new(), 0);
                 for (moment, used) in used.iter().enumerate() {
-                    places.push((left + index(nth) * step).min(left + room));
+                    let place = index(nth).mul_add(step, left);
+                    places.push(place.min(left + room));
                     if *used {
                         let words = super::words::time(time(moment) - begin);
                         let is_new = ticks.last().is_none_or(|(_, before)| *before != words);
                         if is_new && nth.is_multiple_of(count.div_ceil(20)) {
-                            ticks.push((left + index(nth) * step, words));
+                            ticks.push((place, words));
                         }
                         nth += 1;
                     }
@@ -205,7 +207,7 @@ fn place<'t>(marks: impl Iterator<Item = (usize, &'t Mark)>, axis: &Axis) -> (Ve
 }
 
 fn index_width(label: &str) -> f64 {
-    index(label.chars().count()) * LETTER + 6.0
+    index(label.chars().count()).mul_add(LETTER, 6.0)
 }
 
 fn draw(
@@ -217,18 +219,20 @@ fn draw(
     bottom: u32,
 ) -> String {
     let mut out = String::new();
-    let (width, height) = (options.width, bottom + if timeline.remark.is_empty() { 10 } else { 28 });
+    let width = options.width;
+    let height = bottom + if timeline.remark.is_empty() { 10 } else { 28 };
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n\
          <defs><marker id=\"h\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path class=\"head\" d=\"M0 0L8 4L0 8z\"/></marker></defs>\n",
         escape(if options.title.is_empty() { "timeline" } else { &options.title })
     );
-    let mut axis_at = 18;
-    if !options.title.is_empty() {
+    let axis_at = if options.title.is_empty() {
+        18
+    } else {
         let _ = writeln!(out, "<text class=\"title\" x=\"12\" y=\"24\">{}</text>", escape(&options.title));
-        axis_at = 48;
-    }
+        48
+    };
     for (place, words) in &axis.ticks {
         let _ = writeln!(
             out,
