@@ -1,22 +1,34 @@
 #!/usr/bin/env bash
-# Has tshark read the packets of a recording, and fails if its dissector finds a packet malformed or not RoCE v2. Installs tshark from
-# Debian if it is missing.
+# Has tshark read the packets of a recording: every one has to be RoCE v2, with a good IP checksum, and none malformed. Without a recording it
+# makes one, in which every kind of request has to be found. Installs tshark from Debian if it is missing.
 #
 #   tools/packets.sh [recording]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
 
-command -v tshark >/dev/null || DEBIAN_FRONTEND=noninteractive install_packages tshark
+command -v tshark >/dev/null || install_packages tshark
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cargo build --quiet -p ndkctl
 recording=${1:-$scratch/recording}
-[[ $# -gt 0 ]] || target/debug/ndkctl selftest --filter rdma.,transfer.,results. --deterministic --record "$recording" >/dev/null
+opcodes=()
+if [[ $# -eq 0 ]]; then
+    target/debug/ndkctl soak --rounds 1 --workers 4 --deterministic --record-slots 1M --record "$recording" >/dev/null
+    # Send, write, read request, read response, acknowledgement.
+    opcodes=(4 10 12 16 17)
+fi
 target/debug/ndkctl packets "$recording" "$scratch/packets.pcapng"
 
-all=$(tshark -r "$scratch/packets.pcapng" 2>/dev/null | wc -l)
-known=$(tshark -r "$scratch/packets.pcapng" -Y 'infiniband.bth' 2>/dev/null | wc -l)
-bad=$(tshark -r "$scratch/packets.pcapng" -Y '_ws.malformed || ip.checksum.status == "Bad"' 2>/dev/null | wc -l)
+# The bytes of messages are zeros, which tshark would take for a protocol above RDMA: it is not to guess.
+read_packets() {
+    tshark -r "$scratch/packets.pcapng" -o ip.check_checksum:TRUE --disable-heuristic rpcrdma_infiniband "$@" 2>/dev/null
+}
+all=$(read_packets | wc -l)
+known=$(read_packets -Y 'infiniband.bth' | wc -l)
+bad=$(read_packets -Y '_ws.malformed || ip.checksum.status == "Bad"' | wc -l)
+for opcode in "${opcodes[@]}"; do
+    [[ -n $(read_packets -c 5000 -Y "infiniband.bth.opcode == $opcode" | head -1) ]] || { echo "no packet with opcode $opcode"; exit 1; }
+done
 echo "$all packets, $known of RoCE v2, $bad malformed"
 [[ $all -gt 0 && $known -eq $all && $bad -eq 0 ]]
