@@ -13,8 +13,8 @@ use ndkpi::{GUID, NtStatus};
 use crate::{
     Device, OverlappedFile, Platform,
     abi::{
-        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IND2AdapterVtbl, KAFFINITY, ND_VERSION_2,
-        ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST,
+        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IID_SoftAdapter, IND2AdapterVtbl, KAFFINITY,
+        ND_VERSION_2, ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST, SoftAdapterVtbl,
     },
     address,
     com::{Class, Object, borrow, unknown},
@@ -91,6 +91,16 @@ impl<P: Platform> AdapterCore<P> {
         }
     }
 
+    /// Closes the client's handle of a file. What uses the file keeps it.
+    fn close_file(&self, handle: HANDLE) -> Result<(), NtStatus> {
+        let found = self.files.with(|files| {
+            let place = files.list.iter().position(|file| file.handle() == handle)?;
+            Some(files.list.swap_remove(place))
+        });
+        found.ok_or(NtStatus::INVALID_HANDLE)?.close();
+        Ok(())
+    }
+
     fn create_file(&self) -> Result<HANDLE, NtStatus> {
         self.device.check_present()?;
         self.forget_closed_files();
@@ -125,23 +135,26 @@ impl<P: Platform> Adapter<P> {
 }
 
 impl<P: Platform> Class for Adapter<P> {
-    type Table = IND2AdapterVtbl;
+    type Table = SoftAdapterVtbl;
 
-    const TABLE: &'static IND2AdapterVtbl = &IND2AdapterVtbl {
-        base: unknown::<Self>(),
-        CreateOverlappedFile: create_overlapped_file::<P>,
-        Query: query::<P>,
-        QueryAddressList: query_address_list::<P>,
-        CreateCompletionQueue: create_completion_queue::<P>,
-        CreateMemoryRegion: create_memory_region::<P>,
-        CreateMemoryWindow: create_memory_window::<P>,
-        CreateSharedReceiveQueue: create_shared_receive_queue::<P>,
-        CreateQueuePair: create_queue_pair::<P>,
-        CreateQueuePairWithSrq: create_queue_pair_with_srq::<P>,
-        CreateConnector: create_connector::<P>,
-        CreateListener: create_listener::<P>,
+    const TABLE: &'static SoftAdapterVtbl = &SoftAdapterVtbl {
+        base: IND2AdapterVtbl {
+            base: unknown::<Self>(),
+            CreateOverlappedFile: create_overlapped_file::<P>,
+            Query: query::<P>,
+            QueryAddressList: query_address_list::<P>,
+            CreateCompletionQueue: create_completion_queue::<P>,
+            CreateMemoryRegion: create_memory_region::<P>,
+            CreateMemoryWindow: create_memory_window::<P>,
+            CreateSharedReceiveQueue: create_shared_receive_queue::<P>,
+            CreateQueuePair: create_queue_pair::<P>,
+            CreateQueuePairWithSrq: create_queue_pair_with_srq::<P>,
+            CreateConnector: create_connector::<P>,
+            CreateListener: create_listener::<P>,
+        },
+        CloseOverlappedFile: close_overlapped_file::<P>,
     };
-    const INTERFACES: &'static [GUID] = &[IID_IND2Adapter];
+    const INTERFACES: &'static [GUID] = &[IID_IND2Adapter, IID_SoftAdapter];
 }
 
 /// For methods that tell memory from other resources, which the adapter's limits are.
@@ -176,6 +189,17 @@ unsafe extern "system" fn create_overlapped_file<P: Platform>(this: *mut c_void,
     // SAFETY: the pointer is not null.
     unsafe { file.write(*created.as_ref().unwrap_or(&ptr::null_mut())) };
     created.map_or_else(memory_result, |_| HRESULT::ND_SUCCESS)
+}
+
+/// `SoftAdapter::CloseOverlappedFile`: for who has made a file and has no way to close handles.
+///
+/// # Safety
+///
+/// `this` is such an adapter.
+unsafe extern "system" fn close_overlapped_file<P: Platform>(this: *mut c_void, file: HANDLE) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Adapter<P>>(this) };
+    object.0.close_file(file).into()
 }
 
 /// `IND2Adapter::Query`.

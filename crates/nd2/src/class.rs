@@ -1,6 +1,7 @@
 //! How a client gets the provider: the exports of the library (`DllGetClassObject`, `DllCanUnloadNow`).
 //!
-//! NetworkDirect asks `DllGetClassObject` for `IND2Provider` itself and not for a class factory; only version 1 asked for one.
+//! NetworkDirect asks `DllGetClassObject` for `IND2Provider` itself and not for a class factory; version 1 asks for one, which
+//! `nd2-version1` has.
 
 use core::ffi::c_void;
 

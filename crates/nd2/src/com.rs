@@ -26,6 +26,15 @@ pub fn live_objects() -> u32 {
     LIVE.load(Ordering::Acquire)
 }
 
+/// `IClassFactory::LockServer`: counts a lock as an object, or gives it back.
+pub fn lock_server(lock: bool) -> HRESULT {
+    let change = |count: u32| if lock { count.checked_add(1) } else { count.checked_sub(1) };
+    match LIVE.fetch_update(Ordering::AcqRel, Ordering::Acquire, change) {
+        Ok(_) => HRESULT::S_OK,
+        Err(_) => HRESULT::ND_INVALID_PARAMETER,
+    }
+}
+
 /// What is behind a table. Dropped when the client has released its last reference.
 pub trait Class: Send + Sync + Sized + 'static {
     /// The type of the table.

@@ -67,6 +67,9 @@ pub trait OverlappedFile: Send + Sync + 'static {
     /// Returns true if the client has closed its handle.
     fn is_closed(&self) -> bool;
 
+    /// Closes the client's handle, which the client has not closed and does not use any more.
+    fn close(&self);
+
     /// The request is outstanding from now on: its event is reset and its status is pending. Called with locks held.
     ///
     /// # Safety

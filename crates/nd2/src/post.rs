@@ -124,6 +124,28 @@ pub unsafe extern "system" fn send<P: Platform>(
     unsafe { initiate(&*object, context, (list, count), flags, Work::Send { invalidate: None }) }.into()
 }
 
+/// `SoftQueuePair::SendAndInvalidate`: a send that ends the use of a window of the peer.
+///
+/// # Safety
+///
+/// As [`send`].
+pub unsafe extern "system" fn send_and_invalidate<P: Platform>(
+    this: *mut c_void,
+    context: *mut c_void,
+    list: *const ND2_SGE,
+    count: u32,
+    token: u32,
+    flags: u32,
+) -> HRESULT {
+    if flags & !(COMMON | ND_OP_FLAG_SEND_AND_SOLICIT_EVENT | ND_OP_FLAG_INLINE) != 0 {
+        return HRESULT::ND_INVALID_PARAMETER_5;
+    }
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<QueuePair<P>>(this) };
+    // SAFETY: the caller's promises are the same.
+    unsafe { initiate(&*object, context, (list, count), flags, Work::Send { invalidate: Some(token) }) }.into()
+}
+
 /// `IND2QueuePair::Receive`.
 ///
 /// # Safety

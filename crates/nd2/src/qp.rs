@@ -12,7 +12,7 @@ use ndkpi::{GUID, NtStatus};
 
 use crate::{
     Device, Platform,
-    abi::{HRESULT, IID_IND2QueuePair, IND2QueuePairVtbl},
+    abi::{HRESULT, IID_IND2QueuePair, IID_SoftQueuePair, IND2QueuePairVtbl, SoftQueuePairVtbl},
     adapter::AdapterCore,
     com::{Class, borrow, find, unknown},
     connector,
@@ -170,19 +170,22 @@ impl<P: Platform> Drop for QueuePair<P> {
 }
 
 impl<P: Platform> Class for QueuePair<P> {
-    type Table = IND2QueuePairVtbl;
+    type Table = SoftQueuePairVtbl;
 
-    const TABLE: &'static IND2QueuePairVtbl = &IND2QueuePairVtbl {
-        base: unknown::<Self>(),
-        Flush: flush::<P>,
-        Send: post::send::<P>,
-        Receive: post::receive::<P>,
-        Bind: post::bind::<P>,
-        Invalidate: post::invalidate::<P>,
-        Read: post::read::<P>,
-        Write: post::write::<P>,
+    const TABLE: &'static SoftQueuePairVtbl = &SoftQueuePairVtbl {
+        base: IND2QueuePairVtbl {
+            base: unknown::<Self>(),
+            Flush: flush::<P>,
+            Send: post::send::<P>,
+            Receive: post::receive::<P>,
+            Bind: post::bind::<P>,
+            Invalidate: post::invalidate::<P>,
+            Read: post::read::<P>,
+            Write: post::write::<P>,
+        },
+        SendAndInvalidate: post::send_and_invalidate::<P>,
     };
-    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair];
+    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair, IID_SoftQueuePair];
 }
 
 /// `IND2QueuePair::Flush`.

@@ -79,6 +79,7 @@ fn shape(verb: Verb) -> Vec<Field> {
         Verb::Bind => vec![qp, Long, region, window, Long, Long, Small],
         Verb::Invalidate => vec![qp, Long, window, Small],
         Verb::Read | Verb::Write => vec![qp, Long, Long, Small, Small, Elements],
+        Verb::SendAndInvalidate => vec![qp, Long, Small, Small, Elements],
         Verb::BindConnector => vec![connector, Address],
         Verb::Connect => vec![connector, qp, Small, Small, Address, Bytes],
         Verb::Accept => vec![connector, qp, Small, Small, Bytes],

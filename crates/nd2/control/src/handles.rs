@@ -5,7 +5,7 @@ use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use engine::slab::Slab;
 use nd2::abi::{
     IND2AdapterVtbl, IND2CompletionQueueVtbl, IND2ConnectorVtbl, IND2ListenerVtbl, IND2MemoryRegionVtbl,
-    IND2MemoryWindowVtbl, IND2QueuePairVtbl, IND2SharedReceiveQueueVtbl, IUnknownVtbl, Table,
+    IND2MemoryWindowVtbl, IND2QueuePairVtbl, IND2SharedReceiveQueueVtbl, IUnknownVtbl, SoftQueuePairVtbl, Table,
 };
 use ndkpi::NtStatus;
 
@@ -56,6 +56,7 @@ interfaces! {
     IND2MemoryRegionVtbl: MemoryRegion,
     IND2MemoryWindowVtbl: MemoryWindow,
     IND2QueuePairVtbl: QueuePair,
+    SoftQueuePairVtbl: QueuePair,
     IND2ConnectorVtbl: Connector,
     IND2ListenerVtbl: Listener,
 }

@@ -3,7 +3,7 @@
 use core::ptr;
 
 use nd2::abi::{
-    IND2MemoryRegionVtbl, IND2MemoryWindowVtbl, IND2QueuePairVtbl, IND2SharedReceiveQueueVtbl, ND2_SGE,
+    IND2MemoryRegionVtbl, IND2MemoryWindowVtbl, IND2SharedReceiveQueueVtbl, ND2_SGE, SoftQueuePairVtbl,
     op_flags::ND_OP_FLAG_INLINE,
 };
 use ndkpi::NtStatus;
@@ -60,7 +60,7 @@ impl List {
 }
 
 impl<S: System> Session<S> {
-    /// `Send`, `Receive`, `ReceiveShared`, `Read`, `Write`.
+    /// `Send`, `SendAndInvalidate`, `Receive`, `ReceiveShared`, `Read`, `Write`.
     pub(crate) fn post(&self, verb: Verb, request: &S::Request) -> Result<usize, NtStatus> {
         let mut input = Reader::new(request.input());
         let (object, context) = (input.u64()?, context(input.u64()?));
@@ -71,8 +71,8 @@ impl<S: System> Session<S> {
             done(unsafe { (queue.table().Receive)(queue.as_ptr(), context, list.as_ptr(), list.count) })?;
             return Ok(0);
         }
-        let qp: Object<IND2QueuePairVtbl> = self.object(object)?;
-        let (table, this) = (qp.table(), qp.as_ptr());
+        let qp: Object<SoftQueuePairVtbl> = self.object(object)?;
+        let (table, this) = (&qp.table().base, qp.as_ptr());
         let posted = match verb {
             Verb::Receive => {
                 let list = List::of(input, false)?;
@@ -84,6 +84,13 @@ impl<S: System> Session<S> {
                 let list = List::of(input, flags & ND_OP_FLAG_INLINE != 0)?;
                 // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
                 unsafe { (table.Send)(this, context, list.as_ptr(), list.count, flags) }
+            }
+            Verb::SendAndInvalidate => {
+                let (token, flags) = (input.u32()?, input.u32()?);
+                let list = List::of(input, flags & ND_OP_FLAG_INLINE != 0)?;
+                let method = qp.table().SendAndInvalidate;
+                // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
+                unsafe { method(this, context, list.as_ptr(), list.count, token, flags) }
             }
             _ => {
                 let (address, token, flags) = (input.u64()?, input.u32()?, input.u32()?);
@@ -101,7 +108,7 @@ impl<S: System> Session<S> {
     /// `Bind`.
     pub(crate) fn bind(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
         let mut input = Reader::new(request.input());
-        let qp: Object<IND2QueuePairVtbl> = self.object(input.u64()?)?;
+        let qp: Object<SoftQueuePairVtbl> = self.object(input.u64()?)?;
         let request_context = context(input.u64()?);
         let region = self.argument::<IND2MemoryRegionVtbl>(input.u64()?)?;
         let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
@@ -114,7 +121,7 @@ impl<S: System> Session<S> {
         let length = usize::try_from(length).map_err(|_| NtStatus::INVALID_PARAMETER)?;
         let of_region = region.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let of_window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
-        let bind = qp.table().Bind;
+        let bind = qp.table().base.Bind;
         // SAFETY: the objects are held or null. The address is only compared.
         done(unsafe { bind(qp.as_ptr(), request_context, of_region, of_window, address, length, flags) })?;
         let token = window.map_or(0, |window| {
@@ -129,14 +136,14 @@ impl<S: System> Session<S> {
     /// `Invalidate`.
     pub(crate) fn invalidate(&self, request: &S::Request) -> Result<usize, NtStatus> {
         let mut input = Reader::new(request.input());
-        let qp: Object<IND2QueuePairVtbl> = self.object(input.u64()?)?;
+        let qp: Object<SoftQueuePairVtbl> = self.object(input.u64()?)?;
         let context = context(input.u64()?);
         let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
         let flags = input.u32()?;
         input.end()?;
         let window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         // SAFETY: the objects are held or null.
-        done(unsafe { (qp.table().Invalidate)(qp.as_ptr(), context, window, flags) })?;
+        done(unsafe { (qp.table().base.Invalidate)(qp.as_ptr(), context, window, flags) })?;
         Ok(0)
     }
 

@@ -117,6 +117,10 @@ impl<S: System> OverlappedFile for Calls<S> {
         false
     }
 
+    fn close(&self) {
+        // The handle is every session's, and names nothing of the system.
+    }
+
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
         // SAFETY: the structure is valid (the caller's promise).
         let overlapped = unsafe { overlapped.as_ref() };

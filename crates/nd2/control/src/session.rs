@@ -148,7 +148,9 @@ impl<S: System> Session<S> {
             Verb::CreateQueuePair => self.create_queue_pair(request),
             Verb::CreateQueuePairWithShared => self.create_queue_pair_with_shared(request),
             Verb::Flush => self.flush(request),
-            Verb::Send | Verb::Receive | Verb::ReceiveShared | Verb::Read | Verb::Write => self.post(verb, request),
+            Verb::Send | Verb::SendAndInvalidate | Verb::Receive | Verb::ReceiveShared | Verb::Read | Verb::Write => {
+                self.post(verb, request)
+            }
             Verb::Bind => self.bind(request),
             Verb::Invalidate => self.invalidate(request),
             Verb::CreateConnector => self.create_connector(request),

@@ -136,6 +136,9 @@ verbs! {
     Read = 39 Buffered;
     /// `(queue pair: 64, context: 64, address: 64, token: 32, flags: 32, elements, or inline bytes) ->`.
     Write = 40 Buffered;
+    /// `(queue pair: 64, context: 64, token: 32, flags: 32, elements, or inline bytes) ->`: a send that ends the use of a window of
+    /// the peer.
+    SendAndInvalidate = 41 Buffered;
 
     /// `(adapter: 64) -> (connector: 64)`.
     CreateConnector = 48 Buffered;

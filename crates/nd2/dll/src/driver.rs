@@ -273,6 +273,11 @@ impl RemoteFile for DriverFile {
         handles_of(self.own.as_raw_handle()) == Some(1)
     }
 
+    fn close(&self) {
+        // Closes the handle, which is not the client's any more.
+        drop(Owned(self.client));
+    }
+
     unsafe fn begin(&self, code: u32, input: &[u8], overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         let (event, context) = {
             // SAFETY: the structure is valid (the caller's promise).

@@ -173,6 +173,11 @@ impl OverlappedFile for PipeFile {
         }
     }
 
+    fn close(&self) {
+        // Closes the handle, which is not the client's any more.
+        drop(Owned(self.client));
+    }
+
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
         // SAFETY: the structure is valid (the caller's promise).
         let overlapped = unsafe { overlapped.as_ref() };

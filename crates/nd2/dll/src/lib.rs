@@ -22,7 +22,7 @@ use nd2::{abi::HRESULT, class};
 use ndkpi::GUID;
 use runtime::Adapters;
 
-/// Gives a client the provider: asked for `IND2Provider`, not for a class factory.
+/// Gives a client the provider, asked for `IND2Provider`; or for version 1 of the interface a class factory.
 ///
 /// The class is not looked at: a client has found the library by the identifier of its registration.
 ///
@@ -41,14 +41,20 @@ pub unsafe extern "system" fn DllGetClassObject(
     // SAFETY: the pointer is not null.
     unsafe { out.write(ptr::null_mut()) };
     // SAFETY: the pointer is not null, and valid for reading (the caller's promise).
-    if !class::has(&unsafe { iid.read() }) {
+    if !nd2_version1::has(&unsafe { iid.read() }) {
         return HRESULT::E_NOINTERFACE;
     }
     match runtime::adapters() {
-        // SAFETY: the caller's promise.
-        Ok(Adapters::Process(device)) => unsafe { class::get_class_object(iid, out, || Ok([device])) },
-        // SAFETY: the caller's promise.
-        Ok(Adapters::Driver(transport)) => unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) },
+        Ok(adapters) => {
+            let provider = |iid, out| match adapters {
+                // SAFETY: the caller's promise, or that of who calls this.
+                Adapters::Process(device) => unsafe { class::get_class_object(iid, out, || Ok([device])) },
+                // SAFETY: as before.
+                Adapters::Driver(transport) => unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) },
+            };
+            // SAFETY: the caller's promise.
+            unsafe { nd2_version1::get_class_object(iid, out, provider) }
+        }
         Err(result) => result,
     }
 }

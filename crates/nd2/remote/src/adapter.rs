@@ -8,8 +8,8 @@ use std::{
 
 use nd2::{
     abi::{
-        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IND2AdapterVtbl, KAFFINITY, ND_VERSION_2,
-        ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST,
+        HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IID_SoftAdapter, IND2AdapterVtbl, KAFFINITY,
+        ND_VERSION_2, ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST, SoftAdapterVtbl,
     },
     address,
     com::{Class, Object, borrow, unknown},
@@ -83,6 +83,16 @@ impl<T: Transport> Core<T> {
         found.ok_or(NtStatus::INVALID_HANDLE)
     }
 
+    /// Closes the client's handle of a file. What uses the file keeps it.
+    fn close_file(&self, handle: HANDLE) -> Result<(), NtStatus> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = files.iter().position(|file| file.handle() == handle).ok_or(NtStatus::INVALID_HANDLE)?;
+        let file = files.swap_remove(place);
+        drop(files);
+        file.close();
+        Ok(())
+    }
+
     fn create_file(&self) -> Result<HANDLE, NtStatus> {
         // The driver knows if the adapter is still there.
         Self::read_info(&self.held)?;
@@ -105,23 +115,26 @@ impl<T: Transport> Adapter<T> {
 }
 
 impl<T: Transport> Class for Adapter<T> {
-    type Table = IND2AdapterVtbl;
+    type Table = SoftAdapterVtbl;
 
-    const TABLE: &'static IND2AdapterVtbl = &IND2AdapterVtbl {
-        base: unknown::<Self>(),
-        CreateOverlappedFile: create_overlapped_file::<T>,
-        Query: query::<T>,
-        QueryAddressList: query_address_list::<T>,
-        CreateCompletionQueue: create_completion_queue::<T>,
-        CreateMemoryRegion: create_memory_region::<T>,
-        CreateMemoryWindow: create_memory_window::<T>,
-        CreateSharedReceiveQueue: create_shared_receive_queue::<T>,
-        CreateQueuePair: create_queue_pair::<T>,
-        CreateQueuePairWithSrq: create_queue_pair_with_srq::<T>,
-        CreateConnector: create_connector::<T>,
-        CreateListener: create_listener::<T>,
+    const TABLE: &'static SoftAdapterVtbl = &SoftAdapterVtbl {
+        base: IND2AdapterVtbl {
+            base: unknown::<Self>(),
+            CreateOverlappedFile: create_overlapped_file::<T>,
+            Query: query::<T>,
+            QueryAddressList: query_address_list::<T>,
+            CreateCompletionQueue: create_completion_queue::<T>,
+            CreateMemoryRegion: create_memory_region::<T>,
+            CreateMemoryWindow: create_memory_window::<T>,
+            CreateSharedReceiveQueue: create_shared_receive_queue::<T>,
+            CreateQueuePair: create_queue_pair::<T>,
+            CreateQueuePairWithSrq: create_queue_pair_with_srq::<T>,
+            CreateConnector: create_connector::<T>,
+            CreateListener: create_listener::<T>,
+        },
+        CloseOverlappedFile: close_overlapped_file::<T>,
     };
-    const INTERFACES: &'static [GUID] = &[IID_IND2Adapter];
+    const INTERFACES: &'static [GUID] = &[IID_IND2Adapter, IID_SoftAdapter];
 }
 
 /// `IND2Adapter::CreateOverlappedFile`.
@@ -139,6 +152,17 @@ unsafe extern "system" fn create_overlapped_file<T: Transport>(this: *mut c_void
     // SAFETY: the pointer is not null.
     unsafe { file.write(*created.as_ref().unwrap_or(&ptr::null_mut())) };
     created.map(drop).into()
+}
+
+/// `SoftAdapter::CloseOverlappedFile`: for who has made a file and has no way to close handles.
+///
+/// # Safety
+///
+/// `this` is such an adapter.
+unsafe extern "system" fn close_overlapped_file<T: Transport>(this: *mut c_void, file: HANDLE) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<Adapter<T>>(this) };
+    object.0.close_file(file).into()
 }
 
 /// `IND2Adapter::Query`.

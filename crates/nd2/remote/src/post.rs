@@ -3,7 +3,10 @@
 use std::{ffi::c_void, slice, sync::Arc};
 
 use nd2::{
-    abi::{HRESULT, IID_IND2QueuePair, IND2QueuePairVtbl, ND2_SGE, op_flags::ND_OP_FLAG_INLINE},
+    abi::{
+        HRESULT, IID_IND2QueuePair, IID_SoftQueuePair, IND2QueuePairVtbl, ND2_SGE, SoftQueuePairVtbl,
+        op_flags::ND_OP_FLAG_INLINE,
+    },
     com::{Class, borrow, find, unknown},
 };
 use nd2_control::wire::{DATA, ELEMENTS, Reader, Verb};
@@ -105,19 +108,22 @@ unsafe fn inline(mut message: Message, list: *const ND2_SGE, count: u32) -> Resu
 }
 
 impl<T: Transport> Class for QueuePair<T> {
-    type Table = IND2QueuePairVtbl;
+    type Table = SoftQueuePairVtbl;
 
-    const TABLE: &'static IND2QueuePairVtbl = &IND2QueuePairVtbl {
-        base: unknown::<Self>(),
-        Flush: flush::<T>,
-        Send: send::<T>,
-        Receive: receive::<T>,
-        Bind: bind::<T>,
-        Invalidate: invalidate::<T>,
-        Read: read::<T>,
-        Write: write::<T>,
+    const TABLE: &'static SoftQueuePairVtbl = &SoftQueuePairVtbl {
+        base: IND2QueuePairVtbl {
+            base: unknown::<Self>(),
+            Flush: flush::<T>,
+            Send: send::<T>,
+            Receive: receive::<T>,
+            Bind: bind::<T>,
+            Invalidate: invalidate::<T>,
+            Read: read::<T>,
+            Write: write::<T>,
+        },
+        SendAndInvalidate: send_and_invalidate::<T>,
     };
-    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair];
+    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair, IID_SoftQueuePair];
 }
 
 /// `IND2QueuePair::Flush`.
@@ -171,6 +177,26 @@ unsafe extern "system" fn send<T: Transport>(
     let message = object.message(context).u32(flags);
     // SAFETY: the caller's promise.
     unsafe { post(&*object, Verb::Send, message, (list, count), flags & ND_OP_FLAG_INLINE != 0) }
+}
+
+/// `SoftQueuePair::SendAndInvalidate`.
+///
+/// # Safety
+///
+/// As [`send`].
+unsafe extern "system" fn send_and_invalidate<T: Transport>(
+    this: *mut c_void,
+    context: *mut c_void,
+    list: *const ND2_SGE,
+    count: u32,
+    token: u32,
+    flags: u32,
+) -> HRESULT {
+    // SAFETY: the client calls through the table of an object it holds.
+    let object = unsafe { borrow::<QueuePair<T>>(this) };
+    let message = object.message(context).u32(token).u32(flags);
+    // SAFETY: the caller's promise.
+    unsafe { post(&*object, Verb::SendAndInvalidate, message, (list, count), flags & ND_OP_FLAG_INLINE != 0) }
 }
 
 /// `IND2QueuePair::Receive`.

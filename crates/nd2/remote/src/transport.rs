@@ -57,6 +57,9 @@ pub trait RemoteFile: Send + Sync + 'static {
     /// Returns true if the client has closed its handle.
     fn is_closed(&self) -> bool;
 
+    /// Closes the client's handle, which the client has not closed and does not use any more.
+    fn close(&self);
+
     /// Sends a control code with the client's structure. `STATUS_PENDING` if its end is reported there.
     ///
     /// # Safety

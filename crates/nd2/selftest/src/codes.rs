@@ -163,9 +163,9 @@ impl Request<HostSystem> for HostRequest {
 }
 
 /// A file of the driver's device. Closed when this is dropped.
-struct Opened(fallible::Arc<File<HostSystem>>);
+struct OpenFile(fallible::Arc<File<HostSystem>>);
 
-impl Drop for Opened {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -176,7 +176,7 @@ impl Drop for Opened {
 pub struct HostTransport {
     platform: HostPlatform,
     sessions: fallible::Arc<Sessions<HostSystem>>,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     key: Key,
 }
 
@@ -188,7 +188,7 @@ impl HostTransport {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &HostSystem) -> Result<Self, NtStatus> {
         let sessions = Sessions::try_new(system, Limits::default(), 1)?;
-        let file = Arc::new(Opened(File::try_new(&sessions)?));
+        let file = Arc::new(OpenFile(File::try_new(&sessions)?));
         let key = Key::try_new(|key| {
             key.fill(0x5D);
             Ok::<_, NtStatus>(())
@@ -218,7 +218,7 @@ impl Registration for HostRegistration {
 /// A file of the session.
 pub struct SessionFile {
     file: Arc<HostFile>,
-    opened: Opened,
+    open: OpenFile,
 }
 
 /// Sends a control code by a file and waits for its end.
@@ -243,10 +243,10 @@ impl Transport for HostTransport {
     }
 
     fn open(&self) -> Result<SessionFile, NtStatus> {
-        let opened = Opened(File::try_new(&self.sessions)?);
+        let open = OpenFile(File::try_new(&self.sessions)?);
         let (code, word) = self.key.join();
-        send(&opened.0, code, &word, &mut [])?;
-        Ok(SessionFile { file: Arc::new(self.platform.create_file()?), opened })
+        send(&open.0, code, &word, &mut [])?;
+        Ok(SessionFile { file: Arc::new(self.platform.create_file()?), open })
     }
 
     unsafe fn register(
@@ -276,6 +276,10 @@ impl RemoteFile for SessionFile {
         self.file.is_closed()
     }
 
+    fn close(&self) {
+        self.file.close();
+    }
+
     unsafe fn begin(&self, code: u32, input: &[u8], overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         // What the method answers itself leaves the structure and the event as they are.
         // SAFETY: the structure is valid (the caller's promise).
@@ -283,7 +287,7 @@ impl RemoteFile for SessionFile {
         // SAFETY: the caller's promise.
         unsafe { self.file.begin(overlapped) };
         let reported = Arc::new(Reported { file: self.file.clone(), overlapped, answer: Mutex::new(None) });
-        self.opened.0.serve(code, HostRequest::new(input, 0, Waits::Client(reported.clone())));
+        self.open.0.serve(code, HostRequest::new(input, 0, Waits::Client(reported.clone())));
         let answer = reported.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(status) = answer else { return NtStatus::PENDING };
         // SAFETY: the request has ended without a report, so the client has the structure still.

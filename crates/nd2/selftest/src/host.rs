@@ -163,6 +163,10 @@ impl OverlappedFile for HostFile {
         self.handles.get(self.handle).is_none()
     }
 
+    fn close(&self) {
+        self.handles.close(self.handle);
+    }
+
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
         // SAFETY: the structure is valid (the caller's promise).
         let overlapped = unsafe { overlapped.as_ref() };

@@ -337,7 +337,7 @@ impl World {
 
 impl Adapters {
     fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
-        match self {
+        let version2 = |iid, out| match self {
             // SAFETY: the identifier and the place are valid or null.
             Self::Here(devices) => unsafe { get_class_object(iid, out, || Ok(devices.clone())) },
             Self::Codes(_, _, transport) => {
@@ -345,7 +345,9 @@ impl Adapters {
                 // SAFETY: the identifier and the place are valid or null.
                 unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) }
             }
-        }
+        };
+        // SAFETY: the identifier and the place are valid or null.
+        unsafe { nd2_version1::get_class_object(iid, out, version2) }
     }
 }
 

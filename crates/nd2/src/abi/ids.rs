@@ -1,4 +1,5 @@
-//! Interface identifiers (`NDSPI 1`, `NDSPI 2`, `NDSPI 8`; the others are those of the public header).
+//! Interface identifiers (`NDSPI 1`, `NDSPI 2`, `NDSPI 8`; the others are those of the public header, but for the
+//! two that begin with Soft, which are this provider's own).
 
 #![expect(non_upper_case_globals, reason = "the names of the public header")]
 
@@ -24,4 +25,13 @@ ids! {
     IID_IND2Provider = 0x49EAE6C1_76C4_46D0_8003_5C2EAA2C9A8E;
     IID_INDOverlapped = 0xC859E15E_75E2_4FE3_8D6D_0DFF36F02442;
     IID_INDCompletionQueue = 0x1245A633_2A32_473A_830C_E05D1F869D02;
+    IID_INDMemoryWindow = 0x070FE1F5_0AB5_4361_88DB_974BA704D4B9;
+    IID_INDEndpoint = 0xDBD00EAB_B679_44A9_BD65_E82F3DE12D1A;
+    IID_INDConnector = 0x1BCAF2D1_E274_4AEB_AC57_CD5D4376E0B7;
+    IID_INDListen = 0xBB902588_BA3F_4441_9FE1_3B6795E4E668;
+    IID_INDAdapter = 0xA023C5A0_5B73_43BC_8D20_33AA07E9510F;
+    IID_INDProvider = 0x0C5DD316_5FDF_47E6_B2D0_2A6EDA8D39DD;
+    IID_IClassFactory = 0x00000001_0000_0000_C000_000000000046;
+    IID_SoftAdapter = 0x2B8C0E5A_61F4_4D7E_9A33_7D1C54E0B9F1;
+    IID_SoftQueuePair = 0x95D3A7C4_0E6B_4B0F_8C21_F37A1D65E802;
 }

@@ -6,15 +6,18 @@ mod ids;
 mod status;
 mod tables;
 mod types;
+mod version1;
 
 pub use ids::*;
 pub use status::HRESULT;
 pub use tables::*;
 pub use types::*;
+pub use version1::*;
 
-/// Asserts at compile time the size of a structure and the offset of every field.
+/// Asserts at compile time the size of a structure and the offset of every field. The numbers are those of 64 bits.
 macro_rules! layout {
     ($type:ident: size $size:literal, { $($field:ident @ $offset:literal),+ $(,)? }) => {
+        #[cfg(target_pointer_width = "64")]
         const _: () = {
             assert!(size_of::<$type>() == $size, concat!("size of ", stringify!($type)));
             $(assert!(

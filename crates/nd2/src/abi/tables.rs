@@ -6,9 +6,7 @@ use core::ffi::c_void;
 
 use ndkpi::{GUID, SOCKADDR};
 
-use super::{
-    BOOL, HANDLE, HRESULT, KAFFINITY, ND_RESULT, ND2_ADAPTER_INFO, ND2_RESULT, ND2_SGE, OVERLAPPED, SOCKET_ADDRESS_LIST,
-};
+use super::{BOOL, HANDLE, HRESULT, KAFFINITY, ND2_ADAPTER_INFO, ND2_RESULT, ND2_SGE, OVERLAPPED, SOCKET_ADDRESS_LIST};
 
 /// Every table begins with this one.
 #[repr(C)]
@@ -58,10 +56,10 @@ macro_rules! interface {
         const _: () = {
             let slots = [$(core::mem::offset_of!($table, $slot)),+];
             let first = size_of::<$base>();
-            assert!(size_of::<$table>() == first + 8 * slots.len(), concat!("size of ", stringify!($table)));
+            assert!(size_of::<$table>() == first + size_of::<usize>() * slots.len(), concat!("size of ", stringify!($table)));
             let mut index = 0;
             while index < slots.len() {
-                assert!(slots[index] == first + 8 * index, concat!("order of ", stringify!($table)));
+                assert!(slots[index] == first + size_of::<usize>() * index, concat!("order of ", stringify!($table)));
                 index += 1;
             }
         };
@@ -77,6 +75,8 @@ macro_rules! interface {
         }
     };
 }
+
+pub(super) use interface;
 
 interface! {
     /// `IND2Overlapped`.
@@ -264,18 +264,21 @@ interface! {
 }
 
 interface! {
-    /// Version 1: `INDOverlapped`. Its identifier and the byte count make it another interface than [`IND2OverlappedVtbl`].
-    INDOverlappedVtbl: IUnknownVtbl {
-        fn CancelOverlappedRequests() -> HRESULT;
-        fn GetOverlappedResult(overlapped: *mut OVERLAPPED, bytes: *mut usize, wait: BOOL) -> HRESULT;
+    /// `IND2Adapter`, and what version 1 of the interface needs besides.
+    SoftAdapterVtbl: IND2AdapterVtbl {
+        fn CloseOverlappedFile(file: HANDLE) -> HRESULT;
     }
 }
 
 interface! {
-    /// Version 1: `INDCompletionQueue`.
-    INDCompletionQueueVtbl: INDOverlappedVtbl {
-        fn Resize(entries: usize) -> HRESULT;
-        fn Notify(kind: u32, overlapped: *mut OVERLAPPED) -> HRESULT;
-        fn GetResults(results: *mut *mut ND_RESULT, count: usize) -> usize;
+    /// `IND2QueuePair`, and what version 1 of the interface needs besides.
+    SoftQueuePairVtbl: IND2QueuePairVtbl {
+        fn SendAndInvalidate(
+            context: *mut c_void,
+            list: *const ND2_SGE,
+            count: u32,
+            token: u32,
+            flags: u32
+        ) -> HRESULT;
     }
 }

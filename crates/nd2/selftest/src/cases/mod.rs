@@ -14,6 +14,7 @@ mod results;
 mod shared;
 mod steps;
 mod version1;
+mod version1_objects;
 
 use crate::Case;
 
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         results::CASES,
         overlapped::CASES,
         version1::CASES,
+        version1_objects::CASES,
         objects::CASES,
         memory::CASES,
         connections::CASES,

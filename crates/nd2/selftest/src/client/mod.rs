@@ -11,6 +11,7 @@
 mod connection;
 mod memory;
 mod queue;
+mod version1;
 
 use std::{ffi::c_void, marker::PhantomData, ptr, ptr::NonNull};
 
@@ -23,6 +24,7 @@ use nd2::abi::{
     KAFFINITY, ND2_ADAPTER_INFO, OVERLAPPED, SOCKET_ADDRESS_LIST, Table,
 };
 use ndkpi::{GUID, SOCKADDR_INET};
+pub use version1::{Adapter1, Connector1, Endpoint1, Factory, Provider1, Region1};
 
 use crate::{Handle, HostPlatform};
 
@@ -160,43 +162,33 @@ impl Drop for Client {
     }
 }
 
-/// The methods of `IND2Overlapped`, whichever interface they are reached through.
+/// The methods of `IND2Overlapped` or `INDOverlapped`, whichever interface they are reached through.
 pub trait Overlapped {
-    /// The object and the table.
-    fn parts(&self) -> (*mut c_void, &'static IND2OverlappedVtbl);
-
     /// `CancelOverlappedRequests`.
-    fn cancel(&self) -> HRESULT {
-        let (object, table) = self.parts();
-        // SAFETY: the object is held.
-        unsafe { (table.CancelOverlappedRequests)(object) }
-    }
+    fn cancel(&self) -> HRESULT;
 
     /// `GetOverlappedResult`.
-    fn outcome(&self, request: &Client, wait: bool) -> HRESULT {
-        let (object, table) = self.parts();
-        // SAFETY: the object is held, and the structure valid.
-        unsafe { (table.GetOverlappedResult)(object, request.as_ptr(), i32::from(wait)) }
-    }
+    fn outcome(&self, request: &Client, wait: bool) -> HRESULT;
 }
 
 macro_rules! overlapped {
-    ($($type:ident),+) => {
+    ($($type:ty: $($base:ident).*),+ $(,)?) => {
         $(impl Overlapped for $type {
-            fn parts(&self) -> (*mut c_void, &'static IND2OverlappedVtbl) {
-                (self.as_ptr(), &self.table().base)
+            fn cancel(&self) -> HRESULT {
+                // SAFETY: the object is held.
+                unsafe { (self.table()$(.$base)*.CancelOverlappedRequests)(self.as_ptr()) }
+            }
+
+            fn outcome(&self, request: &Client, wait: bool) -> HRESULT {
+                let method = self.table()$(.$base)*.GetOverlappedResult;
+                // SAFETY: the object is held, and the structure valid.
+                unsafe { method(self.as_ptr(), request.as_ptr(), i32::from(wait)) }
             }
         })+
     };
 }
 
-overlapped!(Queue, Srq, Region, Connector, Listener);
-
-impl Overlapped for Com<IND2OverlappedVtbl> {
-    fn parts(&self) -> (*mut c_void, &'static IND2OverlappedVtbl) {
-        (self.as_ptr(), self.table())
-    }
-}
+overlapped!(Queue: base, Srq: base, Region: base, Connector: base, Listener: base, Com<IND2OverlappedVtbl>: );
 
 impl Provider {
     /// `ResolveAddress`.
