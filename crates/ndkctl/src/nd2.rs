@@ -1,12 +1,17 @@
-//! `ndkctl nd2 info`: the adapter of the user-mode interface as the environment wants it, and where a program finds it.
+//! `ndkctl nd2`: the adapter of the user-mode interface as the environment wants it, where a program finds it, and how programs find
+//! `softnd.dll`.
 
 use std::{
+    env,
     fs::{File, OpenOptions},
     io,
+    path::{Path, PathBuf},
 };
 
 use ::nd2::settings::Settings;
 use clap::{Args, Subcommand};
+use host::say;
+use nd2_catalogue::Listed;
 use nd2_remote::{Choice, DEVICE, choose};
 use serde::Serialize;
 
@@ -28,6 +33,23 @@ pub struct Nd2 {
 pub enum Nd2Command {
     /// Show the settings that softnd.dll finds in SOFTND_CONFIG and in environment variables
     Info(Nd2Info),
+    /// Show the NetworkDirect providers that programs find in the Winsock catalogue
+    List(Nd2Info),
+    /// Copy softnd.dll to the system's directory and register it, for all programs of this machine (as administrator)
+    Install(Nd2Install),
+    /// Remove what `install` has made (as administrator)
+    Uninstall,
+}
+
+/// What to install.
+#[derive(Clone, Debug, Args)]
+pub struct Nd2Install {
+    /// softnd.dll for programs of 64 bits; the one beside this program if not given
+    #[arg(long, value_name = "FILE")]
+    pub dll: Option<PathBuf>,
+    /// softnd.dll for programs of 32 bits; without it they find none
+    #[arg(long, value_name = "FILE")]
+    pub dll32: Option<PathBuf>,
 }
 
 /// How to show it.
@@ -56,7 +78,15 @@ struct Row {
 
 /// Runs the command.
 pub fn run(args: &Nd2) -> Result<End, String> {
-    let Nd2Command::Info(args) = args.command;
+    match &args.command {
+        Nd2Command::Info(args) => info(*args),
+        Nd2Command::List(args) => show_list(*args),
+        Nd2Command::Install(args) => install(args),
+        Nd2Command::Uninstall => print_lines(&uninstall()?),
+    }
+}
+
+fn info(args: Nd2Info) -> Result<End, String> {
     let read = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
     let settings = Settings::load(|name| std::env::var(name).ok(), read)?;
     let row = |setting: &'static str| {
@@ -76,7 +106,7 @@ pub fn run(args: &Nd2) -> Result<End, String> {
             shown.add_row([row.setting, &row.value, &row.variable]);
         }
         print_table(&shown);
-        println!("adapters: {reason}");
+        say!("adapters: {reason}");
     }
     Ok(End::Good)
 }
@@ -87,4 +117,105 @@ fn open() -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this is not Windows"));
     }
     OpenOptions::new().read(true).write(true).open(DEVICE)
+}
+
+/// A provider, as JSON shows it.
+#[derive(Serialize)]
+struct Found {
+    bits: u8,
+    version: String,
+    family: String,
+    name: String,
+    provider: String,
+    library: String,
+    softndk: bool,
+}
+
+impl From<Listed> for Found {
+    fn from(listed: Listed) -> Self {
+        Self {
+            bits: listed.bits,
+            version: listed.version.to_string(),
+            family: listed.family.to_string(),
+            name: listed.name,
+            provider: listed.provider.to_string(),
+            library: listed.path,
+            softndk: listed.own,
+        }
+    }
+}
+
+fn show_list(args: Nd2Info) -> Result<End, String> {
+    let providers: Vec<Found> = list()?.into_iter().map(Found::from).collect();
+    if args.json {
+        print_json(&providers)?;
+        return Ok(End::Good);
+    }
+    if providers.is_empty() {
+        say!("no NetworkDirect provider is registered; `ndkctl nd2 install` registers softnd.dll");
+        return Ok(End::Good);
+    }
+    let mut shown = table(&["bits", "version", "family", "name", "library"]);
+    for one in providers {
+        shown.add_row([one.bits.to_string(), one.version, one.family, one.name, one.library]);
+    }
+    print_table(&shown);
+    Ok(End::Good)
+}
+
+fn install(args: &Nd2Install) -> Result<End, String> {
+    let beside = || {
+        let own = env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+        Ok::<_, String>(own.with_file_name("softnd.dll"))
+    };
+    let library = args.dll.clone().map_or_else(beside, Ok)?;
+    for file in [Some(&library), args.dll32.as_ref()].into_iter().flatten() {
+        if !file.is_file() {
+            return Err(format!("{}: no such file; tools/nd2-dll.sh builds it, and --dll names it", file.display()));
+        }
+    }
+    print_lines(&register(&library, args.dll32.as_deref())?)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "how every command ends")]
+fn print_lines(lines: &[String]) -> Result<End, String> {
+    for line in lines {
+        say!("{line}");
+    }
+    Ok(End::Good)
+}
+
+/// What there is to say where there is no catalogue.
+#[cfg(not(windows))]
+const NOT_WINDOWS: &str =
+    "the Winsock catalogue is a part of Windows: run this on the machine whose programs are to find softnd.dll";
+
+#[cfg(windows)]
+fn list() -> Result<Vec<Listed>, String> {
+    nd2_catalogue::list(&nd2_catalogue::Windows)
+}
+
+#[cfg(not(windows))]
+fn list() -> Result<Vec<Listed>, String> {
+    Err(NOT_WINDOWS.to_owned())
+}
+
+#[cfg(windows)]
+fn register(library: &Path, library_32: Option<&Path>) -> Result<Vec<String>, String> {
+    nd2_catalogue::install(&nd2_catalogue::Windows, library, library_32)
+}
+
+#[cfg(not(windows))]
+fn register(_: &Path, _: Option<&Path>) -> Result<Vec<String>, String> {
+    Err(NOT_WINDOWS.to_owned())
+}
+
+#[cfg(windows)]
+fn uninstall() -> Result<Vec<String>, String> {
+    nd2_catalogue::uninstall(&nd2_catalogue::Windows)
+}
+
+#[cfg(not(windows))]
+fn uninstall() -> Result<Vec<String>, String> {
+    Err(NOT_WINDOWS.to_owned())
 }
