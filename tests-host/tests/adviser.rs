@@ -4,6 +4,10 @@
 mod committed;
 #[path = "adviser/consumer.rs"]
 mod consumer;
+#[path = "adviser/fault_kinds.rs"]
+mod fault_kinds;
+#[path = "adviser/fault_plans.rs"]
+mod fault_plans;
 #[path = "adviser/faults.rs"]
 mod faults;
 #[path = "adviser/suite.rs"]

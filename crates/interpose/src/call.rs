@@ -7,6 +7,7 @@ use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEAD
 
 use crate::{
     Args, Event, Function, Hooks, InterposeOs, ObjectRef, Outcome, Phase, Place, RequestArgs, Verdict,
+    later::{Later, Work},
     request::Request,
     shadow::{Creation, EventCallback, Root, Shadow, ShadowRef, find},
 };
@@ -188,19 +189,42 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
         told.end(Outcome::Status(status));
         return status;
     }
-    let mut place = match shadow.requests.take() {
+    let mut place = match shadow.requests.take(shadow.root.hooks.os()) {
         Ok(place) => place,
         Err(status) => {
             told.end(Outcome::Status(status));
             return status;
         }
     };
-    *place = Request { shadow: Some(shadow.clone()), function, call: told.number(), completion, context };
+    let (delay, end_after) = match verdict {
+        Verdict::Late(delay) | Verdict::Fail(_, delay) => (Some(delay), None),
+        Verdict::EndAfter(delay) => (None, Some(delay)),
+        _ => (None, None),
+    };
+    let later = place.later.take();
+    *place = Request {
+        shadow: Some(shadow.clone()),
+        function,
+        call: told.number(),
+        completion,
+        context,
+        delay,
+        end_after,
+        later,
+    };
     let place = alloc::boxed::Box::into_raw(place);
-    let status = call(shadow.inner(), Some(requested::<H>), place.cast());
+    let status = match verdict {
+        Verdict::Fail(status, _) => status,
+        _ => call(shadow.inner(), Some(requested::<H>), place.cast()),
+    };
     if status == NtStatus::PENDING {
         told.end(Outcome::Status(status));
         return status;
+    }
+    // SAFETY: the provider has not pended, so nobody else has the place.
+    if H::INTERFERES && delay.is_some() && unsafe { put_off::<H>(place, status) } {
+        told.end(Outcome::Status(NtStatus::PENDING));
+        return NtStatus::PENDING;
     }
     if verdict == Verdict::Early {
         // SAFETY: the provider has not pended, so it does not call back: this is the one completion.
@@ -212,8 +236,24 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
     place.shadow = None;
     shadow.requests.give_back(place);
+    if let (true, Some(ending), Some(delay)) = (status.is_success(), &shadow.ending, end_after) {
+        ending.after(&shadow, delay);
+    }
     told.end(Outcome::Status(status));
     status
+}
+
+/// Puts the completion of a request off, if it may be.
+///
+/// # Safety
+///
+/// `place` is a `Request` from `into_raw` that nobody else uses.
+unsafe fn put_off<H: Hooks>(place: *mut Request<H>, status: NtStatus) -> bool {
+    // SAFETY: nobody else uses it (the caller's promise).
+    let request = unsafe { &*place };
+    let (Some(shadow), Some(delay)) = (request.shadow.clone(), request.delay) else { return false };
+    let later = request.later.clone();
+    Later::put(later.as_ref(), delay, Work::Request { place, shadow, status }).is_ok()
 }
 
 /// `NDK_FN_REQUEST_COMPLETION`.
@@ -222,9 +262,27 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
 ///
 /// `context` is a `Request` from `into_raw`, and this is its one completion.
 unsafe extern "system" fn requested<H: Hooks>(context: *mut c_void, status: NtStatus) {
+    let place = context.cast::<Request<H>>();
+    // SAFETY: the caller's promise: nobody else uses the place.
+    if H::INTERFERES && unsafe { put_off::<H>(place, status) } {
+        return;
+    }
     // SAFETY: the caller's promise.
-    let mut place = unsafe { alloc::boxed::Box::from_raw(context.cast::<Request<H>>()) };
+    unsafe { deliver_requested::<H>(place, status) };
+}
+
+/// Calls the consumer's completion of a request.
+///
+/// # Safety
+///
+/// `place` is a `Request` from `into_raw` that nobody else uses, and this is its one completion.
+pub unsafe fn deliver_requested<H: Hooks>(place: *mut Request<H>, status: NtStatus) {
+    // SAFETY: the caller's promise.
+    let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
     let Some(shadow) = place.shadow.take() else { return };
+    if let (true, Some(ending), Some(delay)) = (status.is_success(), &shadow.ending, place.end_after) {
+        ending.after(&shadow, delay);
+    }
     let (function, number, completion, context) = (place.function, place.call, place.completion, place.context);
     shadow.requests.give_back(place);
     let mut told = Told::new(&shadow, function, Args::None).of_call(number).asks(true, context);
@@ -279,8 +337,12 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
             return status;
         }
     };
+    let delay = match verdict {
+        Verdict::Late(delay) | Verdict::Fail(_, delay) if completion.is_some() => Some(delay),
+        _ => None,
+    };
     // SAFETY: nobody else has the new shadow.
-    unsafe { shadow.set_creation(Creation { function, call: told.number(), completion, context }) };
+    unsafe { shadow.set_creation(Creation { function, call: told.number(), completion, context, delay }) };
     if let Some(event) = event {
         // SAFETY: as above.
         unsafe { shadow.set_event(event) };
@@ -293,10 +355,17 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
         Some(_) => (Some(created::<H> as NDK_FN_CREATE_COMPLETION), raw),
         None => (None, context),
     };
-    let status = call(parent.inner(), ours, our_context, place, raw);
+    let status = match verdict {
+        Verdict::Fail(status, _) if completion.is_some() => status,
+        _ => call(parent.inner(), ours, our_context, place, raw),
+    };
     if status == NtStatus::PENDING {
         told.end(Outcome::Status(status));
         return status;
+    }
+    if H::INTERFERES && delay.is_some() && put_creation_off(&kept, raw, status, made.cast()) {
+        told.end(Outcome::Status(NtStatus::PENDING));
+        return NtStatus::PENDING;
     }
     if verdict == Verdict::Early && completion.is_some() {
         // SAFETY: the provider has not pended, so this is the one completion, with the object that it made or none.
@@ -325,6 +394,40 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
 ///
 /// `context` is a shadow's reference that was given to the creation, and this is its one completion.
 unsafe extern "system" fn created<H: Hooks>(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
+    if H::INTERFERES {
+        // SAFETY: the caller's promise: the reference is there until the completion has used it.
+        let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
+        // SAFETY: the shadow lives in an `Arc`.
+        let shadow = unsafe { shadow.hold() };
+        if put_creation_off(&shadow, context, status, object) {
+            return;
+        }
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { deliver_created::<H>(context, status, object) };
+}
+
+/// Puts the completion of a creation off, if it may be.
+fn put_creation_off<H: Hooks>(
+    shadow: &ShadowRef<H>,
+    new: *mut c_void,
+    status: NtStatus,
+    object: *mut NDK_OBJECT_HEADER,
+) -> bool {
+    // SAFETY: this is the completion of the creation.
+    let creation = unsafe { shadow.creation() };
+    let (Some(delay), Some(parent)) = (creation.and_then(|creation| creation.delay), shadow.parent.clone()) else {
+        return false;
+    };
+    Later::put(shadow.later.as_ref(), delay, Work::Created { parent, new, status, object }).is_ok()
+}
+
+/// Calls the consumer's completion of a creation.
+///
+/// # Safety
+///
+/// As [`created`].
+pub unsafe fn deliver_created<H: Hooks>(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
     // SAFETY: the caller's promise.
     let shadow: ShadowRef<H> = unsafe { Arc::from_raw(context.cast_const().cast()) };
     // SAFETY: this is the completion of the creation.

@@ -3,11 +3,12 @@
 use core::ffi::c_void;
 
 use fallible::Arc;
-use ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NtStatus, Object};
+use ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NtStatus, Object};
 
 use crate::{
-    Args, Function, Hooks, Outcome, Phase,
+    Args, Function, Hooks, Outcome, Phase, Verdict,
     call::Told,
+    later::{Later, Work},
     shadow::{CloseRequest, Shadow, ShadowRef, find},
 };
 
@@ -44,9 +45,26 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
     // SAFETY: the shadow is open.
     let shadow = unsafe { found.hold() };
     let mut told = Told::new(&shadow, Function::Close, Args::None).asks(completion.is_some(), context);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let verdict = told.tell(Phase::Call, Outcome::None);
     if !shadow.begin_close(CloseRequest { call: told.number(), completion, context }) {
         return NtStatus::SUCCESS;
+    }
+    if H::INTERFERES {
+        if let Some(ending) = &shadow.ending {
+            ending.cancel();
+        }
+        // From the close on a listener refuses connections (`NDKPI 7.8`), so its close is not put off.
+        if let Verdict::Late(delay) = verdict
+            && completion.is_some()
+            && shadow.id().kind != NDK_OBJECT_TYPE::LISTENER
+        {
+            // Refused if the place is taken by the completion of the creation, inside of which this may be.
+            let _ = Later::put(shadow.later.as_ref(), delay, Work::Close(shadow.clone()));
+        }
+        if !shadow.gate.close() {
+            told.end(Outcome::Status(NtStatus::PENDING));
+            return NtStatus::PENDING;
+        }
     }
     let inner = shadow.inner::<T>();
     // SAFETY: the provider's object is open.
@@ -65,6 +83,21 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
     told.end(Outcome::Status(status));
     shadow.root.bury(consumers);
     status
+}
+
+/// Closes the provider's object of a shadow whose close was held back: its consumer waits for the completion.
+pub fn finish_close<H: Hooks>(shadow: &ShadowRef<H>) {
+    let inner = shadow.inner::<ndkpi::NDK_CQ>();
+    // SAFETY: the provider's object is open, whatever its kind.
+    let slot = unsafe { close_slot(inner.cast()) };
+    let status = slot.map_or(NtStatus::SUCCESS, |function| {
+        // SAFETY: the object is open, and closed once; the context is the consumer's reference.
+        unsafe { function(inner.cast(), Some(closed::<H>), shadow.as_public()) }
+    });
+    if status != NtStatus::PENDING {
+        // SAFETY: the provider has not pended, so this is the one completion.
+        unsafe { closed::<H>(shadow.as_public()) };
+    }
 }
 
 /// `NDK_FN_CLOSE_COMPLETION`.

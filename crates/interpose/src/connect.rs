@@ -10,8 +10,9 @@ use ndkpi::{
 use crate::{
     Args, ConnectArgs, Function, Hooks, Outcome, Phase,
     call::{Told, immediate, request, slot},
+    later::{Later, Work},
     request::{DisconnectCallback, DisconnectEvent},
-    shadow::{Shadow, find, other},
+    shadow::{Shadow, ShadowRef, find, other},
 };
 
 /// The longest address that events show, in bytes: that of `SOCKADDR_STORAGE`.
@@ -386,6 +387,12 @@ pub unsafe extern "system" fn disconnect<H: Hooks>(
     context: *mut c_void,
 ) -> NtStatus {
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
+        // SAFETY: the connector is open.
+        let shadow = unsafe { find::<H, _>(connector, Function::Disconnect) };
+        let ending = shadow.ok().and_then(|shadow| shadow.ending.as_ref());
+        if ending.is_some_and(|ending| !ending.consumer_disconnects()) {
+            return NtStatus::CONNECTION_ABORTED;
+        }
         let (inner, function) = slot!(inner, NdkDisconnect, NtStatus::NOT_SUPPORTED);
         // SAFETY: the provider's object is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, completion, context) }
@@ -394,7 +401,7 @@ pub unsafe extern "system" fn disconnect<H: Hooks>(
     unsafe { request::<H, _>(connector, Function::Disconnect, Args::None, [None; 3], completion, context, call) }
 }
 
-/// Tells the consumer that its connection has ended.
+/// The provider says that a connection has ended.
 ///
 /// # Safety
 ///
@@ -406,8 +413,30 @@ unsafe fn event<H: Hooks>(context: *mut c_void, function: Function, reason: u32)
     let shadow: &Shadow<H> = unsafe { &*place.shadow };
     // SAFETY: as above. The callback may close the connector.
     let shadow = unsafe { shadow.hold() };
+    if !place.comes() {
+        return;
+    }
+    if H::INTERFERES {
+        let delay = shadow.root.hooks.delay(function, shadow.object_ref());
+        let work = Work::Disconnect { connector: shadow.clone(), place: context, function, reason };
+        if delay != 0 && Later::put(place.later.as_ref(), delay, work).is_ok() {
+            return;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { deliver_disconnect::<H>(&shadow, context, function, reason) };
+}
+
+/// Tells the consumer that its connection has ended.
+///
+/// # Safety
+///
+/// `place` is a [`DisconnectEvent`] of this connector.
+pub unsafe fn deliver_disconnect<H: Hooks>(shadow: &ShadowRef<H>, place: *mut c_void, function: Function, reason: u32) {
+    // SAFETY: the place lives as long as the shadow.
+    let place = unsafe { &*place.cast_const().cast::<DisconnectEvent<H>>() };
     let (callback, context) = place.callback.get();
-    let mut told = Told::new(&shadow, function, Args::Event { context: context.addr(), reason });
+    let mut told = Told::new(shadow, function, Args::Event { context: context.addr(), reason });
     told.tell(Phase::Callback, Outcome::None);
     match callback {
         // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
@@ -416,6 +445,22 @@ unsafe fn event<H: Hooks>(context: *mut c_void, function: Function, reason: u32)
         DisconnectCallback::Ex(callback) => unsafe { callback(context, reason) },
     }
     told.tell(Phase::CallbackReturn, Outcome::None);
+}
+
+/// Tells the consumer of an end that the provider does not tell of, unless it was told before.
+pub fn tell_disconnect<H: Hooks>(shadow: &ShadowRef<H>) {
+    let Some(place) = DisconnectEvent::of(shadow) else { return };
+    // SAFETY: the place lives as long as the shadow.
+    let event = unsafe { &*place };
+    if !event.comes() {
+        return;
+    }
+    let function = match event.callback.get().0 {
+        DisconnectCallback::Plain(_) => Function::DisconnectEvent,
+        DisconnectCallback::Ex(_) => Function::DisconnectEventEx,
+    };
+    // SAFETY: the place is one of this connector.
+    unsafe { deliver_disconnect::<H>(shadow, place.cast(), function, 0) };
 }
 
 /// `NDK_FN_DISCONNECT_EVENT_CALLBACK`.

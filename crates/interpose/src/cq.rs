@@ -2,11 +2,13 @@
 
 use core::{ffi::c_void, slice};
 
-use ndkpi::{NDK_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_REQUEST_COMPLETION, NDK_RESULT, NDK_RESULT_EX, NtStatus};
+use ndkpi::{NDK_CQ, NDK_FN_REQUEST_COMPLETION, NDK_QP, NDK_RESULT, NDK_RESULT_EX, NtStatus};
 
 use crate::{
-    Args, Function, Hooks, Outcome, Phase,
+    Args, Function, Hooks, Outcome, Phase, Results, Verdict,
     call::{Told, immediate, request, slot},
+    later::leave,
+    notifier::tell,
     shadow::{Shadow, find},
 };
 
@@ -40,7 +42,11 @@ pub unsafe extern "system" fn arm<H: Hooks>(cq: *mut NDK_CQ, kind: u32) {
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::ArmCq) }) else { return };
     let mut told = Told::new(shadow, Function::ArmCq, Args::ArmCq { kind });
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let verdict = told.tell(Phase::Call, Outcome::None);
+    if !forwards(shadow, verdict, true) {
+        told.end(Outcome::None);
+        return;
+    }
     let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkArmCq);
     // SAFETY: the provider's queue is open.
     unsafe { function(inner, kind) };
@@ -69,12 +75,18 @@ pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *m
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResults) }) else { return 0 };
     let mut told = Told::new(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
-    if told.begin().is_err() {
+    if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }
     let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkGetCqResults, 0);
     // SAFETY: the provider's queue is open, and the room is the consumer's.
     let count = unsafe { function(inner, results, room) };
+    if H::INTERFERES && count > 0 && !results.is_null() {
+        // SAFETY: the provider says that it has stored as many, and the room is the consumer's.
+        let results = unsafe { slice::from_raw_parts_mut(results, count.min(room) as usize) };
+        shadow.root.hooks.results(shadow.object_ref(), Results::Plain(results));
+        flush_broken(shadow);
+    }
     if H::LISTENS {
         // SAFETY: the provider says that it has stored as many.
         let results = unsafe { stored(results.cast_const(), count.min(room)) };
@@ -92,7 +104,7 @@ pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results:
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResultsEx) }) else { return 0 };
     let mut told = Told::new(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
-    if told.begin().is_err() {
+    if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }
     let inner = shadow.inner::<NDK_CQ>();
@@ -100,6 +112,12 @@ pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results:
     let Some(function) = (unsafe { NDK_CQ::get_cq_results_ex(inner) }) else { return 0 };
     // SAFETY: the provider's queue is open, and the room is the consumer's.
     let count = unsafe { function(inner, results, room) };
+    if H::INTERFERES && count > 0 && !results.is_null() {
+        // SAFETY: the provider says that it has stored as many, and the room is the consumer's.
+        let results = unsafe { slice::from_raw_parts_mut(results, count.min(room) as usize) };
+        shadow.root.hooks.results(shadow.object_ref(), Results::Ex(results));
+        flush_broken(shadow);
+    }
     if H::LISTENS {
         // SAFETY: the provider says that it has stored as many.
         let results = unsafe { stored(results.cast_const(), count.min(room)) };
@@ -134,18 +152,41 @@ pub unsafe extern "system" fn notified<H: Hooks>(context: *mut c_void, status: N
     let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
     // SAFETY: as above. The callback may close the queue.
     let shadow = unsafe { shadow.hold() };
-    let Some(event) = shadow.event() else { return };
-    let function = if shadow.id().kind == ndkpi::NDK_OBJECT_TYPE::CQ {
-        Function::CqNotification
-    } else {
-        Function::SrqNotification
+    let Some(notifier) = &shadow.notifier else {
+        tell(&shadow, status);
+        return;
     };
-    let args = Args::Event { context: event.context.addr(), reason: 0 };
-    let mut told = Told::new(&shadow, function, args);
-    told.tell(Phase::Callback, Outcome::Status(status));
-    // SAFETY: the creation of a queue has noted a function of this type, and the two types are the same.
-    let callback = unsafe { core::mem::transmute::<*const (), NDK_FN_CQ_NOTIFICATION_CALLBACK>(event.function) };
-    // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
-    unsafe { callback(event.context, status) };
-    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+    if notifier.failed().is_none() {
+        let delay = shadow.root.hooks.delay(Function::CqNotification, shadow.object_ref());
+        notifier.came(&shadow, status, delay, true);
+    }
+}
+
+/// Does what hooks want of an arm or a poll. Returns true if the provider is to be called.
+fn forwards<H: Hooks>(shadow: &Shadow<H>, verdict: Verdict, is_arm: bool) -> bool {
+    let Some(notifier) = &shadow.notifier else { return true };
+    // SAFETY: the queue is open.
+    let shadow = unsafe { shadow.hold() };
+    if let Verdict::FailQueue(status) = verdict {
+        notifier.fail(&shadow, status);
+        flush_broken(&shadow);
+    }
+    if is_arm { notifier.armed(&shadow) } else { notifier.failed().is_none() }
+}
+
+/// Flushes the queue pairs that the hooks have broken.
+fn flush_broken<H: Hooks>(cq: &Shadow<H>) {
+    let root = &cq.root;
+    while let Some(number) = root.hooks.broken(cq.object_ref()) {
+        let Some(qp) = root.qp(number).filter(|qp| qp.gate.enter()) else { continue };
+        let inner = qp.inner::<NDK_QP>();
+        // SAFETY: the provider's queue pair is open as long as its gate is held.
+        let table = unsafe { (*inner).Dispatch };
+        // SAFETY: as above; only the slot is read.
+        if let Some(flush) = unsafe { (*table).NdkFlush } {
+            // SAFETY: as above. A flush may run beside any other call (`NDKPI 7.2`).
+            unsafe { flush(inner) };
+        }
+        leave(&qp);
+    }
 }

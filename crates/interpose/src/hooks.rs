@@ -1,9 +1,9 @@
 //! What a layer does with the events, and what it needs of an operating system.
 
 use engine::os::Os;
-use ndkpi::{MDL, NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
+use ndkpi::{MDL, NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_RESULT, NDK_RESULT_EX, NtStatus};
 
-use crate::{Event, ObjectId, ObjectRef, Place};
+use crate::{Event, Function, ObjectId, ObjectRef, Place};
 
 /// An operating system that knows where code runs.
 pub trait InterposeOs: Os {
@@ -44,6 +44,26 @@ pub enum Verdict {
     /// The provider is called. What it answers at once, of a request that may pend, comes by a callback before the call returns
     /// `STATUS_PENDING`. Ignored for calls without a completion.
     Early,
+    /// The provider is called. The completion comes so many microseconds after the provider has it, by a callback after the call
+    /// has returned `STATUS_PENDING`; the provider hears of a close so much later. Ignored for calls without a completion.
+    Late(u64),
+    /// The provider is not called. The call returns `STATUS_PENDING`, and its completion comes so many microseconds later with this
+    /// status, which is a failure. Ignored for closes and calls without a completion.
+    Fail(NtStatus, u64),
+    /// Of an accept or the last step of a connect: the provider is called, and so many microseconds after its success the
+    /// connection ends. The peer hears of a disconnect, the consumer of an abort.
+    EndAfter(u64),
+    /// Of an arm or a poll: the completion queue fails with this status. A poll returns 0 from then on; who arms is notified.
+    FailQueue(NtStatus),
+}
+
+/// The results of a poll.
+#[derive(Debug)]
+pub enum Results<'a> {
+    /// Of `NdkGetCqResults`.
+    Plain(&'a mut [NDK_RESULT]),
+    /// Of `NdkGetCqResultsEx`.
+    Ex(&'a mut [NDK_RESULT_EX]),
 }
 
 /// Why a call did not reach the provider.
@@ -69,6 +89,10 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// False if [`Hooks::event`] need not be called.
     const LISTENS: bool = true;
 
+    /// True if these hooks change more than the status of a call: [`Verdict::Late`] and what follows it there, [`Hooks::delay`],
+    /// [`Hooks::results`]. What that takes is allocated with each object.
+    const INTERFERES: bool = false;
+
     /// How many closed objects are kept, so that a call on them is recognised ([`Hooks::misuse`]). Those before them are freed.
     const KEPT: usize = 0;
 
@@ -92,15 +116,28 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// Something happens. The result matters in [`Phase::Call`](crate::Phase::Call) only.
     fn event(&self, event: &Event<'_, Self::State>) -> Verdict;
 
+    /// How many microseconds an event callback is held back that the provider makes now: a notification of a completion queue, a
+    /// connect or a disconnect event. 0: not at all.
+    fn delay(&self, function: Function, object: ObjectRef<'_, Self::State>) -> u64 {
+        let _ = (function, object);
+        0
+    }
+
+    /// A poll of a completion queue has these results, which may be changed.
+    fn results(&self, cq: ObjectRef<'_, Self::State>, results: Results<'_>) {
+        let _ = (cq, results);
+    }
+
+    /// Asked after a call on a completion queue, until there is none: the number of a queue pair of it that has to be flushed,
+    /// because the hooks let one of its requests or its completion queue fail.
+    fn broken(&self, cq: ObjectRef<'_, Self::State>) -> Option<u32> {
+        let _ = cq;
+        None
+    }
+
     /// A call did not reach the provider, because it would have been undefined behaviour. `wanted` is the type that the function
     /// is for.
-    fn misuse(
-        &self,
-        function: crate::Function,
-        object: ObjectRef<'_, Self::State>,
-        wanted: NDK_OBJECT_TYPE,
-        why: Misuse,
-    ) {
+    fn misuse(&self, function: Function, object: ObjectRef<'_, Self::State>, wanted: NDK_OBJECT_TYPE, why: Misuse) {
         let _ = (function, object, wanted, why);
     }
 }
@@ -140,6 +177,7 @@ impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
     type Os = A::Os;
     type State = (A::State, B::State);
     const LISTENS: bool = A::LISTENS || B::LISTENS;
+    const INTERFERES: bool = A::INTERFERES || B::INTERFERES;
     const KEPT: usize = if A::KEPT > B::KEPT { A::KEPT } else { B::KEPT };
 
     fn os(&self) -> &A::Os {
@@ -163,21 +201,40 @@ impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
         }
         match (first(), event) {
             (refused @ Verdict::Refuse(_), _) => refused,
-            (Verdict::Early, _) => match second() {
-                Verdict::Forward => Verdict::Early,
-                other => other,
-            },
             (Verdict::Forward, _) => second(),
+            (other, _) => match second() {
+                Verdict::Forward => other,
+                second => second,
+            },
         }
     }
 
-    fn misuse(
-        &self,
-        function: crate::Function,
-        object: ObjectRef<'_, Self::State>,
-        wanted: NDK_OBJECT_TYPE,
-        why: Misuse,
-    ) {
+    fn delay(&self, function: Function, object: ObjectRef<'_, Self::State>) -> u64 {
+        let first = self.0.delay(function, ObjectRef { id: object.id, state: &object.state.0 });
+        first.saturating_add(self.1.delay(function, ObjectRef { id: object.id, state: &object.state.1 }))
+    }
+
+    fn results(&self, cq: ObjectRef<'_, Self::State>, results: Results<'_>) {
+        let (first, second) =
+            (ObjectRef { id: cq.id, state: &cq.state.0 }, ObjectRef { id: cq.id, state: &cq.state.1 });
+        match results {
+            Results::Plain(results) => {
+                self.1.results(second, Results::Plain(results));
+                self.0.results(first, Results::Plain(results));
+            }
+            Results::Ex(results) => {
+                self.1.results(second, Results::Ex(results));
+                self.0.results(first, Results::Ex(results));
+            }
+        }
+    }
+
+    fn broken(&self, cq: ObjectRef<'_, Self::State>) -> Option<u32> {
+        let first = self.0.broken(ObjectRef { id: cq.id, state: &cq.state.0 });
+        first.or_else(|| self.1.broken(ObjectRef { id: cq.id, state: &cq.state.1 }))
+    }
+
+    fn misuse(&self, function: Function, object: ObjectRef<'_, Self::State>, wanted: NDK_OBJECT_TYPE, why: Misuse) {
         self.0.misuse(function, ObjectRef { id: object.id, state: &object.state.0 }, wanted, why);
         self.1.misuse(function, ObjectRef { id: object.id, state: &object.state.1 }, wanted, why);
     }

@@ -15,7 +15,7 @@
 //! A shadow, two places for completions and what the hooks keep are allocated when an object is created. Nothing is allocated by
 //! posts, polls and arms. An allocation that fails fails the creation or request with `STATUS_INSUFFICIENT_RESOURCES`; a
 //! connection that comes in is refused then, because a connect event cannot fail. Closes, deregistrations and disconnects find
-//! their place allocated.
+//! their place allocated. Hooks that [interfere](Hooks::INTERFERES) have places and timers for what comes later, as well.
 //!
 //! # Lifetime
 //!
@@ -33,12 +33,16 @@ mod close;
 mod connect;
 mod connector;
 mod cq;
+mod ending;
 mod event;
 mod extension;
 pub mod faults;
+mod gate;
 mod hooks;
+mod later;
 mod listener;
 mod memory;
+mod notifier;
 mod pd;
 mod post;
 mod request;
@@ -50,5 +54,5 @@ mod wrap;
 pub use event::{
     Args, ConnectArgs, Event, Function, List, ObjectId, ObjectRef, OutArgs, Outcome, Phase, Place, QpArgs, RequestArgs,
 };
-pub use hooks::{Hooks, InterposeOs, Misuse, NoHooks, Verdict};
+pub use hooks::{Hooks, InterposeOs, Misuse, NoHooks, Results, Verdict};
 pub use wrap::{close, inner, wrap};

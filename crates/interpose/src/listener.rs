@@ -12,7 +12,8 @@ use crate::{
     call::{Told, request, slot},
     close::close_slot,
     connect::address,
-    shadow::{Shadow, find},
+    later::{Later, Work},
+    shadow::{Shadow, ShadowRef, find},
 };
 
 /// `NDK_FN_LISTEN`.
@@ -69,26 +70,62 @@ pub unsafe extern "system" fn connection_came<H: Hooks>(context: *mut c_void, co
     // SAFETY: as above. The callback may close the listener.
     let listener = unsafe { listener.hold() };
     let Some(event) = listener.event() else { return };
+    if listener.gate.is_closed() {
+        // The provider hears of the close later than the consumer has asked for it (`NDKPI 7.8`).
+        // SAFETY: the connector is open, and belongs to who got the event.
+        unsafe { refuse(connector) };
+        return;
+    }
     let args = Args::Event { context: event.context.addr(), reason: 0 };
     let mut told = Told::new(&listener, Function::ConnectEvent, args);
     let shadow = match Shadow::try_new_for(&listener, NDK_CONNECTOR::OBJECT_TYPE, told.event()) {
         Ok(shadow) => shadow,
         Err(status) => {
-            // There is no way to fail a connect event: the connection is refused, by closing what nobody knows yet.
+            // There is no way to fail a connect event.
             told.tell(Phase::Callback, Outcome::Status(status));
-            // SAFETY: the connector is open, and belongs to who got the event.
-            if let Some(close) = unsafe { close_slot(connector.cast()) } {
-                // SAFETY: open, closed once, and not used after this.
-                let _ = unsafe { close(connector.cast(), Some(nobody_waits), ptr::null_mut()) };
-            }
+            // SAFETY: as above.
+            unsafe { refuse(connector) };
             told.tell(Phase::CallbackReturn, Outcome::Status(status));
             return;
         }
     };
     // SAFETY: the provider has made the connector, and the shadow was not handed out.
     unsafe { shadow.adopt(connector.cast()) };
+    let call = told.number();
+    if H::INTERFERES {
+        let delay = listener.root.hooks.delay(Function::ConnectEvent, listener.object_ref());
+        let work = Work::Connection { listener: listener.clone(), connector: shadow.clone(), call };
+        if delay != 0 && Later::put(shadow.later.as_ref(), delay, work).is_ok() {
+            return;
+        }
+    }
+    deliver_connection(&listener, shadow, call);
+}
+
+/// Refuses a connection, by closing the connector that nobody knows yet.
+///
+/// # Safety
+///
+/// `connector` is one of the provider, open, and not used after this.
+unsafe fn refuse(connector: *mut NDK_CONNECTOR) {
+    // SAFETY: the connector is open.
+    if let Some(close) = unsafe { close_slot(connector.cast()) } {
+        // SAFETY: open, closed once, and not used after this.
+        let _ = unsafe { close(connector.cast(), Some(nobody_waits), ptr::null_mut()) };
+    }
+}
+
+/// Gives a connector that came in to the consumer.
+pub fn deliver_connection<H: Hooks>(listener: &ShadowRef<H>, shadow: ShadowRef<H>, call: u64) {
+    let Some(event) = listener.event() else { return };
+    if listener.gate.is_closed() {
+        // SAFETY: nobody but this layer has the connector.
+        unsafe { refuse(shadow.inner()) };
+        return;
+    }
+    let args = Args::Event { context: event.context.addr(), reason: 0 };
     let kept = shadow.clone();
-    told = told.created(Some(kept.object_ref()));
+    let mut told = Told::new(listener, Function::ConnectEvent, args).of_call(call).created(Some(kept.object_ref()));
     told.tell(Phase::Callback, Outcome::Status(NtStatus::SUCCESS));
     // SAFETY: the creation of a listener has noted a function of this type.
     let callback = unsafe { core::mem::transmute::<*const (), NDK_FN_CONNECT_EVENT_CALLBACK>(event.function) };

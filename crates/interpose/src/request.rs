@@ -10,13 +10,14 @@ use core::{
     },
 };
 
-use fallible::try_box;
+use fallible::{Arc, try_box};
 use ndkpi::{
     NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION, NtStatus,
 };
 
 use crate::{
     Function, Hooks,
+    later::Later,
     shadow::{Shadow, ShadowRef},
 };
 
@@ -27,6 +28,12 @@ pub struct Request<H: Hooks> {
     pub call: u64,
     pub completion: Option<NDK_FN_REQUEST_COMPLETION>,
     pub context: *mut c_void,
+    /// How long the completion is held back, in microseconds, if it is.
+    pub delay: Option<u64>,
+    /// How long after its success the connection ends, in microseconds, if it does.
+    pub end_after: Option<u64>,
+    /// Where the completion waits that is held back.
+    pub later: Option<Arc<Later<H>>>,
 }
 
 /// Boxes for the requests on one object. Two are there from the beginning: what must not fail for want of memory
@@ -34,27 +41,30 @@ pub struct Request<H: Hooks> {
 pub struct Requests<H: Hooks>([AtomicPtr<Request<H>>; 2]);
 
 impl<H: Hooks> Requests<H> {
-    pub fn try_new() -> Result<Self, NtStatus> {
+    pub fn try_new(os: &H::Os) -> Result<Self, NtStatus> {
         let this = Self([const { AtomicPtr::new(ptr::null_mut()) }; 2]);
         for place in &this.0 {
-            place.store(Box::into_raw(Self::make()?), Relaxed);
+            place.store(Box::into_raw(Self::make(os)?), Relaxed);
         }
         Ok(this)
     }
 
-    fn make() -> Result<Box<Request<H>>, NtStatus> {
+    fn make(os: &H::Os) -> Result<Box<Request<H>>, NtStatus> {
         try_box(Request {
             shadow: None,
             function: Function::Close,
             call: 0,
             completion: None,
             context: ptr::null_mut(),
+            delay: None,
+            end_after: None,
+            later: Later::try_new(os)?,
         })
         .map_err(Into::into)
     }
 
     /// A box for a request.
-    pub fn take(&self) -> Result<Box<Request<H>>, NtStatus> {
+    pub fn take(&self, os: &H::Os) -> Result<Box<Request<H>>, NtStatus> {
         for place in &self.0 {
             let there = place.swap(ptr::null_mut(), Acquire);
             if !there.is_null() {
@@ -62,7 +72,7 @@ impl<H: Hooks> Requests<H> {
                 return Ok(unsafe { Box::from_raw(there) });
             }
         }
-        Self::make()
+        Self::make(os)
     }
 
     /// Gives a box back.
@@ -107,6 +117,10 @@ pub struct DisconnectEvent<H: Hooks> {
     pub shadow: *const Shadow<H>,
     /// The consumer's callback and its context.
     pub callback: core::cell::Cell<(DisconnectCallback, *mut c_void)>,
+    /// The consumer was told, or will be.
+    told: AtomicBool,
+    /// Where the event waits that is held back.
+    pub later: Option<Arc<Later<H>>>,
 }
 
 impl<H: Hooks> DisconnectEvent<H> {
@@ -123,6 +137,7 @@ impl<H: Hooks> DisconnectEvent<H> {
             let there = unsafe { &*place };
             if there.used.compare_exchange(false, true, AcqRel, Relaxed).is_ok() {
                 there.callback.set((callback, context));
+                there.told.store(false, Relaxed);
                 return Ok(place);
             }
             place = there.next;
@@ -132,6 +147,8 @@ impl<H: Hooks> DisconnectEvent<H> {
             used: AtomicBool::new(true),
             shadow: ptr::from_ref(shadow),
             callback: core::cell::Cell::new((callback, context)),
+            told: AtomicBool::new(false),
+            later: Later::try_new(shadow.root.hooks.os())?,
         })?);
         let mut first = shadow.disconnects.load(Relaxed);
         loop {
@@ -142,6 +159,25 @@ impl<H: Hooks> DisconnectEvent<H> {
                 Err(changed) => first = changed,
             }
         }
+    }
+
+    /// The event comes now. `false` if it has come before: it comes once (`NDKPI 7.7.6`).
+    pub fn comes(&self) -> bool {
+        !self.told.swap(true, AcqRel)
+    }
+
+    /// The event of the connection of a connector, if its consumer wants one.
+    pub fn of(shadow: &Shadow<H>) -> Option<*mut Self> {
+        let mut place = shadow.disconnects.load(Acquire);
+        while !place.is_null() {
+            // SAFETY: what is in the list lives as long as the shadow.
+            let there = unsafe { &*place };
+            if there.used.load(Acquire) {
+                return Some(place);
+            }
+            place = there.next;
+        }
+        None
     }
 
     /// The call has failed: its event will not come.

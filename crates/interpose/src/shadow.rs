@@ -11,7 +11,8 @@ use core::{
     },
 };
 
-use engine::os::{Os, SpinLock};
+use alloc::vec::Vec;
+use engine::os::{Event as _, Os, SpinLock};
 use fallible::{Arc, try_slice};
 use ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_VERSION, NtStatus,
@@ -20,6 +21,10 @@ use ndkpi::{
 
 use crate::{
     Event, Function, Hooks, Misuse, ObjectId, ObjectRef,
+    ending::Ending,
+    gate::Gate,
+    later::Later,
+    notifier::Notifier,
     request::{DisconnectEvent, Requests},
     tables,
 };
@@ -52,7 +57,19 @@ pub struct Root<H: Hooks> {
     /// The version in which the extension for receive-side scaling was got: minor in the low half.
     rss_version: AtomicU32,
     kept: Option<Kept<H>>,
+    /// What is to be done later, and one for the adapter that is open.
+    pending: AtomicU32,
+    /// Nothing is to be done any more. Only for hooks that interfere, as the next.
+    idle: Option<<H::Os as Os>::Event>,
+    /// The queue pairs that are open.
+    qps: Option<<H::Os as Os>::Lock<Vec<OpenQp<H>>>>,
 }
+
+/// A queue pair that is open, with its number.
+struct OpenQp<H: Hooks>(u32, *const Shadow<H>);
+
+// SAFETY: the shadow is used while the lock is held, which who closes it takes first.
+unsafe impl<H: Hooks> Send for OpenQp<H> {}
 
 impl<H: Hooks> Root<H> {
     pub fn try_new(hooks: H) -> Result<Arc<Self>, NtStatus> {
@@ -62,9 +79,80 @@ impl<H: Hooks> Root<H> {
             let objects = try_slice(H::KEPT, |_| None)?;
             Some(hooks.os().lock(Ring { objects, next: 0 })?)
         };
-        let root =
-            Self { hooks, objects: AtomicU32::new(0), calls: AtomicU64::new(0), rss_version: AtomicU32::new(0), kept };
-        Arc::try_new(root).map_err(Into::into)
+        let idle = if H::INTERFERES { Some(hooks.os().event()?) } else { None };
+        let qps = if H::INTERFERES { Some(hooks.os().lock(Vec::new())?) } else { None };
+        Arc::try_new(Self {
+            hooks,
+            objects: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            rss_version: AtomicU32::new(0),
+            kept,
+            pending: AtomicU32::new(1),
+            idle,
+            qps,
+        })
+        .map_err(Into::into)
+    }
+
+    /// Something is to be done later: the close of the adapter waits for it.
+    pub fn begin(&self) {
+        self.pending.fetch_add(1, AcqRel);
+    }
+
+    /// It is done.
+    pub fn done(&self) {
+        if self.pending.fetch_sub(1, AcqRel) == 1
+            && let Some(idle) = &self.idle
+        {
+            idle.set();
+        }
+    }
+
+    /// Waits until nothing is to be done any more. `PASSIVE_LEVEL`, once.
+    pub fn wait(&self) {
+        if let Some(idle) = &self.idle
+            && self.pending.fetch_sub(1, AcqRel) != 1
+        {
+            idle.wait();
+        }
+    }
+
+    /// A place in the list of queue pairs.
+    fn make_room_for_qp(&self) -> Result<(), NtStatus> {
+        let Some(qps) = &self.qps else { return Ok(()) };
+        // As many as are being made at once need a place, too; that many may be made on each processor.
+        qps.with(|qps| qps.try_reserve(qps.len() + 64)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+    }
+
+    /// A queue pair is open.
+    fn add_qp(&self, number: u32, shadow: *const Shadow<H>) {
+        let Some(qps) = &self.qps else { return };
+        qps.with(|qps| {
+            // Without a place it is not flushed when it ought to be, which is all that the list is for.
+            if qps.len() < qps.capacity() {
+                qps.push(OpenQp(number, shadow));
+            }
+        });
+    }
+
+    fn remove_qp(&self, number: u32) {
+        let Some(qps) = &self.qps else { return };
+        qps.with(|qps| {
+            if let Some(place) = qps.iter().position(|there| there.0 == number) {
+                qps.swap_remove(place);
+            }
+        });
+    }
+
+    /// The queue pair with this number, if it is open.
+    pub fn qp(&self, number: u32) -> Option<Arc<Shadow<H>>> {
+        self.qps.as_ref()?.with(|qps| {
+            let there = qps.iter().find(|there| there.0 == number)?;
+            // SAFETY: what is in the list is open, and its consumer's reference lives.
+            let shadow = unsafe { &*there.1 };
+            // SAFETY: as above.
+            Some(unsafe { shadow.hold() })
+        })
     }
 
     /// Remembers the version in which the consumer got the extension for receive-side scaling.
@@ -113,6 +201,8 @@ pub struct Creation {
     pub call: u64,
     pub completion: Option<NDK_FN_CREATE_COMPLETION>,
     pub context: *mut c_void,
+    /// How long the completion is held back, in microseconds, if it is.
+    pub delay: Option<u64>,
 }
 
 /// A close that the consumer has asked for.
@@ -169,6 +259,14 @@ pub struct Shadow<H: Hooks> {
     /// The object on which this one was created; none for the adapter.
     pub parent: Option<Arc<Self>>,
     closed: AtomicBool,
+    /// Holds the close of the provider's object back.
+    pub gate: Gate,
+    /// For the completion of the creation, and later for the close.
+    pub later: Option<Arc<Later<H>>>,
+    /// Of a completion queue, for hooks that interfere.
+    pub notifier: Option<Notifier<H>>,
+    /// Of a connector, for hooks that interfere.
+    pub ending: Option<Ending<H>>,
     hooks_state: H::State,
 }
 
@@ -197,6 +295,13 @@ impl<H: Hooks> Shadow<H> {
         hooks_state: H::State,
     ) -> Result<ShadowRef<H>, NtStatus> {
         let header = NDK_OBJECT_HEADER::new(NDK_VERSION::new(0, 0), id.kind);
+        let os = root.hooks.os();
+        let is = |kind: NDK_OBJECT_TYPE| H::INTERFERES && id.kind == kind;
+        let notifier = if is(NDK_OBJECT_TYPE::CQ) { Some(Notifier::try_new(os)?) } else { None };
+        let ending = if is(NDK_OBJECT_TYPE::CONNECTOR) { Some(Ending::try_new(os)?) } else { None };
+        if is(NDK_OBJECT_TYPE::QP) {
+            root.make_room_for_qp()?;
+        }
         Arc::try_new(Self {
             public: UnsafeCell::new(Public { header, dispatch: tables::table::<H>(id.kind) }),
             signature: SIGNATURE,
@@ -208,11 +313,15 @@ impl<H: Hooks> Shadow<H> {
             creation: UnsafeCell::new(None),
             close: UnsafeCell::new(None),
             event: UnsafeCell::new(None),
-            requests: Requests::try_new()?,
+            requests: Requests::try_new(os)?,
             disconnects: AtomicPtr::new(ptr::null_mut()),
             root: root.clone(),
             parent: parent.cloned(),
             closed: AtomicBool::new(false),
+            gate: Gate::default(),
+            later: Later::try_new(os)?,
+            notifier,
+            ending,
             hooks_state,
         })
         .map_err(Into::into)
@@ -242,6 +351,9 @@ impl<H: Hooks> Shadow<H> {
         unsafe { (*self.public.get()).header.Version = version };
         self.inner.store(inner, Relaxed);
         self.state.store(OPEN, Release);
+        if H::INTERFERES && self.is_of(NDK_OBJECT_TYPE::QP) {
+            self.root.add_qp(self.number, self);
+        }
     }
 
     /// Hands a reference to the consumer.
@@ -320,6 +432,9 @@ impl<H: Hooks> Shadow<H> {
     pub fn begin_close(&self, request: CloseRequest) -> bool {
         if self.state.compare_exchange(OPEN, CLOSING, AcqRel, Acquire).is_err() {
             return false;
+        }
+        if H::INTERFERES && self.is_of(NDK_OBJECT_TYPE::QP) {
+            self.root.remove_qp(self.number);
         }
         // SAFETY: this thread alone has changed the state, and the provider has not been asked to close yet.
         unsafe { *self.close.get() = Some(request) };

@@ -76,6 +76,7 @@ pub unsafe fn close<H: Hooks, T>(
         return None;
     }
     let result = close_provider(inner);
+    shadow.root.wait();
     told.end(Outcome::None);
     shadow.is_gone();
     shadow.root.exhume();

@@ -10,7 +10,7 @@ use conformance::{
     host::{Scheduler, Setup, run_behind},
 };
 use host::{HostOs, say};
-use interpose::faults::{Faults, Plan, Tally, Which, legitimate};
+use interpose::faults::{Faults, Kind, Plan, Rule, Tally, Which, legitimate};
 
 use crate::{
     End,
@@ -22,14 +22,16 @@ use crate::{
 fn run_case(
     args: &Selftest,
     case: &'static Case,
-    nth: u64,
+    nth: u32,
 ) -> Result<(fallible::Arc<Tally>, Result<Outcome, String>), String> {
     // In an order that the seed determines: what does not come to an end says so.
     let setup = Setup { scheduler: Scheduler::Seeded { seed: args.seed, preemption: 0 }, ..args.setup() };
     let version = args.machine.profile.version(args.ndkpi)?;
     let how = Run { version, seed: args.seed, hostile: true };
     let tally = fallible::Arc::try_new(Tally::default()).map_err(|error| error.to_string())?;
-    let (kept, plan) = (tally.clone(), Plan { function: None, which: Which::Nth(nth) });
+    let plan =
+        Plan::new(args.seed).with(Rule::new(Kind::Refuse, Which::Nth(nth))).map_err(|wrong| wrong.to_string())?;
+    let kept = tally.clone();
     let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());
     Ok((tally, run_behind(setup, case, how, Box::new(make))))
 }
@@ -45,13 +47,13 @@ pub fn run(args: &Selftest, selected: &[&'static Case], interrupted: &Arc<Atomic
             wrong.push(format!("{}: without a fault: {what}", case.name));
             continue;
         }
-        for nth in 1..=whole.calls() {
+        for nth in 1..=u32::try_from(whole.calls()).unwrap_or(u32::MAX) {
             if interrupted.load(Relaxed) {
                 bar.finish_and_clear();
                 return Ok(End::Interrupted);
             }
             let (tally, outcome) = run_case(args, case, nth)?;
-            calls += tally.refused();
+            calls += tally.made();
             let Err(what) = outcome else { continue };
             let function = tally.last().map_or("nothing", interpose::Function::name);
             let rule = tally.last().and_then(legitimate).map_or("", |(_, section)| section);

@@ -19,6 +19,7 @@ use host::HostOs;
 use interpose::{
     Event, Function, ObjectId, Phase, Verdict,
     adviser::{Adviser, Finding, Report, Settings, Sink, Totals},
+    faults::{Faults, Plan, Tally, Target},
 };
 use ndkpi::*;
 use provider::{CompletionMode, Config};
@@ -134,6 +135,10 @@ impl Done {
         self.count.load(SeqCst)
     }
 
+    pub fn status(&self) -> NtStatus {
+        NtStatus(self.status.load(SeqCst))
+    }
+
     fn set(&self, status: NtStatus) {
         self.status.store(status.0, SeqCst);
         self.count.fetch_add(1, SeqCst);
@@ -177,10 +182,29 @@ pub unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
     done.set(status);
 }
 
+/// An adapter that can be pulled.
+struct Pulled(fallible::Arc<provider::Device<HostOs>>);
+
+impl Target for Pulled {
+    fn remove(&self) {
+        self.0.port().abort();
+    }
+}
+
+/// The end of a connection.
+unsafe extern "system" fn disconnected(context: *mut c_void) {
+    // SAFETY: as above.
+    let done = unsafe { &*context.cast::<Done>() };
+    done.set(NtStatus::SUCCESS);
+}
+
 /// A machine with an adapter under the adviser.
 pub struct World {
     pub platform: HostPlatform,
     pub adapter: *mut NDK_ADAPTER,
+    /// The faults that have happened.
+    pub tally: fallible::Arc<Tally>,
+    has_faults: bool,
     work: Arc<Mutex<Option<(Function, Work)>>>,
     found: Arc<Mutex<Vec<(Finding, String)>>>,
 }
@@ -193,11 +217,13 @@ pub struct Differs {
     pub longest_callback: u64,
     /// On threads, in real time.
     pub threads: bool,
+    /// Faults between the adviser and the provider.
+    pub faults: Option<Plan>,
 }
 
 impl Default for Differs {
     fn default() -> Self {
-        Self { completion: CompletionMode::Inline, adjust: |_| {}, longest_callback: 0, threads: false }
+        Self { completion: CompletionMode::Inline, adjust: |_| {}, longest_callback: 0, threads: false, faults: None }
     }
 }
 
@@ -220,12 +246,22 @@ impl World {
         let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
         let settings = Settings { longest_callback: differs.longest_callback, ..Settings::default() };
         let os = platform.devices()[0].os().clone();
+        let tally = fallible::Arc::try_new(Tally::default()).expect("memory");
+        let provider = match differs.faults {
+            Some(plan) => {
+                let pulled = Pulled(platform.devices()[0].clone());
+                let faults = Faults::with_target(os.clone(), plan, 1, tally.clone(), pulled);
+                // SAFETY: the adapter was just opened.
+                unsafe { interpose::wrap(provider, faults) }.expect("memory")
+            }
+            None => provider,
+        };
         let work: Arc<Mutex<Option<(Function, Work)>>> = Arc::default();
         let inside = Inside { os: os.clone(), work: work.clone() };
         let adviser = Adviser::new(os, settings, sink, totals);
         // SAFETY: the adapter was just opened.
         let adapter = unsafe { interpose::wrap(provider, (adviser, inside)) }.expect("memory");
-        Self { platform, adapter, work, found }
+        Self { platform, adapter, tally, has_faults: differs.faults.is_some(), work, found }
     }
 
     /// Does something inside the next call of a function.
@@ -299,10 +335,17 @@ impl World {
 
     /// Closes the adapter, and returns what was found.
     pub fn end(self) -> Vec<(Finding, String)> {
-        let Self { platform, adapter, found, .. } = self;
+        let Self { platform, adapter, found, has_faults, .. } = self;
         let close = |provider| {
             // SAFETY: the provider's adapter, which nobody uses any more.
             unsafe { platform.close(provider) }
+        };
+        let close = |inner| {
+            if !has_faults {
+                return close(inner);
+            }
+            // SAFETY: the adapter of the layer with the faults, which nobody uses any more.
+            unsafe { interpose::close::<Faults<HostOs, Pulled>, _>(inner, close) }.expect("it is one")
         };
         // SAFETY: the adapter is of this layer, and not used after this.
         let closed = unsafe { interpose::close::<Hooks, _>(adapter, close) };
@@ -381,7 +424,8 @@ impl World {
     /// Two connected queue pairs of `depth` requests on one completion queue of `entries`.
     pub fn pair(&self, depth: u32, entries: u32) -> Pair {
         let pd = self.pd();
-        let cq = self.cq(entries);
+        let notified_of = Done::new();
+        let cq = self.cq_with(entries, Some(notified), notified_of.context());
         let region = self.region(pd, NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
         let qps = [self.qp(pd, cq, depth, 1), self.qp(pd, cq, depth, 2)];
         let events = Done::new();
@@ -417,17 +461,28 @@ impl World {
         self.wait("a connect event", &|| events.count() == 1);
         let passive: *mut NDK_CONNECTOR = events.object.load(SeqCst).cast();
         let accepting = Done::new();
+        let ended = [Done::new(), Done::new()];
         let accept = ndk!(
             passive,
-            NdkAccept(qps[1], 2, 2, ptr::null(), 0, None, ptr::null_mut(), Some(requested), accepting.context())
+            NdkAccept(
+                qps[1],
+                2,
+                2,
+                ptr::null(),
+                0,
+                Some(disconnected),
+                ended[1].context(),
+                Some(requested),
+                accepting.context()
+            )
         );
         assert_eq!(self.finish(status, connecting), NtStatus::SUCCESS, "the connect");
         let status = self.request(|completion, context| {
-            ndk!(active, NdkCompleteConnect(None, ptr::null_mut(), completion, context))
+            ndk!(active, NdkCompleteConnect(Some(disconnected), ended[0].context(), completion, context))
         });
         assert_eq!(status, NtStatus::SUCCESS, "the last step");
         assert_eq!(self.finish(accept, accepting), NtStatus::SUCCESS, "the accept");
-        Pair { pd, cq, region, qps, listener, connectors: [active, passive] }
+        Pair { pd, cq, notified: notified_of, region, qps, listener, connectors: [active, passive], ended }
     }
 
     /// Takes completions until there are none. Returns their statuses.
@@ -497,10 +552,14 @@ impl Region {
 pub struct Pair {
     pub pd: *mut NDK_PD,
     pub cq: *mut NDK_CQ,
+    /// Its notifications.
+    pub notified: &'static Done,
     pub region: Region,
     pub qps: [*mut NDK_QP; 2],
     pub listener: *mut NDK_LISTENER,
     pub connectors: [*mut NDK_CONNECTOR; 2],
+    /// Who was told that the connection has ended.
+    pub ended: [&'static Done; 2],
 }
 
 impl Pair {
