@@ -12,6 +12,9 @@ mod control;
 #[cfg(unix)]
 #[path = "drivers/exercise.rs"]
 mod exercise;
+#[cfg(unix)]
+#[path = "drivers/fault_plan.rs"]
+mod fault_plan;
 #[path = "drivers/faults.rs"]
 mod faults;
 #[cfg(unix)]

@@ -30,6 +30,18 @@ pub const SET_SETTINGS: u32 = control_code(4, WRITE);
 /// Takes [`Faults`]. Only in test builds of the driver; others say `STATUS_NOT_SUPPORTED`.
 pub const SET_FAULTS: u32 = control_code(5, WRITE);
 
+/// Takes the faults for what is opened from now on: [`FAULT_PLAN_BYTES`], as `interpose::faults::Plan` has them. A plan without
+/// rules ends them.
+pub const SET_FAULT_PLAN: u32 = control_code(6, WRITE);
+/// Answers with the plan in force, and for each of its eight rules two numbers of eight bytes: the calls that it was about, and how
+/// often it has happened. [`FAULT_PLAN_ANSWER_BYTES`].
+pub const QUERY_FAULT_PLAN: u32 = control_code(7, READ);
+
+/// The input of [`SET_FAULT_PLAN`], in bytes.
+pub const FAULT_PLAN_BYTES: usize = 400;
+/// The answer to [`QUERY_FAULT_PLAN`], in bytes.
+pub const FAULT_PLAN_ANSWER_BYTES: usize = FAULT_PLAN_BYTES + 128;
+
 wire! {
     /// What the driver is and how busy.
     Info {

@@ -5,7 +5,7 @@ use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
 use ndkpi::{NDK_ADAPTER, NtStatus};
 use wdk_sys::ntddk::KeBugCheckEx;
 
-use crate::{os::Kernel, trace};
+use crate::{fault_plan, os::Kernel, trace};
 
 /// The code with which the adviser stops the machine, if it is told to: one that Windows does not have.
 ///
@@ -112,11 +112,11 @@ impl Advice {
 ///
 /// # Safety
 ///
-/// `adapter` came from [`provider::Device::open`] or [`Advice::wrap`], and is not used after this call.
+/// `adapter` came from [`provider::Device::open`], [`fault_plan::FaultPlan::wrap`] or [`Advice::wrap`], and is not used after this call.
 pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
     let close = |adapter| {
-        // SAFETY: the adapter of the provider, which nobody uses any more.
-        unsafe { provider::Device::<Kernel>::close(adapter) };
+        // SAFETY: the adapter behind the adviser, which nobody uses any more.
+        unsafe { fault_plan::close(adapter) };
     };
     // SAFETY: the adapter is open; what is no layer's is recognised.
     if unsafe { interpose::close::<Hooks, _>(adapter, close) }.is_none() {

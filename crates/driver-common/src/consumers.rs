@@ -11,6 +11,7 @@ use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus
 
 use crate::{
     advise::{self, Advice, Advise},
+    fault_plan::{self, FaultPlan, Pulled},
     os::Kernel,
     trace,
 };
@@ -20,8 +21,11 @@ pub struct Consumers {
     provider: Arc<provider::Device<Kernel>>,
     /// Everybody who has the adapter open is inside.
     users: Rundown,
-    ready: AtomicBool,
+    ready: Arc<AtomicBool>,
     open: AtomicU32,
+    /// Opens so far.
+    opened: AtomicU32,
+    faults: Arc<FaultPlan>,
     advise: Advise,
     advice: Advice,
 }
@@ -32,12 +36,18 @@ impl Consumers {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(provider: Arc<provider::Device<Kernel>>, advise: Advise) -> Result<Self, NtStatus> {
+    pub fn try_new(
+        provider: Arc<provider::Device<Kernel>>,
+        advise: Advise,
+        faults: Arc<FaultPlan>,
+    ) -> Result<Self, NtStatus> {
         Ok(Self {
             provider,
             users: Rundown::try_new()?,
-            ready: AtomicBool::new(false),
+            ready: Arc::try_new(AtomicBool::new(false))?,
             open: AtomicU32::new(0),
+            opened: AtomicU32::new(0),
+            faults,
             advise,
             advice: Advice::try_new()?,
         })
@@ -88,15 +98,29 @@ impl Consumers {
         Ok(adapter)
     }
 
-    /// Opens an adapter of the provider, behind the adviser if there is one.
-    fn open_provider(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+    /// Opens an adapter of the provider, behind faults if there are any.
+    fn open_faulty(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let adapter = provider::Device::open(&self.provider, version)?;
+        let consumer = self.opened.fetch_add(1, AcqRel).wrapping_add(1);
+        let pulled = || Pulled::new(self.provider.clone(), self.ready.clone());
+        // SAFETY: the adapter was just opened.
+        let wrapped = unsafe { self.faults.wrap(adapter, consumer, pulled) };
+        if wrapped.is_err() {
+            // SAFETY: the adapter was just opened; nothing was made on it.
+            unsafe { provider::Device::<Kernel>::close(adapter) };
+        }
+        wrapped
+    }
+
+    /// Opens an adapter of the provider, behind faults and the adviser if there are any.
+    fn open_provider(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let adapter = self.open_faulty(version)?;
         let Advise::On(mode) = self.advise else { return Ok(adapter) };
         // SAFETY: the adapter was just opened.
         let wrapped = unsafe { self.advice.wrap(mode, adapter) };
         if wrapped.is_err() {
             // SAFETY: the adapter was just opened; nothing was made on it.
-            unsafe { provider::Device::<Kernel>::close(adapter) };
+            unsafe { fault_plan::close(adapter) };
         }
         wrapped
     }

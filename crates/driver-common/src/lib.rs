@@ -8,7 +8,8 @@
 //! | [`numbers`] | the numbers that tell adapters apart |
 //! | [`settings`] | what the registry says |
 //! | [`report`] | what an adapter tells programs and NDIS of itself |
-//! | [`faults`] | failures for tests of consumers |
+//! | [`fault_plan`] | what NDKPI allows to go wrong, in front of an adapter |
+//! | [`faults`] | failures for tests of consumers, in test builds |
 //! | [`trace`] | events for whoever collects traces |
 //!
 //! Off Windows the same code is a library on the bindings of `wdk-bindings`, for tests with a simulated kernel.
@@ -23,6 +24,7 @@ extern crate wdk_bindings as wdk_sys;
 
 pub mod advise;
 pub mod consumers;
+pub mod fault_plan;
 pub mod faults;
 pub mod numbers;
 pub mod os;

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
-use interpose::adviser::Report;
+use interpose::{adviser::Report, faults::Plan};
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::Note;
 use tracelogging::{Level, write_event};
@@ -115,6 +115,17 @@ pub fn finding(report: &Report<'_>) {
         str8("Seen", report.seen),
         u8("Irql", &report.place.irql),
         u32("Processor", &report.place.processor),
+    );
+}
+
+/// Faults were asked for, or none any more.
+pub fn fault_plan(plan: &Plan) {
+    write_event!(
+        PROVIDER,
+        "FaultPlan",
+        level(Level::Warning),
+        u32("Rules", &u32::try_from(plan.rules().count()).unwrap_or(0)),
+        u64("Seed", &plan.seed),
     );
 }
 

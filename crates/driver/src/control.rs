@@ -3,8 +3,8 @@
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
 use control::provider_device::{
-    DEVICE_NAME, Faults, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_SETTINGS, SDDL, SET_FAULTS,
-    SET_SETTINGS, Settings,
+    DEVICE_NAME, FAULT_PLAN_BYTES, Faults, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO,
+    QUERY_SETTINGS, SDDL, SET_FAULT_PLAN, SET_FAULTS, SET_SETTINGS, Settings,
 };
 use driver_common::{faults, report};
 use fallible::Arc;
@@ -97,6 +97,11 @@ fn serve(driver: &Driver, request: Request, code: u32) {
         SET_FAULTS => {
             let bytes = if faults::AVAILABLE { Faults::BYTES } else { 0 };
             let set = request.input(bytes).and_then(|input| faults::set(providers(), input));
+            request.finish(set);
+        }
+        QUERY_FAULT_PLAN => request.answer(&driver.faults().answer()),
+        SET_FAULT_PLAN => {
+            let set = request.input(FAULT_PLAN_BYTES).and_then(|input| driver.faults().set(input));
             request.finish(set);
         }
         _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),

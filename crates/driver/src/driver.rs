@@ -1,6 +1,7 @@
 //! The driver as a whole: what all its adapters share, from load to unload.
 
 use driver_common::{
+    fault_plan::FaultPlan,
     numbers::{MAX_ADAPTERS, Numbers},
     os::{Kernel, KernelLock},
     settings::Settings,
@@ -30,6 +31,7 @@ const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
 pub struct Driver {
     handle: WDFDRIVER,
     settings: KernelLock<Settings>,
+    faults: Arc<FaultPlan>,
     numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// The loopback network between the adapters.
@@ -81,6 +83,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
     let shared = Arc::try_new(Driver {
         handle,
         settings: Kernel.lock(settings)?,
+        faults: FaultPlan::try_new()?,
         numbers: Numbers::try_new()?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
         fabric: Fabric::try_new(&Kernel)?,
@@ -133,6 +136,12 @@ impl Driver {
     /// The settings in force.
     pub fn settings(&self) -> Settings {
         self.settings.with(|settings| *settings)
+    }
+
+    /// The faults in front of what is opened.
+    #[must_use]
+    pub const fn faults(&self) -> &Arc<FaultPlan> {
+        &self.faults
     }
 
     /// Changes the settings that can be changed while the driver runs, for every adapter.

@@ -50,6 +50,8 @@ pub enum Command {
     Info(Info),
     /// Explain a finding of the adviser (docs/adviser.md)
     Explain(crate::explain::Explain),
+    /// List what can go wrong as NDKPI allows, or let it happen in front of the driver's adapters (docs/faults.md)
+    Faults(crate::fault_plan::FaultsArgs),
     /// Measure, each figure beside the best of its kind
     Bench(crate::bench::Bench),
     /// List the network interfaces, and which have NDK with what (on other systems the adapters of this program)
@@ -90,6 +92,7 @@ impl Command {
             | Self::DriverRun(_) => First::SetsTheFlag,
             Self::Adapters(_)
             | Self::Explain(_)
+            | Self::Faults(_)
             | Self::Info(_)
             | Self::Bench(_)
             | Self::Completions(_)
@@ -307,6 +310,10 @@ pub struct Selftest {
     /// Have each call fail once that a provider may fail, a run of the case for each, and look that nothing breaks or is left
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise", "recorded"])]
     pub faults: Option<WhichFaults>,
+    /// Let this go wrong, as in `ndkctl faults`: late,chance=300000,delay=~200; may be given up to eight times
+    #[arg(long, value_name = "RULE", value_parser = crate::fault_rule::parse,
+        conflicts_with_all = ["driver", "list", "advise", "faults", "recorded"])]
+    pub fault: Vec<interpose::faults::Rule>,
     /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
     #[arg(long, conflicts_with = "recorded")]
     pub advise: bool,

@@ -24,6 +24,8 @@ mod driver_selftest;
 mod driver_settings;
 mod example;
 mod explain;
+mod fault_plan;
+mod fault_rule;
 mod faults;
 mod info;
 mod interrupt;
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak::run(args, &interrupted),
         Command::Info(args) => info::run(args),
         Command::Explain(args) => Ok(explain::run(args)),
+        Command::Faults(args) => fault_plan::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Adapters(args) => adapters::run(args),
         Command::Completions(args) => completions::run(*args),

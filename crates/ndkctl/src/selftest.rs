@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance::host::Harness;
+use conformance::host::{Harness, Layer};
 use conformance::{Case, Outcome, Run, Tally, cases, selects};
 use host::{note, say};
 use indicatif::ProgressBar;
@@ -20,7 +20,7 @@ use crate::{
     End,
     advise::Advice,
     args::{Locks, Nic, Selftest},
-    driver, driver_selftest, faults, markdown,
+    driver, driver_selftest, fault_plan, faults, markdown,
     output::{align_right, duration, print_json, print_table, progress, table, word},
     record::Latest,
 };
@@ -79,6 +79,7 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
         return faults::run(args, &selected, interrupted);
     }
     let advice = if args.advise { Some(Advice::new(args.verbose)?) } else { None };
+    let faults = if args.fault.is_empty() { None } else { Some(fault_plan::layer(args.seed, &args.fault)?) };
     let results = if args.driver {
         if !cfg!(windows) {
             note!("ndkctl selftest: {}", driver::ELSEWHERE);
@@ -86,7 +87,8 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
         }
         driver_selftest::execute(&driver::open()?, args, interrupted)?
     } else {
-        execute(args, &selected, interrupted, advice.as_ref())?
+        let layer = advice.as_ref().map(Advice::layer).or_else(|| faults.as_ref().map(|(layer, _)| layer.clone()));
+        execute(args, &selected, interrupted, layer)?
     };
     if args.json {
         print_json(&ResultsJson::new(args, &results))?;
@@ -94,6 +96,9 @@ pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String
         summarize(args, &results);
         if let Some(advice) = &advice {
             advice.summarize();
+        }
+        if let Some((_, tally)) = &faults {
+            fault_plan::summarize(args.seed, &args.fault, tally)?;
         }
     }
     if let Some(path) = &args.junit {
@@ -110,12 +115,12 @@ fn execute(
     args: &Selftest,
     selected: &[&'static Case],
     interrupted: &Arc<AtomicBool>,
-    advice: Option<&Advice>,
+    layer: Option<Layer>,
 ) -> Result<Results, String> {
     let version = version(args)?;
     let latest = Latest::default();
     let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
-    let harness = match advice.map(Advice::layer).or_else(|| args.record.layer(&latest)) {
+    let harness = match layer.or_else(|| args.record.layer(&latest)) {
         Some(layer) => harness.with_layer(layer),
         None => harness,
     };

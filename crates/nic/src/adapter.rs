@@ -16,6 +16,7 @@ use core::sync::atomic::{
 use cable::{Counters, Gate, MacAddress};
 use driver_common::{
     consumers::Consumers,
+    fault_plan::FaultPlan,
     numbers::{Number, Numbers},
     os::{Kernel, KernelLock},
     trace,
@@ -151,7 +152,7 @@ impl Adapter {
             power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
             gone: AtomicBool::new(false),
             device: Kernel.lock(Some(device))?,
-            consumers: Consumers::try_new(provider, driver.settings().advise)?,
+            consumers: Consumers::try_new(provider, driver.settings().advise, FaultPlan::try_new()?)?,
             driver,
             number,
         };

@@ -10,13 +10,15 @@ use crate::world::{Consumer, Provider, consumer_control, provider_control};
 /// Requests of one row at most.
 const LONGEST: usize = 200;
 
-const CODES: [u32; 12] = [
+const CODES: [u32; 14] = [
     provider_device::QUERY_INFO,
     provider_device::QUERY_COUNTERS,
     provider_device::QUERY_CONNECTIONS,
     provider_device::QUERY_SETTINGS,
     provider_device::SET_SETTINGS,
     provider_device::SET_FAULTS,
+    provider_device::SET_FAULT_PLAN,
+    provider_device::QUERY_FAULT_PLAN,
     test_device::START,
     test_device::QUERY_PROGRESS,
     test_device::CANCEL,

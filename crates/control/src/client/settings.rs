@@ -1,6 +1,8 @@
 //! The settings of `softndk`.
 
-use crate::provider_device::{QUERY_SETTINGS, SET_SETTINGS, Settings};
+use crate::provider_device::{
+    FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, QUERY_SETTINGS, SET_FAULT_PLAN, SET_SETTINGS, Settings,
+};
 
 use super::{Answer, Refusal, Transport};
 
@@ -33,5 +35,28 @@ impl<T: Transport> ProviderDriver<T> {
     /// [`Refusal::Invalid`] if a value is out of range; then nothing has changed.
     pub fn set(&self, settings: &Settings) -> Result<(), Refusal> {
         self.transport.control(SET_SETTINGS, &settings.to_bytes(), &mut []).map(drop)
+    }
+
+    /// The faults in force, as bytes, with the calls that each of the eight rules was about, and how often it has happened.
+    ///
+    /// # Errors
+    ///
+    /// The driver is gone; [`Refusal::Nonsense`] if it is of another version.
+    pub fn fault_plan(&self) -> Result<([u8; FAULT_PLAN_BYTES], [[u64; 2]; 8]), Refusal> {
+        let mut room = [0; FAULT_PLAN_ANSWER_BYTES];
+        let Answer { length, .. } = self.transport.control(QUERY_FAULT_PLAN, &[], &mut room)?;
+        let answer = room.get(..length).and_then(|answer| answer.split_first_chunk());
+        let (plan, counts) = answer.filter(|_| length == room.len()).ok_or(Refusal::Nonsense)?;
+        let mut numbers = counts.chunks_exact(8).filter_map(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+        Ok((*plan, [(); 8].map(|()| [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])))
+    }
+
+    /// Puts faults in force for what is opened from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Invalid`] if it is no plan of the driver's version; then nothing has changed.
+    pub fn set_fault_plan(&self, plan: &[u8; FAULT_PLAN_BYTES]) -> Result<(), Refusal> {
+        self.transport.control(SET_FAULT_PLAN, plan, &mut []).map(drop)
     }
 }

@@ -1,0 +1,124 @@
+//! The faults of `SET_FAULT_PLAN`, in front of the adapters that are opened from then on (`interpose::faults`). None by default, and
+//! then nothing is there: consumers get the provider's own tables.
+
+use core::sync::atomic::{AtomicBool, Ordering::Release};
+
+use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES};
+use engine::os::{Os, SpinLock};
+use fallible::Arc;
+use interpose::faults::{Faults, MOST_RULES, PLAN_BYTES, Plan, Tally, Target};
+use ndkpi::{NDK_ADAPTER, NtStatus};
+
+use crate::{
+    os::{Kernel, KernelLock},
+    trace,
+};
+
+const _: () = assert!(FAULT_PLAN_BYTES == PLAN_BYTES);
+const _: () = assert!(FAULT_PLAN_ANSWER_BYTES == PLAN_BYTES + MOST_RULES * 16);
+
+/// The plan of a driver.
+pub struct FaultPlan {
+    now: KernelLock<(Plan, Arc<Tally>)>,
+}
+
+impl FaultPlan {
+    /// Nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new() -> Result<Arc<Self>, NtStatus> {
+        let tally = Arc::try_new(Tally::default())?;
+        Ok(Arc::try_new(Self { now: Kernel.lock((Plan::default(), tally))? })?)
+    }
+
+    /// Takes the input of a request: a plan for what is opened from now on, whose counts begin at zero. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if it is none; then nothing has changed. `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn set(&self, input: &[u8]) -> Result<(), NtStatus> {
+        let plan = Plan::from_bytes(input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let new = (plan, Arc::try_new(Tally::default())?);
+        let before = self.now.with(|now| core::mem::replace(now, new));
+        // Freed without the lock.
+        drop(before);
+        trace::fault_plan(&plan);
+        Ok(())
+    }
+
+    /// The answer to `QUERY_FAULT_PLAN`: the plan, and of each rule how many calls it was about and how often it happened.
+    #[must_use]
+    pub fn answer(&self) -> [u8; FAULT_PLAN_ANSWER_BYTES] {
+        let (plan, tally) = self.now.with(|now| now.clone());
+        let mut bytes = [0; FAULT_PLAN_ANSWER_BYTES];
+        let (first, counts) = bytes.split_at_mut(PLAN_BYTES);
+        first.copy_from_slice(&plan.to_bytes());
+        let numbers = (0..MOST_RULES).flat_map(|rule| [tally.calls_of(rule), tally.made_of(rule)]);
+        for (place, number) in counts.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Puts the faults in front of an adapter that was just opened, if there are any. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`: then the adapter is as it was.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is open, and nobody else has it.
+    pub unsafe fn wrap(
+        &self,
+        adapter: *mut NDK_ADAPTER,
+        consumer: u32,
+        pulled: impl FnOnce() -> Pulled,
+    ) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let (plan, tally) = self.now.with(|now| now.clone());
+        if plan.is_empty() {
+            return Ok(adapter);
+        }
+        let hooks = Faults::with_target(Kernel, plan, consumer, tally, pulled());
+        // SAFETY: the caller's promise is the same.
+        unsafe { interpose::wrap(adapter, hooks) }
+    }
+}
+
+/// An adapter that a fault can pull.
+pub struct Pulled {
+    provider: Arc<provider::Device<Kernel>>,
+    is_ready: Arc<AtomicBool>,
+}
+
+impl Pulled {
+    /// This adapter, and what says that it can be opened.
+    pub const fn new(provider: Arc<provider::Device<Kernel>>, is_ready: Arc<AtomicBool>) -> Self {
+        Self { provider, is_ready }
+    }
+}
+
+impl Target for Pulled {
+    fn remove(&self) {
+        self.is_ready.store(false, Release);
+        self.provider.port().abort();
+    }
+}
+
+/// Closes an adapter of the provider, whether there are faults in front of it or not. `PASSIVE_LEVEL`.
+///
+/// # Safety
+///
+/// `adapter` came from [`provider::Device::open`] or [`FaultPlan::wrap`], and is not used after this call.
+pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
+    let close = |adapter| {
+        // SAFETY: the adapter of the provider, which nobody uses any more.
+        unsafe { provider::Device::<Kernel>::close(adapter) };
+    };
+    // SAFETY: the adapter is open; what is no layer's is recognised.
+    if unsafe { interpose::close::<Faults<Kernel, Pulled>, _>(adapter, close) }.is_none() {
+        close(adapter);
+    }
+}

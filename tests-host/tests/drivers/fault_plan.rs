@@ -1,0 +1,214 @@
+//! Faults in front of the driver's adapters: off by default, asked for by a control code, each of them seen by a consumer.
+
+use std::sync::mpsc::{self, TryRecvError};
+
+use control::{
+    SOFTNDK_INTERFACE_VERSION,
+    interface::SOFTNDK_INTERFACE_SIZE,
+    provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN},
+};
+use interpose::{
+    Function,
+    faults::{Delay, Kind, Plan, Rule, Which},
+};
+use kernel::ConsumerOs;
+use ndk::{Access, Adapter, Completion, Flags, Notify, NtStatus, Offer, QpSizes};
+use simulated_kernel::{
+    File, Kernel,
+    wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER},
+};
+
+use crate::{
+    provider_interface::Interface,
+    world::{Provider, provider_control},
+};
+
+fn interface(provider: &Provider) -> Interface {
+    Interface::query(|kind, place| {
+        // SAFETY: the place is that of an interface of this size.
+        unsafe {
+            provider.device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION)
+        }
+    })
+    .expect("the interface")
+}
+
+/// The plan in force, and how often its first rule has happened.
+fn in_force(file: &File) -> (Plan, u64) {
+    let answer = file.control(QUERY_FAULT_PLAN, &[], FAULT_PLAN_ANSWER_BYTES);
+    assert!(answer.is_success());
+    let (plan, counts) = answer.bytes.split_at(FAULT_PLAN_BYTES);
+    let made = counts[8..16].try_into().map(u64::from_le_bytes).expect("eight bytes");
+    (Plan::from_bytes(plan).expect("a plan"), made)
+}
+
+/// A consumer that connects two queue pairs and sends a message, whatever becomes of it.
+fn use_it(adapter: &Adapter) -> Result<(), NtStatus> {
+    let pd = adapter.create_pd()?;
+    let mr = pd.register(adapter.memory(8192)?, Access::LOCAL_WRITE)?;
+    let cq = adapter.create_cq(64)?;
+    let mut near = pd.create_qp(&cq, &cq, QpSizes::default(), 1)?;
+    let mut far = pd.create_qp(&cq, &cq, QpSizes::default(), 2)?;
+    let (send, incoming) = mpsc::channel();
+    let here = "192.0.2.1:0".parse().expect("an address");
+    let listener = adapter.listen(here, move |incoming| drop(send.send(incoming)))?;
+    let connecting = adapter.create_connector()?.connect(&near, here, listener.local_address()?, &Offer::default())?;
+    let event = kernel::Event::try_new()?;
+    let incoming = loop {
+        match incoming.try_recv() {
+            Ok(incoming) => break incoming,
+            Err(TryRecvError::Empty) => drop(event.wait_micros(100)),
+            Err(TryRecvError::Disconnected) => return Err(NtStatus::CONNECTION_REFUSED),
+        }
+    };
+    let accepting = incoming.accept(&far, &Offer::default(), || ())?;
+    let active = connecting.wait()?.complete(|| ())?.wait()?;
+    let passive = accepting.wait()?;
+    mr.write(0, b"message")?;
+    far.receiver.receive(1, &[mr.sge(4096, 7)?])?;
+    near.initiator.send(2, &[mr.sge(0, 7)?], Flags::empty())?;
+    let (mut results, mut seen) = ([Completion::EMPTY; 4], 0);
+    while seen < 2 {
+        for done in cq.wait(&mut results, Notify::Any)? {
+            done.ok()?;
+            seen += 1;
+        }
+    }
+    let _ = event.wait_micros(20_000);
+    drop(passive);
+    active.disconnect()?.wait()
+}
+
+/// Uses an adapter with this fault in front of it. How that went, and how often the fault has happened.
+fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus>, u64) {
+    let parameters = advise.then_some(("Advise", simulated_kernel::Value::Number(1)));
+    let provider = Provider::load_with(kernel, parameters.as_slice()).expect("the provider loads");
+    let file = provider_control(kernel);
+    let plan = Plan::new(1).with(rule).expect("a rule");
+    assert!(file.control(SET_FAULT_PLAN, &plan.to_bytes(), 0).is_success());
+    let interface = interface(&provider);
+    let raw = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
+    let mut outcome = Ok(());
+    provider.driver.run(|| {
+        let os = Box::new(ConsumerOs::new(|adapter| {
+            // SAFETY: the adapter came from this interface, and is not used again.
+            unsafe { interface.close(adapter) }
+        }));
+        // SAFETY: the adapter was just opened, and `os` closes such an adapter.
+        let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
+        outcome = use_it(&adapter);
+    });
+    let (_, made) = in_force(&file);
+    drop((interface, file));
+    // Looks for memory, timers and deferred calls that are left.
+    provider.unload();
+    (outcome, made)
+}
+
+/// Each fault, and what the consumer has of it: success, or one of these failures.
+fn faults() -> Vec<(Rule, &'static [NtStatus])> {
+    const CANCELLED: &[NtStatus] =
+        &[NtStatus::CANCELLED, NtStatus::IO_TIMEOUT, NtStatus::CONNECTION_INVALID, NtStatus::CONNECTION_ABORTED];
+    let rule = |kind, function| Rule { function: Some(function), ..Rule::new(kind, Which::Nth(1)) };
+    let delayed = |rule| Rule { delay: Delay::Uniform(100, 2_000), ..rule };
+    vec![
+        (rule(Kind::Refuse, Function::CreateCq), &[NtStatus::INSUFFICIENT_RESOURCES]),
+        (delayed(rule(Kind::Fail, Function::CreateQp)), &[NtStatus::INSUFFICIENT_RESOURCES]),
+        (delayed(Rule::new(Kind::Late, Which::Every(1))), &[]),
+        (Rule::new(Kind::Early, Which::Every(1)), &[]),
+        (delayed(Rule::new(Kind::Event, Which::Every(1))), &[]),
+        (delayed(Rule::new(Kind::Hold, Which::Every(1))), &[]),
+        (Rule::new(Kind::Result, Which::Nth(2)), CANCELLED),
+        (delayed(rule(Kind::Disconnect, Function::CompleteConnectEx)), CANCELLED),
+        (rule(Kind::CqError, Function::ArmCq), &[NtStatus::INTERNAL_ERROR]),
+        (rule(Kind::Overrun, Function::ArmCq), &[NtStatus::BUFFER_OVERFLOW]),
+        (rule(Kind::Remove, Function::Send), CANCELLED),
+    ]
+}
+
+#[test]
+fn each_fault_is_seen_by_a_consumer_of_the_driver() {
+    let all = faults();
+    assert!(Kind::ALL.iter().all(|kind| all.iter().any(|(rule, _)| rule.kind == *kind)), "one is missing");
+    for (rule, statuses) in all {
+        // By a seed, so that it is the same each time.
+        let (outcome, made) = with_fault(&Kernel::seeded(5).start(), rule, false);
+        assert!(made > 0, "{rule:?} has not happened: {outcome:?}");
+        match outcome {
+            Ok(()) => assert!(statuses.is_empty() || rule.kind == Kind::Disconnect, "{rule:?} was not noticed"),
+            Err(status) => assert!(statuses.contains(&status), "{rule:?}: {status}"),
+        }
+    }
+}
+
+#[test]
+fn faults_and_the_adviser_go_together() {
+    let late = Rule { delay: Delay::Uniform(0, 500), ..Rule::new(Kind::Late, Which::Every(2)) };
+    let (outcome, made) = with_fault(&Kernel::seeded(6).start(), late, true);
+    assert_eq!(outcome, Ok(()));
+    assert!(made > 0);
+}
+
+#[test]
+fn without_a_plan_the_tables_are_the_providers_own() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let (file, interface) = (provider_control(&kernel), interface(&provider));
+    let table = || {
+        let adapter = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
+        // SAFETY: the adapter is open.
+        let table = unsafe { (*adapter).Dispatch }.addr();
+        // SAFETY: it was opened here, and is not used after this.
+        unsafe { interface.close(adapter) };
+        table
+    };
+    let plain = table();
+    let plan = Plan::new(0).with(Rule::new(Kind::Refuse, Which::Nth(1))).expect("a rule");
+    assert!(file.control(SET_FAULT_PLAN, &plan.to_bytes(), 0).is_success());
+    assert_ne!(table(), plain);
+    assert!(file.control(SET_FAULT_PLAN, &Plan::new(0).to_bytes(), 0).is_success());
+    assert_eq!(table(), plain, "off again");
+    drop((interface, file));
+    provider.unload();
+}
+
+#[test]
+fn what_is_no_plan_changes_nothing() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let file = provider_control(&kernel);
+    let rule = Rule { delay: Delay::Exponential(50, 5_000), ..Rule::new(Kind::Late, Which::Chance(1_000)) };
+    let plan = Plan::new(77).with(rule).expect("a rule");
+    let bytes = plan.to_bytes();
+    assert!(file.control(SET_FAULT_PLAN, &bytes, 0).is_success());
+    for length in [0, 1, 16, FAULT_PLAN_BYTES - 1] {
+        assert_eq!(file.control(SET_FAULT_PLAN, &bytes[..length], 0).status, STATUS_BUFFER_TOO_SMALL, "{length}");
+    }
+    let longer = [bytes.as_slice(), &[0]].concat();
+    assert_eq!(file.control(SET_FAULT_PLAN, &longer, 0).status, STATUS_INVALID_PARAMETER);
+    assert_eq!(file.control(QUERY_FAULT_PLAN, &[], FAULT_PLAN_ANSWER_BYTES - 1).status, STATUS_BUFFER_TOO_SMALL);
+    let (mut now, mut refused, mut number) = (plan, 0, 1_u32);
+    for _ in 0..5_000 {
+        let mut bytes = now.to_bytes();
+        for _ in 0..2 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = number as usize >> 8;
+            bytes[place % 64] ^= 1 << (number >> 29);
+        }
+        let status = file.control(SET_FAULT_PLAN, &bytes, 0).status;
+        match Plan::from_bytes(&bytes) {
+            Ok(plan) => {
+                assert_eq!(status, 0, "{plan:?}");
+                now = plan;
+            }
+            Err(wrong) => {
+                refused += 1;
+                assert_eq!(status, STATUS_INVALID_PARAMETER, "{wrong}");
+            }
+        }
+        assert_eq!(in_force(&file).0, now);
+    }
+    assert!(refused > 1_000, "{refused}");
+    drop(file);
+    provider.unload();
+}
