@@ -2,6 +2,16 @@
 
 #[path = "adviser/committed.rs"]
 mod committed;
+#[path = "adviser/committed_connections.rs"]
+mod committed_connections;
+#[path = "adviser/committed_life.rs"]
+mod committed_life;
+#[path = "adviser/committed_memory.rs"]
+mod committed_memory;
+#[path = "adviser/committed_posts.rs"]
+mod committed_posts;
+#[path = "adviser/committed_queues.rs"]
+mod committed_queues;
 #[path = "adviser/consumer.rs"]
 mod consumer;
 #[path = "adviser/fault_kinds.rs"]
@@ -10,5 +20,7 @@ mod fault_kinds;
 mod fault_plans;
 #[path = "adviser/faults.rs"]
 mod faults;
+#[path = "adviser/rows.rs"]
+mod rows;
 #[path = "adviser/suite.rs"]
 mod suite;

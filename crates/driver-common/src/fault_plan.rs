@@ -95,6 +95,7 @@ pub struct Pulled {
 
 impl Pulled {
     /// This adapter, and what says that it can be opened.
+    #[must_use]
     pub const fn new(provider: Arc<provider::Device<Kernel>>, is_ready: Arc<AtomicBool>) -> Self {
         Self { provider, is_ready }
     }

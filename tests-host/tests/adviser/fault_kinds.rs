@@ -240,6 +240,20 @@ fn completions_are_held_back_and_the_next_arm_is_satisfied_by_them() {
 }
 
 #[test]
+fn who_is_notified_finds_what_there_is() {
+    let hold = Rule { delay: Delay::Fixed(1_000_000), ..Rule::new(Kind::Hold, Which::Nth(1)) };
+    let world = world(hold);
+    let pair = world.pair(8, 64);
+    assert_eq!(World::drain(pair.cq), [], "nothing is there, and that is held back");
+    ndk!(pair.cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+    send(&pair);
+    world.wait("the notification", &|| pair.notified.count() == 1);
+    assert_eq!(world.completions(pair.cq, 2), [NtStatus::SUCCESS; 2]);
+    world.end_pair(&pair);
+    end(world, 1);
+}
+
+#[test]
 fn a_request_fails_and_its_queue_pair_with_it() {
     let fail = Rule { status: Some(NtStatus::IO_TIMEOUT), ..Rule::new(Kind::Result, Which::Nth(2)) };
     let world = world(fail);

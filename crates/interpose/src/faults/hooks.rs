@@ -273,7 +273,11 @@ impl<O: InterposeOs, T: Target> Hooks for Faults<O, T> {
     fn event(&self, event: &Event<'_, State<O>>) -> Verdict {
         if let State::Cq(cq) = event.object.state {
             match (event.phase, event.function, event.args, event.outcome) {
-                (Phase::Callback, Function::CqNotification, ..) => cq.is_drained.store(false, Relaxed),
+                (Phase::Callback, Function::CqNotification, ..) => {
+                    // Who is notified finds what it is notified of: the next arm need not be satisfied by that.
+                    cq.is_drained.store(false, Relaxed);
+                    cq.held_until.store(0, Relaxed);
+                }
                 (
                     Phase::Return,
                     _,
