@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<Rule, String> {
             }
             "status" => rule.status = Some(status(kind, value)?),
             "delay" => {
-                rule.delay = delay(value).ok_or("delay=100, 100..500 or ~200 microseconds; ~200 is exponential")?
+                rule.delay = delay(value).ok_or("delay=100, 100..500 or ~200 microseconds; ~200 is exponential")?;
             }
             _ => {
                 let keys = "function, object, consumer, nth, every, chance, status, delay";
@@ -158,9 +158,9 @@ mod tests {
         for text in [
             "refuse,nth=3",
             "fail,function=NdkConnect,every=2,status=STATUS_HOST_UNREACHABLE,delay=50",
-            "late,object=QP:7,consumer=2,chance=1000,delay=100..2000",
+            "late,object=Qp:7,consumer=2,chance=1000,delay=100..2000",
             "event,every=1,delay=~200",
-            "hold,object=CQ,every=10,delay=5000",
+            "hold,object=Cq,every=10,delay=5000",
             "remove,function=NdkSend,nth=100",
         ] {
             assert_eq!(parse(text).map(|rule| shown(&rule)), Ok(text.to_owned()));
