@@ -33,10 +33,10 @@ impl Plan {
         let (seed, report) = (number("--seed", 1)?, number("--report", 1_000_000)?);
         let program = from.opt_value_from_str("--program").map_err(|error| error.to_string())?;
         let verbose = from.contains("--verbose");
-        match from.finish().first() {
-            Some(unknown) => Err(format!("{} is no option", unknown.display())),
-            None => Ok(Self { programs, first, seed, report, program, verbose }),
+        if let Some(unknown) = from.finish().first() {
+            return Err(format!("{} is no option", unknown.display()));
         }
+        Ok(Self { programs, first, seed, report, program, verbose })
     }
 }
 
@@ -57,7 +57,9 @@ fn main() -> ExitCode {
     let plan = match Plan::parse(Arguments::from_env()) {
         Ok(plan) => plan,
         Err(words) => {
-            eprintln!("{words}: programs [--programs N] [--first N] [--seed N] [--report N] | --program DIGITS [--verbose]");
+            eprintln!(
+                "{words}: programs [--programs N] [--first N] [--seed N] [--report N] | --program DIGITS [--verbose]"
+            );
             return ExitCode::from(2);
         }
     };

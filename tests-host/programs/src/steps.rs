@@ -182,7 +182,8 @@ impl World<'_, '_> {
 
     /// Posts one request, or several of which all but the last are deferred. A refusal does not end the chain.
     fn initiate(&mut self, at: usize, kind: u8, bytes: &mut Bytes<'_>) -> Check {
-        let mut behind = false;
+        let first = self.oracle.qps[at].initiator.len();
+        let mut before = 0;
         loop {
             let choice = bytes.next();
             let deferred = choice & 0x0C == 0x0C && !bytes.is_empty();
@@ -191,7 +192,8 @@ impl World<'_, '_> {
                 7 => Work::Read(self.remote(at, bytes)),
                 _ => Work::Send,
             };
-            behind |= self.post(at, work, choice, (behind, deferred), bytes)?;
+            let behind = (before > 0).then_some(first + before);
+            before += usize::from(self.post(at, work, choice, (behind, deferred), bytes)?);
             if !deferred {
                 return Ok(());
             }
@@ -204,7 +206,7 @@ impl World<'_, '_> {
         at: usize,
         work: Work,
         choice: u8,
-        (behind, deferred): (bool, bool),
+        (behind, deferred): (Option<usize>, bool),
         bytes: &mut Bytes<'_>,
     ) -> Check<bool> {
         let chosen = |bit: u8, flag: u32| if choice & bit == bit { flag } else { 0 };

@@ -254,7 +254,7 @@ impl<'s, 'p> World<'s, 'p> {
                 let (mr, mw) = (self.region(buffer).core(), self.consumers[own].window.core());
                 let status = self.qps[at].bind(context, mr, mw, address, length, flags)?;
                 let request = Self::local(context, Work::Bind);
-                if self.posted(at, status, request, false, &[])? {
+                if self.posted(at, status, request, None, &[])? {
                     let token = self.consumers[own].window.core().remote_token()?;
                     let binding = Binding { token, buffer, offset, length, rights: flags };
                     self.oracle.memory.windows[own] = Window::Posted(binding);
@@ -262,7 +262,7 @@ impl<'s, 'p> World<'s, 'p> {
             }
             Window::Bound(binding) => {
                 let status = self.qps[at].invalidate_mw(context, self.consumers[own].window.core(), 0)?;
-                if self.posted(at, status, Self::local(context, Work::Invalidate), false, &[])? {
+                if self.posted(at, status, Self::local(context, Work::Invalidate), None, &[])? {
                     self.oracle.memory.windows[own] = Window::Ending(binding);
                 }
             }
@@ -276,29 +276,30 @@ impl<'s, 'p> World<'s, 'p> {
     }
 
     /// An initiator request was posted: looks at the status, and queues it. Returns true if it was accepted. `refusals` are the
-    /// statuses for what is wrong with the call itself. `behind` says that requests were posted before it that may have been
-    /// carried out meanwhile, or not.
+    /// statuses for what is wrong with the call itself. `behind` is how many requests there are if none of those that were posted
+    /// just before it has been carried out yet, or none if nothing was.
     pub fn posted(
         &mut self,
         at: usize,
         status: NtStatus,
         request: Request,
-        behind: bool,
+        behind: Option<usize>,
         refusals: &[NtStatus],
     ) -> Check<bool> {
         self.next += 1;
         self.counts.posts += 1;
         self.platform.log(format_args!("queue pair {at}: {request:?}: {status}"));
         let is_full = |oracle: &Oracle| oracle.qps[at].initiator.len() >= oracle.qps[at].depth;
-        let was_full = is_full(&self.oracle);
-        if behind && (status == NtStatus::CONNECTION_INVALID || was_full && status.is_success()) {
+        if behind.is_some() && (status == NtStatus::CONNECTION_INVALID || is_full(&self.oracle) && status.is_success())
+        {
             self.oracle.run();
         }
         let mut may_be = refusals.to_vec();
         if self.oracle.qps[at].state != State::Connected {
             may_be.push(NtStatus::CONNECTION_INVALID);
         }
-        if is_full(&self.oracle) || behind && was_full && status == NtStatus::NO_MORE_ENTRIES {
+        let may_be_full = behind.is_some_and(|there| there >= self.oracle.qps[at].depth);
+        if is_full(&self.oracle) || may_be_full && status == NtStatus::NO_MORE_ENTRIES {
             may_be.push(NtStatus::NO_MORE_ENTRIES);
         }
         let qp = &mut self.oracle.qps[at];
