@@ -1,6 +1,10 @@
 //! Random programs do what the oracle says, and a wrong provider does not pass.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use engine::fault::{self, Fault};
 use programs::{Counts, generate};
@@ -12,6 +16,13 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn programs_do_what_the_oracle_says() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut counts = Counts::default();
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/programs");
+    for seed in fs::read_dir(&seeds).expect("the fuzzer has seeds") {
+        let path = seed.expect("a seed").path();
+        let program = fs::read(&path).expect("a seed can be read");
+        programs::run(&program, &mut counts).unwrap_or_else(|words| panic!("{}: {words}", path.display()));
+    }
+    assert!(counts.programs > 4, "{} seeds", counts.programs);
     for number in 0..1_000 {
         let program = generate::program(1, number);
         if let Err(words) = programs::run(&program, &mut counts) {
