@@ -18,42 +18,44 @@ use std::{
 
 use linked::Linked;
 use runner::{
-    Results, Seeds,
+    Faults, Results, Seeds,
     parse::read,
-    worker::{Plan, supervise, work},
+    worker::{Job, Workers, supervise, work},
 };
+use script_machine::Simulated;
 
-const SCRIPT: &str = "RUNS_SCRIPT";
-const SEEDS: &str = "RUNS_SEEDS";
 const CONSUMER: &str = "RUNS_CONSUMER";
 
 /// Not a test of its own: what the processes do that [`run`] starts.
 #[test]
 fn worker() {
-    let (Some(script), Ok(seeds)) = (std::env::var_os(SCRIPT), std::env::var(SEEDS)) else { return };
-    let script = read(&PathBuf::from(script)).expect("the test that started this has read it");
-    let wanted = std::env::var(CONSUMER).unwrap_or_default();
+    let Ok(wanted) = std::env::var(CONSUMER) else { return };
+    let job = Job::read(std::io::stdin().lock()).expect("a job");
     let variant = consumer_c::VARIANTS.iter().find(|variant| variant.name == wanted);
-    let seeds: Seeds = seeds.parse().expect("seeds");
-    work(&script, &Linked { consumer: variant.map(|variant| variant.entry) }, seeds.iter());
+    work(&job, &Simulated(Linked { consumer: variant.map(|variant| variant.entry) }));
 }
 
 /// Carries out a script with each of the seeds, with that variant of the sample.
 fn run(script: &Path, seeds: &str, consumer: &str) -> Results {
+    run_with(script, seeds, consumer, Faults::None)
+}
+
+/// The same, with failures.
+fn run_with(script: &Path, seeds: &str, consumer: &str, faults: Faults) -> Results {
     let program = std::env::current_exe().expect("a test knows its own program");
     // The sample bears another kernel in the same process; a replay of the drivers in Rust needs a new one.
     let batch = if consumer == "right" { 4 } else { 1 };
-    let plan = Plan { jobs: 2, batch, limit: Duration::from_mins(5) };
-    let command = |seeds: &[u64]| {
-        let seeds = seeds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let workers = Workers { jobs: 2, batch, limit: Duration::from_mins(5), shown: false };
+    let command = || {
         let mut command = Command::new(&program);
         command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]);
-        command.env(SCRIPT, script).env(SEEDS, seeds).env(CONSUMER, consumer);
+        command.env(CONSUMER, consumer);
         command
     };
     let began = Instant::now();
     let seeds: Seeds = seeds.parse().expect("seeds");
-    let outcomes = supervise(seeds.iter(), &plan, command, |_| ()).expect("workers start");
+    let job = Job::new(read(script).expect("a script"), faults);
+    let outcomes = supervise(&job, seeds.iter(), &workers, command, |_| ()).expect("workers start");
     Results { name: consumer.to_owned(), outcomes, took: began.elapsed() }
 }
 

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 /// A part of an input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
@@ -21,11 +23,11 @@ pub enum Part {
 }
 
 /// An input.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Template(pub Vec<Part>);
 
 /// What an output is compared with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern(pub Vec<Part>);
 
 /// The bytes of the parts, each with true if it counts. `property` tells numbers of devices.

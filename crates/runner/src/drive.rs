@@ -1,5 +1,7 @@
 //! A script on a machine.
 
+use std::collections::BTreeSet;
+
 use ntstatus::NtStatus;
 
 use crate::{
@@ -18,67 +20,156 @@ pub struct Unexpected {
 
 /// Carries out a script. `began` hears of each step before it begins.
 ///
+/// Once something was made to fail (`Machine::failures`), steps may end otherwise than the script says, and steps that need what is not
+/// there are left out. What broken rules there are the machine says.
+///
 /// # Errors
 ///
 /// The first step that does not end as it has to. The machine is left as it is then; whoever called ends the process.
 pub fn drive(script: &Script, machine: &mut impl Machine, mut began: impl FnMut(usize)) -> Result<(), Unexpected> {
+    let mut drive = Drive { script, machine, there: BTreeSet::new() };
     for (number, step) in script.steps.iter().enumerate() {
         began(number);
-        carry_out(script, machine, step).map_err(|words| {
-            let (action, name) = step.action.words();
-            let place = if step.line == 0 { "at the end".to_owned() } else { format!("line {}", step.line) };
-            Unexpected { step: number, words: format!("{place}, {action} {name}: {words}") }
-        })?;
+        if drive.lacks(&step.action) && drive.machine.failures() > 0 {
+            continue;
+        }
+        match drive.carry_out(step) {
+            Err(words) if drive.machine.failures() == 0 => {
+                let (action, name) = step.action.words();
+                let place = if step.line == 0 { "at the end".to_owned() } else { format!("line {}", step.line) };
+                return Err(Unexpected { step: number, words: format!("{place}, {action} {name}: {words}") });
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
 
-fn carry_out(script: &Script, machine: &mut impl Machine, step: &Step) -> Result<(), String> {
-    let image = |name: &str| script.image(name).ok_or_else(|| format!("there is no image `{name}`"));
-    let device = |name: &str| script.device(name).ok_or_else(|| format!("there is no device `{name}`"));
-    let outcome = match &step.action {
-        Action::Load(name) => machine.load(image(name)?),
-        Action::Start(name) => machine.start(device(name)?),
-        Action::Restart(name) => machine.restart(device(name)?),
-        Action::Power(name, state) => machine.power(device(name)?, *state),
-        Action::Remove(name) => machine.remove(device(name)?),
-        Action::Open { file, link } => machine.open(file, link),
-        Action::Unload(name) => {
-            machine.unload(image(name)?);
-            Ok(())
-        }
-        Action::SurpriseRemove(name) => {
-            machine.surprise_remove(device(name)?);
-            Ok(())
-        }
-        Action::Close(file) => {
-            machine.close(file);
-            Ok(())
-        }
-        Action::Begin { request, file, code, input, output } => {
-            let input = input.bytes(|device, name| machine.property(device, name))?;
-            machine.begin(request, file, &Control { code: *code, input: &input, output: *output });
-            Ok(())
-        }
-        Action::Cancel(request) => {
-            machine.cancel(request);
-            Ok(())
-        }
-        Action::Sleep(microseconds) => {
-            machine.sleep(*microseconds);
-            Ok(())
-        }
-        Action::Wait { request, output } => {
-            let answer = machine.wait(request);
-            // What is waited for at the end only has to end.
-            if step.line > 0 {
-                same(step.status, answer.status)?;
+/// What a step needs or makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing<'script> {
+    Image(&'script str),
+    Device(&'script str),
+    File(&'script str),
+    Request(&'script str),
+}
+
+struct Drive<'run, M> {
+    script: &'run Script,
+    machine: &'run mut M,
+    /// What there is.
+    there: BTreeSet<Thing<'run>>,
+}
+
+impl<'run, M: Machine> Drive<'run, M> {
+    /// Returns true if something is not there that the step needs.
+    fn lacks(&self, action: &'run Action) -> bool {
+        let needed = match action {
+            Action::Load(_) | Action::Open { .. } | Action::Sleep(_) => return false,
+            Action::Unload(name) => Thing::Image(name),
+            Action::Start(name) => match self.script.device(name) {
+                Some(device) => Thing::Image(&device.image),
+                None => return true,
+            },
+            Action::Restart(name) | Action::Power(name, _) | Action::Remove(name) | Action::SurpriseRemove(name) => {
+                Thing::Device(name)
             }
-            let Some(output) = output else { return Ok(()) };
-            return output.check(&answer.bytes, |device, name| machine.property(device, name));
+            Action::Close(file) | Action::Begin { file, .. } => Thing::File(file),
+            Action::Wait { request, .. } | Action::Cancel(request) => Thing::Request(request),
+        };
+        !self.there.contains(&needed)
+    }
+
+    /// Notes something that there is now, or that there is not.
+    fn note(&mut self, thing: Thing<'run>, outcome: Result<(), NtStatus>) -> NtStatus {
+        match outcome {
+            Ok(()) => {
+                self.there.insert(thing);
+                NtStatus::SUCCESS
+            }
+            Err(status) => status,
         }
-    };
-    same(step.status, outcome.err().unwrap_or(NtStatus::SUCCESS))
+    }
+
+    fn carry_out(&mut self, step: &'run Step) -> Result<(), String> {
+        let script = self.script;
+        let image = |name: &str| script.image(name).ok_or_else(|| format!("there is no image `{name}`"));
+        let device = |name: &str| script.device(name).ok_or_else(|| format!("there is no device `{name}`"));
+        let seen = match &step.action {
+            Action::Load(name) => {
+                let outcome = self.machine.load(image(name)?);
+                self.note(Thing::Image(name), outcome)
+            }
+            Action::Start(name) => {
+                let outcome = self.machine.start(device(name)?);
+                self.note(Thing::Device(name), outcome)
+            }
+            Action::Open { file, link } => {
+                let outcome = self.machine.open(file, link);
+                self.note(Thing::File(file), outcome)
+            }
+            Action::Restart(name) => status_of(self.machine.restart(device(name)?)),
+            Action::Power(name, state) => status_of(self.machine.power(device(name)?, *state)),
+            Action::Remove(name) => {
+                let outcome = self.machine.remove(device(name)?);
+                if outcome.is_ok() {
+                    self.there.remove(&Thing::Device(name));
+                }
+                status_of(outcome)
+            }
+            Action::Unload(name) => {
+                let image = image(name)?;
+                // Only after a failure: a removal that was refused.
+                for device in script.devices.iter().filter(|device| device.image == image.name) {
+                    if self.there.remove(&Thing::Device(&device.name)) {
+                        self.machine.surprise_remove(device);
+                    }
+                }
+                self.machine.unload(image);
+                self.there.remove(&Thing::Image(name));
+                NtStatus::SUCCESS
+            }
+            Action::SurpriseRemove(name) => {
+                self.machine.surprise_remove(device(name)?);
+                self.there.remove(&Thing::Device(name));
+                NtStatus::SUCCESS
+            }
+            Action::Close(file) => {
+                self.machine.close(file);
+                self.there.remove(&Thing::File(file));
+                NtStatus::SUCCESS
+            }
+            Action::Begin { request, file, code, input, output } => {
+                let input = input.bytes(|device, name| self.machine.property(device, name))?;
+                self.machine.begin(request, file, &Control { code: *code, input: &input, output: *output });
+                self.there.insert(Thing::Request(request));
+                NtStatus::SUCCESS
+            }
+            Action::Cancel(request) => {
+                self.machine.cancel(request);
+                NtStatus::SUCCESS
+            }
+            Action::Sleep(microseconds) => {
+                self.machine.sleep(*microseconds);
+                NtStatus::SUCCESS
+            }
+            Action::Wait { request, output } => {
+                let answer = self.machine.wait(request);
+                self.there.remove(&Thing::Request(request));
+                // What is waited for at the end only has to end.
+                if step.line > 0 {
+                    same(step.status, answer.status)?;
+                }
+                let Some(output) = output else { return Ok(()) };
+                return output.check(&answer.bytes, |device, name| self.machine.property(device, name));
+            }
+        };
+        same(step.status, seen)
+    }
+}
+
+fn status_of(outcome: Result<(), NtStatus>) -> NtStatus {
+    outcome.err().unwrap_or(NtStatus::SUCCESS)
 }
 
 fn same(expected: NtStatus, seen: NtStatus) -> Result<(), String> {

@@ -7,15 +7,19 @@
 //! | [`machine`] | what a script needs of a kernel: the trait that simulated kernels implement |
 //! | [`drive`] | a script on a machine |
 //! | [`seeds`] | `1..1000` |
+//! | [`faults`] | what is made to fail, and how its runs are shared out |
 //! | [`worker`] | processes that carry out seeds, because a broken rule ends its process |
+//! | [`places`] | places in images, as findings name them |
 //! | [`report`] | text, JSON, JUnit, exit codes |
 //!
 //! `docs/run.md` has the format of scripts and reports. Nothing here depends on a platform.
 
 pub mod bytes;
 pub mod drive;
+pub mod faults;
 pub mod machine;
 pub mod parse;
+pub mod places;
 mod raw;
 pub mod report;
 pub mod script;
@@ -23,6 +27,7 @@ pub mod seeds;
 pub mod worker;
 
 pub use crate::{
+    faults::Faults,
     machine::{Answer, Machine},
     parse::{ScriptError, parse},
     report::Results,

@@ -2,7 +2,10 @@
 
 use ntstatus::NtStatus;
 
-use crate::script::{Device, Image, Settings};
+use crate::{
+    faults::Plan,
+    script::{Device, Image, Settings},
+};
 
 /// What a program gets for a control code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,12 @@ pub struct Control<'run> {
 /// A [`Script`](crate::Script) has been checked before: what a call names is there and in the state that the call needs. A rule
 /// that a driver breaks ends the process, with a line of the form `rule broken: NAME: words`.
 pub trait Machine {
+    /// Lets what can fail do so, as the plan says, from now on.
+    fn inject(&mut self, plan: Plan);
+
+    /// How much has failed because of that.
+    fn failures(&self) -> u64;
+
     /// Loads an image.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! that nobody sent.
 
 mod part;
+mod registry;
 mod step;
 mod world;
 
@@ -16,6 +17,7 @@ use std::{
 
 use toml::{Spanned, Value};
 
+pub use self::registry::add_registry;
 use self::{step::Keys, world::World};
 use crate::{
     bytes::from_hex,
@@ -184,7 +186,8 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
         return problem(image.span(), format!("`image`: there is no image `{}`", image.get_ref()));
     }
     let kind = match raw.kind.as_ref().map(|kind| (kind.span(), kind.get_ref().as_str())) {
-        None | Some((_, "pnp")) => DeviceKind::PnP,
+        None => DeviceKind::Registered,
+        Some((_, "pnp")) => DeviceKind::PnP,
         Some((_, "nic")) => DeviceKind::Nic,
         Some((at, other)) => return problem(at, format!("`kind` is `{other}`: `pnp` or `nic`")),
     };

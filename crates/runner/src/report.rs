@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, io::Write, time::Duration};
 
+#[cfg(feature = "junit")]
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 
@@ -15,15 +16,63 @@ pub struct Finding {
     pub words: String,
     /// The number of the step in which it was seen, from 0.
     pub step: Option<usize>,
+    /// Places in images that the words and the output name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
     /// The end of what the process wrote to its standard error.
     pub output: String,
 }
 
-/// What became of a seed.
+impl Finding {
+    /// A finding without an output.
+    #[must_use]
+    pub fn new(rule: impl Into<String>, words: impl Into<String>, step: Option<usize>) -> Self {
+        Self { rule: rule.into(), words: words.into(), step, places: Vec::new(), output: String::new() }
+    }
+}
+
+/// A place in an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The image, as the words name it.
+    pub image: String,
+    /// The offset from its beginning in memory.
+    pub offset: u32,
+    /// It is behind a call, which returns there.
+    #[serde(skip)]
+    pub is_return: bool,
+    /// The function, if debugging information tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The file of the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{:#x}", self.image, self.offset)?;
+        if let Some(function) = &self.function {
+            write!(f, " {function}")?;
+        }
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            (Some(file), None) => write!(f, " ({file})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What became of a run: of a seed, or of one with a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
+    /// The number of what was to fail.
+    pub fault: Option<u64>,
     /// A number that depends on every choice of the seed, if it passed.
     pub hash: Option<u64>,
     /// What was found.
@@ -32,12 +81,12 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// What became of all seeds.
+/// What became of all runs.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// What was run, for the reports.
     pub name: String,
-    /// The outcomes, in the order of the seeds.
+    /// The outcomes, in the order of the seeds and failures.
     pub outcomes: Vec<Outcome>,
     /// How long it took.
     pub took: Duration,
@@ -47,6 +96,7 @@ pub struct Results {
 struct Json<'results> {
     name: &'results str,
     seeds: usize,
+    runs: usize,
     passed: usize,
     failed: usize,
     seconds: f64,
@@ -57,6 +107,8 @@ struct Json<'results> {
 #[derive(Serialize)]
 struct JsonFinding<'results> {
     seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<u64>,
     #[serde(flatten)]
     finding: &'results Finding,
 }
@@ -67,7 +119,13 @@ impl Results {
         self.outcomes.iter().filter_map(|outcome| Some((outcome.seed, outcome.finding.as_ref()?)))
     }
 
-    /// Each rule that was broken, and how many seeds found it.
+    /// How many seeds there were.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        self.outcomes.chunk_by(|one, other| one.seed == other.seed).count()
+    }
+
+    /// Each rule that was broken, and how many runs found it.
     #[must_use]
     pub fn rules(&self) -> BTreeMap<&str, usize> {
         let mut rules = BTreeMap::new();
@@ -92,32 +150,42 @@ impl Results {
         let failed = self.findings().count();
         let json = Json {
             name: &self.name,
-            seeds: self.outcomes.len(),
+            seeds: self.seeds(),
+            runs: self.outcomes.len(),
             passed: self.outcomes.len() - failed,
             failed,
             seconds: self.took.as_secs_f64(),
             rules: self.rules(),
-            findings: self.findings().map(|(seed, finding)| JsonFinding { seed, finding }).collect(),
+            findings: self
+                .outcomes
+                .iter()
+                .filter_map(|outcome| {
+                    let finding = outcome.finding.as_ref()?;
+                    Some(JsonFinding { seed: outcome.seed, fault: outcome.fault, finding })
+                })
+                .collect(),
         };
         serde_json::to_writer_pretty(&mut to, &json)?;
         writeln!(to)
     }
 
-    /// JUnit's format: a test case for each seed.
+    /// JUnit's format: a test case for each run.
     ///
     /// # Errors
     ///
     /// One line, if it cannot be written.
+    #[cfg(feature = "junit")]
     pub fn write_junit(&self, to: impl Write) -> Result<(), String> {
         let mut suite = TestSuite::new(self.name.as_str());
         for outcome in &self.outcomes {
             let status = outcome.finding.as_ref().map_or_else(TestCaseStatus::success, |finding| {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                 status.set_type(finding.rule.as_str()).set_message(finding.words.as_str());
-                status.set_description(finding.output.as_str());
+                let places: Vec<_> = finding.places.iter().map(ToString::to_string).collect();
+                status.set_description(format!("{}\n{}", places.join("\n"), finding.output));
                 status
             });
-            let mut case = TestCase::new(format!("seed {}", outcome.seed), status);
+            let mut case = TestCase::new(outcome.to_string(), status);
             case.set_classname(self.name.as_str()).set_time(outcome.took);
             suite.add_test_case(case);
         }
@@ -127,16 +195,36 @@ impl Results {
     }
 }
 
-/// For people: each rule with its first seed, and how to see it again.
+/// The seed, and what was to fail.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}", self.seed)?;
+        self.fault.map_or(Ok(()), |fault| write!(f, ", failure {fault}"))
+    }
+}
+
+/// For people: each rule with its first run, and how to see it again.
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seeds, failed) = (self.outcomes.len(), self.findings().count());
+        let (runs, failed) = (self.outcomes.len(), self.findings().count());
+        let what = if self.outcomes.iter().any(|outcome| outcome.fault.is_some()) { "runs" } else { "seeds" };
         for (rule, count) in self.rules() {
-            let Some((seed, finding)) = self.findings().find(|(_, finding)| finding.rule == rule) else { continue };
+            let first = self.outcomes.iter().find_map(|outcome| {
+                let finding = outcome.finding.as_ref().filter(|finding| finding.rule == rule)?;
+                Some((outcome, finding))
+            });
+            let Some((outcome, finding)) = first else { continue };
             writeln!(f, "{rule}: {}", finding.words)?;
-            writeln!(f, "    {count} of {seeds} seeds; again with --seeds {seed}")?;
+            for place in finding.places.iter().filter(|place| place.function.is_some() || place.file.is_some()) {
+                writeln!(f, "    {place}")?;
+            }
+            write!(f, "    {count} of {runs} {what}; again with --seeds {}", outcome.seed)?;
+            if let Some(fault) = outcome.fault {
+                write!(f, " --faults {fault}")?;
+            }
+            writeln!(f)?;
         }
-        write!(f, "{}: {} of {seeds} seeds passed, in {:.1} s", self.name, seeds - failed, self.took.as_secs_f64())
+        write!(f, "{}: {} of {runs} {what} passed, in {:.1} s", self.name, runs - failed, self.took.as_secs_f64())
     }
 }
 
@@ -148,18 +236,12 @@ mod tests {
 
     fn results() -> Results {
         let took = Duration::from_millis(1500);
-        let finding = |words: &str| {
-            Some(Finding {
-                rule: "pool-leak".to_owned(),
-                words: words.to_owned(),
-                step: Some(2),
-                output: "a\u{1}b".to_owned(),
-            })
-        };
+        let finding =
+            |words: &str| Some(Finding { output: "a\u{1}b".to_owned(), ..Finding::new("pool-leak", words, Some(2)) });
         let outcomes = vec![
-            Outcome { seed: 1, hash: Some(9), finding: None, took },
-            Outcome { seed: 2, hash: None, finding: finding("one <block>"), took },
-            Outcome { seed: 3, hash: None, finding: finding("two"), took },
+            Outcome { seed: 1, fault: None, hash: Some(9), finding: None, took },
+            Outcome { seed: 2, fault: None, hash: None, finding: finding("one <block>"), took },
+            Outcome { seed: 3, fault: None, hash: None, finding: finding("two"), took },
         ];
         Results { name: "consumer".to_owned(), outcomes, took }
     }
@@ -186,6 +268,7 @@ mod tests {
         assert_eq!(json["findings"][1]["words"], "two");
     }
 
+    #[cfg(feature = "junit")]
     #[test]
     fn ci_sees_a_case_for_each_seed() {
         let mut xml = Vec::new();

@@ -3,11 +3,12 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use ntstatus::NtStatus;
+use serde::{Deserialize, Serialize};
 
 use crate::bytes::{Pattern, Template};
 
 /// A script: what there is, and what is done with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// Settings of the kernel.
     pub kernel: Settings,
@@ -20,7 +21,7 @@ pub struct Script {
 }
 
 /// Settings of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// How many processors there are.
     pub processors: u32,
@@ -35,7 +36,7 @@ impl Default for Settings {
 }
 
 /// A driver. Two of them may be of one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Its name in the script.
     pub name: String,
@@ -47,8 +48,17 @@ pub struct Image {
     pub registry: Vec<(String, RegistryValue)>,
 }
 
+impl Image {
+    /// What findings call it: its file, and its name in the script if that is another.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let file = self.file.file_name().map_or_else(|| self.name.clone(), |file| file.to_string_lossy().into_owned());
+        if service_of(&self.file) == self.name { file } else { format!("{file}:{}", self.name) }
+    }
+}
+
 /// A value of the registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RegistryValue {
     /// `REG_DWORD`.
     Number(u32),
@@ -63,16 +73,18 @@ pub enum RegistryValue {
 }
 
 /// How a device comes to its driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceKind {
     /// By plug and play: `EvtDriverDeviceAdd` or `AddDevice`.
     PnP,
     /// By NDIS: `MiniportInitializeEx`.
     Nic,
+    /// By whichever of the two its driver has asked for when it was loaded; not at all if it has asked for neither.
+    Registered,
 }
 
 /// A device of a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its name in the script.
     pub name: String,
@@ -87,18 +99,19 @@ pub struct Device {
 }
 
 /// A step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The line of the script; 0 for what is done at the end without being in the script.
     pub line: usize,
     /// What is done.
     pub action: Action,
     /// The status that it has to have.
+    #[serde(with = "status")]
     pub status: NtStatus,
 }
 
 /// What a step does. Strings are names of the script.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Loads an image and calls its entry.
     Load(String),
@@ -172,24 +185,27 @@ impl Action {
 }
 
 impl Script {
-    /// What is done with images for which there is no script: load, start a device of each that is to have one, remove, unload.
-    ///
-    /// An image is `(file, has a device)`.
+    /// What is done with images for which there is no script: each is loaded and gets a device, if it has asked for devices; then they
+    /// are removed and unloaded, the newest first.
     #[must_use]
-    pub fn default_for(files: &[(PathBuf, Option<DeviceKind>)]) -> Self {
+    pub fn default_for(files: &[PathBuf]) -> Self {
         let mut script =
             Self { kernel: Settings::default(), images: Vec::new(), devices: Vec::new(), steps: Vec::new() };
-        for (number, (file, kind)) in files.iter().enumerate() {
+        for (number, file) in files.iter().enumerate() {
             let service = service_of(file);
             let name =
                 if script.image(&service).is_some() { format!("{service}-{}", number + 1) } else { service.clone() };
-            script.steps.push(Step { line: 0, action: Action::Load(name.clone()), status: NtStatus::SUCCESS });
-            if let Some(kind) = *kind {
-                let device = format!("{name}-0");
-                script.steps.push(Step { line: 0, action: Action::Start(device.clone()), status: NtStatus::SUCCESS });
-                let (keywords, addresses) = (Vec::new(), Vec::new());
-                script.devices.push(Device { name: device, image: name.clone(), kind, keywords, addresses });
+            let device = format!("{name}-0");
+            for action in [Action::Load(name.clone()), Action::Start(device.clone())] {
+                script.steps.push(Step { line: 0, action, status: NtStatus::SUCCESS });
             }
+            script.devices.push(Device {
+                name: device,
+                image: name.clone(),
+                kind: DeviceKind::Registered,
+                keywords: Vec::new(),
+                addresses: Vec::new(),
+            });
             script.images.push(Image { name, file: file.clone(), service, registry: Vec::new() });
         }
         script.finish();
@@ -236,4 +252,19 @@ impl Script {
 /// The service of an image that the script gives no name: the file's.
 pub(crate) fn service_of(file: &std::path::Path) -> String {
     file.file_stem().map_or_else(|| "driver".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// A status as a number.
+mod status {
+    use ntstatus::NtStatus;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub fn serialize<S: Serializer>(status: &NtStatus, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(status.to_bits())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NtStatus, D::Error> {
+        u32::deserialize(deserializer).map(NtStatus::from_bits)
+    }
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Script,
     drive::drive,
+    faults::{Faults, Plan, Portion},
     machine::{Machine, Machines},
     report::{Finding, Outcome},
 };
@@ -26,17 +27,53 @@ use crate::{
 const MARK: &str = "run: ";
 /// The words before the name of a rule.
 const BROKEN: &str = "rule broken: ";
+/// What a bug check says if something was made to fail before.
+const INJECTED: &str = "; after an injected failure";
 /// Bytes of a worker's standard error that are kept, the last ones.
 const KEPT: usize = 64 << 10;
+
+/// What a worker has to do. It comes as JSON by its standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The script. Files of images are as the worker is to open them.
+    pub script: Script,
+    /// What is to fail.
+    pub faults: Faults,
+    /// Which runs.
+    pub portions: Vec<Portion>,
+}
+
+impl Job {
+    /// A job without runs.
+    #[must_use]
+    pub const fn new(script: Script, faults: Faults) -> Self {
+        Self { script, faults, portions: Vec::new() }
+    }
+
+    /// Reads what [`supervise`] writes to a worker.
+    ///
+    /// # Errors
+    ///
+    /// One line.
+    pub fn read(from: impl Read) -> Result<Self, String> {
+        serde_json::from_reader(from).map_err(|error| format!("the standard input is no job for a worker: {error}"))
+    }
+}
 
 /// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Message {
-    Seed(u64),
+    /// A run begins. `fault` is the number of what is to fail.
+    Began { seed: u64, fault: Option<u64> },
+    /// A step begins.
     Step(usize),
+    /// The run has come to its end.
     Passed { hash: u64 },
-    Unexpected { words: String },
+    /// The run has come to its end, and there was nothing any more that could have failed.
+    Beyond,
+    /// A step has ended otherwise than the script says; the worker ends.
+    Unexpected { words: String, failed: bool },
 }
 
 fn say(line: &Message) {
@@ -47,58 +84,75 @@ fn say(line: &Message) {
     let _ = out.flush();
 }
 
-/// What a worker does: carries out the script with each of the seeds. Ends the process with 1 at the first step that does not end as
-/// it has to, because drivers are still loaded then.
-pub fn work(script: &Script, machines: &impl Machines, seeds: impl IntoIterator<Item = u64>) {
-    for seed in seeds {
-        say(&Message::Seed(seed));
-        let mut machine = machines.machine(seed, script.kernel);
-        if let Err(unexpected) = drive(script, &mut machine, |step| say(&Message::Step(step))) {
-            say(&Message::Unexpected { words: unexpected.words });
-            std::process::exit(1);
+/// What a worker does: carries out its job. Ends the process with 1 at the first step that does not end as it has to, because drivers
+/// are still loaded then.
+pub fn work(job: &Job, machines: &impl Machines) {
+    for &portion in &job.portions {
+        let mut left = Some(portion);
+        while let Some(run) = left {
+            let plan = run.plan(job.faults);
+            let fault = if let Plan::Nth(number) = plan { Some(number) } else { None };
+            say(&Message::Began { seed: run.seed, fault });
+            let mut machine = machines.machine(run.seed, job.script.kernel);
+            machine.inject(plan);
+            if let Err(unexpected) = drive(&job.script, &mut machine, |step| say(&Message::Step(step))) {
+                say(&Message::Unexpected { words: unexpected.words, failed: machine.failures() > 0 });
+                std::process::exit(1);
+            }
+            let failed = machine.failures() > 0;
+            let hash = machine.finish();
+            let beyond = job.faults == Faults::EachCall && run.first > 0 && !failed;
+            say(&if beyond { Message::Beyond } else { Message::Passed { hash } });
+            left = run.rest(job.faults, failed);
         }
-        say(&Message::Passed { hash: machine.finish() });
     }
 }
 
 /// How seeds are given to workers.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Workers {
     /// How many workers there are at a time.
     pub jobs: usize,
-    /// How many seeds a worker carries out. 1 for drivers that are linked into the program: their static variables outlive an unload.
+    /// How many seeds a worker carries out at most. 1 for drivers that are linked into the program: their static variables outlive an
+    /// unload.
     pub batch: usize,
     /// How long one step may take in real time before its worker is ended.
     pub limit: Duration,
+    /// Passes the standard error of workers on.
+    pub shown: bool,
 }
 
-/// Has workers carry out the seeds. `command` makes the command of a worker for some seeds; `done` hears of each outcome as it comes.
+/// Has workers carry out a job with each of the seeds. `command` makes the command of a worker; `done` hears of each outcome as it comes.
 /// The outcomes, in the order of the seeds.
 ///
 /// # Errors
 ///
 /// One line, if a worker cannot be started.
 pub fn supervise(
+    job: &Job,
     seeds: impl IntoIterator<Item = u64>,
-    plan: &Plan,
-    command: impl Fn(&[u64]) -> Command + Sync,
+    workers: &Workers,
+    command: impl Fn() -> Command + Sync,
     done: impl Fn(&Outcome) + Sync,
 ) -> Result<Vec<Outcome>, String> {
-    let waiting: Mutex<VecDeque<u64>> = Mutex::new(seeds.into_iter().collect());
+    let portions = seeds.into_iter().flat_map(|seed| Portion::of(seed, job.faults, workers.jobs));
+    let waiting: Mutex<VecDeque<Portion>> = Mutex::new(portions.collect());
     let outcomes = Mutex::new(Vec::new());
     let run = || -> Result<(), String> {
         loop {
             let mut batch = VecDeque::new();
             {
                 let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                let count = plan.batch.max(1).min(waiting.len());
+                // The last ones are shared by all.
+                let share = waiting.len().div_ceil(workers.jobs.max(1));
+                let count = workers.batch.clamp(1, share.max(1)).min(waiting.len());
                 batch.extend(waiting.drain(..count));
             }
             if batch.is_empty() {
                 return Ok(());
             }
             while !batch.is_empty() {
-                one_worker(&mut batch, plan.limit, &command, &mut |outcome| {
+                one_worker(job, &mut batch, workers, command(), &mut |outcome| {
                     done(&outcome);
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
                 })?;
@@ -107,39 +161,56 @@ pub fn supervise(
     };
     thread::scope(|scope| {
         let mut jobs = Vec::new();
-        jobs.extend((0..plan.jobs.max(1)).map(|_| scope.spawn(run)));
+        jobs.extend((0..workers.jobs.max(1)).map(|_| scope.spawn(run)));
         jobs.into_iter().try_for_each(|job| job.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
     })?;
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcomes.sort_by_key(|outcome| outcome.seed);
+    outcomes.sort_by_key(|outcome| (outcome.seed, outcome.fault));
     Ok(outcomes)
 }
 
-/// Starts a worker for the seeds and takes out those that it has ended, be it only by its own end.
+/// Starts a worker for the portions and takes out what it has ended, be it only by its own end.
 fn one_worker(
-    seeds: &mut VecDeque<u64>,
-    limit: Duration,
-    command: &impl Fn(&[u64]) -> Command,
+    job: &Job,
+    portions: &mut VecDeque<Portion>,
+    workers: &Workers,
+    mut command: Command,
     done: &mut impl FnMut(Outcome),
 ) -> Result<(), String> {
-    let mut command = command(seeds.make_contiguous());
+    let input = Job { portions: portions.iter().copied().collect(), ..job.clone() };
+    let input = serde_json::to_vec(&input).map_err(|error| error.to_string())?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| format!("{program}: {error}"))?;
-    let (errors, lines) = (last_words(&mut child), lines(&mut child));
-    let (mut step, mut began, mut late) = (None, Instant::now(), false);
+    let (errors, lines) = (last_words(&mut child, workers.shown), lines(&mut child));
+    if let Some(mut to) = child.stdin.take() {
+        // A worker that ends before it has read its job is seen below.
+        let _ = to.write_all(&input);
+    }
+    let (mut step, mut began, mut fault, mut late) = (None, Instant::now(), None, false);
+    let is_over = |portions: &mut VecDeque<Portion>, failed: bool| {
+        let run = portions.pop_front()?;
+        portions.extend(run.rest(job.faults, failed));
+        // What is left of it is next.
+        portions.rotate_right(usize::from(run.rest(job.faults, failed).is_some()));
+        Some(run.seed)
+    };
+    let limit = workers.limit;
     loop {
         match lines.recv_timeout(limit) {
-            Ok(Message::Seed(_)) => (step, began) = (None, Instant::now()),
+            Ok(Message::Began { fault: number, .. }) => (step, began, fault) = (None, Instant::now(), number),
             Ok(Message::Step(number)) => step = Some(number),
             Ok(Message::Passed { hash }) => {
-                let Some(seed) = seeds.pop_front() else { continue };
-                done(Outcome { seed, hash: Some(hash), finding: None, took: began.elapsed() });
+                let Some(seed) = is_over(portions, true) else { continue };
+                done(Outcome { seed, fault, hash: Some(hash), finding: None, took: began.elapsed() });
             }
-            Ok(Message::Unexpected { words }) => {
-                let Some(seed) = seeds.pop_front() else { continue };
-                let finding = Finding { rule: "script".to_owned(), words, step, output: String::new() };
-                done(Outcome { seed, hash: None, finding: Some(finding), took: began.elapsed() });
+            Ok(Message::Beyond) => {
+                is_over(portions, false);
+            }
+            Ok(Message::Unexpected { words, failed }) => {
+                let Some(seed) = is_over(portions, failed) else { continue };
+                let finding = Finding::new("script", words, step);
+                done(Outcome { seed, fault, hash: None, finding: Some(finding), took: began.elapsed() });
                 let _ = child.wait();
                 return Ok(());
             }
@@ -152,11 +223,12 @@ fn one_worker(
     }
     let status = child.wait().map_err(|error| format!("{program}: {error}"))?;
     let output = errors.join().unwrap_or_default();
-    // Every seed that it was given has passed, or the first that is left is the one that it ended in.
-    if let Some(seed) = seeds.pop_front() {
+    // Everything that it was given has passed, or the first that is left is what it ended in. If nobody knows whether something had
+    // failed by then, later failures are not tried: a run that ends so without a failure would be tried for ever.
+    if let Some(seed) = is_over(portions, output.contains(INJECTED)) {
         let how = if late { format!("nothing happened for {} seconds", limit.as_secs()) } else { status.to_string() };
         let finding = finding(&output, &how, late, step);
-        done(Outcome { seed, hash: None, finding: Some(finding), took: began.elapsed() });
+        done(Outcome { seed, fault, hash: None, finding: Some(finding), took: began.elapsed() });
     }
     Ok(())
 }
@@ -170,7 +242,7 @@ fn finding(output: &str, how: &str, late: bool, step: Option<usize>) -> Finding 
         _ if late => ("no-end".to_owned(), how.to_owned()),
         _ => ("crash".to_owned(), how.to_owned()),
     };
-    Finding { rule, words, step, output: output.to_owned() }
+    Finding { output: output.to_owned(), ..Finding::new(rule, words, step) }
 }
 
 /// Reads what a worker says, in a thread.
@@ -194,14 +266,17 @@ fn lines(child: &mut Child) -> mpsc::Receiver<Message> {
     receive
 }
 
-/// Reads a worker's standard error, in a thread, and keeps the end of it.
-fn last_words(child: &mut Child) -> thread::JoinHandle<String> {
+/// Reads a worker's standard error, in a thread, keeps the end of it, and passes it on if it is to be shown.
+fn last_words(child: &mut Child, shown: bool) -> thread::JoinHandle<String> {
     let errors = child.stderr.take();
     thread::spawn(move || {
         let Some(mut errors) = errors else { return String::new() };
         let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
         while let Ok(count @ 1..) = errors.read(&mut buffer) {
             all.extend_from_slice(&buffer[..count]);
+            if shown {
+                let _ = std::io::stderr().write_all(&buffer[..count]);
+            }
             let surplus = all.len().saturating_sub(KEPT);
             all.drain(..surplus);
         }

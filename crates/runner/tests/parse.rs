@@ -188,7 +188,7 @@ fn what_cannot_be_done_is_refused_before_anything_runs() {
             "is not loaded",
         ),
         (
-            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\naddresses = [\"::1/128\"]",
+            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\nkind = \"pnp\"\naddresses = [\"::1/128\"]",
             "for devices of the kind `nic`",
         ),
         ("[[step]]\ndo = \"close\"\nfile = \"f\"\nstatus = 1", "`status`: `close` has none"),
@@ -211,9 +211,10 @@ fn no_text_makes_the_parser_panic() {
 
 #[test]
 fn without_a_script_images_are_loaded_started_removed_and_unloaded() {
-    let files = [(PathBuf::from("a/x.sys"), Some(DeviceKind::PnP)), (PathBuf::from("b/x.sys"), None)];
-    let script = Script::default_for(&files);
-    let steps = ["load x", "start x-0", "load x-2", "unload x-2", "remove x-0", "unload x"];
+    let script = Script::default_for(&[PathBuf::from("a/x.sys"), PathBuf::from("b/x.sys")]);
+    let steps =
+        ["load x", "start x-0", "load x-2", "start x-2-0", "remove x-2-0", "unload x-2", "remove x-0", "unload x"];
     assert_eq!(words(&script), steps);
+    assert!(script.devices.iter().all(|device| device.kind == DeviceKind::Registered));
     assert_eq!((script.images[0].service.as_str(), script.images[1].service.as_str()), ("x", "x"));
 }

@@ -55,7 +55,7 @@ pub use crate::{
     kernel::{Builder, Kernel},
     ndis::{NdkEvent, Nic, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
     netio::{Network, NewInterface},
-    pnp::{Device, Driver, Entry, Identity, Value},
+    pnp::{Device, Driver, Entry, Identity, Takes, Value},
     process::{LockedPages, Process},
     report::{CHILD, EXIT_CODE},
     rule::Rule,

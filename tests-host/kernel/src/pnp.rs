@@ -31,6 +31,12 @@ pub type Entry = unsafe extern "system" fn(PDRIVER_OBJECT, PCUNICODE_STRING) -> 
 pub enum Value {
     /// `REG_DWORD`.
     Number(u32),
+    /// `REG_QWORD`.
+    Long(u64),
+    /// `REG_SZ`: the code units with their terminator.
+    Text(Vec<u16>),
+    /// `REG_BINARY`.
+    Binary(Vec<u8>),
     /// `REG_MULTI_SZ`: the code units of each string with its terminator, and one more terminator at the end.
     List(Vec<u16>),
 }
@@ -43,17 +49,28 @@ impl Value {
         Self::List(units.chain([0]).collect())
     }
 
+    /// A string.
+    #[must_use]
+    pub fn text(string: &str) -> Self {
+        Self::Text(string.encode_utf16().chain([0]).collect())
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Number(number) => number.to_le_bytes().to_vec(),
-            Self::List(units) => units.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
+            Self::Long(number) => number.to_le_bytes().to_vec(),
+            Self::Binary(bytes) => bytes.clone(),
+            Self::Text(units) | Self::List(units) => units.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
         }
     }
 
     pub(crate) const fn kind(&self) -> u32 {
         match self {
+            Self::Text(_) => 1,
+            Self::Binary(_) => 3,
             Self::Number(_) => 4,
             Self::List(_) => 7,
+            Self::Long(_) => 11,
         }
     }
 }
@@ -204,6 +221,17 @@ pub struct Driver {
     name: String,
 }
 
+/// What a driver has asked for when it was loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Network adapters: it is a miniport driver of NDIS.
+    Adapters,
+    /// Devices of plug and play.
+    Devices,
+    /// Neither.
+    Nothing,
+}
+
 /// Who a driver is, for a test that calls it.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity(DriverId);
@@ -285,6 +313,19 @@ impl Kernel {
 }
 
 impl Driver {
+    /// What the driver has asked for.
+    #[must_use]
+    pub fn takes(&self) -> Takes {
+        let (state, id) = (&self.state, self.id);
+        if state.miniport(id).is_some() {
+            Takes::Adapters
+        } else if lock(&state.pnp).drivers[&id].add.is_some() {
+            Takes::Devices
+        } else {
+            Takes::Nothing
+        }
+    }
+
     /// Plug and play finds a device for the driver, and starts it.
     ///
     /// # Errors
@@ -353,6 +394,7 @@ impl Driver {
             (loaded.handle.unwrap_or(0), loaded.unload)
         };
         let object = lock(&state.pnp).drivers[&id].object;
+        state.wait_for_work_items(id);
         if state.unload_miniport(id, object) {
             // NDIS has taken the place of the driver's own routine.
         } else if let Some(unload) = unload_of(object) {
@@ -382,6 +424,8 @@ impl Driver {
             }
             state.delete_object(handle);
         }
+        // A driver without plug and play is asked to unload although a work item runs; its image stays until that has returned.
+        state.wait_for_work_items(id);
         #[cfg(windows)]
         state.check_bound(id, name);
         state.check_ndis(id, name);

@@ -1,6 +1,8 @@
 //! The drivers of `SoftNDK`, driven by scripts.
 
-use crate::{file, run};
+use runner::{Faults, Results};
+
+use crate::{file, run, run_with};
 
 /// The provider without NDIS.
 const ADAPTER: &str = r#"
@@ -112,4 +114,30 @@ fn an_image_that_is_not_there_is_a_finding() {
         run(&file("other.toml", "[[image]]\nname = \"other\"\n[[step]]\ndo = \"load\"\nimage = \"other\""), "1", "");
     let (_, finding) = results.findings().next().expect("a finding");
     assert!(finding.words.contains("0xc0000034"), "{}", finding.words);
+}
+
+/// Loaded and unloaded, no more.
+const LOADED: &str = "[[image]]\nname = \"softndk\"\n[[step]]\ndo = \"load\"\nimage = \"softndk\"\n";
+
+#[test]
+fn each_thing_that_can_fail_does_once() {
+    let results = run_with(&file("loaded.toml", LOADED), "3", "", Faults::EachCall);
+    assert_eq!(results.exit_code(), 0, "{results}\n{:?}", results.findings().next());
+    let mut faults: Vec<_> = results.outcomes.iter().map(|outcome| outcome.fault.unwrap_or(0)).collect();
+    faults.sort_unstable();
+    assert!(faults.len() > 5, "{faults:?}");
+    assert_eq!(faults, (0..faults.len() as u64).collect::<Vec<_>>(), "one run for each, and one without");
+}
+
+#[test]
+fn what_a_failure_takes_away_the_script_does_without() {
+    // The first thing that fails is in the entry of the driver, so nothing of the script can be done.
+    let script = file("failing.toml", ADAPTER);
+    for faults in [Faults::Nth(1), Faults::EachSite] {
+        let results = run_with(&script, "5", "", faults);
+        assert_eq!(results.exit_code(), 0, "{results}\n{:?}", results.findings().next());
+        let hash = |results: &Results| results.outcomes[0].hash;
+        assert_ne!(hash(&results), hash(&run(&script, "5", "")), "something failed");
+        assert_eq!(hash(&results), hash(&run_with(&script, "5", "", faults)), "and does each time");
+    }
 }

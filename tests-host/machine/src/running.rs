@@ -1,0 +1,232 @@
+//! A kernel with what a script has made there, by its names.
+
+use std::collections::BTreeMap;
+
+use ndis::{
+    NDIS_DEVICE_POWER_STATE, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST,
+    NDIS_STATUS, OID_GEN_CURRENT_PACKET_FILTER,
+};
+use ntstatus::NtStatus;
+use runner::{
+    Answer, Machine,
+    faults::Plan,
+    machine::Control,
+    script::{Device, DeviceKind, Image, RegistryValue},
+};
+use simulated_kernel::{Driver, FaultPlan, File, IoFile, IoPending, Kernel, Nic, Pending, Takes, Value};
+
+use crate::{Load, NOT_FOUND, status};
+
+/// How long, in microseconds, a driver has to see the addresses of its interface: it is told by a callback, and reads the table in a work
+/// item.
+const ADDRESSES_ARE_SEEN: u64 = 5_000;
+
+enum Started {
+    PnP(simulated_kernel::Device),
+    Nic(Nic),
+    /// Its driver has asked for no devices.
+    Nothing,
+}
+
+enum Open {
+    Framework(File),
+    Wdm(IoFile),
+}
+
+enum Request {
+    Framework(Pending),
+    Wdm(IoPending),
+}
+
+/// A kernel with what a script has made there.
+pub struct Running<L> {
+    load: L,
+    drivers: BTreeMap<String, Driver>,
+    devices: BTreeMap<String, Started>,
+    files: BTreeMap<String, Open>,
+    requests: BTreeMap<String, Request>,
+    kernel: Kernel,
+}
+
+impl<L> Running<L> {
+    pub(crate) const fn new(load: L, kernel: Kernel) -> Self {
+        Self {
+            load,
+            drivers: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            files: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            kernel,
+        }
+    }
+
+    /// Adds an adapter that protocols are bound to, with its addresses.
+    fn add_nic(&self, device: &Device) -> Result<Nic, NtStatus> {
+        let keywords: Vec<_> = device.keywords.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let nic = self.drivers[&device.image].add_nic(&keywords).map_err(ndis_status)?;
+        let types = NDIS_PACKET_TYPE_DIRECTED | NDIS_PACKET_TYPE_BROADCAST | NDIS_PACKET_TYPE_MULTICAST;
+        let bound = nic.set(OID_GEN_CURRENT_PACKET_FILTER, &types.to_le_bytes()).status;
+        if bound != NDIS_STATUS::SUCCESS {
+            nic.remove();
+            return Err(ndis_status(bound));
+        }
+        for (address, prefix) in &device.addresses {
+            self.kernel.network().add_address(nic.if_index(), *address, *prefix);
+        }
+        self.kernel.sleep(ADDRESSES_ARE_SEEN);
+        Ok(nic)
+    }
+}
+
+const fn ndis_status(status: NDIS_STATUS) -> NtStatus {
+    NtStatus::from_bits(status.0.cast_unsigned())
+}
+
+fn value(value: &RegistryValue) -> Value {
+    match value {
+        RegistryValue::Number(number) => Value::Number(*number),
+        RegistryValue::Long(number) => Value::Long(*number),
+        RegistryValue::Text(text) => Value::text(text),
+        RegistryValue::Texts(texts) => Value::list(&texts.iter().map(String::as_str).collect::<Vec<_>>()),
+        RegistryValue::Binary(bytes) => Value::Binary(bytes.clone()),
+    }
+}
+
+/// Takes out what a checked script names.
+fn take<T>(map: &mut BTreeMap<String, T>, name: &str) -> T {
+    map.remove(name).unwrap_or_else(|| panic!("the script has checked `{name}`"))
+}
+
+impl<L: Load> Machine for Running<L> {
+    fn inject(&mut self, plan: Plan) {
+        self.kernel.inject(match plan {
+            Plan::None => FaultPlan::None,
+            Plan::Nth(number) => FaultPlan::Nth(number),
+            Plan::EachSite => FaultPlan::EachSite,
+        });
+    }
+
+    fn failures(&self) -> u64 {
+        self.kernel.faults_injected()
+    }
+
+    fn load(&mut self, image: &Image) -> Result<(), NtStatus> {
+        let values: Vec<_> = image.registry.iter().map(|(name, of)| (name.as_str(), value(of))).collect();
+        let driver = self.load.load(&self.kernel, image, &values)?;
+        self.drivers.insert(image.name.clone(), driver);
+        Ok(())
+    }
+
+    fn unload(&mut self, image: &Image) {
+        take(&mut self.drivers, &image.name).unload();
+    }
+
+    fn start(&mut self, device: &Device) -> Result<(), NtStatus> {
+        let driver = &self.drivers[&device.image];
+        let kind = match (device.kind, driver.takes()) {
+            (DeviceKind::Registered, Takes::Adapters) => DeviceKind::Nic,
+            (DeviceKind::Registered, Takes::Devices) => DeviceKind::PnP,
+            (kind, _) => kind,
+        };
+        let started = match kind {
+            DeviceKind::Registered => Started::Nothing,
+            DeviceKind::PnP => Started::PnP(driver.add_device().map_err(status)?),
+            DeviceKind::Nic => Started::Nic(self.add_nic(device)?),
+        };
+        self.devices.insert(device.name.clone(), started);
+        Ok(())
+    }
+
+    fn restart(&mut self, device: &Device) -> Result<(), NtStatus> {
+        match &self.devices[&device.name] {
+            Started::PnP(device) => device.stop_and_start().map_err(status),
+            Started::Nic(nic) => {
+                nic.pause();
+                nic.restart().map_err(ndis_status)
+            }
+            Started::Nothing => Ok(()),
+        }
+    }
+
+    fn power(&mut self, device: &Device, state: u8) -> Result<(), NtStatus> {
+        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        // NDIS counts them from 1.
+        ndis_status(nic.set_power(NDIS_DEVICE_POWER_STATE(i32::from(state) + 1)).status).ok()
+    }
+
+    fn remove(&mut self, device: &Device) -> Result<(), NtStatus> {
+        match take(&mut self.devices, &device.name) {
+            Started::Nic(nic) => nic.remove(),
+            Started::PnP(started) => {
+                if let Err((started, refused)) = started.remove() {
+                    self.devices.insert(device.name.clone(), Started::PnP(started));
+                    return Err(status(refused));
+                }
+            }
+            Started::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn surprise_remove(&mut self, device: &Device) {
+        match take(&mut self.devices, &device.name) {
+            Started::Nic(nic) => nic.surprise_remove(),
+            Started::PnP(started) => started.surprise_remove(),
+            Started::Nothing => {}
+        }
+    }
+
+    fn property(&self, device: &str, property: &str) -> Option<u64> {
+        match (self.devices.get(device)?, property) {
+            (Started::Nic(nic), "index") => Some(nic.if_index().into()),
+            _ => None,
+        }
+    }
+
+    fn open(&mut self, file: &str, link: &str) -> Result<(), NtStatus> {
+        let open = match self.kernel.open(link) {
+            Ok(open) => Open::Framework(open),
+            Err(bits) if status(bits) == NOT_FOUND => Open::Wdm(self.kernel.open_device(link).map_err(status)?),
+            Err(bits) => return Err(status(bits)),
+        };
+        self.files.insert(file.to_owned(), open);
+        Ok(())
+    }
+
+    fn close(&mut self, file: &str) {
+        drop(take(&mut self.files, file));
+    }
+
+    fn begin(&mut self, request: &str, file: &str, control: &Control<'_>) {
+        let pending = match &self.files[file] {
+            Open::Framework(file) => Request::Framework(file.begin(control.code, control.input, control.output)),
+            Open::Wdm(file) => Request::Wdm(file.begin(control.code, control.input, control.output)),
+        };
+        self.requests.insert(request.to_owned(), pending);
+    }
+
+    fn cancel(&mut self, request: &str) {
+        match &self.requests[request] {
+            Request::Framework(pending) => pending.cancel(),
+            Request::Wdm(pending) => pending.cancel(),
+        }
+    }
+
+    fn wait(&mut self, request: &str) -> Answer {
+        let answer = match take(&mut self.requests, request) {
+            Request::Framework(pending) => pending.wait(),
+            Request::Wdm(pending) => pending.wait(),
+        };
+        Answer { status: status(answer.status), bytes: answer.bytes }
+    }
+
+    fn sleep(&mut self, microseconds: u64) {
+        self.kernel.sleep(microseconds);
+    }
+
+    fn finish(self) -> u64 {
+        let hash = self.kernel.trace_hash();
+        drop(self.kernel);
+        hash
+    }
+}
