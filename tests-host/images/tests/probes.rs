@@ -59,7 +59,7 @@ fn a_privileged_instruction_is_named() {
 
 #[test]
 fn an_access_to_nothing_is_named() {
-    wrong("probes::an_access_to_nothing_is_named", "probe7", Rule::UnhandledException);
+    wrong("probes::an_access_to_nothing_is_named", "probe7", Rule::AccessViolation);
 }
 
 #[test]
@@ -84,5 +84,5 @@ fn a_field_of_the_processors_block_that_is_not_there_is_named() {
 
 #[test]
 fn a_call_of_nothing_is_named() {
-    wrong("probes::a_call_of_nothing_is_named", "probe12", Rule::UnhandledException);
+    wrong("probes::a_call_of_nothing_is_named", "probe12", Rule::AccessViolation);
 }

@@ -17,6 +17,7 @@ use crate::{
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    waiting,
 };
 
 /// Whose turn it is.
@@ -166,7 +167,10 @@ impl Baton {
                         state.machine.run_for((left / 16).max(200).min(left).max(1));
                     }
                     None if state.machine.step() => self.progress(),
-                    None => bug_check(Rule::Deadlock, format_args!("{what}: nothing is left that could end the wait")),
+                    None => {
+                        let words = format_args!("{what}: nothing is left that could end the wait");
+                        waiting::stuck(state, Rule::Deadlock, words);
+                    }
                 }
             }
             self.pass();

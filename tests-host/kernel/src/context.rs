@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use host::machine::{Irql, current_irql, locks_held};
 
-use crate::{paged, report::bug_check, rule::Rule, stack};
+use crate::{kernel, paged, report::bug_check, rule::Rule, stack};
 
 /// A loaded driver. Zero is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +29,8 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
     /// Where the driver called the kernel from, if it is an image.
     static SITE: Cell<usize> = const { Cell::new(0) };
+    /// The driver's stack pointer at that call; zero if nobody knows.
+    static STACK: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Returns true if the current thread runs a driver's code.
@@ -48,26 +50,41 @@ pub fn leave_driver() {
 
 /// What runs, for a message.
 pub fn describe() -> String {
-    let (driver, routine) = (RUNNING.get().0.max(BEHALF.get().0), ROUTINE.get());
+    let (driver, routine) = (RUNNING.get().max(BEHALF.get()), ROUTINE.get());
     if routine.is_empty() {
         return String::new();
     }
-    let site = site().map_or_else(String::new, |site| format!(", called from {site}"));
-    format!("; in {routine} of driver {driver}, at {}{site}", current_irql())
+    let driver = kernel::driver_in_words(driver);
+    format!("; in {routine}{driver}, at {}{}", current_irql(), site_in_words(SITE.get()))
 }
 
-/// The place in a driver's image from which the kernel was called: the image and an offset.
-fn site() -> Option<String> {
-    #[cfg(windows)]
-    return crate::image::describe(SITE.get());
-    #[cfg(unix)]
-    None
+/// Where the driver called the kernel from; zero if nobody knows.
+pub fn current_site() -> usize {
+    SITE.get()
 }
 
-/// The driver whose image has just called the kernel, and from where. Elsewhere than on Windows nobody knows.
-fn origin() -> Option<(DriverId, usize)> {
+/// The driver's stack pointer when it called the kernel, if the call was an image's.
+#[cfg(windows)]
+pub fn stack_of_caller() -> Option<usize> {
+    Some(STACK.get()).filter(|&stack| stack != 0)
+}
+
+/// A place in a driver's image from which the kernel was called, for a message: the image and an offset.
+#[cfg(windows)]
+pub fn site_in_words(site: usize) -> String {
+    crate::image::describe(site).map_or_else(String::new, |words| format!(", called from {words}"))
+}
+
+/// Without images nobody knows.
+#[cfg(unix)]
+pub const fn site_in_words(_site: usize) -> String {
+    String::new()
+}
+
+/// The driver whose image has just called the kernel, from where, and its stack pointer. Elsewhere than on Windows nobody knows.
+fn origin() -> Option<(DriverId, usize, usize)> {
     #[cfg(windows)]
-    return crate::image::origin();
+    return crate::image::origin().map(|origin| (origin.driver, origin.site, origin.stack));
     #[cfg(unix)]
     None
 }
@@ -98,14 +115,21 @@ pub struct Inside {
     behalf: DriverId,
     routine: &'static str,
     site: usize,
+    stack: usize,
 }
 
 impl Inside {
     /// The current thread enters the kernel.
     pub fn new(routine: &'static str) -> Self {
         let running = RUNNING.replace(NOBODY);
-        let (caller, site) = origin().unwrap_or((running, 0));
-        Self { running, behalf: BEHALF.replace(caller), routine: ROUTINE.replace(routine), site: SITE.replace(site) }
+        let (caller, site, stack) = origin().unwrap_or((running, 0, 0));
+        Self {
+            running,
+            behalf: BEHALF.replace(caller),
+            routine: ROUTINE.replace(routine),
+            site: SITE.replace(site),
+            stack: STACK.replace(stack),
+        }
     }
 }
 
@@ -115,6 +139,7 @@ impl Drop for Inside {
         BEHALF.set(self.behalf);
         ROUTINE.set(self.routine);
         SITE.set(self.site);
+        STACK.set(self.stack);
     }
 }
 

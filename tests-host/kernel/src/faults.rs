@@ -39,6 +39,13 @@ pub enum FaultPlan {
     EachSite,
 }
 
+impl Faults {
+    /// Returns true if something was made to fail since the last plan was made.
+    pub fn has_struck(&self) -> bool {
+        self.injected.load(Relaxed) > 0
+    }
+}
+
 impl State {
     /// Something that can fail is about to be done. Whether it fails.
     pub fn strikes(&self) -> bool {

@@ -78,8 +78,29 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The seed, for a message.
 pub fn seed_in_words() -> String {
-    let seed = CURRENT.try_read().ok().and_then(|current| current.as_ref().and_then(|state| state.seed));
+    let seed = glance(|state| state.seed);
     seed.map_or_else(String::new, |seed| format!("; the seed is {seed}"))
+}
+
+/// The state, for a message: nobody may wait for it there.
+fn glance<R>(look: impl FnOnce(&State) -> Option<R>) -> Option<R> {
+    CURRENT.try_read().ok().and_then(|current| look(current.as_ref()?))
+}
+
+/// Whose code it is, for a message.
+pub fn driver_in_words(driver: context::DriverId) -> String {
+    let name = glance(|state| Some(state.pnp.try_lock().ok()?.drivers.get(&driver)?.name.clone()));
+    match name {
+        _ if driver == context::NOBODY => String::new(),
+        Some(name) => format!(" of driver {name}"),
+        None => format!(" of driver {}", driver.0),
+    }
+}
+
+/// Failures that were injected, for a message.
+pub fn failures_in_words() -> &'static str {
+    let failed = glance(|state| Some(state.faults.has_struck())).unwrap_or(false);
+    if failed { "; after an injected failure" } else { "" }
 }
 
 /// Returns true if the environment wants each call printed, with `SIMULATED_KERNEL_TRACE`.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    context::DriverId,
+    context::{self, DriverId},
     kernel::{self, lock},
     platform,
     report::bug_check,
@@ -29,6 +29,8 @@ const GUARD: usize = 16;
 const GUARD_BYTE: u8 = 0xA5;
 /// What free memory holds.
 const POISON: u8 = 0xDD;
+/// Eight bytes of that.
+pub const POISON_WORD: u64 = u64::from_ne_bytes([POISON; 8]);
 /// What a new block holds that is not zeroed.
 const FRESH: u8 = 0xCD;
 /// As many free blocks of a size wait before one of them is used again.
@@ -46,6 +48,8 @@ struct Block {
     tag: u32,
     owner: DriverId,
     number: u64,
+    /// Where the driver asked for it, if that is known.
+    site: usize,
 }
 
 #[derive(Default)]
@@ -183,7 +187,10 @@ pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<
     trace(pool.number);
     pool.in_use += size;
     pool.most = pool.most.max(pool.in_use);
-    pool.blocks.insert(address, Block { slot, slot_size, size, tag, owner, number: pool.number });
+    pool.blocks.insert(
+        address,
+        Block { slot, slot_size, size, tag, owner, number: pool.number, site: context::current_site() },
+    );
     drop(guard);
     bytes(slot, address - slot).fill(GUARD_BYTE);
     bytes(address, size).fill(if zeroed { 0 } else { FRESH });
@@ -198,7 +205,10 @@ pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
     let pool = guard.as_mut()?;
     pool.number += 1;
     let number = pool.number;
-    pool.blocks.insert(address, Block { slot: address, slot_size: 0, size, tag, owner, number });
+    pool.blocks.insert(
+        address,
+        Block { slot: address, slot_size: 0, size, tag, owner, number, site: context::current_site() },
+    );
     drop(guard);
     Some(address)
 }
@@ -288,14 +298,21 @@ pub fn check_leaks(owner: DriverId, name: &str, heir: Option<DriverId>) {
         bug_check(
             Rule::PoolLeak,
             format_args!(
-                "driver {name} left {} blocks of {total} bytes; the first has {} bytes, the tag {} and the number {}",
+                "driver {name} left {} blocks of {total} bytes; the first has {} bytes, the tag {} and the number {}{}",
                 leaked.len(),
                 first.size,
                 tag_in_words(first.tag),
-                first.number
+                first.number,
+                context::site_in_words(first.site)
             ),
         );
     }
+}
+
+/// Where a block was asked for, for a message.
+pub fn site_in_words(address: usize) -> String {
+    let site = lock(&POOL).as_ref().and_then(|pool| pool.blocks.get(&address)).map_or(0, |block| block.site);
+    context::site_in_words(site)
 }
 
 /// The number of blocks and bytes that a driver has.

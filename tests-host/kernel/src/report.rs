@@ -22,6 +22,12 @@ pub fn bug_check(rule: Rule, details: fmt::Arguments<'_>) -> ! {
     stop(format_args!("rule broken: {rule}: {details}"))
 }
 
+/// The same for a rule that the kernel does not know, by its name.
+#[cold]
+pub fn bug_check_of(rule: fmt::Arguments<'_>, details: fmt::Arguments<'_>) -> ! {
+    stop(format_args!("rule broken: {rule}: {details}"))
+}
+
 /// Ends the process with the words of a panic, which may name a rule of the machine.
 #[cold]
 pub fn bug_check_panic(words: &str) -> ! {
@@ -34,9 +40,13 @@ pub fn bug_check_panic(words: &str) -> ! {
 fn stop(words: fmt::Arguments<'_>) -> ! {
     context::leave_driver();
     let place = context::describe();
-    let seed = kernel::seed_in_words();
+    let (seed, failed) = (kernel::seed_in_words(), kernel::failures_in_words());
     // Not through the macro, whose output a test harness would keep to itself.
-    let _ = writeln!(std::io::stderr(), "simulated kernel: bug check: {words}{place}{seed}");
+    let _ = writeln!(std::io::stderr(), "simulated kernel: bug check: {words}{place}{failed}{seed}");
+    #[cfg(windows)]
+    for frame in crate::image::stack() {
+        let _ = writeln!(std::io::stderr(), "    called from {frame}");
+    }
     let _ = std::io::stderr().flush();
     process::exit(EXIT_CODE)
 }

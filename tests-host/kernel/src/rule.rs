@@ -167,6 +167,11 @@ rules! {
     DriverPanicked = "driver-panicked",
     /// Winsock Kernel's provider was released while adapters that were opened through it were open.
     WskAdaptersOpen = "wsk-adapters-open",
+    /// An event was initialised again although somebody waited for it, or although it was set and nobody had seen it: the wait does not
+    /// end.
+    EventReinitialised = "event-reinitialised",
+    /// Winsock Kernel's provider is never released, and a deregistration waits for that.
+    WskNotReleased = "wsk-not-released",
     /// A thread waits, and nothing is left that could end the wait.
     Deadlock = "deadlock",
     /// The work does not come to an end.

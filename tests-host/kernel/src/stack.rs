@@ -45,9 +45,14 @@ impl Entered {
     }
 }
 
+/// Returns true for an address in the drivers' part of this thread's stack.
+pub fn is_here(address: usize) -> bool {
+    (here()..TOP.get()).contains(&address)
+}
+
 /// An object was initialised.
 pub fn note(address: usize) {
-    if (here()..TOP.get()).contains(&address) {
+    if is_here(address) {
         OBJECTS.with_borrow_mut(|objects| {
             if !objects.contains(&address) {
                 objects.push(address);

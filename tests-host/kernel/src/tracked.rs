@@ -115,6 +115,14 @@ impl State {
         }
     }
 
+    /// The event at that address, if there is one already, and not on the stack of a function that has returned.
+    pub fn tracked_event(&self, address: usize) -> Option<Arc<Event>> {
+        match lock(&self.tracked).objects.get(&address) {
+            Some(Entry { object: Object::Event(event), gone: false, .. }) => Some(event.clone()),
+            _ => None,
+        }
+    }
+
     /// What the structure at that address stands for.
     pub fn tracked(&self, address: usize, kind: &'static str) -> Object {
         check_memory(address, kind);

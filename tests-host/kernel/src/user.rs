@@ -7,7 +7,6 @@ use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_N
 use crate::{
     kernel::{Kernel, State, lock},
     process::LockedPages,
-    report::bug_check,
     rule::Rule,
     waiting,
     wdf::{DeviceObject, FileObject, Kind, Output, RequestObject},
@@ -130,7 +129,8 @@ impl Pending {
     fn complete(&self) {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "a request", || self.is_complete()) {
-            bug_check(
+            waiting::stuck(
+                &self.state,
                 Rule::RequestNeverCompleted,
                 format_args!("the request {:#x} is not completed", self.request.code),
             );

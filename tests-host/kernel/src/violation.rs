@@ -2,10 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::{context, report::EXIT_CODE, rule::Rule};
-
-/// Eight bytes of a free block.
-const POISON: i64 = 0xDDDD_DDDD_DDDD_DDDD_u64.cast_signed();
+use crate::{context, pool::POISON_WORD, report::EXIT_CODE, rule::Rule};
 
 /// A line that is put together without an allocation, as in a handler of signals it has to be.
 struct Words {
@@ -46,7 +43,7 @@ pub fn report(address: usize, context: *mut libc::c_void) {
 fn has_poison(context: *mut libc::c_void) -> bool {
     // SAFETY: the system passes the registers of the interrupted thread, of this type.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
-    context.uc_mcontext.gregs.contains(&POISON)
+    context.uc_mcontext.gregs.contains(&POISON_WORD.cast_signed())
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

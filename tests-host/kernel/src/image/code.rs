@@ -32,7 +32,7 @@ impl Writer {
         self.add(&target.to_le_bytes());
     }
 
-    /// Notes whose call it is and where it returns to. It changes nothing but `r11`, which no argument is in.
+    /// Notes whose call it is, where it returns to, and the stack pointer. It changes nothing but `r11`, which no argument is in.
     fn note(&mut self, driver: DriverId) {
         let slots = slots();
         // mov r11, [rsp]
@@ -42,6 +42,9 @@ impl Writer {
         self.add(&[0x41, 0xBB]);
         self.add(&driver.0.to_le_bytes());
         self.store(slots.driver);
+        // mov gs:[slot], rsp
+        self.add(&[0x65, 0x48, 0x89, 0x24, 0x25]);
+        self.add(&offset(slots.stack).to_le_bytes());
     }
 
     /// `mov gs:[slot], r11`.

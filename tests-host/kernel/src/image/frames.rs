@@ -4,19 +4,28 @@ use std::{ffi::c_void, ptr};
 
 use windows_sys::Win32::System::Diagnostics::Debug::RtlCaptureStackBackTrace;
 
-use super::map::with_image;
+use super::map::{describe, with_image};
 
 /// As many frames are looked at.
 const MOST: usize = 62;
 
-/// Goes up the stack, from frame to frame of code of images, until `look` has seen enough. It gets a number for the place, the same in
-/// each run, and the name of the image.
-pub fn walk(mut look: impl FnMut(usize, &str) -> bool) {
+/// The places of images on the stack, the innermost first.
+pub fn stack() -> Vec<String> {
+    frames().iter().filter_map(|&address| describe(address)).collect()
+}
+
+/// Addresses to which the functions on the stack return.
+fn frames() -> Vec<usize> {
     let mut frames = [ptr::null_mut::<c_void>(); MOST];
     // SAFETY: the array has as many places, and no hash is asked for.
     let count = unsafe { RtlCaptureStackBackTrace(0, MOST as u32, frames.as_mut_ptr(), ptr::null_mut()) };
-    for frame in &frames[..usize::from(count)] {
-        let address = frame.addr();
+    frames[..usize::from(count)].iter().map(|frame| frame.addr()).collect()
+}
+
+/// Goes up the stack, from frame to frame of code of images, until `look` has seen enough. It gets a number for the place, the same in
+/// each run, and the name of the image.
+pub fn walk(mut look: impl FnMut(usize, &str) -> bool) {
+    for address in frames() {
         let go_on = with_image(address, |image| {
             // The image's name takes part: two images have code at the same offset.
             let name = image.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));

@@ -126,7 +126,7 @@ pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Ent
     // Only what was checked and listed is looked at from now on.
     image.bytes = Vec::new();
     let mapped = Mapped {
-        name: if name.contains('.') { name.to_owned() } else { format!("{name}.sys") },
+        name: name.to_owned(),
         driver,
         base,
         size,

@@ -17,9 +17,9 @@ mod traps;
 
 pub use self::{
     code::Writer,
-    frames::walk,
+    frames::{stack, walk},
     map::{DriverImage, describe, keep, unload},
-    origin::origin,
+    origin::{Origin, origin},
     traps::install as install_handlers,
 };
 
@@ -42,7 +42,22 @@ impl Kernel {
         image: &DriverImage,
         parameters: &[(&str, Value)],
     ) -> Result<Driver, NTSTATUS> {
+        self.load_image_as(name, &format!("{name}.sys"), image, parameters)
+    }
+
+    /// The same for an image that findings call by another name than its service.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::load_image`].
+    pub fn load_image_as(
+        &self,
+        service: &str,
+        shown: &str,
+        image: &DriverImage,
+        parameters: &[(&str, Value)],
+    ) -> Result<Driver, NTSTATUS> {
         traps::install();
-        self.load_from(name, parameters, |id| map::map(id, name, image, self.state.seed.unwrap_or(0)))
+        self.load_from(service, parameters, |id| map::map(id, shown, image, self.state.seed.unwrap_or(0)))
     }
 }

@@ -6,11 +6,22 @@ use windows_sys::Win32::System::Threading::{TlsAlloc, TlsGetValue, TlsSetValue};
 
 use crate::context::DriverId;
 
-/// Two slots of each thread: the driver, and the address to which its call returns.
+/// Slots of each thread: the driver, the address to which its call returns, and the stack pointer at the call.
 #[derive(Clone, Copy)]
 pub struct Slots {
     pub driver: u32,
     pub site: u32,
+    pub stack: u32,
+}
+
+/// A call of an image.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub driver: DriverId,
+    /// The address to which it returns.
+    pub site: usize,
+    /// The caller's stack pointer when it has returned.
+    pub stack: usize,
 }
 
 /// Where the slots of a thread lie in its block, which `gs` points to.
@@ -33,12 +44,12 @@ pub fn slots() -> Slots {
             assert!(slot < DIRECT, "the process has no slots left that thunks can reach");
             slot
         };
-        Slots { driver: slot(), site: slot() }
+        Slots { driver: slot(), site: slot(), stack: slot() }
     })
 }
 
-/// The driver whose thunk was passed since the last call of this function, and the address to which its call returns.
-pub fn origin() -> Option<(DriverId, usize)> {
+/// The call that has passed a thunk since this function was last called.
+pub fn origin() -> Option<Origin> {
     let slots = slots();
     // SAFETY: a slot of this process.
     let driver = unsafe { TlsGetValue(slots.driver) }.addr();
@@ -49,15 +60,20 @@ pub fn origin() -> Option<(DriverId, usize)> {
     unsafe { TlsSetValue(slots.driver, std::ptr::null()) };
     // SAFETY: a slot of this process.
     let site = unsafe { TlsGetValue(slots.site) }.addr();
-    Some((DriverId(u32::try_from(driver).unwrap_or(0)), site))
+    // SAFETY: a slot of this process.
+    let stack = unsafe { TlsGetValue(slots.stack) }.addr();
+    let driver = DriverId(u32::try_from(driver).unwrap_or(0));
+    Some(Origin { driver, site, stack: stack + size_of::<usize>() })
 }
 
-/// Notes a call that goes through no thunk: an instruction that the kernel carries out for an image.
-pub fn note(driver: Option<DriverId>, site: usize) {
+/// Notes a call that goes through no thunk: an instruction that the kernel carries out for an image, which leaves the stack as it is.
+pub fn note(driver: Option<DriverId>, site: usize, stack: usize) {
     let Some(DriverId(driver)) = driver else { return };
     let slots = slots();
     // SAFETY: a slot of this process.
     unsafe { TlsSetValue(slots.site, std::ptr::without_provenance(site)) };
+    // SAFETY: a slot of this process.
+    unsafe { TlsSetValue(slots.stack, std::ptr::without_provenance(stack - size_of::<usize>())) };
     // SAFETY: a slot of this process.
     unsafe { TlsSetValue(slots.driver, std::ptr::without_provenance(driver as usize)) };
 }

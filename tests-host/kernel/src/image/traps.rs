@@ -32,7 +32,7 @@ use super::{
     origin, processor_block, shared_data, stubs,
 };
 use crate::{
-    kernel, paged,
+    kernel, paged, pool,
     report::{self, bug_check},
     rule::Rule,
 };
@@ -157,7 +157,7 @@ fn privileged(context: &mut CONTEXT, instruction: &Instruction, at: usize) -> bo
         _ => stop(instruction, at),
     };
     let Some(register) = register(context, operand) else { stop(instruction, at) };
-    origin::note(with_image(at, |image| image.driver), at);
+    origin::note(with_image(at, |image| image.driver), at, usize::try_from(context.Rsp).unwrap_or(0));
     if to_cr8 {
         let Ok(level) = u8::try_from(*register).map(Irql) else { stop(instruction, at) };
         kernel::routine(
@@ -218,10 +218,41 @@ unsafe extern "system" fn unhandled(pointers: *const EXCEPTION_POINTERS) -> i32 
     let pointers = unsafe { &*pointers };
     // SAFETY: as above.
     let record = unsafe { &*pointers.ExceptionRecord };
+    // SAFETY: as above.
+    let context = unsafe { &*pointers.ContextRecord };
     let at = record.ExceptionAddress.addr();
     let place = describe(at).unwrap_or_else(|| "the kernel".to_owned());
     let what = what(record.ExceptionCode, refused(record));
-    bug_check(Rule::UnhandledException, format_args!("{what} in {place}"))
+    let rule = match record.ExceptionCode {
+        EXCEPTION_ACCESS_VIOLATION if has_poison(context) => {
+            bug_check(Rule::UseAfterFree, format_args!("an address was taken from memory that is free, in {place}"))
+        }
+        EXCEPTION_ACCESS_VIOLATION => Rule::AccessViolation,
+        _ => Rule::UnhandledException,
+    };
+    bug_check(rule, format_args!("{what} in {place}"))
+}
+
+/// Returns true if a register holds what free memory is filled with: then the address was made of it.
+fn has_poison(context: &CONTEXT) -> bool {
+    let registers = [
+        context.Rax,
+        context.Rbx,
+        context.Rcx,
+        context.Rdx,
+        context.Rsi,
+        context.Rdi,
+        context.Rbp,
+        context.R8,
+        context.R9,
+        context.R10,
+        context.R11,
+        context.R12,
+        context.R13,
+        context.R14,
+        context.R15,
+    ];
+    registers.contains(&pool::POISON_WORD)
 }
 
 fn what(code: NTSTATUS, (address, run): (usize, bool)) -> String {
@@ -230,6 +261,7 @@ fn what(code: NTSTATUS, (address, run): (usize, bool)) -> String {
     const DIVISION: NTSTATUS = 0xC000_0094_u32.cast_signed();
     match code {
         EXCEPTION_ACCESS_VIOLATION if run => format!("a call of {address:#x}, where no code is,"),
+        EXCEPTION_ACCESS_VIOLATION if address == usize::MAX => "an access to an address that no memory has".to_owned(),
         EXCEPTION_ACCESS_VIOLATION => format!("an access to {address:#x}, where nothing is or may be,"),
         EXCEPTION_BREAKPOINT => "a breakpoint".to_owned(),
         STATUS_STACK_OVERFLOW => "the end of the stack".to_owned(),

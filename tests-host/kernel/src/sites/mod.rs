@@ -13,15 +13,14 @@ use crate::{
     kernel::{Kernel, State, lock},
 };
 
-/// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell. An image's never does: its
-/// functions have no symbols.
+/// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell.
 #[cfg(unix)]
 pub use symbols::stack_of_caller;
 
-/// Nothing is known of an image's frames without symbols.
+/// The stack pointer of the image that calls the kernel, which its thunk has noted.
 #[cfg(windows)]
-pub const fn stack_of_caller(_routine: &str) -> Option<usize> {
-    None
+pub fn stack_of_caller(_routine: &str) -> Option<usize> {
+    context::stack_of_caller()
 }
 
 /// Frames of drivers that make a call site: the one that calls, and two of its callers, because helpers are called from many

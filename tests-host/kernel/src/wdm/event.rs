@@ -17,8 +17,9 @@ use crate::{
     kernel::State,
     report::bug_check,
     rule::Rule,
+    stack,
     tracked::{Object, Semaphore},
-    waiting,
+    waiting::{self, Wait},
 };
 
 fn event(state: &State, event: *mut KEVENT) -> Arc<Event> {
@@ -84,6 +85,9 @@ extern "C" fn KeInitializeEvent(place: *mut KEVENT, kind: EVENT_TYPE, set: BOOLE
             _EVENT_TYPE::SynchronizationEvent => EventKind::Synchronization,
             other => bug_check(Rule::BadArgument, format_args!("{other} is no kind of event")),
         };
+        // On the stack it may be another one, in the frame of another call.
+        let before = state.tracked_event(place.expose_provenance()).filter(|_| !stack::is_here(place.addr()));
+        state.dispatcher.initialised_again(place.addr(), before.is_some_and(|before| before.is_set()));
         let object = Event::new(&state.machine, kind);
         state.track(place.expose_provenance(), context::caller(), Object::Event(Arc::new(object)));
         if set != 0 {
@@ -104,6 +108,7 @@ extern "C" fn KeSetEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEA
         // The event may be gone as soon as it is set: its waiter may free it.
         let object = event(state, place);
         let before = object.set();
+        state.dispatcher.was_set(place.addr());
         state.dispatcher.signal();
         state.preempt();
         LONG::from(before)
@@ -169,8 +174,10 @@ extern "C" fn KeWaitForSingleObject(
     routine!("KeWaitForSingleObject", |state| {
         let end = end(state, timeout);
         check_wait("KeWaitForSingleObject", end);
+        let objects = [object.addr()];
         let object = state.tracked(object.expose_provenance(), "object");
-        let signalled = waiting::until(state, end, "KeWaitForSingleObject", || acquire(&object));
+        let wait = Wait { what: "KeWaitForSingleObject", objects: &objects, rule: None };
+        let signalled = waiting::until(state, end, wait, || acquire(&object));
         if signalled { STATUS_SUCCESS } else { STATUS_TIMEOUT }
     })
 }
@@ -199,11 +206,13 @@ extern "C" fn KeWaitForMultipleObjects(
             let place = unsafe { objects.add(index) };
             // SAFETY: as above.
             let object = unsafe { place.read() };
-            state.tracked(object.expose_provenance(), "object")
+            object.expose_provenance()
         };
-        let objects: Vec<Object> = (0..count as usize).map(of).collect();
+        let places: Vec<usize> = (0..count as usize).map(of).collect();
+        let objects: Vec<Object> = places.iter().map(|&place| state.tracked(place, "object")).collect();
         let mut first = 0;
-        let signalled = waiting::until(state, end, "KeWaitForMultipleObjects", || {
+        let wait = Wait { what: "KeWaitForMultipleObjects", objects: &places, rule: None };
+        let signalled = waiting::until(state, end, wait, || {
             if kind == _WAIT_TYPE::WaitAny {
                 let found = objects.iter().position(acquire);
                 first = found.unwrap_or(0);

@@ -37,9 +37,13 @@ pub struct Mdls {
 impl State {
     /// A driver is unloaded: its MDLs must be free.
     pub fn check_mdls(&self, owner: DriverId, name: &str) {
-        let left = lock(&self.wdm.mdls).owners.values().filter(|&&one| one == owner).count();
-        if left > 0 {
-            bug_check(Rule::PoolLeak, format_args!("driver {name} left {left} MDLs"));
+        let left: Vec<usize> = {
+            let mdls = lock(&self.wdm.mdls);
+            mdls.owners.iter().filter(|&(_, &one)| one == owner).map(|(&mdl, _)| mdl).collect()
+        };
+        if let Some(&first) = left.first() {
+            let site = pool::site_in_words(first);
+            bug_check(Rule::PoolLeak, format_args!("driver {name} left {} MDLs, the first{site}", left.len()));
         }
     }
 

@@ -10,7 +10,7 @@ use super::routine;
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
-    report::bug_check,
+    report::{bug_check, bug_check_of},
     rule::Rule,
 };
 
@@ -53,6 +53,15 @@ extern "C" fn KeShouldYieldProcessor() -> ULONG {
 
 #[unsafe(no_mangle)]
 extern "C" fn KeBugCheckEx(code: ULONG, one: ULONG_PTR, two: ULONG_PTR, three: ULONG_PTR, four: ULONG_PTR) -> ! {
+    /// The code with which SoftNDK's adviser stops the machine (`docs/adviser.md`), with the number of the finding.
+    const ADVISER: ULONG = 0x534E_4144;
+    if code == ADVISER {
+        let finding = format_args!("SN{one:04}");
+        bug_check_of(
+            finding,
+            format_args!("the adviser has stopped the machine: object {three} of type {two}, function {four}"),
+        );
+    }
     bug_check(Rule::DriverPanicked, format_args!("KeBugCheckEx {code:#x} ({one:#x}, {two:#x}, {three:#x}, {four:#x})"))
 }
 

@@ -27,7 +27,7 @@ pub use self::{
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     notification::Notifications,
-    thread::{Threads, spawn},
+    thread::{Threads, spawn_for_work_item},
 };
 use crate::context::DriverId;
 use host::machine::RawSpinLock;

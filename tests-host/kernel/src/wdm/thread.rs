@@ -29,6 +29,8 @@ use crate::{
 pub struct Thread {
     owner: DriverId,
     number: u64,
+    /// It is the system's, and runs a work item.
+    of_system: bool,
     ended: AtomicBool,
     /// References to the object, beside those of handles.
     references: AtomicI64,
@@ -52,6 +54,21 @@ fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
 }
 
 impl State {
+    /// A work item refers to its device until its routine has returned, and a driver is not unloaded before the references to its devices
+    /// are gone: waits for routines that run still.
+    pub fn wait_for_work_items(self: &Arc<Self>, owner: DriverId) {
+        let run = || {
+            let threads = lock(&self.wdm.threads);
+            threads
+                .all
+                .iter()
+                .any(|(thread, _)| thread.owner == owner && thread.of_system && !thread.ended.load(Acquire))
+        };
+        if run() {
+            waiting::until(self, None, "the unload of a driver, for its work items,", || !run());
+        }
+    }
+
     /// A driver is unloaded: its threads must have ended and its handles be closed. Waits for what a thread does after its
     /// last call.
     pub fn check_threads(self: &Arc<Self>, owner: DriverId, name: &str) {
@@ -84,10 +101,15 @@ impl State {
     }
 }
 
+/// Starts a thread of the system, which runs a work item of a driver.
+pub fn spawn_for_work_item(state: &Arc<State>, owner: DriverId, work: impl FnOnce() + Send + 'static) {
+    spawn(state, owner, true, work);
+}
+
 /// Starts a system thread, which does `work` for a driver.
-pub fn spawn(state: &Arc<State>, owner: DriverId, work: impl FnOnce() + Send + 'static) -> Arc<Thread> {
-    let number = state.next();
-    let thread = Arc::new(Thread { owner, number, ended: AtomicBool::new(false), references: AtomicI64::new(0) });
+fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce() + Send + 'static) -> Arc<Thread> {
+    let (number, ended, references) = (state.next(), AtomicBool::new(false), AtomicI64::new(0));
+    let thread = Arc::new(Thread { owner, number, of_system, ended, references });
     if let Some(baton) = &state.baton {
         baton.expect(number);
     }
@@ -135,7 +157,7 @@ extern "C" fn PsCreateSystemThread(
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
         let (owner, context) = (context::caller(), Word::of(context));
-        let thread = spawn(state, owner, move || {
+        let thread = spawn(state, owner, false, move || {
             context::call(owner, "a system thread", || {
                 // SAFETY: the driver's own routine, with its own argument.
                 unsafe { start(context.pointer()) };

@@ -15,7 +15,7 @@ use crate::{
     pool,
     report::bug_check,
     rule::Rule,
-    waiting,
+    waiting::{self, Wait},
 };
 
 /// Sockets are not simulated.
@@ -109,7 +109,12 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         |state| {
             let number = with(state, registration, |number, _| number);
             // Another thread may release what it has captured.
-            waiting::until(state, None, "WskDeregister, for what is captured and not released", || {
+            let wait = Wait {
+                what: "WskDeregister, for what is captured and not released",
+                objects: &[],
+                rule: Some(Rule::WskNotReleased),
+            };
+            waiting::until(state, None, wait, || {
                 lock(&state.wsk).clients.get(&number).is_none_or(|client| client.captured == 0)
             });
             let gone = lock(&state.wsk).clients.remove(&number);

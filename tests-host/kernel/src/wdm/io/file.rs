@@ -119,7 +119,11 @@ impl IoPending {
     pub fn wait(self) -> Answer {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "an IRP", || self.is_complete()) {
-            bug_check(Rule::IrpNeverCompleted, format_args!("the request {:#x} is not completed", self.request.code));
+            waiting::stuck(
+                &self.state,
+                Rule::IrpNeverCompleted,
+                format_args!("the request {:#x} is not completed", self.request.code),
+            );
         }
         let outcome = lock(&self.request.outcome).clone();
         outcome.map_or_else(

@@ -23,7 +23,7 @@ impl Queued {
             bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
         }
         let mine = self.clone();
-        wdm::spawn(state, driver, move || {
+        wdm::spawn_for_work_item(state, driver, move || {
             *lock(&mine.0) = false;
             drop(mine);
             context::call(driver, "a work item", work);
