@@ -9,8 +9,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
+source tools/for-windows.sh
 
-INSTALL=1
 DRIVERS=1
 SEEDS=100
 while (($#)); do
@@ -24,23 +24,10 @@ while (($#)); do
     shift
 done
 
-TOP=$PWD
-CACHE=${IMAGES_TARGET_DIR:-$TOP/target/images-build}
-TRIPLE=x86_64-pc-windows-gnu
-LINKER=x86_64-w64-mingw32-gcc-win32
-
-say() { printf '== %s\n' "$*"; }
-may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
-
 packages=()
-has_compiler || packages+=("${COMPILER_PACKAGES[@]}")
 command -v clang >/dev/null || packages+=(clang)
 command -v lld-link-19 >/dev/null || packages+=(lld-19)
-command -v "$LINKER" >/dev/null || packages+=(gcc-mingw-w64-x86-64-win32)
-if ((${#packages[@]})) && ! { may_install && install_packages "${packages[@]}"; }; then
-    echo "missing: ${packages[*]} (install these Debian packages, or run as root)" >&2
-    exit 1
-fi
+prepare_for_windows "${packages[@]}"
 if ((DRIVERS)); then tools/build-drivers.sh --arch x86_64; fi
 for driver in softndk softndknic ndktest; do
     [[ -f target/drivers/x86_64/$driver.sys ]] || { echo "there is no target/drivers/x86_64/$driver.sys" >&2; exit 1; }
@@ -68,17 +55,6 @@ cp target/drivers/x86_64/{softndk,softndknic,ndktest}.sys "$IMAGES/"
 say "building the probes"
 probes
 
-# The lock file as it is committed, where cargo may write.
-mkdir -p "$CACHE.lock"
-cp Cargo.lock "$CACHE.lock/Cargo.lock"
-cargo_for_windows() {
-    env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$CACHE" CARGO_INCREMENTAL=0 \
-        CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
-        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER="$LINKER" \
-        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS="-Clink-arg=-static-libgcc" \
-        cargo "$@" --target "$TRIPLE" -Zbuild-std=std,panic_unwind,test \
-        -Zlockfile-path --config "resolver.lockfile-path='$CACHE.lock/Cargo.lock'"
-}
 say "building the simulated kernel and the tests for $TRIPLE"
 cargo_for_windows test --quiet --no-run --package driver-images
 # The newest of each: cargo names them in JSON only.
@@ -90,13 +66,7 @@ if ! command -v wine >/dev/null && ! { may_install && install_packages wine wine
 fi
 DIRECTORY=$CACHE/wine
 mkdir -p "$DIRECTORY"
-# Older Wines lack the library in which Windows keeps its random numbers.
-cat >"$CACHE/prng.c" <<'C'
-#include <windows.h>
-BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) { return SystemFunction036(bytes, (ULONG)length); }
-C
-"$LINKER" -shared -o "$DIRECTORY/bcryptprimitives.dll" "$CACHE/prng.c" -ladvapi32
+random_numbers "$DIRECTORY"
 export WINEPREFIX=$CACHE/prefix WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml="
 say "$(wine --version 2>/dev/null): running the tests with the drivers' images"
 # The first start makes the prefix.

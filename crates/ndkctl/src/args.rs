@@ -66,7 +66,7 @@ pub enum Command {
     Nd2(crate::nd2::Nd2),
     /// Check every sentence about completion queues of the user-mode interface
     Nd2Selftest(Nd2Selftest),
-    /// List what driver images import, and what of it the simulated kernel has
+    /// Run driver images in a simulated kernel that checks every rule and replays by seed (elsewhere than on Windows with Wine)
     Run(crate::run::Run),
     /// Have the driver ndktest run for a while in the kernel (Windows)
     DriverRun(DriverRun),

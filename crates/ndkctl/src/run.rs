@@ -1,100 +1,69 @@
-//! `ndkctl run --imports`: what driver images import, and what of it the simulated kernel has.
+//! `ndkctl run`: driver images in the simulated kernel, by a script and with seeds (`docs/run.md`).
 
-use std::{fs, path::PathBuf};
+mod execute;
+mod imports;
+mod script;
+mod symbols;
+mod workers;
+
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::Args;
-use console::style;
-use host::{note, say};
-use image_loader::{
-    Image, Import, Name,
-    routines::{self, Found},
-};
-use serde::Serialize;
+use runner::{Faults, Seeds};
 
-use crate::{
-    End,
-    output::{print_json, print_table, table},
-};
+use crate::End;
 
 /// Driver images, and what to do with them.
 #[derive(Clone, Debug, Args)]
 pub struct Run {
-    /// Driver images for x64: .sys files
-    #[arg(required = true, value_name = "IMAGE")]
+    /// Driver images for x64: .sys files. With a script that names images, NAME=FILE takes the place of one of them
+    #[arg(required_unless_present_any = ["script", "worker"], value_name = "IMAGE")]
     pub images: Vec<PathBuf>,
+    /// Seeds to run with: 7, 1..1000 or 1,5,9..12
+    #[arg(long, default_value = "1..10")]
+    pub seeds: Seeds,
+    /// What the images do (TOML); without it they are loaded, started, removed and unloaded
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// What fails of what can: none, each-call (in a run of its own), each-site (in one run), or the number of one
+    #[arg(long, default_value = "none", value_name = "WHICH")]
+    pub faults: Faults,
+    /// Values of the registry (TOML): a table for each service
+    #[arg(long, value_name = "FILE")]
+    pub registry: Option<PathBuf>,
+    /// Debugging information of an image; a file beside the image is found without this
+    #[arg(long, value_name = "FILE")]
+    pub pdb: Vec<PathBuf>,
+    /// Runs at a time; as many as there are processors, if not given
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Seconds that a step may take before it is a finding, 1 to 86400
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub limit: u64,
+    /// Show each call of the drivers, on the standard error
+    #[arg(long)]
+    pub trace: bool,
+    /// Write a report for CI systems (JUnit)
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
     /// List what the images import, and what of it is missing; nothing is run
-    #[arg(long, required = true)]
+    #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace"])]
     pub imports: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// An image, as JSON shows it.
-#[derive(Serialize)]
-struct Shown {
-    image: String,
-    missing: usize,
-    imports: Vec<Row>,
-}
-
-/// An import.
-#[derive(Serialize)]
-struct Row {
-    module: String,
-    name: String,
-    delayed: bool,
-    found: &'static str,
+    /// What `ndkctl run` starts
+    #[arg(long, hide = true)]
+    pub worker: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Run) -> Result<End, String> {
-    let mut shown = Vec::new();
-    for path in &args.images {
-        let name = path.display();
-        let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
-        let image = Image::parse(&bytes).map_err(|error| format!("{name}: {error}"))?;
-        let imports: Vec<Row> = image.imports.iter().map(row).collect();
-        let missing = imports.iter().filter(|row| row.found == MISSING).count();
-        shown.push(Shown { image: name.to_string(), missing, imports });
-    }
-    if args.json {
-        print_json(&shown)?;
+    if args.worker {
+        workers::work().map(|()| End::Good)
+    } else if args.imports {
+        imports::list(args)
     } else {
-        for image in &shown {
-            show(image);
-        }
-    }
-    let complete = shown.iter().all(|image| image.missing == 0);
-    Ok(if complete { End::Good } else { End::Bad })
-}
-
-const MISSING: &str = "missing";
-
-fn row(import: &Import) -> Row {
-    let found = match &import.name {
-        Name::Name(name) => routines::find(&import.module, name),
-        // No module of the kernel is documented to have numbers.
-        Name::Ordinal(_) => None,
-    };
-    let found = match found {
-        Some(Found::Simulated) => "simulated",
-        Some(Found::Library(_)) => "plain function",
-        Some(Found::Variable) => "variable",
-        None => MISSING,
-    };
-    Row { module: import.module.clone(), name: import.name.to_string(), delayed: import.delayed, found }
-}
-
-fn show(image: &Shown) {
-    let mut shown = table(&["import", "module", "found"]);
-    for row in &image.imports {
-        let found = if row.found == MISSING { style(MISSING).red().to_string() } else { row.found.to_owned() };
-        shown.add_row([&row.name, &row.module, &found]);
-    }
-    print_table(&shown);
-    say!("{}: {} imports, {} missing", image.image, image.imports.len(), image.missing);
-    if image.missing > 0 {
-        note!("an image loads without them, and a run ends where one of them is called (docs/simulated-kernel.md)");
+        execute::execute(args)
     }
 }

@@ -41,3 +41,47 @@ fn a_broken_image_gets_one_line() {
     let output = ndkctl(&["run", "--imports", "there is no such file.sys"]);
     assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(1), 1));
 }
+
+#[test]
+fn what_a_run_needs_and_does_not_have_is_one_line() {
+    let whole = file("whole.sys", &made());
+    let whole = whole.to_str().expect("a path in UTF-8");
+    let broken = file("broken.sys", b"MZ");
+    let broken = broken.to_str().expect("a path in UTF-8");
+    let script = file("other.toml", b"[[image]]\nname = \"other\"\n");
+    let script = script.to_str().expect("a path in UTF-8");
+    for (arguments, code, words) in [
+        (&[broken][..], 1, "broken.sys"),
+        (&["no.sys"], 1, "no.sys"),
+        (&[whole, "--script", script], 1, "write NAME="),
+        (&[whole, "--script", "no.toml"], 1, "no.toml"),
+        (&[whole, "--registry", "no.toml"], 1, "no.toml"),
+        (&[whole, "--seeds", "3..1"], 2, "1..1000"),
+        (&[whole, "--faults", "some"], 2, "each-call"),
+        (&[whole, "--limit", "0"], 2, "1..=86400"),
+        (&["--worker"], 1, ""),
+        (&[], 2, "IMAGE"),
+    ] {
+        let arguments: Vec<_> = std::iter::once("run").chain(arguments.iter().copied()).collect();
+        let output = ndkctl(&arguments);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{arguments:?}: {said}");
+        assert!(said.contains(words) && output.stdout.is_empty(), "{arguments:?}: {said}");
+    }
+}
+
+/// Elsewhere images run in a program for Windows.
+#[cfg(not(windows))]
+#[test]
+fn a_program_for_windows_that_is_not_there_is_one_line() {
+    let whole = file("runnable.sys", &made());
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+        .arg("run")
+        .arg(whole)
+        .env("NDKCTL_WORKER", "no such file.exe")
+        .output()
+        .expect("the program runs");
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("no such file.exe"), "{said}");
+}

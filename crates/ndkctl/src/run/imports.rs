@@ -1,0 +1,86 @@
+//! `ndkctl run --imports`: what driver images import, and what of it the simulated kernel has.
+
+use std::fs;
+
+use console::style;
+use host::{note, say};
+use image_loader::{
+    Image, Import, Name,
+    routines::{self, Found},
+};
+use serde::Serialize;
+
+use super::Run;
+use crate::{
+    End,
+    output::{print_json, print_table, table},
+};
+
+/// An image, as JSON shows it.
+#[derive(Serialize)]
+struct Shown {
+    image: String,
+    missing: usize,
+    imports: Vec<Row>,
+}
+
+/// An import.
+#[derive(Serialize)]
+struct Row {
+    module: String,
+    name: String,
+    delayed: bool,
+    found: &'static str,
+}
+
+/// Lists the imports.
+pub fn list(args: &Run) -> Result<End, String> {
+    let mut shown = Vec::new();
+    for path in &args.images {
+        let name = path.display();
+        let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+        let image = Image::parse(&bytes).map_err(|error| format!("{name}: {error}"))?;
+        let imports: Vec<Row> = image.imports.iter().map(row).collect();
+        let missing = imports.iter().filter(|row| row.found == MISSING).count();
+        shown.push(Shown { image: name.to_string(), missing, imports });
+    }
+    if args.json {
+        print_json(&shown)?;
+    } else {
+        for image in &shown {
+            show(image);
+        }
+    }
+    let complete = shown.iter().all(|image| image.missing == 0);
+    Ok(if complete { End::Good } else { End::Bad })
+}
+
+const MISSING: &str = "missing";
+
+fn row(import: &Import) -> Row {
+    let found = match &import.name {
+        Name::Name(name) => routines::find(&import.module, name),
+        // No module of the kernel is documented to have numbers.
+        Name::Ordinal(_) => None,
+    };
+    let found = match found {
+        Some(Found::Simulated) => "simulated",
+        Some(Found::Library(_)) => "plain function",
+        Some(Found::Variable) => "variable",
+        None => MISSING,
+    };
+    Row { module: import.module.clone(), name: import.name.to_string(), delayed: import.delayed, found }
+}
+
+fn show(image: &Shown) {
+    let mut shown = table(&["import", "module", "found"]);
+    for row in &image.imports {
+        let found = if row.found == MISSING { style(MISSING).red().to_string() } else { row.found.to_owned() };
+        shown.add_row([&row.name, &row.module, &found]);
+    }
+    print_table(&shown);
+    say!("{}: {} imports, {} missing", image.image, image.imports.len(), image.missing);
+    if image.missing > 0 {
+        note!("an image loads without them, and a run ends where one of them is called (docs/simulated-kernel.md)");
+    }
+}

@@ -1,0 +1,89 @@
+//! The script of a run: from a file, or the usual one; with the images and the registry that the command line names.
+
+use std::{
+    fs,
+    path::{Path, PathBuf, absolute},
+};
+
+use image_loader::Image;
+use runner::{Script, parse};
+
+use super::Run;
+
+/// The script, whose images have been checked.
+pub fn script(args: &Run) -> Result<Script, String> {
+    let mut script = match &args.script {
+        None => Script::default_for(&args.images),
+        Some(path) => {
+            let mut script = parse::read(path)?;
+            for image in &args.images {
+                put(&mut script, path, image)?;
+            }
+            script
+        }
+    };
+    if let Some(path) = &args.registry {
+        parse::add_registry(&mut script, path)?;
+    }
+    for image in &mut script.images {
+        let name = image.file.display().to_string();
+        let bytes = fs::read(&image.file).map_err(|error| format!("{name}: {error}"))?;
+        Image::parse(&bytes).map_err(|error| format!("{name}: {error}"))?;
+        image.file = absolute(&image.file).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(script)
+}
+
+/// Puts a file of the command line in the place of the script's: `NAME=FILE`, or a file of the same name.
+fn put(script: &mut Script, path: &Path, given: &Path) -> Result<(), String> {
+    let text = given.to_string_lossy();
+    let names = |script: &Script| script.images.iter().map(|image| image.name.clone()).collect::<Vec<_>>().join(", ");
+    if let Some((name, file)) = text.split_once('=') {
+        let image = script.images.iter_mut().find(|image| image.name == name);
+        let Some(image) = image else {
+            return Err(format!("{} has no image `{name}`; it has {}", path.display(), names(script)));
+        };
+        image.file = PathBuf::from(file);
+        return Ok(());
+    }
+    let mut found = false;
+    for image in script.images.iter_mut().filter(|image| image.file.file_name() == given.file_name()) {
+        given.clone_into(&mut image.file);
+        found = true;
+    }
+    let problem = || {
+        format!(
+            "{text}: {} has no image of that file; write NAME={text}, NAME being one of {}",
+            path.display(),
+            names(script)
+        )
+    };
+    if found { Ok(()) } else { Err(problem()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use runner::parse;
+
+    use super::put;
+
+    const TEXT: &str = "[[image]]\nname = \"nic\"\nfile = \"softndknic.sys\"\n[[image]]\nname = \"consumer\"\n";
+
+    #[test]
+    fn an_image_of_the_command_line_takes_the_place_of_the_scripts() {
+        let mut script = parse(TEXT).expect("a script");
+        put(&mut script, Path::new("run.toml"), Path::new("a/softndknic.sys")).expect("the name of the file");
+        put(&mut script, Path::new("run.toml"), Path::new("consumer=b/wrong.sys")).expect("the name of the image");
+        assert_eq!(script.images[0].file, Path::new("a/softndknic.sys"));
+        assert_eq!(
+            (script.images[1].file.as_path(), script.images[1].service.as_str()),
+            (Path::new("b/wrong.sys"), "consumer")
+        );
+        for other in ["b/other.sys", "third=x.sys"] {
+            let said = put(&mut script, Path::new("run.toml"), Path::new(other)).expect_err(other);
+            assert!(said.contains("nic, consumer") && !said.contains('\n'), "{said}");
+        }
+    }
+}
