@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs the images of the sample consumer in C with `ndkctl run`, on the image of softndknic: the sample with many seeds, and each of its
+# wrong variants, which has to break the rule that samples/consumer-c/README.md names.
+#
+#   tools/run-sample.sh [SEEDS]     how many seeds for the sample as it is; 200 by default
+#
+# Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+SEEDS=${1:-200}
+NIC=target/drivers/x86_64/softndknic.sys
+SAMPLE=samples/consumer-c
+for needed in "$NIC" target/runner/worker.exe; do
+    [[ -f $needed ]] || { echo "there is no $needed" >&2; exit 1; }
+done
+for compiler in clang mingw; do "$SAMPLE/build.sh" --compiler "$compiler" --out "target/consumer-c-$compiler" >/dev/null; done
+cargo build --quiet --release --package ndkctl
+run() { target/release/ndkctl run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
+
+for compiler in clang mingw; do run "consumer=target/consumer-c-$compiler/consumer.sys" --seeds "1..$SEEDS"; done
+
+wrong=0
+while read -r name rule; do
+    said=$(run "consumer=target/consumer-c-clang/consumer-$name.sys" --seeds 1..8) && said="nothing: $said"
+    # A line for each rule, with what belongs to it below; at the end the sum.
+    found=$(grep -v '^ ' <<<"$said" | sed '$d' | cut -d: -f1 | sort -u)
+    if [[ $found == "$rule" ]]; then
+        echo "$name: $rule"
+    else
+        printf '%s has to break %s:\n%s\n' "$name" "$rule" "$said" >&2
+        wrong=1
+    fi
+done < <(sed -n 's/^| `\([a-z-]*\)\.patch` |.*| `\([A-Za-z0-9-]*\)` |$/\1 \2/p' "$SAMPLE/README.md")
+exit "$wrong"
