@@ -3,12 +3,16 @@
 
 #[path = "nd2/abi.rs"]
 mod abi;
+#[path = "nd2/addresses.rs"]
+mod addresses;
 #[path = "nd2/allocation.rs"]
 mod allocation;
 #[path = "nd2/back_end.rs"]
 mod back_end;
 #[path = "nd2/cases.rs"]
 mod cases;
+#[path = "nd2/faults.rs"]
+mod faults;
 #[path = "nd2/settings.rs"]
 mod settings;
 #[path = "nd2/statuses.rs"]

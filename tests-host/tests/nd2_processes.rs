@@ -3,6 +3,8 @@
 
 #![cfg(unix)]
 
+#[path = "nd2_processes/actor.rs"]
+mod actor;
 #[path = "nd2_processes/ending.rs"]
 mod ending;
 #[path = "nd2_processes/fuzz.rs"]

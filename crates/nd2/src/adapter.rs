@@ -253,8 +253,9 @@ unsafe extern "system" fn query_address_list<P: Platform>(
     if let Err(status) = object.0.device.check_present() {
         return status.into();
     }
+    let own = object.0.device.addresses();
     // SAFETY: the caller's promise.
-    unsafe { address::write_list(object.0.device.addresses().iter().copied(), list, length) }.into()
+    own.and_then(|own| unsafe { address::write_list(own.iter().copied(), list, length) }).into()
 }
 
 /// `IND2Adapter::CreateCompletionQueue`, of either version.

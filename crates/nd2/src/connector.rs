@@ -381,8 +381,8 @@ pub fn own_address<P: Platform>(device: &Device<P>, address: SocketAddr) -> Resu
     if !address.ip().is_unspecified() {
         return Ok(address);
     }
-    let mut own = device.addresses().iter();
-    let found = own.find(|own| own.is_ipv4() == address.is_ipv4()).ok_or(NtStatus::INVALID_ADDRESS)?;
+    let own = device.addresses()?;
+    let found = own.iter().find(|own| own.is_ipv4() == address.is_ipv4()).ok_or(NtStatus::INVALID_ADDRESS)?;
     Ok(SocketAddr::new(*found, address.port()))
 }
 

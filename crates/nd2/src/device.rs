@@ -30,6 +30,7 @@ use crate::{
     },
     com::find,
     connector, cq,
+    faults::{FaultState, Faults},
     limits::{InUse, Limits, Resource, Taken},
     listener, srq,
 };
@@ -57,6 +58,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Which engine carries work requests out.
     pub nic: NicMode,
+    /// What it does wrong on purpose.
+    pub faults: Faults,
 }
 
 impl Default for Config {
@@ -98,6 +101,7 @@ impl Default for Config {
             // Clients need not hurry: minutes, not seconds.
             timeouts: Timeouts { connect: 120_000_000, establish: 120_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
+            faults: Faults::default(),
         }
     }
 }
@@ -159,11 +163,14 @@ pub struct Device<P: Platform> {
     nic: Arc<Nic<P::Os>>,
     memory: Arc<MemoryTable<P::Os>>,
     port: Arc<Port<P::Os>>,
-    addresses: Vec<IpAddr>,
+    addresses: <P::Os as Os>::Lock<Vec<IpAddr>>,
+    /// A thread looks at the machine's interfaces.
+    following: AtomicBool,
     /// Others use the port too.
     shares_port: bool,
     removed: AtomicBool,
     in_use: InUse,
+    faults: FaultState,
     members: <P::Os as Os>::Lock<Slab<Member<P>>>,
 }
 
@@ -236,10 +243,12 @@ impl<P: Platform> Device<P> {
             nic: nic.clone(),
             memory: MemoryTable::try_new(os, memory_limits)?,
             port: port.clone(),
-            addresses: own,
+            addresses: os.lock(own)?,
+            following: AtomicBool::new(false),
             shares_port,
             removed: AtomicBool::new(false),
             in_use: InUse::default(),
+            faults: FaultState::new(config.faults),
             members: os.lock(Slab::new())?,
         })
         .map_err(Into::into)
@@ -251,10 +260,70 @@ impl<P: Platform> Device<P> {
         &self.config
     }
 
-    /// The adapter's addresses.
-    #[must_use]
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+    /// The adapter's addresses, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn addresses(&self) -> Result<Vec<IpAddr>, NtStatus> {
+        self.follow_interfaces()?;
+        self.known_addresses()
+    }
+
+    fn known_addresses(&self) -> Result<Vec<IpAddr>, NtStatus> {
+        let mut room = Vec::new();
+        loop {
+            // Room is made with no lock held.
+            let copied = self.addresses.with(|own| {
+                if room.capacity() < own.len() {
+                    return Err(own.len());
+                }
+                room.extend_from_slice(own);
+                Ok(())
+            });
+            match copied {
+                Ok(()) => return Ok(room),
+                Err(count) => room.try_reserve_exact(count).map_err(fallible::AllocError::from)?,
+            }
+        }
+    }
+
+    /// Gives the adapter the addresses that the machine's interfaces have now, if it is to have those. What is connected at an
+    /// address that has gone goes on; nothing new begins there.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    fn follow_interfaces(&self) -> Result<(), NtStatus> {
+        if self.shares_port || self.check_present().is_err() {
+            return Ok(());
+        }
+        let Some(now) = self.platform.interfaces() else { return Ok(()) };
+        // One thread at a time; the others take what there is.
+        if self.following.swap(true, Ordering::Acquire) {
+            return Ok(());
+        }
+        let followed = self.follow(&now);
+        self.following.store(false, Ordering::Release);
+        followed
+    }
+
+    fn follow(&self, now: &[InterfaceAddress]) -> Result<(), NtStatus> {
+        let before = self.known_addresses()?;
+        let mut own = Vec::new();
+        own.try_reserve_exact(now.len()).map_err(fallible::AllocError::from)?;
+        for gone in before.iter().filter(|address| now.iter().all(|one| one.address != **address)) {
+            self.port.remove_address(*gone);
+        }
+        for one in now {
+            // An address that no adapter can have is left out.
+            if before.contains(&one.address) || self.port.add_address(*one).is_ok() {
+                own.push(one.address);
+            }
+        }
+        // Dropped after the lock is released.
+        drop(self.addresses.with(|place| core::mem::replace(place, own)));
+        Ok(())
     }
 
     /// Returns true if a request that has succeeded is to pend first.
@@ -264,6 +333,10 @@ impl<P: Platform> Device<P> {
             CompletionPolicy::Inline => false,
             CompletionPolicy::Mixed => self.platform.os().random() & 1 == 0,
         }
+    }
+
+    pub(crate) const fn faults(&self) -> &FaultState {
+        &self.faults
     }
 
     pub(crate) const fn in_use(&self) -> &InUse {

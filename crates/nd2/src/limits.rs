@@ -103,11 +103,15 @@ impl<P: Platform> Taken<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_IMPLEMENTATION_LIMIT` if there is not so much left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the
+    /// `STATUS_INSUFFICIENT_RESOURCES` if the adapter is to make that fault; `STATUS_IMPLEMENTATION_LIMIT` if there is not so much left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the
     /// platform which limit it was.
     pub fn try_new(device: &Arc<Device<P>>, resource: Resource, amount: u64) -> Result<Self, NtStatus> {
         let most = device.config().limits.get(resource);
         let more = |now: u64| now.checked_add(amount).filter(|sum| *sum <= most);
+        if device.faults().refuses() {
+            // As if there were none left: for a client that is to show what it does then.
+            return Err(NtStatus::INSUFFICIENT_RESOURCES);
+        }
         let in_use = &device.in_use().0[resource as usize];
         if in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             device.platform().limit_reached(resource.name(), most);

@@ -1,8 +1,9 @@
 //! What this layer asks of an operating system besides what the engine asks.
 
+use alloc::vec::Vec;
 use core::{ffi::c_void, ptr::NonNull};
 
-use engine::os::Os;
+use engine::{connection::InterfaceAddress, os::Os};
 use ndkpi::NtStatus;
 
 use crate::abi::{HANDLE, OVERLAPPED};
@@ -26,6 +27,12 @@ pub trait Platform: Clone + Send + Sync + 'static {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     fn create_file(&self) -> Result<Self::File, NtStatus>;
+
+    /// The addresses of the machine's interfaces now, if adapters are to have those and not the ones that they were made with.
+    /// `PASSIVE_LEVEL`. No lock is held.
+    fn interfaces(&self) -> Option<Vec<InterfaceAddress>> {
+        None
+    }
 
     /// A client was refused something because the adapter has no more: `name` is the setting to change. No lock is held.
     fn limit_reached(&self, name: &'static str, most: u64);

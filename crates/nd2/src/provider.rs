@@ -61,10 +61,17 @@ unsafe extern "system" fn query_address_list<P: Platform>(
 ) -> HRESULT {
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<Provider<P>>(this) };
-    let present = object.devices.iter().filter(|device| device.check_present().is_ok());
-    let addresses = present.flat_map(|device| device.addresses().iter().copied());
-    // SAFETY: the caller's promise.
-    unsafe { address::write_list(addresses, list, length) }.into()
+    let all = || {
+        let mut all = Vec::new();
+        for device in object.devices.iter().filter(|device| device.check_present().is_ok()) {
+            let own = device.addresses()?;
+            all.try_reserve(own.len()).map_err(fallible::AllocError::from)?;
+            all.extend(own);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { address::write_list(all.iter().copied(), list, length) }
+    };
+    all().into()
 }
 
 /// `IND2Provider::ResolveAddress`.
@@ -86,7 +93,9 @@ unsafe extern "system" fn resolve_address<P: Platform>(
     // SAFETY: the caller's promise.
     let Ok(wanted) = (unsafe { address::read(address, length) }) else { return HRESULT::ND_INVALID_ADDRESS };
     // The port is ignored.
-    let has = |device: &&Arc<Device<P>>| device.addresses().contains(&wanted.ip()) && device.check_present().is_ok();
+    let has = |device: &&Arc<Device<P>>| {
+        device.check_present().is_ok() && device.addresses().is_ok_and(|own| own.contains(&wanted.ip()))
+    };
     let Some(device) = object.devices.iter().find(has) else { return HRESULT::ND_INVALID_ADDRESS };
     // SAFETY: the pointer is not null.
     unsafe { adapter.write(device.config().info.AdapterId) };

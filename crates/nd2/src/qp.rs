@@ -1,6 +1,9 @@
 //! `IND2QueuePair`, except for its requests.
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use engine::{
     cq::Cq,
@@ -37,6 +40,8 @@ pub struct QueuePair<P: Platform> {
     initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
     /// `None` with a shared receive queue.
     receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
+    /// Requests that were posted, receives not counted.
+    posted: AtomicU32,
     /// The connector that connects it, or has connected it.
     connector: <P::Os as Os>::Lock<Option<Arc<connector::Core<P>>>>,
     _member: Membership<P>,
@@ -94,6 +99,7 @@ impl<P: Platform> QueuePair<P> {
             initiator: os.lock(initiator)?,
             receiver: os.lock(receiver)?,
             connector: os.lock(None)?,
+            posted: AtomicU32::new(0),
             _member: Device::join(device, Member::QueuePair(qp.clone()))?,
             qp: qp.clone(),
         };
@@ -131,8 +137,13 @@ impl<P: Platform> QueuePair<P> {
 
     /// Runs `work`, which posts to the send queue.
     pub fn initiate(&self, work: impl FnOnce(&mut Initiator<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
-        self.adapter.device().check_present()?;
-        self.initiator.with(work)
+        let device = self.adapter.device();
+        device.check_present()?;
+        self.initiator.with(work)?;
+        if device.faults().breaks(self.posted.fetch_add(1, Ordering::Relaxed).wrapping_add(1)) {
+            Qp::fail(&self.qp);
+        }
+        Ok(())
     }
 
     /// Runs `work`, which posts to the receive queue.

@@ -20,11 +20,11 @@ use crate::{BackEnd, Config, Resource};
 pub const FILE: &str = "SOFTND_CONFIG";
 
 /// An adapter as somebody wants it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// What it can do, and how it behaves.
     pub config: Config,
-    /// The addresses it has.
+    /// The addresses it has; those of the machine's interfaces if there are none.
     pub addresses: Vec<IpAddr>,
     /// Where it is. In the driver it is as the driver's settings say, and those here do not count.
     pub back_end: BackEnd,
@@ -32,28 +32,24 @@ pub struct Settings {
     pub verbose: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        let addresses = [IpAddr::from([127, 0, 0, 1]), IpAddr::from(1_u128.to_be_bytes())];
-        Self { config: Config::default(), addresses: addresses.to_vec(), back_end: BackEnd::default(), verbose: false }
-    }
-}
-
 /// A field of the adapter's description, or beside it, that is a number.
 type Field = fn(&mut Config) -> &mut u32;
 
-/// Numbers besides the limits of [`Resource`], with their names and the most they can be.
-const NUMBERS: [(&str, u32, Field); 10] = [
-    ("backlog", 1 << 20, |config| &mut config.max_backlog),
-    ("notify_requests", 1 << 20, |config| &mut config.max_notify_requests),
-    ("receive_queue_depth", 1 << 20, |config| &mut config.info.MaxReceiveQueueDepth),
-    ("initiator_queue_depth", 1 << 20, |config| &mut config.info.MaxInitiatorQueueDepth),
-    ("shared_receive_queue_depth", 1 << 20, |config| &mut config.info.MaxSharedReceiveQueueDepth),
-    ("completion_queue_depth", 1 << 24, |config| &mut config.info.MaxCompletionQueueDepth),
-    ("inline_bytes", 1 << 16, |config| &mut config.info.MaxInlineDataSize),
-    ("transfer_bytes", 1 << 30, |config| &mut config.info.MaxTransferLength),
-    ("inbound_reads", 1 << 16, |config| &mut config.info.MaxInboundReadLimit),
-    ("outbound_reads", 1 << 16, |config| &mut config.info.MaxOutboundReadLimit),
+/// Numbers besides the limits of [`Resource`], with their names and what they can be.
+const NUMBERS: [(&str, core::ops::RangeInclusive<u32>, Field); 12] = [
+    ("backlog", 1..=1 << 20, |config| &mut config.max_backlog),
+    ("notify_requests", 1..=1 << 20, |config| &mut config.max_notify_requests),
+    ("receive_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxReceiveQueueDepth),
+    ("initiator_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxInitiatorQueueDepth),
+    ("shared_receive_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxSharedReceiveQueueDepth),
+    ("completion_queue_depth", 1..=1 << 24, |config| &mut config.info.MaxCompletionQueueDepth),
+    ("inline_bytes", 1..=1 << 16, |config| &mut config.info.MaxInlineDataSize),
+    ("transfer_bytes", 1..=1 << 30, |config| &mut config.info.MaxTransferLength),
+    ("inbound_reads", 1..=1 << 16, |config| &mut config.info.MaxInboundReadLimit),
+    ("outbound_reads", 1..=1 << 16, |config| &mut config.info.MaxOutboundReadLimit),
+    // Zero: never.
+    ("refuse_every", 0..=u32::MAX, |config| &mut config.faults.refuse_every),
+    ("disconnect_after", 0..=u32::MAX, |config| &mut config.faults.disconnect_after),
 ];
 
 impl Settings {
@@ -95,6 +91,7 @@ impl Settings {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
         match name {
+            "addresses" if self.addresses.is_empty() => return Some("auto".to_string()),
             "addresses" => {
                 let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
                 return Some(addresses.join(","));
@@ -121,10 +118,14 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let wrong = |allowed: &dyn core::fmt::Display| format!("{name} cannot be `{value}`; allowed: {allowed}");
         match name {
+            "addresses" if value == "auto" => {
+                self.addresses.clear();
+                return Ok(());
+            }
             "addresses" => {
                 let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
                 let addresses = names.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
-                self.addresses = addresses.map_err(|_| wrong(&"IP addresses, separated by commas"))?;
+                self.addresses = addresses.map_err(|_| wrong(&"`auto`, or IP addresses, separated by commas"))?;
                 return Ok(());
             }
             "nic" => {
@@ -158,12 +159,12 @@ impl Settings {
             self.config.limits.set(resource, most);
             return Ok(());
         }
-        let Some((_, most, field)) = NUMBERS.iter().find(|(own, ..)| *own == name) else {
+        let Some((_, range, field)) = NUMBERS.iter().find(|(own, ..)| *own == name) else {
             let names: Vec<_> = Self::names().collect();
             return Err(format!("there is no setting `{name}`; there are {}", names.join(", ")));
         };
-        let number = value.parse().ok().filter(|number| (1..=*most).contains(number));
-        *field(&mut self.config) = number.ok_or_else(|| wrong(&format!("1 to {most}")))?;
+        let number = value.parse().ok().filter(|number| range.contains(number));
+        *field(&mut self.config) = number.ok_or_else(|| wrong(&format!("{} to {}", range.start(), range.end())))?;
         Ok(())
     }
 

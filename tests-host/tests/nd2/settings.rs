@@ -41,7 +41,11 @@ fn a_mistake_is_named_with_its_place_and_what_is_allowed() {
         ("backlog", &[], "file, line 1: a line is `name = value`"),
         ("", &[("SOFTND_COMPLETION", "later")], "SOFTND_COMPLETION: completion cannot be `later`; allowed: pending"),
         ("", &[("SOFTND_INLINE_BYTES", "0")], "SOFTND_INLINE_BYTES: inline_bytes cannot be `0`; allowed: 1 to 65536"),
-        ("", &[("SOFTND_ADDRESSES", "here")], "SOFTND_ADDRESSES: addresses cannot be `here`; allowed: IP addresses"),
+        (
+            "",
+            &[("SOFTND_ADDRESSES", "here")],
+            "SOFTND_ADDRESSES: addresses cannot be `here`; allowed: `auto`, or IP addresses",
+        ),
     ] {
         let error = load(file, variables).expect_err("a mistake");
         assert!(error.starts_with(words), "{error}");

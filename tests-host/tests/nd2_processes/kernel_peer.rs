@@ -98,7 +98,7 @@ impl Ends<'_> {
     }
 
     /// Sends, writes and reads from the process.
-    fn from_the_process(&mut self) {
+    fn process_initiates(&mut self) {
         let (program, at, token) = (self.process.program, self.at, self.region.local);
         let world = self.world;
         let mine = world.driver.run(|| {
@@ -125,7 +125,7 @@ impl Ends<'_> {
     }
 
     /// Sends, writes and reads from the kernel, with a notification for the process.
-    fn from_the_kernel(&mut self) {
+    fn kernel_initiates(&mut self) {
         let (program, at, token) = (self.process.program, self.at, self.region.local);
         let world = self.world;
         program.receive(self.process.qp, 60, &[(at + 512, 64, token)]);
@@ -223,8 +223,8 @@ fn exchange(kernel: Kernel, connect: impl Fn(&mut Ends<'_>) -> Connection) {
     let mut ends = ends(&world, &program);
     let connection = connect(&mut ends);
     // The active side sends first (`NDKPI 7.7`), and the active side may be either: each begins once.
-    ends.from_the_process();
-    ends.from_the_kernel();
+    ends.process_initiates();
+    ends.kernel_initiates();
     // Each hears of the other's end.
     let hears = program.begin(Verb::NotifyDisconnect, &of(ends.process.connector), 0);
     let ended = world.driver.run(|| connection.disconnect()?.wait());
@@ -276,7 +276,7 @@ fn a_consumer_in_the_kernel_survives_the_end_of_its_peer() {
                 outcome = world.driver.run(|| consumer.cq.poll(&mut results).first().map(Completion::ok));
                 outcome.is_some()
             });
-            assert!(outcome.is_some_and(|outcome| outcome.is_err()), "the peer's memory is gone");
+            assert!(outcome.is_some_and(|outcome| outcome.is_err()), "the memory of the peer is gone");
         }
         world.driver.run(|| drop((connection, consumer)));
         world.end();

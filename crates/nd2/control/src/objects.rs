@@ -50,16 +50,15 @@ impl<S: System> Session<S> {
         let mut writer = Writer::new(request.output());
         let (mut count, mut written) = (0_u32, writer.u32(0).map(drop));
         self.system().each_device(&mut |device| {
-            for address in device.addresses().iter().filter(|_| device.is_present()) {
-                if written.is_err() {
-                    return;
-                }
-                count += 1;
-                written = writer
-                    .u64(device.config().info.AdapterId)
-                    .map(drop)
-                    .and_then(|()| write_address(&mut writer, SocketAddr::new(*address, 0)));
+            if written.is_err() || !device.is_present() {
+                return;
             }
+            let mut write = |address| {
+                count += 1;
+                writer.u64(device.config().info.AdapterId)?;
+                write_address(&mut writer, SocketAddr::new(address, 0))
+            };
+            written = device.addresses().and_then(|own| own.into_iter().try_for_each(&mut write));
         });
         written?;
         let total = writer.written();

@@ -13,6 +13,7 @@
 mod driver;
 mod file;
 mod handle;
+mod interfaces;
 mod platform;
 mod runtime;
 

@@ -2,6 +2,7 @@
 
 use core::{ffi::c_void, ptr};
 
+use engine::connection::InterfaceAddress;
 use host::{HostMdl, HostMemory, HostOs, machine::MachineRef};
 use nd2::Platform;
 use ndkpi::NtStatus;
@@ -10,18 +11,20 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READWRITE, PAGE_WRITECOPY, VirtualQuery,
 };
 
-use crate::{file::PipeFile, runtime};
+use crate::{file::PipeFile, interfaces, runtime};
 
 /// A Windows process, with a machine of threads for the engine.
 #[derive(Clone)]
 pub struct WindowsPlatform {
     os: HostOs,
+    /// Its adapters have the addresses of the machine's interfaces.
+    follows: bool,
 }
 
 impl WindowsPlatform {
-    /// The platform on `machine`.
-    pub fn new(machine: &MachineRef) -> Self {
-        Self { os: HostOs::new(machine) }
+    /// The platform on `machine`, whose adapters have the addresses of the machine's interfaces if `follows`.
+    pub fn new(machine: &MachineRef, follows: bool) -> Self {
+        Self { os: HostOs::new(machine), follows }
     }
 }
 
@@ -58,6 +61,10 @@ impl Platform for WindowsPlatform {
 
     fn create_file(&self) -> Result<PipeFile, NtStatus> {
         PipeFile::try_new()
+    }
+
+    fn interfaces(&self) -> Option<Vec<InterfaceAddress>> {
+        self.follows.then(interfaces::list)
     }
 
     fn limit_reached(&self, name: &'static str, most: u64) {

@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use engine::connection::InterfaceAddress;
 use host::{
     HostMdl, HostMemory, HostOs,
     machine::{Event, EventKind, MachineRef},
@@ -42,6 +43,8 @@ struct Handles {
     files: AtomicUsize,
     /// Limits that clients have reached.
     reached: Mutex<Vec<(&'static str, u64)>>,
+    /// The addresses of the machine's interfaces, if adapters follow them.
+    interfaces: Mutex<Option<Vec<InterfaceAddress>>>,
     open: Mutex<(usize, HashMap<usize, Object>)>,
 }
 
@@ -237,6 +240,7 @@ impl HostPlatform {
             machine: machine.clone(),
             files: AtomicUsize::new(0),
             reached: Mutex::default(),
+            interfaces: Mutex::default(),
             open: Mutex::new((0x100, HashMap::new())),
         };
         Self { os: HostOs::new(machine), handles: Arc::new(handles) }
@@ -258,6 +262,11 @@ impl HostPlatform {
     #[must_use]
     pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
         std::mem::take(&mut *lock(&self.handles.reached))
+    }
+
+    /// Has adapters follow the machine's interfaces, which have these addresses now.
+    pub fn set_interfaces(&self, interfaces: &[InterfaceAddress]) {
+        *lock(&self.handles.interfaces) = Some(interfaces.to_vec());
     }
 
     /// How many files the provider has.
@@ -290,6 +299,10 @@ impl Platform for HostPlatform {
         let handle = self.handles.add(Object::File(state.clone()));
         self.handles.files.fetch_add(1, Ordering::Relaxed);
         Ok(HostFile { handles: self.handles.clone(), handle, state })
+    }
+
+    fn interfaces(&self) -> Option<Vec<InterfaceAddress>> {
+        lock(&self.handles.interfaces).clone()
     }
 
     fn limit_reached(&self, name: &'static str, most: u64) {

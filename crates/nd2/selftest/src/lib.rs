@@ -28,7 +28,7 @@ pub use cases::all as cases;
 pub use client::{Client, Com};
 pub use engine::nic::NicMode;
 pub use host::{CompletionPort, Handle, HostPlatform, Packet};
-use nd2::CompletionPolicy;
+use nd2::{CompletionPolicy, Faults};
 pub use world::{Schedule, World};
 
 /// What to run, and on what.
@@ -44,6 +44,8 @@ pub struct Options<'a> {
     pub nic: NicMode,
     /// Where the adapters are.
     pub back_end: BackEnd,
+    /// What the adapters do wrong on purpose: no case expects that.
+    pub faults: Faults,
 }
 
 /// Where the adapters are.

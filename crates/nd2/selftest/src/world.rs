@@ -98,7 +98,7 @@ impl World {
     ///
     /// What did not work.
     pub fn with(options: &Options<'_>) -> Result<Self, Failure> {
-        let Options { schedule, policy, nic, .. } = *options;
+        let Options { schedule, policy, nic, faults, .. } = *options;
         let machine = match schedule {
             Schedule::Threads => Machine::threads().processors(2).start(),
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
@@ -107,7 +107,7 @@ impl World {
         let second = 2_000_000;
         let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
         let mut config =
-            Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, nic, ..Config::default() };
+            Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, nic, faults, ..Config::default() };
         config.limits.set(Resource::Listeners, MAX_LISTENERS);
         config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
         // Fewer than of other requests.
