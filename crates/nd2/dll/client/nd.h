@@ -153,3 +153,25 @@ enum : ULONG {
     nd_connection_refused = 0xC0000236,
     nd_connection_invalid = 0xC000023A,
 };
+
+struct ClassFactory : Unknown {
+    METHOD(HRESULT) CreateInstance(void *outer, const GUID &iid, void **object) = 0;
+    METHOD(HRESULT) LockServer(BOOL lock) = 0;
+};
+
+struct Provider1 : Unknown {
+    METHOD(HRESULT) QueryAddressList(SOCKET_ADDRESS_LIST *list, SIZE_T *length) = 0;
+    METHOD(HRESULT) OpenAdapter(const sockaddr *address, SIZE_T length, void **adapter) = 0;
+};
+
+struct Adapter1 : Overlapped1 {
+    METHOD(HANDLE) GetFileHandle() = 0;
+    METHOD(HRESULT) Query(DWORD version, void *info, SIZE_T *length) = 0;
+    METHOD(HRESULT) Control(DWORD, const void *, SIZE_T, void *, SIZE_T, SIZE_T *, OVERLAPPED *) = 0;
+    METHOD(HRESULT) CreateCompletionQueue(SIZE_T entries, void **queue) = 0;
+    METHOD(HRESULT) RegisterMemory(const void *bytes, SIZE_T length, OVERLAPPED *overlapped, void **region) = 0;
+    METHOD(HRESULT) DeregisterMemory(void *region, OVERLAPPED *overlapped) = 0;
+};
+
+static const GUID iid_factory = {0x00000001, 0, 0, {0xC0, 0, 0, 0, 0, 0, 0, 0x46}};
+static const GUID iid_provider_1 = {0x0C5DD316, 0x5FDF, 0x47E6, {0xB2, 0xD0, 0x2A, 0x6E, 0xDA, 0x8D, 0x39, 0xDD}};
