@@ -1,8 +1,12 @@
 //! The adviser in front of an adapter (`docs/adviser.md`): off, unless the registry says otherwise.
 
 use fallible::Arc;
-use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
-use ndkpi::{NDK_ADAPTER, NtStatus};
+use interpose::{
+    Function, ObjectId,
+    adviser::{Adviser, Mode, Report, Settings, Sink, Totals},
+};
+use ndkpi::{NDK_ADAPTER, NDK_OPERATION_TYPE, NtStatus};
+use provider::Reason;
 use wdk_sys::ntddk::KeBugCheckEx;
 
 use crate::{fault_plan, os::Kernel, trace};
@@ -42,6 +46,16 @@ pub struct Tracer;
 impl Sink for Tracer {
     fn report(&self, report: &Report<'_>) {
         trace::finding(report);
+    }
+
+    fn failed(&self, function: Function, object: ObjectId, status: NtStatus) {
+        trace::failure(function.name(), object, status, Reason::of_call(function.name(), status));
+    }
+
+    fn request_failed(&self, kind: Option<NDK_OPERATION_TYPE>, cq: ObjectId, status: NtStatus) {
+        let reason = kind.and_then(|kind| Reason::of_request(kind, status));
+        let name = kind.and_then(NDK_OPERATION_TYPE::name).unwrap_or("request");
+        trace::failure(name, cq, status, reason);
     }
 
     fn break_in(&self) {

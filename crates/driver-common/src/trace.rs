@@ -7,9 +7,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
-use interpose::{adviser::Report, faults::Plan};
+use interpose::{ObjectId, adviser::Report, faults::Plan};
 use ndkpi::{NDK_VERSION, NtStatus};
-use provider::Note;
+use provider::{Note, Reason};
 use tracelogging::{Level, write_event};
 
 use crate::socket;
@@ -115,6 +115,21 @@ pub fn finding(report: &Report<'_>) {
         str8("Seen", report.seen),
         u8("Irql", &report.place.irql),
         u32("Processor", &report.place.processor),
+    );
+}
+
+/// Something has failed on an adapter under the adviser, with the number of its reason; 0 for one that the provider does not have.
+pub fn failure(what: &str, object: ObjectId, status: NtStatus, reason: Option<&Reason>) {
+    write_event!(
+        PROVIDER,
+        "Failure",
+        level(Level::Informational),
+        str8("What", what),
+        i32("ObjectType", &object.kind.0),
+        u32("Object", &object.number),
+        i32_hex("Status", &status.0),
+        u16("Reason", &reason.map_or(0, Reason::number)),
+        str8("Why", reason.map_or("", |reason| reason.what)),
     );
 }
 

@@ -30,12 +30,12 @@ pub fn parse(text: &str) -> Result<Rule, String> {
             "function" => rule.function = Some(function(kind, value)?),
             "object" => (rule.object_type, rule.object) = object(value)?,
             "consumer" => {
-                rule.consumer = Some(number(value).filter(|&consumer| consumer != 0).ok_or("consumer=1 is the first")?)
+                rule.consumer = Some(number(value).filter(|&consumer| consumer != 0).ok_or("consumer=1 is the first")?);
             }
             "nth" => rule.which = Which::Nth(number(value).filter(|&nth| nth != 0).ok_or("nth=1 is the first")?),
             "every" => rule.which = Which::Every(number(value).ok_or("every=2 is every second")?),
             "chance" => {
-                rule.which = Which::Chance(number(value).ok_or("chance=1000 is one of a thousand: of a million")?)
+                rule.which = Which::Chance(number(value).ok_or("chance=1000 is one of a thousand: of a million")?);
             }
             "status" => rule.status = Some(status(kind, value)?),
             "delay" => {

@@ -25,6 +25,7 @@ use crate::{
     dispatch,
     note::Note,
     object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},
+    reason::Reason,
 };
 
 /// A completion queue.
@@ -298,8 +299,18 @@ pub const fn extended_result(completion: &Cqe) -> NDK_RESULT_EX {
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
         Type: operation_type(completion.outcome.operation()),
-        ProviderErrorCode: 0,
+        ProviderErrorCode: if completion.outcome.status().is_success() { 0 } else { failure_code(completion) },
         TypeSpecificCompletionOutput: completion.invalidated_token as usize,
+    }
+}
+
+/// The number of the reason for which a request has failed.
+#[cold]
+const fn failure_code(completion: &Cqe) -> u32 {
+    let kind = operation_type(completion.outcome.operation());
+    match Reason::of_request(kind, completion.outcome.status()) {
+        Some(reason) => reason.number() as u32,
+        None => 0,
     }
 }
 

@@ -63,6 +63,8 @@ mod pd;
 mod post;
 mod profile;
 mod qp;
+mod reason;
+mod reasons;
 mod shared_endpoint;
 mod srq;
 
@@ -73,3 +75,4 @@ pub use engine::nic::NicMode;
 pub use note::Note;
 pub use os::NdkOs;
 pub use profile::Profile;
+pub use reason::{About, Reason};

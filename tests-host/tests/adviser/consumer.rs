@@ -19,7 +19,7 @@ use host::HostOs;
 use interpose::{
     Event, Function, ObjectId, Phase, Verdict,
     adviser::{Adviser, Finding, Report, Settings, Sink, Totals},
-    faults::{Faults, Plan, Tally, Target},
+    faults::{Faults, Plan, Rule, Tally, Target},
 };
 use ndkpi::*;
 use provider::{CompletionMode, Config};
@@ -218,7 +218,7 @@ pub struct Differs {
     /// On threads, in real time.
     pub threads: bool,
     /// Faults between the adviser and the provider.
-    pub faults: Option<Plan>,
+    pub faults: Option<Rule>,
 }
 
 impl Default for Differs {
@@ -247,15 +247,13 @@ impl World {
         let settings = Settings { longest_callback: differs.longest_callback, ..Settings::default() };
         let os = platform.devices()[0].os().clone();
         let tally = fallible::Arc::try_new(Tally::default()).expect("memory");
-        let provider = match differs.faults {
-            Some(plan) => {
-                let pulled = Pulled(platform.devices()[0].clone());
-                let faults = Faults::with_target(os.clone(), plan, 1, tally.clone(), pulled);
-                // SAFETY: the adapter was just opened.
-                unsafe { interpose::wrap(provider, faults) }.expect("memory")
-            }
-            None => provider,
-        };
+        let provider = differs.faults.map_or(provider, |rule| {
+            let plan = Plan::new(1).with(rule).expect("a rule");
+            let pulled = Pulled(platform.devices()[0].clone());
+            let faults = Faults::with_target(os.clone(), plan, 1, tally.clone(), pulled);
+            // SAFETY: the adapter was just opened.
+            unsafe { interpose::wrap(provider, faults) }.expect("memory")
+        });
         let work: Arc<Mutex<Option<(Function, Work)>>> = Arc::default();
         let inside = Inside { os: os.clone(), work: work.clone() };
         let adviser = Adviser::new(os, settings, sink, totals);

@@ -5,7 +5,7 @@ use std::ptr;
 use conformance::Platform;
 use interpose::{
     Function,
-    faults::{Delay, Kind, Plan, Rule, Which},
+    faults::{Delay, Kind, Rule, Which},
 };
 use ndkpi::*;
 
@@ -13,8 +13,7 @@ use crate::consumer::{Differs, Done, Pair, World, ndk, requested};
 
 /// A machine with one fault.
 fn world(rule: Rule) -> World {
-    let plan = Plan::new(1).with(rule).expect("a rule");
-    World::with(Differs { faults: Some(plan), ..Differs::default() })
+    World::with(Differs { faults: Some(rule), ..Differs::default() })
 }
 
 fn rule(kind: Kind, which: Which, function: Function) -> Rule {
@@ -289,7 +288,7 @@ fn a_connection_ends_and_both_sides_are_told_once() {
     assert_eq!(status, NtStatus::CONNECTION_ABORTED);
     assert!(!pair.send(5, 64, 0).is_success());
     world.platform.settle();
-    assert_eq!(pair.ended.map(|ended| ended.count()), [1, 1]);
+    assert_eq!(pair.ended.map(Done::count), [1, 1]);
     world.end_pair(&pair);
     end(world, 1);
 }

@@ -16,7 +16,7 @@ use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 
 /// Runs a case with faults. What they did, and how the case has ended.
-fn run(name: &str, plan: Plan) -> (fallible::Arc<Tally>, Outcome) {
+fn run(name: &str, plan: &Plan) -> (fallible::Arc<Tally>, Outcome) {
     let case = cases::all().find(|case| case.name == name).expect("the case");
     let setup = Setup {
         scheduler: Scheduler::Seeded { seed: 3, preemption: 0 },
@@ -25,7 +25,7 @@ fn run(name: &str, plan: Plan) -> (fallible::Arc<Tally>, Outcome) {
         ..Setup::default()
     };
     let tally = fallible::Arc::try_new(Tally::default()).expect("memory");
-    let kept = tally.clone();
+    let (kept, plan) = (tally.clone(), *plan);
     let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());
     let how = Run { version: NDK_VERSION::new(2, 0), seed: 1, hostile: true };
     let outcome = run_behind(setup, case, how, Box::new(make));
@@ -45,11 +45,11 @@ fn nth(number: u32) -> Plan {
 fn each_call_that_may_fail_fails_once_and_nothing_is_left() {
     let mut refused = BTreeSet::new();
     for name in ["transfer.bytes-arrive", "window.bind-use-invalidate", "fast.register-use-invalidate"] {
-        let (whole, outcome) = run(name, nth(0));
+        let (whole, outcome) = run(name, &nth(0));
         assert!(!outcome.is_failure(), "{name}: {outcome}");
         assert_eq!(whole.made(), 0);
         for number in 1..=u32::try_from(whole.calls()).expect("few") {
-            let (tally, outcome) = run(name, nth(number));
+            let (tally, outcome) = run(name, &nth(number));
             // Who is refused something comes to fewer calls, never past the one that was refused without noticing.
             assert_eq!(tally.made(), 1, "{name}, call {number}");
             let function = tally.last().expect("one was refused");
@@ -68,10 +68,10 @@ fn each_request_that_may_fail_later_does_once_and_nothing_is_left() {
     let mut failed = BTreeSet::new();
     let fail = |number| one(1, Rule { delay: Delay::Uniform(0, 500), ..Rule::new(Kind::Fail, Which::Nth(number)) });
     let name = "transfer.bytes-arrive";
-    let (whole, outcome) = run(name, fail(0));
+    let (whole, outcome) = run(name, &fail(0));
     assert!(!outcome.is_failure(), "{outcome}");
     for number in 1..=u32::try_from(whole.calls()).expect("few") {
-        let (tally, outcome) = run(name, fail(number));
+        let (tally, outcome) = run(name, &fail(number));
         assert_eq!(tally.made(), 1, "call {number}");
         failed.insert(tally.last().expect("one has failed"));
         assert!(outcome.is_failure(), "call {number}: {:?} has failed", tally.last());
@@ -88,12 +88,12 @@ fn chance_is_determined_by_its_seed() {
         one(seed, Rule { function: Some(Function::CreateMr), ..rule })
     };
     let name = "object.create-and-close";
-    let refused = |seed, per_million| run(name, plan(seed, per_million)).0.calls();
+    let refused = |seed, per_million| run(name, &plan(seed, per_million)).0.calls();
     assert_eq!(refused(1, 100_000), refused(1, 100_000));
     let many: BTreeSet<_> = (0..8).map(|seed| refused(seed, 100_000)).collect();
     assert!(many.len() > 1, "every seed refuses the same call: {many:?}");
-    assert_eq!(run(name, plan(1, 0)).0.made(), 0);
-    assert_eq!(run(name, plan(1, 1_000_000)).0.made(), 1, "the first one, and then the case ends");
+    assert_eq!(run(name, &plan(1, 0)).0.made(), 0);
+    assert_eq!(run(name, &plan(1, 1_000_000)).0.made(), 1, "the first one, and then the case ends");
 }
 
 /// The rules of a provider and a network that are late wherever they may be.
@@ -110,7 +110,7 @@ fn late() -> Plan {
 fn the_suite_holds_on_a_provider_that_is_late_in_everything() {
     let (mut failed, mut made) = (Vec::new(), 0);
     for case in cases::all() {
-        let (tally, outcome) = run(case.name, late());
+        let (tally, outcome) = run(case.name, &late());
         made += tally.made();
         if outcome.is_failure() {
             failed.push(format!("{}: {outcome}", case.name));

@@ -109,8 +109,8 @@ impl fmt::Debug for CqeOutcome {
 
 /// A completion queue entry: the completion of one request.
 ///
-/// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that is zero, because nothing is
-/// known of a failed request that its status does not say (`NDKPI 3.6`).
+/// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that follows from the kind of the
+/// request and its status (`NDKPI 3.6`).
 ///
 /// No two words that are neighbours in an `NDK_RESULT` are neighbours here in that order: a consumer that polls at once would
 /// load both together, and wait until the two stores of the producer have reached the cache.

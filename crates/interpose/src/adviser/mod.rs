@@ -27,9 +27,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use engine::os::Os;
 use fallible::Arc;
-use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
+use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NtStatus};
 
-use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Phase, Verdict};
+use crate::{Args, Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Outcome, Phase, Verdict};
 
 pub use findings::{Finding, Page, Severity};
 pub use node::{FRAMES, Node};
@@ -70,6 +70,17 @@ impl Default for Settings {
 pub trait Sink: Send + Sync + 'static {
     /// A finding. At `IRQL <= DISPATCH_LEVEL`, with no lock held.
     fn report(&self, report: &Report<'_>);
+
+    /// A call, or what it began, has failed, which need not be anybody's mistake. At `IRQL <= DISPATCH_LEVEL`, with no lock held.
+    fn failed(&self, function: Function, object: ObjectId, status: NtStatus) {
+        let _ = (function, object, status);
+    }
+
+    /// A work request has failed, other than by a flush, as a poll of this completion queue says. `kind` is `None` where the result
+    /// does not say.
+    fn request_failed(&self, kind: Option<NDK_OPERATION_TYPE>, cq: ObjectId, status: NtStatus) {
+        let _ = (kind, cq, status);
+    }
 
     /// Enters the debugger.
     fn break_in(&self) {}
@@ -149,6 +160,7 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
     }
 
     fn event(&self, event: &Event<'_, State<O>>) -> Verdict {
+        self.tell_failures(event);
         match event.phase {
             Phase::Call => {
                 self.check_call(event);
@@ -178,6 +190,30 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
 }
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
+    /// Tells the sink of what has failed.
+    fn tell_failures(&self, event: &Event<'_, State<O>>) {
+        let id = event.object.id;
+        let is_end =
+            matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
+        let of_interest = |status: NtStatus| !status.is_success() && status != NtStatus::CANCELLED;
+        match (event.outcome, event.args) {
+            (Outcome::Status(status), _) if is_end && !status.is_success() => {
+                self.sink.failed(event.function, id, status);
+            }
+            (_, Args::GetCqResults { results, .. }) => {
+                for result in results.iter().filter(|result| of_interest(result.Status)) {
+                    self.sink.request_failed(None, id, result.Status);
+                }
+            }
+            (_, Args::GetCqResultsEx { results, .. }) => {
+                for result in results.iter().filter(|result| of_interest(result.Status)) {
+                    self.sink.request_failed(Some(result.Type), id, result.Status);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// A call begins.
     fn begins(&self, event: &Event<'_, State<O>>) {
         match event.function {
@@ -240,7 +276,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     fn completed(&self, event: &Event<'_, State<O>>, in_call: bool) {
         Self::context_ends(event, in_call);
         Self::opened(event);
-        if in_call && event.outcome == crate::Outcome::Status(NtStatus::PENDING) {
+        if in_call && event.outcome == Outcome::Status(NtStatus::PENDING) {
             self.pends(event);
             return;
         }

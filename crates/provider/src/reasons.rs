@@ -1,0 +1,151 @@
+//! The reasons, by number. A number that was given is never given again.
+
+use ndkpi::{NDK_OPERATION_TYPE as Kind, NtStatus};
+
+use super::reason::{
+    About::{self, Calls, Requests},
+    Reason,
+};
+
+const MOVES: About = Requests(&[Kind::SEND, Kind::READ, Kind::WRITE]);
+const ALL: About = Requests(&[
+    Kind::RECEIVE,
+    Kind::RECEIVE_AND_INVALIDATE,
+    Kind::SEND,
+    Kind::FAST_REGISTER,
+    Kind::BIND,
+    Kind::INVALIDATE,
+    Kind::READ,
+    Kind::WRITE,
+]);
+const RECEIVES: About = Requests(&[Kind::RECEIVE, Kind::RECEIVE_AND_INVALIDATE]);
+
+const INITIATOR: About =
+    Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkRead", "NdkWrite", "NdkBind", "NdkFastRegister", "NdkInvalidate"]);
+const TRANSFERS: About = Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkRead", "NdkWrite"]);
+const RECEIVE_CALLS: About = Calls(&["NdkReceive", "NdkSrqReceive"]);
+const CREATIONS: About = Calls(&[
+    "NdkCreateCq",
+    "NdkCreatePd",
+    "NdkCreateMr",
+    "NdkCreateMw",
+    "NdkCreateSrq",
+    "NdkCreateQp",
+    "NdkCreateQpWithSrq",
+    "NdkCreateConnector",
+    "NdkCreateListener",
+]);
+const CONNECTS: About = Calls(&["NdkConnect", "NdkConnectWithSharedEndpoint"]);
+const ESTABLISH: About = Calls(&["NdkAccept", "NdkAcceptEx", "NdkCompleteConnect", "NdkCompleteConnectEx"]);
+const LOCAL_ENDS: About = Calls(&["NdkListen", "NdkCreateSharedEndpoint", "NdkConnect"]);
+const ADDRESSES: About = Calls(&[
+    "NdkGetLocalAddress",
+    "NdkGetPeerAddress",
+    "NdkGetLocalAddress (listener)",
+    "NdkGetLocalAddress (shared endpoint)",
+]);
+
+macro_rules! reasons {
+    ($($number:literal $about:expr, $status:ident, $section:literal, $what:literal, $fix:literal;)+) => {
+        pub const REASONS: &[Reason] =
+            &[$(Reason::new($number, $about, NtStatus::$status, $section, $what, $fix),)+];
+    };
+}
+
+reasons! {
+    1 ALL, CANCELLED, "NDKPI 7.2", "The request was flushed: the consumer has flushed, disconnected or closed, or an earlier request of the queue pair has failed.", "Look for the first completion of the queue pair that is not cancelled: it says what happened.";
+    2 RECEIVES, BUFFER_OVERFLOW, "NDKPI 7.3", "The message is longer than the receive that it came for. The connection has ended.", "Post receives as long as the longest message that the peers have agreed on.";
+    3 RECEIVES, ACCESS_VIOLATION, "NDKPI 7.4", "An element of the receive names no memory that may be written: its token stands for nothing, lies in another protection domain or has no local write, or the bytes lie outside of the registration.", "Look at token, address, length and flags of each element when the message comes, not when the receive was posted.";
+    4 MOVES, ACCESS_VIOLATION, "NDKPI 7.4", "An element of the request names no memory of this side: its token stands for nothing, lies in another protection domain or lacks the right, or the bytes lie outside of the registration. The connection has ended.", "Look at token, address, length and flags of each element; a token must be valid until the completion.";
+    5 Requests(&[Kind::SEND]), REMOTE_RESOURCES, "NDKPI 7.2", "The peer could not take the message: its receive is too short or names no memory that may be written, or the token that the send invalidates is none of the peer's. The connection has ended.", "Look at the peer's failed receive, which says which of these it was.";
+    6 Requests(&[Kind::READ, Kind::WRITE]), REMOTE_RESOURCES, "NDKPI 7.4", "The peer's memory refused the access: the remote token stands for nothing or lacks the right, or the bytes lie outside of what it stands for. The connection has ended.", "Compare address, token and rights with what the peer has sent, and look that the peer has not invalidated it.";
+    7 MOVES, IO_TIMEOUT, "NDKPI 7.2", "The connection was lost while this request was the first in the queue: if its bytes have arrived nobody knows.", "Treat the connection as broken; what was done must be found out by the consumers' protocol.";
+    8 Requests(&[Kind::FAST_REGISTER]), INVALID_DEVICE_REQUEST, "NDKPI 7.4", "The region is registered: it was not invalidated since its last fast registration. The connection has ended.", "Post an invalidation, or wait for the peer's, before the next fast registration.";
+    9 Requests(&[Kind::BIND]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "The window is bound: it was not invalidated since its last bind. The connection has ended.", "Invalidate the window before it is bound anew.";
+    10 Requests(&[Kind::INVALIDATE, Kind::READ]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "There is nothing to be invalidated: the region or window was invalidated before, perhaps by the peer. The connection has ended.", "Invalidate once; a receive of the type ReceiveAndInvalidate says that the peer did.";
+    11 Requests(&[Kind::BIND, Kind::FAST_REGISTER]), ACCESS_VIOLATION, "NDKPI 7.4", "What the post had checked did not hold any more when the request was carried out.", "Keep region and window as they are until the completion.";
+
+    20 INITIATOR, CONNECTION_INVALID, "NDKPI 5.7", "The queue pair is not connected: not yet, not any more, or one of its requests has failed.", "Post after the accept or the last step of the connect has completed, and stop at the first failed completion.";
+    21 INITIATOR, NO_MORE_ENTRIES, "NDKPI 7.2", "The initiator queue is full.", "Count requests in flight, and wait for completions at the depth.";
+    22 RECEIVE_CALLS, NO_MORE_ENTRIES, "NDKPI 7.2", "The receive queue is full.", "Count receives in flight, and post at most as many as the depth.";
+    23 INITIATOR, INVALID_PARAMETER, "NDKPI 2.4", "Flags that the request does not have, a list that is not there, or an object of another type, adapter or protection domain.", "Look at the page of the function for its flags, and at the objects that are passed.";
+    24 RECEIVE_CALLS, INVALID_PARAMETER, "NDKPI 7.3", "The number of elements is not zero, and the list is not there.", "Pass the list, or no elements.";
+    25 TRANSFERS, DATA_OVERRUN, "NDKPI 7.3", "More elements than the queue pair was created for, or in a read than MaxReadRequestSge.", "Split the request, or create the queue pair with more elements.";
+    26 RECEIVE_CALLS, DATA_OVERRUN, "NDKPI 7.3", "More elements than a receive of this queue may have.", "Post fewer, or create the queue with more.";
+    27 TRANSFERS, BUFFER_OVERFLOW, "NDKPI 3.11", "More bytes than MaxTransferLength.", "Split the request.";
+    28 RECEIVE_CALLS, BUFFER_OVERFLOW, "NDKPI 3.11", "The receive is longer than MaxTransferLength.", "Post shorter receives.";
+    29 TRANSFERS, INVALID_BUFFER_SIZE, "NDKPI 7.3", "More inline bytes than the queue pair was created for.", "Send without the flag, or create the queue pair with a greater inline size.";
+    30 Calls(&["NdkRead"]), INVALID_DEVICE_REQUEST, "NDKPI 7.7.3", "The connection carries no reads: the outbound read limit that both sides have agreed on is zero.", "Ask for reads at connect and accept, and look at NdkGetConnectionData.";
+    31 Calls(&["NdkReceive"]), INVALID_DEVICE_REQUEST, "NDKPI 7.2", "The queue pair has a shared receive queue.", "Post receives to that.";
+    32 Calls(&["NdkBind"]), ACCESS_VIOLATION, "NDKPI 7.6", "The window would be outside of its region, or have a right that the region lacks.", "Register with local write for a window that peers write, and keep the window inside.";
+    33 Calls(&["NdkFastRegister"]), ACCESS_VIOLATION, "NDKPI 7.4", "A remote right without RemoteAccess at the initialisation, or pages that no mapping of this adapter has.", "Initialise with RemoteAccess, and take the pages from NdkBuildLAM.";
+    34 Calls(&["NdkBind", "NdkFastRegister"]), INVALID_DEVICE_REQUEST, "NDKPI 7.4", "The region is of the other kind, or not registered or initialised.", "Look at how the region was created, and at what was done with it.";
+    35 Calls(&["NdkFastRegister", "NdkBind"]), INVALID_DEVICE_STATE, "NDKPI 7.4", "The region is being registered, deregistered or closed by another call, or two posts on one queue overlap.", "Wait for that call's completion, and take a lock per queue around posts.";
+    36 Calls(&["NdkInvalidate"]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "Only fast-registered regions and windows can be invalidated; this is a plain region, or nothing was registered.", "Deregister a plain region.";
+    37 Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkRead", "NdkWrite", "NdkInvalidate"]), INVALID_DEVICE_STATE, "NDKPI 7.3", "Two posts on one queue overlap.", "Take a lock per queue around posts.";
+    38 RECEIVE_CALLS, INVALID_DEVICE_STATE, "NDKPI 7.3", "Two receives on one queue overlap.", "Take a lock per queue around receives.";
+    39 INITIATOR, DEVICE_BUSY, "NDKPI 7.6", "The region or window is in use by a request before this one.", "Wait for the completion of the invalidation before the next bind or registration.";
+
+    50 CREATIONS, INSUFFICIENT_RESOURCES, "NDKPI 5.2", "There is no memory, or there are as many objects of this kind as the driver's limits allow (MaxCqs, MaxQps, MaxPds, MaxTokens).", "Close what is not needed, or raise the limit in the registry.";
+    51 Calls(&["NdkCreateSharedEndpoint", "NdkListen", "NdkConnect", "NdkConnectWithSharedEndpoint", "NdkAccept", "NdkAcceptEx", "NdkBuildLAM", "NdkRegisterMr", "NdkInitializeFastRegisterMr", "NdkResizeCq", "NdkModifySrq", "NdkControlCqInterruptModeration"]), INSUFFICIENT_RESOURCES, "NDKPI 5", "There is no memory for what the call has to keep.", "Try again later.";
+    52 Calls(&["NdkCreateCq"]), INVALID_PARAMETER, "NDKPI 5.2", "The depth is above MaxCqDepth, or the completion or the place for the queue is NULL.", "Ask NdkQueryAdapterInfo, and pass what is mandatory.";
+    53 Calls(&["NdkCreatePd", "NdkCreateConnector", "NdkCreateListener", "NdkCreateMr", "NdkCreateMw"]), INVALID_PARAMETER, "NDKPI 5.2", "The completion, the event or the place for the object is NULL, or the object that it is called on is of another type.", "Pass what is mandatory.";
+    54 Calls(&["NdkCreateQp", "NdkCreateQpWithSrq", "NdkCreateSrq"]), INVALID_PARAMETER, "NDKPI 5.3", "A size is above the adapter's limit, a queue is of another adapter or protection domain, or the completion or the place for the object is NULL.", "Compare the sizes with NdkQueryAdapterInfo, and the objects with their parents.";
+    55 Calls(&["NdkResizeCq"]), INVALID_PARAMETER, "NDKPI 7.1.11", "The depth is zero or above MaxCqDepth, or the completion is NULL.", "Stay within MaxCqDepth.";
+    56 Calls(&["NdkResizeCq"]), BUFFER_OVERFLOW, "NDKPI 7.1.11", "The queue holds more completions than the new depth.", "Take completions first.";
+    57 Calls(&["NdkResizeCq", "NdkControlCqInterruptModeration"]), NOT_SUPPORTED, "NDKPI 7.1.6", "The adapter does not have the flag for it.", "Look at AdapterFlags.";
+    58 Calls(&["NdkControlCqInterruptModeration"]), INVALID_PARAMETER_MIX, "NDKPI 7.1.6", "Neither interval nor count is limited: no notification would ever come.", "Pass 0 for no moderation, or one real limit.";
+    59 Calls(&["NdkModifySrq"]), INVALID_PARAMETER, "NDKPI 7.12", "The depth is above MaxSrqDepth or cannot be had, the threshold is above the depth, or the completion is NULL.", "Stay within MaxSrqDepth.";
+    60 Calls(&["NdkModifySrq"]), BUFFER_OVERFLOW, "NDKPI 7.12", "The queue holds more receives than the new depth.", "Let receives complete first.";
+    61 Calls(&["NdkRegisterMr"]), INVALID_PARAMETER, "NDKPI 7.4", "The memory is shorter than the length or not virtually contiguous, the length is zero or above MaxRegistrationSize, the flags are unknown, or the completion is NULL.", "Look at the MDL chain, the length and the flags.";
+    62 Calls(&["NdkRegisterMr", "NdkDeregisterMr", "NdkInitializeFastRegisterMr"]), INVALID_DEVICE_REQUEST, "NDKPI 5.3", "The region is of the other kind: plain and fast-registered ones have different calls.", "Look at FastRegister of NdkCreateMr.";
+    63 Calls(&["NdkRegisterMr", "NdkDeregisterMr", "NdkInitializeFastRegisterMr"]), INVALID_DEVICE_STATE, "NDKPI 7.4", "The region is in another state: registered or initialised already, not registered, or in the middle of a call.", "Wait for the completion of the call before it.";
+    64 Calls(&["NdkDeregisterMr"]), DEVICE_BUSY, "NDKPI 7.6", "A window is bound to the region.", "Invalidate or close the window first.";
+    65 Calls(&["NdkInitializeFastRegisterMr"]), IMPLEMENTATION_LIMIT, "NDKPI 5.5", "No pages, or more than FRMRPageCount.", "Ask NdkQueryAdapterInfo.";
+    66 Calls(&["NdkDeregisterMr", "NdkInitializeFastRegisterMr"]), INVALID_PARAMETER, "NDKPI 5.5", "The completion is NULL.", "Pass a completion, also where this provider has never pended.";
+    67 Calls(&["NdkBuildLAM"]), INVALID_PARAMETER, "NDKPI 7.5", "The memory is shorter than the length or not virtually contiguous, or the completion or a place is NULL.", "Look at the MDL chain and the length.";
+    68 Calls(&["NdkBuildLAM"]), BUFFER_TOO_SMALL, "NDKPI 7.5", "The mapping does not fit; the size that it needs was stored.", "Allocate as much, and call again.";
+    69 Calls(&["NdkQueryAdapterInfo"]), BUFFER_TOO_SMALL, "NDKPI 5.2", "The information does not fit; the size that it needs was stored.", "Allocate as much, and call again.";
+    70 Calls(&["NdkQueryAdapterInfo"]), INVALID_PARAMETER, "NDKPI 5.2", "There is no place for the size.", "Pass one.";
+    71 Calls(&["NdkQueryExtension"]), NOT_SUPPORTED, "NDKPI 5.1", "There is no such extension, in this version or on this kind of object.", "Go on without it.";
+    72 Calls(&["NdkQueryExtension"]), INVALID_PARAMETER, "NDKPI 5.1", "A place or the identifier is NULL.", "Pass both.";
+    73 Calls(&["NdkSendAndInvalidate", "NdkAcceptEx", "NdkCompleteConnectEx"]), NOT_SUPPORTED, "NDKPI 4", "The function is not in the version in which the adapter was opened.", "Look at the version in the header of the object.";
+
+    80 CONNECTS, INVALID_PARAMETER, "NDKPI 5.8", "An address is malformed or of the other family, an object is of another type or adapter, or the completion is NULL.", "Look at family, length and objects.";
+    81 CONNECTS, INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCallerData.", "Send less, and the rest when the connection is there.";
+    82 CONNECTS, CONNECTION_REFUSED, "NDKPI 5.8", "Nobody listens there, the listener is paused or its backlog full, or its consumer has rejected.", "Try again later.";
+    83 CONNECTS, NETWORK_UNREACHABLE, "NDKPI 5.8", "No address of the adapter is in the network of the peer.", "Look at addresses and prefixes.";
+    84 CONNECTS, HOST_UNREACHABLE, "NDKPI 5.8", "The peer's network is there, and nobody has the address.", "Try again later.";
+    85 CONNECTS, IO_TIMEOUT, "NDKPI 5.8", "The peer's consumer has neither accepted nor rejected in time.", "Try again later.";
+    86 CONNECTS, CANCELLED, "NDKPI 7.9", "The connector was closed while the connect was on its way.", "Nothing: the close completes next.";
+    87 CONNECTS, CONNECTION_INVALID, "NDKPI 7.2", "The connector or queue pair had a connection before.", "Create new ones: neither is used twice.";
+    88 CONNECTS, CONNECTION_ACTIVE, "NDKPI 7.7.1", "The connector or queue pair has a connection, or is about to.", "Create new ones.";
+    89 Calls(&["NdkConnectWithSharedEndpoint"]), ADDRESS_ALREADY_EXISTS, "NDKPI 7.8", "There is a connection from this endpoint to this peer.", "Connect to another address or from another endpoint.";
+    90 LOCAL_ENDS, SHARING_VIOLATION, "NDKPI 7.8", "Somebody uses the local port: a listener, a shared endpoint or a connector, perhaps one whose close is not complete.", "Choose another port or 0, or wait for the close.";
+    91 LOCAL_ENDS, INVALID_ADDRESS, "NDKPI 5.8", "The local address is none of the adapter's.", "Ask for the addresses of its interface.";
+    92 LOCAL_ENDS, TOO_MANY_ADDRESSES, "NDKPI 5.8", "No ephemeral port is free, 49152 to 65535.", "Close connections, or use a shared endpoint.";
+    93 Calls(&["NdkListen", "NdkCreateSharedEndpoint"]), INVALID_PARAMETER, "NDKPI 5.9", "The address is malformed or of another family, or the completion is NULL.", "Look at family and length.";
+    94 Calls(&["NdkListen"]), INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener listens already, or is being closed.", "Create another one.";
+    95 ESTABLISH, CONNECTION_INVALID, "NDKPI 7.7", "The connector is not at this step: nothing came in, the connect has not completed, or the connection has ended.", "Connect, then complete; accept once what a connect event has brought.";
+    96 ESTABLISH, CONNECTION_ACTIVE, "NDKPI 7.7.1", "The queue pair has a connection, or the connector was accepted already.", "Accept once, with a queue pair of its own.";
+    97 ESTABLISH, CONNECTION_ABORTED, "NDKPI 5.8", "The other side gave up before the connection was established.", "Wait for the next connect, or connect anew.";
+    98 ESTABLISH, IO_TIMEOUT, "NDKPI 5.8", "The other side did not take the last step in time.", "Final for this connector: close it.";
+    99 ESTABLISH, CANCELLED, "NDKPI 7.9", "The connector was closed while the request was on its way.", "Nothing: the close completes next.";
+    100 ESTABLISH, INVALID_PARAMETER, "NDKPI 5.8", "The queue pair is of another adapter or type, or the completion is NULL.", "Look at the objects.";
+    101 ESTABLISH, INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
+    102 Calls(&["NdkReject"]), CONNECTION_INVALID, "NDKPI 7.7", "There is nothing to be rejected: nothing came in, it was answered before, or the peer gave up.", "Close the connector.";
+    103 Calls(&["NdkReject"]), INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
+    104 Calls(&["NdkDisconnect"]), CONNECTION_INVALID, "NDKPI 7.7.5", "There is no connection: not yet, or it was disconnected before.", "Disconnect once.";
+    105 Calls(&["NdkDisconnect"]), CONNECTION_ABORTED, "NDKPI 7.7.5", "The connection broke before the peer has answered.", "Close the connector; the connection is gone.";
+    106 Calls(&["NdkDisconnect"]), IO_TIMEOUT, "NDKPI 7.7.5", "The peer did not disconnect in time. The connection is gone.", "Close the connector.";
+    107 Calls(&["NdkDisconnect"]), CANCELLED, "NDKPI 7.9", "The connector was closed while the disconnect was on its way.", "Nothing: the close completes next.";
+    108 Calls(&["NdkDisconnect"]), INVALID_PARAMETER, "NDKPI 5.8", "The completion is NULL.", "Pass one.";
+    109 ADDRESSES, BUFFER_TOO_SMALL, "NDKPI 5.8", "The address does not fit; its length was stored.", "Pass a SOCKADDR_INET.";
+    110 ADDRESSES, CONNECTION_INVALID, "NDKPI 5.8", "There is no such address yet: nothing was connected, accepted or listened for.", "Ask after that.";
+    111 ADDRESSES, INVALID_PARAMETER, "NDKPI 5.8", "There is no place for the length.", "Pass one.";
+    112 Calls(&["NdkGetConnectionData"]), BUFFER_TOO_SMALL, "NDKPI 7.7.4", "The private data does not fit; what fits was copied, and the length that it needs was stored.", "Ask for the length with no buffer first.";
+    113 Calls(&["NdkGetConnectionData"]), CONNECTION_INVALID, "NDKPI 7.7.4", "The connector has no connection that could have data.", "Ask from the connect event or the completed connect on.";
+    114 Calls(&["NdkGetConnectionData"]), INVALID_PARAMETER, "NDKPI 7.7.4", "A length without a buffer, or no place for the length.", "Pass NULL with 0, or a buffer with its length.";
+    115 Calls(&["NdkConnect", "NdkConnectWithSharedEndpoint", "NdkListen", "NdkCreateSharedEndpoint", "NdkAccept", "NdkAcceptEx"]), DEVICE_REMOVED, "NDIS-NDK 4", "The adapter has gone.", "Close everything, and the adapter.";
+    116 ADDRESSES, INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener does not listen yet.", "Ask after NdkListen has completed.";
+}

@@ -1,0 +1,191 @@
+//! Why something fails: everything that the conformance suite is refused, and every request of it that fails, has a reason of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use conformance::{
+    Run, cases,
+    host::{Harness, Interposed, Scheduler, Setup},
+};
+use host::HostOs;
+use interpose::{Args, Event, Function, Hooks, ObjectId, Outcome, Phase, Verdict};
+use ndkpi::{NDK_ADAPTER_INFO, NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
+use provider::{About, CompletionMode, Profile, Reason};
+
+/// What has failed: a call or its completion by the name of the function, a work request by its kind; and a case that it failed in.
+#[derive(Default)]
+struct Failures {
+    calls: BTreeMap<(&'static str, u32), &'static str>,
+    requests: BTreeMap<(i32, u32), &'static str>,
+    /// What was wrong with a result.
+    wrong: BTreeSet<String>,
+}
+
+/// Notes what fails.
+struct Listener {
+    os: HostOs,
+    case: &'static str,
+    seen: Arc<Mutex<Failures>>,
+}
+
+impl Listener {
+    fn result(&self, result: &NDK_RESULT_EX, seen: &mut Failures) {
+        let code = result.ProviderErrorCode;
+        let reason = Reason::of_request(result.Type, result.Status);
+        if result.Status.is_success() {
+            if code != 0 {
+                seen.wrong.insert(format!("{}: a success with the code {code}", self.case));
+            }
+            return;
+        }
+        seen.requests.insert((result.Type.0, result.Status.to_bits()), self.case);
+        if reason.is_none_or(|reason| u32::from(reason.number()) != code) {
+            seen.wrong.insert(format!("{}: {:?} {} has the code {code}", self.case, result.Type, result.Status));
+        }
+    }
+}
+
+impl Hooks for Listener {
+    type Os = HostOs;
+    type State = ();
+
+    fn os(&self) -> &HostOs {
+        &self.os
+    }
+
+    fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    fn event(&self, event: &Event<'_, ()>) -> Verdict {
+        let mut seen = self.seen.lock().expect("no panic");
+        let is_end =
+            matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
+        match (event.outcome, event.args) {
+            (Outcome::Status(status), _) if is_end && !status.is_success() => {
+                seen.calls.insert((event.function.name(), status.to_bits()), self.case);
+            }
+            (_, Args::GetCqResultsEx { results, .. }) => {
+                for result in results {
+                    self.result(result, &mut seen);
+                }
+            }
+            _ => {}
+        }
+        Verdict::Forward
+    }
+}
+
+/// Runs the suite, and notes what fails in it.
+fn run(profile: Profile, completion: CompletionMode, seen: &Arc<Mutex<Failures>>) {
+    let newest = *profile.versions().iter().max().expect("it has a version");
+    for case in cases::all() {
+        let setup = Setup {
+            scheduler: Scheduler::Seeded { seed: 0, preemption: 10 },
+            tokens: Some(1 << 12),
+            completion,
+            profile,
+            ..Setup::default()
+        };
+        let kept = seen.clone();
+        let harness = Harness::new(setup).with_layer(Arc::new(move |platform| {
+            let kept = kept.clone();
+            let make = move |os: &HostOs| Listener { os: os.clone(), case: case.name, seen: kept.clone() };
+            Box::new(Interposed::new(platform, Box::new(make)))
+        }));
+        let outcome = harness.run(case, Run { version: newest, seed: 5, hostile: true }).outcome;
+        assert!(!outcome.is_failure(), "{profile:?}, {}: {outcome}", case.name);
+    }
+}
+
+#[test]
+fn whatever_fails_in_the_suite_has_a_reason() {
+    let seen: Arc<Mutex<Failures>> = Arc::default();
+    for (profile, completion) in [
+        (Profile::Own, CompletionMode::Mixed),
+        (Profile::Own, CompletionMode::Inline),
+        (Profile::Small, CompletionMode::Pending),
+        (Profile::Iwarp, CompletionMode::Mixed),
+    ] {
+        run(profile, completion, &seen);
+    }
+    let seen = seen.lock().expect("no panic");
+    let mut missing: Vec<_> = seen.wrong.iter().cloned().collect();
+    for (&(function, status), case) in &seen.calls {
+        let status = NtStatus::from_bits(status);
+        if Reason::of_call(function, status).is_none() {
+            missing.push(format!("{function} {status} ({case})"));
+        }
+    }
+    for (&(kind, status), case) in &seen.requests {
+        let (kind, status) = (NDK_OPERATION_TYPE(kind), NtStatus::from_bits(status));
+        if Reason::of_request(kind, status).is_none() {
+            missing.push(format!("{kind:?} {status} ({case})"));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn numbers_are_given_once_and_in_order() {
+    let numbers: Vec<_> = Reason::ALL.iter().map(Reason::number).collect();
+    assert!(numbers.is_sorted_by(|before, after| before < after), "{numbers:?}");
+    for reason in Reason::ALL {
+        assert_eq!(Reason::from_number(reason.number()).map(Reason::number), Some(reason.number()));
+        assert!(reason.what.len() > 20 && !reason.fix.is_empty() && reason.section.starts_with("ND"), "{reason}");
+        assert!(!reason.status.is_success(), "{reason}");
+    }
+    assert!(Reason::from_number(0).is_none());
+}
+
+#[test]
+fn a_failure_has_one_reason_at_most() {
+    let mut seen = BTreeSet::new();
+    for reason in Reason::ALL {
+        let what: Vec<_> = match reason.about {
+            About::Calls(functions) => functions.iter().map(|&name| name.to_owned()).collect(),
+            About::Requests(kinds) => kinds.iter().map(|kind| format!("{kind:?}")).collect(),
+        };
+        for name in what {
+            if let About::Calls(_) = reason.about {
+                let is_known = Function::ALL.iter().any(|function| function.name() == name);
+                assert!(is_known, "{reason}: there is no function {name}");
+            }
+            assert!(seen.insert((name.clone(), reason.status.to_bits())), "{reason}: {name} {}", reason.status);
+        }
+    }
+}
+
+#[test]
+fn the_engine_answers_with_no_status_that_the_table_does_not_have() {
+    // What is written as a failure anywhere in the provider and its engine is the status of some reason.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut stack = vec![root.join("provider/src"), root.join("engine/src")];
+    let known: BTreeSet<_> = Reason::ALL.iter().filter_map(|reason| reason.status.name()).collect();
+    // Of notifications and internal: no call or request ends with these.
+    let others = ["STATUS_SUCCESS", "STATUS_PENDING", "STATUS_INTERNAL_ERROR", "STATUS_NDIS_BAD_VERSION"];
+    let mut unknown = BTreeSet::new();
+    while let Some(path) = stack.pop() {
+        if path.is_dir() {
+            stack.extend(path.read_dir().expect("a directory").map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        for (place, _) in text.match_indices("NtStatus::") {
+            let rest = &text[place + "NtStatus::".len()..];
+            let end = rest.find(|letter: char| !letter.is_ascii_uppercase() && letter != '_').unwrap_or(rest.len());
+            let name = format!("STATUS_{}", &rest[..end]);
+            let is_constant = end > 1 && NtStatus::NAMED.iter().any(|status| status.name() == Some(name.as_str()));
+            if is_constant && !known.contains(name.as_str()) && !others.contains(&name.as_str()) {
+                unknown.insert(format!("{name} in {}", path.display()));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
