@@ -61,10 +61,10 @@ fn expand(path: &str) -> String {
 impl System for Windows {
     fn entries(&self, bits: u8) -> Result<Vec<Entry>, WinsockError> {
         let all = if bits == 64 { WSCEnumProtocols } else { WSCEnumProtocols32 };
-        let (mut length, mut entries) = (0, Vec::new());
+        let (mut length, mut entries) = (0, Vec::<Entry>::new());
         loop {
             let mut error = 0;
-            let place = if entries.is_empty() { ptr::null_mut() } else { Vec::as_mut_ptr(&mut entries).cast() };
+            let place = if entries.is_empty() { ptr::null_mut() } else { entries.as_mut_ptr().cast() };
             // SAFETY: no list of protocols, a buffer of the size that is said, or none, and places for both numbers.
             let found = unsafe { all(ptr::null(), place, &raw mut length, &raw mut error) };
             if let Ok(found) = usize::try_from(found) {
