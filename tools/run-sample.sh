@@ -4,7 +4,7 @@
 #
 #   tools/run-sample.sh [SEEDS]     how many seeds for the sample as it is; 200 by default
 #
-# Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
+# NDKCTL names a build of ndkctl; without it one is made. Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,8 +15,8 @@ for needed in "$NIC" target/runner/worker.exe; do
     [[ -f $needed ]] || { echo "there is no $needed" >&2; exit 1; }
 done
 for compiler in clang mingw; do "$SAMPLE/build.sh" --compiler "$compiler" --out "target/consumer-c-$compiler" >/dev/null; done
-cargo build --quiet --release --package ndkctl
-run() { target/release/ndkctl run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
+[[ -n ${NDKCTL-} ]] || { cargo build --quiet --release --package ndkctl && NDKCTL=target/release/ndkctl; }
+run() { "$NDKCTL" run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
 
 for compiler in clang mingw; do run "consumer=target/consumer-c-$compiler/consumer.sys" --seeds "1..$SEEDS"; done
 

@@ -19,7 +19,7 @@ pub use self::{
     code::Writer,
     frames::{stack, walk},
     map::{DriverImage, describe, keep, unload},
-    origin::{Origin, origin},
+    origin::origin,
     traps::install as install_handlers,
 };
 

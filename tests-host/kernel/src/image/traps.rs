@@ -156,8 +156,9 @@ fn privileged(context: &mut CONTEXT, instruction: &Instruction, at: usize) -> bo
         Code::Mov_r64_cr if instruction.op1_register() == Register::CR8 => (false, instruction.op0_register()),
         _ => stop(instruction, at),
     };
+    let stack = usize::try_from(context.Rsp).unwrap_or(0);
     let Some(register) = register(context, operand) else { stop(instruction, at) };
-    origin::note(with_image(at, |image| image.driver), at, usize::try_from(context.Rsp).unwrap_or(0));
+    origin::note(with_image(at, |image| image.driver), at, stack);
     if to_cr8 {
         let Ok(level) = u8::try_from(*register).map(Irql) else { stop(instruction, at) };
         kernel::routine(
