@@ -32,6 +32,9 @@ mod network;
 #[path = "drivers/provider_interface.rs"]
 mod provider_interface;
 #[cfg(unix)]
+#[path = "driver_runs/record.rs"]
+mod record;
+#[cfg(unix)]
 #[path = "driver_runs/removal.rs"]
 mod removal;
 #[path = "drivers/transport.rs"]

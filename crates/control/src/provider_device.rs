@@ -29,6 +29,14 @@ pub const QUERY_SETTINGS: u32 = control_code(3, READ);
 pub const SET_SETTINGS: u32 = control_code(4, WRITE);
 /// Takes [`Faults`]. Only in test builds of the driver; others say `STATUS_NOT_SUPPORTED`.
 pub const SET_FAULTS: u32 = control_code(5, WRITE);
+/// Takes a [`Recording`]: begins one of all adapters that are opened from now on, or ends the one that goes on.
+pub const SET_RECORDING: u32 = control_code(8, WRITE);
+/// Answers with a [`RecordingState`].
+pub const QUERY_RECORDING: u32 = control_code(9, READ);
+/// Takes a [`RecordingFrom`] and answers with a [`RecordingPart`] and slots of [`SLOT_BYTES`] behind it, as many as fit.
+///
+/// A generation that is not that of the recording is `STATUS_INVALID_PARAMETER`.
+pub const READ_RECORDING: u32 = control_code(10, READ);
 
 /// Takes the faults for what is opened from now on: [`FAULT_PLAN_BYTES`], as `interpose::faults::Plan` has them. A plan without
 /// rules ends them.
@@ -151,5 +159,71 @@ wire! {
         fail_every_allocation: u32,
         /// Not zero: every connection that there is now breaks, as if a cable were pulled and put back.
         lose_connections: u32,
+    }
+}
+
+wire! {
+    /// A recording that is wanted (`docs/recorder.md`).
+    Recording {
+        /// Slots of [`SLOT_BYTES`] in the non-paged pool: one of [`RECORDING_SLOTS`], rounded up to a power of two. 0 ends the
+        /// recording that goes on, which can be read until the next one begins.
+        slots: u32,
+        /// What is kept when there is no more room: 0 what came first, 1 what came last.
+        keep: u32,
+    }
+}
+
+/// Bytes of a slot of a recording.
+pub const SLOT_BYTES: usize = 64;
+/// The range of [`Recording::slots`] besides 0: 16 KiB to 64 MiB.
+pub const RECORDING_SLOTS: core::ops::RangeInclusive<u32> = 1 << 8..=1 << 20;
+
+impl Recording {
+    /// Returns true if every value is in its range.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        (self.slots == 0 || RECORDING_SLOTS.contains(&self.slots)) && self.keep <= 1
+    }
+}
+
+wire! {
+    /// The latest recording.
+    RecordingState {
+        /// Its slots; 0 if there has been none since the driver was loaded.
+        slots: u32,
+        /// Not zero: it goes on.
+        is_on: u32,
+        /// Tells it from others.
+        generation: u32,
+        /// Processors of the machine.
+        processors: u32,
+        /// The ordinal of the first slot that can be there.
+        first: u64,
+        /// The ordinal after the last one.
+        end: u64,
+        /// Slots that came when there was no room.
+        lost: u64,
+    }
+}
+
+wire! {
+    /// Which slots are wanted.
+    RecordingFrom {
+        /// From this ordinal on.
+        ordinal: u64,
+        /// That of [`RecordingState`].
+        generation: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+wire! {
+    /// What stands in front of slots.
+    RecordingPart {
+        /// The ordinal to go on with.
+        next: u64,
+        /// The ordinal after the last slot, now.
+        end: u64,
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     advise::{self, Advice, Advise},
     fault_plan::{self, FaultPlan, Pulled},
     os::Kernel,
+    record::{self, Recordings},
     trace,
 };
 
@@ -28,6 +29,7 @@ pub struct Consumers {
     faults: Arc<FaultPlan>,
     advise: Advise,
     advice: Advice,
+    recordings: Option<Arc<Recordings>>,
 }
 
 impl Consumers {
@@ -50,7 +52,14 @@ impl Consumers {
             faults,
             advise,
             advice: Advice::try_new()?,
+            recordings: None,
         })
+    }
+
+    /// Adapters that are opened while a recording goes on are recorded.
+    #[must_use]
+    pub fn recorded(self, recordings: Arc<Recordings>) -> Self {
+        Self { recordings: Some(recordings), ..self }
     }
 
     /// What the adviser has found of the consumers.
@@ -90,7 +99,7 @@ impl Consumers {
     /// [`Consumers::shut`]; `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`, which is `NDIS_STATUS_RESOURCES`.
     pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let permit = self.users.enter().filter(|_| self.is_ready()).ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
-        let adapter = self.open_provider(version)?;
+        let adapter = self.open_recorded(version)?;
         let open = self.open.fetch_add(1, AcqRel) + 1;
         trace::opened(version, open);
         // Given back by `close`.
@@ -121,6 +130,19 @@ impl Consumers {
         if wrapped.is_err() {
             // SAFETY: the adapter was just opened; nothing was made on it.
             unsafe { fault_plan::close(adapter) };
+        }
+        wrapped
+    }
+
+    /// Opens an adapter, behind the recorder if a recording goes on: it sees what the consumer sees.
+    fn open_recorded(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        let adapter = self.open_provider(version)?;
+        let Some(recordings) = &self.recordings else { return Ok(adapter) };
+        // SAFETY: the adapter was just opened.
+        let wrapped = unsafe { recordings.wrap(adapter) };
+        if wrapped.is_err() {
+            // SAFETY: the adapter was just opened; nothing was made on it.
+            unsafe { advise::close(adapter) };
         }
         wrapped
     }
@@ -161,7 +183,7 @@ impl Consumers {
     /// `adapter` came from [`Consumers::open`] of this adapter and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         // SAFETY: the caller's promise.
-        unsafe { advise::close(adapter) };
+        unsafe { record::close(adapter) };
         let open = self.open.fetch_sub(1, AcqRel) - 1;
         trace::closed(open);
         self.users.leave();

@@ -7,6 +7,7 @@
 //! | [`consumers`] | who has an adapter open: the open and close handlers of NDK |
 //! | [`numbers`] | the numbers that tell adapters apart |
 //! | [`settings`] | what the registry says |
+//! | [`record`] | what happened between consumers and adapters |
 //! | [`report`] | what an adapter tells programs and NDIS of itself |
 //! | [`fault_plan`] | what NDKPI allows to go wrong, in front of an adapter |
 //! | [`faults`] | failures for tests of consumers, in test builds |
@@ -28,6 +29,7 @@ pub mod fault_plan;
 pub mod faults;
 pub mod numbers;
 pub mod os;
+pub mod record;
 pub mod report;
 pub mod settings;
 pub mod socket;

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use control::provider_device::{self, CompletionMode, MODERATION_GRANULARITY, NicMode};
+use control::provider_device::{self, CompletionMode, MODERATION_GRANULARITY, NicMode, RECORDING_SLOTS};
 use engine::{
     connection::InterfaceAddress,
     memory::{FastTokens, MemoryLimits},
@@ -45,6 +45,7 @@ const ROTATE_TOKENS: Number<12> = Number { name: wide("RotateTokens"), range: 0.
 const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
 const ND_USERS: Number<7> = Number { name: wide("NdUsers"), range: 0..=1, default: 0 };
 const ADVISE: Number<6> = Number { name: wide("Advise"), range: 0..=4, default: 0 };
+const RECORD: Number<6> = Number { name: wide("Record"), range: 0..=*RECORDING_SLOTS.end(), default: 0 };
 const MAX_PDS: Number<6> = Number { name: wide("MaxPds"), range: 1..=1 << 20, default: 1 << 14 };
 
 /// The settings of the driver. Every value is in its range.
@@ -60,6 +61,8 @@ pub struct Settings {
     pub profile: Profile,
     /// What the adviser does with what it finds of a consumer that opens an adapter from now on.
     pub advise: Advise,
+    /// Slots of the recording that begins when the driver is loaded; 0 for none.
+    pub record: u32,
     max_cq_depth: u32,
     max_queue_depth: u32,
     max_cqs: u32,
@@ -78,6 +81,7 @@ impl Default for Settings {
             moderation_granularity: GRANULARITY.default,
             nic_mode: NicMode::Deferred,
             advise: Advise::Off,
+            record: RECORD.default,
             profile: Profile::Own,
             max_cq_depth: MAX_CQ_DEPTH.default,
             max_queue_depth: MAX_QUEUE_DEPTH.default,
@@ -102,6 +106,7 @@ impl Settings {
             nic_mode: NicMode::from_number(NIC_MODE.read(key)).unwrap_or(NicMode::Deferred),
             profile: Profile::from_number(PROFILE.read(key)).unwrap_or_default(),
             advise: Advise::from_number(ADVISE.read(key)),
+            record: RECORD.read(key),
             max_cq_depth: MAX_CQ_DEPTH.read(key),
             max_queue_depth: MAX_QUEUE_DEPTH.read(key),
             max_cqs: MAX_CQS.read(key),

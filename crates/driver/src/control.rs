@@ -4,7 +4,8 @@
 
 use control::provider_device::{
     DEVICE_NAME, FAULT_PLAN_BYTES, Faults, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO,
-    QUERY_SETTINGS, SDDL, SET_FAULT_PLAN, SET_FAULTS, SET_SETTINGS, Settings,
+    QUERY_RECORDING, QUERY_SETTINGS, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SDDL, SET_FAULT_PLAN,
+    SET_FAULTS, SET_RECORDING, SET_SETTINGS, Settings,
 };
 use driver_common::{faults, report};
 use fallible::Arc;
@@ -104,6 +105,23 @@ fn serve(driver: &Driver, request: Request, code: u32) {
             let set = request.input(FAULT_PLAN_BYTES).and_then(|input| driver.faults().set(input));
             request.finish(set);
         }
+        SET_RECORDING => {
+            let wanted = request.input(Recording::BYTES).map(Recording::from_bytes);
+            let set = wanted.and_then(|wanted| driver.recordings().set(&wanted.ok_or(NtStatus::INVALID_PARAMETER)?));
+            request.finish(set);
+        }
+        QUERY_RECORDING => request.answer(&driver.recordings().state().to_bytes()),
+        READ_RECORDING => read_recording(driver, request),
         _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+fn read_recording(driver: &Driver, mut request: Request) {
+    let from = request.input(RecordingFrom::BYTES).map(RecordingFrom::from_bytes);
+    let from = from.and_then(|from| from.ok_or(NtStatus::INVALID_PARAMETER));
+    let read = from.and_then(|from| driver.recordings().read(&from, request.output(RecordingPart::BYTES)?));
+    match read {
+        Ok(length) => request.complete(NtStatus::SUCCESS, length),
+        Err(status) => request.finish(Err(status)),
     }
 }

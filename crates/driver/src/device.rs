@@ -167,6 +167,7 @@ impl Adapter {
         let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
         let nd = nd::adapter(&driver, &provider, number.get())?;
         let consumers = Consumers::try_new(provider, driver.settings().advise, driver.faults().clone())?;
+        let consumers = consumers.recorded(driver.recordings().clone());
         Arc::try_new(Self { driver, number, consumers, nd }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 

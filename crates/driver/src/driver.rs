@@ -4,6 +4,7 @@ use driver_common::{
     fault_plan::FaultPlan,
     numbers::{MAX_ADAPTERS, Numbers},
     os::{Kernel, KernelLock},
+    record::Recordings,
     settings::Settings,
     trace,
 };
@@ -36,6 +37,7 @@ pub struct Driver {
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// The loopback network between the adapters.
     fabric: Arc<Fabric<Kernel>>,
+    recordings: Arc<Recordings>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
 }
@@ -87,6 +89,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
         numbers: Numbers::try_new()?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
         fabric: Fabric::try_new(&Kernel)?,
+        recordings: Recordings::try_new(settings.record)?,
         control: WaitLock::try_new(Control::default())?,
     });
     let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
@@ -121,6 +124,12 @@ impl Driver {
     #[must_use]
     pub const fn fabric(&self) -> &Arc<Fabric<Kernel>> {
         &self.fabric
+    }
+
+    /// What is recorded of the consumers.
+    #[must_use]
+    pub const fn recordings(&self) -> &Arc<Recordings> {
+        &self.recordings
     }
 
     /// The driver's registry parameters.

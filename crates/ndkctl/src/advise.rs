@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conformance::host::{Interposed, Layer};
 use host::{HostOs, note, say};
-use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
+use interpose::adviser::{Adviser, Finding, Mode, Report, Settings, Sink, Totals};
 
 use crate::output::{align_right, print_table, table};
 
@@ -45,6 +45,11 @@ impl Advice {
             let make = move |os: &HostOs| Adviser::new(os.clone(), settings, sink.clone(), totals.clone());
             Box::new(Interposed::new(platform, Box::new(make)))
         })
+    }
+
+    /// How often each finding was made, without those that were not.
+    pub fn made(&self) -> impl Iterator<Item = (Finding, u32)> {
+        self.totals.made()
     }
 
     /// Shows how often each finding was made.

@@ -72,6 +72,8 @@ pub enum Command {
     DriverRun(DriverRun),
     /// Show or change the settings of the driver softndk (Windows)
     DriverSettings(DriverSettings),
+    /// Record what consumers do with the driver softndk (Windows)
+    Record(crate::driver_record::DriverRecord),
     /// Run a recording again on the host's provider, and say where it differs
     Replay(crate::replay::Replay),
     /// Draw a recording: a page with zoom and search, or a picture
@@ -89,7 +91,8 @@ impl Command {
             | Self::Soak(_)
             | Self::Counters(_)
             | Self::Netstat(_)
-            | Self::DriverRun(_) => First::SetsTheFlag,
+            | Self::DriverRun(_)
+            | Self::Record(_) => First::SetsTheFlag,
             Self::Adapters(_)
             | Self::Explain(_)
             | Self::Faults(_)

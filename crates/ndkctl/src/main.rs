@@ -19,6 +19,7 @@ mod completions;
 mod counters;
 mod driver;
 mod driver_interface;
+mod driver_record;
 mod driver_run;
 mod driver_selftest;
 mod driver_settings;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
         Command::DriverSettings(args) => driver_settings::run(*args),
+        Command::Record(args) => driver_record::run(args, &interrupted),
         Command::Replay(args) => replay::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Packets(args) => timeline::packets(args),

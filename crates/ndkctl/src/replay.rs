@@ -6,12 +6,12 @@ use clap::Args;
 use host::say;
 use serde::Serialize;
 
-use crate::{End, output::print_json, record::load};
+use crate::{End, advise::Advice, output::print_json, record::load};
 
 /// `ndkctl replay`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Exit code: 0 if nothing differs, 1 if something does or the recording cannot be run, 2 for a wrong argument."
+    after_help = "Exit code: 0 if nothing differs and nothing is found, 1 if something is or the recording cannot be run, 2 for a wrong argument."
 )]
 pub struct Replay {
     /// The recording
@@ -20,6 +20,9 @@ pub struct Replay {
     /// Determines the order in which the machine does what it may do in any order
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = crate::size::parse_seed)]
     pub seed: u64,
+    /// Run it under the adviser, and say which rules the consumer breaks
+    #[arg(long)]
+    pub advise: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -37,19 +40,37 @@ struct ReplayJson<'a> {
     calls: u64,
     left_out: u64,
     differences: Vec<DifferenceJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<FindingJson>,
+}
+
+#[derive(Serialize)]
+struct FindingJson {
+    finding: String,
+    times: u32,
 }
 
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<End, String> {
     let recording = load(&args.file)?;
-    let report = replay::run(&recording, args.seed).map_err(|error| format!("{}: {error}", args.file.display()))?;
-    let good = report.differences.is_empty();
+    let advice = if args.advise { Some(Advice::new(!args.json)?) } else { None };
+    let report = match &advice {
+        Some(advice) => replay::run_behind(&recording, args.seed, &advice.layer()),
+        None => replay::run(&recording, args.seed),
+    };
+    let report = report.map_err(|error| format!("{}: {error}", args.file.display()))?;
+    let findings: Vec<_> = advice.iter().flat_map(|advice| advice.made()).collect();
+    let good = report.differences.is_empty() && findings.is_empty();
     if args.json {
         let differences = report.differences.iter();
         print_json(&ReplayJson {
             records: recording.records.len(),
             calls: report.calls,
             left_out: report.left_out,
+            findings: findings
+                .iter()
+                .map(|(finding, times)| FindingJson { finding: finding.to_string(), times: *times })
+                .collect(),
             differences: differences.map(|one| DifferenceJson { record: one.record, what: &one.what }).collect(),
         })?;
     } else {
@@ -58,6 +79,10 @@ pub fn run(args: &Replay) -> Result<End, String> {
         }
         let left_out = if report.left_out == 0 { String::new() } else { format!(", {} left out", report.left_out) };
         say!("{} calls run again{left_out}: {} differences", report.calls, report.differences.len());
+        for (finding, times) in &findings {
+            let page = finding.page();
+            say!("{finding} ({}), {times} times: {}; ndkctl explain {finding}", page.section, page.title);
+        }
     }
     Ok(if good { End::Good } else { End::Bad })
 }

@@ -1,6 +1,6 @@
 //! Numbers on the command line. What is refused is answered with what is allowed.
 
-use control::test_device::SECONDS;
+use control::{provider_device::RECORDING_SLOTS, test_device::SECONDS};
 
 /// The longest message: `MaxTransferLength`.
 const MOST_BYTES: u64 = 1 << 30;
@@ -32,6 +32,14 @@ pub fn parse_slots(text: &str) -> Result<u32, String> {
         .filter(|slots| (1 << 8..=1 << 24).contains(slots))
         .and_then(|slots| u32::try_from(slots).ok())
         .ok_or_else(|| "a number of slots is 256 to 16M, for example 64K".to_owned())
+}
+
+/// A number of slots of a recording in the driver.
+pub fn parse_driver_slots(text: &str) -> Result<u32, String> {
+    bytes(text)
+        .and_then(|slots| u32::try_from(slots).ok())
+        .filter(|slots| RECORDING_SLOTS.contains(slots))
+        .ok_or_else(|| "a number of slots is 256 to 1M, for example 64K".to_owned())
 }
 
 fn number(text: &str, what: &str, most: u64) -> Result<u32, String> {

@@ -189,11 +189,10 @@ pub fn encode(args: &Args<'_>, beside: &Beside<'_>, sink: &mut impl Sink) -> u8 
 fn encode_more(args: &Args<'_>, beside: &Beside<'_>, sink: &mut impl Sink) -> u8 {
     match *args {
         Args::CreateCq { depth, has_notification, context, affinity } => {
-            let affinity = affinity.unwrap_or_default();
             sink.put(two(depth, has_notification.into()));
             sink.put(context as u64);
-            sink.put(affinity.Mask as u64);
-            sink.put(affinity.Group.into());
+            sink.put(affinity.map_or(0, |affinity| affinity.Mask as u64));
+            sink.put(optional(affinity.map(|affinity| affinity.Group.into())));
             tag::CREATE_CQ
         }
         Args::CreateSharedEndpoint { address } => {

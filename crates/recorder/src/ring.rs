@@ -108,6 +108,12 @@ impl Ring {
         self.slots.len()
     }
 
+    /// What is kept when there is no more room.
+    #[must_use]
+    pub const fn keep(&self) -> Keep {
+        self.keep
+    }
+
     /// Returns true if nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -93,7 +93,7 @@ pub enum Arguments {
     None,
     QueryExtension { id: GUID, version: NDK_VERSION },
     QueryAdapterInfo { out: OutBytes, info: Option<Box<NDK_ADAPTER_INFO>> },
-    CreateCq { depth: u32, has_notification: bool, context: u64, mask: u64, group: u16 },
+    CreateCq { depth: u32, has_notification: bool, context: u64, mask: u64, group: Option<u16> },
     CreateSharedEndpoint { address: Private },
     CreateListener { has_event: bool, context: u64 },
     BuildLam { base: u64, length: u64, mapping: u64, size: Option<u32> },
@@ -244,7 +244,7 @@ impl Arguments {
             }
             tag::CREATE_CQ => {
                 let ((depth, notifies), context, mask) = (words.two()?, words.one()?, words.one()?);
-                let group = half(words.number()?);
+                let group = words.optional()?.0.map(half);
                 Self::CreateCq { depth, has_notification: notifies != 0, context, mask, group }
             }
             tag::CREATE_SHARED_ENDPOINT => Self::CreateSharedEndpoint { address: words.bytes()? },

@@ -153,8 +153,9 @@ impl Player<'_> {
                 let events = self.objects.new_events();
                 self.expected.insert((record.adapter, record.call), events.clone());
                 let mask = usize::try_from(*mask).unwrap_or(0);
-                let affinity = GROUP_AFFINITY { Mask: mask, Group: *group, ..GROUP_AFFINITY::default() };
-                let place = if mask == 0 { std::ptr::null() } else { &raw const affinity };
+                let affinity =
+                    group.map(|group| GROUP_AFFINITY { Mask: mask, Group: group, ..GROUP_AFFINITY::default() });
+                let place = affinity.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                 let callback = has_notification.then_some(notified as _);
                 Self::create(record, |completion, context, out| {
                     let own = Events::context(&events);

@@ -5,6 +5,7 @@
 //! back. On Windows that is `ControlDevice`; in tests it is a simulated kernel.
 
 mod provider;
+mod recording;
 mod run;
 mod settings;
 mod transport;
@@ -12,6 +13,7 @@ mod transport;
 mod windows;
 
 pub use provider::Connection;
+pub use recording::Slot;
 pub use run::{Event, NetworkInterface, TestDriver};
 pub use settings::ProviderDriver;
 pub use transport::{Answer, Refusal, Transport};

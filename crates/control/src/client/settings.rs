@@ -17,6 +17,11 @@ impl<T: Transport> ProviderDriver<T> {
         Self { transport }
     }
 
+    /// The way to the driver.
+    pub const fn transport(&self) -> &T {
+        &self.transport
+    }
+
     /// The settings in force.
     ///
     /// # Errors

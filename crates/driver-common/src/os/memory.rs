@@ -180,6 +180,16 @@ unsafe fn describe(mdl: NonNull<MDL>) -> Link<NonNull<MDL>> {
     }
 }
 
+/// `MmGetMdlVirtualAddress`: by which address the consumer names the first byte of the chain.
+///
+/// # Safety
+///
+/// `mdl` is null or points to an MDL whose pages are locked.
+pub unsafe fn virtual_address(mdl: *mut MDL) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    NonNull::new(mdl).map(|mdl| unsafe { describe(mdl) }.address)
+}
+
 /// `MmGetSystemAddressForMdlSafe`: the kernel's mapping of the pages, made if there is none; `None` if it cannot be.
 ///
 /// # Safety

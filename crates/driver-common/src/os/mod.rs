@@ -19,7 +19,7 @@ use crate::trace;
 pub use self::{
     dpc::KernelDpc,
     lock::KernelLock,
-    memory::{KernelMemory, system_address},
+    memory::{KernelMemory, system_address, virtual_address},
     timer::KernelTimer,
 };
 

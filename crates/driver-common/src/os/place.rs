@@ -1,6 +1,7 @@
 //! Where code runs in the kernel.
 
 use interpose::{InterposeOs, Place};
+use ndkpi::MDL;
 use wdk_sys::ntddk::{KeQueryInterruptTimePrecise, PsGetCurrentThreadId};
 
 use super::{Kernel, processor};
@@ -13,5 +14,10 @@ impl InterposeOs for Kernel {
         // SAFETY: callable at any IRQL; it only reads.
         let thread = unsafe { PsGetCurrentThreadId() };
         Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+    }
+
+    unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {
+        // SAFETY: the caller's promise; a consumer's MDLs describe locked pages (`NDKPI 7.4`).
+        unsafe { super::virtual_address(mdl.cast_mut().cast()) }
     }
 }

@@ -1,0 +1,196 @@
+//! `ndkctl record`: what happens between consumers and the driver `softndk`, in a file.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use control::{
+    client::{ProviderDriver, Refusal, Slot, Transport},
+    provider_device::{Recording, RecordingState},
+};
+use host::{note, say};
+use recorder::format::Header;
+
+use crate::{
+    End,
+    driver::{ELSEWHERE, open_provider},
+    record::save,
+    size::{parse_driver_slots, parse_seconds},
+};
+
+/// `ndkctl record`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Adapters are recorded that consumers open while the recording goes on. docs/recorder.md has more."
+)]
+pub struct DriverRecord {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// For how long, 1 to 3600; until Ctrl-C, if not given
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub seconds: Option<u32>,
+    /// How many slots of 64 bytes of the non-paged pool are kept, 256 to 1M; a request takes about five
+    #[arg(long, default_value = "64K", value_name = "SLOTS", value_parser = parse_driver_slots)]
+    pub slots: u32,
+    /// Keep what came last when there is no more room, not what came first
+    #[arg(long)]
+    pub last: bool,
+    /// End the recording that goes on (the registry's Record), or take the one that has ended, instead of beginning one
+    #[arg(long, conflicts_with_all = ["seconds", "slots", "last"])]
+    pub running: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What went wrong.
+pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String> {
+    if !cfg!(windows) {
+        note!("ndkctl record: {ELSEWHERE}");
+        return Ok(End::Refused);
+    }
+    let wait = || {
+        let (started, limit) = (Instant::now(), args.seconds.map(|seconds| Duration::from_secs(seconds.into())));
+        while !interrupted.load(Relaxed) && limit.is_none_or(|limit| started.elapsed() < limit) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let (file, said) = record(&open_provider()?, args, wait)?;
+    save(&args.file, &file)?;
+    say!("{said}");
+    Ok(End::Good)
+}
+
+/// Records until `wait` returns. The file, and a line about it.
+fn record<T: Transport>(
+    driver: &ProviderDriver<T>,
+    args: &DriverRecord,
+    wait: impl FnOnce(),
+) -> Result<(Vec<u8>, String), String> {
+    let refused = |refusal: Refusal| format!("the driver softndk: {refusal}");
+    if !args.running {
+        driver.record(&Recording { slots: args.slots, keep: args.last.into() }).map_err(refused)?;
+        wait();
+    }
+    driver.record(&Recording { slots: 0, keep: 0 }).map_err(refused)?;
+    let state = driver.recording().map_err(refused)?;
+    if state.slots == 0 {
+        return Err(
+            "nothing was recorded since the driver was loaded: leave --running out, or set Record (docs/registry.md)"
+                .to_owned(),
+        );
+    }
+    let slots = driver.recorded(&state).map_err(refused)?;
+    let said = match (slots.len(), state.lost) {
+        (0, _) => "0 slots: no consumer has opened an adapter meanwhile".to_owned(),
+        (count, 0) => format!("{count} slots"),
+        (count, lost) => format!("{count} slots; there was no room for {lost} more: take more (--slots)"),
+    };
+    Ok((file(&state, &slots), said))
+}
+
+/// The file of what the driver has recorded.
+fn file(state: &RecordingState, slots: &[Slot]) -> Vec<u8> {
+    let RecordingState { first, lost, processors, .. } = *state;
+    recording::seal(Header { slots: slots.len() as u64, first, lost, processors }.to_bytes().to_vec(), slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use clap::Parser;
+    use control::{
+        client::{Answer, ProviderDriver, Refusal, Transport},
+        provider_device::{
+            QUERY_RECORDING, READ_RECORDING, Recording, RecordingFrom, RecordingPart, RecordingState, SET_RECORDING,
+        },
+    };
+
+    use super::{DriverRecord, record};
+    use crate::args::{Cli, Command};
+
+    /// A driver with a recording of 3000 slots, of which every third is lost.
+    #[derive(Default)]
+    struct Stand {
+        has_one: bool,
+        asked: RefCell<Vec<Recording>>,
+    }
+
+    impl Transport for Stand {
+        fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+            let answer = match code {
+                SET_RECORDING => {
+                    self.asked.borrow_mut().push(Recording::from_bytes(input).expect("a recording"));
+                    Vec::new()
+                }
+                QUERY_RECORDING if !self.has_one => RecordingState::default().to_bytes().to_vec(),
+                QUERY_RECORDING => RecordingState {
+                    slots: 4096,
+                    generation: 7,
+                    processors: 3,
+                    end: 3000,
+                    lost: 1000,
+                    ..RecordingState::default()
+                }
+                .to_bytes()
+                .to_vec(),
+                READ_RECORDING => {
+                    let from = RecordingFrom::from_bytes(input).expect("a place");
+                    assert_eq!((from.generation, from.reserved), (7, 0));
+                    let room = (output.len() - RecordingPart::BYTES) / 64;
+                    let next = (from.ordinal + room as u64).min(3000);
+                    let slots = (from.ordinal..next).filter(|ordinal| ordinal % 3 != 0).flat_map(|ordinal| {
+                        let mut slot = [0; 64];
+                        slot[..8].copy_from_slice(&ordinal.to_le_bytes());
+                        slot
+                    });
+                    RecordingPart { next, end: 3000 }.to_bytes().into_iter().chain(slots).collect()
+                }
+                other => panic!("{other:#x}"),
+            };
+            output[..answer.len()].copy_from_slice(&answer);
+            Ok(Answer { length: answer.len(), more: false })
+        }
+    }
+
+    fn args(words: &[&str]) -> DriverRecord {
+        let line = ["ndkctl", "record", "file"].iter().chain(words);
+        match Cli::try_parse_from(line).expect("a command line").command {
+            Command::Record(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_recording_is_begun_ended_and_taken_in_parts() {
+        let driver = Stand { has_one: true, ..Stand::default() };
+        let driver = ProviderDriver::new(driver);
+        let mut waited = false;
+        let (file, said) = record(&driver, &args(&["--slots", "4K", "--last"]), || waited = true).expect("a file");
+        let asked = driver.transport().asked.borrow().clone();
+        assert_eq!(asked, [Recording { slots: 4096, keep: 1 }, Recording { slots: 0, keep: 0 }]);
+        assert!(waited && said.contains("2000 slots; there was no room for 1000 more"), "{said}");
+        assert_eq!(file.len(), 64 + 2000 * 64 + 8);
+        let recording = recording::Recording::read(&file).expect("a recording");
+        assert_eq!((recording.lost, recording.processors), (1000, 3));
+    }
+
+    #[test]
+    fn the_recording_of_the_registry_is_only_ended() {
+        let driver = ProviderDriver::new(Stand { has_one: true, ..Stand::default() });
+        record(&driver, &args(&["--running"]), || panic!("nothing to wait for")).expect("a file");
+        assert_eq!(driver.transport().asked.borrow().len(), 1);
+        let none = ProviderDriver::new(Stand::default());
+        let refused = record(&none, &args(&["--running"]), || ()).expect_err("there is none");
+        assert!(refused.contains("nothing was recorded") && !refused.contains('\n'), "{refused}");
+        assert!(Cli::try_parse_from(["ndkctl", "record", "file", "--running", "--last"]).is_err());
+        assert!(Cli::try_parse_from(["ndkctl", "record", "file", "--slots", "2M"]).is_err());
+    }
+}
