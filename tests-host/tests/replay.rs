@@ -2,6 +2,8 @@
 
 #[path = "replay/again.rs"]
 mod again;
+#[path = "replay/failure.rs"]
+mod failure;
 #[path = "replay/hostile.rs"]
 mod hostile;
 #[path = "replay/shown.rs"]

@@ -252,6 +252,28 @@ pub enum Layer {
 }
 
 impl Layer {
+    /// Its name in one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Forwarding => "forwarded",
+            Self::Advising => "advised",
+            Self::Recording => "recorded",
+        }
+    }
+
+    /// What stands in a row.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None => "without a layer",
+            Self::Forwarding => "behind hooks that do nothing",
+            Self::Advising => "behind the adviser",
+            Self::Recording => "behind the recorder",
+        }
+    }
+
     /// Slots of a recording.
     const SLOTS: usize = 1 << 16;
 

@@ -61,7 +61,15 @@ impl<'a, H: Hooks> Told<'a, H> {
 
     /// With a completion.
     pub fn asks(mut self, has_completion: bool, context: *mut c_void) -> Self {
-        self.event.request = Some(RequestArgs { has_completion, context: context.addr() });
+        self.event.request = Some(RequestArgs { has_completion, context: context.addr(), lacks_place: false });
+        self
+    }
+
+    /// As a creation without a place for the object, if that is so.
+    pub const fn lacks_place(mut self, lacks_place: bool) -> Self {
+        if let Some(request) = &mut self.event.request {
+            request.lacks_place = lacks_place;
+        }
         self
     }
 
@@ -326,6 +334,7 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
     let parent = unsafe { found.hold() };
     let held = hold(related);
     let mut told = Told::new(&parent, function, args).with(borrow(&held)).asks(completion.is_some(), context);
+    told = told.lacks_place(out.is_null());
     let verdict = match told.begin() {
         Ok(verdict) => verdict,
         Err(status) => return status,

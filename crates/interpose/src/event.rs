@@ -222,6 +222,8 @@ pub struct RequestArgs {
     pub has_completion: bool,
     /// Its context: an address that is the consumer's.
     pub context: usize,
+    /// It is a creation, and there is no place for the object.
+    pub lacks_place: bool,
 }
 
 /// A buffer with an in/out length.

@@ -120,7 +120,7 @@ pub mod at {
     pub const MORE: usize = 59;
     /// The type of the object that was created (`NDKPI 2.1`). 1 byte.
     pub const CREATED_KIND: usize = 60;
-    /// Bit 0: the request has a completion callback. 1 byte.
+    /// Bit 0: the request has a completion callback; bit 1: it is a creation without a place for the object. 1 byte.
     pub const FLAGS: usize = 61;
     /// Which arguments follow: a number of [`super::tag`]. 1 byte.
     pub const ARGS: usize = 62;
@@ -128,6 +128,8 @@ pub mod at {
 
 /// The request has a completion callback.
 pub const FLAG_COMPLETION: u8 = 1;
+/// The request is a creation, and there is no place for the object.
+pub const FLAG_NO_PLACE: u8 = 2;
 
 /// Which arguments a record has. What follows each is in words of 64 bits.
 #[expect(missing_docs, reason = "each is named like the arguments of the crate interpose")]

@@ -8,7 +8,7 @@ use ndkpi::{NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, 
 
 use crate::{
     encode::{Beside, Count, encode},
-    format::{FLAG_COMPLETION, MOST_BYTES, MOST_MORE, MOST_PAGES, PAYLOAD_WORDS},
+    format::{FLAG_COMPLETION, FLAG_NO_PLACE, MOST_BYTES, MOST_MORE, MOST_PAGES, PAYLOAD_WORDS},
     ring::Ring,
 };
 
@@ -134,7 +134,10 @@ fn head(event: &Event<'_, State>, tag: u8, more: usize) -> [u64; PAYLOAD_WORDS] 
         Phase::Callback => 2,
         Phase::CallbackReturn => 3,
     };
-    let flags = if event.request.is_some_and(|request| request.has_completion) { FLAG_COMPLETION } else { 0 };
+    let flags = event.request.map_or(0, |request| {
+        let completion = if request.has_completion { FLAG_COMPLETION } else { 0 };
+        completion | if request.lacks_place { FLAG_NO_PLACE } else { 0 }
+    });
     let processor = event.place.processor.to_le_bytes();
     let thread = event.place.thread as u64;
     #[expect(clippy::cast_possible_truncation, reason = "equal threads have equal numbers all the same")]

@@ -5,7 +5,8 @@ use std::fmt;
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recorder::format::{
-    Checksum, FLAG_COMPLETION, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at,
+    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES,
+    TICKS_PER_SECOND, VERSION, at,
 };
 
 use crate::Arguments;
@@ -56,6 +57,8 @@ pub struct Record {
     pub irql: u8,
     /// The request has a completion callback.
     pub has_completion: bool,
+    /// It is a creation, and there is no place for the object.
+    pub lacks_place: bool,
     /// What the function was given, or has returned.
     pub arguments: Arguments,
 }
@@ -231,6 +234,7 @@ fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
         function: *Function::ALL.get(usize::from(slot[at::FUNCTION]))?,
         irql: slot[at::IRQL],
         has_completion: slot[at::FLAGS] & FLAG_COMPLETION != 0,
+        lacks_place: slot[at::FLAGS] & FLAG_NO_PLACE != 0,
         arguments: Arguments::read(slot[at::ARGS], words)?,
     })
 }

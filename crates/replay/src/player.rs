@@ -335,7 +335,8 @@ impl<'r> Player<'r> {
         } else {
             (None, std::ptr::null_mut())
         };
-        let status = call(completion, context, &raw mut object);
+        let place = if record.lacks_place { std::ptr::null_mut() } else { &raw mut object };
+        let status = call(completion, context, place);
         if status != NtStatus::PENDING {
             let object = if status.is_success() { object.cast() } else { std::ptr::null_mut() };
             ongoing.finish(status, object);

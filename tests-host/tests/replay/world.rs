@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conformance::{
-    Run, cases,
+    Outcome, Run, cases,
     host::{Harness, HostPlatform, Interposed, Layer, Scheduler, Setup},
 };
 use ndkpi::NDK_VERSION;
@@ -11,8 +11,8 @@ use provider::CompletionMode;
 use recorder::{Keep, Recorder, Ring};
 use recording::Recording;
 
-/// Runs a case of the suite, and returns the file of its recording.
-pub fn file_of(name: &str, slots: usize, keep: Keep) -> Vec<u8> {
+/// Runs a case of the suite. How it ended, and the file of its recording.
+pub fn run_of(name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>) {
     let case = cases::all().find(|case| case.name == name).expect("a case of the suite");
     let latest: Arc<Mutex<Option<fallible::Arc<Ring>>>> = Arc::default();
     let kept = latest.clone();
@@ -29,9 +29,15 @@ pub fn file_of(name: &str, slots: usize, keep: Keep) -> Vec<u8> {
     };
     let how = Run { version: NDK_VERSION::new(2, 0), seed: 1, hostile: false };
     let outcome = Harness::new(setup).with_layer(layer).run(case, how).outcome;
-    assert!(!outcome.is_failure(), "{name}: {outcome}");
     let ring = latest.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was recorded");
-    recording::write(&ring, 2)
+    (outcome, recording::write(&ring, 2))
+}
+
+/// The file of a case that does not fail.
+pub fn file_of(name: &str, slots: usize, keep: Keep) -> Vec<u8> {
+    let (outcome, file) = run_of(name, slots, keep);
+    assert!(!outcome.is_failure(), "{name}: {outcome}");
+    file
 }
 
 /// The recording of a case.

@@ -291,11 +291,11 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
     let row = |kind: Kind, what: &str, ours: &Samples, goal| {
         peers[0].row(&format!("{name}, {}{what}", kind.words()), Unit::Millions, goal, ours)
     };
-    let layered = |what: &str, ours: &Samples, plain: &Samples| {
-        let name = format!("{name}, direct, inline data, 32 a doorbell, behind {what}");
+    let batch = ", inline data, 32 a doorbell";
+    let layered = |layer: Layer, ours: &Samples, plain: &Samples| {
+        let name = format!("{name}, {}{batch}, {}", Kind::DIRECT.words(), layer.words());
         Row::measured(&name, "the same without the layer", Unit::Millions, Goal::AtLeast(0.5), ours, plain)
     };
-    let batch = ", inline data, 32 a doorbell";
     let least =
         peers[0].row("machine: the lines of messages in one direction", Unit::Millions, Goal::Reported, &ours[6]);
     vec![
@@ -305,9 +305,9 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         row(Kind::DIRECT.called(), batch, &ours[3], Goal::Reported),
         row(Kind::DEFERRED, batch, &ours[4], goal).bounded(goal, &least),
         row(Kind::DEFERRED.called(), batch, &ours[5], Goal::Reported),
-        layered("hooks that do nothing", &ours[7], &ours[0]),
-        layered("the adviser", &ours[8], &ours[0]),
-        layered("the recorder", &ours[9], &ours[0]),
+        layered(Layer::Forwarding, &ours[7], &ours[0]),
+        layered(Layer::Advising, &ours[8], &ours[0]),
+        layered(Layer::Recording, &ours[9], &ours[0]),
         least,
         measured.row("8 byte message rate"),
     ]

@@ -49,6 +49,44 @@ fn a_recording_is_run_again() {
 }
 
 #[test]
+fn a_run_is_drawn_without_a_recording() {
+    let place = |name: &str| std::env::temp_dir().join(format!("ndkctl-drawn-{}-{name}", std::process::id()));
+    for (name, begins) in [("page.html", "<!DOCTYPE html>"), ("picture.svg", "<svg ")] {
+        let file = place(name);
+        let name = file.to_str().expect("a name");
+        for command in [
+            &["ping", "--count", "5"][..],
+            &["soak", "--rounds", "1", "--workers", "1"],
+            &["selftest", "--filter", "arm.any"],
+        ] {
+            let output = ndkctl(&[command, &["--timeline", name, "--record-slots", "64K"]].concat());
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let drawn = std::fs::read_to_string(&file).expect("it was written");
+            assert!(drawn.get(..begins.len()).is_some_and(|first| first.eq_ignore_ascii_case(begins)), "{command:?}");
+            assert!(drawn.contains("NdkCreateQp"), "{command:?}");
+            std::fs::remove_file(&file).expect("it is there");
+        }
+    }
+    let refused = ndkctl(&["ping", "--record-last"]);
+    assert_eq!(refused.status.code(), Some(2), "nothing is recorded: {}", text(&refused.stderr));
+}
+
+#[test]
+fn a_recording_is_run_again_under_the_adviser() {
+    let file = std::env::temp_dir().join(format!("ndkctl-advised-{}", std::process::id()));
+    let name = file.to_str().expect("a name");
+    let recorded = ndkctl(&["selftest", "--filter", "arm.merge-any-errors", "--deterministic", "--record", name]);
+    assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    let output = ndkctl(&["replay", name, "--advise", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    schema::check("replay", &report);
+    assert_eq!((output.status.code(), &report["findings"][0]["finding"]), (Some(1), &json!("SN0004")), "{report}");
+    let said = text(&ndkctl(&["replay", name, "--advise"]).stdout);
+    assert!(said.contains("ndkctl explain SN0004"), "{said}");
+    std::fs::remove_file(&file).expect("it is there");
+}
+
+#[test]
 fn json_is_all_that_is_printed() {
     for arguments in [&["selftest", "--filter", "arm.any", "--json"][..], &["info", "--json"], &["netstat", "--json"]] {
         let output = ndkctl(arguments);

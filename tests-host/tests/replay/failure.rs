@@ -1,0 +1,77 @@
+//! From a failure to a test, as `docs/recorder.md` describes it: what was recorded once is run again, and what was wrong is named.
+
+use std::{
+    env,
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use conformance::host::{HostPlatform, Interposed, Layer};
+use engine::fault::{self, Fault};
+use host::HostOs;
+use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
+use recorder::Keep;
+use recording::Recording;
+
+use crate::world::{recorded, run_of};
+
+/// Tells the process of a test to do its work: a deliberate mistake is one of the whole process.
+const ALONE: &str = "REPLAY_ALONE";
+
+#[test]
+fn the_replay_of_a_wrong_provider_says_where_it_was_wrong() {
+    if env::var_os(ALONE).is_some() {
+        fault::set(Some(Fault::ArmIsNotOneShot));
+        let (outcome, file) = run_of("arm.one-callback-per-arm", 1 << 14, Keep::First);
+        fault::set(None);
+        assert!(outcome.is_failure(), "the provider is wrong: {outcome}");
+        // From here on it is a test like any other: a file, and what has to be.
+        let recording = Recording::read(&file).expect("a recording");
+        let report = replay::run(&recording, 0).expect("it runs");
+        let said: Vec<_> = report.differences.iter().map(|one| one.what.as_str()).collect();
+        let callback = |what: &&str| what.contains("recorded a callback, here none comes");
+        assert!(said.iter().any(callback), "a callback that nobody had armed for: {said:?}");
+        return;
+    }
+    let program = env::current_exe().expect("a test knows its own program");
+    let name = "failure::the_replay_of_a_wrong_provider_says_where_it_was_wrong";
+    let output = Command::new(program).args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
+    let output = output.expect("a test can start its own program");
+    let words = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && words.0.contains("1 passed"), "{}{}", words.0, words.1);
+}
+
+/// Keeps what is found.
+#[derive(Default)]
+struct Found(Mutex<Vec<String>>);
+
+impl Sink for Found {
+    fn report(&self, report: &Report<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(report.to_string());
+    }
+}
+
+/// What the adviser says of a recording that is run again.
+fn advice(recording: &Recording) -> Vec<String> {
+    let (found, totals) = (fallible::Arc::try_new(Found::default()), fallible::Arc::try_new(Totals::default()));
+    let (found, totals) = (found.expect("memory"), totals.expect("memory"));
+    let sink = found.clone();
+    let layer: Layer = Arc::new(move |platform: &Arc<HostPlatform>| {
+        let (sink, totals) = (sink.clone(), totals.clone());
+        let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
+        let make = move |os: &HostOs| Adviser::new(os.clone(), settings, sink.clone(), totals.clone());
+        Box::new(Interposed::new(platform, Box::new(make)))
+    });
+    let report = replay::run_behind(recording, 0, &layer).expect("it runs");
+    assert_eq!(report.differences, [], "the adviser changes nothing");
+    let found = found.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    found
+}
+
+#[test]
+fn the_replay_of_a_wrong_consumer_names_the_rule() {
+    // The suite arms for less than is armed already, to see that the provider does as NDKPI says.
+    let found = advice(&recorded("arm.merge-any-errors"));
+    assert!(found.iter().any(|line| line.starts_with("SN0004 ") && line.contains("NdkArmCq")), "{found:?}");
+    assert_eq!(advice(&recorded("results.order-of-receives")), Vec::<String>::new(), "nothing wrong");
+}
