@@ -133,11 +133,9 @@ impl Recordings {
     ///
     /// `adapter` is open, and nobody else has it.
     pub unsafe fn wrap(&self, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        match self.latest().ring.filter(|ring| ring.is_on()) {
-            // SAFETY: the caller's promise is the same.
-            Some(ring) => unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) },
-            None => Ok(adapter),
-        }
+        let Some(ring) = self.latest().ring.filter(|ring| ring.is_on()) else { return Ok(adapter) };
+        // SAFETY: the caller's promise is the same.
+        unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) }
     }
 }
 

@@ -54,12 +54,12 @@ struct FindingJson {
 pub fn run(args: &Replay) -> Result<End, String> {
     let recording = load(&args.file)?;
     let advice = if args.advise { Some(Advice::new(!args.json)?) } else { None };
-    let report = match &advice {
-        Some(advice) => replay::run_behind(&recording, args.seed, &advice.layer()),
-        None => replay::run(&recording, args.seed),
-    };
+    let report = advice.as_ref().map_or_else(
+        || replay::run(&recording, args.seed),
+        |advice| replay::run_behind(&recording, args.seed, &advice.layer()),
+    );
     let report = report.map_err(|error| format!("{}: {error}", args.file.display()))?;
-    let findings: Vec<_> = advice.iter().flat_map(|advice| advice.made()).collect();
+    let findings: Vec<_> = advice.iter().flat_map(Advice::made).collect();
     let good = report.differences.is_empty() && findings.is_empty();
     if args.json {
         let differences = report.differences.iter();
