@@ -24,7 +24,7 @@ use provider::NicMode;
 
 use crate::{
     kind::{Kind, Lock},
-    ndk::{Connection, Layer, Plan, Side},
+    ndk::{Connection, Plan, Side},
     rows::{cq::Quiet, entry::completion},
     settle,
 };
@@ -63,15 +63,13 @@ pub enum Scenario {
     Message(Kind),
     /// A batch of such messages that ring the doorbell once, the last of them signalled.
     Messages(Kind),
-    /// The same with the direct engine, behind a layer.
-    MessagesBehind(Layer),
     /// An RDMA write of 64 bytes and its completion, through the dispatch tables.
     Write(Kind),
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 19] = [
         Self::Nothing,
         Self::ArmNothingNew,
         Self::ArmFires,
@@ -91,9 +89,6 @@ impl Scenario {
         Self::Message(Kind::DEFERRED.called()),
         Self::Messages(Kind::DEFERRED.called()),
         Self::Write(Kind::DEFERRED.called()),
-        Self::MessagesBehind(Layer::Forwarding),
-        Self::MessagesBehind(Layer::Advising),
-        Self::MessagesBehind(Layer::Recording),
     ];
 
     /// Its name, on the command line and in files.
@@ -114,7 +109,6 @@ impl Scenario {
             Self::CallbackRoundTrip => "callback-round-trip",
             Self::Message(kind) => return of_kind("message", kind),
             Self::Messages(kind) => return of_kind("messages", kind),
-            Self::MessagesBehind(layer) => return format!("messages-{}", layer.name()),
             Self::Write(kind) => return of_kind("write", kind),
         };
         name.to_owned()
@@ -137,9 +131,6 @@ impl Scenario {
             Self::Messages(kind) => {
                 return format!("{BATCH} messages that ring the doorbell once, both sides, {}", kind.words());
             }
-            Self::MessagesBehind(layer) => {
-                return format!("{BATCH} messages that ring the doorbell once, both sides, {}", layer.words());
-            }
             Self::Write(kind) => return format!("64 byte RDMA write over NDKPI, {}", kind.words()),
         };
         words.to_owned()
@@ -153,7 +144,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario with the direct engine and the same lock, and no layer, and how many times its instructions this one may take.
+    /// The scenario with the direct engine and the same lock, and how many times its instructions this one may take.
     #[must_use]
     pub fn limit(self) -> Option<(Self, f64)> {
         let direct = |kind: Kind| Kind { engine: NicMode::Direct, ..kind };
@@ -161,8 +152,6 @@ impl Scenario {
             Self::Message(kind) if is_deferred(kind) => Some((Self::Message(direct(kind)), 1.4)),
             Self::Messages(kind) if is_deferred(kind) => Some((Self::Messages(direct(kind)), 1.1)),
             Self::Write(kind) if is_deferred(kind) => Some((Self::Write(direct(kind)), 1.7)),
-            // Half of the rate at least.
-            Self::MessagesBehind(_) => Some((Self::Messages(Kind::DIRECT), 2.0)),
             _ => None,
         }
     }
@@ -221,9 +210,6 @@ impl Scenario {
             }
             Self::Message(kind) => message(&mut connection(&os, kind)),
             Self::Messages(kind) => messages(&mut connection(&os, kind)),
-            Self::MessagesBehind(layer) => {
-                messages(&mut Connected(Some(Connection::behind(&os, plan(Kind::DIRECT), layer))));
-            }
             Self::Write(kind) => write(&mut connection(&os, kind)),
         }
         machine.run_until_idle();
@@ -291,11 +277,8 @@ fn is_deferred(kind: Kind) -> bool {
 struct Connected(Option<Connection>);
 
 fn connection(os: &HostOs, kind: Kind) -> Connected {
-    Connected(Some(Connection::new(os, plan(kind))))
-}
-
-fn plan(kind: Kind) -> Plan {
-    Plan { kind, depth: 64, bytes: 4096, inline: 64, steps: !is_deferred(kind) }
+    let steps = !is_deferred(kind);
+    Connected(Some(Connection::new(os, Plan { kind, depth: 64, bytes: 4096, inline: 64, steps })))
 }
 
 impl Connected {

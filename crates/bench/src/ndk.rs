@@ -252,17 +252,6 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Its name in one word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "plain",
-            Self::Forwarding => "forwarded",
-            Self::Advising => "advised",
-            Self::Recording => "recorded",
-        }
-    }
-
     /// What stands in a row.
     #[must_use]
     pub const fn words(self) -> &'static str {
