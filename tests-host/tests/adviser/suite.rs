@@ -12,7 +12,7 @@ use conformance::{
 use host::HostOs;
 use interpose::adviser::{Adviser, Finding, Report, Settings, Sink, Totals};
 use ndkpi::NDK_VERSION;
-use provider::CompletionMode;
+use provider::{CompletionMode, Profile};
 
 /// Keeps the findings and the words of the first of each.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Sink for Kept {
 }
 
 /// The findings of each case.
-fn findings(setup: Setup, version: NDK_VERSION) -> BTreeMap<&'static str, BTreeMap<Finding, String>> {
+fn findings(setup: Setup, version: NDK_VERSION, hostile: bool) -> BTreeMap<&'static str, BTreeMap<Finding, String>> {
     let found: Arc<Mutex<BTreeMap<Finding, String>>> = Arc::default();
     let kept = found.clone();
     let harness = Harness::new(setup).with_layer(Arc::new(move |platform| {
@@ -38,7 +38,7 @@ fn findings(setup: Setup, version: NDK_VERSION) -> BTreeMap<&'static str, BTreeM
         };
         Box::new(Interposed::new(platform, Box::new(make)))
     }));
-    let how = Run { version, seed: 5, hostile: true };
+    let how = Run { version, seed: 5, hostile };
     cases::all()
         .map(|case| {
             let outcome = harness.run(case, how).outcome;
@@ -218,7 +218,7 @@ fn the_suite_is_found_to_break_only_the_rules_that_it_breaks_on_purpose() {
     };
     let mut all = BTreeMap::<Finding, BTreeSet<&str>>::new();
     let mut words = Vec::new();
-    for (case, found) in findings(seeded, NDK_VERSION::new(2, 0)) {
+    for (case, found) in findings(seeded, NDK_VERSION::new(2, 0), true) {
         for (finding, report) in found {
             let may_be = [Finding::NotDrained, Finding::WeakerArm, Finding::DisconnectInFlight].contains(&finding);
             if case.starts_with(BY_CHANCE) && may_be {
@@ -231,4 +231,43 @@ fn the_suite_is_found_to_break_only_the_rules_that_it_breaks_on_purpose() {
     let expected: BTreeMap<_, BTreeSet<_>> =
         ON_PURPOSE.iter().map(|&(finding, cases)| (finding, cases.iter().copied().collect())).collect();
     assert_eq!(all, expected, "\n{}", words.join("\n"));
+}
+
+/// What cases ask of an adapter that cannot do it, to see that it says so; and reads that wait for each other, which is allowed.
+const BY_PROFILE: &[(Finding, &[&str])] = &[
+    (Finding::ModerationUnsupported, &["moderation.unsupported"]),
+    (
+        Finding::TooManySges,
+        &["access.second-element-is-wrong", "post.as-many-elements-as-allowed", "post.longer-than-a-transfer-may-be"],
+    ),
+    (Finding::InlineTooLong, &["disconnect.posts-afterwards"]),
+    (Finding::ReadLimit, &["close.during-traffic", "results.order-of-initiator-requests"]),
+    (Finding::ReadSink, &["logical.read-sink"]),
+    (Finding::LocalInvalidate, &["fast.read-and-invalidate"]),
+];
+
+#[test]
+fn under_each_profile_nothing_else_is_found() {
+    let mut wrong = Vec::new();
+    for profile in Profile::ALL.into_iter().filter(|profile| *profile != Profile::Own) {
+        let setup = Setup {
+            scheduler: Scheduler::Seeded { seed: 0, preemption: 10 },
+            completion: CompletionMode::Mixed,
+            tokens: Some(1 << 12),
+            profile,
+            ..Setup::default()
+        };
+        let newest = *profile.versions().iter().max().expect("it has a version");
+        for (case, found) in findings(setup, NDK_VERSION::new(newest.Major, 0), false) {
+            for (finding, report) in found {
+                let mut listed = ON_PURPOSE.iter().chain(BY_PROFILE);
+                let on_purpose = listed.any(|(of, cases)| *of == finding && cases.contains(&case));
+                let by_chance = case.starts_with(BY_CHANCE);
+                if !on_purpose && !by_chance {
+                    wrong.push(format!("{profile:?}, {case}: {report}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
