@@ -5,4 +5,5 @@ pub mod allocation;
 pub mod arms;
 pub mod cq_fixture;
 pub mod decisions;
+pub mod posters;
 pub mod qp_fixture;

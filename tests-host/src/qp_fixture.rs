@@ -13,7 +13,7 @@ use engine::{
     cq::Cqe,
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Released, Rights},
     nic::NicMode,
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
+    qp::{Flags, NewQp, Qp, QpParameters, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use host::{
     HostMemory, HostOs, PinnedBuffer,
@@ -21,7 +21,10 @@ use host::{
 };
 use ndkpi::NtStatus;
 
-use crate::cq_fixture::{TestCq, lock, lock_alone};
+use crate::{
+    cq_fixture::{TestCq, lock, lock_alone},
+    posters::{Initiator, Receiver},
+};
 
 /// No flags.
 pub const PLAIN: Flags = Flags::empty();
@@ -171,7 +174,8 @@ impl Net {
         let domain = bytes.region.domain();
         let client = Arc::new(());
         let new = Qp::try_new(&self.nic, domain, &receives.cq(), &sends.cq(), srq, &parameters, client.clone())?;
-        let NewQp { qp, initiator, receiver } = new;
+        let NewQp { qp, send_queue, receive_queue } = new;
+        let (initiator, receiver) = (Initiator::new(&qp, send_queue), Receiver::new(&qp, receive_queue));
         Ok(TestQp {
             qp,
             initiator: Mutex::new(Some(initiator)),

@@ -13,7 +13,7 @@
 //! The decision to call a consumer back is a pure function:
 //!
 //! ```
-//! use engine::cq::decision::{ArmType, View, satisfied};
+//! use engine::cq::notify::{ArmType, View, satisfied};
 //!
 //! // The queue is armed for any entry; the consumer had taken three when it armed, and there were three at its last callback.
 //! let armed = View {

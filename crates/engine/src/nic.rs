@@ -34,6 +34,10 @@ const QUANTA_PER_RUN: usize = 16;
 /// transfer and to come back to it.
 const REQUESTS_PER_QUANTUM: u32 = 32;
 
+/// The bit of a doorbell that says that the member is in its engine's list, or has its quantum. It keeps the member from coming into
+/// the list twice.
+pub const OWNED: u32 = 1 << 0;
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -77,14 +81,6 @@ pub(crate) struct Moved {
 struct Direction {
     octets: AtomicU64,
     frames: AtomicU64,
-}
-
-impl Direction {
-    #[inline]
-    fn add(&self, moved: &Moved) {
-        self.octets.fetch_add(moved.bytes as u64, Ordering::Relaxed);
-        self.frames.fetch_add(moved.requests.into(), Ordering::Relaxed);
-    }
 }
 
 /// Who an engine gives quanta to: a queue pair.
@@ -148,22 +144,28 @@ impl<O: Os, M: Member> Engine<O, M> {
         self.ready.with(|ready| ready.members -= 1);
     }
 
-    /// Gives `member` a quantum later. The caller has just taken the member's right to be in the list.
-    pub(crate) fn enqueue(this: &Arc<Self>, member: Arc<M>) {
-        this.ready.with(|ready| ready.list.push_back(member));
-        this.dpc.queue(this);
+    /// Rings the `doorbell` of a member: it has to do what `orders` say, and gets a quantum for that.
+    pub(crate) fn ring(this: &Arc<Self>, doorbell: &AtomicU32, orders: u32, member: &Arc<M>) {
+        let before = doorbell.fetch_or(orders | OWNED, Ordering::AcqRel);
+        if before & OWNED == 0 {
+            this.ready.with(|ready| ready.list.push_back(member.clone()));
+            this.dpc.queue(this);
+        }
     }
 
     /// Counts what a queue pair of this engine and one of the engine `peer` have exchanged, on both sides.
     #[inline]
     pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
+        let add = |direction: &Direction| {
+            direction.octets.fetch_add(moved.bytes as u64, Ordering::Relaxed);
+            direction.frames.fetch_add(moved.requests.into(), Ordering::Relaxed);
+        };
         if Arc::ptr_eq(&self.nic, &peer.nic) {
-            self.within.add(moved);
-        } else {
-            let (from, to) = if moved.is_read { (peer, self) } else { (self, peer) };
-            from.outgoing.add(moved);
-            to.incoming.add(moved);
+            return add(&self.within);
         }
+        let (from, to) = if moved.is_read { (peer, self) } else { (self, peer) };
+        add(&from.outgoing);
+        add(&to.incoming);
     }
 
     fn run(this: &Arc<Self>) {

@@ -11,12 +11,14 @@
 
 mod loom_os;
 
+use std::iter;
+
 use engine::{
     Nic,
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable},
     nic::NicMode,
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Srq, SrqClient, SrqParameters, Work},
+    qp::{Flags, NewQp, Payload, Qp, QpParameters, RqProducer, SqProducer, Srq, SrqClient, SrqParameters, Work},
 };
 use loom::{
     model::Builder,
@@ -52,8 +54,8 @@ const PARAMETERS: QpParameters = QpParameters {
 /// A queue pair whose requests of both kinds complete in one queue.
 struct Side {
     qp: fallible::Arc<Qp<LoomOs>>,
-    initiator: Initiator<LoomOs>,
-    receiver: Receiver<LoomOs>,
+    send_queue: SqProducer,
+    receive_queue: RqProducer,
     cq: fallible::Arc<Cq<LoomOs>>,
     consumer: CqConsumer<LoomOs>,
     gone: Arc<AtomicBool>,
@@ -78,9 +80,20 @@ impl Side {
         let (cq, consumer) = Cq::try_new(nic.os(), parameters, Nobody).expect("memory");
         let gone = Arc::new(AtomicBool::new(false));
         let owner = Owner(gone.clone());
-        let NewQp { qp, initiator, receiver } =
+        let NewQp { qp, send_queue, receive_queue } =
             Qp::try_new(nic, domain, &cq, &cq, srq, &PARAMETERS, owner).expect("memory");
-        Self { qp, initiator, receiver, cq, consumer, gone }
+        Self { qp, send_queue, receive_queue, cq, consumer, gone }
+    }
+
+    fn send(&mut self) -> Result<(), NtStatus> {
+        let (send, queue) = (Work::Send { invalidate: None }, &mut self.send_queue);
+        let nothing = Payload::<_, iter::Empty<&[u8]>>::Elements(iter::empty());
+        Qp::post(&self.qp, 0, send, Flags::default(), nothing, || Ok(queue))
+    }
+
+    fn receive(&mut self) {
+        let queue = &mut self.receive_queue;
+        Qp::post_receive(&self.qp, 0, iter::empty(), || Ok(queue)).expect("room");
     }
 
     fn statuses(&mut self) -> Vec<NtStatus> {
@@ -118,16 +131,6 @@ fn adapter(mode: NicMode) -> (LoomOs, fallible::Arc<Nic<LoomOs>>, fallible::Arc<
     (os, nic, domain)
 }
 
-fn send(initiator: &mut Initiator<LoomOs>) -> Result<(), NtStatus> {
-    let none: [Sge; 0] = [];
-    initiator.post(0, Work::Send { invalidate: None }, Flags::default(), none.into_iter())
-}
-
-fn receive(receiver: &mut Receiver<LoomOs>) {
-    let none: [Sge; 0] = [];
-    receiver.post(0, none.into_iter()).expect("room");
-}
-
 fn end(os: &LoomOs, sides: [Side; 2]) {
     for side in sides {
         side.close();
@@ -139,12 +142,12 @@ fn end(os: &LoomOs, sides: [Side; 2]) {
 fn a_sender_that_waits_hears_of_the_receive() {
     model(6, || {
         let (os, mut a, mut b) = pair(NicMode::Deferred);
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         let engine = {
             let os = os.clone();
             thread::spawn(move || os.run_one())
         };
-        receive(&mut b.receiver);
+        b.receive();
         engine.join().expect("no panic");
         os.run_all();
         assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
@@ -157,13 +160,12 @@ fn a_sender_that_waits_hears_of_the_receive() {
 fn a_direct_sender_that_waits_hears_of_the_receive() {
     model(6, || {
         let (os, mut a, mut b) = pair(NicMode::Direct);
-        let mut initiator = a.initiator;
         let sender = thread::spawn(move || {
-            send(&mut initiator).expect("connected");
-            initiator
+            a.send().expect("connected");
+            a
         });
-        receive(&mut b.receiver);
-        a.initiator = sender.join().expect("no panic");
+        b.receive();
+        let mut a = sender.join().expect("no panic");
         os.run_all();
         assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
         assert_eq!(b.statuses(), [NtStatus::SUCCESS]);
@@ -175,14 +177,14 @@ fn a_direct_sender_that_waits_hears_of_the_receive() {
 fn a_request_posted_while_the_engine_runs_is_carried_out() {
     model(5, || {
         let (os, mut a, mut b) = pair(NicMode::Deferred);
-        receive(&mut b.receiver);
-        receive(&mut b.receiver);
-        send(&mut a.initiator).expect("connected");
+        b.receive();
+        b.receive();
+        a.send().expect("connected");
         let engine = {
             let os = os.clone();
             thread::spawn(move || os.run_one())
         };
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         engine.join().expect("no panic");
         os.run_all();
         assert_eq!(a.statuses(), [NtStatus::SUCCESS; 2]);
@@ -202,7 +204,7 @@ fn a_receive_posted_while_the_queue_pair_fails_is_cancelled() {
                 os.run_one();
             })
         };
-        receive(&mut b.receiver);
+        b.receive();
         failing.join().expect("no panic");
         os.run_all();
         assert_eq!(b.statuses(), [NtStatus::CANCELLED]);
@@ -222,7 +224,7 @@ fn a_send_posted_while_the_queue_pair_fails_is_refused_or_cancelled() {
                 os.run_one();
             })
         };
-        let posted = send(&mut a.initiator);
+        let posted = a.send();
         failing.join().expect("no panic");
         os.run_all();
         let cancelled = a.statuses();
@@ -241,7 +243,7 @@ fn a_send_posted_while_the_queue_pair_fails_is_refused_or_cancelled() {
 fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
     model(5, || {
         let (os, mut a, b) = pair(NicMode::Deferred);
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         let flushing = {
             let (qp, os) = (a.qp.clone(), os.clone());
             thread::spawn(move || {
@@ -250,7 +252,7 @@ fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
                 os.run_one();
             })
         };
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         flushing.join().expect("no panic");
         os.run_all();
         let first = a.statuses();
@@ -267,12 +269,12 @@ fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
 fn two_flushes_at_the_same_time_cancel_all_before_the_later_one() {
     model(6, || {
         let (os, mut a, b) = pair(NicMode::Deferred);
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         let flushing = {
             let qp = a.qp.clone();
             thread::spawn(move || Qp::flush(&qp))
         };
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         Qp::flush(&a.qp);
         flushing.join().expect("no panic");
         os.run_all();
@@ -285,7 +287,7 @@ fn two_flushes_at_the_same_time_cancel_all_before_the_later_one() {
 fn the_end_of_the_connection_finishes_a_send_that_waits() {
     model(6, || {
         let (os, mut a, b) = pair(NicMode::Deferred);
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         let engine = {
             let os = os.clone();
             thread::spawn(move || os.run_one())
@@ -305,14 +307,14 @@ fn a_turn_at_the_same_time_as_the_link_does_not_miss_the_peer() {
         model(4, move || {
             let (os, nic, domain) = adapter(mode);
             let (mut a, mut b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, None));
-            receive(&mut b.receiver);
+            b.receive();
             Qp::flush(&a.qp);
             let engine = {
                 let os = os.clone();
                 thread::spawn(move || os.run_one())
             };
             Qp::link(&a.qp, &b.qp).expect("both are new");
-            send(&mut a.initiator).expect("connected");
+            a.send().expect("connected");
             engine.join().expect("no panic");
             os.run_all();
             assert_eq!(a.statuses(), [NtStatus::SUCCESS]);
@@ -331,7 +333,7 @@ fn a_queue_pair_closed_while_its_peer_looks_for_a_shared_receive_goes_away() {
         let srq = Srq::try_new(&os, &domain, parameters, Nobody).expect("memory");
         let (mut a, b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, Some(&srq)));
         Qp::link(&a.qp, &b.qp).expect("both are new");
-        send(&mut a.initiator).expect("connected");
+        a.send().expect("connected");
         let engine = {
             let os = os.clone();
             thread::spawn(move || os.run_one())

@@ -14,7 +14,7 @@ use engine::{
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Rights},
     nic::NicMode,
-    qp::{Flags, Initiator, NewQp, Qp, QpParameters, Receiver, Sge, Work},
+    qp::{Flags, NewQp, Payload, Qp, QpParameters, RqProducer, Sge, SqProducer, Work},
 };
 use loom::{
     model::Builder,
@@ -83,8 +83,8 @@ struct Request {
 struct Pair {
     os: LoomOs,
     qps: [fallible::Arc<Qp<LoomOs>>; 2],
-    initiator: Initiator<LoomOs>,
-    receiver: Receiver<LoomOs>,
+    send_queue: SqProducer,
+    receive_queue: RqProducer,
     cqs: [fallible::Arc<Cq<LoomOs>>; 2],
     consumer: CqConsumer<LoomOs>,
     here: Registered,
@@ -102,21 +102,24 @@ impl Pair {
         let [a, b] =
             [0, 1].map(|_| Qp::try_new(&nic, &domain, &receive_cq, &cq, None, &PARAMETERS, ()).expect("memory"));
         Qp::link(&a.qp, &b.qp).expect("both are new");
-        let (NewQp { qp, initiator, .. }, NewQp { qp: peer, receiver, .. }) = (a, b);
+        let (NewQp { qp, send_queue, .. }, NewQp { qp: peer, receive_queue, .. }) = (a, b);
         let (here, there) = (Registered::new(&domain, 0x1000), Registered::new(&domain, 0x2000));
-        Self { os, qps: [qp, peer], initiator, receiver, cqs: [cq, receive_cq], consumer, here, there }
+        Self { os, qps: [qp, peer], send_queue, receive_queue, cqs: [cq, receive_cq], consumer, here, there }
     }
 
     /// Posts a request, and a receive if it needs one.
     fn post(&mut self, Request { element, work }: Request) -> Result<(), NtStatus> {
         if matches!(work, Work::Send { .. }) {
             let sink = Sge { address: self.there.address, length: 1, token: self.there.region.local_token() };
-            self.receiver.post(0, [sink].into_iter()).expect("room");
+            let queue = &mut self.receive_queue;
+            Qp::post_receive(&self.qps[1], 0, [sink].into_iter(), || Ok(queue)).expect("room");
         }
-        match element {
-            Some(element) => self.initiator.post(0, work, Flags::default(), [element].into_iter()),
-            None => self.initiator.post_inline(0, work, Flags::default(), [&[1_u8][..]].into_iter()),
-        }
+        let payload = match element {
+            Some(element) => Payload::Elements([element].into_iter()),
+            None => Payload::Inline([&[1_u8][..]].into_iter()),
+        };
+        let queue = &mut self.send_queue;
+        Qp::post(&self.qps[0], 0, work, Flags::default(), payload, || Ok(queue))
     }
 
     fn carry_out(&mut self, request: Request) -> NtStatus {

@@ -74,6 +74,7 @@ fn fast_pushes_and_others_arrive_once_and_in_order() {
             for _ in 0..6 {
                 if producer.fast_push(next) {
                     next += 1;
+                    producer.publish();
                 } else if producer.push(next) {
                     next += 1;
                     producer.publish();
@@ -141,7 +142,7 @@ fn peek_and_advance_free_the_slot_only_then() {
         });
         let mut taken = Vec::new();
         for _ in 0..2 {
-            if let Some(entry) = consumer.front() {
+            if let Some(entry) = consumer.peek(0) {
                 assert_eq!(consumer.peek(0), Some(entry), "it stays the first");
                 taken.push(entry);
                 consumer.advance(1);

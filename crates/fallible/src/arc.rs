@@ -77,8 +77,7 @@ impl<T> Arc<T> {
     /// Returns the value's address, for [`Arc::from_raw`]. The reference stays counted.
     #[must_use]
     pub fn into_raw(this: Self) -> *const T {
-        let this = ManuallyDrop::new(this);
-        Self::as_ptr(&this)
+        Self::as_ptr(&ManuallyDrop::new(this))
     }
 
     /// Returns the value's address. It stays the same, and valid as long as a reference is counted.

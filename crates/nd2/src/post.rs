@@ -6,7 +6,7 @@ use core::{ffi::c_void, slice};
 
 use engine::{
     memory::{Bind, Rights},
-    qp::{Flags, Sge, Work},
+    qp::{Flags, Payload, Qp, Sge, Work},
 };
 use ndkpi::NtStatus;
 
@@ -92,14 +92,15 @@ unsafe fn initiate<P: Platform>(
     // SAFETY: the caller's promise.
     let list = unsafe { elements(list, count) }?;
     let (context, how) = (context.expose_provenance(), flags_of(flags));
-    if flags & ND_OP_FLAG_INLINE == 0 {
-        return object.initiate(|initiator| initiator.post(context, work, how, list.iter().map(element)));
-    }
-    let parts = list.iter().map(|entry| {
-        // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
-        unsafe { inline_bytes(entry) }
-    });
-    object.initiate(|initiator| initiator.post_inline(context, work, how, parts))
+    let payload = if flags & ND_OP_FLAG_INLINE == 0 {
+        Payload::Elements(list.iter().map(element))
+    } else {
+        Payload::Inline(list.iter().map(|entry| {
+            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
+            unsafe { inline_bytes(entry) }
+        }))
+    };
+    object.initiate(|qp, queue| Qp::post(qp, context, work, how, payload, || Ok(queue)))
 }
 
 /// `IND2QueuePair::Send`.
@@ -162,7 +163,10 @@ pub unsafe extern "system" fn receive<P: Platform>(
     // SAFETY: the caller's promise.
     let list = unsafe { elements(list, count) };
     let context = context.expose_provenance();
-    list.and_then(|list| object.receive(|receiver| receiver.post(context, list.iter().map(element)))).into()
+    let post = |list: &[ND2_SGE]| {
+        object.receive(|qp, queue| Qp::post_receive(qp, context, list.iter().map(element), || Ok(queue)))
+    };
+    list.and_then(post).into()
 }
 
 /// `IND2QueuePair::Bind`. The window's token is the new one when this returns.
@@ -199,7 +203,7 @@ pub unsafe extern "system" fn bind<P: Platform>(
     let domain = object.adapter().domain();
     let work = || domain.prepare_bind(&window, &region, &what).map(Work::Bind);
     let context = context.expose_provenance();
-    object.initiate(|initiator| initiator.post_local(context, flags_of(flags), work)).into()
+    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), work, || Ok(queue))).into()
 }
 
 /// `IND2QueuePair::Invalidate`.
@@ -224,7 +228,7 @@ pub unsafe extern "system" fn invalidate<P: Platform>(
     };
     let work = Work::Invalidate { token: window.invalidation_token() };
     let context = context.expose_provenance();
-    object.initiate(|initiator| initiator.post_local(context, flags_of(flags), || Ok(work))).into()
+    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), || Ok(work), || Ok(queue))).into()
 }
 
 /// `IND2QueuePair::Read`.

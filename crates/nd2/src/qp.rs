@@ -8,7 +8,7 @@ use core::{
 use engine::{
     cq::Cq,
     os::{Os, SpinLock},
-    qp::{Initiator, NewQp, Qp, QpParameters, Receiver, Srq},
+    qp::{NewQp, Qp, QpParameters, RqProducer, SqProducer, Srq},
 };
 use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
@@ -37,9 +37,9 @@ pub struct Sizes {
 pub struct QueuePair<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     qp: Arc<Qp<P::Os>>,
-    initiator: <P::Os as Os>::Lock<Initiator<P::Os>>,
+    send_queue: <P::Os as Os>::Lock<SqProducer>,
     /// `None` with a shared receive queue.
-    receiver: <P::Os as Os>::Lock<Option<Receiver<P::Os>>>,
+    receive_queue: <P::Os as Os>::Lock<Option<RqProducer>>,
     /// Requests that were posted, receives not counted.
     posted: AtomicU32,
     /// The connector that connects it, or has connected it.
@@ -88,16 +88,16 @@ impl<P: Platform> QueuePair<P> {
             max_transfer: info.MaxTransferLength,
             context: context.expose_provenance(),
         };
-        let NewQp { qp, initiator, receiver } =
+        let NewQp { qp, send_queue, receive_queue } =
             Qp::try_new(device.nic(), adapter.domain(), &receive, &initiator, shared, &parameters, ())?;
         let closing = CloseOnDrop(Some(qp));
         let Some(qp) = &closing.0 else { return Err(NtStatus::INTERNAL_ERROR) };
         let os = device.platform().os();
-        let receiver = if shared.is_some() { None } else { Some(receiver) };
+        let receive_queue = if shared.is_some() { None } else { Some(receive_queue) };
         let made = Self {
             adapter: adapter.clone(),
-            initiator: os.lock(initiator)?,
-            receiver: os.lock(receiver)?,
+            send_queue: os.lock(send_queue)?,
+            receive_queue: os.lock(receive_queue)?,
             connector: os.lock(None)?,
             posted: AtomicU32::new(0),
             _member: Device::join(device, Member::QueuePair(qp.clone()))?,
@@ -136,10 +136,13 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Runs `work`, which posts to the send queue.
-    pub fn initiate(&self, work: impl FnOnce(&mut Initiator<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
+    pub fn initiate(
+        &self,
+        work: impl FnOnce(&Arc<Qp<P::Os>>, &mut SqProducer) -> Result<(), NtStatus>,
+    ) -> Result<(), NtStatus> {
         let device = self.adapter.device();
         device.check_present()?;
-        self.initiator.with(work)?;
+        self.send_queue.with(|queue| work(&self.qp, queue))?;
         if device.faults().breaks(self.posted.fetch_add(1, Ordering::Relaxed).wrapping_add(1)) {
             Qp::fail(&self.qp);
         }
@@ -147,9 +150,12 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Runs `work`, which posts to the receive queue.
-    pub fn receive(&self, work: impl FnOnce(&mut Receiver<P::Os>) -> Result<(), NtStatus>) -> Result<(), NtStatus> {
+    pub fn receive(
+        &self,
+        work: impl FnOnce(&Arc<Qp<P::Os>>, &mut RqProducer) -> Result<(), NtStatus>,
+    ) -> Result<(), NtStatus> {
         self.adapter.device().check_present()?;
-        self.receiver.with(|receiver| receiver.as_mut().map_or(Err(NtStatus::INVALID_DEVICE_REQUEST), work))
+        self.receive_queue.with(|queue| work(&self.qp, queue.as_mut().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     address,
-    cell::Slot,
+    borrow::Slot,
     completion::AsyncRequest,
     connect,
     device::Device,

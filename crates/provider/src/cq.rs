@@ -20,7 +20,7 @@ use ndkpi::{
 use crate::{
     NdkOs,
     adapter::Adapter,
-    cell::{Exclusive, Slot},
+    borrow::{Exclusive, Slot},
     device::Device,
     dispatch,
     note::Note,
@@ -40,8 +40,8 @@ pub struct CompletionQueue<O: NdkOs> {
 
 /// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
 struct Client<O: NdkOs> {
-    /// None for a queue that is only polled: arming it does nothing that its consumer could see.
-    callback: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+    /// [`nobody`] for a queue that is only polled: arming it does nothing that its consumer could see.
+    callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
     context: *mut c_void,
     object: ObjectRef<CompletionQueue<O>>,
 }
@@ -51,13 +51,13 @@ unsafe impl<O: NdkOs> Send for Client<O> {}
 // SAFETY: as for `Send`.
 unsafe impl<O: NdkOs> Sync for Client<O> {}
 
+/// The callback of a consumer that gave none.
+const unsafe extern "system" fn nobody(_: *mut c_void, _: NtStatus) {}
+
 impl<O: NdkOs> CqClient for Client<O> {
     fn notify(&self, status: NtStatus) {
-        if let Some(callback) = self.callback {
-            // SAFETY: the consumer's callback, with its context (`NDKPI 6`). The engine calls with no lock held and one at a
-            // time.
-            unsafe { callback(self.context, status) };
-        }
+        // SAFETY: the consumer's callback, with its context (`NDKPI 6`). The engine calls with no lock held and one at a time.
+        unsafe { (self.callback)(self.context, status) };
     }
 
     fn failed(&self, failure: CqFailure) {
@@ -92,7 +92,7 @@ impl<O: NdkOs> CompletionQueue<O> {
             .and_then(|wanted| device.os().processor_for(Affinity { group: wanted.Group, mask: wanted.Mask as u64 }))
             .unwrap_or_else(|| device.os().current_processor());
         let parameters = CqParameters { depth, max_depth: device.config().info.MaxCqDepth, processor };
-        let client = Client { callback, context, object: object.clone() };
+        let client = Client { callback: callback.unwrap_or(nobody), context, object: object.clone() };
         let (cq, consumer) = Cq::try_new(device.os(), parameters, client)?;
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.cq.replace(Some(cq)) };

@@ -43,7 +43,7 @@ extern crate alloc;
 
 mod adapter;
 mod address;
-mod cell;
+mod borrow;
 pub mod chain;
 mod completion;
 mod connect;

@@ -13,7 +13,7 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     address,
-    cell::Slot,
+    borrow::Slot,
     connector::ConnectorObject,
     device::Device,
     dispatch,

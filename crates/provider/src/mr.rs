@@ -12,7 +12,7 @@ use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, ND
 
 use crate::{
     NdkOs,
-    cell::Slot,
+    borrow::Slot,
     completion::{AsyncRequest, CompletionCallback, Completions},
     device::Device,
     dispatch,

@@ -6,7 +6,7 @@ use ndkpi::{NDK_MW, NDK_MW_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
-    cell::Slot,
+    borrow::Slot,
     device::Device,
     dispatch,
     object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},

@@ -6,6 +6,7 @@ use core::{
     ffi::c_void,
     mem::ManuallyDrop,
     ops::Deref,
+    ptr::NonNull,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -16,10 +17,10 @@ use engine::{
 use fallible::{Arc, UniqueArc, try_box};
 use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
 
+pub use crate::borrow::{Borrowed, EngineObject, borrow};
 use crate::{
     NdkOs,
     adapter::Adapter,
-    cell::Slot,
     completion::{CompletionCallback, CompletionTiming, Completions},
     connector::ConnectorObject,
     cq::CompletionQueue,
@@ -70,15 +71,6 @@ pub trait Body: Send + Sync + Sized + 'static {
     }
 }
 
-/// An object that stands for one of the engine's.
-pub trait EngineObject: Body {
-    /// The engine's type.
-    type Engine: Send + Sync;
-
-    /// Where the engine's object is, from the end of its creation until its close begins.
-    fn slot(&self) -> &Slot<Arc<Self::Engine>>;
-}
-
 /// A node for the queue of completion callbacks.
 type Reserved<O> = Box<Node<CompletionCallback<O>>>;
 
@@ -99,7 +91,7 @@ struct CloseRequest {
 #[repr(C)]
 pub struct Ndk<B: Body> {
     public: UnsafeCell<B::Public>,
-    signature: AtomicU32,
+    pub(crate) signature: AtomicU32,
     close: UnsafeCell<Option<CloseRequest>>,
     /// The node for the close's callback: a close must not fail, so it must not allocate.
     node: UnsafeCell<Option<Reserved<B::Os>>>,
@@ -129,8 +121,17 @@ impl<B: Body> Drop for Ndk<B> {
     }
 }
 
-/// A counted reference to an object. The last one completes the close.
-pub struct ObjectRef<B: Body>(ManuallyDrop<Arc<Ndk<B>>>);
+/// A counted reference to an object, and the pointer that its consumer has. The last one completes the close.
+///
+/// # Invariants
+///
+/// The pointer came from [`Arc::into_raw`], and the reference is counted.
+pub struct ObjectRef<B: Body>(pub(crate) NonNull<Ndk<B>>);
+
+// SAFETY: it is an `Arc`, which may go where its value may be shared.
+unsafe impl<B: Body> Send for ObjectRef<B> {}
+// SAFETY: as for `Send`.
+unsafe impl<B: Body> Sync for ObjectRef<B> {}
 
 impl<B: Body> ObjectRef<B> {
     /// Makes an object.
@@ -140,28 +141,33 @@ impl<B: Body> ObjectRef<B> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(version: NDK_VERSION, body: B) -> Result<Self, NtStatus> {
         let node = try_box(Node::new())?;
-        Arc::try_new(Ndk {
+        let object = Arc::try_new(Ndk {
             public: UnsafeCell::new(B::public(version)),
             signature: AtomicU32::new(B::SIGNATURE),
             close: UnsafeCell::new(None),
             node: UnsafeCell::new(Some(node)),
             body,
-        })
-        .map(|object| Self(ManuallyDrop::new(object)))
-        .map_err(Into::into)
+        })?;
+        // SAFETY: the address of a value is not zero.
+        Ok(Self(unsafe { NonNull::new_unchecked(Arc::into_raw(object).cast_mut()) }))
     }
 
     /// Hands the object out: the pointer is this reference.
     #[must_use]
     pub fn into_public(self) -> *mut B::Public {
-        let this = ManuallyDrop::new(self);
-        Arc::as_ptr(&this.0).cast_mut().cast()
+        ManuallyDrop::new(self).as_public()
     }
 
     /// Returns the consumer's pointer. Gives no reference away.
     #[must_use]
-    pub fn as_public(&self) -> *mut B::Public {
-        Arc::as_ptr(&self.0).cast_mut().cast()
+    pub const fn as_public(&self) -> *mut B::Public {
+        self.0.as_ptr().cast()
+    }
+
+    /// The counted reference that this one is. The caller uses only one of the two.
+    const fn counted(&self) -> Arc<Ndk<B>> {
+        // SAFETY: the pointer came from `into_raw` (invariant), and the reference is taken back once: all callers see to it.
+        unsafe { Arc::from_raw(self.0.as_ptr()) }
     }
 }
 
@@ -187,10 +193,7 @@ impl<B: EngineObject> ObjectRef<B> {
 impl<B: Body> ObjectRef<B> {
     /// Gives the reference back without completing a close. Returns the object if it was the last reference.
     fn release(self) -> Option<UniqueArc<Ndk<B>>> {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so the reference is taken once.
-        let object = unsafe { ManuallyDrop::take(&mut this.0) };
-        object.release()
+        ManuallyDrop::new(self).counted().release()
     }
 }
 
@@ -199,35 +202,24 @@ impl<B: Body> Deref for ObjectRef<B> {
 
     #[inline]
     fn deref(&self) -> &Ndk<B> {
-        &self.0
+        // SAFETY: a reference is counted (invariant), so the object lives as long as `self`.
+        unsafe { self.0.as_ref() }
     }
 }
 
 impl<B: Body> Clone for ObjectRef<B> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        // Neither is dropped: one is `self`, the other the result.
+        let _both = [ManuallyDrop::new(self.counted()).clone(), ManuallyDrop::new(self.counted())];
+        Self(self.0)
     }
 }
 
 impl<B: Body> Drop for ObjectRef<B> {
     fn drop(&mut self) {
-        // SAFETY: `self` is being dropped, so the reference is taken once.
-        let object = unsafe { ManuallyDrop::take(&mut self.0) };
-        if let Some(object) = object.release() {
+        if let Some(object) = self.counted().release() {
             complete_close(object);
         }
-    }
-}
-
-impl<B: Body> Borrowed<B> {
-    /// The reference that the consumer's pointer is.
-    ///
-    /// # Safety
-    ///
-    /// The consumer does not use its pointer any more, and the reference is taken back once.
-    #[must_use]
-    pub const unsafe fn take_back(self) -> ObjectRef<B> {
-        ManuallyDrop::into_inner(self.0)
     }
 }
 
@@ -250,62 +242,6 @@ fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
         object: B::into_any(object),
     };
     Completions::push(device.completions().clone(), node, callback);
-}
-
-/// An object that a consumer has named, borrowed for the length of a call.
-///
-/// # Invariants
-///
-/// The object is open as long as this lives.
-pub struct Borrowed<B: Body>(ManuallyDrop<ObjectRef<B>>);
-
-impl<B: Body> Deref for Borrowed<B> {
-    type Target = ObjectRef<B>;
-
-    #[inline]
-    fn deref(&self) -> &ObjectRef<B> {
-        &self.0
-    }
-}
-
-impl<B: EngineObject> Borrowed<B> {
-    /// The engine's object.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER` if there is none: the consumer has closed the object, against the rules.
-    #[inline]
-    pub fn engine(&self) -> Result<&Arc<B::Engine>, NtStatus> {
-        // SAFETY: the object is open as long as `self` lives (invariant).
-        unsafe { self.slot().get() }.ok_or(NtStatus::INVALID_PARAMETER)
-    }
-}
-
-/// Borrows the object behind a consumer's pointer.
-///
-/// # Errors
-///
-/// `STATUS_INVALID_PARAMETER` if it is no object of this type.
-///
-/// # Safety
-///
-/// `public` is null, or points to an object of this provider that is open and stays open as long as the result is used.
-/// (Objects of other types are recognised; the consumer promises not to use closed ones, `NDKPI 7.9`.)
-#[inline]
-pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Result<Borrowed<B>, NtStatus> {
-    let object = public.cast_const().cast::<Ndk<B>>();
-    if object.is_null() || !object.is_aligned() {
-        return Err(NtStatus::INVALID_PARAMETER);
-    }
-    // SAFETY: the pointer is to an object of this provider; all of them have their signature at the same offset.
-    let signature = unsafe { &(*object).signature };
-    if signature.load(Ordering::Relaxed) != B::SIGNATURE {
-        return Err(NtStatus::INVALID_PARAMETER);
-    }
-    // SAFETY: the signature says that it is an object of this type. Its pointer was made by `into_public`; the reference is not
-    // dropped.
-    let shared = unsafe { Arc::from_raw(object) };
-    Ok(Borrowed(ManuallyDrop::new(ObjectRef(ManuallyDrop::new(shared)))))
 }
 
 /// `NDK_FN_CLOSE_OBJECT` (`NDKPI 5.1`, `NDKPI 7.9`).

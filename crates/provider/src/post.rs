@@ -97,9 +97,8 @@ unsafe fn post<O: NdkOs>(
     let qp = object.engine().map_err(|_| object.overlap())?;
     // SAFETY: no other post to the queue runs (the caller's promise).
     let queue = || unsafe { object.send_queue() };
-    let has_valid_flags = op_flags::not_accepted(given, accepted) == 0;
     // SAFETY: the list is valid for reading (the caller's promise).
-    let Some(list) = (unsafe { elements(list, count) }).filter(|_| has_valid_flags) else {
+    let Some(list) = (unsafe { elements(list, count) }).filter(|_| given & !accepted == 0) else {
         return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
     };
     // The adapter's limit for reads is one of its own, beside that of the queue pair.

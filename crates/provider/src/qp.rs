@@ -8,7 +8,7 @@ use ndkpi::{NDK_CQ, NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
-    cell::{Exclusive, InUse, Slot},
+    borrow::{Exclusive, InUse, Slot},
     cq::CompletionQueue,
     device::Device,
     dispatch,
@@ -117,7 +117,7 @@ impl<O: NdkOs> QueuePair<O> {
             max_transfer: info.MaxTransferLength,
             context: context.expose_provenance(),
         };
-        let NewQp { qp, initiator, receiver } = Qp::try_new(
+        let NewQp { qp, send_queue, receive_queue } = Qp::try_new(
             device.nic(),
             pd.domain(),
             receive.engine()?,
@@ -129,10 +129,10 @@ impl<O: NdkOs> QueuePair<O> {
         // SAFETY: the object is being made: nobody else knows it.
         unsafe { object.qp.replace(Some(qp)) };
         // SAFETY: as before.
-        unsafe { object.send_queue.replace(Some(initiator.into_queue())) };
+        unsafe { object.send_queue.replace(Some(send_queue)) };
         if srq.is_none() {
             // SAFETY: as before.
-            unsafe { object.receive_queue.replace(Some(receiver.into_queue())) };
+            unsafe { object.receive_queue.replace(Some(receive_queue)) };
         }
         Ok(object)
     }

@@ -10,7 +10,7 @@ use crate::{
     NdkOs,
     adapter::Adapter,
     address,
-    cell::Slot,
+    borrow::Slot,
     device::Device,
     dispatch,
     object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},

@@ -14,7 +14,7 @@ use ndkpi::{
 
 use crate::{
     NdkOs,
-    cell::Slot,
+    borrow::Slot,
     device::Device,
     dispatch,
     object::{Body, Borrowed, EngineObject, ObjectRef, close, kind, query_extension},

@@ -16,10 +16,11 @@ use engine::{
     },
     cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
     memory::{Domain, MemoryLimits, MemoryTable},
-    qp::{Flags, Initiator, Qp, QpParameters, Receiver, Sge, Work},
+    qp::{Flags, Qp, QpParameters, Sge, Work},
 };
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
+use tests_host::posters::{Initiator, Receiver};
 
 use crate::failures::counted;
 
@@ -433,7 +434,9 @@ impl World {
         };
         let new =
             Qp::try_new(&self.nic, &self.domain, &cq, &cq, None, &parameters, last).inspect_err(|_| cq.close())?;
-        Ok(Queues { qp: new.qp, initiator: new.initiator, receiver: new.receiver, completions, gone })
+        let initiator = Initiator::new(&new.qp, new.send_queue);
+        let receiver = Receiver::new(&new.qp, new.receive_queue);
+        Ok(Queues { qp: new.qp, initiator, receiver, completions, gone })
     }
 
     /// A connect from an ephemeral port of `from`, up to the connector that came in.

@@ -7,7 +7,7 @@ use engine::{
     cq::{Cq, CqConsumer, CqParameters},
     memory::{Access, Domain, MemoryLimits, MemoryTable, Region, RegionKind, Rights},
     nic::NicMode,
-    qp::{Flags, NewQp, Qp, QpParameters, Sge, Work},
+    qp::{Flags, NewQp, Payload, Qp, QpParameters, Work},
 };
 use fallible::Arc;
 use host::{HostMemory, HostOs, PinnedBuffer};
@@ -92,9 +92,11 @@ impl Fabric {
             for _ in 0..BURST / 2 {
                 let [near, far] = &mut self.pairs[next];
                 next = (next + 1) % pairs;
-                far.receiver.post(next, iter::empty::<Sge>()).expect("room");
-                let work = Work::Send { invalidate: None };
-                near.initiator.post(next, work, Flags::default(), iter::empty::<Sge>()).expect("room");
+                let queue = &mut far.receive_queue;
+                Qp::post_receive(&far.qp, next, iter::empty(), || Ok(queue)).expect("room");
+                let (work, queue) = (Work::Send { invalidate: None }, &mut near.send_queue);
+                let nothing = Payload::<_, iter::Empty<&[u8]>>::Elements(iter::empty());
+                Qp::post(&near.qp, next, work, Flags::default(), nothing, || Ok(queue)).expect("room");
             }
             done += self.consumer.poll(BURST, |entry| {
                 black_box(entry.request_context);

@@ -4,9 +4,6 @@ use core::fmt;
 
 use crate::NtStatus;
 
-use super::decision::Class;
-use crate::mistake;
-
 /// The kind of request a completion is for (`NDKPI 2.2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -74,8 +71,8 @@ impl CqeOutcome {
 
     /// Success, or why the request failed.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half of the word")]
     pub const fn status(self) -> NtStatus {
-        #[expect(clippy::cast_possible_truncation, reason = "the lower half of the word")]
         NtStatus::from_bits(self.0 as u32)
     }
 
@@ -93,10 +90,11 @@ impl CqeOutcome {
         self.0 & Self::SOLICITED != 0
     }
 
-    /// The bits that are all clear in a completion of [`Class::Plain`], and in no other.
+    /// Returns true if the request has succeeded and its sender asked for no event.
     #[inline]
-    pub(super) const fn marks(self) -> u64 {
-        self.0 & (Self::FAILED | Self::SOLICITED)
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        self.0 & (Self::FAILED | Self::SOLICITED) == 0
     }
 }
 
@@ -137,22 +135,5 @@ impl Cqe {
     #[must_use]
     pub const fn new(qp_context: usize, request_context: usize, outcome: CqeOutcome) -> Self {
         Self { qp_context, outcome, request_context, bytes: 0, invalidated_token: 0 }
-    }
-
-    /// What an arm sees in this completion.
-    #[inline]
-    #[must_use]
-    pub fn class(&self) -> Class {
-        let (succeeded, solicited) = (self.outcome.status().is_success(), self.outcome.is_solicited());
-        mistake!(FailedRequestDoesNotSolicit if !succeeded => return Class::Plain);
-        mistake!(SolicitedEntryIsPlain if solicited => return Class::Plain);
-        mistake!(PlainEntrySolicits if succeeded => return Class::Solicited);
-        if !succeeded {
-            Class::Failed
-        } else if solicited {
-            Class::Solicited
-        } else {
-            Class::Plain
-        }
     }
 }

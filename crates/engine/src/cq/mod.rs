@@ -2,15 +2,17 @@
 //!
 //! Any number of NIC engines [push](Cq::push) completions, one after the other under the queue's lock. The consumer takes them
 //! out through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive
-//! reference says so. When to call the consumer back is decided in [`decision`], for producers and arms alike; the callback
+//! reference says so. When to call the consumer back is decided in [`notify`], for producers and arms alike; the callback
 //! itself always comes from the queue's own deferred call, with no lock held.
+//!
+//! A plain completion that has no consequence now and is known to fit is a *fast push*: a comparison and a few stores under the
+//! lock. For every other one the queue decides, and enables fast pushes if it finds that plain completions have no consequence.
+//! Whoever else takes the lock disables them.
 
 mod cqe;
-pub mod decision;
 pub mod dependents;
 pub mod moderation;
 pub mod notify;
-mod push;
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -20,8 +22,7 @@ pub use cqe::{Cqe, CqeOutcome, Operation};
 use dependents::{DependentRef, Dependents, ToFail};
 use fallible::{Arc, try_box};
 use moderation::Moderation;
-use notify::{Action, ArmType, CqFailure, Notify, View};
-pub(crate) use push::CqProducer;
+use notify::{Action, ArmType, Class, CqFailure, Notify, View};
 
 use crate::{
     fault::{self, Fault},
@@ -82,6 +83,83 @@ struct State {
     told: bool,
 }
 
+impl State {
+    /// Pushes a completion of `cq`, which the consumer sees when it is published. Returns true if the deferred call has to be
+    /// queued.
+    #[inline]
+    fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
+        let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
+        // Deliberate mistakes are made where everything is decided.
+        let is_fast = outcome.is_plain() && !fault::is_any() && self.entries.fast_push(cqe);
+        !is_fast && self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
+    }
+
+    /// [`State::push`] where it is not fast.
+    // The fields, because a completion whose address is taken lies in memory, also where it is pushed fast.
+    #[inline(never)]
+    fn push_and_decide<O: Os>(
+        &mut self,
+        cq: &Arc<Cq<O>>,
+        qp_context: usize,
+        outcome: CqeOutcome,
+        request_context: usize,
+        [bytes, invalidated_token]: [u32; 2],
+    ) -> bool {
+        self.settled();
+        if self.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
+            return false;
+        }
+        if !self.entries.push(Cqe { qp_context, outcome, request_context, bytes, invalidated_token }) {
+            return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
+        }
+        let is_full = !self.entries.has_room(1);
+        let action = self.notify.queued(Class::of(outcome), is_full);
+        if self.notify.ignores_plain() {
+            self.entries.enable_fast_push();
+        }
+        if let Some(micros) = action.timer {
+            self.hold(cq, micros);
+        }
+        action.queue
+    }
+
+    /// [`State::push`] for several completions.
+    #[inline(never)]
+    fn push_all<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqes: &[Cqe]) -> bool {
+        cqes.iter().fold(false, |queue, cqe| self.push(cq, *cqe) | queue)
+    }
+
+    /// Counts what was pushed fast, and lets nothing be pushed fast until the next push has decided.
+    #[inline]
+    fn settled(&mut self) -> &mut Self {
+        self.entries.disable_fast_push();
+        self.notify.queued_plain(self.entries.tail());
+        self
+    }
+
+    /// Sets the timer that ends a hold.
+    #[cold]
+    fn hold<O: Os>(&mut self, cq: &Arc<Cq<O>>, micros: u32) {
+        mistake!(ModerationIgnoresInterval => return);
+        self.notify.hold_for(cq.os.now(), micros);
+        cq.timer.set(u64::from(micros), cq);
+    }
+
+    /// [`Cq::fail`]. Returns true if the deferred call has to be queued.
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, failure: CqFailure) -> bool {
+        if self.notify.failure().is_some() {
+            return false;
+        }
+        mistake!(OverrunLeavesQueuePairs => (), else self.dependents.begin_failure());
+        let _ = self.notify.fail(failure);
+        // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
+        // waits for the queue pairs that still complete here (`NDKPI 7.1.12`).
+        true
+    }
+}
+
 /// A completion queue, as producers and the engine see it.
 pub struct Cq<O: Os> {
     os: O,
@@ -140,34 +218,79 @@ impl<O: Os> Cq<O> {
         Ok((cq.clone(), CqConsumer { cq, entries: consumer }))
     }
 
-    /// Lets `work` see and change everything but by a [fast push](push), which is disabled until the next push has found that
-    /// plain completions have no consequence.
+    /// Pushes a completion, and notifies if that satisfies the arm.
+    ///
+    /// If it does not fit, the queue fails (`NDKPI 7.1.10`): what is queued stays, this one and all later ones are lost, and the
+    /// attached queue pairs fail.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
+    pub fn push(this: &Arc<Self>, cqe: Cqe) {
+        let queue = this.state.with(|state| {
+            let queue = state.push(this, cqe);
+            state.entries.publish();
+            queue
+        });
+        if queue {
+            this.dpc.queue(this);
+        }
+    }
+
+    /// [`Cq::push`] for several completions, in their order. The consumer sees them together.
+    pub fn push_all(this: &Arc<Self>, cqes: &[Cqe]) {
+        Self::push_all_of(this, || cqes);
+    }
+
+    /// [`Cq::push_all`] for the completions of what `work` does with the queue locked. That must be short, and must not lead back to
+    /// this queue.
+    ///
+    /// With the lock taken before there is anything to tell, what the completions are about goes to the consumer's processor
+    /// together with them: a lock taken in between would wait for it.
+    #[inline]
+    pub(crate) fn push_all_of<'a>(this: &Arc<Self>, work: impl FnOnce() -> &'a [Cqe]) {
+        let queue = this.state.with(|state| {
+            let queue = match work() {
+                [cqe] => state.push(this, *cqe),
+                cqes => state.push_all(this, cqes),
+            };
+            state.entries.publish();
+            queue
+        });
+        if queue {
+            this.dpc.queue(this);
+        }
+    }
+
+    /// Has the processor fetch the place of the next completion, because one will be pushed soon.
+    pub(crate) fn prefetch(&self) {
+        self.state.with(|state| state.entries.prefetch(0));
+    }
+
+    /// Lets `work` see and change everything.
     #[inline]
     fn with_state<U>(&self, work: impl FnOnce(&mut State) -> U) -> U {
-        self.state.with(move |state| {
-            state.end_fast_pushes();
-            work(state)
-        })
+        // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
+        self.state.with(move |state| work(state.settled()))
+    }
+
+    /// [`Cq::with_state`] for a change that may have a callback as its consequence.
+    fn change(this: &Arc<Self>, change: impl FnOnce(&mut State) -> Action) {
+        let queue = this.with_state(|state| {
+            let action = change(state);
+            if let Some(micros) = action.timer {
+                state.hold(this, micros);
+            }
+            action.queue
+        });
+        if queue {
+            this.dpc.queue(this);
+        }
     }
 
     /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
     pub fn fail(this: &Arc<Self>, failure: CqFailure) {
-        let queue = this.with_state(|state| Self::fail_with(this, state, failure));
-        Self::queue_if(this, queue);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn fail_with(this: &Arc<Self>, state: &mut State, failure: CqFailure) -> bool {
-        if state.notify.failure().is_some() {
-            return false;
+        if this.with_state(|state| state.fail(failure)) {
+            this.dpc.queue(this);
         }
-        mistake!(OverrunLeavesQueuePairs => (), else state.dependents.begin_failure());
-        let action = state.notify.fail(failure);
-        let _ = Self::follow(this, state, action);
-        // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
-        // waits for the queue pairs that still complete here (`NDKPI 7.1.12`).
-        true
     }
 
     /// How the queue has failed, if it has.
@@ -200,18 +323,17 @@ impl<O: Os> Cq<O> {
             Plan::NewSegment => Some(Spare::try_new(depth)?),
         };
         loop {
-            let given = spare.take();
-            let (result, queue) = this.with_state(|state| match state.entries.resize(depth, given) {
-                Ok(()) => {
-                    state.depth = depth;
-                    fault::remember(Fault::ResizeLosesEntry);
-                    let full = !state.entries.has_room(1);
-                    let action = state.notify.resized(depth, full);
-                    (Ok(()), Self::follow(this, state, action))
+            let (given, mut result) = (spare.take(), Ok(()));
+            Self::change(this, |state| {
+                result = state.entries.resize(depth, given);
+                if result.is_err() {
+                    return Action::default();
                 }
-                Err(error) => (Err(error), false),
+                state.depth = depth;
+                fault::remember(Fault::ResizeLosesEntry);
+                let is_full = !state.entries.has_room(1);
+                state.notify.resized(depth, is_full)
             });
-            Self::queue_if(this, queue);
             match result {
                 Ok(()) => return Ok(()),
                 Err(ResizeError::Occupied) => return Err(NtStatus::BUFFER_OVERFLOW),
@@ -227,16 +349,21 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
     pub fn moderate(this: &Arc<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
-        let resolution = this.os.timer_resolution();
-        let queue = this.with_state(|state| {
-            let moderation = Moderation::new(interval, count, state.depth, resolution);
-            let moderation = mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation)?;
-            let full = !state.entries.has_room(1);
-            let action = state.notify.moderate(moderation, full, this.os.now());
-            Ok::<_, NtStatus>(Self::follow(this, state, action))
-        })?;
-        Self::queue_if(this, queue);
-        Ok(())
+        let mut result = Ok(());
+        Self::change(this, |state| {
+            let moderation = Moderation::new(interval, count, state.depth, this.os.timer_resolution());
+            match mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation) {
+                Ok(moderation) => {
+                    let is_full = !state.entries.has_room(1);
+                    state.notify.moderate(moderation, is_full, this.os.now())
+                }
+                Err(status) => {
+                    result = Err(status);
+                    Action::default()
+                }
+            }
+        });
+        result
     }
 
     /// [`CqConsumer::arm`] for a consumer that has [taken](CqConsumer::taken) that much.
@@ -245,14 +372,15 @@ impl<O: Os> Cq<O> {
     /// end, this does without it.
     #[inline]
     pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
-        // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
         let queue = this.with_state(move |state| {
-            let action = state.notify.arm(kind, taken);
-            Self::follow(this, state, action)
+            // An arm is never held back.
+            state.notify.arm(kind, taken).queue
         });
         mistake!(CallbackInsideArm if queue => return Self::notify(this));
         mistake!(CallbackReentered if this.with_state(|state| state.notify.reenter()) => return Self::notify(this));
-        Self::queue_if(this, queue);
+        if queue {
+            this.dpc.queue(this);
+        }
     }
 
     /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
@@ -278,29 +406,6 @@ impl<O: Os> Cq<O> {
     pub(crate) fn detach(&self, number: usize) {
         // The reference is dropped after the lock is released.
         drop(self.with_state(|state| state.dependents.remove(number)));
-    }
-
-    /// Sets the timer if `action` says so. Returns whether the deferred call has to be queued.
-    #[inline]
-    fn follow(this: &Arc<Self>, state: &mut State, action: Action) -> bool {
-        let timer = mistake!(ModerationIgnoresInterval => None, else action.timer);
-        if let Some(micros) = timer {
-            Self::set_timer(this, state, micros);
-        }
-        action.queue
-    }
-
-    #[cold]
-    fn set_timer(this: &Arc<Self>, state: &mut State, micros: u32) {
-        state.notify.hold_for(this.os.now(), micros);
-        this.timer.set(u64::from(micros), this);
-    }
-
-    #[inline]
-    fn queue_if(this: &Arc<Self>, queue: bool) {
-        if queue {
-            this.dpc.queue(this);
-        }
     }
 
     /// Calls the consumer back for what is due, a bounded number of times.
@@ -394,10 +499,6 @@ impl<O: Os> Routine for HoldExpiry<O> {
     type Target = Cq<O>;
 
     fn run(cq: &Arc<Cq<O>>) {
-        let queue = cq.with_state(|state| {
-            let action = state.notify.timer_ran(cq.os.now());
-            Cq::follow(cq, state, action)
-        });
-        Cq::queue_if(cq, queue);
+        Cq::change(cq, |state| state.notify.timer_ran(cq.os.now()));
     }
 }

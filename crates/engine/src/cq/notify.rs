@@ -1,19 +1,118 @@
-//! When a completion queue calls its consumer back: the arm, the hold of interrupt moderation, and whose callback runs.
+//! When a completion queue calls its consumer back: the decision, and the state that it is made from.
 //!
-//! Plain data without locks, clocks or callbacks. [`super::Cq`] keeps it under its lock and does what it answers; the
-//! model checks and the property tests drive it directly. The decision itself is in [`super::decision`].
+//! [`satisfied`] is the whole rule of `NDKPI 7.1.3` to `7.1.7`, a pure function. [`Notify`] is what a queue keeps for it: the arm,
+//! the hold of interrupt moderation, and whose callback runs. Plain data without locks, clocks or callbacks: [`super::Cq`] keeps
+//! it under its lock and does what it answers. Models and tests drive it directly.
 //!
 //! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
 //! wrap around; [`newer`] compares them.
 
-use crate::NtStatus;
-
-pub use super::decision::{ArmType, Class, View, newer, satisfied};
 use super::{
-    decision::ignores_plain,
+    CqeOutcome,
     moderation::{Delay, Moderation},
 };
-use crate::mistake;
+use crate::{NtStatus, mistake};
+
+/// What an arm waits for, weakest first (`NDKPI 7.1.4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ArmType {
+    /// A failure of the queue itself.
+    Errors,
+    /// A receive whose sender asked for an event, or a failed request.
+    Solicited,
+    /// Any entry.
+    Any,
+}
+
+impl ArmType {
+    /// The type that a consumer names with `value` (`NDKPI 2.3`); `None` if there is no such type.
+    #[must_use]
+    pub const fn from_value(value: u32) -> Option<Self> {
+        match value {
+            0 => Some(Self::Errors),
+            1 => Some(Self::Any),
+            2 => Some(Self::Solicited),
+            _ => None,
+        }
+    }
+
+    /// The arm that stands after arming `first` and then `second`, neither satisfied (`NDKPI 7.1.4`): the stronger one.
+    #[inline]
+    #[must_use]
+    pub fn merge(first: Option<Self>, second: Self) -> Self {
+        mistake!(ArmDowngraded => return second);
+        first.map_or(second, |first| first.max(second))
+    }
+}
+
+/// What makes an entry of interest to an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Nothing special: satisfies ANY.
+    Plain,
+    /// A receive completed by a send with the solicited-event flag: satisfies SOLICITED too.
+    Solicited,
+    /// A failed request: satisfies SOLICITED too, and is not held back by moderation.
+    Failed,
+}
+
+impl Class {
+    /// What an arm sees in a completion. It is [plain](CqeOutcome::is_plain) if and only if its outcome has no mark.
+    #[inline]
+    #[must_use]
+    pub fn of(outcome: CqeOutcome) -> Self {
+        let succeeded = outcome.status().is_success();
+        mistake!(FailedRequestDoesNotSolicit if !succeeded => return Self::Plain);
+        mistake!(SolicitedEntryIsPlain if outcome.is_solicited() => return Self::Plain);
+        mistake!(PlainEntrySolicits if succeeded => return Self::Solicited);
+        match (succeeded, outcome.is_solicited()) {
+            (false, _) => Self::Failed,
+            (true, true) => Self::Solicited,
+            (true, false) => Self::Plain,
+        }
+    }
+}
+
+/// Returns true if ordinal `this` is after `that`.
+#[inline]
+#[must_use]
+pub const fn newer(this: u64, that: u64) -> bool {
+    this.wrapping_sub(that).cast_signed() > 0
+}
+
+/// All that the decision to notify depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The arm that stands.
+    pub arm: Option<ArmType>,
+    /// Ordinal of the newest entry.
+    pub newest: u64,
+    /// Ordinal of the newest entry that satisfies SOLICITED.
+    pub newest_solicited: u64,
+    /// Ordinal of the newest entry that the consumer had taken when it armed.
+    pub taken: u64,
+    /// Ordinal of the newest entry that existed when the last callback began.
+    pub last_callback: u64,
+    /// The queue has failed and the consumer has not been told.
+    pub failure_to_report: bool,
+}
+
+/// The decision: returns true if the arm is satisfied (`NDKPI 7.1.3` to `7.1.7`, `7.1.10`).
+///
+/// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed,
+/// or if the queue has failed and no callback has said so. Entries that were all there at the last callback satisfy
+/// nothing: the *may* case of `NDKPI 7.1.5` stays silent.
+#[inline]
+#[must_use]
+pub const fn satisfied(view: &View) -> bool {
+    let Some(arm) = view.arm else { return false };
+    let newest = match arm {
+        ArmType::Any => view.newest,
+        ArmType::Solicited => view.newest_solicited,
+        ArmType::Errors => return view.failure_to_report,
+    };
+    view.failure_to_report || (newer(newest, view.taken) && newer(newest, view.last_callback))
+}
 
 /// How a completion queue has come to its end (`NDKPI 7.1.10`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,17 +222,20 @@ impl Notify {
         self.failure
     }
 
-    /// Returns true if no plain entry can lead to a callback.
+    /// Shortcut: returns true if a plain entry has no consequence now, so that such need not be told one by one. A queue that has
+    /// not failed [pushes them fast](crate::ring::Producer::fast_push).
+    ///
+    /// To prove: an arm that stands was not satisfied before the entry, for it is taken away when it is. A plain entry changes
+    /// `newest` only, which [`satisfied`] asks for with ANY only. A hold counts every entry (`NDKPI 7.1.6`).
     #[inline]
     #[must_use]
     pub fn ignores_plain(&self) -> bool {
-        ignores_plain(self.view.arm, self.hold.is_some())
+        mistake!(UnarmedCallback => false, else self.view.arm != Some(ArmType::Any) && self.hold.is_none())
     }
 
-    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain).
+    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain), if there are any.
     #[inline]
-    pub fn queued_plain(&mut self, newest: u64) {
-        debug_assert!(newest == self.view.newest || self.ignores_plain());
+    pub const fn queued_plain(&mut self, newest: u64) {
         self.view.newest = newest;
     }
 
@@ -316,78 +418,5 @@ impl Notify {
         self.view.arm = None;
         self.due = false;
         self.hold = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every state in which an arm that stands is not satisfied, with at most two entries.
-    fn each_state(mut check: impl FnMut(&Notify)) {
-        let (first, mut states) = (u64::MAX, 0_u32);
-        let ordinals = |until: u64| (0..=until.wrapping_sub(first)).map(move |entry| first.wrapping_add(entry));
-        let arms = [None, Some(ArmType::Errors), Some(ArmType::Solicited), Some(ArmType::Any)];
-        let failures = [(None, false), (Some(CqFailure::Overrun), true), (Some(CqFailure::Overrun), false)];
-        let callbacks = [Callback::Idle, Callback::Queued, Callback::Running];
-        let holds = [None, Some(1), Some(2)];
-        let held = |completions| Hold { completions, since: Some(0), deadline: Some(5) };
-        let moderations = [(0, 0), (u32::MAX, 2), (5, 3)]
-            .map(|(interval, count)| Moderation::new(interval, count, 9, 1).expect("a limit"));
-        for newest in ordinals(first.wrapping_add(2)) {
-            for newest_solicited in ordinals(newest) {
-                for taken in ordinals(newest) {
-                    for last_callback in ordinals(newest) {
-                        for number in 0..4 * 3 * 3 * 3 * 3 * 2 * 2 {
-                            let digit = |before: usize, base: usize| number / before % base;
-                            let (failure, failure_to_report) = failures[digit(4, 3)];
-                            let arm = arms[digit(1, 4)];
-                            let notify = Notify {
-                                view: View { arm, newest, newest_solicited, taken, last_callback, failure_to_report },
-                                newest_failed: newest_solicited,
-                                failure,
-                                callback: callbacks[digit(12, 3)],
-                                hold: holds[digit(36, 3)].map(held),
-                                moderation: moderations[digit(108, 3)],
-                                due: digit(324, 2) == 1,
-                                closed: digit(648, 2) == 1,
-                            };
-                            if !satisfied(&notify.view()) {
-                                check(&notify);
-                                states += 1;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        assert!(states > 20_000, "{states} states");
-    }
-
-    #[test]
-    fn plain_entries_that_are_ignored_have_no_consequence() {
-        each_state(|before| {
-            if before.ignores_plain() {
-                for full in [false, true] {
-                    let (mut shortcut, mut decided) = (before.clone(), before.clone());
-                    shortcut.queued_plain(before.view.newest.wrapping_add(1));
-                    assert_eq!(decided.queued(Class::Plain, full), Action::default(), "{before:?}");
-                    assert_eq!(shortcut, decided, "{before:?}");
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn no_plain_entry_is_ignored_that_satisfies_the_arm() {
-        let mut satisfying = 0_u32;
-        each_state(|before| {
-            let view = View { newest: before.view.newest.wrapping_add(1), ..before.view };
-            if satisfied(&view) {
-                assert!(!before.ignores_plain(), "{before:?}");
-                satisfying += 1;
-            }
-        });
-        assert!(satisfying > 1_000, "{satisfying} states");
     }
 }

@@ -5,9 +5,8 @@ use ntstatus::NtStatus;
 
 use super::{
     Kind, MemoryTable, Posted,
-    access::Access,
     entry::{Entry, Object},
-    mr_entry::{MrEntry, Source},
+    mr_entry::{Access, MrEntry, Source},
     segment::Segment,
     translation::{Side, Translation, TranslationCache},
     uses::{Held, Transfers, UsesOf},

@@ -6,9 +6,8 @@ use fallible::Arc;
 use ntstatus::NtStatus;
 
 use super::{
-    access::{Access, Rights},
     fast::Fast,
-    mr_entry::{MrEntry, Source, Span},
+    mr_entry::{Access, MrEntry, Rights, Source, Span},
     pinned::Pinned,
     translation::TranslationCache,
     uses::{Uses, UsesOf},

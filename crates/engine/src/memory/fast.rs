@@ -13,10 +13,9 @@ use ntstatus::NtStatus;
 
 use super::{
     Domain, MemoryTable, Posted,
-    access::Rights,
     entry::{Object, Windows},
     mapping::{PAGE_SIZE, pages_touched},
-    mr_entry::{MrEntry, Source, Span},
+    mr_entry::{MrEntry, Rights, Source, Span},
     pages::{Form, PageList, run_at},
     region::{Region, RegionKind},
     token::{Pair, Rotation},

@@ -49,7 +49,6 @@
 //! lock at a time, one of two tokens may take two: fixed before rotating ones, and then in the order of the table. A queue pair's cache of translations has a lock that is
 //! taken after these, or alone. No lock is held while anything is dropped that was handed in from outside.
 
-mod access;
 mod domain;
 mod entry;
 mod fast;
@@ -67,7 +66,6 @@ mod translation;
 mod uses;
 mod window;
 
-pub use access::{Access, Rights};
 pub use domain::Domain;
 pub(crate) use domain::{LockedMr, Lookup};
 use entry::Object;
@@ -75,6 +73,7 @@ use fallible::Arc;
 pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
+pub use mr_entry::{Access, Rights};
 use ntstatus::NtStatus;
 pub use pinned::{Release, Released};
 pub use region::{Region, RegionKind};

@@ -8,10 +8,9 @@ use ntstatus::NtStatus;
 
 use super::{
     Domain, FastTokens, Kind,
-    access::Rights,
     entry::{Entry, Normal, Object, Windows},
     fast::Fast,
-    mr_entry::{MrEntry, Source, Span},
+    mr_entry::{MrEntry, Rights, Source, Span},
     pinned::{Pinned, Release, Released},
     token::{Pair, Rotation},
     uses::Client,

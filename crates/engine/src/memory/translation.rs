@@ -22,7 +22,12 @@
 use fallible::Arc;
 use ntstatus::NtStatus;
 
-use super::{MemoryTable, access::Rights, domain::Lookup, mr_entry::Span, pinned::Pinned};
+use super::{
+    MemoryTable,
+    domain::Lookup,
+    mr_entry::{Rights, Span},
+    pinned::Pinned,
+};
 use crate::os::{Os, SpinLock};
 
 /// Bytes that are copied at most with a cache locked: the end of a registration waits so long.

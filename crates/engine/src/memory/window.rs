@@ -7,9 +7,8 @@ use ntstatus::NtStatus;
 
 use super::{
     Domain, Kind, Posted,
-    access::Rights,
     entry::{Entry, Object},
-    mr_entry::{MrEntry, Span},
+    mr_entry::{MrEntry, Rights, Span},
     region::Region,
     token::Rotation,
     uses::{Client, Uses},

@@ -6,10 +6,10 @@
 use fallible::Arc;
 
 use super::{
-    Qp, doorbell,
+    Flags, Qp,
     execute::{Execution, Requests},
-    request::{LocalData, WorkRequest},
-    send_queue::{Next, SendQueue},
+    request::WorkRequest,
+    send_queue::{Next, SendQueue, doorbell},
 };
 use crate::{
     nic::Budget,
@@ -20,20 +20,10 @@ use crate::{
 /// What a queue pair may do in a post of its consumer: a moment, also through memory.
 pub const DIRECT_QUANTUM: Budget = Budget { bytes: 256 << 10, requests: 64 };
 
-/// How many bytes of one request a post carries out at most: those of an element, and inline. More are too many or not
-/// allowed; none are left to the queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DirectLimits {
-    pub element: u32,
-    pub inline: u32,
-}
-
 /// A single request that is not in the queue.
 struct Single<'post>(&'post WorkRequest);
 
 impl Requests for Single<'_> {
-    const MOST: u32 = 1;
-
     #[inline]
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
         (ahead == 0).then(|| work(self.0))
@@ -45,20 +35,16 @@ impl Requests for Single<'_> {
     }
 
     #[inline]
-    fn advance(&mut self, _: usize) {}
+    fn finish(&mut self, _: usize) {}
 
-    fn prefetch_end(&self) {}
+    fn prefetch_next(&self) {}
 }
 
 impl<O: Os> Qp<O> {
-    /// Returns true if a request with this many bytes may be carried out in its post.
+    /// Returns true if a request with so many bytes may be carried out in its post.
     #[inline]
-    pub(super) const fn may_post_direct(&self, data: &LocalData, length: u32) -> bool {
-        let most = match data {
-            LocalData::Elements { .. } => self.direct.element,
-            LocalData::Inline(_) => self.direct.inline,
-        };
-        length.wrapping_sub(1) < most
+    pub(super) const fn may_post_direct(&self, length: u32, flags: Flags) -> bool {
+        self.is_direct && !flags.contains(Flags::DEFER) && (length as usize).wrapping_sub(1) < DIRECT_QUANTUM.bytes
     }
 
     /// Carries a request out, if nothing is before it and it is simple. Returns false if not: then nothing has happened, and it is
@@ -74,8 +60,8 @@ impl<O: Os> Qp<O> {
         }
         this.initiating.send_queue.with(|queue| {
             let Some(peer) = queue.peer_if_idle(this) else { return false };
-            let run = Execution { qp: this, peer, requests: Single(request), budget: DIRECT_QUANTUM };
-            run.execute().is_some()
+            let budget = Budget { requests: 1, ..DIRECT_QUANTUM };
+            Execution { qp: this, peer, requests: Single(request), budget }.execute().is_some()
         })
     }
 

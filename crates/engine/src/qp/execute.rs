@@ -3,39 +3,39 @@
 //! Simple are reads, writes and sends whose bytes lie in one piece on both sides. Whatever else a request may be, and whatever may
 //! be wrong with it, is left to the slow path ([`super::progress`]), which has the same effects step by step.
 //!
-//! The executor takes requests from a post of one or from the send queue. Those that it finds one behind the other complete
+//! The executor takes requests from a post of one or from the send queue. Sends that it finds one behind the other complete
 //! together, so that a consumer on another processor is not kept from its completion queue by every single one: receives with
 //! the lock of their completion queue held once. The first of them that has a completion of its own is the last of them.
 
 use arrayvec::ArrayVec;
 
 use super::{
-    NtStatus, Qp, Work,
-    copy::{self, Location},
+    Flags, NtStatus, Qp, Work,
     receive_queue::ReceiveQueue,
-    request::{Flags, INLINE, LocalData, Sge, WorkRequest},
+    request::{INLINE, LocalData, WorkRequest},
 };
 use crate::{
-    cq::{Cq, CqProducer, Cqe, Operation},
-    memory::{Access, LockedMr, Lookup},
+    cq::{Cq, Cqe, Operation},
+    memory::{Access, CacheResult, LockedMr, Lookup, MOST_BY_CACHE, Side},
     mistake,
     nic::{Budget, Moved},
     os::{Memory, Os},
+    prefetch::cold_path,
     ring::Consumer,
 };
 
 /// Bytes that may be moved under the locks of the tokens: at most a page, less than a microsecond.
-pub(super) const UNDER_LOCKS: usize = 4096;
+const UNDER_LOCKS: usize = 4096;
 
 /// Completions of receives that were filled one behind the other. Their cache lines are the receiver's, and are fetched together
 /// if they are written together: with other stores in between, each would be waited for alone.
 type Received = ArrayVec<Cqe, 32>;
 
+/// Memory, and where in it bytes begin.
+type Location<'a, O> = (&'a <O as Os>::Memory, usize);
+
 /// Where the executor takes requests from, in their order.
 pub(super) trait Requests {
-    /// How many there may be at most.
-    const MOST: u32;
-
     /// Gives `work` the request `ahead` places behind the first one; `None` if there is none.
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
@@ -43,36 +43,31 @@ pub(super) trait Requests {
     fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
     /// The first `count` requests are carried out.
-    fn advance(&mut self, count: usize);
+    fn finish(&mut self, count: usize);
 
     /// Has the processor fetch where the consumer's next request goes.
-    fn prefetch_end(&self);
+    fn prefetch_next(&self);
 }
 
-/// The requests of a send queue.
-pub(super) struct Queued<'run>(pub &'run mut Consumer<WorkRequest>);
-
-impl Requests for Queued<'_> {
-    const MOST: u32 = u32::MAX;
-
+impl Requests for &mut Consumer<WorkRequest> {
     #[inline]
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.0.with_ahead(ahead, work)
+        self.with_ahead(ahead, work)
     }
 
     #[inline]
     fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.0.with_known(0, work)
+        self.with_known(0, work)
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "mostly it is one, which is known where this is called")]
-    fn advance(&mut self, count: usize) {
-        self.0.advance(count);
+    fn finish(&mut self, count: usize) {
+        self.advance(count);
     }
 
-    fn prefetch_end(&self) {
-        self.0.prefetch_end();
+    fn prefetch_next(&self) {
+        self.prefetch_end();
     }
 }
 
@@ -84,143 +79,13 @@ pub(super) struct Execution<'run, O: Os, R> {
     pub budget: Budget,
 }
 
-impl<O: Os, R: Requests> Execution<'_, O, R> {
-    /// Carries out the first request, and perhaps some behind it. `None` if nothing has been done: it is not simple.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
-    pub fn execute(mut self) -> Option<Moved> {
-        let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
-        let first = self.requests.first(|request| {
-            if matches!(request.work, Work::Send { invalidate: None }) {
-                return First::Send;
-            }
-            if request.length as usize > UNDER_LOCKS {
-                // A copy of many bytes drives the queues out of the caches. What is written behind it comes while it runs.
-                self.requests.prefetch_end();
-                qp.initiator_cq.prefetch();
-            }
-            if request.length as usize <= most && Self::copy(qp, peer, request) {
-                // Not `Work::operation`, which is a jump by a table.
-                let is_read = matches!(request.work, Work::Read { .. });
-                let WorkRequest { context, length, flags, .. } = *request;
-                let operation = if is_read { Operation::Read } else { Operation::Write };
-                First::Copied(Done { context, length, flags, operation })
-            } else {
-                First::Other
-            }
-        });
-        let moved = match first {
-            Some(First::Send) => self.send()?,
-            Some(First::Copied(done)) => {
-                self.requests.advance(1);
-                qp.complete(done.context, done.operation, done.flags, NtStatus::SUCCESS);
-                let is_read = matches!(done.operation, Operation::Read);
-                Moved { is_read, requests: 1, bytes: done.length as usize }
-            }
-            Some(First::Other) | None => return None,
-        };
-        qp.engine.count(&peer.engine, &moved);
-        Some(moved)
-    }
-
-    /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
-    /// held: between two messages there is no atomic operation, which would wait until the first one has arrived.
-    // Not a part of its callers, where it would be in the way of reads and writes.
-    #[inline(never)]
-    fn send(mut self) -> Option<Moved> {
-        let (qp, peer, mut run) = (self.qp, self.peer, SendRun::default());
-        // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
-        peer.with_receives(|receives| {
-            Cq::with_producer(&peer.receive_cq, |completions| {
-                let Some(token) = receives.first_token() else { return };
-                let sink = Lookup { token, access: Access::LocalWrite };
-                let source = self.requests.first(|request| match &request.data {
-                    LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
-                    LocalData::Inline(_) => None,
-                });
-                match source.flatten() {
-                    None => peer.domain.with_token(sink, |remote| {
-                        run = self.send_run(receives, completions, remote, put_inline);
-                    }),
-                    Some(source) => qp.domain.with_tokens(source, &peer.domain, sink, |local, remote| {
-                        let put = |request: &_, to: Location<'_, O>| put_element(local, request, to);
-                        run = self.send_run(receives, completions, remote, put);
-                    }),
-                };
-            });
-        });
-        let last = run.last?;
-        qp.complete(last.context, last.operation, last.flags, NtStatus::SUCCESS);
-        Some(Moved { is_read: false, requests: run.sent, bytes: run.bytes })
-    }
-
-    /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false. What is
-    /// left to do is the completion of the last one.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: 50 instructions of a message")]
-    fn send_run(
-        &mut self,
-        receives: &mut ReceiveQueue,
-        completions: &mut CqProducer<'_, O>,
-        remote: &LockedMr<'_, O>,
-        put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
-    ) -> SendRun {
-        let mut run = SendRun::default();
-        let mut received = Received::new();
-        let most = self.budget.bytes.min(UNDER_LOCKS);
-        while run.sent < R::MOST.min(self.budget.requests) && !received.is_full() {
-            let ahead = run.sent as usize;
-            let left = most - run.bytes;
-            let done = self.requests.with(ahead, |request| {
-                if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
-                    return None;
-                }
-                let fill =
-                    |sink: &Sge| remote.find(sink.token, sink.address, sink.length).is_some_and(|to| put(request, to));
-                let context = receives.fill(ahead, request.length, fill, |sink| remote.prefetch(sink.address))?;
-                received.push(self::received(self.peer, context, request.length, request.flags));
-                let WorkRequest { context, length, flags, .. } = *request;
-                Some(Done { context, length, flags, operation: Operation::Send })
-            });
-            let Some(Some(done)) = done else { break };
-            run.sent += 1;
-            run.bytes += done.length as usize;
-            // Its own completion comes after that of its receive, whose queue may be the same and is locked.
-            let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
-            run.last = Some(done);
-            if is_last {
-                break;
-            }
-        }
-        // The places are free before the consumers can see the completions.
-        receives.take_out(run.sent as usize);
-        self.requests.advance(run.sent as usize);
-        match &received[..] {
-            [] => {}
-            [cqe] => completions.push(*cqe),
-            cqes => completions.push_all(cqes),
-        }
-        run
-    }
-}
-
-/// What [`Execution::send_run`] has done.
+/// What a run has done.
 #[derive(Default)]
-struct SendRun {
-    sent: u32,
+struct Run {
+    requests: u32,
     bytes: usize,
-    /// The last one.
+    /// The last request, whose completion is left to do.
     last: Option<Done>,
-}
-
-/// What becomes of the first request.
-enum First {
-    /// It is a send.
-    Send,
-    /// It is a read or write, and done.
-    Copied(Done),
-    /// It is not simple.
-    Other,
 }
 
 /// What is left to know of a request that was carried out.
@@ -231,6 +96,173 @@ struct Done {
     operation: Operation,
 }
 
+impl Done {
+    #[inline]
+    const fn of(request: &WorkRequest, operation: Operation) -> Self {
+        Self { context: request.context, length: request.length, flags: request.flags, operation }
+    }
+}
+
+impl<O: Os, R: Requests> Execution<'_, O, R> {
+    /// Carries out the first request, and perhaps some behind it. `None` if nothing has been done: it is not simple.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
+    pub fn execute(mut self) -> Option<Moved> {
+        let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
+        // None for a send.
+        let copied = self.requests.first(|request| {
+            if matches!(request.work, Work::Send { invalidate: None }) {
+                return None;
+            }
+            if request.length as usize > UNDER_LOCKS {
+                // A copy of many bytes drives the queues out of the caches. What is written behind it comes while it runs.
+                self.requests.prefetch_next();
+                qp.initiator_cq.prefetch();
+            }
+            Some(match request.work {
+                _ if request.length as usize > most => None,
+                Work::Write { address, token } => Self::copy::<false>(qp, peer, request, (address, token)),
+                Work::Read { address, token } => Self::copy::<true>(qp, peer, request, (address, token)),
+                _ => None,
+            })
+        });
+        let Some(copied) = copied.flatten() else { return self.send() };
+        let last = copied?;
+        self.requests.finish(1);
+        Some(Self::complete(qp, peer, &last, 1, last.length as usize))
+    }
+
+    /// Completes the last of `requests`, unless its consumer wants to know failures only, and counts all of them.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
+    fn complete(qp: &Qp<O>, peer: &Qp<O>, last: &Done, requests: u32, bytes: usize) -> Moved {
+        if !last.flags.are_silent(NtStatus::SUCCESS) {
+            Cq::push(&qp.initiator_cq, qp.cqe(last.context, last.operation, NtStatus::SUCCESS));
+        }
+        let moved = Moved { is_read: matches!(last.operation, Operation::Read), requests, bytes };
+        qp.engine.count(&peer.engine, &moved);
+        moved
+    }
+
+    /// Copies the bytes of a read or a write, if they lie in one piece on both sides: found by the queue pair's cache or by the table
+    /// of tokens. `None` if not: then nothing has happened.
+    // What a read and a write differ in is known where this is compiled.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: 30 instructions of a write")]
+    fn copy<const READ: bool>(
+        qp: &Qp<O>,
+        peer: &Qp<O>,
+        request: &WorkRequest,
+        (address, token): (u64, u32),
+    ) -> Option<Done> {
+        let (operation, access, remote_access) = if READ {
+            (Operation::Read, Access::ReadSink, Access::RemoteRead)
+        } else {
+            (Operation::Write, Access::LocalRead, Access::RemoteWrite)
+        };
+        let (remote, length) = ((Lookup { token, access: remote_access }, address), request.length);
+        let done = Done::of(request, operation);
+        let local = match &request.data {
+            LocalData::Elements { count: 1, first } if !(READ && request.flags.contains(Flags::LOCAL_INVALIDATE)) => {
+                (first.key(access), first.address)
+            }
+            LocalData::Inline(_) if !READ => return write_inline(peer, request, remote).then_some(done),
+            _ => return None,
+        };
+        let move_bytes = |local: Location<'_, O>, remote: Location<'_, O>| {
+            let ((to, at), (from, start)) = if READ { (local, remote) } else { (remote, local) };
+            to.copy_from(at, from, start, length as usize);
+        };
+        let is_due = if length > MOST_BY_CACHE {
+            cold_path();
+            false
+        } else {
+            match qp.translations.with_both(local, remote, length, move_bytes) {
+                CacheResult::Hit(()) => return Some(done),
+                CacheResult::Miss { is_due } => is_due,
+            }
+        };
+        let copied = copy_by_table(qp, peer, local, remote, length, move_bytes);
+        if is_due {
+            qp.domain.cache(&qp.translations, Side::Local, local.0);
+            peer.domain.cache(&qp.translations, Side::Remote, remote.0);
+        }
+        copied.map(|()| done)
+    }
+
+    /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
+    /// held: between two messages there is no atomic operation, which would wait until the first one has arrived.
+    // Not a part of its callers, where it would be in the way of reads and writes.
+    #[inline(never)]
+    fn send(mut self) -> Option<Moved> {
+        let (qp, peer, mut run, mut received) = (self.qp, self.peer, Run::default(), Received::new());
+        // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
+        peer.with_receives(|receives| {
+            let received = &mut received;
+            Cq::push_all_of(&peer.receive_cq, || {
+                if let Some(token) = receives.first_token() {
+                    let sink = Lookup { token, access: Access::LocalWrite };
+                    let source = self.requests.first(|request| match &request.data {
+                        LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
+                        LocalData::Inline(_) => None,
+                    });
+                    let done = match source.flatten() {
+                        None => {
+                            peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
+                        }
+                        Some(source) => qp.domain.with_tokens(source, &peer.domain, sink, |local, remote| {
+                            let put = |request: &_, to: Location<'_, O>| put_element(local, request, to);
+                            self.send_run(receives, received, remote, put)
+                        }),
+                    };
+                    run = done.unwrap_or_default();
+                }
+                &*received
+            });
+        });
+        Some(Self::complete(qp, peer, &run.last?, run.requests, run.bytes))
+    }
+
+    /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: 50 instructions of a message")]
+    fn send_run(
+        &mut self,
+        receives: &mut ReceiveQueue,
+        received: &mut Received,
+        remote: &LockedMr<'_, O>,
+        put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
+    ) -> Run {
+        let mut run = Run::default();
+        let most = self.budget.bytes.min(UNDER_LOCKS);
+        while run.requests < self.budget.requests && !received.is_full() {
+            let ahead = run.requests as usize;
+            let left = most - run.bytes;
+            let done = self.requests.with(ahead, |request| {
+                if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
+                    return None;
+                }
+                let context = receives.fill(ahead, request.length, remote, |to| put(request, to))?;
+                received.push(self::received(self.peer, context, request.length, request.flags));
+                Some(Done::of(request, Operation::Send))
+            });
+            let Some(Some(done)) = done else { break };
+            run.requests += 1;
+            run.bytes += done.length as usize;
+            // Its own completion comes after that of its receive, whose queue may be the same and is locked.
+            let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
+            run.last = Some(done);
+            if is_last {
+                break;
+            }
+        }
+        // The places are free before the consumers can see the completions.
+        receives.take_out(run.requests as usize);
+        self.requests.finish(run.requests as usize);
+        run
+    }
+}
+
 /// The completion of a receive that a message of `length` bytes has filled.
 #[inline]
 pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Cqe {
@@ -239,12 +271,13 @@ pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: 
     Cqe { outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..cqe }
 }
 
-/// Copies the inline bytes of a send, if they are few.
+/// Copies the inline bytes of a send, if they are few. One word is stored without a call of the copy routine.
 #[inline]
-fn put_inline<M: Memory>(request: &WorkRequest, to: (&M, usize)) -> bool {
+fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> bool {
     let length = request.length as usize;
     match &request.data {
-        LocalData::Inline(bytes) if length <= INLINE => copy::put_inline(to, bytes, length),
+        LocalData::Inline(bytes) if length == size_of::<u64>() => to.write(at, &bytes.bytes()[0]),
+        LocalData::Inline(bytes) if length <= INLINE => to.write(at, &bytes.bytes().as_flattened()[..length]),
         _ => return false,
     }
     true
@@ -257,4 +290,37 @@ fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): 
     let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
     to.copy_from(at, from, start, request.length as usize);
     true
+}
+
+/// [`Execution::copy`] by the table of tokens: few bytes while the tokens are locked, others with references to them.
+#[inline(never)]
+fn copy_by_table<O: Os>(
+    qp: &Qp<O>,
+    peer: &Qp<O>,
+    (local, my_address): (Lookup, u64),
+    (remote, address): (Lookup, u64),
+    length: u32,
+    move_bytes: impl FnOnce(Location<'_, O>, Location<'_, O>),
+) -> Option<()> {
+    if length as usize > UNDER_LOCKS {
+        let local = qp.domain.resolve(local.token, my_address, length, local.access).ok()?;
+        let remote = peer.domain.resolve(remote.token, address, length, remote.access).ok()?;
+        move_bytes(local.range()?, remote.range()?);
+        return Some(());
+    }
+    qp.domain.with_tokens(local, &peer.domain, remote, |local, remote| {
+        let (local, remote) = (local.locate(my_address, length)?, remote.locate(address, length)?);
+        move_bytes(local, remote);
+        Some(())
+    })?
+}
+
+/// Writes few inline bytes to the peer's at an address.
+#[inline(never)]
+fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> bool {
+    if request.length == 0 || request.length as usize > INLINE {
+        return false;
+    }
+    let write = |mr: &LockedMr<'_, O>| Some(put_inline(request, mr.locate(address, request.length)?));
+    peer.domain.with_token(remote, write).flatten() == Some(true)
 }

@@ -6,9 +6,9 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `post`, `post_receive` | into the queues |
-//! | `direct`, `send_queue` | from a post, or from the queue in a quantum, |
-//! | `execute`, `copy` | into the executor, which does what is simple, wholly or not at all |
+//! | `post` | into the send queue |
+//! | `send_queue`, `direct` | the doorbell, and requests out of the queue in a quantum, or out of their post |
+//! | `execute` | the executor: does what is simple, wholly or not at all |
 //! | `progress` | what takes several steps, and every error |
 //! | `receive_queue`, `srq` | where messages go |
 //! | `link` | the connection of two queue pairs |
@@ -16,13 +16,10 @@
 //! A quantum owns the send queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: the receive
 //! that it fills is *claimed*, so that a flush of the peer's queue waits for it and the order is kept.
 
-mod copy;
 mod direct;
 mod execute;
 mod link;
-mod payload;
 mod post;
-mod post_receive;
 mod progress;
 mod receive_queue;
 mod request;
@@ -33,18 +30,16 @@ use alloc::boxed::Box;
 use core::any::Any;
 
 pub use direct::DIRECT_QUANTUM;
-use direct::DirectLimits;
 use fallible::{Arc, try_box};
 use link::Link;
 pub use link::LinkClient;
-pub use payload::Payload;
 use post::Limits;
-pub use post::{Initiator, SqProducer};
-pub use post_receive::{Receiver, RqProducer};
+pub use post::{Flags, Payload, SqProducer};
 use receive_queue::ReceiveQueue;
+pub use receive_queue::RqProducer;
 use request::{CHUNK, INLINE, ReceiveRequest, WorkRequest, chunks_for};
-pub use request::{Flags, Sge, Work};
-use send_queue::{Next, SendQueue};
+pub use request::{Sge, Work};
+use send_queue::{SendQueue, doorbell};
 pub use srq::{Srq, SrqClient, SrqParameters};
 
 use crate::{
@@ -54,7 +49,7 @@ use crate::{
         dependents::{Dependent, try_dependent},
     },
     memory::{Domain, Side, TranslationCache},
-    nic::{Budget, Engine, LoopbackNic, Member, NicMode},
+    nic::{Engine, LoopbackNic, NicMode},
     os::{Os, SpinLock},
     ring::{self, Consumer, Producer, TailPublisher},
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
@@ -98,16 +93,6 @@ impl QpParameters {
         Limits { elements: self.max_initiator_sge, inline: self.inline_size, transfer: self.max_transfer }
     }
 
-    /// What a post may carry out itself, if the NIC works so.
-    fn direct_limits(&self, mode: NicMode) -> DirectLimits {
-        if mode == NicMode::Deferred || self.initiator_depth == 0 {
-            return DirectLimits { element: 0, inline: 0 };
-        }
-        let most = u32::try_from(DIRECT_QUANTUM.bytes).unwrap_or(u32::MAX).min(self.max_transfer);
-        let element = if self.max_initiator_sge > 0 { most } else { 0 };
-        DirectLimits { element, inline: most.min(self.inline_size) }
-    }
-
     /// The send queue: the end to post to, and the engine's end under its lock.
     // Not a part of its caller, as the other queue, so that no stack frame has to hold all of a queue pair.
     #[inline(never)]
@@ -147,24 +132,6 @@ fn receive_rings(
     Ok((RqProducer { requests, elements, limits }, taken_requests, taken_elements))
 }
 
-/// What a queue pair has to do. Bits of [`Initiating::doorbell`], all of which a quantum takes at once.
-mod doorbell {
-    /// The queue pair is in its engine's list, or has its quantum.
-    pub const OWNED: u32 = 1 << 0;
-    /// There may be requests.
-    pub const REQUESTS: u32 = 1 << 1;
-    /// Look at the link again.
-    pub const RELINK: u32 = 1 << 2;
-    /// Cancel initiator requests up to [`super::Qp::flush_send_to`].
-    pub const FLUSH_SEND: u32 = 1 << 3;
-    /// Cancel receives that were flushed, or all if the queue pair is dead.
-    pub const FLUSH_RECEIVE: u32 = 1 << 4;
-    /// Tell when the initiator requests up to [`super::Qp::drain_to`] are finished.
-    pub const DRAIN: u32 = 1 << 5;
-    /// Those that the send queue follows.
-    pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
-}
-
 /// A queue pair.
 ///
 /// What both sides of a connection read and hardly anybody writes, what posts and quanta of this side write, and what quanta of
@@ -175,7 +142,6 @@ pub struct Qp<O: Os> {
     engine: Arc<Engine<O, Self>>,
     /// Posts carry requests out themselves, if they can.
     is_direct: bool,
-    direct: DirectLimits,
     limits: Limits,
     /// The queue pair can never be used again: whatever is posted is cancelled.
     dead: AtomicBool,
@@ -231,15 +197,14 @@ struct Uses<'a, O: Os> {
 pub struct NewQp<O: Os> {
     /// The queue pair.
     pub qp: Arc<Qp<O>>,
-    /// The end of the send queue.
-    pub initiator: Initiator<O>,
-    /// The end of the receive queue.
-    pub receiver: Receiver<O>,
+    /// For [`Qp::post`].
+    pub send_queue: SqProducer,
+    /// For [`Qp::post_receive`]. Of no use with a shared receive queue.
+    pub receive_queue: RqProducer,
 }
 
 impl<O: Os> Qp<O> {
-    /// Makes a queue pair without a peer. With a shared receive queue the receiver of the result is of no use. `client` is dropped
-    /// when the last of it is gone, also from quanta in progress.
+    /// Makes a queue pair without a peer. `client` is dropped when the last of it is gone, also from quanta in progress.
     ///
     /// # Errors
     ///
@@ -254,15 +219,14 @@ impl<O: Os> Qp<O> {
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
-        let (initiator, send_queue) = parameters.send_queue(nic.os())?;
-        let (receiver, receive_queue) = parameters.receive_queue(nic.os())?;
-        let tails = [initiator.tail_publisher(), receiver.tail_publisher()];
+        let (send_queue, taken) = parameters.send_queue(nic.os())?;
+        let (receive_queue, filled) = parameters.receive_queue(nic.os())?;
+        let tails = [send_queue.requests.tail_publisher(), receive_queue.requests.tail_publisher()];
         let client = try_box(client)?;
         let uses = Uses { domain, receive_cq, initiator_cq, srq };
-        let qp = Self::around(nic, &uses, parameters, client, tails, send_queue, receive_queue)?;
+        let qp = Self::around(nic, &uses, parameters, client, tails, taken, filled)?;
         Self::attach(&qp)?;
-        let (initiator, receiver) = (Initiator::new(&qp, initiator), Receiver::new(&qp, receiver));
-        Ok(NewQp { qp, initiator, receiver })
+        Ok(NewQp { qp, send_queue, receive_queue })
     }
 
     /// Makes a queue pair around its two queues.
@@ -283,8 +247,7 @@ impl<O: Os> Qp<O> {
         Arc::try_new(Self {
             _references: CachePadded::new(()),
             engine: nic.deal()?,
-            is_direct: nic.mode() == NicMode::Direct,
-            direct: parameters.direct_limits(nic.mode()),
+            is_direct: nic.mode() == NicMode::Direct && parameters.initiator_depth > 0,
             limits: parameters.limits(),
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
@@ -398,44 +361,10 @@ impl<O: Os> Qp<O> {
         [Side::Local, Side::Remote].map(|side| self.translations.token(side))
     }
 
-    /// Rings the doorbell: the queue pair has to do what `orders` say.
-    fn ring(this: &Arc<Self>, orders: u32) {
-        let before = this.initiating.doorbell.fetch_or(orders | doorbell::OWNED, Ordering::AcqRel);
-        if before & doorbell::OWNED == 0 {
-            Engine::enqueue(&this.engine, this.clone());
-        }
-    }
-
     /// The completion of a request of this queue pair.
     #[inline]
     const fn cqe(&self, request_context: usize, operation: Operation, status: NtStatus) -> Cqe {
         Cqe::new(self.context, request_context, CqeOutcome::new(operation, status))
-    }
-
-    /// Completes a request of the send queue, unless its consumer wants to know failures only.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
-    fn complete(&self, request_context: usize, operation: Operation, flags: Flags, status: NtStatus) {
-        if !flags.are_silent(status) {
-            Cq::push(&self.initiator_cq, self.cqe(request_context, operation, status));
-        }
-    }
-}
-
-impl<O: Os> Member for Qp<O> {
-    fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
-        let Initiating { doorbell, send_queue } = &*this.initiating;
-        let is_unfinished = send_queue.with(|queue| {
-            // Taken under the lock: whoever gets it next knows that they were followed (see `Qp::quiesce`).
-            let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
-            let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
-            let receives = if flushes { Self::cancel_receives(this, budget) } else { Next::Idle };
-            let requests = queue.run(this, orders, budget);
-            receives == Next::Unfinished || requests == Next::Unfinished
-        });
-        // What was asked for since then needs another quantum.
-        let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        is_unfinished || !is_over()
     }
 }
 

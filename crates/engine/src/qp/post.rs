@@ -4,23 +4,51 @@
 //! called back, may post the next one, although the function that posted this one has not returned. So a post takes the
 //! poster's end of the queue as a guard, and drops it before it publishes.
 
-use core::{iter, ops::DerefMut};
+use core::{mem, ops::DerefMut};
 
+use bitflags::bitflags;
 use fallible::Arc;
 
 use super::{
     NtStatus, Qp,
     direct::DIRECT_QUANTUM,
-    doorbell,
-    payload::Payload,
-    request::{Chunk, Flags, LocalData, Sge, Work, WorkRequest},
+    request::{CHUNK, Chunk, INLINE, InlineData, LocalData, Sge, Work, WorkRequest},
+    send_queue::doorbell,
 };
-use crate::{
-    mistake,
-    os::Os,
-    ring::{Producer, TailPublisher},
-    sync::Ordering,
-};
+use crate::{mistake, os::Os, ring::Producer, sync::Ordering};
+
+bitflags! {
+    /// How a request is to be carried out.
+    ///
+    /// Bits of one word, so that it is stored and loaded as a whole on its way through a post.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// Success makes no completion; failure does.
+        const SILENT_SUCCESS = 1 << 0;
+        /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out
+        /// one after the other, so this always holds.
+        const READ_FENCE = 1 << 1;
+        /// The receiver's completion counts as solicited.
+        const SOLICIT = 1 << 2;
+        /// More requests follow: the doorbell may wait for them.
+        const DEFER = 1 << 9;
+        /// A read that succeeds invalidates the token of its first element.
+        const LOCAL_INVALIDATE = 1 << 8;
+    }
+}
+
+impl Flags {
+    /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
+    #[inline]
+    pub(super) fn are_silent(self, status: NtStatus) -> bool {
+        self.contains(Self::SILENT_SUCCESS)
+            && match status {
+                NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
+                NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
+                _ => mistake!(SilentFailureIsSilent => true, else false),
+            }
+    }
+}
 
 /// The most that a request may have.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +68,11 @@ impl Limits {
         self.inline.min(self.transfer)
     }
 
+    #[inline]
+    fn most_elements(&self) -> u32 {
+        mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements)
+    }
+
     /// Checks a number of elements.
     ///
     /// # Errors
@@ -47,25 +80,11 @@ impl Limits {
     /// `STATUS_DATA_OVERRUN` if they are too many.
     #[inline]
     pub fn check_count(&self, elements: usize) -> Result<u32, NtStatus> {
-        let most = mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements);
-        u32::try_from(elements).ok().filter(|count| *count <= most).ok_or(NtStatus::DATA_OVERRUN)
-    }
-
-    /// Checks a payload that fits into its request.
-    #[inline]
-    fn check_single(&self, data: &LocalData, length: u32) -> Result<(), NtStatus> {
-        let (most, status) = match data {
-            LocalData::Inline(_) => (self.inline_bytes(), NtStatus::INVALID_BUFFER_SIZE),
-            LocalData::Elements { count, .. } => {
-                self.check_count(*count as usize)?;
-                (self.transfer, NtStatus::BUFFER_OVERFLOW)
-            }
-        };
-        if length <= most { Ok(()) } else { Err(status) }
+        u32::try_from(elements).ok().filter(|count| *count <= self.most_elements()).ok_or(NtStatus::DATA_OVERRUN)
     }
 }
 
-/// The poster's end of a send queue.
+/// The poster's end of a send queue: exactly one exists. For [`Qp::post`].
 pub struct SqProducer {
     pub(super) requests: Producer<WorkRequest>,
     pub(super) elements: Producer<Sge>,
@@ -74,10 +93,124 @@ pub struct SqProducer {
     pub(super) deferred: bool,
 }
 
-impl SqProducer {
-    pub(super) fn tail_publisher(&self) -> TailPublisher {
-        self.requests.tail_publisher()
+/// The local bytes of a request that is being posted.
+#[derive(Clone, Debug)]
+pub enum Payload<E, I> {
+    /// Registered memory, named by a list of elements.
+    Elements(E),
+    /// Bytes that the request carries itself, in any number of parts. They are taken before the post returns.
+    Inline(I),
+}
+
+impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &'a [u8]> + Clone> Payload<E, I> {
+    /// The bytes and how many they are, if they fit into the request and are allowed: a single element, or few inline bytes in one
+    /// part.
+    #[inline]
+    fn single(&self, limits: &Limits) -> Option<(LocalData, u32)> {
+        match self {
+            Self::Elements(list) => {
+                let first = if list.len() == 1 { list.clone().next() } else { None }?;
+                let fits = limits.check_count(1).is_ok() && first.length <= limits.transfer;
+                fits.then_some((LocalData::Elements { count: 1, first }, first.length))
+            }
+            Self::Inline(parts) => {
+                let only = if parts.len() == 1 { parts.clone().next() } else { None }?;
+                let length = u32::try_from(only.len()).ok()?;
+                let fits = only.len() <= INLINE && length <= limits.inline_bytes();
+                fits.then(|| (LocalData::Inline(InlineData::new(only)), length))
+            }
+        }
     }
+
+    /// Puts what does not fit into the request in its queue. Returns what the request holds of the bytes, and how many they are.
+    ///
+    /// # Errors
+    ///
+    /// The queues are unchanged then. `STATUS_DATA_OVERRUN` for too many elements, `STATUS_BUFFER_OVERFLOW` or, if they are
+    /// inline, `STATUS_INVALID_BUFFER_SIZE` for too many bytes.
+    fn push(
+        self,
+        elements: &mut Producer<Sge>,
+        chunks: &mut Producer<Chunk>,
+        limits: &Limits,
+    ) -> Result<(LocalData, u32), NtStatus> {
+        match self {
+            Self::Elements(list) => {
+                let count = limits.check_count(list.len())?;
+                let (first, length) = push_elements(elements, list, limits.transfer)?;
+                Ok((LocalData::Elements { count, first }, length))
+            }
+            Self::Inline(parts) => {
+                let taken = push_inline(chunks, parts, limits.inline_bytes());
+                let (first, length) = taken.inspect_err(|_| chunks.retract())?;
+                Ok((LocalData::Inline(first), length))
+            }
+        }
+    }
+}
+
+/// Puts all elements but the first into their queue. Returns the first, if there is one, and the bytes of all.
+///
+/// # Errors
+///
+/// `STATUS_BUFFER_OVERFLOW` if these are more than `most`; the queue is unchanged then.
+#[inline]
+pub(super) fn push_elements(
+    queue: &mut Producer<Sge>,
+    mut elements: impl Iterator<Item = Sge>,
+    most: u32,
+) -> Result<(Sge, u32), NtStatus> {
+    let first = elements.next().unwrap_or_default();
+    let mut length = first.length;
+    if length > most {
+        return Err(NtStatus::BUFFER_OVERFLOW);
+    }
+    let mut others = 0_u32;
+    for element in elements {
+        let longer = length.checked_add(element.length).filter(|longer| *longer <= most);
+        let result = longer.ok_or(NtStatus::BUFFER_OVERFLOW);
+        let result =
+            result.and_then(|longer| if queue.push(element) { Ok(longer) } else { Err(NtStatus::NO_MORE_ENTRIES) });
+        length = result.inspect_err(|_| queue.retract())?;
+        others += 1;
+    }
+    if others > 0 {
+        queue.publish();
+    }
+    Ok((first, length))
+}
+
+/// Takes the inline bytes of `parts`: the first for the request, the others in their queue. Returns how many there are.
+fn push_inline<'a>(
+    queue: &mut Producer<Chunk>,
+    parts: impl Iterator<Item = &'a [u8]>,
+    most: u32,
+) -> Result<(InlineData, u32), NtStatus> {
+    let (mut first, mut chunk, mut length) = ([0; INLINE], [0; CHUNK], 0);
+    for mut part in parts {
+        if part.len() > most as usize - length {
+            return Err(NtStatus::INVALID_BUFFER_SIZE);
+        }
+        while !part.is_empty() {
+            let room = if length < INLINE { &mut first[length..] } else { &mut chunk[(length - INLINE) % CHUNK..] };
+            let (now, later) = part.split_at(part.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            length += now.len();
+            part = later;
+            let is_full = length > INLINE && (length - INLINE).is_multiple_of(CHUNK);
+            if is_full && !queue.push(chunk) {
+                return Err(NtStatus::NO_MORE_ENTRIES);
+            }
+        }
+    }
+    if length > INLINE {
+        if !(length - INLINE).is_multiple_of(CHUNK) && !queue.push(chunk) {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        queue.publish();
+    }
+    // At most `most`, a u32.
+    Ok((InlineData::new(&first), u32::try_from(length).unwrap_or(u32::MAX)))
 }
 
 impl<O: Os> Qp<O> {
@@ -103,13 +236,19 @@ impl<O: Os> Qp<O> {
         context: usize,
         work: Work,
         flags: Flags,
-        mut payload: Payload<impl ExactSizeIterator<Item = Sge>, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
+        payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
-        let Some((data, length)) = payload.single() else {
-            return Self::post_list(this, context, work, flags, payload, queue);
-        };
-        if this.is_direct && !flags.contains(Flags::DEFER) && this.may_post_direct(&data, length) {
+        if let Some((data, length)) = payload.single(&this.limits) {
+            if !this.may_post_direct(length, flags) {
+                return Self::enqueue(this, flags, queue, |queue| {
+                    this.check_connection(&work)?;
+                    let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+                    // Made where it stays: a copy would load it in other widths than it was stored in, and wait for the stores.
+                    vacancy.fill(WorkRequest { context, work, flags, length, data });
+                    Ok(length)
+                });
+            }
             let request = WorkRequest { context, work, flags, length, data };
             return if Self::post_direct(this, &request) {
                 Ok(())
@@ -117,14 +256,7 @@ impl<O: Os> Qp<O> {
                 Self::post_after_all(this, &request, queue)
             };
         }
-        Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(Some(&work))?;
-            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            this.limits.check_single(&data, length)?;
-            // Made where it stays: a copy would load it in other widths than it was stored in, and wait for the stores.
-            vacancy.fill(WorkRequest { context, work, flags, length, data });
-            Ok(length)
-        })
+        Self::post_list(this, context, work, flags, payload, queue)
     }
 
     /// [`Qp::post`] for a request that could not be carried out in its post.
@@ -136,26 +268,25 @@ impl<O: Os> Qp<O> {
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, request.flags, queue, |queue| {
-            this.check_connection(Some(&request.work))?;
-            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            this.limits.check_single(&request.data, request.length)?;
-            vacancy.fill(*request);
+            this.check_connection(&request.work)?;
+            queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?.fill(*request);
             Ok(request.length)
         })
     }
 
     /// [`Qp::post`] for a payload that does not fit into its request.
     #[cold]
+    #[inline(never)]
     fn post_list<'a, G: DerefMut<Target = SqProducer>>(
         this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
-        payload: Payload<impl ExactSizeIterator<Item = Sge>, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
+        payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(Some(&work))?;
+            this.check_connection(&work)?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             let (data, length) = payload.push(&mut queue.elements, &mut queue.chunks, &this.limits)?;
             vacancy.fill(WorkRequest { context, work, flags, length, data });
@@ -176,7 +307,7 @@ impl<O: Os> Qp<O> {
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(None)?;
+            this.check_connection(&Work::Send { invalidate: None })?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             vacancy.fill(WorkRequest { context, work: work()?, flags, length: 0, data: LocalData::NONE });
             Ok(0)
@@ -210,115 +341,37 @@ impl<O: Os> Qp<O> {
         let mut queue = queue()?;
         let pushed = push(&mut queue);
         let is_deferred = pushed.is_ok() && flags.contains(Flags::DEFER);
-        let was_deferred = core::mem::replace(&mut queue.deferred, is_deferred);
+        let was_deferred = mem::replace(&mut queue.deferred, is_deferred);
         queue.requests.hand_over();
         drop(queue);
-        match pushed {
-            Ok(length) => {
-                this.posted.publish();
-                if is_deferred {
-                } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
-                    Self::ring_direct(this);
-                } else {
-                    Self::ring(this, doorbell::REQUESTS);
-                }
-                Ok(())
+        let length = pushed.inspect_err(|_| {
+            if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
+                Self::ring(this, doorbell::REQUESTS);
             }
-            Err(status) => {
-                if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
-                    Self::ring(this, doorbell::REQUESTS);
-                }
-                Err(status)
-            }
+        })?;
+        this.posted.publish();
+        if is_deferred {
+        } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
+            Self::ring_direct(this);
+        } else {
+            Self::ring(this, doorbell::REQUESTS);
         }
+        Ok(())
     }
 
     /// Checks that the connection is there, and lets requests of this kind through.
     #[inline]
-    fn check_connection(&self, work: Option<&Work>) -> Result<(), NtStatus> {
+    fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
         let is_linked = mistake!(UnconnectedPostAccepted => true, else self.is_linked());
         if !is_linked || self.is_dead() {
             return Err(NtStatus::CONNECTION_INVALID);
         }
-        if work.is_some_and(|work| self.forbids(work)) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
+        if self.forbids(work) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
     }
 
     /// Returns true if the connection does not let requests of this kind through.
     #[inline]
     pub(super) fn forbids(&self, work: &Work) -> bool {
         matches!(work, Work::Read { .. }) && self.no_reads.load(Ordering::Relaxed)
-    }
-}
-
-/// The poster's end of a send queue, for callers that have it for themselves: exactly one exists.
-pub struct Initiator<O: Os> {
-    qp: Arc<Qp<O>>,
-    queue: SqProducer,
-}
-
-impl<O: Os> Initiator<O> {
-    pub(super) fn new(qp: &Arc<Qp<O>>, queue: SqProducer) -> Self {
-        Self { qp: qp.clone(), queue }
-    }
-
-    /// The end of the queue without its queue pair, for [`Qp::post`].
-    #[must_use]
-    pub fn into_queue(self) -> SqProducer {
-        self.queue
-    }
-
-    /// Posts a request whose local bytes are named by `elements`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Qp::post`].
-    pub fn post(
-        &mut self,
-        context: usize,
-        work: Work,
-        flags: Flags,
-        elements: impl ExactSizeIterator<Item = Sge>,
-    ) -> Result<(), NtStatus> {
-        let payload = Payload::<_, iter::Empty<&[u8]>>::Elements(elements);
-        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
-    }
-
-    /// Posts a request that carries the bytes of `parts` itself.
-    ///
-    /// # Errors
-    ///
-    /// As [`Qp::post`].
-    pub fn post_inline<'a>(
-        &mut self,
-        context: usize,
-        work: Work,
-        flags: Flags,
-        parts: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-    ) -> Result<(), NtStatus> {
-        let payload = Payload::<iter::Empty<Sge>, _>::Inline(parts);
-        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
-    }
-
-    /// [`Qp::post_local`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn post_local(
-        &mut self,
-        context: usize,
-        flags: Flags,
-        work: impl FnOnce() -> Result<Work, NtStatus>,
-    ) -> Result<(), NtStatus> {
-        Qp::post_local(&self.qp, context, flags, work, || Ok(&mut self.queue))
-    }
-
-    /// [`Qp::refuse`].
-    ///
-    /// # Errors
-    ///
-    /// `status`.
-    pub fn refuse(&mut self, status: NtStatus) -> Result<(), NtStatus> {
-        Qp::refuse(&self.qp, status, || Ok(&mut self.queue))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{CqeOutcome, Operation},
+    cq::{Cq, CqeOutcome, Operation},
     memory::{Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
@@ -58,7 +58,7 @@ impl<O: Os> SendQueue<O> {
     /// Carries the first request on, which may be in progress.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
-        let Some(request) = &self.requests.front() else { return Step::Waiting };
+        let Some(request) = &self.requests.peek(0) else { return Step::Waiting };
         if self.peer.is_none() {
             // The queue pair may have been linked, and the request posted, since this quantum took its orders.
             self.take_orders(qp);
@@ -307,6 +307,8 @@ impl<O: Os> SendQueue<O> {
         }
         // The place is free before the consumer can see the completion.
         self.requests.advance(1);
-        qp.complete(request.context, request.work.operation(), request.flags, status);
+        if !request.flags.are_silent(status) {
+            Cq::push(&qp.initiator_cq, qp.cqe(request.context, request.work.operation(), status));
+        }
     }
 }

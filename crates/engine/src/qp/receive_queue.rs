@@ -1,23 +1,53 @@
-//! The receive queue of a queue pair, as the engine sees it.
+//! The receive queue of a queue pair: posting to it, in the manner of [`super::post`], and filling what was posted.
 
 use alloc::vec::Vec;
+use core::ops::DerefMut;
 
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp, doorbell,
+    NtStatus, Qp,
+    post::{Limits, push_elements},
     request::{ReceiveRequest, Sge, resolve_all},
-    send_queue::Next,
+    send_queue::{Next, doorbell},
     srq::Srq,
 };
 use crate::{
-    cq::{Cq, Cqe, Operation, decision::newer},
-    memory::{Access, Domain, Segment},
+    cq::{Cq, Cqe, Operation, notify::newer},
+    memory::{Access, Domain, LockedMr, Segment},
     nic::Budget,
-    os::{Os, SpinLock},
-    ring::Consumer,
+    os::{Memory, Os, SpinLock},
+    ring::{Consumer, Producer},
     sync::Ordering,
 };
+
+/// The queue's slots are fetched for writing this many receives before they are used.
+const PREFETCH_POSTED: u64 = 8;
+
+/// The poster's end of a receive queue: exactly one exists. For [`Qp::post_receive`].
+pub struct RqProducer {
+    pub(super) requests: Producer<ReceiveRequest>,
+    pub(super) elements: Producer<Sge>,
+    pub(super) limits: Limits,
+}
+
+impl RqProducer {
+    /// Puts a receive in the queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post_receive`]; the queue is unchanged then.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
+    pub(super) fn push(&mut self, context: usize, list: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
+        let elements = self.limits.check_count(list.len())?;
+        self.requests.prefetch(PREFETCH_POSTED);
+        let vacancy = self.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
+        let (first, length) = push_elements(&mut self.elements, list, self.limits.transfer)?;
+        vacancy.fill(ReceiveRequest { context, length, elements, first });
+        Ok(())
+    }
+}
 
 /// The memory of a receive is fetched this many receives before it is filled, and the receive itself as many before that.
 const PREFETCH: usize = 4;
@@ -67,26 +97,27 @@ impl ReceiveQueue {
     }
 
     /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, all in one go and without a
-    /// [`Claim`]. `fill` gets its only element and puts the message there; it says whether it has done so. `soon` gets an element
-    /// that will be filled if there are enough messages. The context of the receive, which the caller has to
-    /// [take out](ReceiveQueue::take_out) and to complete.
+    /// [`Claim`]. `put` puts the message where its only element is, a part of `mr`; it says whether it has done so. Returns the
+    /// context of the receive, which the caller has to [take out](ReceiveQueue::take_out) and to complete.
     ///
     /// `None` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
     /// been done.
     #[inline]
-    pub(super) fn fill(
+    pub(super) fn fill<M: Memory, O: Os<Memory = M>>(
         &mut self,
         ahead: usize,
         length: u32,
-        fill: impl FnOnce(&Sge) -> bool,
-        soon: impl FnOnce(&Sge),
+        mr: &LockedMr<'_, O>,
+        put: impl FnOnce((&M, usize)) -> bool,
     ) -> Option<usize> {
         self.requests.prefetch(ahead + 2 * PREFETCH);
-        let _ = self.requests.with_known(ahead + PREFETCH, |request| soon(&request.first));
+        let _ = self.requests.with_known(ahead + PREFETCH, |request| mr.prefetch(request.first.address));
         self.requests.with_ahead(ahead, |request| {
             // What is wrong with a receive is wrong also if the message does not need it.
-            let fits = request.elements == 1 && request.first.length >= length;
-            (fits && fill(&request.first)).then_some(request.context)
+            let Sge { address, token, length: room } = request.first;
+            let fits = request.elements == 1 && room >= length;
+            let to = if fits { mr.find(token, address, room) } else { None }?;
+            put(to).then_some(request.context)
         })?
     }
 
@@ -103,6 +134,48 @@ impl ReceiveQueue {
 }
 
 impl<O: Os> Qp<O> {
+    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). Its outcome is a completion.
+    ///
+    /// `queue` gives the poster's end of the receive queue.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is posted then: `STATUS_NO_MORE_ENTRIES` if the queue is full, `STATUS_DATA_OVERRUN` for too many elements,
+    /// `STATUS_BUFFER_OVERFLOW` for more bytes than one request may have, or the error of `queue`.
+    #[inline]
+    pub fn post_receive<G: DerefMut<Target = RqProducer>>(
+        this: &Arc<Self>,
+        context: usize,
+        elements: impl ExactSizeIterator<Item = Sge>,
+        queue: impl FnOnce() -> Result<G, NtStatus>,
+    ) -> Result<(), NtStatus> {
+        let mut queue = queue()?;
+        queue.push(context, elements)?;
+        queue.requests.hand_over();
+        drop(queue);
+        this.accepted.publish();
+        // Pairs with `Qp::fail` and `Qp::claim`, which exchange the same value: who comes second sees what the first has done. So
+        // either they see the receive, or it is seen here that somebody has to be told of it. (A fence would cost twice as much.)
+        let is_awaited = this.awaited.swap(false, Ordering::AcqRel);
+        if is_awaited || this.is_dead() {
+            Self::tell_of_receive(this, is_awaited);
+        }
+        Ok(())
+    }
+
+    /// Rings for a receive that was posted: the peer's doorbell if that waits for it, and this one if it is to be cancelled.
+    // Not a part of its caller: the exchange there would wait for the registers that are saved for this.
+    #[cold]
+    #[inline(never)]
+    fn tell_of_receive(this: &Arc<Self>, is_awaited: bool) {
+        if is_awaited && let Some(peer) = this.peer() {
+            Self::ring(&peer, doorbell::REQUESTS);
+        }
+        if this.is_dead() {
+            Self::ring(this, doorbell::FLUSH_RECEIVE);
+        }
+    }
+
     /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
     pub(super) fn claim(this: &Arc<Self>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         if let Some(srq) = &this.srq {
@@ -113,11 +186,11 @@ impl<O: Os> Qp<O> {
                 this.awaited.swap(true, Ordering::AcqRel);
                 return Claimed::Nothing;
             }
-            let mut request = receive.requests.front();
+            let mut request = receive.requests.peek(0);
             if request.is_none() {
                 // Pairs with the exchange of a post: either the post sees that it is awaited, or it is seen here.
                 this.awaited.swap(true, Ordering::AcqRel);
-                request = receive.requests.front();
+                request = receive.requests.peek(0);
             }
             let Some(request) = request else { return Claimed::Nothing };
             receive.claimed = true;
@@ -152,7 +225,7 @@ impl<O: Os> Qp<O> {
         let (next, posted) = this.receive.with(|receive| {
             // Whoever has the claim rings the doorbell when it gives it up.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
-                let Some(request) = receive.requests.front() else { break };
+                let Some(request) = receive.requests.peek(0) else { break };
                 if budget.requests == 0 {
                     return (Next::Unfinished, false);
                 }
@@ -161,7 +234,7 @@ impl<O: Os> Qp<O> {
                 let cqe = this.cqe(request.context, Operation::Receive, NtStatus::CANCELLED);
                 Cq::push(&this.receive_cq, cqe);
             }
-            (Next::Idle, receive.requests.front().is_some())
+            (Next::Idle, receive.requests.peek(0).is_some())
         });
         if next == Next::Unfinished {
             this.initiating.doorbell.fetch_or(doorbell::FLUSH_RECEIVE, Ordering::AcqRel);

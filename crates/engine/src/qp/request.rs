@@ -3,13 +3,11 @@
 use alloc::vec::Vec;
 use core::iter;
 
-use bitflags::bitflags;
-
+use super::Flags;
 use crate::{
     NtStatus,
     cq::Operation,
     memory::{Access, Domain, Lookup, Posted, Segment},
-    mistake,
     os::Os,
 };
 
@@ -52,39 +50,6 @@ pub(super) fn resolve_all<O: Os>(
         found.push(domain.resolve(element.token, element.address, element.length, access)?);
     }
     Ok(())
-}
-
-bitflags! {
-    /// How a request is to be carried out.
-    ///
-    /// Bits of one word, so that it is stored and loaded as a whole on its way through a post.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Flags: u32 {
-        /// Success makes no completion; failure does.
-        const SILENT_SUCCESS = 1 << 0;
-        /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out
-        /// one after the other, so this always holds.
-        const READ_FENCE = 1 << 1;
-        /// The receiver's completion counts as solicited.
-        const SOLICIT = 1 << 2;
-        /// More requests follow: the doorbell may wait for them.
-        const DEFER = 1 << 9;
-        /// A read that succeeds invalidates the token of its first element.
-        const LOCAL_INVALIDATE = 1 << 8;
-    }
-}
-
-impl Flags {
-    /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
-    #[inline]
-    pub(super) fn are_silent(self, status: NtStatus) -> bool {
-        self.contains(Self::SILENT_SUCCESS)
-            && match status {
-                NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
-                NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
-                _ => mistake!(SilentFailureIsSilent => true, else false),
-            }
-    }
 }
 
 /// What an initiator request does.

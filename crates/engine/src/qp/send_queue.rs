@@ -1,16 +1,41 @@
-//! The send queue of a queue pair, as the engine sees it: what it does in a quantum.
+//! The send queue of a queue pair, as the engine sees it: the doorbell, and what a quantum does.
 
 use alloc::vec::Vec;
 
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp, QpParameters, doorbell,
-    execute::{Execution, Queued},
+    Initiating, NtStatus, Qp, QpParameters,
+    execute::Execution,
     progress::{Current, Step},
     request::{Chunk, Sge, WorkRequest},
 };
-use crate::{cq::decision::newer, memory::Segment, nic::Budget, os::Os, ring::Consumer, sync::Ordering};
+use crate::{
+    cq::notify::newer,
+    memory::Segment,
+    nic::{Budget, Engine, Member},
+    os::{Os, SpinLock},
+    ring::Consumer,
+    sync::Ordering,
+};
+
+/// What a queue pair has to do. Bits of one word, all of which a quantum takes at once.
+pub(super) mod doorbell {
+    pub use crate::nic::OWNED;
+
+    /// There may be requests.
+    pub const REQUESTS: u32 = 1 << 1;
+    /// Look at the link again.
+    pub const RELINK: u32 = 1 << 2;
+    /// Cancel initiator requests up to [`crate::qp::Qp::flush_send_to`].
+    pub const FLUSH_SEND: u32 = 1 << 3;
+    /// Cancel receives that were flushed, or all if the queue pair is dead.
+    pub const FLUSH_RECEIVE: u32 = 1 << 4;
+    /// Tell when the initiator requests up to [`crate::qp::Qp::drain_to`] are finished.
+    pub const DRAIN: u32 = 1 << 5;
+    /// Those that the send queue follows.
+    pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
+}
 
 /// What a queue does after a quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +67,30 @@ pub(super) struct SendQueue<O: Os> {
     pub local: Vec<Segment<O>>,
     /// The peer's bytes of the current request. Has room for all that a receive may name.
     pub remote: Vec<Segment<O>>,
+}
+
+impl<O: Os> Qp<O> {
+    /// Rings the doorbell: the queue pair has to do what `orders` say.
+    pub(super) fn ring(this: &Arc<Self>, orders: u32) {
+        Engine::ring(&this.engine, &this.initiating.doorbell, orders, this);
+    }
+}
+
+impl<O: Os> Member for Qp<O> {
+    fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
+        let Initiating { doorbell, send_queue } = &*this.initiating;
+        let is_unfinished = send_queue.with(|queue| {
+            // Taken under the lock: whoever gets it next knows that they were followed (see `Qp::quiesce`).
+            let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
+            let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
+            let receives = if flushes { Self::cancel_receives(this, budget) } else { Next::Idle };
+            let requests = queue.run(this, orders, budget);
+            receives == Next::Unfinished || requests == Next::Unfinished
+        });
+        // What was asked for since then needs another quantum.
+        let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        is_unfinished || !is_over()
+    }
 }
 
 impl<O: Os> SendQueue<O> {
@@ -90,8 +139,7 @@ impl<O: Os> SendQueue<O> {
             }
             let moved = match &self.peer {
                 Some(peer) if self.current.is_none() && !self.is_flushed() && !qp.is_dead() => {
-                    let requests = Queued(&mut self.requests);
-                    Execution { qp, peer, requests, budget: *budget }.execute()
+                    Execution { qp, peer, requests: &mut self.requests, budget: *budget }.execute()
                 }
                 _ => None,
             };

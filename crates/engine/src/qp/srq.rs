@@ -9,11 +9,12 @@ use core::marker::PhantomData;
 use fallible::{Arc, try_box};
 
 use super::{
-    NtStatus, Qp, RqProducer, Sge, doorbell,
+    NtStatus, Qp, RqProducer, Sge,
     post::Limits,
     receive_queue::{Claim, Claimed},
     receive_rings,
     request::ReceiveRequest,
+    send_queue::doorbell,
 };
 use crate::{
     cq::dependents::{DependentRef, Dependents, ToFail},

@@ -96,9 +96,7 @@ impl<T: Copy + Send> Consumer<T> {
     /// In its place, because a copy loads it in other widths than it was stored in, and waits for the stores.
     #[inline]
     pub fn with_ahead<U>(&mut self, ahead: usize, work: impl FnOnce(&T) -> U) -> Option<U> {
-        let is_there = self.known() > ahead || (self.refresh() && self.known() > ahead);
-        // SAFETY: the entry lies before `readable`.
-        is_there.then(|| unsafe { Self::read(self.slot_ahead(ahead), work) })
+        if self.known() > ahead || self.refresh() { self.with_known(ahead, work) } else { None }
     }
 
     /// [`Consumer::with_ahead`] for an entry that is known to be there.
@@ -108,13 +106,7 @@ impl<T: Copy + Send> Consumer<T> {
         (self.known() > ahead).then(|| unsafe { Self::read(self.slot_ahead(ahead), work) })
     }
 
-    /// The next entry, which stays in the queue.
-    #[inline]
-    pub fn front(&mut self) -> Option<T> {
-        self.peek(0)
-    }
-
-    /// The entry `ahead` places behind the next one, as [`Consumer::with_ahead`].
+    /// A copy of the entry `ahead` places behind the next one, as [`Consumer::with_ahead`].
     #[inline]
     pub fn peek(&mut self, ahead: usize) -> Option<T> {
         self.with_ahead(ahead, |entry| *entry)
@@ -177,12 +169,8 @@ impl<T: Copy + Send> Consumer<T> {
     /// until `head` is published past it.
     #[inline]
     unsafe fn read<U>(slot: &Slot<T>, work: impl FnOnce(&T) -> U) -> U {
-        slot.with(|slot| {
-            // SAFETY: nobody writes to the slot (the caller's promise).
-            let slot = unsafe { &*slot };
-            // SAFETY: a published entry has been written.
-            work(unsafe { slot.assume_init_ref() })
-        })
+        // SAFETY: a published entry has been written, and nobody writes to the slot (the caller's promise).
+        slot.with(|slot| work(unsafe { &*slot.cast::<T>() }))
     }
 
     /// Reads the producer's index. Returns true if there is more to read in the segment at hand, which is the next one if the one

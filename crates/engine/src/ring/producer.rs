@@ -84,38 +84,20 @@ impl<T: Copy + Send> Producer<T> {
         self.has_room(1).then_some(Vacancy(self))
     }
 
-    /// [`Producer::push`] for several entries, as many as fit. Returns how many.
-    #[inline]
-    #[must_use]
-    pub fn push_all(&mut self, entries: &[T]) -> usize {
-        let mut count = entries.len();
-        if !self.has_room(count as u64) {
-            // Not more than `count`.
-            count = usize::try_from(self.limit.saturating_sub(self.occupied())).unwrap_or(count).min(count);
-        }
-        for entry in &entries[..count] {
-            // SAFETY: the slot is free, as in `Vacancy::fill`: there is room for `count` entries.
-            unsafe { store(self.view.slot(self.tail), *entry) };
-            self.tail = self.tail.wrapping_add(1);
-        }
-        count
-    }
-
-    /// Pushes and publishes an entry with one comparison and a few stores, if [`Producer::enable_fast_push`] has allowed that.
-    /// Returns false if not: then nothing has happened.
+    /// [`Producer::push`] with one comparison and a few stores, if [`Producer::enable_fast_push`] has allowed that. Returns false
+    /// if not: then nothing has happened.
     #[inline]
     #[must_use]
     pub fn fast_push(&mut self, entry: T) -> bool {
-        let is_enabled = is_past(self.fast_until, self.tail);
-        if is_enabled {
-            // SAFETY: the entry belongs to the pass (invariant), whose segment is the one at hand.
-            let slot = unsafe { self.pass.slot(self.tail) };
-            // SAFETY: the entry fits (invariant).
-            unsafe { store(slot, entry) };
-            self.tail = self.tail.wrapping_add(1);
-            self.publish();
+        if !is_past(self.fast_until, self.tail) {
+            return false;
         }
-        is_enabled
+        // SAFETY: the entry belongs to the pass (invariant), whose segment is the one at hand.
+        let slot = unsafe { self.pass.slot(self.tail) };
+        // SAFETY: the entry fits (invariant).
+        unsafe { store(slot, entry) };
+        self.tail = self.tail.wrapping_add(1);
+        true
     }
 
     /// Lets [`Producer::fast_push`] take the next entries, as far as they are known to fit and belong to one pass. So one

@@ -93,23 +93,17 @@ impl<T> SegmentView<T> {
         Self { segment, slots, mask, number }
     }
 
-    const fn index(&self, number: u64) -> usize {
-        low(number) & self.mask as usize
-    }
-
     /// The pass over the segment that entry `number` belongs to.
     pub const fn pass(&self, number: u64) -> RingPass<T> {
-        let first = number & !(self.mask as u64);
-        RingPass { origin: self.slots.as_ptr().cast_const().wrapping_sub(low(first)) }
+        RingPass { origin: self.slots.as_ptr().cast_const().wrapping_sub(low(number & !(self.mask as u64))) }
     }
 
     /// The slot of entry `number`.
     #[inline]
-    pub fn slot(&self, number: u64) -> &Slot<T> {
-        // SAFETY: the index is not above the mask, so the slot is one of the segment's (invariant).
-        let slot = unsafe { self.slots.add(self.index(number)) };
-        // SAFETY: the segment lives as long as `self`, and slots are only used through shared references.
-        unsafe { slot.as_ref() }
+    pub const fn slot(&self, number: u64) -> &Slot<T> {
+        // SAFETY: the index is not above the mask, so the slot is one of the segment's (invariant). The segment lives as long as
+        // `self`, and slots are only used through shared references.
+        unsafe { &*self.slots.as_ptr().wrapping_add(low(number) & self.mask as usize) }
     }
 }
 
@@ -137,10 +131,9 @@ impl<T> RingPass<T> {
     /// The entry belongs to this pass, and the segment lives as long as the result.
     #[inline]
     pub unsafe fn slot<'a>(&self, number: u64) -> &'a Slot<T> {
-        let slot = self.origin.wrapping_add(low(number));
         // SAFETY: it is a slot of the segment (see `SegmentView::pass`), which lives (the caller's promise), and slots are only
         // used through shared references.
-        unsafe { &*slot }
+        unsafe { &*self.origin.wrapping_add(low(number)) }
     }
 }
 
@@ -151,8 +144,6 @@ impl<T> RingPass<T> {
 /// The slot belongs to the caller until the entry is published.
 #[inline]
 pub(super) unsafe fn store<T>(slot: &Slot<T>, entry: T) {
-    slot.with_mut(|slot| {
-        // SAFETY: the slot is the caller's.
-        unsafe { slot.write(MaybeUninit::new(entry)) };
-    });
+    // SAFETY: the slot is the caller's.
+    slot.with_mut(|slot| unsafe { slot.write(MaybeUninit::new(entry)) });
 }

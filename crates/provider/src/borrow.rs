@@ -1,10 +1,91 @@
-//! Cells for values that NDKPI's rules, not locks, protect from concurrent use.
+//! What a call of the consumer borrows: the object that it names, and the values of it that NDKPI's rules, not locks, protect
+//! from concurrent use.
 
 use core::{
     cell::UnsafeCell,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
+    ptr::NonNull,
     sync::atomic::{AtomicBool, Ordering},
 };
+
+use fallible::Arc;
+use ndkpi::NtStatus;
+
+use crate::object::{Body, Ndk, ObjectRef};
+
+/// An object that stands for one of the engine's.
+pub trait EngineObject: Body {
+    /// The engine's type.
+    type Engine: Send + Sync;
+
+    /// Where the engine's object is, from the end of its creation until its close begins.
+    fn slot(&self) -> &Slot<Arc<Self::Engine>>;
+}
+
+/// An object that a consumer has named, borrowed for the length of a call.
+///
+/// # Invariants
+///
+/// The object is open as long as this lives.
+pub struct Borrowed<B: Body>(ManuallyDrop<ObjectRef<B>>);
+
+impl<B: Body> Deref for Borrowed<B> {
+    type Target = ObjectRef<B>;
+
+    #[inline]
+    fn deref(&self) -> &ObjectRef<B> {
+        &self.0
+    }
+}
+
+impl<B: EngineObject> Borrowed<B> {
+    /// The engine's object.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` if there is none: the consumer has closed the object, against the rules.
+    #[inline]
+    pub fn engine(&self) -> Result<&Arc<B::Engine>, NtStatus> {
+        // SAFETY: the object is open as long as `self` lives (invariant).
+        unsafe { self.slot().get() }.ok_or(NtStatus::INVALID_PARAMETER)
+    }
+}
+
+impl<B: Body> Borrowed<B> {
+    /// The reference that the consumer's pointer is.
+    ///
+    /// # Safety
+    ///
+    /// The consumer does not use its pointer any more, and the reference is taken back once.
+    #[must_use]
+    pub const unsafe fn take_back(self) -> ObjectRef<B> {
+        ManuallyDrop::into_inner(self.0)
+    }
+}
+
+/// Borrows the object behind a consumer's pointer.
+///
+/// # Errors
+///
+/// `STATUS_INVALID_PARAMETER` if it is no object of this type.
+///
+/// # Safety
+///
+/// `public` is null, or points to an object of this provider that is open and stays open as long as the result is used.
+/// (Objects of other types are recognised; the consumer promises not to use closed ones, `NDKPI 7.9`.)
+#[inline]
+pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Result<Borrowed<B>, NtStatus> {
+    let object = NonNull::new(public.cast::<Ndk<B>>()).filter(|object| object.is_aligned());
+    let object = object.ok_or(NtStatus::INVALID_PARAMETER)?;
+    // SAFETY: the pointer is to an object of this provider; all of them have their signature at the same offset.
+    let signature = unsafe { &(*object.as_ptr()).signature };
+    if signature.load(Ordering::Relaxed) != B::SIGNATURE {
+        return Err(NtStatus::INVALID_PARAMETER);
+    }
+    // The signature says that it is an object of this type. Its pointer was made by `into_public`; the reference is not dropped.
+    Ok(Borrowed(ManuallyDrop::new(ObjectRef(object))))
+}
 
 /// A value that one call at a time uses, because the consumer promises it (`NDKPI 7.1.2`, `NDKPI 7.3`).
 ///
