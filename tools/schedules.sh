@@ -1,19 +1,36 @@
 #!/usr/bin/env bash
-# Random schedules of the provider, through its dispatch tables: the cases about completion queues and those with several tasks on
-# a machine of one thread, where a seed decides who runs at each lock, deferred call, timer and wait.
+# Random schedules of the provider, through its dispatch tables, on a machine of one thread, where a seed decides who runs at each
+# lock, deferred call, timer and wait:
 #
-#   tools/schedules.sh [schedules] [first seed]     100000 by default, from seed 0: six minutes of one processor
+# - random programs of NDKPI calls by two consumers, each step compared with a sequential oracle (tests-host/programs);
+# - the cases of the suite about completion queues and those with several tasks: a tenth as many, because each takes nine times as long.
 #
-# A schedule is one case with one seed. What fails says how to run it again: `ndkctl selftest --deterministic --seed ...`. Code
-# between two such points runs as one step: interleavings of single loads and stores are tools/loom.sh's.
+#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about ten minutes of one processor
+#
+# A schedule is one program or one case with one seed. What fails says how to run it again: `programs --program ...`, `ndkctl
+# selftest --deterministic --seed ...`. Code between two such points runs as one step: interleavings of single loads and stores are
+# tools/loom.sh's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-schedules=${1:-100000} seed=${2:-0}
+schedules=${1:-1000000} seed=${2:-0}
+for number in "$schedules" "$seed"; do
+    if ! [[ $number =~ ^[0-9]{1,9}$ ]] || ((schedules < 10)); then
+        echo "tools/schedules.sh: at least 10 schedules, from a seed: both numbers, not '$schedules' and '$seed'" >&2
+        exit 2
+    fi
+done
 filter=arm.,notify.,overrun.,resize.,moderation.,flush.,close.
 ndkctl() { cargo run --quiet --release -p ndkctl -- "$@"; }
+
 cases=$(ndkctl selftest --list --filter "$filter" --json | grep -c '"name"')
-repeat=$(((schedules + cases - 1) / cases))
+repeat=$(((schedules / 10 + cases - 1) / cases))
+from_cases=$((repeat * cases))
+from_programs=$((schedules > from_cases ? schedules - from_cases : 0))
+
+cargo build --quiet --release -p programs
 started=$SECONDS
+cargo run --quiet --release -p programs -- --programs "$from_programs" --seed "$seed" --report 0
 ndkctl selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3
-echo "$((repeat * cases)) schedules ($cases cases with $repeat seeds from $seed) in $((SECONDS - started)) s"
+echo "$((from_programs + from_cases)) schedules: $from_programs programs, $cases cases with $repeat seeds from $seed, in" \
+    "$((SECONDS - started)) s"
