@@ -128,16 +128,38 @@ impl Loopback {
 ///
 /// What the provider says.
 pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VERSION) -> Result<Adapter, NtStatus> {
-    let os: Box<dyn Os> = try_box(HostPrograms(machine.clone()))?;
     let raw = Device::open(device, version)?;
-    // SAFETY: the adapter was just opened, `close` below closes such an adapter, and nobody else has it.
+    let close = |adapter| {
+        // SAFETY: the adapter came from `Device::open` above, and is not used again.
+        unsafe { Device::<HostOs>::close(adapter) };
+    };
+    // SAFETY: the adapter was just opened, `close` closes such an adapter, and nobody else has it.
+    unsafe { adopt(machine, raw, close) }
+}
+
+/// Takes over an adapter that was opened on a machine, in some other way than [`open`].
+///
+/// # Errors
+///
+/// What the provider says. The adapter is closed then.
+///
+/// # Safety
+///
+/// As for [`Adapter::from_raw`]; `close` closes the adapter and returns when that is complete.
+pub unsafe fn adopt(
+    machine: &MachineRef,
+    raw: *mut NDK_ADAPTER,
+    close: impl Fn(*mut NDK_ADAPTER) + Send + Sync + 'static,
+) -> Result<Adapter, NtStatus> {
+    let os = Box::new(HostPrograms(machine.clone(), close));
+    // SAFETY: the caller's promise.
     unsafe { Adapter::from_raw(raw, os) }
 }
 
-/// [`Os`] for programs on a machine.
-struct HostPrograms(MachineRef);
+/// [`Os`] for programs on a machine, with what closes their adapters.
+struct HostPrograms<C>(MachineRef, C);
 
-impl Os for HostPrograms {
+impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for HostPrograms<C> {
     fn event(&self) -> Result<Box<dyn Event>, NtStatus> {
         let event = machine::Event::new(&self.0, EventKind::Notification);
         let event: Box<dyn Event> = try_box(HostEvent(event))?;
@@ -154,9 +176,7 @@ impl Os for HostPrograms {
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
-        // SAFETY: the adapter came from `Device::open` (the only way to an adapter with this `Os`), and is not used again (the
-        // caller's promise).
-        unsafe { Device::<HostOs>::close(adapter) };
+        (self.1)(adapter);
     }
 }
 

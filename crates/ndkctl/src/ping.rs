@@ -1,27 +1,20 @@
 //! `ndkctl ping`: messages to and fro between two queue pairs, and how long they take.
 
 use std::{
+    net::IpAddr,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
 };
 
-use conformance::host::HostPlatform;
-use conformance::{
-    Check, HELD, Platform, Stop,
-    client::{CqCore, Options, QpSizes, Session},
-    fixture::{Pair, Plan, Side, is_success},
-    text::Text,
-};
+use conformance::{Platform, host::HostPlatform, platform::Family};
 use hdrhistogram::Histogram;
 use host::say;
-use ndkpi::{
-    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
-    NDK_RESULT_EX,
-};
+use ndk::{Access, Adapter, Completion, Connection, Cq, Flags, Mr, NtStatus, Offer, Qp, QpSizes};
 use serde::Serialize;
 
 use crate::{
@@ -35,113 +28,142 @@ use crate::{
 const SIGNAL_EVERY: u32 = 8;
 /// Requests outstanding at most on each queue.
 const DEPTH: u32 = 32;
+/// How long a side waits for a notification before it looks if it should end, in microseconds.
+const PATIENCE: u64 = 100_000;
 
-/// Rings when the completion queue calls back.
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    rings: Condvar,
+/// Why a side ends before its last round.
+enum Ended {
+    Failed(NtStatus),
+    Interrupted,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.rings.notify_one();
-    }
-
-    /// Waits for the next ring, or for a moment, so that a wish to end is seen.
-    fn wait(&self) {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = self.rings.wait_timeout_while(rung, Duration::from_millis(100), |rung| !*rung);
-        *wait.unwrap_or_else(PoisonError::into_inner).0 = false;
+impl From<NtStatus> for Ended {
+    fn from(status: NtStatus) -> Self {
+        Self::Failed(status)
     }
 }
 
-/// One end of the ping-pong.
-struct Player<'p, 's> {
-    side: &'p Side<'s>,
-    bell: &'p Bell,
-    args: &'p Ping,
+/// What ends both sides: Ctrl-C, or that one of them has failed.
+struct Stop<'p> {
     interrupted: &'p AtomicBool,
-    /// Sends since the last signalled one, and signalled ones whose completion has not been seen.
-    unsignalled: u32,
-    results: [NDK_RESULT_EX; 8],
+    failed: AtomicBool,
 }
 
-impl<'p, 's> Player<'p, 's> {
-    const fn new(side: &'p Side<'s>, bell: &'p Bell, args: &'p Ping, interrupted: &'p AtomicBool) -> Self {
-        Self { side, bell, args, interrupted, unsignalled: 0, results: [NDK_RESULT_EX::ZEROED; 8] }
+impl Stop<'_> {
+    fn go_on(&self) -> Result<(), Ended> {
+        if self.interrupted.load(Relaxed) || self.failed.load(Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
     }
 
-    fn post_receive(&self) -> Check {
-        self.side.receive(1, 0, self.args.size)
-    }
-
-    fn send(&mut self) -> Check {
-        let solicit = if self.args.notify == Notify::Solicited { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 };
-        self.unsignalled += 1;
-        let signalled = self.unsignalled == SIGNAL_EVERY;
-        let silent = if signalled { 0 } else { NDK_OP_FLAG_SILENT_SUCCESS };
-        self.side.send(2, 0, self.args.size, solicit | silent)?;
-        if signalled {
-            self.unsignalled = 0;
-            self.drain_sends()?;
-        }
-        Ok(())
-    }
-
-    /// Takes the completion of a signalled send, without which the queue would fill up.
-    fn drain_sends(&mut self) -> Check {
-        let mut seen = 0;
-        while seen == 0 {
-            let mut outcome = Ok(());
-            seen = self.side.initiated().poll_with(&mut self.results, |done| outcome = is_success(&done, 2))?;
-            outcome?;
-            self.go_on()?;
-            if seen == 0 {
+    /// Polls until there is a completion.
+    fn poll(&self, cq: &mut Cq) -> Result<(), Ended> {
+        let mut spins = 0_u32;
+        loop {
+            if let [done] = cq.poll(&mut [Completion::EMPTY]) {
+                done.ok()?;
+                return Ok(());
+            }
+            spins += 1;
+            if spins.is_multiple_of(16) {
+                self.go_on()?;
                 thread::yield_now();
             }
+            std::hint::spin_loop();
         }
-        Ok(())
+    }
+}
+
+/// One end of the ping-pong. It sends the first half of its memory and receives into the second.
+struct Side {
+    mr: Mr,
+    receives: Cq,
+    sends: Cq,
+    qp: Qp,
+    /// Sends since the last signalled one.
+    unsignalled: u32,
+}
+
+impl Side {
+    fn new(adapter: &Adapter, size: u32) -> Result<Self, NtStatus> {
+        let pd = adapter.create_pd()?;
+        let mr = pd.register(adapter.memory(2 * size as usize)?, Access::LOCAL_WRITE)?;
+        let (receives, sends) = (adapter.create_cq(DEPTH)?, adapter.create_cq(DEPTH)?);
+        let sizes = QpSizes { receives: DEPTH, requests: DEPTH, ..QpSizes::default() };
+        let qp = pd.create_qp(&receives, &sends, sizes, 0)?;
+        Ok(Self { mr, receives, sends, qp, unsignalled: 0 })
     }
 
-    fn go_on(&self) -> Check {
-        if self.interrupted.load(Relaxed) {
-            return Err(Stop::Skipped(Text::new(format_args!("interrupted"))));
+    fn post_receive(&mut self, args: &Ping) -> Result<(), Ended> {
+        Ok(self.qp.receiver.receive(1, &[self.mr.sge(args.size as usize, args.size)?])?)
+    }
+
+    fn send(&mut self, args: &Ping, stop: &Stop<'_>) -> Result<(), Ended> {
+        self.unsignalled += 1;
+        let signalled = self.unsignalled == SIGNAL_EVERY;
+        let mut flags = Flags::empty();
+        flags.set(Flags::SOLICIT, args.notify == Notify::Solicited);
+        flags.set(Flags::SILENT, !signalled);
+        self.qp.initiator.send(2, &[self.mr.sge(0, args.size)?], flags)?;
+        if signalled {
+            self.unsignalled = 0;
+            // Without its completion the queue would fill up.
+            stop.poll(&mut self.sends)?;
         }
         Ok(())
     }
 
     /// Waits for a message.
-    fn receive(&mut self) -> Check {
-        let cq: &CqCore<'_> = self.side.receive_cq.core();
-        let mut spins = 0_u32;
+    fn receive(&mut self, args: &Ping, stop: &Stop<'_>) -> Result<(), Ended> {
+        let notify = match args.notify {
+            Notify::Poll => return stop.poll(&mut self.receives),
+            Notify::Any => ndk::Notify::Any,
+            Notify::Solicited => ndk::Notify::Solicited,
+        };
         loop {
-            let mut outcome = Ok(());
-            let seen = cq.poll_with(&mut self.results[..1], |done| outcome = is_success(&done, 1))?;
-            outcome?;
-            if seen > 0 {
+            if let [done] = self.receives.wait_for(&mut [Completion::EMPTY], notify, PATIENCE)? {
+                done.ok()?;
                 return Ok(());
             }
-            match self.args.notify {
-                Notify::Poll => {
-                    spins += 1;
-                    if spins.is_multiple_of(16) {
-                        self.go_on()?;
-                        thread::yield_now();
-                    }
-                    std::hint::spin_loop();
-                }
-                Notify::Any | Notify::Solicited => {
-                    self.go_on()?;
-                    // A message that came since the poll satisfies the arm at once.
-                    let solicited = self.args.notify == Notify::Solicited;
-                    cq.arm(if solicited { NDK_CQ_NOTIFY_SOLICITED } else { NDK_CQ_NOTIFY_ANY })?;
-                    self.bell.wait();
-                }
-            }
+            stop.go_on()?;
         }
     }
+
+    /// Answers so many messages.
+    fn echo(&mut self, args: &Ping, stop: &Stop<'_>) -> Result<(), Ended> {
+        for round in 1..=args.count {
+            self.receive(args, stop)?;
+            if round < args.count {
+                self.post_receive(args)?;
+            }
+            self.send(args, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Sends messages and waits for the answers. `seen` gets each round and its time.
+    fn ping(&mut self, args: &Ping, stop: &Stop<'_>, mut seen: impl FnMut(u32, Duration)) -> Result<(), Ended> {
+        for round in 1..=args.count {
+            let began = Instant::now();
+            self.send(args, stop)?;
+            self.receive(args, stop)?;
+            seen(round, began.elapsed());
+            if round < args.count {
+                self.post_receive(args)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Connects two queue pairs of one adapter.
+fn connect(adapter: &Adapter, at: IpAddr, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
+    let (send, incoming) = mpsc::channel();
+    let listener = adapter.listen((at, 0).into(), move |incoming| drop(send.send(incoming)))?;
+    let connector = adapter.create_connector()?;
+    let connecting = connector.connect(near, (at, 0).into(), listener.local_address()?, &Offer::default())?;
+    let incoming: ndk::Incoming = incoming.recv().map_err(|_| NtStatus::CONNECTION_REFUSED)?;
+    let accepting = incoming.accept(far, &Offer::default(), || ())?;
+    let active = connecting.wait()?.complete(|| ())?.wait()?;
+    Ok([active, accepting.wait()?])
 }
 
 /// What a ping-pong has shown.
@@ -153,102 +175,79 @@ struct Shown {
 
 /// Runs the command.
 pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
-    let host = HostPlatform::start_with_cancel(args.machine.setup(0), interrupted)
-        .map_err(|status| format!("no machine: {status}"))?;
+    let host = HostPlatform::start(args.machine.setup(0)).map_err(|status| format!("no machine: {status}"))?;
     let (host, latest) = (Arc::new(host), Latest::default());
-    let recorded = args.record.is_wanted().then(|| args.record.platform(&host, &latest)).transpose()?;
-    let platform: &dyn Platform = match &recorded {
-        Some(recorded) => &**recorded,
-        None => &*host,
-    };
-    let version = args.machine.profile.version(None)?;
-    let options = Options { name: "ping", version, seed: 0, hostile: false };
-    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
-    let mut shown = None;
-    let verdict = Session::with(platform, &options, |session| {
-        let mut plans = [Plan::new(); 2];
-        for (plan, bell) in plans.iter_mut().zip(&bells) {
-            let bell: &Arc<Bell> = session.own(bell.clone())?;
-            plan.on_receive = Some(session.keep(|_: &CqCore<'_>, _| {
-                bell.ring();
-                Ok(())
-            })?);
-            plan.bytes = args.size as usize;
-            plan.sizes = QpSizes { receive_depth: DEPTH, initiator_depth: DEPTH, ..plan.sizes };
-        }
-        let pair = Pair::with(session, &plans[0], &plans[1])?;
-        shown = Some(play(&pair, args, [&bells[0], &bells[1]], interrupted)?);
-        HELD
-    });
+    let stop = Stop { interrupted, failed: AtomicBool::new(false) };
+    let shown = play(&host, args, &latest, &stop);
     if let Some(file) = latest.file() {
         args.record.write(&file)?;
     }
-    drop(recorded);
     let ended =
         Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish);
     if interrupted.load(Relaxed) {
         return Ok(End::Interrupted);
     }
+    let shown = shown?;
     ended?;
-    match (verdict, shown) {
-        (Ok(_), Some(shown)) => report(args, &shown).map(|()| End::Good),
-        (Err(Stop::Failed(text) | Stop::Skipped(text)), _) => Err(text.as_str().to_owned()),
-        (Ok(_), None) => Err("nothing was measured".to_owned()),
-    }
+    report(args, &shown).map(|()| End::Good)
 }
 
-fn play(pair: &Pair<'_>, args: &Ping, bells: [&Bell; 2], interrupted: &AtomicBool) -> Check<Shown> {
-    let trouble = |what: &dyn std::fmt::Display| Stop::Failed(Text::new(format_args!("{what}")));
-    let mut rounds = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(|error| trouble(&error))?;
-    let mut near = Player::new(&pair.a, bells[0], args, interrupted);
-    pair.b.receive(1, 0, args.size)?;
-    near.post_receive()?;
-    thread::scope(|scope| {
-        let count = args.count;
-        let echo = scope.spawn(move || -> Check {
-            let mut far = Player::new(&pair.b, bells[1], args, interrupted);
-            for round in 1..=count {
-                far.receive()?;
-                if round < count {
-                    far.post_receive()?;
-                }
-                far.send()?;
-            }
-            Ok(())
-        });
-        let bar = if args.json {
-            indicatif::ProgressBar::hidden()
-        } else {
-            progress(u64::from(count), "{bar:40} {pos}/{len} round trips, {per_sec}, {eta} left")
-        };
-        let started = Instant::now();
-        let mut drawn = started;
-        let mut result = Ok(());
-        for round in 1..=count {
-            let began = Instant::now();
-            result = near.send().and_then(|()| near.receive());
-            let now = Instant::now();
-            if result.is_err() {
-                break;
-            }
-            rounds.saturating_record(u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX));
-            if round < count {
-                result = near.post_receive();
-            }
-            if now - drawn > Duration::from_millis(100) {
-                bar.set_position(u64::from(round));
-                drawn = now;
-            }
-        }
-        let took = started.elapsed();
-        bar.finish_and_clear();
-        if result.is_err() {
+/// Opens the first adapter, recorded if that is wanted.
+fn open(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest) -> Result<Adapter, String> {
+    let platform: Arc<dyn Platform + Send> =
+        if args.record.is_wanted() { Arc::from(args.record.platform(host, latest)?) } else { host.clone() };
+    let failed = |status| format!("no adapter: {status}");
+    let raw = platform.open(0, args.machine.profile.version(None)?).map_err(failed)?;
+    let close = move |adapter| {
+        // SAFETY: the adapter came from this platform, and `ndk` does not use it any more.
+        unsafe { platform.close(adapter) };
+    };
+    // SAFETY: the adapter was just opened, and nobody else has it.
+    unsafe { ndk::host::adopt(host.machine(), raw, close) }.map_err(failed)
+}
+
+/// Makes two sides on the first adapter and lets them play.
+fn play(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest, stop: &Stop<'_>) -> Result<Shown, String> {
+    let failed = |what: &'static str| move |status: NtStatus| format!("{what}: {status}");
+    let at = host.address(0, Family::V4).ok_or("the adapter has no address")?;
+    let adapter = open(host, args, latest)?;
+    let side = || Side::new(&adapter, args.size).map_err(failed("no queue pair"));
+    let (mut near, mut far) = (side()?, side()?);
+    let _connections = connect(&adapter, at, &near.qp, &far.qp).map_err(failed("no connection"))?;
+
+    let mut rounds = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(|error| error.to_string())?;
+    let bar = if args.json {
+        indicatif::ProgressBar::hidden()
+    } else {
+        progress(u64::from(args.count), "{bar:40} {pos}/{len} round trips, {per_sec}, {eta} left")
+    };
+    let started = Instant::now();
+    let mut drawn = started;
+    let end = |result: Result<(), Ended>| match result {
+        Err(Ended::Failed(status)) => {
             // The other side waits for a message that does not come.
-            interrupted.store(true, Relaxed);
+            stop.failed.store(true, Relaxed);
+            Err(format!("the ping-pong has failed: {status}"))
         }
-        let echoed = echo.join().unwrap_or_else(|_| Err(trouble(&"the echo has panicked")));
-        result.and(echoed).map(|()| Shown { rounds, took })
-    })
+        Ok(()) | Err(Ended::Interrupted) => Ok(()),
+    };
+    let result = thread::scope(|scope| {
+        // First the receives: a message has to find one.
+        end(far.post_receive(args).and_then(|()| near.post_receive(args)))?;
+        let echo = scope.spawn(|| end(far.echo(args, stop)));
+        let pinged = end(near.ping(args, stop, |round, took| {
+            rounds.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            if drawn.elapsed() > Duration::from_millis(100) {
+                bar.set_position(u64::from(round));
+                drawn = Instant::now();
+            }
+        }));
+        let echoed = echo.join().unwrap_or_else(|_| Err("the echo has panicked".to_owned()));
+        pinged.and(echoed)
+    });
+    let took = started.elapsed();
+    bar.finish_and_clear();
+    result.map(|()| Shown { rounds, took })
 }
 
 /// The percentiles that are shown.
