@@ -15,9 +15,7 @@
 //! # }
 //! ```
 
-use std::sync::mpsc;
-
-use ndk::{Adapter, Connection, Incoming, NtStatus, Offer, Qp, host::Loopback};
+use ndk::{Adapter, Connection, NtStatus, Offer, Qp, host::Loopback};
 
 /// Connects two queue pairs of the first adapter, the active one first.
 ///
@@ -25,13 +23,11 @@ use ndk::{Adapter, Connection, Incoming, NtStatus, Offer, Qp, host::Loopback};
 ///
 /// What the provider says.
 pub fn connect(machine: &Loopback, adapter: &Adapter, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
-    let (send, incoming) = mpsc::channel::<Incoming>();
-    let listener = adapter.listen(machine.address(0, 0), move |incoming| drop(send.send(incoming)))?;
+    let acceptor = adapter.acceptor(machine.address(0, 0))?;
     let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
-    let to = listener.local_address()?;
+    let to = acceptor.local_address()?;
     let connecting = adapter.create_connector()?.connect(near, machine.address(0, 0), to, &offer)?;
-    let incoming = incoming.recv().map_err(|_| NtStatus::CONNECTION_REFUSED)?;
-    let accepting = incoming.accept(far, &offer, || ())?;
+    let accepting = acceptor.wait_for(1_000_000)?.accept(far, &offer, || ())?;
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     Ok([active, accepting.wait()?])
 }

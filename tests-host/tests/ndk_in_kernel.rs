@@ -2,10 +2,7 @@
 
 #![cfg(unix)]
 
-use std::{
-    cell::Cell,
-    sync::mpsc::{self, TryRecvError},
-};
+use std::{cell::Cell, sync::mpsc};
 
 use driver_common::os::Kernel as KernelOs;
 use kernel::{ConsumerOs, at_dispatch_level};
@@ -53,20 +50,11 @@ fn sides(adapter: &Adapter) -> Result<Sides, NtStatus> {
     let cq = adapter.create_cq(64)?;
     let near = pd.create_qp(&cq, &cq, QpSizes::default(), 1)?;
     let far = pd.create_qp(&cq, &cq, QpSizes::default(), 2)?;
-    let (send, incoming) = mpsc::channel();
     let here = "192.0.2.1:0".parse().expect("an address");
-    let listener = adapter.listen(here, move |incoming| drop(send.send(incoming)))?;
-    let connecting = adapter.create_connector()?.connect(&near, here, listener.local_address()?, &Offer::default())?;
-    let event = kernel::Event::try_new()?;
-    let incoming = loop {
-        match incoming.try_recv() {
-            Ok(incoming) => break incoming,
-            // On a seeded kernel the others go on while this one waits.
-            Err(TryRecvError::Empty) => drop(event.wait_micros(100)),
-            Err(TryRecvError::Disconnected) => return Err(NtStatus::CONNECTION_REFUSED),
-        }
-    };
-    let accepting = incoming.accept(&far, &Offer::default(), || ())?;
+    let acceptor = adapter.acceptor(here)?;
+    assert_eq!(acceptor.wait_for(100).err(), Some(NtStatus::IO_TIMEOUT));
+    let connecting = adapter.create_connector()?.connect(&near, here, acceptor.local_address()?, &Offer::default())?;
+    let accepting = acceptor.wait_for(1_000_000)?.accept(&far, &Offer::default(), || ())?;
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     Ok(Sides { mr, cq, near, far, connections: [active, accepting.wait()?] })
 }

@@ -155,6 +155,7 @@ extern crate alloc;
 #[cfg(feature = "host")]
 extern crate std;
 
+mod acceptor;
 mod adapter;
 mod completion;
 mod connector;
@@ -175,6 +176,7 @@ mod request;
 mod sge;
 mod srq;
 
+pub use acceptor::Acceptor;
 pub use adapter::Adapter;
 pub use completion::{Completion, Operation};
 pub use connector::{Connection, ConnectionData, Connector, Incoming, Offer, Offered};

@@ -73,6 +73,10 @@ impl Listener {
         })
     }
 
+    pub(crate) fn may_wait(&self) -> bool {
+        self.object.adapter().os().may_wait()
+    }
+
     /// Refuses connections for a while, or takes them again (`NDKPI 7.7.8`). `IRQL <= DISPATCH_LEVEL`.
     pub fn pause(&self, pause: bool) {
         let raw = self.object.raw();

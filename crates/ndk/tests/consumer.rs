@@ -17,6 +17,9 @@ use provider::CompletionMode;
 const MODES: [CompletionMode; 4] =
     [CompletionMode::Inline, CompletionMode::Pending, CompletionMode::Early, CompletionMode::Mixed];
 
+/// How long a connection may take to come, in microseconds.
+const PATIENCE: u64 = 5_000_000;
+
 /// Machines of both kinds, whose requests complete in each of the ways.
 fn machines() -> impl Iterator<Item = Loopback> {
     MODES.into_iter().flat_map(|mode| {
@@ -229,6 +232,40 @@ fn a_request_that_nobody_waits_for_lets_its_object_go() -> Result<(), NtStatus> 
         drop(pending);
         drop(incoming);
         drop((listener, qp, cq, pd));
+        drop(adapter);
+        machine.finish().expect("nothing is left");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_acceptor_keeps_one_connection_and_refuses_the_others() -> Result<(), NtStatus> {
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(64)?);
+        let qp = || pd.create_qp(&cq, &cq, QpSizes::default(), 0);
+        let acceptor = adapter.acceptor(machine.address(0, 0))?;
+        assert_eq!(acceptor.wait_for(1000).err(), Some(NtStatus::IO_TIMEOUT));
+        let to = acceptor.local_address()?;
+        let connect = |qp: &Qp| adapter.create_connector()?.connect(qp, machine.address(0, 0), to, &Offer::default());
+        let (first, second, third) = (qp()?, qp()?, qp()?);
+        let one = connect(&first)?;
+        // The first connection is there before the second is wanted: it is taken, and comes again with the next attempt.
+        drop(acceptor.wait_for(PATIENCE)?);
+        assert_eq!(one.wait().err(), Some(NtStatus::CONNECTION_REFUSED));
+        let (two, three) = (connect(&second)?, connect(&third)?);
+        // One is kept, the other one refused.
+        while two.outcome().or_else(|| three.outcome()).is_none() {
+            machine.machine().sleep(1000);
+        }
+        // A seeded machine may let the time of the one that is kept run out meanwhile.
+        let refused = |outcome: &Option<NtStatus>| *outcome == Some(NtStatus::CONNECTION_REFUSED);
+        assert_eq!([two.outcome(), three.outcome()].iter().filter(|outcome| refused(outcome)).count(), 1);
+        // The one that nobody takes ends when the acceptor goes, and keeps nothing open.
+        drop(acceptor);
+        let ends = [NtStatus::CONNECTION_REFUSED, NtStatus::IO_TIMEOUT].map(Some);
+        assert!([two.wait().err(), three.wait().err()].iter().all(|end| ends.contains(end)));
+        drop((first, second, third, cq, pd));
         drop(adapter);
         machine.finish().expect("nothing is left");
     }

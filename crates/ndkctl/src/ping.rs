@@ -5,7 +5,6 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -30,6 +29,8 @@ const SIGNAL_EVERY: u32 = 8;
 const DEPTH: u32 = 32;
 /// How long a side waits for a notification before it looks if it should end, in microseconds.
 const PATIENCE: u64 = 100_000;
+/// How long a connection may take to come, in microseconds.
+const CONNECT: u64 = 5_000_000;
 
 /// Why a side ends before its last round.
 enum Ended {
@@ -156,12 +157,10 @@ impl Side {
 
 /// Connects two queue pairs of one adapter.
 fn connect(adapter: &Adapter, at: IpAddr, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
-    let (send, incoming) = mpsc::channel();
-    let listener = adapter.listen((at, 0).into(), move |incoming| drop(send.send(incoming)))?;
+    let acceptor = adapter.acceptor((at, 0).into())?;
     let connector = adapter.create_connector()?;
-    let connecting = connector.connect(near, (at, 0).into(), listener.local_address()?, &Offer::default())?;
-    let incoming: ndk::Incoming = incoming.recv().map_err(|_| NtStatus::CONNECTION_REFUSED)?;
-    let accepting = incoming.accept(far, &Offer::default(), || ())?;
+    let connecting = connector.connect(near, (at, 0).into(), acceptor.local_address()?, &Offer::default())?;
+    let accepting = acceptor.wait_for(CONNECT)?.accept(far, &Offer::default(), || ())?;
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     Ok([active, accepting.wait()?])
 }

@@ -1,7 +1,10 @@
 //! An adapter of a run, however it was found.
 
+use alloc::{boxed::Box, vec::Vec};
 use core::net::IpAddr;
 
+use fallible::{Arc, try_box};
+use kernel::ConsumerOs;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 
 use crate::{network::Port, provider::Interface};
@@ -25,6 +28,24 @@ impl Adapter {
             Self::Private(interface) => interface.open(version),
             Self::Port(port) => port.open(version),
         }
+    }
+
+    /// Opens the first of a run's adapters for a consumer that is written with [`ndk`], which closes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Adapter::open`]; `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn open_to_consume(all: &Arc<Vec<Self>>, version: NDK_VERSION) -> Result<ndk::Adapter, NtStatus> {
+        let closes = all.clone();
+        let os: Box<dyn ndk::Os> = try_box(ConsumerOs::new(move |adapter| {
+            if let Some(from) = closes.first() {
+                // SAFETY: the adapter came from the `open` below, of the same adapter, and `ndk` does not use it any more.
+                unsafe { from.close(adapter) };
+            }
+        }))?;
+        let adapter = all.first().ok_or(NtStatus::INVALID_PARAMETER)?.open(version)?;
+        // SAFETY: the adapter was just opened, and `os` closes such an adapter.
+        unsafe { ndk::Adapter::from_raw(adapter, os) }
     }
 
     /// Returns true if this answer to an open says that there is no adapter any more.

@@ -25,6 +25,7 @@ pub mod finder;
 pub mod histogram;
 pub mod locks;
 pub mod network;
+pub mod peers;
 pub mod performance;
 pub mod platform;
 pub mod provider;

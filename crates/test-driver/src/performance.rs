@@ -1,24 +1,25 @@
 //! The performance run: latency, rate and bandwidth, through the dispatch tables, from one thread at `PASSIVE_LEVEL` that is
 //! both sides of a connection of the adapter with itself.
 //!
-//! What is measured is a consumer that looks at everything: the suite's client checks each call and each result. Times come
-//! from the interrupt-time clock, in units of 100 nanoseconds. Besides, there is what spin locks cost ([`locks`]).
+//! Times come from the interrupt-time clock, in units of 100 nanoseconds. Besides, there is what spin locks cost ([`locks`]).
 
-use core::cell::Cell;
+use alloc::vec::Vec;
 
 use conformance::{
-    Check, HELD, Stop,
-    client::{CqCore, Options, Session},
-    fixture::{Pair, Plan, is_success},
+    Check, Stop,
+    platform::{Family, Platform},
     text::Text,
 };
 use control::report::{FAILED, Line};
-use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX};
+use fallible::Arc;
+use ndk::NtStatus;
 
 use crate::{
+    adapter::Adapter,
     histogram::Histogram,
     locks,
-    platform::{KernelPlatform, now, ticks},
+    peers::{Peers, WINDOW},
+    platform::{self, KernelPlatform, now, ticks},
     run::Run,
 };
 
@@ -26,22 +27,41 @@ use crate::{
 const SMALL: u32 = 64;
 /// Bytes of a large one.
 const LARGE: u32 = 64 << 10;
-/// Requests on their way at a time where that matters.
-const WINDOW: u32 = 16;
 /// Rounds between two looks at the clock and at whether somebody wants the run to end.
 const ROUNDS: u32 = 32;
 
 /// Measures until the time is over, and says what it has seen.
-type Measure = for<'s> fn(&'s Session<'s>, &Until<'_>) -> Check<Text>;
+type Measure = fn(&Place<'_>, &Until<'_>) -> Check<Text>;
 
 const MEASURES: [(&str, Measure); 6] = [
-    ("round-trip.polled", |session, until| round_trips(session, until, false)),
-    ("round-trip.notified", |session, until| round_trips(session, until, true)),
+    ("round-trip.polled", |place, until| round_trips(place, until, false)),
+    ("round-trip.notified", |place, until| round_trips(place, until, true)),
     ("rate.sends", sends),
     ("bandwidth.writes", writes),
-    ("lock.alone", |session, until| locks::measure(session.platform(), until, 1)),
-    ("lock.contended", |session, until| locks::measure(session.platform(), until, locks::THREADS)),
+    ("lock.alone", |place, until| locks::measure(place.platform, until, 1)),
+    ("lock.contended", |place, until| locks::measure(place.platform, until, locks::THREADS)),
 ];
+
+/// Where it is measured.
+struct Place<'run> {
+    adapters: &'run Arc<Vec<Adapter>>,
+    platform: &'run KernelPlatform<'run>,
+}
+
+impl Place<'_> {
+    /// Opens the first adapter for one measurement.
+    fn open(&self) -> Check<ndk::Adapter> {
+        Adapter::open_to_consume(self.adapters, self.platform.version())
+            .map_err(|status| Stop::status("the adapter cannot be opened", status))
+    }
+
+    /// Connects the adapter with itself.
+    fn connect(&self, adapter: &ndk::Adapter, size: u32, notified: bool) -> Check<Peers> {
+        let at = [Family::V4, Family::V6].into_iter().find_map(|family| self.platform.address(0, family));
+        let at = at.ok_or_else(|| Stop::skipped(format_args!("the adapter has no address")))?;
+        Peers::connect(adapter, (at, 0).into(), size, notified).map_err(|status| Stop::status("no connection", status))
+    }
+}
 
 /// When a measurement ends.
 pub struct Until<'run> {
@@ -61,57 +81,46 @@ impl Until<'_> {
     pub fn is_over(&self) -> bool {
         self.is_cancelled() || now() >= self.end
     }
+
+    /// Waits a moment for something that is waited for since `began`, in microseconds of interrupt time.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_CANCELLED` if the run has to end; `STATUS_IO_TIMEOUT` after [`platform::PATIENCE`].
+    pub fn pause(&self, began: u64) -> Result<(), NtStatus> {
+        let waited = now() - began;
+        if self.is_cancelled() {
+            return Err(NtStatus::CANCELLED);
+        }
+        if waited >= platform::PATIENCE {
+            return Err(NtStatus::IO_TIMEOUT);
+        }
+        platform::pause(waited);
+        Ok(())
+    }
 }
 
 /// Carries out a run: each measurement for its share of the time.
-pub fn run(run: &Run, platform: &KernelPlatform<'_>) {
+pub fn run(run: &Run, adapters: &Arc<Vec<Adapter>>, platform: &KernelPlatform<'_>) {
     let count = u32::try_from(MEASURES.len()).unwrap_or(u32::MAX);
     run.expect(count);
     let share = u64::from(run.start().seconds) * 1_000_000 / u64::from(count);
+    let place = Place { adapters, platform };
     for (name, measure) in MEASURES {
         if run.is_cancelled() {
             return run.say(format_args!("ended before everything was measured"));
         }
         let began = now();
         let until = Until { run, end: began + share };
-        let options = Options { name, version: platform.version(), seed: run.start().seed, hostile: false };
-        let mut shown = Text::default();
-        let verdict = Session::with(platform, &options, |session| {
-            shown = measure(session, &until)?;
-            HELD
-        });
-        let (outcome, text) = match &verdict {
-            Ok(_) => ("measured", &shown),
-            Err(Stop::Failed(text)) => (FAILED, text),
-            Err(Stop::Skipped(text)) => ("skipped", text),
+        let shown = measure(&place, &until);
+        let (outcome, text) = match &shown {
+            Ok(text) => ("measured", text),
+            // What fails when the run has to end was not the provider's fault.
+            Err(Stop::Failed(text)) if !run.is_cancelled() => (FAILED, text),
+            Err(Stop::Failed(text) | Stop::Skipped(text)) => ("skipped", text),
         };
         run.step(&Line { name, outcome, micros: now() - began, text: text.as_str() });
     }
-}
-
-/// Waits for as many completions of a queue, all of them successes with this context.
-fn await_done(session: &Session<'_>, cq: &CqCore<'_>, context: usize, count: u32) -> Check {
-    let left = Cell::new(count as usize);
-    let outcome = Cell::new(Ok(()));
-    session.wait("completions", || {
-        let mut results = [NDK_RESULT_EX::ZEROED; WINDOW as usize];
-        let most = left.get().min(results.len());
-        let mut found = Ok(());
-        let seen = cq.poll_with(&mut results[..most], |done| {
-            if found.is_ok() {
-                found = is_success(&done, context);
-            }
-        });
-        match (seen, found) {
-            (Ok(seen), Ok(())) => left.set(left.get() - seen.min(left.get())),
-            (Err(stop), _) | (_, Err(stop)) => {
-                outcome.set(Err(stop));
-                left.set(0);
-            }
-        }
-        left.get() == 0
-    })?;
-    outcome.into_inner()
 }
 
 /// Per second, of so many in so many microseconds.
@@ -119,36 +128,19 @@ fn per_second(count: u64, micros: u64) -> u64 {
     count.saturating_mul(1_000_000) / micros.max(1)
 }
 
-/// A message to and fro, again and again. The receiver polls, or arms its queue and waits for the callback.
-fn round_trips<'s>(session: &'s Session<'s>, until: &Until<'_>, notified: bool) -> Check<Text> {
-    const RECEIVE: usize = 1;
-    const SEND: usize = 2;
-    let pair = Pair::new(session)?;
+fn failed(status: NtStatus) -> Stop {
+    Stop::status("the provider", status)
+}
+
+/// A message to and fro, again and again. The receiver polls, or is told by the callback of its queue.
+fn round_trips(place: &Place<'_>, until: &Until<'_>, notified: bool) -> Check<Text> {
+    let adapter = place.open()?;
+    let mut peers = place.connect(&adapter, SMALL, notified)?;
     let mut times = Histogram::try_new().map_err(|_| Stop::skipped(format_args!("no memory")))?;
     let began = now();
     while !until.is_over() {
         for _ in 0..ROUNDS {
-            let sides = [(&pair.a, &pair.b), (&pair.b, &pair.a)];
-            for (_, to) in sides {
-                to.receive(RECEIVE, 0, SMALL)?;
-            }
-            let start = ticks();
-            for (from, to) in sides {
-                let cq = to.receive_cq.core();
-                let callbacks = cq.callbacks();
-                if notified {
-                    cq.arm(NDK_CQ_NOTIFY_ANY)?;
-                }
-                from.send(SEND, 0, SMALL, 0)?;
-                if notified {
-                    session.wait("a callback", || cq.callbacks() != callbacks)?;
-                }
-                await_done(session, cq, RECEIVE, 1)?;
-            }
-            times.record(ticks() - start);
-            for (from, _) in sides {
-                await_done(session, from.initiated(), SEND, 1)?;
-            }
+            times.record(round_trip(&mut peers, until).map_err(failed)?);
         }
     }
     let rate = per_second(times.total(), now() - began);
@@ -163,20 +155,33 @@ fn round_trips<'s>(session: &'s Session<'s>, until: &Until<'_>, notified: bool) 
     )))
 }
 
+/// One round trip: the units of 100 nanoseconds that it took.
+fn round_trip(peers: &mut Peers, until: &Until<'_>) -> Result<u64, NtStatus> {
+    let Peers { a, b, .. } = peers;
+    a.receive()?;
+    b.receive()?;
+    let start = ticks();
+    a.send()?;
+    b.await_messages(1, until)?;
+    b.send()?;
+    a.await_messages(1, until)?;
+    let took = ticks() - start;
+    a.await_requests(1, until)?;
+    b.await_requests(1, until)?;
+    Ok(took)
+}
+
 /// Small messages in one direction.
-fn sends<'s>(session: &'s Session<'s>, until: &Until<'_>) -> Check<Text> {
-    let pair = Pair::new(session)?;
+fn sends(place: &Place<'_>, until: &Until<'_>) -> Check<Text> {
+    let adapter = place.open()?;
+    let Peers { a, b, .. } = &mut place.connect(&adapter, SMALL, false)?;
     let (began, mut count) = (now(), 0);
     while !until.is_over() {
         for _ in 0..ROUNDS {
-            for _ in 0..WINDOW {
-                pair.b.receive(1, 0, SMALL)?;
-            }
-            for _ in 0..WINDOW {
-                pair.a.send(2, 0, SMALL, 0)?;
-            }
-            await_done(session, pair.b.receive_cq.core(), 1, WINDOW)?;
-            await_done(session, pair.a.initiated(), 2, WINDOW)?;
+            let posted =
+                (0..WINDOW).try_for_each(|_| b.receive()).and_then(|()| (0..WINDOW).try_for_each(|_| a.send()));
+            let arrived = posted.and_then(|()| b.await_messages(WINDOW, until));
+            arrived.and_then(|()| a.await_requests(WINDOW, until)).map_err(failed)?;
             count += u64::from(WINDOW);
         }
     }
@@ -185,16 +190,15 @@ fn sends<'s>(session: &'s Session<'s>, until: &Until<'_>) -> Check<Text> {
 }
 
 /// Large writes into the peer's memory.
-fn writes<'s>(session: &'s Session<'s>, until: &Until<'_>) -> Check<Text> {
-    let plan = Plan { bytes: LARGE as usize, ..Plan::new() };
-    let pair = Pair::with(session, &plan, &plan)?;
+fn writes(place: &Place<'_>, until: &Until<'_>) -> Check<Text> {
+    let adapter = place.open()?;
+    let Peers { a, b, .. } = &mut place.connect(&adapter, LARGE, false)?;
+    let to = b.remote();
     let (began, mut count) = (now(), 0);
     while !until.is_over() {
         for _ in 0..ROUNDS {
-            for _ in 0..WINDOW {
-                pair.a.write(3, 0, LARGE, pair.b.remote(0), 0)?;
-            }
-            await_done(session, pair.a.initiated(), 3, WINDOW)?;
+            let posted = (0..WINDOW).try_for_each(|_| a.write(to));
+            posted.and_then(|()| a.await_requests(WINDOW, until)).map_err(failed)?;
             count += u64::from(WINDOW);
         }
     }

@@ -198,7 +198,7 @@ impl Runs {
         self.begin(start, true, |run, targets| {
             // SAFETY: the caller's promise.
             let adapters = unsafe { open(device, links, run, targets) }?;
-            Ok((Source { adapters, version: NDK_VERSION::V2_1, _watch: None }, ()))
+            Ok((Source { adapters: Arc::try_new(adapters)?, version: NDK_VERSION::V2_1, _watch: None }, ()))
         })
     }
 
@@ -212,6 +212,7 @@ impl Runs {
         let start = Start { kind: how.kind, seconds: how.seconds, seed: how.seed };
         let begun = self.begin(start, how.hostile != 0, |run, _| {
             let network::Ports { adapters, version, watch, index } = network::choose(run, interface, peer)?;
+            let adapters = Arc::try_new(adapters).map_err(NtStatus::from)?;
             Ok((Source { adapters, version, _watch: Some(watch) }, Begun { index, ..Begun::default() }))
         });
         begun.or_else(|refused| match refused {
@@ -303,7 +304,7 @@ impl Runs {
 
 /// What a run is about. The order of the fields is that in which they have to go.
 struct Source {
-    adapters: Vec<Adapter>,
+    adapters: Arc<Vec<Adapter>>,
     version: NDK_VERSION,
     _watch: Option<Watch>,
 }
@@ -338,7 +339,7 @@ fn carry_out(run: &Run, source: Source, opened: &OpenAdapters) {
     let platform = KernelPlatform::new(run, &source.adapters, source.version, opened);
     match run.kind {
         Kind::Conformance | Kind::Stress => suite::run(run, &platform),
-        Kind::Performance => performance::run(run, &platform),
+        Kind::Performance => performance::run(run, &source.adapters, &platform),
     }
     drop(source);
     run.over.set();

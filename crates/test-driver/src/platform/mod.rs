@@ -25,6 +25,9 @@ use crate::{adapter::Adapter, run::Run};
 /// Waiting begins with looking again for as many microseconds: most things come at once.
 const EAGER: u64 = 50;
 
+/// How long to wait for what a provider has to do soon, in microseconds.
+pub const PATIENCE: u64 = 5_000_000;
+
 /// How long a callback may look, in microseconds. It holds up everything else on its processor.
 const DWELL: u64 = 1_000;
 
@@ -123,8 +126,7 @@ impl Platform for KernelPlatform<'_> {
             }
             match now() - begin {
                 waited if waited >= limit => return until(),
-                waited if waited < EAGER => hint::spin_loop(),
-                _ => sleep(1_000),
+                waited => pause(waited),
             }
         }
     }
@@ -195,6 +197,11 @@ pub fn ticks() -> u64 {
 #[must_use]
 pub fn now() -> u64 {
     ticks() / 10
+}
+
+/// Waits a moment for something that was waited for as long, in microseconds: first eagerly, then in the kernel.
+pub fn pause(waited: u64) {
+    if waited < EAGER { hint::spin_loop() } else { sleep(1_000) }
 }
 
 /// Waits, for a multiple of the clock's period.

@@ -1,0 +1,113 @@
+//! Listeners whose connections a thread waits for (`NDKPI 7.7.2`).
+
+use alloc::boxed::Box;
+use core::{
+    net::SocketAddr,
+    ptr,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{AcqRel, Acquire, Release},
+    },
+};
+
+use fallible::{Arc, try_box};
+use ndkpi::NtStatus;
+
+use crate::{adapter::Adapter, connector::Incoming, listener::Listener, os::Event};
+
+/// A listener that keeps one connection until a thread takes it, and refuses others meanwhile.
+pub struct Acceptor {
+    listener: Listener,
+    waiting: Arc<Waiting>,
+}
+
+/// The connection that nobody has taken yet.
+///
+/// # Invariants
+///
+/// `incoming` is null, [`CLOSED`], or came from `Box::into_raw` and belongs to who swaps it out. Once it is `CLOSED` it stays so.
+struct Waiting {
+    incoming: AtomicPtr<Incoming>,
+    event: Box<dyn Event>,
+}
+
+/// No connection is kept any more.
+const CLOSED: *mut Incoming = ptr::dangling_mut();
+
+impl Waiting {
+    /// Keeps a connection, or drops it, which refuses it, if one is waiting or there is no memory.
+    fn put(&self, incoming: Incoming) {
+        let Ok(incoming) = try_box(incoming) else { return };
+        let incoming = Box::into_raw(incoming);
+        if self.incoming.compare_exchange(ptr::null_mut(), incoming, Release, Acquire).is_err() {
+            // SAFETY: it was just made from a box, and nobody has seen it.
+            return drop(unsafe { Box::from_raw(incoming) });
+        }
+        self.event.set();
+    }
+
+    /// The connection that is kept. Only the acceptor calls this, which is not closed.
+    fn take(&self) -> Option<Incoming> {
+        self.swap(ptr::null_mut())
+    }
+
+    fn swap(&self, new: *mut Incoming) -> Option<Incoming> {
+        let incoming = self.incoming.swap(new, AcqRel);
+        if incoming.is_null() || incoming == CLOSED {
+            return None;
+        }
+        // SAFETY: it came from a box and was swapped out here (invariant).
+        Some(*unsafe { Box::from_raw(incoming) })
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        // A listener's close waits for the connections that it has handed out, and drops what keeps them only then.
+        drop(self.waiting.swap(CLOSED));
+    }
+}
+
+impl Adapter {
+    /// As [`Adapter::listen`], for a thread that waits for connections. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Adapter::listen`].
+    pub fn acceptor(&self, at: SocketAddr) -> Result<Acceptor, NtStatus> {
+        let event = self.core().os().event()?;
+        let waiting = Arc::try_new(Waiting { incoming: AtomicPtr::new(ptr::null_mut()), event })?;
+        let keeps = waiting.clone();
+        let listener = self.listen(at, move |incoming| keeps.put(incoming))?;
+        Ok(Acceptor { listener, waiting })
+    }
+}
+
+impl Acceptor {
+    /// Waits for a connection, for at most about this many microseconds. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_IO_TIMEOUT` if none has come; `STATUS_INVALID_DEVICE_STATE` if the caller may not wait.
+    pub fn wait_for(&self, micros: u64) -> Result<Incoming, NtStatus> {
+        if !self.listener.may_wait() {
+            return self.waiting.take().ok_or(NtStatus::INVALID_DEVICE_STATE);
+        }
+        // A connection that comes after the event is cleared sets it again.
+        self.waiting.event.clear();
+        if let Some(incoming) = self.waiting.take() {
+            return Ok(incoming);
+        }
+        self.waiting.event.wait_for(micros);
+        self.waiting.take().ok_or(NtStatus::IO_TIMEOUT)
+    }
+
+    /// As [`Listener::local_address`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Listener::local_address`].
+    pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        self.listener.local_address()
+    }
+}
