@@ -17,11 +17,13 @@ pub struct Initiator<O: Os> {
 
 impl<O: Os> Initiator<O> {
     /// The end `queue` of the queue pair `qp`.
+    #[must_use]
     pub fn new(qp: &Arc<Qp<O>>, queue: SqProducer) -> Self {
         Self { qp: qp.clone(), queue }
     }
 
     /// The end of the queue.
+    #[must_use]
     pub fn into_queue(self) -> SqProducer {
         self.queue
     }
@@ -90,6 +92,7 @@ pub struct Receiver<O: Os> {
 
 impl<O: Os> Receiver<O> {
     /// The end `queue` of the queue pair `qp`.
+    #[must_use]
     pub fn new(qp: &Arc<Qp<O>>, queue: RqProducer) -> Self {
         Self { qp: qp.clone(), queue }
     }

@@ -64,8 +64,7 @@ fn advice(recording: &Recording) -> Vec<String> {
     });
     let report = replay::run_behind(recording, 0, &layer).expect("it runs");
     assert_eq!(report.differences, [], "the adviser changes nothing");
-    let found = found.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    found
+    found.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Linked {
 
 impl Linked {
     /// The driver of that file, and the crates that it is made of.
-    fn driver(&self, image: &Image) -> Option<(Entry, &'static [&'static str])> {
+    fn driver(self, image: &Image) -> Option<(Entry, &'static [&'static str])> {
         let stem = image.file.file_stem()?.to_str()?;
         Some(match stem {
             "softndk" => (softndk::driver_entry, &["softndk", "driver_common", "provider", "engine"]),

@@ -10,10 +10,13 @@ use std::{
 use nd2_catalogue::{Entry, Family, System, Version, WinsockError, install, list, uninstall};
 use ndkpi::GUID;
 
+/// The entries of one catalogue, each with its provider and the path of its library.
+type Catalogue = Vec<(GUID, PathBuf, Entry)>;
+
 /// A catalogue of each size, and files.
 #[derive(Default)]
 struct StandIn {
-    catalogues: RefCell<BTreeMap<u8, Vec<(GUID, PathBuf, Entry)>>>,
+    catalogues: RefCell<BTreeMap<u8, Catalogue>>,
     files: RefCell<Vec<PathBuf>>,
     /// Nobody may change anything.
     read_only: bool,
