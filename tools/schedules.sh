@@ -28,9 +28,9 @@ repeat=$(((schedules / 10 + cases - 1) / cases))
 from_cases=$((repeat * cases))
 from_programs=$((schedules > from_cases ? schedules - from_cases : 0))
 
-cargo build --quiet --release -p programs
+cargo build --quiet --release -p programs --example programs
 started=$SECONDS
-cargo run --quiet --release -p programs -- --programs "$from_programs" --seed "$seed" --report 0
+cargo run --quiet --release -p programs --example programs -- --programs "$from_programs" --seed "$seed" --report 0
 ndkctl selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3
 echo "$((from_programs + from_cases)) schedules: $from_programs programs, $cases cases with $repeat seeds from $seed, in" \
     "$((SECONDS - started)) s"

@@ -194,7 +194,7 @@ fn opened(index: u32) -> (Client, *mut NDK_ADAPTER) {
 
 breaks! {
     a_provider_released_with_adapters_open breaks WskAdaptersOpen by wrong(|index| opened(index).0.end());
-    a_client_deregistered_without_release breaks Deadlock by wrong(|_| deregister(client().registration));
+    a_client_deregistered_without_release breaks WskNotReleased by wrong(|_| deregister(client().registration));
     a_provider_never_released breaks ReferenceLeak by wrong(|_| { client(); });
     a_client_never_deregistered breaks ReferenceLeak by wrong(|_| { register(); });
     a_provider_released_twice breaks ReferenceUnderflow by wrong(|_| {

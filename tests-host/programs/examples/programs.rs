@@ -1,7 +1,7 @@
 //! Runs programs of NDKPI calls against the sequential oracle: a campaign, or one program that has failed.
 //!
-//!     cargo run --release -p programs -- --programs 1000000 --seed 1
-//!     cargo run --release -p programs -- --program 0011223344
+//!     cargo run --release -p programs --example programs -- --programs 1000000 --seed 1
+//!     cargo run --release -p programs --example programs -- --program 0011223344
 
 use std::{process::ExitCode, time::Instant};
 
