@@ -131,6 +131,12 @@ impl Oracle {
         while (0..QPS).any(|qp| self.progress(qp)) {}
     }
 
+    /// Carries out as much of one queue pair as it takes for one more request to fit, and not what comes after: that may be what
+    /// ends the connection.
+    pub fn make_room(&mut self, at: usize) {
+        while self.qps[at].initiator.len() >= self.qps[at].depth && self.progress(at) {}
+    }
+
     /// Carries out the first request of a queue pair. Returns false if it cannot.
     fn progress(&mut self, at: usize) -> bool {
         let qp = &self.qps[at];

@@ -290,9 +290,12 @@ impl<'s, 'p> World<'s, 'p> {
         self.counts.posts += 1;
         self.platform.log(format_args!("queue pair {at}: {request:?}: {status}"));
         let is_full = |oracle: &Oracle| oracle.qps[at].initiator.len() >= oracle.qps[at].depth;
-        if behind.is_some() && (status == NtStatus::CONNECTION_INVALID || is_full(&self.oracle) && status.is_success())
-        {
-            self.oracle.run();
+        if behind.is_some() {
+            if status == NtStatus::CONNECTION_INVALID {
+                self.oracle.run();
+            } else if status.is_success() {
+                self.oracle.make_room(at);
+            }
         }
         let mut may_be = refusals.to_vec();
         if self.oracle.qps[at].state != State::Connected {
