@@ -9,7 +9,7 @@ use ndkpi::{NDK_ADAPTER, NDK_OPERATION_TYPE, NtStatus};
 use provider::Reason;
 use wdk_sys::ntddk::KeBugCheckEx;
 
-use crate::{fault_plan, os::Kernel, trace};
+use crate::{os::Kernel, trace};
 
 /// The code with which the adviser stops the machine, if it is told to: one that Windows does not have.
 ///
@@ -80,8 +80,8 @@ impl Sink for Tracer {
     }
 }
 
-/// The hooks.
-type Hooks = Adviser<Kernel, Tracer>;
+/// The layer with the adviser.
+pub type Layer = Adviser<Kernel, Tracer>;
 
 /// What the adviser has found on an adapter.
 pub struct Advice {
@@ -119,21 +119,5 @@ impl Advice {
         let hooks = Adviser::new(Kernel, settings, self.sink.clone(), self.totals.clone());
         // SAFETY: the caller's promise is the same.
         unsafe { interpose::wrap(adapter, hooks) }
-    }
-}
-
-/// Closes an adapter, whether the adviser is in front of it or not. `PASSIVE_LEVEL`.
-///
-/// # Safety
-///
-/// `adapter` came from [`provider::Device::open`], [`fault_plan::FaultPlan::wrap`] or [`Advice::wrap`], and is not used after this call.
-pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
-    let close = |adapter| {
-        // SAFETY: the adapter behind the adviser, which nobody uses any more.
-        unsafe { fault_plan::close(adapter) };
-    };
-    // SAFETY: the adapter is open; what is no layer's is recognised.
-    if unsafe { interpose::close::<Hooks, _>(adapter, close) }.is_none() {
-        close(adapter);
     }
 }

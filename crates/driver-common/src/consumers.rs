@@ -8,12 +8,13 @@ use core::sync::atomic::{
 use fallible::Arc;
 use kernel::Rundown;
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
+use recorder::Recorder;
 
 use crate::{
     advise::{self, Advice, Advise},
     fault_plan::{self, FaultPlan, Pulled},
     os::Kernel,
-    record::{self, Recordings},
+    record::Recordings,
     trace,
 };
 
@@ -99,7 +100,12 @@ impl Consumers {
     /// [`Consumers::shut`]; `NDIS_STATUS_BAD_VERSION`; `STATUS_INSUFFICIENT_RESOURCES`, which is `NDIS_STATUS_RESOURCES`.
     pub fn open(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let permit = self.users.enter().filter(|_| self.is_ready()).ok_or(NtStatus::NDIS_ADAPTER_NOT_READY)?;
-        let adapter = self.open_recorded(version)?;
+        let mut adapter = provider::Device::open(&self.provider, version)?;
+        if let Err(status) = self.put_layers(&mut adapter) {
+            // SAFETY: the adapter was just opened; nothing was made on it.
+            unsafe { close_layers(adapter) };
+            return Err(status);
+        }
         let open = self.open.fetch_add(1, AcqRel) + 1;
         trace::opened(version, open);
         // Given back by `close`.
@@ -107,44 +113,22 @@ impl Consumers {
         Ok(adapter)
     }
 
-    /// Opens an adapter of the provider, behind faults if there are any.
-    fn open_faulty(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let adapter = provider::Device::open(&self.provider, version)?;
+    /// Puts in front of an adapter of the provider what there is to be: faults, the adviser, and the recorder, which sees what the
+    /// consumer sees. After an error the layers that were put are there.
+    fn put_layers(&self, adapter: &mut *mut NDK_ADAPTER) -> Result<(), NtStatus> {
         let consumer = self.opened.fetch_add(1, AcqRel).wrapping_add(1);
         let pulled = || Pulled::new(self.provider.clone(), self.ready.clone());
-        // SAFETY: the adapter was just opened.
-        let wrapped = unsafe { self.faults.wrap(adapter, consumer, pulled) };
-        if wrapped.is_err() {
-            // SAFETY: the adapter was just opened; nothing was made on it.
-            unsafe { provider::Device::<Kernel>::close(adapter) };
+        // SAFETY: the adapter was just opened, and nobody else has it.
+        *adapter = unsafe { self.faults.wrap(*adapter, consumer, pulled) }?;
+        if let Advise::On(mode) = self.advise {
+            // SAFETY: as above.
+            *adapter = unsafe { self.advice.wrap(mode, *adapter) }?;
         }
-        wrapped
-    }
-
-    /// Opens an adapter of the provider, behind faults and the adviser if there are any.
-    fn open_provider(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let adapter = self.open_faulty(version)?;
-        let Advise::On(mode) = self.advise else { return Ok(adapter) };
-        // SAFETY: the adapter was just opened.
-        let wrapped = unsafe { self.advice.wrap(mode, adapter) };
-        if wrapped.is_err() {
-            // SAFETY: the adapter was just opened; nothing was made on it.
-            unsafe { fault_plan::close(adapter) };
+        if let Some(recordings) = &self.recordings {
+            // SAFETY: as above.
+            *adapter = unsafe { recordings.wrap(*adapter) }?;
         }
-        wrapped
-    }
-
-    /// Opens an adapter, behind the recorder if a recording goes on: it sees what the consumer sees.
-    fn open_recorded(&self, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let adapter = self.open_provider(version)?;
-        let Some(recordings) = &self.recordings else { return Ok(adapter) };
-        // SAFETY: the adapter was just opened.
-        let wrapped = unsafe { recordings.wrap(adapter) };
-        if wrapped.is_err() {
-            // SAFETY: the adapter was just opened; nothing was made on it.
-            unsafe { advise::close(adapter) };
-        }
-        wrapped
+        Ok(())
     }
 
     /// [`Consumers::open`], as `OPEN_NDK_ADAPTER_HANDLER` has it. `STATUS_INVALID_PARAMETER` for a null pointer.
@@ -183,7 +167,7 @@ impl Consumers {
     /// `adapter` came from [`Consumers::open`] of this adapter and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         // SAFETY: the caller's promise.
-        unsafe { record::close(adapter) };
+        unsafe { close_layers(adapter) };
         let open = self.open.fetch_sub(1, AcqRel) - 1;
         trace::closed(open);
         self.users.leave();
@@ -197,4 +181,26 @@ impl Consumers {
         }
         self.users.shut();
     }
+}
+
+/// Closes an adapter, whichever layers are in front of it. `PASSIVE_LEVEL`.
+///
+/// # Safety
+///
+/// `adapter` came from [`provider::Device::open`] or [`Consumers::put_layers`], and is not used after this call.
+unsafe fn close_layers(adapter: *mut NDK_ADAPTER) {
+    let close = |adapter| {
+        // SAFETY: the adapter of the provider, which nobody uses any more.
+        unsafe { provider::Device::<Kernel>::close(adapter) };
+    };
+    let close = |adapter| {
+        // SAFETY: the adapter behind the adviser, which nobody uses any more.
+        unsafe { interpose::close_through::<fault_plan::Layer, _>(adapter, close) };
+    };
+    let close = |adapter| {
+        // SAFETY: the adapter behind the recorder, which nobody uses any more.
+        unsafe { interpose::close_through::<advise::Layer, _>(adapter, close) };
+    };
+    // SAFETY: the caller's promise.
+    unsafe { interpose::close_through::<Recorder<Kernel>, _>(adapter, close) };
 }

@@ -19,7 +19,7 @@ const _: () = assert!(FAULT_PLAN_ANSWER_BYTES == PLAN_BYTES + MOST_RULES * 16);
 
 /// The plan of a driver.
 pub struct FaultPlan {
-    now: KernelLock<(Plan, Arc<Tally>)>,
+    now: KernelLock<Arc<Tally>>,
 }
 
 impl FaultPlan {
@@ -30,7 +30,7 @@ impl FaultPlan {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Arc<Self>, NtStatus> {
         let tally = Arc::try_new(Tally::default())?;
-        Ok(Arc::try_new(Self { now: Kernel.lock((Plan::default(), tally))? })?)
+        Ok(Arc::try_new(Self { now: Kernel.lock(tally)? })?)
     }
 
     /// Takes the input of a request: a plan for what is opened from now on, whose counts begin at zero. `PASSIVE_LEVEL`.
@@ -40,7 +40,7 @@ impl FaultPlan {
     /// `STATUS_INVALID_PARAMETER` if it is none; then nothing has changed. `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn set(&self, input: &[u8]) -> Result<(), NtStatus> {
         let plan = Plan::from_bytes(input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
-        let new = (plan, Arc::try_new(Tally::default())?);
+        let new = Arc::try_new(Tally::new(plan))?;
         let before = self.now.with(|now| core::mem::replace(now, new));
         // Freed without the lock.
         drop(before);
@@ -51,10 +51,10 @@ impl FaultPlan {
     /// The answer to `QUERY_FAULT_PLAN`: the plan, and of each rule how many calls it was about and how often it happened.
     #[must_use]
     pub fn answer(&self) -> [u8; FAULT_PLAN_ANSWER_BYTES] {
-        let (plan, tally) = self.now.with(|now| now.clone());
+        let tally = self.now.with(|now| now.clone());
         let mut bytes = [0; FAULT_PLAN_ANSWER_BYTES];
         let (first, counts) = bytes.split_at_mut(PLAN_BYTES);
-        first.copy_from_slice(&plan.to_bytes());
+        first.copy_from_slice(&tally.plan().to_bytes());
         let numbers = (0..MOST_RULES).flat_map(|rule| [tally.calls_of(rule), tally.made_of(rule)]);
         for (place, number) in counts.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
@@ -77,15 +77,18 @@ impl FaultPlan {
         consumer: u32,
         pulled: impl FnOnce() -> Pulled,
     ) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let (plan, tally) = self.now.with(|now| now.clone());
-        if plan.is_empty() {
+        let tally = self.now.with(|now| now.clone());
+        if tally.plan().is_empty() {
             return Ok(adapter);
         }
-        let hooks = Faults::with_target(Kernel, plan, consumer, tally, pulled());
+        let hooks = Faults::with_target(Kernel, consumer, tally, pulled());
         // SAFETY: the caller's promise is the same.
         unsafe { interpose::wrap(adapter, hooks) }
     }
 }
+
+/// The layer with the faults.
+pub type Layer = Faults<Kernel, Pulled>;
 
 /// An adapter that a fault can pull.
 pub struct Pulled {
@@ -105,21 +108,5 @@ impl Target for Pulled {
     fn remove(&self) {
         self.is_ready.store(false, Release);
         self.provider.port().abort();
-    }
-}
-
-/// Closes an adapter of the provider, whether there are faults in front of it or not. `PASSIVE_LEVEL`.
-///
-/// # Safety
-///
-/// `adapter` came from [`provider::Device::open`] or [`FaultPlan::wrap`], and is not used after this call.
-pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
-    let close = |adapter| {
-        // SAFETY: the adapter of the provider, which nobody uses any more.
-        unsafe { provider::Device::<Kernel>::close(adapter) };
-    };
-    // SAFETY: the adapter is open; what is no layer's is recognised.
-    if unsafe { interpose::close::<Faults<Kernel, Pulled>, _>(adapter, close) }.is_none() {
-        close(adapter);
     }
 }

@@ -6,10 +6,7 @@ use fallible::Arc;
 use ndkpi::{NDK_ADAPTER, NtStatus};
 use recorder::{Keep, Recorder, Ring};
 
-use crate::{
-    advise,
-    os::{Kernel, KernelLock},
-};
+use crate::os::{Kernel, KernelLock};
 
 const _: () = assert!(SLOT_BYTES == recorder::format::SLOT_BYTES);
 
@@ -136,21 +133,5 @@ impl Recordings {
         let Some(ring) = self.latest().ring.filter(|ring| ring.is_on()) else { return Ok(adapter) };
         // SAFETY: the caller's promise is the same.
         unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) }
-    }
-}
-
-/// Closes an adapter, whichever layers are in front of it. `PASSIVE_LEVEL`.
-///
-/// # Safety
-///
-/// `adapter` came from [`Recordings::wrap`] or what it took, and is not used after this call.
-pub unsafe fn close(adapter: *mut NDK_ADAPTER) {
-    let close = |adapter| {
-        // SAFETY: the adapter behind the recorder, which nobody uses any more.
-        unsafe { advise::close(adapter) };
-    };
-    // SAFETY: the adapter is open; what is no layer's is recognised.
-    if unsafe { interpose::close::<Recorder<Kernel>, _>(adapter, close) }.is_none() {
-        close(adapter);
     }
 }

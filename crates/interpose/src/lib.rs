@@ -55,4 +55,4 @@ pub use event::{
     Args, ConnectArgs, Event, Function, List, ObjectId, ObjectRef, OutArgs, Outcome, Phase, Place, QpArgs, RequestArgs,
 };
 pub use hooks::{Hooks, InterposeOs, Misuse, NoHooks, Results, Verdict};
-pub use wrap::{close, inner, wrap};
+pub use wrap::{close, close_through, inner, wrap};

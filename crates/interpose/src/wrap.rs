@@ -83,6 +83,19 @@ pub unsafe fn close<H: Hooks, T>(
     Some(result)
 }
 
+/// As [`close`], for an adapter that may be one of this layer or not: if it is not, `close_provider` closes it.
+///
+/// # Safety
+///
+/// As for [`close`], or `adapter` is open and one that `close_provider` closes; it is not used after this call.
+pub unsafe fn close_through<H: Hooks, T>(
+    adapter: *mut NDK_ADAPTER,
+    close_provider: impl Fn(*mut NDK_ADAPTER) -> T,
+) -> T {
+    // SAFETY: the adapter is open; what is not of this layer is recognised.
+    unsafe { close::<H, T>(adapter, &close_provider) }.unwrap_or_else(|| close_provider(adapter))
+}
+
 /// The provider's adapter behind one that [`wrap`] has made, for what a provider asks of its own adapters (its counters, for
 /// example). `None` if `adapter` is not one of this layer.
 ///

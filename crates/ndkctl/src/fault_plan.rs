@@ -176,12 +176,11 @@ fn document() -> String {
 ///
 /// There is no memory, or there are too many rules.
 pub fn layer(seed: u64, rules: &[Rule]) -> Result<(Layer, fallible::Arc<Tally>), String> {
-    let plan = plan(seed, rules)?;
-    let tally = fallible::Arc::try_new(Tally::default()).map_err(|error| error.to_string())?;
+    let tally = fallible::Arc::try_new(Tally::new(plan(seed, rules)?)).map_err(|error| error.to_string())?;
     let kept = tally.clone();
     let layer: Layer = Arc::new(move |platform| {
         let kept = kept.clone();
-        let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());
+        let make = move |os: &HostOs| Faults::new(os.clone(), kept.clone());
         Box::new(Interposed::new(platform, Box::new(make)))
     });
     Ok((layer, tally))

@@ -28,11 +28,11 @@ fn run_case(
     let setup = Setup { scheduler: Scheduler::Seeded { seed: args.seed, preemption: 0 }, ..args.setup() };
     let version = args.machine.profile.version(args.ndkpi)?;
     let how = Run { version, seed: args.seed, hostile: true };
-    let tally = fallible::Arc::try_new(Tally::default()).map_err(|error| error.to_string())?;
     let plan =
         Plan::new(args.seed).with(Rule::new(Kind::Refuse, Which::Nth(nth))).map_err(|wrong| wrong.to_string())?;
+    let tally = fallible::Arc::try_new(Tally::new(plan)).map_err(|error| error.to_string())?;
     let kept = tally.clone();
-    let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());
+    let make = move |os: &HostOs| Faults::new(os.clone(), kept.clone());
     Ok((tally, run_behind(setup, case, how, Box::new(make))))
 }
 

@@ -246,11 +246,11 @@ impl World {
         let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
         let settings = Settings { longest_callback: differs.longest_callback, ..Settings::default() };
         let os = platform.devices()[0].os().clone();
-        let tally = fallible::Arc::try_new(Tally::default()).expect("memory");
-        let provider = differs.faults.map_or(provider, |rule| {
-            let plan = Plan::new(1).with(rule).expect("a rule");
+        let plan = differs.faults.map_or_else(Plan::default, |rule| Plan::new(1).with(rule).expect("a rule"));
+        let tally = fallible::Arc::try_new(Tally::new(plan)).expect("memory");
+        let provider = differs.faults.map_or(provider, |_| {
             let pulled = Pulled(platform.devices()[0].clone());
-            let faults = Faults::with_target(os.clone(), plan, 1, tally.clone(), pulled);
+            let faults = Faults::with_target(os.clone(), 1, tally.clone(), pulled);
             // SAFETY: the adapter was just opened.
             unsafe { interpose::wrap(provider, faults) }.expect("memory")
         });

@@ -24,9 +24,9 @@ fn run(name: &str, plan: &Plan) -> (fallible::Arc<Tally>, Outcome) {
         tokens: Some(1 << 8),
         ..Setup::default()
     };
-    let tally = fallible::Arc::try_new(Tally::default()).expect("memory");
-    let (kept, plan) = (tally.clone(), *plan);
-    let make = move |os: &HostOs| Faults::new(os.clone(), plan, kept.clone());
+    let tally = fallible::Arc::try_new(Tally::new(*plan)).expect("memory");
+    let kept = tally.clone();
+    let make = move |os: &HostOs| Faults::new(os.clone(), kept.clone());
     let how = Run { version: NDK_VERSION::new(2, 0), seed: 1, hostile: true };
     let outcome = run_behind(setup, case, how, Box::new(make));
     let outcome = outcome.unwrap_or_else(|wrong| panic!("{name}, {plan:?}, last {:?}: {wrong}", tally.last()));

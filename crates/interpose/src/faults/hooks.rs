@@ -12,7 +12,7 @@ use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NtStatus};
 
 use super::{
     Tally,
-    plan::{Plan, Rule, Which, mix},
+    plan::{Rule, Which, mix},
     statuses::results,
     table::Kind,
 };
@@ -36,7 +36,6 @@ impl Target for NoAdapter {
 #[derive(Debug)]
 pub struct Faults<O, T = NoAdapter> {
     os: O,
-    plan: Plan,
     consumer: u32,
     tally: Arc<Tally>,
     target: T,
@@ -81,26 +80,26 @@ impl QpState {
 }
 
 impl<O: InterposeOs> Faults<O> {
-    /// Faults by a plan, for an adapter that cannot be pulled.
-    pub const fn new(os: O, plan: Plan, tally: Arc<Tally>) -> Self {
-        Self { os, plan, consumer: 1, tally, target: NoAdapter }
+    /// Faults by the plan of a tally, for an adapter that cannot be pulled.
+    pub const fn new(os: O, tally: Arc<Tally>) -> Self {
+        Self { os, consumer: 1, tally, target: NoAdapter }
     }
 }
 
 impl<O: InterposeOs, T: Target> Faults<O, T> {
-    /// Faults by a plan, of the consumer with this number.
-    pub const fn with_target(os: O, plan: Plan, consumer: u32, tally: Arc<Tally>, target: T) -> Self {
-        Self { os, plan, consumer, tally, target }
+    /// Faults by the plan of a tally, of the consumer with this number.
+    pub const fn with_target(os: O, consumer: u32, tally: Arc<Tally>, target: T) -> Self {
+        Self { os, consumer, tally, target }
     }
 
     /// The rule that applies to a call, with a number that looks like chance.
     fn applies(&self, function: Function, id: ObjectId, is_wanted: impl Fn(&Rule) -> bool) -> Option<(&Rule, u64)> {
-        for (index, rule) in self.plan.rules().enumerate() {
+        for (index, rule) in self.tally.plan.rules().enumerate() {
             if !is_wanted(rule) || !rule.is_about(function, id, self.consumer) {
                 continue;
             }
             let number = self.tally.call(index);
-            let salt = mix(self.plan.seed ^ (index as u64) << 56) ^ number;
+            let salt = mix(self.tally.plan.seed ^ (index as u64) << 56) ^ number;
             let does_apply = match rule.which {
                 Which::Nth(nth) => number == u64::from(nth),
                 Which::Every(count) => number.is_multiple_of(count.into()),
@@ -114,7 +113,7 @@ impl<O: InterposeOs, T: Target> Faults<O, T> {
     }
 
     fn make(&self, rule: &Rule, function: Function) {
-        let index = self.plan.rules().position(|there| core::ptr::eq(there, rule));
+        let index = self.tally.plan.rules().position(|there| core::ptr::eq(there, rule));
         self.tally.make(index.unwrap_or(0), function);
     }
 

@@ -20,9 +20,10 @@ pub use wire::PLAN_BYTES;
 
 use crate::Function;
 
-/// What has happened. Several adapters may have one in common: their calls are counted together.
+/// A plan, and what has happened by it. Several adapters may have one in common: their calls are counted together.
 #[derive(Debug, Default)]
 pub struct Tally {
+    plan: Plan,
     rules: [Counts; MOST_RULES],
     /// The number of the function that a fault happened to last, plus one.
     last: AtomicU64,
@@ -36,6 +37,18 @@ struct Counts {
 }
 
 impl Tally {
+    /// Nothing has happened by this plan yet.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, ..Self::default() }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Calls to which the rule with this index might have applied.
     #[must_use]
     pub fn calls_of(&self, rule: usize) -> u64 {
