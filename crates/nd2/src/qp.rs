@@ -2,6 +2,7 @@
 
 use core::{
     ffi::c_void,
+    ops::Deref,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -35,8 +36,9 @@ pub struct Sizes {
 
 /// A queue pair. Its methods may be called on any threads at the same time.
 pub struct QueuePair<P: Platform> {
+    /// First: it closes before anything else goes.
+    qp: Open<P::Os>,
     adapter: Arc<AdapterCore<P>>,
-    qp: Arc<Qp<P::Os>>,
     send_queue: <P::Os as Os>::Lock<SqProducer>,
     /// `None` with a shared receive queue.
     receive_queue: <P::Os as Os>::Lock<Option<RqProducer>>,
@@ -90,21 +92,18 @@ impl<P: Platform> QueuePair<P> {
         };
         let NewQp { qp, send_queue, receive_queue } =
             Qp::try_new(device.nic(), adapter.domain(), &receive, &initiator, shared, &parameters, ())?;
-        let closing = CloseOnDrop(Some(qp));
-        let Some(qp) = &closing.0 else { return Err(NtStatus::INTERNAL_ERROR) };
+        let qp = Open(qp);
+        let member = Device::join(device, Member::QueuePair(qp.0.clone()))?;
         let os = device.platform().os();
-        let receive_queue = if shared.is_some() { None } else { Some(receive_queue) };
-        let made = Self {
+        Ok(Self {
             adapter: adapter.clone(),
             send_queue: os.lock(send_queue)?,
-            receive_queue: os.lock(receive_queue)?,
+            receive_queue: os.lock(shared.is_none().then_some(receive_queue))?,
             connector: os.lock(None)?,
             posted: AtomicU32::new(0),
-            _member: Device::join(device, Member::QueuePair(qp.clone()))?,
-            qp: qp.clone(),
-        };
-        closing.keep();
-        Ok(made)
+            _member: member,
+            qp,
+        })
     }
 
     /// Runs `connect` on the queue pair behind a client's pointer, for `connector`. `None` if it is not of its adapter.
@@ -159,20 +158,20 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Closes a queue pair that could not become an object.
-struct CloseOnDrop<O: Os>(Option<Arc<Qp<O>>>);
+/// A queue pair of the engine. Dropping it closes it: it disconnects, and cancels what is posted. The completions still come.
+struct Open<O: Os>(Arc<Qp<O>>);
 
-impl<O: Os> CloseOnDrop<O> {
-    fn keep(mut self) {
-        self.0 = None;
+impl<O: Os> Deref for Open<O> {
+    type Target = Arc<Qp<O>>;
+
+    fn deref(&self) -> &Arc<Qp<O>> {
+        &self.0
     }
 }
 
-impl<O: Os> Drop for CloseOnDrop<O> {
+impl<O: Os> Drop for Open<O> {
     fn drop(&mut self) {
-        if let Some(qp) = &self.0 {
-            Qp::close(qp);
-        }
+        Qp::close(&self.0);
     }
 }
 
@@ -181,8 +180,6 @@ impl<P: Platform> Drop for QueuePair<P> {
         if let Some(connector) = self.connector.with(Option::take) {
             connector.queue_pair_released(&self.qp);
         }
-        // Disconnects, and cancels what is posted. The completions still come.
-        Qp::close(&self.qp);
     }
 }
 
