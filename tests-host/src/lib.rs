@@ -5,5 +5,6 @@ pub mod allocation;
 pub mod arms;
 pub mod cq_fixture;
 pub mod decisions;
+pub mod on_event;
 pub mod posters;
 pub mod qp_fixture;

@@ -16,6 +16,7 @@ use host::HostOs;
 use interpose::{Event, Function, Hooks, Misuse, NoHooks, ObjectId, ObjectRef, Phase, Verdict};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_VERSION, NtStatus};
 use provider::CompletionMode;
+use tests_host::on_event::OnEvent;
 
 fn setup(completion: CompletionMode) -> Setup {
     Setup {
@@ -193,41 +194,15 @@ fn hooks_hear_of_every_function_in_pairs_and_nothing_is_left() {
     }
 }
 
-/// Refuses one call in some.
-struct Refuses {
-    os: HostOs,
-    function: Function,
-    status: NtStatus,
-}
-
-impl Hooks for Refuses {
-    type Os = HostOs;
-    type State = ();
-
-    fn os(&self) -> &HostOs {
-        &self.os
-    }
-
-    fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn event(&self, event: &Event<'_, ()>) -> Verdict {
-        if event.phase == Phase::Call && event.function == self.function {
-            return Verdict::Refuse(self.status);
-        }
-        Verdict::Forward
-    }
-}
-
 fn run_refused(function: Function, name: &str) -> Outcome {
     let status = NtStatus::INSUFFICIENT_RESOURCES;
     let harness = Harness::new(setup(CompletionMode::Inline)).with_layer(Arc::new(move |platform| {
-        let make = move |os: &HostOs| Refuses { os: os.clone(), function, status };
+        let make = move |os: &HostOs| {
+            OnEvent::new(os, move |event| {
+                let is_it = event.phase == Phase::Call && event.function == function;
+                if is_it { Verdict::Refuse(status) } else { Verdict::Forward }
+            })
+        };
         let layer: Box<dyn Platform + Send> = Box::new(Interposed::new(platform, Box::new(make)));
         layer
     }));

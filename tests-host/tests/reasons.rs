@@ -10,9 +10,10 @@ use conformance::{
     host::{Harness, Interposed, Scheduler, Setup},
 };
 use host::HostOs;
-use interpose::{Args, Event, Function, Hooks, ObjectId, Outcome, Phase, Verdict};
-use ndkpi::{NDK_ADAPTER_INFO, NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
+use interpose::{Args, Event, Function, Outcome, Phase, Verdict};
+use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 use provider::{About, CompletionMode, Profile, Reason};
+use tests_host::on_event::OnEvent;
 
 /// What has failed: a call or its completion by the name of the function, a work request by its kind; and a case that it failed in.
 #[derive(Default)]
@@ -23,62 +24,37 @@ struct Failures {
     wrong: BTreeSet<String>,
 }
 
-/// Notes what fails.
-struct Listener {
-    os: HostOs,
-    case: &'static str,
-    seen: Arc<Mutex<Failures>>,
-}
-
-impl Listener {
-    fn result(&self, result: &NDK_RESULT_EX, seen: &mut Failures) {
-        let code = result.ProviderErrorCode;
-        let reason = Reason::of_request(result.Type, result.Status);
-        if result.Status.is_success() {
-            if code != 0 {
-                seen.wrong.insert(format!("{}: a success with the code {code}", self.case));
-            }
-            return;
-        }
-        seen.requests.insert((result.Type.0, result.Status.to_bits()), self.case);
-        if reason.is_none_or(|reason| u32::from(reason.number()) != code) {
-            seen.wrong.insert(format!("{}: {:?} {} has the code {code}", self.case, result.Type, result.Status));
-        }
-    }
-}
-
-impl Hooks for Listener {
-    type Os = HostOs;
-    type State = ();
-
-    fn os(&self) -> &HostOs {
-        &self.os
-    }
-
-    fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn event(&self, event: &Event<'_, ()>) -> Verdict {
-        let mut seen = self.seen.lock().expect("no panic");
+impl Failures {
+    /// Notes what an event of a case says.
+    fn note(&mut self, case: &'static str, event: &Event<'_, ()>) {
         let is_end =
             matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
         match (event.outcome, event.args) {
             (Outcome::Status(status), _) if is_end && !status.is_success() => {
-                seen.calls.insert((event.function.name(), status.to_bits()), self.case);
+                self.calls.insert((event.function.name(), status.to_bits()), case);
             }
             (_, Args::GetCqResultsEx { results, .. }) => {
                 for result in results {
-                    self.result(result, &mut seen);
+                    self.note_result(case, result);
                 }
             }
             _ => {}
         }
-        Verdict::Forward
+    }
+
+    fn note_result(&mut self, case: &'static str, result: &NDK_RESULT_EX) {
+        let code = result.ProviderErrorCode;
+        let reason = Reason::of_request(result.Type, result.Status);
+        if result.Status.is_success() {
+            if code != 0 {
+                self.wrong.insert(format!("{case}: a success with the code {code}"));
+            }
+            return;
+        }
+        self.requests.insert((result.Type.0, result.Status.to_bits()), case);
+        if reason.is_none_or(|reason| u32::from(reason.number()) != code) {
+            self.wrong.insert(format!("{case}: {:?} {} has the code {code}", result.Type, result.Status));
+        }
     }
 }
 
@@ -96,7 +72,13 @@ fn run(profile: Profile, completion: CompletionMode, seen: &Arc<Mutex<Failures>>
         let kept = seen.clone();
         let harness = Harness::new(setup).with_layer(Arc::new(move |platform| {
             let kept = kept.clone();
-            let make = move |os: &HostOs| Listener { os: os.clone(), case: case.name, seen: kept.clone() };
+            let make = move |os: &HostOs| {
+                let kept = kept.clone();
+                OnEvent::new(os, move |event| {
+                    kept.lock().expect("no panic").note(case.name, event);
+                    Verdict::Forward
+                })
+            };
             Box::new(Interposed::new(platform, Box::new(make)))
         }));
         let outcome = harness.run(case, Run { version: newest, seed: 5, hostile: true }).outcome;

@@ -17,12 +17,13 @@ use conformance::{
 };
 use host::HostOs;
 use interpose::{
-    Event, Function, ObjectId, Phase, Verdict,
+    Function, Phase, Verdict,
     adviser::{Adviser, Finding, Report, Settings, Sink, Totals},
     faults::{Faults, Plan, Rule, Tally, Target},
 };
 use ndkpi::*;
 use provider::{CompletionMode, Config};
+use tests_host::on_event::OnEvent;
 
 /// Calls a slot of an object's table: `ndk!(object, Slot(arguments))`.
 macro_rules! ndk {
@@ -50,31 +51,15 @@ impl Sink for Kept {
 /// What happens inside a call, as if another thread did it.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Does something while a call runs: between the consumer and the provider.
-struct Inside {
-    os: HostOs,
-    work: Arc<Mutex<Option<(Function, Work)>>>,
-}
+/// Work for the next call of a function.
+type Planned = Arc<Mutex<Option<(Function, Work)>>>;
 
-impl interpose::Hooks for Inside {
-    type Os = HostOs;
-    type State = ();
-
-    fn os(&self) -> &HostOs {
-        &self.os
-    }
-
-    fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
-        Ok(())
-    }
-
-    fn event(&self, event: &Event<'_, ()>) -> Verdict {
+/// Does what is planned while the call runs: between the consumer and the provider.
+fn inside(os: &HostOs, planned: &Planned) -> OnEvent {
+    let planned = planned.clone();
+    OnEvent::new(os, move |event| {
         if event.phase == Phase::Call {
-            let mut work = self.work.lock().expect("no panic");
+            let mut work = planned.lock().expect("no panic");
             let wanted = work.as_ref().is_some_and(|(function, _)| *function == event.function);
             let now = if wanted { work.take() } else { None };
             drop(work);
@@ -83,7 +68,7 @@ impl interpose::Hooks for Inside {
             }
         }
         Verdict::Forward
-    }
+    })
 }
 
 /// A pointer for work on the same thread.
@@ -111,7 +96,7 @@ impl<T> Moved<T> {
 }
 
 /// The hooks of the tests.
-type Hooks = (Adviser<HostOs, Kept>, Inside);
+type Hooks = (Adviser<HostOs, Kept>, OnEvent);
 
 /// What a completion has said.
 #[derive(Default)]
@@ -205,7 +190,7 @@ pub struct World {
     /// The faults that have happened.
     pub tally: fallible::Arc<Tally>,
     has_faults: bool,
-    work: Arc<Mutex<Option<(Function, Work)>>>,
+    work: Planned,
     found: Arc<Mutex<Vec<(Finding, String)>>>,
 }
 
@@ -254,8 +239,8 @@ impl World {
             // SAFETY: the adapter was just opened.
             unsafe { interpose::wrap(provider, faults) }.expect("memory")
         });
-        let work: Arc<Mutex<Option<(Function, Work)>>> = Arc::default();
-        let inside = Inside { os: os.clone(), work: work.clone() };
+        let work = Planned::default();
+        let inside = inside(&os, &work);
         let adviser = Adviser::new(os, settings, sink, totals);
         // SAFETY: the adapter was just opened.
         let adapter = unsafe { interpose::wrap(provider, (adviser, inside)) }.expect("memory");
