@@ -23,11 +23,6 @@ use ndk::{Adapter, Connection, NtStatus, Offer, Qp, host::Loopback};
 ///
 /// What the provider says.
 pub fn connect(machine: &Loopback, adapter: &Adapter, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
-    let acceptor = adapter.acceptor(machine.address(0, 0))?;
     let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
-    let to = acceptor.local_address()?;
-    let connecting = adapter.create_connector()?.connect(near, machine.address(0, 0), to, &offer)?;
-    let accepting = acceptor.wait_for(1_000_000)?.accept(far, &offer, || ())?;
-    let active = connecting.wait()?.complete(|| ())?.wait()?;
-    Ok([active, accepting.wait()?])
+    adapter.connect_pair(machine.address(0, 0), near, far, &offer, 1_000_000)
 }

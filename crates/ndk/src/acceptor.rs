@@ -13,7 +13,13 @@ use core::{
 use fallible::{Arc, try_box};
 use ndkpi::NtStatus;
 
-use crate::{adapter::Adapter, connector::Incoming, listener::Listener, os::Event};
+use crate::{
+    adapter::Adapter,
+    connector::{Connection, Incoming, Offer},
+    listener::Listener,
+    os::Event,
+    qp::QueuePair,
+};
 
 /// A listener that keeps one connection until a thread takes it, and refuses others meanwhile.
 pub struct Acceptor {
@@ -80,6 +86,28 @@ impl Adapter {
         let keeps = waiting.clone();
         let listener = self.listen(at, move |incoming| keeps.put(incoming))?;
         Ok(Acceptor { listener, waiting })
+    }
+
+    /// Connects two queue pairs of this adapter with each other, the active side first. The connection is to come in at most about
+    /// this many microseconds. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says; `STATUS_IO_TIMEOUT` if no connection has come.
+    pub fn connect_pair(
+        &self,
+        at: SocketAddr,
+        active: &impl QueuePair,
+        passive: &impl QueuePair,
+        offer: &Offer<'_>,
+        micros: u64,
+    ) -> Result<[Connection; 2], NtStatus> {
+        let acceptor = self.acceptor(at)?;
+        let connecting = self.create_connector()?.connect(active, at, acceptor.local_address()?, offer)?;
+        // The accept pends until the connect is completed, so nobody waits for it before.
+        let accepting = acceptor.wait_for(micros)?.accept(passive, offer, || ())?;
+        let active = connecting.wait()?.complete(|| ())?.wait()?;
+        Ok([active, accepting.wait()?])
     }
 }
 

@@ -1,7 +1,6 @@
 //! `ndkctl ping`: messages to and fro between two queue pairs, and how long they take.
 
 use std::{
-    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,7 +12,7 @@ use std::{
 use conformance::{Platform, host::HostPlatform, platform::Family};
 use hdrhistogram::Histogram;
 use host::say;
-use ndk::{Access, Adapter, Completion, Connection, Cq, Flags, Mr, NtStatus, Offer, Qp, QpSizes};
+use ndk::{Access, Adapter, Completion, Cq, Flags, Mr, NtStatus, Offer, Qp, QpSizes};
 use serde::Serialize;
 
 use crate::{
@@ -155,16 +154,6 @@ impl Side {
     }
 }
 
-/// Connects two queue pairs of one adapter.
-fn connect(adapter: &Adapter, at: IpAddr, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
-    let acceptor = adapter.acceptor((at, 0).into())?;
-    let connector = adapter.create_connector()?;
-    let connecting = connector.connect(near, (at, 0).into(), acceptor.local_address()?, &Offer::default())?;
-    let accepting = acceptor.wait_for(CONNECT)?.accept(far, &Offer::default(), || ())?;
-    let active = connecting.wait()?.complete(|| ())?.wait()?;
-    Ok([active, accepting.wait()?])
-}
-
 /// What a ping-pong has shown.
 struct Shown {
     /// Nanoseconds of each round trip.
@@ -212,7 +201,8 @@ fn play(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest, stop: &Stop<'_>)
     let adapter = open(host, args, latest)?;
     let side = || Side::new(&adapter, args.size).map_err(failed("no queue pair"));
     let (mut near, mut far) = (side()?, side()?);
-    let _connections = connect(&adapter, at, &near.qp, &far.qp).map_err(failed("no connection"))?;
+    let connected = adapter.connect_pair((at, 0).into(), &near.qp, &far.qp, &Offer::default(), CONNECT);
+    let _connections = connected.map_err(failed("no connection"))?;
 
     let mut rounds = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(|error| error.to_string())?;
     let bar = if args.json {

@@ -64,16 +64,11 @@ impl Peers {
     /// What the provider says; `STATUS_IO_TIMEOUT` if no connection comes about.
     pub fn connect(adapter: &Adapter, at: SocketAddr, size: u32, notified: bool) -> Result<Self, NtStatus> {
         let (mut a, mut b) = (Side::new(adapter, size)?, Side::new(adapter, size)?);
-        let acceptor = adapter.acceptor(at)?;
-        let to = acceptor.local_address()?;
-        let connecting = adapter.create_connector()?.connect(&a.qp, at, to, &Offer::default())?;
-        let accepting = acceptor.wait_for(platform::PATIENCE)?.accept(&b.qp, &Offer::default(), || ())?;
-        let active = connecting.wait()?.complete(|| ())?.wait()?;
-        let passive = accepting.wait()?;
+        let connections = adapter.connect_pair(at, &a.qp, &b.qp, &Offer::default(), platform::PATIENCE)?;
         if notified {
             (a, b) = (a.notified()?, b.notified()?);
         }
-        Ok(Self { a, b, _connections: [active, passive] })
+        Ok(Self { a, b, _connections: connections })
     }
 }
 
