@@ -197,6 +197,13 @@ fn values<'a>(words: &'a [String], flag: &str) -> Vec<&'a str> {
         .collect()
 }
 
+/// Returns true if a package has this example: by its manifest, or as a file where cargo looks.
+fn has_example(folder: &str, example: &str) -> bool {
+    let manifest = read(&format!("{folder}/Cargo.toml"));
+    manifest.contains(&format!("[[example]]\nname = \"{example}\""))
+        || root().join(folder).join("examples").join(format!("{example}.rs")).exists()
+}
+
 /// Returns true if some source of a test has this word.
 fn has_word(folder: &str, test: &str, word: &str) -> bool {
     let tests = root().join(folder).join("tests");
@@ -218,15 +225,15 @@ fn what_cargo_is_asked_for_is_there() {
         for package in named.iter().copied().filter(|package| *package != "X") {
             assert!(packages.iter().any(|(name, _)| name == package), "{path}: `{line}`: no package {package}");
         }
+        let asked = packages.iter().filter(|(name, _)| named.is_empty() || named.contains(&name.as_str()));
+        let folders = asked.map(|(_, folder)| folder);
         for example in values(words, "--example").into_iter().filter(|example| *example != "NAME") {
-            let there = read("examples/Cargo.toml").contains(&format!("name = \"{example}\""));
+            let there = folders.clone().any(|folder| has_example(folder, example));
             assert!(there, "{path}: `{line}`: no example {example}");
         }
         for test in values(words, "--test") {
-            let folders = packages.iter().filter(|(name, _)| named.is_empty() || named.contains(&name.as_str()));
-            let folder = folders
-                .map(|(_, folder)| folder)
-                .find(|folder| root().join(folder).join("tests").join(format!("{test}.rs")).exists());
+            let folder =
+                folders.clone().find(|folder| root().join(folder).join("tests").join(format!("{test}.rs")).exists());
             let Some(folder) = folder else { panic!("{path}: `{line}`: no test {test}") };
             // Words behind the last flag name single tests.
             let last = words.iter().rposition(|word| word.starts_with("--")).unwrap_or_default();
