@@ -27,9 +27,8 @@ fn end(world: World, made: u64) {
     assert_eq!(world.end(), []);
 }
 
-fn initialise(world: &World, mr: *mut NDK_MR) -> (NtStatus, &'static Done) {
+fn initialise(mr: *mut NDK_MR) -> (NtStatus, &'static Done) {
     let done = Done::new();
-    let _ = world;
     (ndk!(mr, NdkInitializeFastRegisterMr(1, 0, Some(requested), done.context())), done)
 }
 
@@ -92,7 +91,7 @@ fn a_completion_comes_late_and_the_close_waits_for_it() {
     let pd = world.pd();
     let mr = world.mr(pd, true);
     let before = world.platform.now();
-    let (status, done) = initialise(&world, mr);
+    let (status, done) = initialise(mr);
     assert_eq!((status, done.count()), (NtStatus::PENDING, 0));
     // NDKPI 7.9: the close completes after the request, whose completion is still to come.
     let closed = Done::new();
@@ -152,7 +151,7 @@ fn a_completion_comes_before_the_call_returns() {
     let world = world(rule(Kind::Early, Which::Nth(1), Function::InitializeFastRegisterMr));
     let pd = world.pd();
     let mr = world.mr(pd, true);
-    let (status, done) = initialise(&world, mr);
+    let (status, done) = initialise(mr);
     assert_eq!((status, done.count(), done.status()), (NtStatus::PENDING, 1, NtStatus::SUCCESS));
     world.close(mr);
     world.close(pd);
@@ -208,8 +207,7 @@ fn connect_and_disconnect_events_are_late() {
     let world = world(Rule { object_type: Some(NDK_OBJECT_TYPE::CONNECTOR), ..late });
     let pair = world.pair(8, 64);
     let before = world.platform.now();
-    let status = world.request(|completion, context| ndk!(pair.connectors[0], NdkDisconnect(completion, context)));
-    let _ = status;
+    let _ = world.request(|completion, context| ndk!(pair.connectors[0], NdkDisconnect(completion, context)));
     world.wait("the event", &|| pair.ended[1].count() == 1);
     assert!(world.platform.now() >= before + 4_000);
     world.end_pair(&pair);
