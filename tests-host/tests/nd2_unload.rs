@@ -1,6 +1,6 @@
 //! When the library can be unloaded (`DllCanUnloadNow`). Alone in its process, because objects are counted in all of it.
 
-use nd2::{CompletionPolicy, abi::HRESULT, class::can_unload_now, live_objects};
+use nd2::{CompletionPolicy, abi::HRESULT, class::can_unload_now, com::lock_server, live_objects};
 use nd2_selftest::{Schedule, World};
 
 #[test]
@@ -17,4 +17,8 @@ fn the_library_can_be_unloaded_when_all_objects_are_released_and_not_before() {
     assert_eq!((can_unload_now(), live_objects()), (HRESULT::S_FALSE, 2));
     world.end().expect("nothing is left");
     assert_eq!((can_unload_now(), live_objects()), (HRESULT::S_OK, 0));
+    // A lock is a reason to stay too, and goes once.
+    assert_eq!((lock_server(true), can_unload_now()), (HRESULT::S_OK, HRESULT::S_FALSE));
+    assert_eq!((lock_server(false), can_unload_now()), (HRESULT::S_OK, HRESULT::S_OK));
+    assert_eq!((lock_server(false), live_objects()), (HRESULT::ND_INVALID_PARAMETER, 0), "nothing was locked");
 }
