@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes the drivers in the simulated kernel (the control codes of both, those of NetworkDirect, and the queries for the provider's
-# interface), the reader of recordings, and the provider through its dispatch tables, beside a sequential oracle
-# (tests-host/programs).
+# Fuzzes the drivers in the simulated kernel (the control codes of both, those of NetworkDirect, queries for the provider's
+# interface, OIDs), the readers of recordings and of images, and the provider through its dispatch tables, beside a sequential
+# oracle (tests-host/programs).
 #
 #   tools/fuzz.sh [seconds]     how long, for all targets together; 60 by default
 #
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SECONDS_IN_ALL=${1:-60}
-TARGETS=(control_codes nd2_codes query_interface recording programs)
+TARGETS=(control_codes nd2_codes query_interface recording programs images oids)
 
 skip() {
     echo "fuzzing is left out: $*"

@@ -19,6 +19,9 @@ mod machine;
 #[path = "nic/ndk.rs"]
 mod ndk;
 #[cfg(unix)]
+#[path = "nic/oids.rs"]
+mod oids;
+#[cfg(unix)]
 #[path = "nic/requests.rs"]
 mod requests;
 #[path = "nic/suite.rs"]
