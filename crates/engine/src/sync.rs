@@ -2,7 +2,7 @@
 
 #[cfg(not(loom))]
 mod imp {
-    pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
     /// `core::cell::UnsafeCell` with the interface of loom's.
     #[repr(transparent)]
@@ -31,9 +31,9 @@ mod imp {
 mod imp {
     pub use loom::{
         cell::UnsafeCell,
-        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     };
 }
 
 pub use crossbeam_utils::CachePadded;
-pub use imp::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell, fence};
+pub use imp::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell};

@@ -19,7 +19,7 @@ use super::{
     pages::{Form, PageList, run_at},
     region::{Region, RegionKind},
     token::{Pair, Rotation},
-    uses::{Client, Uses, is_sole},
+    uses::{Client, Uses},
 };
 use crate::os::Os;
 
@@ -181,7 +181,7 @@ impl<O: Os> Fast<O> {
             return Err(NtStatus::ACCESS_VIOLATION);
         }
         for (index, sheet) in self.sheets.iter_mut().enumerate() {
-            if matches!(sheet.state, State::Free) && is_sole(&sheet.pages) && sheet.pages.has_room(runs) {
+            if matches!(sheet.state, State::Free) && Arc::is_sole(&sheet.pages) && sheet.pages.has_room(runs) {
                 sheet.state = State::Reserved;
                 return Ok((index, sheet.pages.clone()));
             }

@@ -15,10 +15,7 @@ use core::any::Any;
 
 use fallible::{AllocError, Arc, try_box};
 
-use crate::{
-    mistake,
-    sync::{Ordering, fence},
-};
+use crate::mistake;
 
 /// What whoever made an object wants to have dropped when nothing of the object is left.
 pub struct Client {
@@ -63,7 +60,7 @@ impl Uses {
 
     /// Returns true if no segment is left. Then all that was done with them happened before.
     pub fn are_over(&self) -> bool {
-        is_sole(&self.counted)
+        Arc::is_sole(&self.counted)
     }
 }
 
@@ -117,11 +114,4 @@ impl Transfers {
     pub fn are_over(&self) -> bool {
         self.0.as_ref().is_none_or(|uses| uses.are_over())
     }
-}
-
-/// Returns true if nobody else refers to the value. Then what others did with it, or while they had it, happened before.
-pub fn is_sole<T>(this: &Arc<T>) -> bool {
-    let sole = Arc::references_now(this) == 1;
-    fence(Ordering::Acquire);
-    sole
 }
