@@ -51,7 +51,7 @@ else
         cargo +nightly build --quiet -Zbuild-std -p ndkctl --target "$host" --target-dir "$directory"
 fi
 ndkctl=$directory/$host/debug/ndkctl
-export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp"
 for nic in deferred direct; do
     "$ndkctl" soak --rounds "$rounds" --workers 4 --nic "$nic" --completion mixed | tail -1
     "$ndkctl" selftest --filter stress.,close. --nic "$nic" | tail -2

@@ -324,8 +324,7 @@ fn while_deregistering(s: &Session<'_>) -> Verdict {
         for number in 0..4 {
             pair.a.write(number, 0, 5 << 18, remote, 0)?;
         }
-        let begun = || buffer.is_filled(0, 1, 0).is_err();
-        s.platform().dwell(&begun);
+        s.platform().dwell(&|| buffer.holds(0, 0) != Ok(true));
         let pending = mr.core().deregister()?;
         mr.start_close()?.wait()?;
         ensure!(
@@ -340,11 +339,11 @@ fn while_deregistering(s: &Session<'_>) -> Verdict {
 
 fn during_traffic(s: &Session<'_>) -> Verdict {
     for round in 0..20 {
-        let big = Plan { bytes: 1 << 20, ..Plan::new() };
+        let big = Plan { bytes: 2 << 20, ..Plan::new() };
         let Pair { link, a, b } = Pair::with(s, &big, &big)?;
         for context in 0..12 {
             a.write(context, 0, 1 << 20, b.remote(0), 0)?;
-            b.read(context, 0, 1 << 20, a.remote(0), 0)?;
+            b.read(context, 1 << 20, 1 << 20, a.remote(0), 0)?;
         }
         let (first, second) = if round % 2 == 0 { (link.a, link.b) } else { (link.b, link.a) };
         let (first, second) = (first.start_close()?, second.start_close()?);

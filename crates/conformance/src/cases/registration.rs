@@ -379,7 +379,7 @@ pub fn under_load(
     // The end is to come in the middle of a write. When that is depends on what the provider does in one go, so it is tried when
     // the first bytes have arrived and, as often, at once.
     if s.random().chance(50) {
-        s.platform().dwell(&|| buffer.is_filled(0, 1, 0).is_err());
+        s.platform().dwell(&|| buffer.holds(0, 0) != Ok(true));
     }
     end()?;
     buffer.fill(0, LENGTH, 0x55)?;

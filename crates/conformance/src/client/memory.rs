@@ -131,6 +131,17 @@ impl Buffer {
         Ok(())
     }
 
+    /// Returns true if the byte at `offset` has the value now, while the provider may be writing to it.
+    ///
+    /// # Errors
+    ///
+    /// It is not there: the case is wrong.
+    pub fn holds(&self, offset: usize, value: u8) -> Check<bool> {
+        let at = self.pointer(offset, 1)?;
+        // SAFETY: the byte is in the buffer. What a device writes is read as such: once, and each time anew.
+        Ok(unsafe { at.read_volatile() } == value)
+    }
+
     /// The bytes from `offset` on.
     ///
     /// # Errors
