@@ -31,7 +31,6 @@ mod images;
 mod interface;
 #[path = "drivers/lifecycle.rs"]
 mod lifecycle;
-#[cfg(unix)]
 #[path = "drivers/provider_interface.rs"]
 mod provider_interface;
 #[cfg(unix)]

@@ -90,6 +90,7 @@ pub fn frame(from: &Nic, to: &Nic, number: u64, length: usize) -> Vec<u8> {
 }
 
 /// The number of a frame.
+#[cfg(unix)]
 pub fn number(frame: &[u8]) -> u64 {
     u64::from_le_bytes(frame[14..22].try_into().expect("eight bytes"))
 }

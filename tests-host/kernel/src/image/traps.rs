@@ -21,9 +21,12 @@ use windows_sys::Win32::{
     Foundation::{
         EXCEPTION_ACCESS_VIOLATION, EXCEPTION_BREAKPOINT, EXCEPTION_PRIV_INSTRUCTION, NTSTATUS, STATUS_STACK_OVERFLOW,
     },
-    System::Diagnostics::Debug::{
-        AddVectoredExceptionHandler, CONTEXT, EXCEPTION_CONTINUE_EXECUTION, EXCEPTION_CONTINUE_SEARCH,
-        EXCEPTION_POINTERS, EXCEPTION_RECORD, SetUnhandledExceptionFilter,
+    System::{
+        Diagnostics::Debug::{
+            AddVectoredExceptionHandler, CONTEXT, EXCEPTION_CONTINUE_EXECUTION, EXCEPTION_CONTINUE_SEARCH,
+            EXCEPTION_POINTERS, EXCEPTION_RECORD, SetUnhandledExceptionFilter,
+        },
+        Threading::GetCurrentThreadStackLimits,
     },
 };
 
@@ -98,13 +101,28 @@ fn refused(record: &EXCEPTION_RECORD) -> (usize, bool) {
     (record.ExceptionInformation[1], record.ExceptionInformation[0] == RUN)
 }
 
+/// The place in an image to which a call that has just been made would return, if it is an image's.
+fn caller(context: &CONTEXT) -> Option<String> {
+    let (mut low, mut high) = (0, 0);
+    // SAFETY: both places are variables here.
+    unsafe { GetCurrentThreadStackLimits(&raw mut low, &raw mut high) };
+    let stack = usize::try_from(context.Rsp).ok()?;
+    if stack % size_of::<usize>() != 0 || !(low..=high - size_of::<usize>()).contains(&stack) {
+        return None;
+    }
+    let pushed = std::ptr::with_exposed_provenance::<usize>(stack);
+    // SAFETY: an aligned word of this thread's stack, above the stack pointer: the thread has written it.
+    describe(unsafe { pushed.read() })
+}
+
 /// Does what the instruction wanted, if a kernel may do it. Whether it has.
 fn try_to(record: &EXCEPTION_RECORD, context: &mut CONTEXT) -> bool {
     let at = record.ExceptionAddress.addr();
     match record.ExceptionCode {
         EXCEPTION_ACCESS_VIOLATION => {
             let (address, run) = refused(record);
-            if paged::fault(address) {
+            // Code does not lie in the paged pool.
+            if !run && paged::fault(address) {
                 return true;
             }
             if run
@@ -112,6 +130,11 @@ fn try_to(record: &EXCEPTION_RECORD, context: &mut CONTEXT) -> bool {
                     with_image(address, |image| !image.live).filter(|&gone| gone).and(describe(address))
             {
                 bug_check(Rule::UnloadedCode, format_args!("{where_to} is called"));
+            }
+            // No driver catches this one, and the way to its handlers begins at code.
+            if run && let Some(caller) = caller(context) {
+                let what = what(record.ExceptionCode, (address, run));
+                bug_check(Rule::AccessViolation, format_args!("{what} in {caller}"));
             }
             let Some(place) = place(at).filter(|place| place.live) else { return false };
             if let Some(there) = shared_data::simulated(address) {
