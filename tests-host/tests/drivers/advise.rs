@@ -6,8 +6,8 @@ use simulated_kernel::{Kernel, Value};
 
 use crate::{provider_interface::Interface, world::Provider};
 
-/// The table of an adapter that is opened with this value of `Advise`, and what the provider answers to a creation without a
-/// completion.
+/// The table of an adapter that is opened with this value of `Advise`, as it lies from a function of the driver on, and what the
+/// provider answers to a creation without a completion. An image has another address each time it is loaded.
 fn opened(kernel: &Kernel, advise: Option<u32>) -> (usize, NtStatus) {
     let parameters = advise.map(|number| ("Advise", Value::Number(number)));
     let provider = Provider::load_with(kernel, parameters.as_slice()).expect("the provider loads");
@@ -28,9 +28,10 @@ fn opened(kernel: &Kernel, advise: Option<u32>) -> (usize, NtStatus) {
     let status = unsafe { create(adapter, None, std::ptr::null_mut(), &raw mut out) };
     // SAFETY: the adapter was opened here, and is not used after this.
     unsafe { interface.close(adapter) };
+    let driver = interface.raw().OpenNdkAdapter.expect("the provider can be opened") as usize;
     drop(interface);
     provider.unload();
-    (table.addr(), status)
+    (table.addr().wrapping_sub(driver), status)
 }
 
 #[test]

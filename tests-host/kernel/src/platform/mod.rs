@@ -1,5 +1,5 @@
-//! What the kernel needs of the host's memory: addresses without bytes, pages that come into reach and go, and a word when a page
-//! is touched that is out of reach.
+//! What the kernel needs of the host: addresses without bytes, pages that come into reach and go, a word when a page is touched that
+//! is out of reach, and a thread's time on a processor.
 
 #[cfg(unix)]
 mod unix;
@@ -7,6 +7,10 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use self::unix::{commit, commit_unreachable, end, install_fault_handler, map, protect, reserve, unmap};
+pub use self::unix::{
+    commit, commit_unreachable, end, install_fault_handler, map, processor_time, protect, reserve, unmap,
+};
 #[cfg(windows)]
-pub use self::windows::{commit, commit_unreachable, end, install_fault_handler, map, protect, reserve, unmap};
+pub use self::windows::{
+    commit, commit_unreachable, end, install_fault_handler, map, processor_time, protect, reserve, unmap,
+};

@@ -1,6 +1,6 @@
 //! Memory of a Unix.
 
-use std::ptr;
+use std::{ptr, time::Duration};
 
 use crate::{paged, violation};
 
@@ -47,6 +47,15 @@ pub fn map(length: usize, writable: bool) -> *mut u8 {
 pub unsafe fn unmap(bytes: *mut u8, length: usize) {
     // SAFETY: the caller's promise.
     unsafe { libc::munmap(bytes.cast(), length) };
+}
+
+/// How long the current thread has run on a processor.
+pub fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is a variable here.
+    let got = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(got, 0, "a thread has a clock");
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Has the paged pool hear of faults.

@@ -1,13 +1,16 @@
 //! Memory of Windows.
 
-use std::{io::Write, ptr};
+use std::{io::Write, ptr, time::Duration};
 
-use windows_sys::Win32::System::{
-    Memory::{
-        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READONLY, PAGE_READWRITE,
-        VirtualAlloc, VirtualFree, VirtualProtect,
+use windows_sys::Win32::{
+    Foundation::FILETIME,
+    System::{
+        Memory::{
+            MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READONLY, PAGE_READWRITE,
+            VirtualAlloc, VirtualFree, VirtualProtect,
+        },
+        Threading::{GetCurrentProcess, GetCurrentThread, GetThreadTimes, TerminateProcess},
     },
-    Threading::{GetCurrentProcess, TerminateProcess},
 };
 
 use crate::image;
@@ -62,6 +65,17 @@ pub fn map(length: usize, writable: bool) -> *mut u8 {
 pub unsafe fn unmap(bytes: *mut u8, _length: usize) {
     // SAFETY: the caller's promise; a reservation is freed as a whole.
     unsafe { VirtualFree(bytes.cast(), 0, MEM_RELEASE) };
+}
+
+/// How long the current thread has run on a processor.
+pub fn processor_time() -> Duration {
+    let mut times = [FILETIME::default(); 4];
+    let [created, ended, kernel, user] = &mut times;
+    // SAFETY: the places are variables here, and the handle is that of the current thread.
+    let got = unsafe { GetThreadTimes(GetCurrentThread(), created, ended, kernel, user) };
+    assert_ne!(got, 0, "a thread has times");
+    let hundreds = |time: &FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+    Duration::from_nanos(100 * (hundreds(kernel) + hundreds(user)))
 }
 
 /// Has the paged pool hear of faults.

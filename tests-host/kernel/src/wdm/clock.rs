@@ -88,9 +88,8 @@ extern "C" fn KeStallExecutionProcessor(microseconds: ULONG) {
         if machine::current_irql() < machine::Irql::DISPATCH_LEVEL && microseconds > 1000 {
             bug_check(Rule::StallTooLong, format_args!("a processor stalled for {microseconds} us"));
         }
-        if state.seed.is_some() {
-            dpc::stall(u64::from(microseconds));
-        } else {
+        dpc::stall(u64::from(microseconds));
+        if state.seed.is_none() {
             std::thread::sleep(std::time::Duration::from_micros(u64::from(microseconds)));
         }
     });
