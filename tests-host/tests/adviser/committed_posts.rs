@@ -123,6 +123,16 @@ pub const ROWS: &[Row] = &[
                     world.platform.settle();
                     assert_eq!(world.completions(pair.cq, 8).len(), 8);
                 }
+                // A success is the completion of the one that is not silent, even if all have one context.
+                for _ in 0..3 {
+                    for number in 1..=8 {
+                        assert!(pair.receive(200, 64).is_success());
+                        let flags = if number < 8 { NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
+                        assert!(pair.send(300, 64, flags).is_success());
+                    }
+                    world.platform.settle();
+                    assert_eq!(world.completions(pair.cq, 9).len(), 9);
+                }
             })
         },
     },

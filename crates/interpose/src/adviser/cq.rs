@@ -8,6 +8,7 @@ use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, ND
 use super::{
     Adviser, Finding, Sink, State,
     node::{CqNode, Look, QpNode, body},
+    queue::{Completed, Queue},
 };
 use crate::{Args, Event, Function, InterposeOs, Outcome};
 
@@ -95,14 +96,29 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Args::GetCqResults { room, results } => {
                 cq.looked(count >= room);
                 for result in results {
-                    Self::retire(cq, result.QPContext.addr(), result.RequestContext.addr(), None);
+                    Self::retire(
+                        cq,
+                        &Completed {
+                            qp_context: result.QPContext.addr(),
+                            context: result.RequestContext.addr(),
+                            is_receive: None,
+                            has_failed: !result.Status.is_success(),
+                        },
+                    );
                 }
             }
             Args::GetCqResultsEx { room, results } => {
                 cq.looked(count >= room);
                 for result in results {
-                    let is_receive = result.Type.is_receive();
-                    Self::retire(cq, result.QPContext.addr(), result.RequestContext.addr(), Some(is_receive));
+                    Self::retire(
+                        cq,
+                        &Completed {
+                            qp_context: result.QPContext.addr(),
+                            context: result.RequestContext.addr(),
+                            is_receive: Some(result.Type.is_receive()),
+                            has_failed: !result.Status.is_success(),
+                        },
+                    );
                     if result.Type == NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE
                         && let Some(token) = result.invalidated_token()
                     {
@@ -115,10 +131,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// Takes a completed request out of its queue.
-    fn retire(cq: &CqNode<O>, qp_context: usize, context: usize, is_receive: Option<bool>) {
+    fn retire(cq: &CqNode<O>, done: &Completed) {
         // A reference to the queue pair, so that its locks are not taken inside that of the list.
         let found = cq.qps.with(|qps| {
-            let mut same = qps.iter().filter(|qp| body!(qp, Qp).is_some_and(|qp| qp.args.context == qp_context));
+            let mut same = qps.iter().filter(|qp| body!(qp, Qp).is_some_and(|qp| qp.args.context == done.qp_context));
             let first = same.next().cloned();
             (first, same.next().is_some())
         });
@@ -128,7 +144,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             // Which of them it was cannot be told: say nothing of any.
             cq.qps.with(|qps| {
                 for qp in qps.iter().filter_map(|qp| body!(qp, Qp)) {
-                    if qp.args.context == qp_context {
+                    if qp.args.context == done.qp_context {
                         qp.initiator.with(|queue| queue.is_blurred = true);
                         qp.receive.with(|queue| queue.is_blurred = true);
                     }
@@ -136,15 +152,15 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             });
             return;
         }
-        let initiator = qp.initiator.with(|queue| queue.ends_with(context));
+        let initiator = qp.initiator.with(|queue| queue.ends_with(done));
         let receive = match &qp.srq {
             Some(_) => None,
-            None => qp.receive.with(|queue| queue.ends_with(context)),
+            None => qp.receive.with(|queue| queue.ends_with(done)),
         };
-        match (is_receive, initiator, receive) {
-            (Some(true), ..) | (None, None, Some(_)) => Self::retire_receive(qp, context),
+        match (done.is_receive, initiator, receive) {
+            (Some(true), ..) | (None, None, Some(_)) => Self::retire_receive(qp, done),
             (Some(false), Some(count), _) | (None, Some(count), None) => Self::retire_initiator(qp, count),
-            (None, None, None) if qp.srq.is_some() => Self::retire_receive(qp, context),
+            (None, None, None) if qp.srq.is_some() => Self::retire_receive(qp, done),
             _ => {
                 qp.initiator.with(|queue| queue.is_blurred = true);
                 qp.receive.with(|queue| queue.is_blurred = true);
@@ -154,21 +170,21 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     fn retire_initiator(qp: &QpNode<O>, count: usize) {
         for _ in 0..count {
-            let Some(done) = qp.initiator.with(super::queue::Queue::pop_oldest) else { return };
+            let Some(done) = qp.initiator.with(Queue::pop_oldest) else { return };
             Self::no_more_in_flight(qp.initiator_cq.as_ref(), &done, qp.initiator_cq.as_ref());
         }
     }
 
-    fn retire_receive(qp: &QpNode<O>, context: usize) {
+    fn retire_receive(qp: &QpNode<O>, done: &Completed) {
         if let Some(srq) = &qp.srq {
             let Some(srq_node) = body!(srq, Srq) else { return };
-            if let Some(done) = srq_node.receive.with(|queue| queue.take_any(context)) {
+            if let Some(done) = srq_node.receive.with(|queue| queue.take_any(done.context)) {
                 Self::no_more_in_flight(None, &done, Some(srq));
             }
             return;
         }
         let done = qp.receive.with(|queue| {
-            let is_next = queue.ends_with(context) == Some(1);
+            let is_next = queue.ends_with(done) == Some(1);
             queue.is_blurred |= !is_next;
             if is_next { queue.pop_oldest() } else { None }
         });

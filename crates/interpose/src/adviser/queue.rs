@@ -32,6 +32,19 @@ impl InFlight {
     }
 }
 
+/// What a completion says.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed {
+    /// The context of the queue pair.
+    pub qp_context: usize,
+    /// The context of the request.
+    pub context: usize,
+    /// If it was a receive, where the result says so.
+    pub is_receive: Option<bool>,
+    /// It is no success.
+    pub has_failed: bool,
+}
+
 /// The requests in flight, the oldest first.
 pub struct Queue {
     slots: Box<[InFlight]>,
@@ -96,11 +109,13 @@ impl Queue {
         if self.count > 0 && self.at(0).is_some_and(|slot| slot.is_silent) { self.pop_oldest() } else { None }
     }
 
-    /// How many requests end with a completion of this context: it, and the silent ones before it. `None` if that cannot be.
-    pub fn ends_with(&mut self, context: usize) -> Option<usize> {
+    /// How many requests end with this completion: its own, and the silent ones before it. `None` if that cannot be.
+    pub fn ends_with(&mut self, done: &Completed) -> Option<usize> {
         for index in 0..self.count {
             let slot = self.at(index)?;
-            if slot.context == context {
+            // It has succeeded without a completion, if at all: this one is another's of the same context.
+            let is_another = slot.is_silent && !done.has_failed;
+            if slot.context == done.context && !is_another {
                 return Some(index + 1);
             }
             if !slot.is_silent {
