@@ -96,29 +96,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Args::GetCqResults { room, results } => {
                 cq.looked(count >= room);
                 for result in results {
-                    Self::retire(
-                        cq,
-                        &Completed {
-                            qp_context: result.QPContext.addr(),
-                            context: result.RequestContext.addr(),
-                            is_receive: None,
-                            has_failed: !result.Status.is_success(),
-                        },
-                    );
+                    Self::retire(cq, &Completed::new(result, None));
                 }
             }
             Args::GetCqResultsEx { room, results } => {
                 cq.looked(count >= room);
                 for result in results {
-                    Self::retire(
-                        cq,
-                        &Completed {
-                            qp_context: result.QPContext.addr(),
-                            context: result.RequestContext.addr(),
-                            is_receive: Some(result.Type.is_receive()),
-                            has_failed: !result.Status.is_success(),
-                        },
-                    );
+                    let is_receive = Some(result.Type.is_receive());
+                    Self::retire(cq, &Completed::new(&(*result).into(), is_receive));
                     if result.Type == NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE
                         && let Some(token) = result.invalidated_token()
                     {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use fallible::try_slice;
-use ndkpi::NtStatus;
+use ndkpi::{NDK_RESULT, NtStatus};
 
 /// The tokens of a request that are remembered.
 pub const TOKENS: usize = 4;
@@ -43,6 +43,18 @@ pub struct Completed {
     pub is_receive: Option<bool>,
     /// It is no success.
     pub has_failed: bool,
+}
+
+impl Completed {
+    /// Of a result; the older kind does not say if it was a receive.
+    pub fn new(result: &NDK_RESULT, is_receive: Option<bool>) -> Self {
+        Self {
+            qp_context: result.QPContext.addr(),
+            context: result.RequestContext.addr(),
+            is_receive,
+            has_failed: !result.Status.is_success(),
+        }
+    }
 }
 
 /// The requests in flight, the oldest first.
