@@ -49,6 +49,7 @@ wrong! {
     a_leak_of_a_box breaks PoolLeak by Wrong { load: |_| { let _ = Box::leak(Box::new(7_u64)); }, ..Wrong::default() };
     a_double_free breaks DoubleFree by Wrong { load: double_free, ..Wrong::default() };
     a_touch_of_paged_memory_at_dispatch_level breaks PagedAtDispatch by Wrong { load: touch_paged, ..Wrong::default() };
+    a_call_into_paged_memory breaks AccessViolation by Wrong { load: call_paged, ..Wrong::default() };
     a_lock_held_over_a_completion breaks LockHeld by Wrong { control: complete_under_a_lock, ..Wrong::default() };
     a_lock_held_over_a_callback breaks LockHeld by Wrong { load: call_back_under_a_lock, ..Wrong::default() };
     a_missed_completion breaks RequestNeverCompleted by Wrong { control: |_, _| (), ..Wrong::default() };
@@ -79,6 +80,15 @@ fn double_free(_: &skeleton::Loaded) {
     let block = allocate(64);
     free(block);
     free(block);
+}
+
+fn call_paged(_: &skeleton::Loaded) {
+    // SAFETY: an allocation like any other.
+    let block = unsafe { ExAllocatePool2(POOL_FLAG_PAGED, 64, TAG) };
+    // SAFETY: no function is there, which is what the test is about.
+    let nothing: unsafe extern "C" fn() = unsafe { std::mem::transmute(block) };
+    // SAFETY: as above.
+    unsafe { nothing() };
 }
 
 fn touch_paged(_: &skeleton::Loaded) {

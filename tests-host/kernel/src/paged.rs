@@ -28,10 +28,10 @@ pub fn begin() {
     });
 }
 
-/// Something at that address was touched and is out of reach. Whether it is pageable and can be used now. Called by the handler of
-/// faults, on the thread that has touched it.
-pub fn fault(address: usize) -> bool {
-    if !contains(address) {
+/// Something at that address was touched and is out of reach. Returns true if it is pageable and can be used now, which code that
+/// runs there cannot. Called by the handler of faults, on the thread that has touched it.
+pub fn fault(address: usize, runs: bool) -> bool {
+    if runs || !contains(address) {
         return false;
     }
     if current_irql() >= Irql::DISPATCH_LEVEL {

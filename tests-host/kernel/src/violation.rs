@@ -46,6 +46,19 @@ fn has_poison(context: *mut libc::c_void) -> bool {
     context.uc_mcontext.gregs.contains(&POISON_WORD.cast_signed())
 }
 
+/// Returns true if it is code at that address that was to run.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub fn runs_at(address: usize, context: *mut libc::c_void) -> bool {
+    // SAFETY: the system passes the registers of the interrupted thread, of this type.
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    context.uc_mcontext.gregs[libc::REG_RIP as usize].cast_unsigned() == address as u64
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub fn runs_at(_: usize, _: *mut libc::c_void) -> bool {
+    false
+}
+
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn has_poison(_: *mut libc::c_void) -> bool {
     false

@@ -121,8 +121,7 @@ fn try_to(record: &EXCEPTION_RECORD, context: &mut CONTEXT) -> bool {
     match record.ExceptionCode {
         EXCEPTION_ACCESS_VIOLATION => {
             let (address, run) = refused(record);
-            // Code does not lie in the paged pool.
-            if !run && paged::fault(address) {
+            if paged::fault(address, run) {
                 return true;
             }
             if run
@@ -130,11 +129,6 @@ fn try_to(record: &EXCEPTION_RECORD, context: &mut CONTEXT) -> bool {
                     with_image(address, |image| !image.live).filter(|&gone| gone).and(describe(address))
             {
                 bug_check(Rule::UnloadedCode, format_args!("{where_to} is called"));
-            }
-            // No driver catches this one, and the way to its handlers begins at code.
-            if run && let Some(caller) = caller(context) {
-                let what = what(record.ExceptionCode, (address, run));
-                bug_check(Rule::AccessViolation, format_args!("{what} in {caller}"));
             }
             let Some(place) = place(at).filter(|place| place.live) else { return false };
             if let Some(there) = shared_data::simulated(address) {
@@ -245,7 +239,7 @@ unsafe extern "system" fn unhandled(pointers: *const EXCEPTION_POINTERS) -> i32 
     // SAFETY: as above.
     let context = unsafe { &*pointers.ContextRecord };
     let at = record.ExceptionAddress.addr();
-    let place = describe(at).unwrap_or_else(|| "the kernel".to_owned());
+    let place = describe(at).or_else(|| caller(context)).unwrap_or_else(|| "the kernel".to_owned());
     let what = what(record.ExceptionCode, refused(record));
     let rule = match record.ExceptionCode {
         EXCEPTION_ACCESS_VIOLATION if has_poison(context) => {

@@ -74,7 +74,7 @@ extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *m
     let info = unsafe { &*info };
     // SAFETY: this signal's information has an address.
     let address = unsafe { info.si_addr() }.addr();
-    if !paged::fault(address) {
+    if !paged::fault(address, violation::runs_at(address, context)) {
         violation::report(address, context);
         // SAFETY: the default is what happens without a handler; the fault happens again when this returns.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
