@@ -7,6 +7,9 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "drivers/advise.rs"]
 mod advise;
+#[cfg(unix)]
+#[path = "drivers/bytes.rs"]
+mod bytes;
 #[path = "drivers/control.rs"]
 mod control;
 #[cfg(unix)]
@@ -36,6 +39,9 @@ mod provider_interface;
 #[cfg(unix)]
 #[path = "drivers/removal.rs"]
 mod removal;
+#[cfg(unix)]
+#[path = "drivers/rows.rs"]
+mod rows;
 #[cfg(unix)]
 #[path = "wrong_drivers/small_driver.rs"]
 mod small_driver;

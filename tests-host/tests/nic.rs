@@ -4,6 +4,9 @@
 
 #[path = "nic/addresses.rs"]
 mod addresses;
+#[cfg(unix)]
+#[path = "drivers/bytes.rs"]
+mod bytes;
 #[path = "nic/faults.rs"]
 mod faults;
 #[cfg(unix)]
@@ -24,6 +27,9 @@ mod oids;
 #[cfg(unix)]
 #[path = "nic/requests.rs"]
 mod requests;
+#[cfg(unix)]
+#[path = "drivers/rows.rs"]
+mod rows;
 #[path = "nic/suite.rs"]
 mod suite;
 #[path = "drivers/transport.rs"]

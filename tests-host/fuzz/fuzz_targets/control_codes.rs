@@ -2,6 +2,8 @@
 
 #![no_main]
 
+#[path = "../../tests/drivers/bytes.rs"]
+mod bytes;
 #[allow(dead_code, reason = "the other target needs the rest")]
 #[path = "../../tests/drivers/exercise.rs"]
 mod exercise;

@@ -2,6 +2,8 @@
 
 #![no_main]
 
+#[path = "../../tests/drivers/bytes.rs"]
+mod bytes;
 #[allow(dead_code, reason = "the tests need the rest")]
 #[path = "../../tests/nic/machine.rs"]
 mod machine;

@@ -5,7 +5,10 @@
 use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, network, provider_device, test_device};
 use simulated_kernel::{Device, File, Kernel, wdk::GUID};
 
-use crate::world::{Consumer, Provider, consumer_control, provider_control};
+use crate::{
+    bytes::Bytes,
+    world::{Consumer, Provider, consumer_control, provider_control},
+};
 
 /// Requests of one row at most.
 const LONGEST: usize = 200;
@@ -27,25 +30,6 @@ const CODES: [u32; 14] = [
     network::QUERY_INTERFACE,
 ];
 
-/// Bytes to be read. When there are no more, zeros come.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn next(&mut self) -> u8 {
-        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
-        self.0 = rest;
-        *first
-    }
-
-    fn take(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next()).collect()
-    }
-
-    fn word(&mut self) -> u16 {
-        u16::from_le_bytes([self.next(), self.next()])
-    }
-}
-
 /// Sends control codes to both control devices.
 pub fn control_codes(bytes: &[u8]) {
     let kernel = Kernel::seeded(1).start();
@@ -54,7 +38,7 @@ pub fn control_codes(bytes: &[u8]) {
     let files = [provider_control(&kernel), consumer_control(&kernel)];
     let mut bytes = Bytes(bytes);
     for _ in 0..LONGEST {
-        if bytes.0.is_empty() {
+        if bytes.is_over() {
             break;
         }
         request(&mut bytes, &files);
@@ -89,7 +73,7 @@ pub fn query_interface(bytes: &[u8]) {
     let provider = Provider::load(&kernel).expect("the provider loads");
     let mut bytes = Bytes(bytes);
     for _ in 0..LONGEST {
-        if bytes.0.is_empty() {
+        if bytes.is_over() {
             break;
         }
         query(&mut bytes, &provider.device);

@@ -11,7 +11,7 @@ use ndkpi::{
 };
 use simulated_kernel::Kernel;
 
-use crate::machine::with_pair;
+use crate::{machine::with_pair, oids, rows};
 
 /// OIDs that are only set.
 const ONLY_SET: [u32; 3] = [OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER, OID_NDK_SET_STATE];
@@ -88,4 +88,9 @@ fn statistics_of_ndk_come_by_the_direct_path_too() {
         assert_eq!(nic.query(OID_NDK_CONNECTIONS, 64).bytes[..4], [0x80, 1, 0x10, 0]);
         assert_eq!(nic.query(OID_NDK_LOCAL_ENDPOINTS, 64).bytes[..4], [0x80, 1, 0x10, 0]);
     });
+}
+
+#[test]
+fn any_request_is_answered() {
+    rows::each("oids", oids::exercise);
 }
