@@ -15,7 +15,7 @@ if [[ $short && $short != --short ]]; then
     echo "tools/coverage.sh: --short, or nothing; not '$short'" >&2
     exit 2
 fi
-major=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+major=$(llvm_of rustc)
 command -v "llvm-cov-$major" >/dev/null || install_packages "llvm-$major" || true
 if ! command -v "llvm-cov-$major" >/dev/null; then
     echo "tools/coverage.sh: there is no llvm-cov-$major, which this compiler's profiles need (Debian: llvm-$major)" >&2
@@ -56,22 +56,11 @@ done
 "llvm-cov-$major" export --format=lcov --instr-profile "$directory/all.profdata" "${objects[@]}" \
     --sources "$PWD"/crates/engine/src "$PWD"/crates/provider/src >"$directory/lines.lcov"
 awk -v root="$PWD/" '
-    /^SF:/ { file = substr($0, 4); sub(root, "", file) }
-    /^DA:/ { split(substr($0, 4), one, ","); if (one[2] + 0 > 0) seen[file, one[1]] = 1; lines[file, one[1]] = 1 }
-    END {
-        for (key in lines) {
-            split(key, part, SUBSEP)
-            all[part[1]]++
-            if (!(key in seen)) { missing[part[1]] = missing[part[1]] " " part[2]; none[part[1]]++ }
-        }
-        for (file in all) {
-            total += all[file]; left += none[file]
-            count = split(missing[file], number, " ")
-            if (count == 0) continue
-            for (i = 1; i <= count; i++) for (j = i + 1; j <= count; j++) if (number[j] + 0 < number[i] + 0) { t = number[i]; number[i] = number[j]; number[j] = t }
-            printf "%s: %d of %d lines not run:", file, count, all[file]
-            for (i = 1; i <= count; i++) printf " %s", number[i]
-            printf "\n"
-        }
-        printf "zzz total: %d of %d lines run (%.1f %%)\n", total - left, total, 100 * (total - left) / total
-    }' "$directory/lines.lcov" | sort | sed 's/^zzz //'
+    /^SF:/ { file = substr($0, 4); sub(root, "", file); all = none = 0; missing = "" }
+    /^DA:/ { split(substr($0, 4), one, ","); all++; if (one[2] == 0) { none++; missing = missing " " one[1] } }
+    /^end_of_record/ {
+        total += all; left += none
+        if (none) printf "%s: %d of %d lines not run:%s\n", file, none, all, missing
+    }
+    END { printf "total: %d of %d lines run (%.1f %%)\n", total - left, total, 100 * (total - left) / total }' \
+    "$directory/lines.lcov" | sort

@@ -20,6 +20,9 @@ check_compiler() {
     exit 1
 }
 
+# llvm_of COMPILER...: the major version of its LLVM
+llvm_of() { "$@" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p'; }
+
 # install_packages PACKAGE...: false if they cannot be installed
 install_packages() {
     local as_root=() archives result=0

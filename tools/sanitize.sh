@@ -26,7 +26,7 @@ make_sysroot() {
     local root=$1 libraries from
     has_compiler || install_packages "${COMPILER_PACKAGES[@]}" || true
     check_compiler
-    if [[ $("$COMPILER" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p') != $(rustc +nightly -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p') ]]; then
+    if [[ $(llvm_of "$COMPILER") != $(llvm_of rustc +nightly) ]]; then
         echo "tools/sanitize.sh: Debian's compiler and the nightly one are of different versions of LLVM" >&2
         exit 1
     fi
