@@ -1,4 +1,4 @@
-//! `ndkctl adapters`: the network interfaces of the machine, which of them have NDK, and with what.
+//! `ndkctl adapters`: the network interfaces of the machine and their NDK capabilities.
 
 use std::net::IpAddr;
 
@@ -24,12 +24,12 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &Adapters) -> Result<End, String> {
     let all = if cfg!(windows) {
         driver::interfaces(&driver::open()?)?
     } else {
-        note!("ndkctl adapters: network interfaces have NDK on Windows only; these are the adapters of this program");
+        note!("ndkctl adapters: interfaces have NDK on Windows only; these are the adapters of this program");
         own()?
     };
     if args.json {
@@ -49,7 +49,7 @@ fn own() -> Result<Vec<NetworkInterface>, String> {
             .map_err(|status| format!("adapter {number}: {status}"))?;
         let addresses = [Family::V4, Family::V6].into_iter().filter_map(|family| platform.address(number, family));
         Ok(NetworkInterface {
-            facts: facts(&info),
+            facts: Interface { index: number, ..facts(&info) },
             alias: format!("adapter {number}"),
             description: "SoftNDK on the host".to_owned(),
             addresses: addresses.collect(),
@@ -60,7 +60,7 @@ fn own() -> Result<Vec<NetworkInterface>, String> {
     all
 }
 
-/// What an adapter says of itself, as a driver passes it on.
+/// What an adapter reports of itself, in the form in which a driver passes it on.
 fn facts(info: &NDK_ADAPTER_INFO) -> Interface {
     Interface {
         up: 1,
@@ -85,10 +85,10 @@ fn facts(info: &NDK_ADAPTER_INFO) -> Interface {
     }
 }
 
-/// The protocol in the words of its users.
+/// The name of a technology.
 fn technology(number: u32) -> String {
     match NDK_RDMA_TECHNOLOGY(number.cast_signed()) {
-        NDK_RDMA_TECHNOLOGY::UNDEFINED => "not said".to_owned(),
+        NDK_RDMA_TECHNOLOGY::UNDEFINED => "undefined".to_owned(),
         NDK_RDMA_TECHNOLOGY::IWARP => "iWARP".to_owned(),
         NDK_RDMA_TECHNOLOGY::INFINIBAND => "InfiniBand".to_owned(),
         NDK_RDMA_TECHNOLOGY::ROCE => "RoCE".to_owned(),
@@ -97,7 +97,7 @@ fn technology(number: u32) -> String {
     }
 }
 
-/// A speed in the unit that suits it.
+/// A speed in a suitable unit.
 fn speed(bits: u64) -> String {
     match bits {
         0 | u64::MAX => "-".to_owned(),
@@ -106,14 +106,14 @@ fn speed(bits: u64) -> String {
     }
 }
 
-/// What there is to say of an interface's NDK: the adapter's limits, or why there is none.
+/// The NDK column of an interface: the adapter's limits, or why it has no NDK.
 fn ndk(facts: &Interface) -> String {
     if facts.status == 0 {
         let Interface { receive_sge, initiator_sge, read_sge, caller_data, callee_data, .. } = facts;
         let Interface { receive_depth, initiator_depth, inbound_reads, outbound_reads, .. } = facts;
         return format!(
             "depths {receive_depth}/{initiator_depth}, elements {receive_sge}/{initiator_sge}/{read_sge}, reads \
-             {inbound_reads}/{outbound_reads}, private data {caller_data}/{callee_data}, {} a transfer",
+             {inbound_reads}/{outbound_reads}, private data {caller_data}/{callee_data}, transfers up to {}",
             bytes(facts.transfer.into())
         );
     }

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The commands and their arguments.
 
 use std::path::PathBuf;
 
@@ -16,19 +16,19 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Try first:
-  ndkctl selftest                      every rule of NDKPI, checked on the host
+  ndkctl selftest                      run the conformance suite on this machine
   ndkctl selftest --filter arm         only the cases whose name or section contains `arm`
-  ndkctl selftest --list               what is checked, and where the rule stands
-  ndkctl ping --size 4K --notify any   latency of a ping-pong over two queue pairs
-  ndkctl info --memory                 what the adapter can do, and what objects take in the driver
-  ndkctl counters --watch              what adapters count, beside traffic between them
+  ndkctl selftest --list               list the cases and the rules they check
+  ndkctl ping --size 4K --notify any   measure a ping-pong between two queue pairs
+  ndkctl info --memory                 show the adapter's limits, and the memory each object takes in the driver
+  ndkctl counters --watch              watch the adapters' counters
 
 With cargo, put the arguments after two dashes: cargo run --release -- selftest
 
-Exit code: 0 if all is well, 1 if something is not or the command failed, 2 for a wrong argument, 130 after Ctrl-C.
-docs/ndkctl.md has more: output for programs, colours, widths, completions.";
+Exit code: 0 for success, 1 if a check or the command itself failed, 2 for a wrong argument, 130 after Ctrl-C.
+docs/ndkctl.md describes JSON output, colours, widths and completions.";
 
-/// SoftNDK: an RDMA adapter made of code, for testing NDK consumers.
+/// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "ndkctl", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Cli {
@@ -40,45 +40,45 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check every rule of NDKPI on the provider
+    /// Run the conformance suite: every rule of NDKPI, checked on a provider
     Selftest(Selftest),
-    /// Measure the latency of a ping-pong over two queue pairs
+    /// Measure the latency of a ping-pong between two queue pairs
     Ping(Ping),
-    /// Use and end connections in every way for a long time, at random, and look that nothing is left
+    /// Use and end connections at random for a long time, and check that no byte is wrong and nothing leaks
     Soak(Soak),
-    /// Show what the adapter can do (NDK_ADAPTER_INFO)
+    /// Show the limits and flags of the adapter (NDK_ADAPTER_INFO)
     Info(Info),
-    /// Explain a finding of the adviser (docs/adviser.md)
+    /// Explain a finding of the adviser, or the reason of a failed request
     Explain(crate::explain::Explain),
-    /// List what can go wrong as NDKPI allows, or let it happen in front of the driver's adapters (docs/faults.md)
+    /// List the failures that NDKPI allows, or inject them in front of the driver's adapters (docs/faults.md)
     Faults(crate::fault_plan::FaultsArgs),
-    /// Measure, each figure beside the best of its kind
+    /// Run benchmarks, each beside the best of its kind
     Bench(crate::bench::Bench),
-    /// List the network interfaces, and which have NDK with what (on other systems the adapters of this program)
+    /// List the network interfaces and their NDK capabilities (not on Windows: this program's own adapters)
     Adapters(Adapters),
-    /// Write completions of commands and arguments for a shell
+    /// Print completions of commands and arguments for a shell
     Completions(crate::completions::Completions),
-    /// Show what adapters count (NDIS_NDK_PERFORMANCE_COUNTERS): the driver's on Windows, else this program's beside traffic
+    /// Show the RDMA counters: the driver's on Windows, elsewhere those of traffic that this command makes
     Counters(Counters),
-    /// List connections: the driver's on Windows, else this program's, with local endpoints, beside traffic
+    /// List connections and listeners: the driver's on Windows, elsewhere those of traffic that this command makes
     Netstat(Netstat),
-    /// Show the adapter of the user-mode interface
+    /// Show or install the user-mode interface, softnd.dll
     Nd2(crate::nd2::Nd2),
-    /// Check every sentence about completion queues of the user-mode interface
+    /// Run the self-test of the user-mode interface
     Nd2Selftest(Nd2Selftest),
-    /// Run driver images in a simulated kernel that checks every rule and replays by seed (elsewhere than on Windows with Wine)
+    /// Run driver images in a simulated kernel that checks every rule and repeats a run from its seed (not on Windows: under Wine)
     Run(crate::run::Run),
-    /// Have the driver ndktest run for a while in the kernel (Windows)
+    /// Run a stress test or a benchmark in the kernel, with the driver ndktest (Windows)
     DriverRun(DriverRun),
     /// Show or change the settings of the driver softndk (Windows)
     DriverSettings(DriverSettings),
     /// Record what consumers do with the driver softndk (Windows)
     Record(crate::driver_record::DriverRecord),
-    /// Run a recording again on the host's provider, and say where it differs
+    /// Repeat a recording on this machine's provider, and show the differences
     Replay(crate::replay::Replay),
-    /// Draw a recording: a page with zoom and search, or a picture
+    /// Draw a recording: an HTML page with zoom and search, or a picture
     Timeline(crate::timeline::TimelineArgs),
-    /// Write a recording as packets of RoCE v2, for tools that read pcapng
+    /// Export a recording as RoCE v2 packets, for tools that read pcapng
     Packets(crate::timeline::Packets),
 }
 
@@ -110,30 +110,30 @@ impl Command {
     }
 }
 
-/// Of what kind the machine and the provider are.
+/// The kind of machine and provider.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Machine {
-    /// How requests complete: in the call, later, before the call returns, or any of these
+    /// How requests complete that may pend
     #[arg(long, value_enum, default_value = "mixed", value_name = "MODE")]
     pub completion: Completion,
-    /// Processors of the machine, 1 to 64; as many as the host has, between 2 and 8, if not given
+    /// Number of processors, 1 to 64; by default as many as the host has, between 2 and 8
     #[arg(long, alias = "threads", value_name = "N", value_parser = parse_processors, allow_negative_numbers = true)]
     pub processors: Option<u32>,
-    /// Where work requests are carried out: in deferred calls as hardware would, or in the post if possible
+    /// Where work requests are carried out
     #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
     pub nic: Nic,
-    /// What spin locks do: raise the IRQL and find mistakes, or lock only, which is the shortest path of the engine
+    /// What spin locks do besides locking
     #[arg(long, value_enum, default_value = "watched", value_name = "KIND")]
     pub locks: Locks,
     /// Give a fast-registered region a new remote token with each registration
     #[arg(long)]
     pub rotate_tokens: bool,
-    /// What kind of adapter to be limited like (docs/registry.md)
+    /// Limit the adapter like this kind of hardware (docs/registry.md)
     #[arg(long, value_enum, default_value = "own", value_name = "PROFILE")]
     pub profile: Kind,
 }
 
-/// What kind of adapter to be limited like.
+/// The kind of hardware whose limits an adapter has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(pub Profile);
 
@@ -191,7 +191,7 @@ impl Machine {
 /// How requests complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Completion {
-    /// In the call.
+    /// Within the call.
     Inline,
     /// By a callback after the call has returned.
     Pending,
@@ -215,9 +215,9 @@ impl From<Completion> for CompletionMode {
 /// Where work requests are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Nic {
-    /// In deferred calls.
+    /// In a deferred call (DPC), as hardware would.
     Deferred,
-    /// In the consumer's post, if possible.
+    /// In the consumer's post, where possible.
     Direct,
 }
 
@@ -233,9 +233,9 @@ impl From<Nic> for NicMode {
 /// What spin locks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Locks {
-    /// Raise the IRQL, and find mistakes.
+    /// Raise the IRQL and check for misuse.
     Watched,
-    /// Nothing but lock.
+    /// Nothing: the fastest.
     Plain,
 }
 
@@ -271,53 +271,53 @@ pub enum WhichFaults {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Exit code: 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
 pub struct Selftest {
-    /// Only the cases whose name or section contains this; several parts are separated by commas
+    /// Run only cases whose name or section contains this; separate several with commas
     #[arg(long, value_name = "PART")]
     pub filter: Option<String>,
-    /// Have the driver ndktest run the cases in the kernel, on the provider's driver (Windows)
+    /// Run the suite in the kernel, with the driver ndktest on the driver softndk (Windows)
     #[arg(long, conflicts_with_all = [
         "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
         "locks", "rotate_tokens", "profile", "recorded", "advise",
     ])]
     pub driver: bool,
-    /// With --driver: on the NDK adapter of this network interface, whoever made it: its alias, index or local address
+    /// With --driver: test the NDK adapter of this network interface, from any vendor; its alias, index or local address
     #[arg(long, requires = "driver", value_name = "INTERFACE")]
     pub interface: Option<String>,
-    /// With --interface: a second one, which the first can connect to; for NICs that do not connect to themselves
+    /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves
     #[arg(long, requires = "interface", value_name = "INTERFACE")]
     pub peer: Option<String>,
-    /// With --interface: also what a correct consumer never does; a driver that trusts its consumers crashes the machine
+    /// With --interface: include calls that a correct consumer never makes; they crash the machine if the driver trusts its consumers
     #[arg(long, requires = "interface")]
     pub hostile: bool,
-    /// Show the cases instead of running them
+    /// List the cases instead of running them
     #[arg(long)]
     pub list: bool,
-    /// With --list: as the document docs/conformance.md
+    /// With --list: print the document docs/conformance.md
     #[arg(long, requires = "list", conflicts_with = "json")]
     pub markdown: bool,
-    /// Run all of it this often, each time with another seed: 1 to 1000000
+    /// Number of runs, each with the next seed: 1 to 1000000
     #[arg(long, default_value = "1", value_name = "N", value_parser = parse_repeat, allow_negative_numbers = true)]
     pub repeat: u32,
-    /// Determines what is chosen at random; decimal, or hexadecimal after 0x
+    /// Seed of the random choices; decimal, or hexadecimal after 0x
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Run on one thread in an order that the seed determines: the same seed, the same run
+    /// Run on one thread in an order that the seed determines, so that a run can be repeated
     #[arg(long)]
     pub deterministic: bool,
-    /// The major version of NDKPI to open the adapter with; the newest that the profile has, if not given
+    /// Major version of NDKPI to open the adapter with; by default the newest that the profile has
     #[arg(long, value_enum, value_name = "MAJOR")]
     pub ndkpi: Option<Major>,
     /// The kind of machine and provider.
     #[command(flatten)]
     pub machine: Machine,
-    /// Have each call fail once that a provider may fail, a run of the case for each, and look that nothing breaks or is left
+    /// Fail every call that may fail, one per run of a case, and check that nothing breaks or leaks
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["driver", "list", "json", "junit", "advise", "recorded"])]
     pub faults: Option<WhichFaults>,
-    /// Let this go wrong, as in `ndkctl faults`: late,chance=300000,delay=~200; may be given up to eight times
+    /// Inject a failure, written as for `ndkctl faults`: late,chance=300000,delay=~200; up to eight times
     #[arg(long, value_name = "RULE", value_parser = crate::fault_rule::parse,
         conflicts_with_all = ["driver", "list", "advise", "faults", "recorded"])]
     pub fault: Vec<interpose::faults::Rule>,
-    /// Run under the adviser, and show what it finds; with --verbose each finding as it is made
+    /// Run under the adviser and show its findings; with --verbose each one as it is made
     #[arg(long, conflicts_with = "recorded")]
     pub advise: bool,
     /// The recording of the first case that fails, or of the last one.
@@ -326,10 +326,10 @@ pub struct Selftest {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write the results to this file in the format of JUnit
+    /// Also write the results to this file, in JUnit format
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Show what the suite notes while it runs
+    /// Show the notes of the suite as it runs
     #[arg(long)]
     pub verbose: bool,
 }
@@ -349,13 +349,13 @@ impl Selftest {
 #[derive(Clone, Copy, Debug, Args)]
 #[command(after_help = "Exit code: 0 if no step failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
 pub struct DriverRun {
-    /// What the driver does
+    /// What to run
     #[arg(value_enum, value_name = "WHAT")]
     pub kind: DriverRunKind,
-    /// For how long, 1 to 3600
+    /// Duration in seconds, 1 to 3600
     #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: u32,
-    /// Determines what is chosen at random; decimal, or hexadecimal after 0x
+    /// Seed of the random choices; decimal, or hexadecimal after 0x
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
     /// Print the results as JSON
@@ -366,17 +366,17 @@ pub struct DriverRun {
 /// `ndkctl driver-settings`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(
-    after_help = "Without an option nothing changes. Changes last until the driver is loaded anew; docs/registry.md has \
-                        the values it starts with."
+    after_help = "Without an option, shows the settings. A change lasts until the driver is loaded again; docs/registry.md has the \
+                  settings it starts with."
 )]
 pub struct DriverSettings {
-    /// How requests complete that could complete in the call
+    /// How requests complete that could complete within the call
     #[arg(long, value_enum, value_name = "MODE")]
     pub completion: Option<Completion>,
-    /// Where queue pairs made from now on carry work requests out
+    /// Where work requests of new queue pairs are carried out
     #[arg(long, value_enum, value_name = "WHERE")]
     pub nic: Option<Nic>,
-    /// Moderated notifications are not timed finer than this, in microseconds: 1 to 100000
+    /// Timer granularity of moderated notifications, in microseconds: 1 to 100000
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub granularity: Option<u32>,
     /// Print the settings as JSON
@@ -384,36 +384,36 @@ pub struct DriverSettings {
     pub json: bool,
 }
 
-/// What the driver does for a while.
+/// What the driver runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DriverRunKind {
-    /// The suite again and again, each time with other random numbers.
+    /// The suite, repeated with different random numbers.
     Stress,
     /// Latency, rate and bandwidth of messages.
     Performance,
 }
 
-/// How the sides of a ping-pong learn of completions.
+/// How each side of a ping-pong learns of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Notify {
-    /// They ask again and again.
+    /// Polls all the time.
     Poll,
-    /// They arm for any completion and wait for the callback.
+    /// Arms for any completion and waits for the callback.
     Any,
-    /// They arm for solicited completions and wait for the callback.
+    /// Arms for solicited completions and waits for the callback.
     Solicited,
 }
 
 /// `ndkctl ping`.
 #[derive(Clone, Debug, Args)]
 pub struct Ping {
-    /// Bytes of a message, 1 to 1G: a number, with K, M or G for powers of 1024
+    /// Message size, 1 to 1G bytes; K, M and G are powers of 1024
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = parse_size, allow_negative_numbers = true)]
     pub size: u32,
-    /// Round trips, 1 to 100000000
+    /// Number of round trips, 1 to 100000000
     #[arg(long, default_value = "20000", value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub count: u32,
-    /// How the sides learn of completions
+    /// How each side learns of completions
     #[arg(long, value_enum, default_value = "poll", value_name = "HOW")]
     pub notify: Notify,
     /// The kind of machine and provider.
@@ -429,23 +429,21 @@ pub struct Ping {
 
 /// `ndkctl soak`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 if all went well, 1 if something did not, 2 for a wrong argument, 130 after Ctrl-C."
-)]
+#[command(after_help = "Exit code: 0 for success, 1 if a round failed, 2 for a wrong argument, 130 after Ctrl-C.")]
 pub struct Soak {
-    /// For how long, 1 to 10080
+    /// Duration in minutes, 1 to 10080
     #[arg(long, default_value = "10", value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=10_080))]
     pub minutes: u32,
-    /// So many rounds instead, 1 to 1000000
+    /// Number of rounds, instead of a duration: 1 to 1000000
     #[arg(long, value_name = "N", value_parser = parse_repeat, conflicts_with = "minutes", allow_negative_numbers = true)]
     pub rounds: Option<u32>,
-    /// Determines what is done: that of the first round, one more for each further round; decimal, or hexadecimal after 0x
+    /// Seed of the first round; each further round has the next one. Decimal, or hexadecimal after 0x
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Connections beside each other, 1 to 64
+    /// Concurrent connections, 1 to 64
     #[arg(long, default_value = "8", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
-    /// Run on one thread in an order that the seed determines: the same seed, the same run
+    /// Run on one thread in an order that the seed determines, so that a run can be repeated
     #[arg(long)]
     pub deterministic: bool,
     /// The kind of machine and provider.
@@ -462,13 +460,13 @@ pub struct Soak {
 /// `ndkctl info`.
 #[derive(Clone, Debug, Args)]
 pub struct Info {
-    /// Show what each object takes of the non-paged pool in the driver, beside its entries
+    /// Show the non-paged pool that each object takes in the driver
     #[arg(long)]
     pub memory: bool,
-    /// The major version of NDKPI to open the adapter with; the newest that the profile has, if not given
+    /// Major version of NDKPI to open the adapter with; by default the newest that the profile has
     #[arg(long, value_enum, value_name = "MAJOR")]
     pub ndkpi: Option<Major>,
-    /// What kind of adapter to be limited like (docs/registry.md)
+    /// Limit the adapter like this kind of hardware (docs/registry.md)
     #[arg(long, value_enum, default_value = "own", value_name = "PROFILE")]
     pub profile: Kind,
     /// Print the results as JSON
@@ -487,7 +485,7 @@ pub struct Adapters {
 /// `ndkctl counters`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Counters {
-    /// Show them every second, with what was added, until Ctrl-C
+    /// Repeat every second with the difference, until Ctrl-C
     #[arg(long)]
     pub watch: bool,
     /// Print them as JSON

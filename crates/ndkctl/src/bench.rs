@@ -13,28 +13,28 @@ pub struct Bench {
     /// Only rows whose names contain this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// A run of seconds, to see that everything works: its figures mean little
+    /// Run for seconds only, to check that everything works; the figures mean little
     #[arg(long)]
     pub quick: bool,
-    /// Without the programs of others: UCX and libfabric
+    /// Leave out the programs of others, UCX and libfabric
     #[arg(long)]
     pub alone: bool,
-    /// Write the rows as JSON
+    /// Also write the rows to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the table as Markdown into a page that has a place for it
+    /// Also write the table into this Markdown page, between its marks
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Draw the plots, as SVG
+    /// Draw the plots into this folder, as SVG
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
-    /// Build this commit too, and run the two builds in turn
+    /// Build this commit too, run both builds in turn, and compare them
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["json", "report", "plots", "smoke", "counts"])]
     pub compare: Option<String>,
-    /// Only count instructions (callgrind); fail if there are more than those kept in the repository
+    /// Only count instructions (callgrind), and fail if there are more than on file
     #[arg(long, conflicts_with_all = ["json", "report", "plots", "counts"])]
     pub smoke: bool,
-    /// Only count instructions, and write the counts to this file: crates/bench/counts.json is what is kept
+    /// Only count instructions, and write them to this file; crates/bench/counts.json is the one on file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "report", "plots"])]
     pub counts: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! `ndkctl counters`: what adapters count (`NDIS_NDK_PERFORMANCE_COUNTERS`): those of the driver, or those of this program
-//! beside traffic that it makes.
+//! `ndkctl counters`: the RDMA counters (`NDIS_NDK_PERFORMANCE_COUNTERS`) of the driver, or of this program's adapters under traffic
+//! that it makes.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -18,7 +18,7 @@ use crate::{
     output::{align_right, print_json, print_table, table},
 };
 
-/// The counters that are not reserved, by their names in `NDIS-NDK 3`.
+/// A counter, by its name in `NDIS-NDK 3`.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     name: &'static str,
@@ -48,7 +48,7 @@ fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS]) -> [Row; 10] {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
     let mut before: Option<[Row; 10]> = None;
     let mut look = |counters: &[NDIS_NDK_PERFORMANCE_COUNTERS], names: &[&str]| {
@@ -83,7 +83,7 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
     Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }
 
-/// Waits a second, or until somebody wants the command to end: then true.
+/// Waits a second. Returns true if the command should end.
 fn wait_a_second(interrupted: &AtomicBool) -> bool {
     for _ in 0..20 {
         if interrupted.load(Relaxed) {
@@ -95,7 +95,7 @@ fn wait_a_second(interrupted: &AtomicBool) -> bool {
 }
 
 fn show(now: &[Row; 10], before: Option<&[Row; 10]>, names: &[&str]) {
-    let more = names.iter().map(|name| format!("more in {}", name.trim_start_matches("adapter ")));
+    let more = names.iter().map(|name| format!("{name}: added"));
     let header: Vec<_> = std::iter::once(&"counter").chain(names).map(|name| (*name).to_owned()).chain(more).collect();
     let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     (1..header.len()).for_each(|column| align_right(&mut table, column));

@@ -1,4 +1,4 @@
-//! The way to the driver `ndktest`.
+//! Access to the drivers `ndktest` and `softndk`.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,18 +14,18 @@ use control::{
 
 use crate::driver_interface;
 
-/// Between two looks at a run.
+/// The time between two queries of a run.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who wants the driver where there is none is told so.
-pub const ELSEWHERE: &str = "the drivers run on Windows only (docs/windows-vm.md); `ndkctl selftest` without --driver checks the \
+/// The message on systems without the drivers.
+pub const ELSEWHERE: &str = "the drivers run on Windows only (docs/windows-vm.md); `ndkctl selftest` without --driver tests the \
                              provider on any host";
 
 /// Opens the driver's control device.
 ///
 /// # Errors
 ///
-/// Why that is not possible.
+/// The reason, in one line.
 #[cfg(windows)]
 pub fn open() -> Result<TestDriver<control::client::ControlDevice>, String> {
     let device = control::client::ControlDevice::open(control::test_device::WIN32_NAME);
@@ -36,14 +36,14 @@ pub fn open() -> Result<TestDriver<control::client::ControlDevice>, String> {
 ///
 /// # Errors
 ///
-/// Why that is not possible.
+/// The reason, in one line.
 #[cfg(windows)]
 pub fn open_provider() -> Result<ProviderDriver<control::client::ControlDevice>, String> {
     let device = control::client::ControlDevice::open(control::provider_device::WIN32_NAME);
     device.map(ProviderDriver::new).map_err(|refusal| format!("the driver softndk: {refusal}"))
 }
 
-/// Nothing to be opened.
+/// A device that does not exist.
 #[cfg(not(windows))]
 pub struct Nowhere;
 
@@ -74,20 +74,21 @@ pub fn open_provider() -> Result<ProviderDriver<Nowhere>, String> {
     Err(ELSEWHERE.to_owned())
 }
 
-/// The provider's control device where there is one, and nothing where the adapters of this program are to be shown instead; with a
-/// line that says which, for people.
+/// Returns the provider's control device, or `None` if there is no driver and the command shows adapters of its own; and a line
+/// for people that says which.
 ///
 /// # Errors
 ///
-/// There is a driver, and it cannot be opened.
+/// The driver is there but cannot be opened.
 pub fn provider_or_host() -> Result<(Option<ProviderDriver<Provider>>, &'static str), String> {
     match try_open_provider() {
-        Ok(driver) => Ok((Some(driver), "the driver softndk:")),
-        Err(Refusal::NotThere) if cfg!(windows) => {
-            Ok((None, "no driver softndk is there: adapters of this program, beside its own traffic"))
-        }
+        Ok(driver) => Ok((Some(driver), "The driver softndk:")),
+        Err(Refusal::NotThere) if cfg!(windows) => Ok((
+            None,
+            "The driver softndk is not installed. These are adapters of this command, with traffic that it makes:",
+        )),
         Err(Refusal::NotThere) => {
-            Ok((None, "adapters of this program, beside its own traffic (on Windows the driver's):"))
+            Ok((None, "Adapters of this command, with traffic that it makes (on Windows: the driver's):"))
         }
         Err(refusal) => Err(format!("the driver softndk: {refusal}")),
     }
@@ -110,16 +111,16 @@ const fn try_open_provider() -> Result<ProviderDriver<Provider>, Refusal> {
     Err(Refusal::NotThere)
 }
 
-/// A refusal in words.
+/// The message for a refusal.
 fn refused(refusal: &Refusal) -> String {
     format!("the driver ndktest: {refusal}")
 }
 
-/// Has the driver run, and shows what it does until it is over.
+/// Starts a run of the driver and shows its events until it ends.
 ///
 /// # Errors
 ///
-/// The driver has refused, or is gone.
+/// The driver refused, or is gone.
 pub fn follow<T: Transport>(
     driver: &TestDriver<T>,
     (kind, seconds, seed): (Kind, u32, u64),
@@ -130,11 +131,11 @@ pub fn follow<T: Transport>(
     watch(driver, interrupted, show)
 }
 
-/// As [`follow`], on the adapters of network interfaces.
+/// Like [`follow`], on the adapters of network interfaces.
 ///
 /// # Errors
 ///
-/// The driver has refused, or is gone; what is wrong with the interfaces.
+/// The driver refused or is gone, or something is wrong with the interfaces.
 pub fn follow_on<T: Transport>(
     driver: &TestDriver<T>,
     how: &StartOn,
@@ -144,7 +145,7 @@ pub fn follow_on<T: Transport>(
 ) -> Result<Progress, String> {
     let begun = driver.start_on(how, interface, peer).map_err(|refusal| refused(&refusal))?;
     if begun.problem != Problem::None as u32 {
-        // Without the list the line is shorter.
+        // Without the list the message is only shorter.
         let all = driver.interfaces().unwrap_or_default();
         if let Some(problem) = driver_interface::problem(&begun, interface, peer, &all) {
             return Err(problem);
@@ -153,11 +154,11 @@ pub fn follow_on<T: Transport>(
     watch(driver, interrupted, show)
 }
 
-/// The network interfaces that the driver finds.
+/// The network interfaces that the driver sees.
 ///
 /// # Errors
 ///
-/// The driver has refused, or is gone.
+/// The driver refused, or is gone.
 pub fn interfaces<T: Transport>(driver: &TestDriver<T>) -> Result<Vec<NetworkInterface>, String> {
     driver.interfaces().map_err(|refusal| refused(&refusal))
 }

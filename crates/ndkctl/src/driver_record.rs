@@ -24,23 +24,21 @@ use crate::{
 
 /// `ndkctl record`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Adapters are recorded that consumers open while the recording goes on. docs/recorder.md has more."
-)]
+#[command(after_help = "Records only adapters that consumers open during the recording. docs/recorder.md has more.")]
 pub struct DriverRecord {
     /// The file to write
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// For how long, 1 to 3600; until Ctrl-C, if not given
+    /// Duration in seconds, 1 to 3600; by default until Ctrl-C
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<u32>,
-    /// How many slots of 64 bytes of the non-paged pool are kept, 256 to 1M; a request takes about five
+    /// Size in slots of 64 bytes of non-paged pool, 256 to 1M; a request takes about five
     #[arg(long, default_value = "64K", value_name = "SLOTS", value_parser = parse_driver_slots)]
     pub slots: u32,
-    /// Keep what came last when there is no more room, not what came first
+    /// When full, overwrite the oldest instead of dropping the newest
     #[arg(long)]
     pub last: bool,
-    /// End the recording that goes on (the registry's Record), or take the one that has ended, instead of beginning one
+    /// Do not start a recording: end the running one (the registry's Record), or fetch one that has ended
     #[arg(long, conflicts_with_all = ["seconds", "slots", "last"])]
     pub running: bool,
 }

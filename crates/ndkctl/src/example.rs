@@ -58,7 +58,7 @@ pub fn run(which: Example) -> Result<(Recording, Options, String), String> {
     let recording = Recording::read(&file).map_err(|error| error.to_string())?;
     let title = match which {
         Example::Completion => "Post, completion, arm, callback",
-        Example::Merge => "Two arms that are one",
+        Example::Merge => "Two arms merge into one",
     };
     let options = Options {
         width: 1080,

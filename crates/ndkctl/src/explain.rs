@@ -1,4 +1,4 @@
-//! `ndkctl explain`: the pages of the adviser's findings, and of the reasons for which the provider refuses a call or fails a request.
+//! `ndkctl explain`: the pages of the adviser's findings, and of the reasons why the provider refuses a call or fails a request.
 
 use std::fmt::Write;
 
@@ -9,23 +9,23 @@ use provider::{About, Reason};
 
 use crate::{
     End,
-    output::{print_table, table},
+    output::{labelled, print_table, table},
 };
 
 /// `ndkctl explain`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Exit code: 0, or 2 if there is no such finding or reason.")]
+#[command(after_help = "Exit code: 0 for success, 2 if there is no such finding or reason.")]
 pub struct Explain {
-    /// The number of a finding, SN0003 or 3, or of a reason, SR0004: the ProviderErrorCode of a failed request
+    /// A finding (SN0003 or 3) or a reason (SR0004, the ProviderErrorCode of a failed request)
     #[arg(value_name = "NUMBER", required_unless_present_any = ["list", "markdown", "reasons"])]
     pub number: Option<String>,
-    /// Show all findings, a line each
+    /// List all findings
     #[arg(long, conflicts_with = "number")]
     pub list: bool,
-    /// Show all reasons, a line each
+    /// List all reasons
     #[arg(long, conflicts_with_all = ["number", "list"])]
     pub reasons: bool,
-    /// Print all pages, as the document docs/findings.md, or with --reasons docs/reasons.md
+    /// Print the document docs/findings.md, or with --reasons docs/reasons.md
     #[arg(long, conflicts_with_all = ["number", "list"])]
     pub markdown: bool,
 }
@@ -91,7 +91,7 @@ fn parse_reason(text: &str) -> Option<&'static Reason> {
     Reason::from_number(if is_number { digits.parse().ok()? } else { return None })
 }
 
-/// What a reason is about.
+/// The calls or requests that a reason is about.
 fn about(reason: &Reason) -> String {
     match reason.about {
         About::Calls(functions) => functions.join(", "),
@@ -106,9 +106,7 @@ fn about(reason: &Reason) -> String {
 fn reason_page(reason: &Reason) -> String {
     let status = reason.status.name().unwrap_or_default();
     let mut text = format!("{reason}  {status}  ({})\n\n", reason.section);
-    for (word, what) in [("of", about(reason).as_str()), ("why", reason.what), ("fix", reason.fix)] {
-        let _ = writeln!(text, "{word:<6} {what}");
-    }
+    text.push_str(&labelled(0, &[("of", &about(reason)), ("why", reason.what), ("fix", reason.fix)]));
     text
 }
 
@@ -139,9 +137,8 @@ const fn kind(severity: Severity) -> &'static str {
 fn page(finding: Finding) -> String {
     let page = finding.page();
     let mut text = format!("{finding}  {}  ({}, {})\n\n", page.title, page.section, kind(page.severity));
-    for (word, what) in [("rule", page.rule), ("why", page.why), ("cause", page.cause), ("fix", page.fix)] {
-        let _ = writeln!(text, "{word:<6} {what}");
-    }
+    let parts = [("rule", page.rule), ("why", page.why), ("cause", page.cause), ("fix", page.fix)];
+    text.push_str(&labelled(0, &parts));
     text
 }
 

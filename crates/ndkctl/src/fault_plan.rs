@@ -19,29 +19,29 @@ use crate::{
 /// `ndkctl faults`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Without an option the faults in force are shown. They last until the driver is loaded anew, for adapters \
-                        that are opened from now on.\n\
+    after_help = "Without an option, shows the rules in force. They apply to adapters opened afterwards, until the driver is \
+                        loaded again.\n\
                         A rule is FAULT[,KEY=VALUE]...: function=NdkSend, object=CQ or CQ:3, consumer=1, nth=5 or every=2 or \
                         chance=1000 (of a million), status=STATUS_IO_TIMEOUT, delay=100 or 100..500 or ~200 (microseconds).\n\
-                        Exit code: 0 if all is well, 1 if the command failed, 2 for a wrong argument."
+                        Exit code: 0 for success, 1 if the command failed, 2 for a wrong argument."
 )]
 pub struct FaultsArgs {
-    /// Show what can go wrong, and which rule allows it
+    /// List the failures, each with the rule that allows it
     #[arg(long)]
     pub list: bool,
-    /// Print that as the document docs/faults.md
+    /// Print the list as the document docs/faults.md
     #[arg(long, conflicts_with = "list")]
     pub markdown: bool,
-    /// Put this in force, in place of what is; up to eight times, and the first that applies happens (Windows)
+    /// Replace the rules in force by this one; up to eight times, and the first that applies wins (Windows)
     #[arg(long, value_name = "RULE", value_parser = parse, conflicts_with_all = ["list", "markdown"])]
     pub rule: Vec<Rule>,
-    /// Determines chance and delays; decimal, or hexadecimal after 0x
+    /// Seed of chances and delays; decimal, or hexadecimal after 0x
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Let nothing go wrong any more (Windows)
+    /// Stop injecting failures (Windows)
     #[arg(long, conflicts_with_all = ["list", "markdown", "rule"])]
     pub off: bool,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
 }

@@ -31,23 +31,23 @@ pub struct Nd2 {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Nd2Command {
-    /// Show the settings that softnd.dll finds in SOFTND_CONFIG and in environment variables
+    /// Show the settings that softnd.dll gets from SOFTND_CONFIG and from environment variables
     Info(Nd2Info),
-    /// Show the NetworkDirect providers that programs find in the Winsock catalogue
+    /// List the NetworkDirect providers in the Winsock catalogue, where programs look for them
     List(Nd2Info),
-    /// Copy softnd.dll to the system's directory and register it, for all programs of this machine (as administrator)
+    /// Copy softnd.dll to the system directory and register it for all programs (as administrator)
     Install(Nd2Install),
-    /// Remove what `install` has made (as administrator)
+    /// Undo `install` (as administrator)
     Uninstall,
 }
 
 /// What to install.
 #[derive(Clone, Debug, Args)]
 pub struct Nd2Install {
-    /// softnd.dll for programs of 64 bits; the one beside this program if not given
+    /// softnd.dll for 64-bit programs; by default the one beside this program
     #[arg(long, value_name = "FILE")]
     pub dll: Option<PathBuf>,
-    /// softnd.dll for programs of 32 bits; without it they find none
+    /// softnd.dll for 32-bit programs; without it they find no provider
     #[arg(long, value_name = "FILE")]
     pub dll32: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub struct Nd2Install {
 /// How to show it.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Nd2Info {
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -2,7 +2,7 @@
 
 use ::nd2::CompletionPolicy;
 use clap::{Args, ValueEnum};
-use host::say;
+use host::{note, say};
 use nd2_selftest::{Case, Options, Outcome, Row, Schedule, cases, run_one};
 use serde::Serialize;
 
@@ -16,34 +16,34 @@ use crate::{
 /// What to check.
 #[derive(Clone, Debug, Args)]
 pub struct Nd2Selftest {
-    /// Only cases whose name or sentence contains this
+    /// Run only cases whose name or sentence contains this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// List the cases and do not run them
+    /// List the cases instead of running them
     #[arg(long, conflicts_with = "json")]
     pub list: bool,
-    /// Run on a deterministic machine with this seed, instead of threads
+    /// Run on one thread in an order that this seed determines, instead of on many threads
     #[arg(long, value_name = "N", value_parser = parse_seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// How requests end that wait for nothing: pending and reported, in the call, or any of both; all three if not given
+    /// How requests complete that could complete within the call; by default all three, one after the other
     #[arg(long, value_enum, value_name = "POLICY")]
     pub completion: Option<Policy>,
-    /// Which engine carries work requests out: deferred calls as hardware would, or the post if possible
+    /// Where work requests are carried out
     #[arg(long, value_enum, default_value = "deferred", value_name = "WHERE")]
     pub nic: Nic,
-    /// Print JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// How requests end that wait for nothing.
+/// How requests complete that could complete within the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// The method answers that it pends, and the end is reported.
+    /// The method returns `ND_PENDING`, and the completion is reported.
     Pending,
-    /// The method answers.
+    /// The method returns the result.
     Inline,
-    /// One or the other.
+    /// Either.
     Mixed,
 }
 
@@ -82,7 +82,8 @@ pub fn run(args: &Nd2Selftest) -> Result<End, String> {
     };
     let selected: Vec<_> = cases().into_iter().filter(wanted).collect();
     if selected.is_empty() {
-        return Err("no case matches the filter".to_owned());
+        note!("ndkctl nd2-selftest: no case matches the filter; ndkctl nd2-selftest --list shows all");
+        return Ok(End::Refused);
     }
     if args.list {
         let mut listed = table(&["case", "sentence"]);

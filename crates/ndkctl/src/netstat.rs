@@ -1,5 +1,5 @@
-//! `ndkctl netstat`: connections of the driver's adapters; or connections and local endpoints of this program's, as the NDK OIDs
-//! list them, beside traffic that it makes.
+//! `ndkctl netstat`: connections of the driver's adapters; or connections and local endpoints of this program's adapters under
+//! traffic that it makes, as the NDK OIDs list them.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -24,11 +24,11 @@ struct Row {
     owner: String,
 }
 
-/// Lists what is there once. The driver does not tell its adapters apart (all are 0), and lists no endpoints.
+/// Prints the list. The driver does not tell its adapters apart (all are 0) and lists no endpoints.
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
     let owner = |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! What all commands print alike: pretty in a terminal, plain elsewhere.
+//! Output that all commands share: formatted for a terminal, plain elsewhere.
 
 use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
 
@@ -20,7 +20,7 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Takes all colours away if the environment asks for that with `NO_COLOR`, whatever else it asks for.
+/// Turns colours off if `NO_COLOR` is set, whatever other variables say.
 pub fn respect_no_color() {
     if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
         console::set_colors_enabled(false);
@@ -28,17 +28,25 @@ pub fn respect_no_color() {
     }
 }
 
-/// Columns of a table at most: what `COLUMNS` says, else those of the terminal, else [`ELSEWHERE`].
+/// The width of the output: `COLUMNS`, else the width of the terminal, else [`ELSEWHERE`].
 fn width() -> u16 {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let columns = columns.filter(|columns| *columns > 0);
     columns.or_else(|| Term::stdout().size_checked().map(|(_, columns)| columns)).unwrap_or(ELSEWHERE)
 }
 
-/// Columns of a table in a pipe or a file.
+/// The width in a pipe or a file.
 const ELSEWHERE: u16 = 120;
 
-/// A table with these headings: with lines in a terminal, with spaces elsewhere. It is as wide as the terminal at most.
+/// From this width on, columns of sentences are readable beside each other.
+const WIDE: u16 = 100;
+
+/// Returns true if a table with several columns of sentences is readable.
+pub fn is_wide() -> bool {
+    width() >= WIDE
+}
+
+/// A table with these headings: ruled in a terminal, with spaces elsewhere. It fits the terminal.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(if is_terminal() { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
@@ -55,14 +63,28 @@ pub fn table(headings: &[&str]) -> Table {
     table
 }
 
-/// Puts the numbers of a column under each other.
+/// Aligns the numbers of a column.
 pub fn align_right(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }
 
-/// Prints a table without spaces at the ends of lines.
+/// Paragraphs with a label each. Lines wrap at the width of the terminal and stay right of the labels.
+pub fn labelled(indent: u16, rows: &[(&str, &str)]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
+    table.add_rows(rows.iter().map(|(label, text)| [*label, *text]));
+    if let Some(labels) = table.column_mut(0) {
+        labels.set_constraint(ColumnConstraint::ContentWidth).set_padding((indent, 2));
+    }
+    if let Some(texts) = table.column_mut(1) {
+        texts.set_padding((0, 0));
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Prints a table without trailing spaces.
 pub fn print_table(table: &Table) {
     for line in table.to_string().lines() {
         say!("{}", line.trim_end());
@@ -76,7 +98,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), String> {
     Ok(())
 }
 
-/// A bar on the standard error, which shows nothing unless that is a terminal.
+/// A progress bar on the standard error; invisible unless that is a terminal.
 pub fn progress(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -96,7 +118,7 @@ pub fn word(outcome: &Outcome) -> String {
     style.apply_to(format_args!("{:<8}", outcome.word())).to_string()
 }
 
-/// A duration with a unit that suits it.
+/// A duration in a suitable unit.
 pub fn duration(took: Duration) -> String {
     let micros = took.as_micros();
     match micros {
@@ -106,7 +128,7 @@ pub fn duration(took: Duration) -> String {
     }
 }
 
-/// A number of bytes with a unit that suits it.
+/// A number of bytes in a suitable unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     for (bits, unit) in UNITS {
@@ -122,7 +144,17 @@ pub fn bytes(count: u64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{bytes, duration};
+    use super::{bytes, duration, labelled};
+
+    #[test]
+    fn paragraphs_wrap_beside_their_labels() {
+        let text = labelled(2, &[("why", &"word ".repeat(60)), ("cause", "short")]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("  why    word"), "{text}");
+        assert!(lines[1].starts_with("         word"), "{text}");
+        assert_eq!(lines.last(), Some(&"  cause  short"), "{text}");
+        assert_eq!(text.matches("word").count(), 60, "{text}");
+    }
 
     #[test]
     fn durations_and_sizes_have_suitable_units() {

@@ -1,4 +1,4 @@
-//! `--record FILE` and `--timeline FILE`: what happens between a consumer of the host and the provider, in a file or drawn.
+//! `--record FILE` and `--timeline FILE`: recording, on the host, what happens between the consumer and the provider.
 
 use std::{
     fs,
@@ -21,16 +21,16 @@ use crate::{size::parse_slots, timeline};
 #[derive(Clone, Debug, Default, Args)]
 #[command(group = ArgGroup::new("recorded").args(["record", "timeline"]).multiple(true))]
 pub struct Record {
-    /// Record every call, completion and callback, and write them to this file (docs/recorder.md)
+    /// Record every call, completion and callback to this file (docs/recorder.md)
     #[arg(id = "record", long = "record", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Draw them: a picture if the name ends with .svg, otherwise a page with zoom, search and details
+    /// Draw the recording: a picture if the name ends in .svg, else an HTML page with zoom, search and details
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
-    /// With --record or --timeline: how many slots of 64 bytes are kept, 256 to 16M; a request takes about five
+    /// With --record or --timeline: size in slots of 64 bytes, 256 to 16M; a request takes about five
     #[arg(long = "record-slots", requires = "recorded", default_value = "256K", value_name = "SLOTS", value_parser = parse_slots)]
     pub slots: u32,
-    /// With --record or --timeline: keep what came last when there is no more room, not what came first
+    /// With --record or --timeline: when full, overwrite the oldest instead of dropping the newest
     #[arg(long = "record-last", requires = "recorded")]
     pub last: bool,
 }

@@ -11,16 +11,16 @@ use crate::{End, advise::Advice, output::print_json, record::load};
 /// `ndkctl replay`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Exit code: 0 if nothing differs and nothing is found, 1 if something is or the recording cannot be run, 2 for a wrong argument."
+    after_help = "Exit code: 0 if nothing differs and nothing is found, 1 otherwise or if the recording cannot be repeated, 2 for a wrong argument."
 )]
 pub struct Replay {
     /// The recording
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Determines the order in which the machine does what it may do in any order
+    /// Seed that determines the order of events where any order is allowed
     #[arg(long, default_value = "0", value_name = "SEED", value_parser = crate::size::parse_seed)]
     pub seed: u64,
-    /// Run it under the adviser, and say which rules the consumer breaks
+    /// Run under the adviser, and show which rules the consumer breaks
     #[arg(long)]
     pub advise: bool,
     /// Print the result as JSON

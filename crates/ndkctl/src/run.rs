@@ -16,40 +16,40 @@ use crate::End;
 /// Driver images, and what to do with them.
 #[derive(Clone, Debug, Args)]
 pub struct Run {
-    /// Driver images for x64: .sys files. With a script that names images, NAME=FILE takes the place of one of them
+    /// Driver images for x64 (.sys). With a script, each replaces the script's image of the same file name, and NAME=FILE the image NAME
     #[arg(required_unless_present_any = ["script", "worker"], value_name = "IMAGE")]
     pub images: Vec<PathBuf>,
     /// Seeds to run with: 7, 1..1000 or 1,5,9..12
     #[arg(long, default_value = "1..10")]
     pub seeds: Seeds,
-    /// What the images do (TOML); without it they are loaded, started, removed and unloaded
+    /// Script of what happens (TOML); without one the images are loaded, started, removed and unloaded
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
-    /// What fails of what can: none, each-call (in a run of its own), each-site (in one run), or the number of one
+    /// Failures to inject: none, each-call (each in a run of its own), each-site (all in one run), or the number of one
     #[arg(long, default_value = "none", value_name = "WHICH")]
     pub faults: Faults,
-    /// Values of the registry (TOML): a table for each service
+    /// Registry values (TOML), one table for each service
     #[arg(long, value_name = "FILE")]
     pub registry: Option<PathBuf>,
-    /// Debugging information of an image; a file beside the image is found without this
+    /// Debugging information of an image; not needed for a file beside the image
     #[arg(long, value_name = "FILE")]
     pub pdb: Vec<PathBuf>,
-    /// Runs at a time; as many as there are processors, if not given
+    /// Number of runs at a time; by default one per processor
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// Seconds that a step may take before it is a finding, 1 to 86400
+    /// Real time that a step may take before that is a finding, 1 to 86400 seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub limit: u64,
-    /// Show each call of the drivers, on the standard error
+    /// Print every kernel call of the drivers to the standard error
     #[arg(long)]
     pub trace: bool,
-    /// Write a report for CI systems (JUnit)
+    /// Also write the results to this file, in JUnit format
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// List what the images import, and what of it is missing; nothing is run
+    /// List what the images import and what of it is not simulated, and run nothing
     #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace"])]
     pub imports: bool,
-    /// Print JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
     /// What `ndkctl run` starts

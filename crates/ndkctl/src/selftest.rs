@@ -21,15 +21,15 @@ use crate::{
     advise::Advice,
     args::{Locks, Nic, Selftest},
     driver, driver_selftest, fault_plan, faults, markdown,
-    output::{align_right, duration, print_json, print_table, progress, table, word},
+    output::{align_right, duration, is_wide, labelled, print_json, print_table, progress, table, word},
     record::Latest,
 };
 
 /// A case that has run.
 pub struct Entry {
-    /// Which.
+    /// The case.
     pub case: &'static Case,
-    /// With which random numbers.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// How it ended.
     pub outcome: Outcome,
@@ -37,21 +37,21 @@ pub struct Entry {
     pub took: Duration,
 }
 
-/// Everything that was asked for has run, or somebody ended it.
+/// The results of a run.
 #[derive(Default)]
 pub struct Results {
     /// The cases, in the order in which they ran.
     pub entries: Vec<Entry>,
-    /// How many ended in which way.
+    /// How many ended with which outcome.
     pub tally: Tally,
-    /// How long all of it took.
+    /// The duration of the run.
     pub took: Duration,
-    /// Somebody ended it.
+    /// The run was interrupted.
     pub interrupted: bool,
 }
 
 impl Results {
-    /// Shows a case that has run in a round, in lines of that width beside the bar, and counts it.
+    /// Counts a case and prints its line above the progress bar; names have `width` columns.
     pub fn add(&mut self, entry: Entry, args: &Selftest, round: u64, bar: &ProgressBar, width: usize) {
         // With many rounds only the first one is shown in full.
         if !args.json && (round == 0 || entry.outcome.is_failure()) {
@@ -225,12 +225,12 @@ fn on(args: &Selftest) -> String {
     flags
 }
 
-/// Who decides how requests complete: the command line, or the driver's settings.
+/// How requests complete: as the command line says, or as the driver is set.
 fn completion(args: &Selftest) -> String {
     if args.driver { "driver".to_owned() } else { format!("{:?}", args.machine.completion).to_lowercase() }
 }
 
-/// The flags that make a run the same again.
+/// The flags that repeat a run.
 fn again(args: &Selftest) -> String {
     let completion = completion(args);
     let mut flags = format!(" --completion {completion}");
@@ -278,14 +278,24 @@ fn list(args: &Selftest, selected: &[&'static Case]) -> Result<End, String> {
     } else if args.json {
         print_json(&selected.iter().map(|case| CaseJson::new(case)).collect::<Vec<_>>())?;
     } else {
-        let mut table = table(&["case", "section", "what is done", "what is expected"]);
-        for case in selected {
-            table.add_row([case.name, case.section, case.does, case.expects]);
-        }
-        print_table(&table);
+        print_cases(selected);
         say!("{} cases", selected.len());
     }
     Ok(End::Good)
+}
+
+fn print_cases(selected: &[&'static Case]) {
+    if is_wide() {
+        let mut table = table(&["case", "section", "does", "expects"]);
+        for case in selected {
+            table.add_row([case.name, case.section, case.does, case.expects]);
+        }
+        return print_table(&table);
+    }
+    for case in selected {
+        say!("{} ({})", case.name, case.section);
+        say!("{}", labelled(2, &[("does", case.does), ("expects", case.expects)]));
+    }
 }
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! `ndkctl timeline` and `ndkctl packets`: recordings to be looked at.
+//! `ndkctl timeline` and `ndkctl packets`: drawing and exporting recordings.
 
 use std::path::{Path, PathBuf};
 
@@ -17,19 +17,19 @@ pub struct TimelineArgs {
     /// The recording
     #[arg(value_name = "FILE", required_unless_present = "example", conflicts_with = "example")]
     pub file: Option<PathBuf>,
-    /// A run of its own instead of a recording, the same each time: the pictures of the documents
+    /// Instead of a recording, draw one of the built-in runs that the documents show
     #[arg(long, value_enum, value_name = "WHICH")]
     pub example: Option<Example>,
-    /// Write a page with zoom, search and details, which needs nothing else
+    /// Write a self-contained HTML page with zoom, search and details
     #[arg(long, value_name = "FILE", required_unless_present = "svg")]
     pub html: Option<PathBuf>,
-    /// Write a picture
+    /// Write a picture (SVG)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// In the picture: put one moment behind the other, however long it is from one to the next
+    /// In the picture: space events evenly instead of by time
     #[arg(long, requires = "svg")]
     pub order: bool,
-    /// In the picture: only the lanes with these names (processor 0, QP 1, CQ 2), separated by commas
+    /// In the picture: show only these lanes (processor 0, QP 1, CQ 2), separated by commas
     #[arg(long, requires = "svg", value_name = "LANES", value_delimiter = ',')]
     pub lanes: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub struct TimelineArgs {
 pub enum Example {
     /// Post, completion, arm, callback.
     Completion,
-    /// Two arms that are one.
+    /// Two arms merge into one.
     Merge,
 }
 
@@ -51,7 +51,7 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
             (record::load(file)?, Options::default(), title)
         }
         (None, Some(which)) => example::run(which)?,
-        (None, None) => return Err("a recording is wanted".to_owned()),
+        (None, None) => return Err("name a recording, or use --example".to_owned()),
     };
     let timeline = Timeline::of(&recording);
     if args.order {
@@ -62,7 +62,7 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
         let known = |name: &String| timeline.lanes.iter().any(|lane| lane.name == *name);
         if let Some(unknown) = args.lanes.iter().find(|name| !known(name)) {
             let names: Vec<_> = timeline.lanes.iter().map(|lane| lane.name.as_str()).collect();
-            return Err(format!("there is no lane `{unknown}`; there are {}", names.join(", ")));
+            return Err(format!("there is no lane `{unknown}`; the lanes are {}", names.join(", ")));
         }
     }
     options.title.clone_from(&title);
@@ -97,7 +97,7 @@ pub struct Packets {
     /// The recording
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The file of packets to write
+    /// The pcapng file to write
     #[arg(value_name = "PCAPNG")]
     pub to: PathBuf,
 }

@@ -60,6 +60,7 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--repeat", "0"], "1 to 1000000"),
         (&["selftest", "--seed", "red"], "hexadecimal"),
         (&["selftest", "--filter", "no such case"], "arm"),
+        (&["nd2-selftest", "--filter", "no such case"], "--list"),
         (&["self-test"], "selftest"),
         (&["selftest", "--driver", "--filter", "arm"], "--filter"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),

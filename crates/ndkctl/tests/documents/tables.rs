@@ -79,3 +79,20 @@ fn the_readme_fits_a_screen_and_names_the_two_commands() {
         assert!(readme.contains(&format!("\n    {command} ")), "{command}");
     }
 }
+
+#[test]
+fn the_path_of_a_request_is_that_of_the_code() {
+    let mut steps = 0;
+    for row in
+        read("docs/architecture.md").lines().filter(|line| line.contains("](../crates/") && line.starts_with('|'))
+    {
+        let part = |open: &str, close: char| row.split(open).nth(1).and_then(|rest| rest.split(close).next());
+        let file = part("](../", ')').expect("a link");
+        let function = row.rsplit('`').nth(1).expect("a function");
+        let text = read(file);
+        let there = [format!("fn {function}("), format!("fn {function}<")].iter().any(|name| text.contains(name));
+        assert!(there, "docs/architecture.md: {file} has no function {function}");
+        steps += 1;
+    }
+    assert!(steps > 4, "{steps} steps");
+}
