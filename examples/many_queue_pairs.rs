@@ -1,4 +1,4 @@
-//! Many connections, one completion queue, one callback: the work of a callback is shared by all completions that it finds.
+//! Many connections on one completion queue: a single callback handles the completions of all of them.
 //!
 //! `cargo run --example many_queue_pairs`
 
@@ -6,11 +6,11 @@ use std::sync::mpsc;
 
 use ndk::{Access, Completion, Flags, Notify, NtStatus, Operation, QpSizes, host::Loopback};
 
-/// Connections.
+/// Number of connections.
 const CONNECTIONS: usize = 32;
-/// Messages on each.
+/// Messages per connection.
 const MESSAGES: usize = 8;
-/// Bytes of a message.
+/// Size of a message.
 const SIZE: u32 = 32;
 
 fn main() -> Result<(), NtStatus> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), NtStatus> {
     let pd = adapter.create_pd()?;
     let mr = pd.register(adapter.memory(16384)?, Access::LOCAL_WRITE)?;
 
-    // As deep as everything together that can be on its way: a queue that overruns takes all its queue pairs with it.
+    // Deep enough for everything in flight on all connections: a queue that overruns breaks all of its queue pairs.
     let sizes = QpSizes { receives: 8, requests: 8, ..QpSizes::default() };
     let depth = u32::try_from(CONNECTIONS * 16).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let cq = adapter.create_cq(depth)?;
@@ -35,8 +35,8 @@ fn main() -> Result<(), NtStatus> {
         pairs.push((near, far, connections));
     }
 
-    // The callback counts for each queue pair, by its context, and tells when everything has come. A real one would find the
-    // connection's state by that number.
+    // The callback counts messages per queue pair, by the queue pair's context, and reports when all have arrived. A real
+    // consumer would use that context to find the connection's state.
     let (tell, told) = mpsc::channel();
     let (mut received, mut left, mut callbacks) = ([0; CONNECTIONS], CONNECTIONS * MESSAGES, 0);
     let notified = cq.notify(Notify::Any, move |poller, status| {
@@ -46,7 +46,7 @@ fn main() -> Result<(), NtStatus> {
         }
         callbacks += 1;
         let mut results = [Completion::EMPTY; 16];
-        // Until nothing is left: what stays behind may not give a callback again.
+        // Poll until nothing is left: an entry left behind may not cause another callback.
         loop {
             let done = poller.poll(&mut results);
             for one in done.iter().filter(|one| one.operation() == Some(Operation::Receive)) {
@@ -67,7 +67,7 @@ fn main() -> Result<(), NtStatus> {
         poller.arm(Notify::Any);
     })?;
 
-    // All messages of a connection go out together: only the last post rings the doorbell.
+    // All messages of a connection start together: only the last post rings the doorbell.
     for (near, ..) in &mut pairs {
         for message in 0..MESSAGES {
             let flags = if message + 1 < MESSAGES { Flags::SILENT | Flags::DEFER } else { Flags::empty() };
@@ -78,7 +78,7 @@ fn main() -> Result<(), NtStatus> {
     assert_eq!(received, [MESSAGES; CONNECTIONS]);
     println!("{} messages over {CONNECTIONS} connections, {callbacks} callbacks", CONNECTIONS * MESSAGES);
 
-    // One completion for each connection: that of the last send, which tells of those before it.
+    // One completion per connection, that of its last send, which implies the silent ones before it.
     let (mut results, mut done) = ([Completion::EMPTY; 16], 0);
     while done < CONNECTIONS {
         for one in sends.wait(&mut results, Notify::Any)? {

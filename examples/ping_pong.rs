@@ -1,4 +1,4 @@
-//! A message to and fro, each side in the callback of its completion queue: how a driver does it.
+//! A ping-pong in which each side works in the callback of its completion queue, as a driver does.
 //!
 //! `cargo run --example ping_pong`
 
@@ -9,33 +9,35 @@ use ndk::{
     host::Loopback,
 };
 
-/// Round trips.
+/// Number of round trips.
 const ROUNDS: u32 = 1000;
-/// Bytes of a message.
+/// Size of a message.
 const SIZE: u32 = 64;
-/// Where in its memory a side receives; it sends from the beginning.
+/// The offset of the receive buffer in a side's memory. The send buffer is at 0.
 const INBOX: usize = 2048;
 
-/// What one side owns: registered memory and a queue pair. It moves into the callback of the side's completion queue.
+/// What one side owns: a queue pair and registered memory. It moves into the callback of the side's completion queue.
+///
+/// Fields drop in this order: the queue pair ends its posted receives before their memory is taken back (`NDKPI 7.4`).
 struct Side {
-    mr: Mr,
     qp: Qp,
+    mr: Mr,
 }
 
 impl Side {
-    /// Makes a side and the completion queue for both of its queues.
+    /// Creates a side, and the completion queue for both of its queues.
     fn new(adapter: &Adapter) -> Result<(Self, Cq), NtStatus> {
-        // A protection domain is what memory and queue pairs must have in common. They keep it open.
+        // Memory and queue pairs that work together must be in one protection domain. They keep it open.
         let pd = adapter.create_pd()?;
-        // The adapter reads and writes memory by itself, so it has to be registered, and stays where it is.
+        // The adapter accesses memory by itself, so the memory must be registered, and it must not move.
         let mr = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
-        // Every request that ends leaves an entry here: as many as both queues of the queue pair can have on their way.
+        // Every finished request leaves an entry here, so there must be room for all that both queues can have in flight.
         let cq = adapter.create_cq(32)?;
         let qp = pd.create_qp(&cq, &cq, QpSizes::default(), 0)?;
-        Ok((Self { mr, qp }, cq))
+        Ok((Self { qp, mr }, cq))
     }
 
-    /// A receive has to be there before its message comes.
+    /// Posts a receive. It must be there before its message arrives.
     fn post_receive(&mut self) -> Result<(), NtStatus> {
         self.qp.receiver.receive(1, &[self.mr.sge(INBOX, SIZE)?])
     }
@@ -46,7 +48,7 @@ impl Side {
         self.qp.initiator.send(2, &[self.mr.sge(0, SIZE)?], Flags::empty())
     }
 
-    /// The number that was received last.
+    /// Returns the number that was received last.
     fn received(&self) -> Result<u32, NtStatus> {
         let mut bytes = [0; 4];
         self.mr.read(INBOX, &mut bytes)?;
@@ -54,14 +56,14 @@ impl Side {
     }
 }
 
-/// What a callback does: takes all completions, answers each message as `answer` says, and arms the queue again.
+/// The callback: takes all completions, answers each message with what `answer` returns, and arms the queue again.
 fn serve(
     poller: &mut Poller<'_>,
     status: NtStatus,
     side: &mut Side,
     answer: impl Fn(u32) -> Option<u32>,
 ) -> Result<(), NtStatus> {
-    // The queue itself may have failed: overrun, or worse.
+    // The queue itself may have failed, by an overrun or worse.
     status.ok()?;
     let mut results = [Completion::EMPTY; 8];
     loop {
@@ -74,18 +76,18 @@ fn serve(
             if one.operation() == Some(Operation::Receive)
                 && let Some(number) = answer(side.received()?)
             {
-                // First the receive for the answer to the answer.
+                // Post the receive for the next message before the peer can send it.
                 side.post_receive()?;
                 side.send(number)?;
             }
         }
     }
-    // An arm is for one callback. What has come since the last poll satisfies it at once.
+    // An arm is good for one callback. A completion that arrived since the last poll satisfies it at once.
     poller.arm(Notify::Any);
     Ok(())
 }
 
-/// Serves one side until its peer goes; the first failure is told to whoever waits.
+/// Starts the callbacks of one side. A failure is sent to `end`.
 fn start(
     cq: Cq,
     mut side: Side,
@@ -100,17 +102,17 @@ fn start(
 }
 
 fn main() -> Result<(), NtStatus> {
-    // A machine with one adapter, which can connect to itself. In a driver: an adapter from WskOpenNdkAdapter.
+    // A machine with one adapter, which can connect to itself. A driver would use WskOpenNdkAdapter instead.
     let machine = Loopback::start(1)?;
     let adapter = machine.open(0)?;
     let (mut near, near_cq) = Side::new(&adapter)?;
     let (mut far, far_cq) = Side::new(&adapter)?;
 
-    // The passive side listens. A callback hands over what comes; port 0 lets the provider choose a port.
+    // The passive side listens. Port 0 lets the provider choose a port; the callback passes connection requests on.
     let (send, incoming) = mpsc::channel::<Incoming>();
     let listener = adapter.listen(machine.address(0, 0), move |incoming| drop(send.send(incoming)))?;
-    // The active side connects, the passive side accepts, the active side completes. Nobody may wait for a step before the
-    // other side has done its own: connecting and accepting are pending here at the same time.
+    // The active side connects, the passive side accepts, the active side completes. The connect pends until the accept, and the
+    // accept until the completion, so this thread starts both before it waits for either.
     let connector = adapter.create_connector()?;
     let connecting =
         connector.connect(&near.qp, machine.address(0, 0), listener.local_address()?, &Offer::default())?;
@@ -119,7 +121,7 @@ fn main() -> Result<(), NtStatus> {
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     let passive = accepting.wait()?;
 
-    // Receives first, then the callbacks, then the first message.
+    // Post the receives, send the first message, then start the callbacks.
     near.post_receive()?;
     far.post_receive()?;
     near.send(0)?;
@@ -136,7 +138,7 @@ fn main() -> Result<(), NtStatus> {
     ended.recv().unwrap_or(Err(NtStatus::CANCELLED))?;
     println!("{ROUNDS} round trips of {SIZE} bytes");
 
-    // In any order: what depends on something else keeps it open. Dropping the adapter, at the end, waits for everything.
+    // The order does not matter here: an object keeps open what it depends on. Dropping the adapter at the end waits for all.
     drop((active, passive, near, far, listener));
     Ok(())
 }

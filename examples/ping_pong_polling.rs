@@ -1,34 +1,33 @@
-//! A message to and fro, from one thread that polls: the shortest way for a message, for a processor that has nothing else
-//! to do.
+//! A ping-pong on one thread that polls: the lowest latency, if the processor has nothing else to do.
 //!
 //! `cargo run --example ping_pong_polling`
 
 use ndk::{Access, Completion, Cq, Flags, Mr, NtStatus, Qp, QpSizes, host::Loopback};
 
-/// Round trips.
+/// Number of round trips.
 const ROUNDS: usize = 1000;
-/// Bytes of a message.
+/// Size of a message.
 const SIZE: u32 = 64;
 
-/// Takes completions until there is one with this context, which every request of this example has for itself.
+/// Polls until the completion with this context arrives. In this example every receive has a context of its own.
 fn await_done(cq: &mut Cq, context: usize) -> Result<(), NtStatus> {
     let mut results = [Completion::EMPTY; 1];
     loop {
-        // Any number of results may be asked for at a time. One tells where it came from by its context.
+        // A poll can ask for any number of results. The context tells which request one belongs to.
         if let [done] = cq.poll(&mut results)
             && done.ok()? == context
         {
             return Ok(());
         }
-        // The machine's processors are threads, and there may be fewer real ones.
+        // The processors of this machine are threads, and there may be fewer real ones.
         std::thread::yield_now();
     }
 }
 
 /// Sends from one side to the other and waits for the message.
 ///
-/// The send is silent: its success leaves no completion. Every fourth is not, because only the completion of a later request
-/// tells that the places of silent ones in the queue are free again.
+/// The send is silent: if it succeeds there is no completion. Every fourth one is signalled, because only a later completion
+/// tells that the queue slots of silent requests are free again.
 fn pass(from: &mut Qp, mr: &Mr, to: (&mut Cq, &mut Qp), round: usize) -> Result<(), NtStatus> {
     let (cq, to) = to;
     to.receiver.receive(round, &[mr.sge(2048, SIZE)?])?;
@@ -42,7 +41,7 @@ fn main() -> Result<(), NtStatus> {
     let adapter = machine.open(0)?;
     let pd = adapter.create_pd()?;
     let mr = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
-    // Receives and sends complete to different queues, so that waiting for a message is not disturbed by sends.
+    // Receives and sends use different completion queues, so that waiting for a message only sees receives.
     let (mut near_cq, mut far_cq, mut sends) = (adapter.create_cq(16)?, adapter.create_cq(16)?, adapter.create_cq(32)?);
     let mut near = pd.create_qp(&near_cq, &sends, QpSizes::default(), 0)?;
     let mut far = pd.create_qp(&far_cq, &sends, QpSizes::default(), 1)?;
@@ -52,7 +51,7 @@ fn main() -> Result<(), NtStatus> {
     for round in 0..ROUNDS {
         pass(&mut near, &mr, (&mut far_cq, &mut far), round)?;
         pass(&mut far, &mr, (&mut near_cq, &mut near), round)?;
-        // Never armed, never called back: the queue of the sends is emptied now and then, before it could overrun.
+        // This queue is never armed, so there are no callbacks. Poll it regularly, before it can overrun.
         for done in sends.poll(&mut results) {
             done.ok()?;
         }

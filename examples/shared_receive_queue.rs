@@ -1,4 +1,4 @@
-//! Receives that several queue pairs share: memory for the messages that come, not for the connections that there are.
+//! A shared receive queue: memory for the messages that arrive, instead of for every connection.
 //!
 //! `cargo run --example shared_receive_queue`
 
@@ -9,13 +9,13 @@ use std::sync::{
 
 use ndk::{Access, Completion, Flags, Notify, NtStatus, QpSizes, host::Loopback};
 
-/// Connections.
+/// Number of connections.
 const CLIENTS: usize = 4;
-/// Messages of each client.
+/// Messages per client.
 const MESSAGES: usize = 50;
-/// Receives for all of them.
+/// Receives shared by all clients.
 const RECEIVES: usize = 16;
-/// Bytes of a receive.
+/// Size of a receive.
 const SIZE: u32 = 64;
 
 fn main() -> Result<(), NtStatus> {
@@ -24,7 +24,7 @@ fn main() -> Result<(), NtStatus> {
     let pd = adapter.create_pd()?;
     let mr = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
 
-    // The queue calls back, once for each time it is asked, when fewer than 8 receives are left.
+    // The queue calls back once, each time it is asked to, when fewer than 8 receives are left.
     let low = Arc::new(AtomicBool::new(false));
     let is_low = low.clone();
     let mut srq = pd.create_srq(16, 1, 8, move |status| is_low.store(status.is_success(), Relaxed))?;
@@ -33,8 +33,8 @@ fn main() -> Result<(), NtStatus> {
     }
     srq.notify_below(8)?.wait()?;
 
-    // One completion queue for everything that the server receives; the context says which connection it came over. It has to be
-    // deep enough for all receives.
+    // One completion queue for everything the server receives, deep enough for all receives. The context of the queue pair tells
+    // which connection a message came from.
     let mut server_cq = adapter.create_cq(32)?;
     let mut sends = adapter.create_cq(64)?;
     let mut clients = Vec::new();
@@ -59,8 +59,8 @@ fn main() -> Result<(), NtStatus> {
                 assert_eq!(u64::from_le_bytes(bytes), done.qp_context() as u64, "the message is the connection's own");
                 received[done.qp_context()] += 1;
                 missing -= 1;
-                // The memory is free again, so the receive goes back. A server that needs the message for longer posts
-                // another one: that is what the callback is for.
+                // The message has been read, so its buffer is posted again. A server that keeps messages for longer posts fresh
+                // buffers when the callback tells it to.
                 srq.receive(slot, &[mr.sge(slot * SIZE as usize, SIZE)?])?;
             }
         }
@@ -72,10 +72,10 @@ fn main() -> Result<(), NtStatus> {
             done.ok()?;
         }
     }
-    println!("{received:?} messages with {RECEIVES} receives; {refills} times fewer than 8 were left");
+    println!("messages per client: {received:?}, with {RECEIVES} receives; fewer than 8 were left {refills} times");
     assert_eq!(received, [MESSAGES; CLIENTS]);
 
-    // The callback: without receives that go back, fewer than 8 are left soon.
+    // Now show the callback: do not post buffers again, and soon fewer than 8 are left.
     for slot in 0..CLIENTS * 3 {
         clients[slot % CLIENTS].0.initiator.send_inline(0, &[0; 8], Flags::SILENT)?;
         while server_cq.wait(&mut results[..1], Notify::Any)?.is_empty() {}

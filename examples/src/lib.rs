@@ -1,4 +1,4 @@
-//! What the examples share: a connection between two queue pairs. `ping_pong` shows the same, step by step.
+//! A helper for the examples: it connects two queue pairs. `ping_pong` does the same step by step.
 //!
 //! ```
 //! use ndk::{QpSizes, host::Loopback};
@@ -17,11 +17,11 @@
 
 use ndk::{Adapter, Connection, NtStatus, Offer, Qp, host::Loopback};
 
-/// Connects two queue pairs of the first adapter, the active one first.
+/// Connects two queue pairs of the first adapter. Returns the active side first.
 ///
 /// # Errors
 ///
-/// What the provider says.
+/// The provider's status.
 pub fn connect(machine: &Loopback, adapter: &Adapter, near: &Qp, far: &Qp) -> Result<[Connection; 2], NtStatus> {
     let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
     adapter.connect_pair(machine.address(0, 0), near, far, &offer, 1_000_000)

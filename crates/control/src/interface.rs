@@ -14,15 +14,15 @@ pub const GUID_SOFTNDK: GUID = GUID::from_u128(0x5a1f_6c02_93be_4d0f_8a57_c1d2_4
 
 /// The version of [`SOFTNDK_INTERFACE`].
 ///
-/// A query for an earlier version is refused. A query for a later one succeeds and gets the latest version that the provider has:
-/// so `IRP_MN_QUERY_INTERFACE` is documented and so the framework answers, without telling the provider what was asked for. The
-/// consumer looks at [`SOFTNDK_INTERFACE::Version`]. Later versions only add at the end; another layout gets another identifier.
+/// A query for a lower version is refused. A query for a higher one succeeds and returns the provider's version, as documented
+/// for `IRP_MN_QUERY_INTERFACE`; the framework answers it without telling the provider which version was asked for. So check
+/// [`SOFTNDK_INTERFACE::Version`]. Later versions only append fields; a different layout gets a different identifier.
 pub const SOFTNDK_INTERFACE_VERSION: u16 = 1;
 
-/// A routine of an interface that counts its users.
+/// A routine that references or dereferences an interface.
 pub type INTERFACE_ROUTINE = unsafe extern "C" fn(Context: *mut c_void);
 
-/// What `IRP_MN_QUERY_INTERFACE` returns: the system's `INTERFACE` and after it what is the provider's.
+/// The result of `IRP_MN_QUERY_INTERFACE`: the system's `INTERFACE`, followed by the provider's functions.
 ///
 /// Everything is for `PASSIVE_LEVEL`. The functions stay valid until the interface is dereferenced; the consumer keeps the
 /// device open as long as it has the interface, which keeps the provider loaded.
@@ -31,30 +31,30 @@ pub type INTERFACE_ROUTINE = unsafe extern "C" fn(Context: *mut c_void);
 pub struct SOFTNDK_INTERFACE {
     /// The size of this structure.
     pub Size: u16,
-    /// The version that the provider has, perhaps an earlier one than was asked for ([`SOFTNDK_INTERFACE_VERSION`]).
+    /// The provider's version, which may be lower than the one asked for ([`SOFTNDK_INTERFACE_VERSION`]).
     pub Version: u16,
-    /// For the two routines that follow.
+    /// The context of the next two routines.
     pub Context: *mut c_void,
-    /// Counts one more user. The query has counted one already.
+    /// References the interface. The query has already done so once.
     pub InterfaceReference: Option<INTERFACE_ROUTINE>,
-    /// Counts one user less.
+    /// Dereferences the interface.
     pub InterfaceDereference: Option<INTERFACE_ROUTINE>,
-    /// For the two functions that follow.
+    /// The context of the next two functions.
     pub AdapterContext: NDIS_HANDLE,
     /// Opens the adapter for one consumer.
     ///
-    /// It takes the first structure of NDIS 6.30, so `SwitchId` and `VPortId` of the parameters are not read.
+    /// The parameters are those of NDIS 6.30: `SwitchId` and `VPortId` are not read.
     pub OpenNdkAdapter: Option<OPEN_NDK_ADAPTER_HANDLER>,
-    /// Closes what was opened. Blocks until everything created from the adapter is closed.
+    /// Closes the adapter. Blocks until everything created from it is closed.
     pub CloseNdkAdapter: Option<CLOSE_NDK_ADAPTER_HANDLER>,
-    /// Tells the adapter's addresses, which a consumer of a miniport would learn from the IP stack.
+    /// Returns the adapter's addresses. (For a miniport, a consumer gets them from the IP stack.)
     pub QueryNdkAddresses: Option<QUERY_NDK_ADDRESSES>,
 }
 
 /// Copies the adapter's addresses, with port 0, to the array.
 ///
-/// `Count` is the length of the array, and then the number of addresses. `STATUS_BUFFER_TOO_SMALL`, and nothing copied, if there
-/// are more than there is room for.
+/// `Count` is the length of the array on input and the number of addresses on output. If the array is too short:
+/// `STATUS_BUFFER_TOO_SMALL`, and nothing is copied.
 pub type QUERY_NDK_ADDRESSES =
     unsafe extern "system" fn(AdapterContext: NDIS_HANDLE, Addresses: *mut SOCKADDR_INET, Count: *mut u32) -> NtStatus;
 
@@ -76,7 +76,7 @@ const _: () = {
 pub const SOFTNDK_INTERFACE_SIZE: u16 = size_of::<SOFTNDK_INTERFACE>() as u16;
 
 impl SOFTNDK_INTERFACE {
-    /// An interface to be filled by a query.
+    /// An empty interface for a query to fill in.
     pub const EMPTY: Self = Self {
         Size: SOFTNDK_INTERFACE_SIZE,
         Version: SOFTNDK_INTERFACE_VERSION,

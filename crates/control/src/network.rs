@@ -1,17 +1,17 @@
 //! Runs of `ndktest` over network interfaces: any vendor's adapters, as Winsock Kernel opens them.
 //!
-//! The codes belong to the control device of [`crate::test_device`]. A driver from before them says
+//! The codes belong to the control device of [`crate::test_device`]. An older driver answers them with
 //! `STATUS_INVALID_DEVICE_REQUEST`.
 
 use crate::wire::{READ, WRITE, control_code, wire};
 
-/// Takes a [`StartOn`] with two names behind it, and answers with a [`Begun`]. `STATUS_DEVICE_BUSY` while a run is going on.
+/// Takes a [`StartOn`] with two names behind it, and answers with a [`Begun`]. `STATUS_DEVICE_BUSY` during a run.
 pub const START_ON: u32 = control_code(0x24, WRITE);
 /// Takes a [`From`](crate::test_device::From), the number of an interface from zero on, and answers with an [`Interface`] with
 /// text behind it. The index is zero after the last one.
 pub const QUERY_INTERFACE: u32 = control_code(0x25, READ);
 
-/// The most bytes that the names behind a [`StartOn`] may have together.
+/// The maximum total size of the names behind a [`StartOn`], in bytes.
 pub const NAMES: usize = 2 * 4 * 256;
 
 wire! {
@@ -19,15 +19,15 @@ wire! {
     StartOn {
         /// A [`Kind`](crate::test_device::Kind).
         kind: u32,
-        /// As [`Start::seconds`](crate::test_device::Start::seconds).
+        /// Like [`Start::seconds`](crate::test_device::Start::seconds).
         seconds: u32,
-        /// As [`Start::seed`](crate::test_device::Start::seed).
+        /// Like [`Start::seed`](crate::test_device::Start::seed).
         seed: u64,
-        /// 1 if the provider may be given what a correct consumer never gives, else 0.
+        /// 1 to include calls that a correct consumer never makes, else 0.
         hostile: u32,
-        /// Bytes of the name of the interface.
+        /// The length of the interface's name in bytes.
         interface: u32,
-        /// Bytes of the name of the second interface; 0 for none.
+        /// The length of the second interface's name in bytes; 0 for none.
         peer: u32,
         /// Zero.
         reserved: u32,
@@ -49,30 +49,30 @@ impl StartOn {
 }
 
 wire! {
-    /// The answer of a run on interfaces: was it begun.
+    /// The answer to [`StartOn`]: whether the run was started.
     Begun {
         /// A [`Problem`].
         problem: u32,
-        /// 1 if it is about the second interface, else 0.
+        /// 1 if the problem is with the second interface, else 0.
         peer: u32,
-        /// The status that the system or the provider has answered; 0 if none has.
+        /// The status from the system or the provider; 0 if there is none.
         status: u32,
         /// The index of the interface, if it was found, else 0.
         index: u32,
     }
 }
 
-/// Why a run on interfaces was not begun.
+/// Why a run on interfaces was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Problem {
-    /// It was.
+    /// It was started.
     None = 0,
     /// No interface has this alias or index.
     UnknownInterface = 1,
     /// No interface has this address.
     UnknownAddress = 2,
-    /// Winsock Kernel opens no NDK adapter on it.
+    /// Winsock Kernel does not open an NDK adapter on it.
     NoNdk = 3,
     /// It has no preferred address that can be connected to.
     NoAddress = 4,
@@ -80,12 +80,12 @@ pub enum Problem {
     NoRoute = 5,
     /// Both are the same interface.
     Same = 6,
-    /// Winsock Kernel itself has refused.
+    /// Winsock Kernel itself refused.
     NoWinsock = 7,
 }
 
 impl Problem {
-    /// All of them.
+    /// All problems.
     pub const ALL: [Self; 8] = [
         Self::None,
         Self::UnknownInterface,
@@ -105,7 +105,7 @@ impl Problem {
 }
 
 wire! {
-    /// A network interface, and what its NDK adapter says of itself. Three lines of UTF-8 text follow: the alias, the
+    /// A network interface, and what its NDK adapter reports about itself. Three lines of UTF-8 text follow: the alias, the
     /// description, and the preferred addresses, separated by spaces.
     Interface {
         /// Its index; 0 if there is none with this number.
@@ -114,7 +114,7 @@ wire! {
         up: u32,
         /// Bits per second.
         speed: u64,
-        /// What opening its NDK adapter said: 0, and then all that follows is valid, or why it has none.
+        /// The status of opening its NDK adapter. The fields below are valid if it is 0.
         status: u32,
         /// The major version in force.
         major: u32,
@@ -138,9 +138,9 @@ wire! {
         initiator_sge: u32,
         /// Scatter/gather entries of a read.
         read_sge: u32,
-        /// Reads of the peer in progress on one queue pair.
+        /// The peer's reads in progress on one queue pair.
         inbound_reads: u32,
-        /// Own reads in progress on one queue pair.
+        /// This side's reads in progress on one queue pair.
         outbound_reads: u32,
         /// Bytes of one transfer.
         transfer: u32,
@@ -153,15 +153,15 @@ wire! {
     }
 }
 
-/// Why a run has ended early, in [`Progress::reason`](crate::test_device::Progress::reason).
+/// Why a run ended early, in [`Progress::reason`](crate::test_device::Progress::reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
-    /// It has not, or a program or a device that goes has ended it.
+    /// It did not, or a program or the removal of a device ended it.
     None = 0,
-    /// An address of its interfaces has gone.
+    /// One of its interfaces lost an address.
     AddressGone = 1,
-    /// Winsock Kernel does not open the adapter any more.
+    /// Winsock Kernel no longer opens the adapter.
     AdapterGone = 2,
 }
 

@@ -20,29 +20,29 @@ pub const SDDL: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
 pub const QUERY_INFO: u32 = control_code(0, READ);
 /// Answers with an `NDIS_NDK_PERFORMANCE_COUNTERS` (NDIS-NDK 3), the sum over all adapters.
 pub const QUERY_COUNTERS: u32 = control_code(1, READ);
-/// Answers with an `NDIS_NDK_CONNECTIONS` (NDIS-NDK 3). Too little room for all of them is `STATUS_BUFFER_OVERFLOW`, with as
-/// many as there is room for and the true number in `Count`.
+/// Answers with an `NDIS_NDK_CONNECTIONS` (NDIS-NDK 3). If not all fit: `STATUS_BUFFER_OVERFLOW`, as many as fit, and
+/// the total number in `Count`.
 pub const QUERY_CONNECTIONS: u32 = control_code(2, READ);
 /// Answers with the [`Settings`] in force.
 pub const QUERY_SETTINGS: u32 = control_code(3, READ);
-/// Takes [`Settings`], for what is opened from now on.
+/// Takes [`Settings`], for adapters opened from now on.
 pub const SET_SETTINGS: u32 = control_code(4, WRITE);
-/// Takes [`Faults`]. Only in test builds of the driver; others say `STATUS_NOT_SUPPORTED`.
+/// Takes [`Faults`]. Only in test builds of the driver; others return `STATUS_NOT_SUPPORTED`.
 pub const SET_FAULTS: u32 = control_code(5, WRITE);
-/// Takes a [`Recording`]: begins one of all adapters that are opened from now on, or ends the one that goes on.
+/// Takes a [`Recording`]: starts one of all adapters opened from now on, or ends the running one.
 pub const SET_RECORDING: u32 = control_code(8, WRITE);
 /// Answers with a [`RecordingState`].
 pub const QUERY_RECORDING: u32 = control_code(9, READ);
 /// Takes a [`RecordingFrom`] and answers with a [`RecordingPart`] and slots of [`SLOT_BYTES`] behind it, as many as fit.
 ///
-/// A generation that is not that of the recording is `STATUS_INVALID_PARAMETER`.
+/// `STATUS_INVALID_PARAMETER` if the generation is not that of the recording.
 pub const READ_RECORDING: u32 = control_code(10, READ);
 
-/// Takes the faults for what is opened from now on: [`FAULT_PLAN_BYTES`], as `interpose::faults::Plan` has them. A plan without
-/// rules ends them.
+/// Takes the fault plan for adapters opened from now on: [`FAULT_PLAN_BYTES`] in the format of `interpose::faults::Plan`. A plan
+/// without rules stops fault injection.
 pub const SET_FAULT_PLAN: u32 = control_code(6, WRITE);
-/// Answers with the plan in force, and for each of its eight rules two numbers of eight bytes: the calls that it was about, and how
-/// often it has happened. [`FAULT_PLAN_ANSWER_BYTES`].
+/// Answers with the plan in force, and for each of its eight rules two numbers of eight bytes: how many calls matched it, and how
+/// many faults it injected. [`FAULT_PLAN_ANSWER_BYTES`].
 pub const QUERY_FAULT_PLAN: u32 = control_code(7, READ);
 
 /// The input of [`SET_FAULT_PLAN`], in bytes.
@@ -51,17 +51,17 @@ pub const FAULT_PLAN_BYTES: usize = 400;
 pub const FAULT_PLAN_ANSWER_BYTES: usize = FAULT_PLAN_BYTES + 128;
 
 wire! {
-    /// What the driver is and how busy.
+    /// The driver's version and load.
     Info {
         /// [`crate::SOFTNDK_INTERFACE_VERSION`].
         interface_version: u32,
         /// The driver's version: three numbers of ten bits, the first one highest.
         driver_version: u32,
-        /// The highest version of NDKPI that is offered: major number in the upper half.
+        /// The highest version of NDKPI offered, with the major number in the upper half.
         ndk_version: u32,
         /// Bit 0: a test build, with [`SET_FAULTS`].
         flags: u32,
-        /// Adapters that are started.
+        /// Started adapters.
         adapters: u32,
         /// `NDK_ADAPTER`s that consumers have open.
         open_adapters: u32,
@@ -76,13 +76,13 @@ wire! {
 pub const INFO_TEST_BUILD: u32 = 1;
 
 wire! {
-    /// What can be changed while the driver runs. The registry has the values it starts with.
+    /// The settings that can be changed while the driver runs. The registry has the initial values.
     Settings {
-        /// How requests that could complete at once do: a [`CompletionMode`].
+        /// How requests complete that could complete within the call: a [`CompletionMode`].
         completion_mode: u32,
-        /// Moderated notifications are not timed finer than this, in microseconds: 1 to 100000.
+        /// The timer granularity of moderated notifications, in microseconds: 1 to 100000.
         moderation_granularity: u32,
-        /// Where queue pairs that are made from now on carry requests out: a [`NicMode`].
+        /// Where requests of queue pairs created from now on are carried out: a [`NicMode`].
         nic_mode: u32,
     }
 }
@@ -90,19 +90,19 @@ wire! {
 /// The range of [`Settings::moderation_granularity`].
 pub const MODERATION_GRANULARITY: core::ops::RangeInclusive<u32> = 1..=100_000;
 
-/// How requests complete that could complete in the call (NDKPI 5.0).
+/// How requests complete that could complete within the call (NDKPI 5.0).
 ///
-/// A consumer must get along with all of them, and most providers only ever do one.
+/// A consumer must handle all of these, but most providers only ever do one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CompletionMode {
-    /// In the call: its status is the result.
+    /// Within the call: its status is the result.
     Inline = 0,
     /// `STATUS_PENDING`, and a callback later.
     Pending = 1,
     /// A callback before the call returns `STATUS_PENDING`.
     Early = 2,
-    /// Any of these, changing from call to call.
+    /// Any of these, varying from call to call.
     Mixed = 3,
 }
 
@@ -120,13 +120,13 @@ impl CompletionMode {
     }
 }
 
-/// Which engine carries work requests out. What a consumer can see is the same.
+/// Where work requests are carried out. A consumer sees no difference in behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum NicMode {
-    /// Deferred calls, as hardware would: beside the consumer, after its call has returned or while it runs.
+    /// In deferred calls, as hardware would: concurrently with the consumer.
     Deferred = 0,
-    /// The consumer's call that posts them, if that is possible; otherwise deferred calls.
+    /// In the consumer's post where possible, otherwise in deferred calls.
     Direct = 1,
 }
 
@@ -153,27 +153,27 @@ impl Settings {
 }
 
 wire! {
-    /// Failures to be shown to consumers, whose tests want some.
+    /// Failures to inject, for tests of consumers.
     Faults {
-        /// Every allocation of the driver fails whose number, counted from this call on, is a multiple of this; zero: none.
+        /// Allocations of the driver are counted from this call on, and each multiple of this number fails; zero: none.
         fail_every_allocation: u32,
-        /// Not zero: every connection that there is now breaks, as if a cable were pulled and put back.
+        /// Not zero: every existing connection breaks, as if a cable were pulled and plugged in again.
         lose_connections: u32,
     }
 }
 
 wire! {
-    /// A recording that is wanted (`docs/recorder.md`).
+    /// A request for a recording (`docs/recorder.md`).
     Recording {
         /// Slots of [`SLOT_BYTES`] in the non-paged pool: one of [`RECORDING_SLOTS`], rounded up to a power of two. 0 ends the
-        /// recording that goes on, which can be read until the next one begins.
+        /// running recording, which can be read until the next one starts.
         slots: u32,
-        /// What is kept when there is no more room: 0 what came first, 1 what came last.
+        /// What to keep when the ring is full: 0 the oldest records, 1 the newest.
         keep: u32,
     }
 }
 
-/// Bytes of a slot of a recording.
+/// The size of a slot of a recording, in bytes.
 pub const SLOT_BYTES: usize = 64;
 /// The range of [`Recording::slots`] besides 0: 16 KiB to 64 MiB.
 pub const RECORDING_SLOTS: core::ops::RangeInclusive<u32> = 1 << 8..=1 << 20;
@@ -189,29 +189,29 @@ impl Recording {
 wire! {
     /// The latest recording.
     RecordingState {
-        /// Its slots; 0 if there has been none since the driver was loaded.
+        /// Its number of slots; 0 if there has been no recording since the driver was loaded.
         slots: u32,
-        /// Not zero: it goes on.
+        /// Not zero while it is running.
         is_on: u32,
-        /// Tells it from others.
+        /// The generation, which tells recordings apart.
         generation: u32,
         /// Processors of the machine.
         processors: u32,
-        /// The ordinal of the first slot that can be there.
+        /// The ordinal of the first slot that may still exist.
         first: u64,
         /// The ordinal after the last one.
         end: u64,
-        /// Slots that came when there was no room.
+        /// The number of slots dropped because the ring was full.
         lost: u64,
     }
 }
 
 wire! {
-    /// Which slots are wanted.
+    /// The slots to read.
     RecordingFrom {
-        /// From this ordinal on.
+        /// The first ordinal.
         ordinal: u64,
-        /// That of [`RecordingState`].
+        /// The generation from [`RecordingState`].
         generation: u32,
         /// Zero.
         reserved: u32,
@@ -219,9 +219,9 @@ wire! {
 }
 
 wire! {
-    /// What stands in front of slots.
+    /// The header before the slots.
     RecordingPart {
-        /// The ordinal to go on with.
+        /// The ordinal to continue with.
         next: u64,
         /// The ordinal after the last slot, now.
         end: u64,

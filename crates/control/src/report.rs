@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 
-/// A line of the report about one step: name, outcome, microseconds and words, separated by tabs.
+/// A line of the report about one step: name, outcome, microseconds and text, separated by tabs.
 ///
 /// Lines without tabs are remarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,17 +11,17 @@ pub struct Line<'a> {
     pub name: &'a str,
     /// One word, [`FAILED`] among them.
     pub outcome: &'a str,
-    /// How long it took.
+    /// Its duration.
     pub micros: u64,
-    /// What there is to say, perhaps nothing.
+    /// Details; may be empty.
     pub text: &'a str,
 }
 
-/// The outcome of a step that has not found what it expected.
+/// The outcome of a failed step.
 pub const FAILED: &str = "failed";
 
 impl<'a> Line<'a> {
-    /// Reads a line without its end; `None` for a remark.
+    /// Parses a line without its line ending; `None` for a remark.
     #[must_use]
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.splitn(4, '\t');
@@ -29,7 +29,7 @@ impl<'a> Line<'a> {
         Some(Self { name, outcome, micros: micros.parse().ok()?, text })
     }
 
-    /// Returns true if the step has failed.
+    /// Returns true if the step failed.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.outcome == FAILED
@@ -40,7 +40,7 @@ impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, outcome, micros, text } = self;
         write!(f, "{name}\t{outcome}\t{micros}\t")?;
-        // Whatever the words are, the line stays one.
+        // Whatever the text contains, the result is one line.
         text.chars().try_for_each(|letter| f.write_char(if letter.is_control() { ' ' } else { letter }))
     }
 }

@@ -1,7 +1,7 @@
 //! The control device of `ndktest`, the driver that consumes NDKPI.
 //!
-//! The rules of [`crate::provider_device`] hold here too. One run at a time; a run ends by itself, by [`CANCEL`], or when the driver
-//! stops.
+//! The rules of [`crate::provider_device`] apply here too. One run at a time; a run ends by itself, by [`CANCEL`], or when the
+//! driver stops.
 
 use crate::wire::{READ, WRITE, control_code, wire};
 
@@ -14,15 +14,15 @@ pub const WIN32_NAME: &str = r"\\.\Global\NdkTestControl";
 /// Who may open it: see [`crate::provider_device::SDDL`].
 pub const SDDL: &str = crate::provider_device::SDDL;
 
-/// Takes a [`Start`]. `STATUS_DEVICE_BUSY` while a run is going on, `STATUS_DEVICE_NOT_READY` without a provider.
+/// Takes a [`Start`]. `STATUS_DEVICE_BUSY` during a run, `STATUS_DEVICE_NOT_READY` without a provider.
 pub const START: u32 = control_code(0x20, WRITE);
 /// Answers with a [`Progress`].
 pub const QUERY_PROGRESS: u32 = control_code(0x21, READ);
-/// Asks the run to end soon. No input, no output; harmless if there is none.
+/// Cancels the run. No input, no output; harmless without a run.
 pub const CANCEL: u32 = control_code(0x22, WRITE);
 /// Takes a [`From`] and answers with the run's report from there on: UTF-8 text, `STATUS_BUFFER_OVERFLOW` if there is more.
 ///
-/// A character may be cut where the room ends. [`crate::report`] says what the lines are.
+/// The text may end in the middle of a character. [`crate::report`] describes the lines.
 pub const QUERY_REPORT: u32 = control_code(0x23, READ);
 
 wire! {
@@ -30,9 +30,9 @@ wire! {
     Start {
         /// A [`Kind`].
         kind: u32,
-        /// How long a run may take at most, in seconds: 1 to 3600.
+        /// The maximum duration in seconds: 1 to 3600.
         seconds: u32,
-        /// For what the run chooses at random. The same seed, the same choices.
+        /// The seed of the run's random choices.
         seed: u64,
     }
 }
@@ -46,7 +46,7 @@ pub const SECONDS: core::ops::RangeInclusive<u32> = 1..=3600;
 pub enum Kind {
     /// The conformance suite, once.
     Conformance = 0,
-    /// The suite again and again with other random numbers, until the time is over.
+    /// The suite, repeated with different random numbers until the time is up.
     Stress = 1,
     /// Latency, rate and bandwidth, each for its share of the time.
     Performance = 2,
@@ -66,23 +66,23 @@ impl Kind {
 }
 
 wire! {
-    /// How far a run is.
+    /// The progress of a run.
     Progress {
         /// A [`State`].
         state: u32,
         /// The [`Kind`] of the run.
         kind: u32,
-        /// Steps that are done.
+        /// Finished steps.
         done: u32,
-        /// Steps in all; zero if that is not known.
+        /// The total number of steps; zero if unknown.
         total: u32,
-        /// Steps that found what they expected.
+        /// Steps that succeeded.
         passed: u32,
-        /// Steps that did not.
+        /// Steps that failed.
         failed: u32,
-        /// Bytes of the report so far.
+        /// The length of the report so far, in bytes.
         report_bytes: u32,
-        /// A [`Reason`](crate::network::Reason) why the run has ended early.
+        /// A [`Reason`](crate::network::Reason) why the run ended early.
         reason: u32,
     }
 }
@@ -93,9 +93,9 @@ wire! {
 pub enum State {
     /// Nothing yet.
     Idle = 0,
-    /// A run is going on.
+    /// A run is in progress.
     Running = 1,
-    /// The last run came to its end.
+    /// The last run finished.
     Finished = 2,
     /// The last run was cancelled.
     Cancelled = 3,
@@ -116,9 +116,9 @@ impl State {
 }
 
 wire! {
-    /// Where in the report to begin.
+    /// Where in the report to start.
     From {
-        /// The number of bytes to leave out.
+        /// The number of bytes to skip.
         offset: u32,
     }
 }

@@ -1,8 +1,8 @@
-//! Structures that cross the boundary of a control device.
+//! Structures that are passed through a control device.
 
 /// A structure of little-endian numbers without padding, as C lays it out, with its bytes.
 ///
-/// Reading one checks the length and nothing else: every pattern of bits is a value.
+/// Reading one checks only the length: every bit pattern is a valid value.
 macro_rules! wire {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),+ $(,)? }) => {
         $(#[$doc])*
@@ -16,7 +16,7 @@ macro_rules! wire {
             /// The size in bytes.
             pub const BYTES: usize = 0 $(+ size_of::<$type>())+;
 
-            /// The structure as it is sent.
+            /// The structure as bytes to send.
             #[must_use]
             pub fn to_bytes(&self) -> [u8; Self::BYTES] {
                 let mut bytes = [0; Self::BYTES];
@@ -30,7 +30,7 @@ macro_rules! wire {
                 bytes
             }
 
-            /// The structure that was sent; `None` if there are not as many bytes.
+            /// Decodes the structure; `None` if the length is wrong.
             #[must_use]
             pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
                 let rest = bytes;
@@ -45,11 +45,11 @@ macro_rules! wire {
 
 pub(crate) use wire;
 
-/// `CTL_CODE` for a buffered control code of the vendor's range.
+/// `CTL_CODE` for a buffered control code in the vendor range.
 pub const fn control_code(function: u32, access: u32) -> u32 {
     /// `FILE_DEVICE_NETWORK`.
     const DEVICE: u32 = 0x12;
-    /// The first function number that is not Microsoft's.
+    /// The first function number for vendors.
     const VENDOR: u32 = 0x800;
     /// `METHOD_BUFFERED`: the system copies input and output.
     const METHOD: u32 = 0;

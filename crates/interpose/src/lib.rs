@@ -10,6 +10,64 @@
 //! Calls on an object of another type, or on one that is closed, do not reach the provider: they return
 //! `STATUS_INVALID_PARAMETER` (or nothing), and the hooks hear of them by [`Hooks::misuse`].
 //!
+//! # Example
+//!
+//! Hooks that refuse every completion queue, as an adapter without resources would:
+//!
+//! ```
+//! use host::{HostOs, machine::Machine};
+//! use interpose::{Event, Function, Hooks, ObjectId, Phase, Verdict};
+//! use ndk::host::adopt;
+//! use ndkpi::{NDK_ADAPTER_INFO, NDK_VERSION, NtStatus};
+//! use provider::{Config, Device};
+//!
+//! struct NoQueues(HostOs);
+//!
+//! impl Hooks for NoQueues {
+//!     type Os = HostOs;
+//!     type State = ();
+//!
+//!     fn os(&self) -> &HostOs {
+//!         &self.0
+//!     }
+//!     fn adapter(&self, _: &NDK_ADAPTER_INFO) -> Result<(), NtStatus> {
+//!         Ok(())
+//!     }
+//!     fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
+//!         Ok(())
+//!     }
+//!     fn event(&self, event: &Event<'_, ()>) -> Verdict {
+//!         match (event.phase, event.function) {
+//!             (Phase::Call, Function::CreateCq) => Verdict::Refuse(NtStatus::INSUFFICIENT_RESOURCES),
+//!             _ => Verdict::Forward,
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), NtStatus> {
+//! let machine = Machine::threads().start();
+//! let os = HostOs::new(&machine);
+//! let device = Device::try_new(&os, Config::default())?;
+//! let inner = Device::open(&device, NDK_VERSION::V2_0)?;
+//! // SAFETY: the adapter is open, and is used through the layer only.
+//! let wrapped = unsafe { interpose::wrap(inner, NoQueues(os.clone())) }?;
+//! let close = |adapter| {
+//!     // SAFETY: the adapter came from `wrap` with these hooks, and its provider's from `Device::open`.
+//!     let _ = unsafe { interpose::close::<NoQueues, _>(adapter, |inner| Device::<HostOs>::close(inner)) };
+//! };
+//! // SAFETY: the adapter is open, and `close` closes it.
+//! let adapter = unsafe { adopt(&machine, wrapped, close) }?;
+//!
+//! let _pd = adapter.create_pd()?;
+//! assert_eq!(adapter.create_cq(16).err(), Some(NtStatus::INSUFFICIENT_RESOURCES));
+//! # drop(_pd);
+//! # drop(adapter);
+//! # drop(device);
+//! # machine.shutdown();
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Memory
 //!
 //! A shadow, two places for completions and what the hooks keep are allocated when an object is created. Nothing is allocated by
@@ -19,8 +77,8 @@
 //!
 //! # Lifetime
 //!
-//! The consumer's pointer is a counted reference to the shadow, which the completion of its close gives back. Each callback on its
-//! way holds another, so a consumer may close inside a completion (`NDKPI 7.9`). A shadow holds its parent's.
+//! The consumer's pointer is a counted reference to the shadow, which the completion of its close gives back. Each callback on
+//! its way holds another, so a consumer may close inside a completion (`NDKPI 7.9`). A shadow holds its parent's.
 
 #![no_std]
 

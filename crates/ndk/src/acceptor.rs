@@ -1,4 +1,4 @@
-//! Listeners whose connections a thread waits for (`NDKPI 7.7.2`).
+//! Listeners for threads that wait for a connection (`NDKPI 7.7.2`).
 
 use alloc::boxed::Box;
 use core::{
@@ -21,27 +21,27 @@ use crate::{
     qp::QueuePair,
 };
 
-/// A listener that keeps one connection until a thread takes it, and refuses others meanwhile.
+/// A listener that keeps one connection request until a thread takes it, and refuses others meanwhile.
 pub struct Acceptor {
     listener: Listener,
     waiting: Arc<Waiting>,
 }
 
-/// The connection that nobody has taken yet.
+/// The connection request that no thread has taken yet.
 ///
 /// # Invariants
 ///
-/// `incoming` is null, [`CLOSED`], or came from `Box::into_raw` and belongs to who swaps it out. Once it is `CLOSED` it stays so.
+/// `incoming` is null, [`CLOSED`], or came from `Box::into_raw` and belongs to whoever swaps it out. `CLOSED` is final.
 struct Waiting {
     incoming: AtomicPtr<Incoming>,
     event: Box<dyn Event>,
 }
 
-/// No connection is kept any more.
+/// The acceptor is closed and keeps no connection request.
 const CLOSED: *mut Incoming = ptr::dangling_mut();
 
 impl Waiting {
-    /// Keeps a connection, or drops it, which refuses it, if one is waiting or there is no memory.
+    /// Keeps a connection request. Drops, and so refuses it, if another one is waiting or there is no memory.
     fn put(&self, incoming: Incoming) {
         let Ok(incoming) = try_box(incoming) else { return };
         let incoming = Box::into_raw(incoming);
@@ -52,7 +52,7 @@ impl Waiting {
         self.event.set();
     }
 
-    /// The connection that is kept. Only the acceptor calls this, which is not closed.
+    /// Takes the kept connection request. Only the acceptor calls this, so it is not closed.
     fn take(&self) -> Option<Incoming> {
         self.swap(ptr::null_mut())
     }
@@ -69,17 +69,17 @@ impl Waiting {
 
 impl Drop for Acceptor {
     fn drop(&mut self) {
-        // A listener's close waits for the connections that it has handed out, and drops what keeps them only then.
+        // The close of a listener waits for the connections it has handed out, and drops its parts only then.
         drop(self.waiting.swap(CLOSED));
     }
 }
 
 impl Adapter {
-    /// As [`Adapter::listen`], for a thread that waits for connections. `PASSIVE_LEVEL`.
+    /// Like [`Adapter::listen`] for a thread that waits for connections. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// As for [`Adapter::listen`].
+    /// The same as [`Adapter::listen`].
     pub fn acceptor(&self, at: SocketAddr) -> Result<Acceptor, NtStatus> {
         let event = self.core().os().event()?;
         let waiting = Arc::try_new(Waiting { incoming: AtomicPtr::new(ptr::null_mut()), event })?;
@@ -88,12 +88,12 @@ impl Adapter {
         Ok(Acceptor { listener, waiting })
     }
 
-    /// Connects two queue pairs of this adapter with each other, the active side first. The connection is to come in at most about
-    /// this many microseconds. `PASSIVE_LEVEL`.
+    /// Connects two queue pairs of this adapter with each other, the active side first. Waits at most about `micros` microseconds
+    /// for the connection request. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says; `STATUS_IO_TIMEOUT` if no connection has come.
+    /// The provider's status; `STATUS_IO_TIMEOUT` if no connection request arrived.
     pub fn connect_pair(
         &self,
         at: SocketAddr,
@@ -104,7 +104,7 @@ impl Adapter {
     ) -> Result<[Connection; 2], NtStatus> {
         let acceptor = self.acceptor(at)?;
         let connecting = self.create_connector()?.connect(active, at, acceptor.local_address()?, offer)?;
-        // The accept pends until the connect is completed, so nobody waits for it before.
+        // The accept pends until the connect is completed, so wait for it last.
         let accepting = acceptor.wait_for(micros)?.accept(passive, offer, || ())?;
         let active = connecting.wait()?.complete(|| ())?.wait()?;
         Ok([active, accepting.wait()?])
@@ -112,16 +112,16 @@ impl Adapter {
 }
 
 impl Acceptor {
-    /// Waits for a connection, for at most about this many microseconds. `PASSIVE_LEVEL`.
+    /// Waits for a connection request, at most about this many microseconds. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// `STATUS_IO_TIMEOUT` if none has come; `STATUS_INVALID_DEVICE_STATE` if the caller may not wait.
+    /// `STATUS_IO_TIMEOUT` if none arrived; `STATUS_INVALID_DEVICE_STATE` if the caller may not wait.
     pub fn wait_for(&self, micros: u64) -> Result<Incoming, NtStatus> {
         if !self.listener.may_wait() {
             return self.waiting.take().ok_or(NtStatus::INVALID_DEVICE_STATE);
         }
-        // A connection that comes after the event is cleared sets it again.
+        // A request that arrives after the event was cleared sets it again.
         self.waiting.event.clear();
         if let Some(incoming) = self.waiting.take() {
             return Ok(incoming);
@@ -130,11 +130,11 @@ impl Acceptor {
         self.waiting.take().ok_or(NtStatus::IO_TIMEOUT)
     }
 
-    /// As [`Listener::local_address`].
+    /// Like [`Listener::local_address`].
     ///
     /// # Errors
     ///
-    /// As for [`Listener::local_address`].
+    /// The same as [`Listener::local_address`].
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
         self.listener.local_address()
     }

@@ -14,7 +14,7 @@ use crate::{
     os::{Event, Os, PinnedMemory},
 };
 
-/// An adapter, as everything knows it that was made of it.
+/// The state of an adapter that everything created from it shares.
 ///
 /// # Invariants
 ///
@@ -24,11 +24,11 @@ pub struct AdapterCore {
     version: NDK_VERSION,
     info: NDK_ADAPTER_INFO,
     os: Box<dyn Os>,
-    /// The [`Adapter`] and the [`AdapterRef`]s.
+    /// The number of [`Adapter`]s and [`AdapterRef`]s.
     open: AtomicUsize,
     /// Set when `open` becomes zero.
     empty: Box<dyn Event>,
-    /// An [`Adapter`] has come about, which closes it.
+    /// An [`Adapter`] exists, which will close it.
     owned: AtomicBool,
 }
 
@@ -51,9 +51,9 @@ impl AdapterCore {
 pub struct AdapterRef(Arc<AdapterCore>);
 
 impl AdapterRef {
-    /// For something that is made from what has one.
+    /// A reference for a new object, from an object that has one.
     pub fn of(core: &Arc<AdapterCore>) -> Self {
-        // The caller has a reference of its own, so the count is not zero and the adapter is open.
+        // The caller has a reference, so the count is not zero and the adapter is open.
         core.open.fetch_add(1, Relaxed);
         Self(core.clone())
     }
@@ -66,7 +66,7 @@ impl AdapterRef {
 impl Drop for AdapterRef {
     fn drop(&mut self) {
         if self.0.open.fetch_sub(1, AcqRel) == 1 {
-            // The event goes with the core, to which this still has a reference.
+            // The core owns the event, and this still has a reference to it.
             self.0.empty.set();
         }
     }
@@ -74,24 +74,24 @@ impl Drop for AdapterRef {
 
 /// An open adapter.
 ///
-/// Dropping it waits until everything that was made of it is closed and no callback runs any more: then a driver may unload
-/// (`NDKPI 7.9`, rule 5). So drop it last, at `PASSIVE_LEVEL` and never in a callback. In a structure it is the last field,
-/// because Rust drops fields in their order. Where waiting is not allowed it stays open for ever.
+/// Dropping it waits until everything created from it is closed and no callback runs any more; after that a driver may unload
+/// (`NDKPI 7.9`, rule 5). So drop it last, at `PASSIVE_LEVEL`, never in a callback. In a structure make it the last field: Rust
+/// drops fields in declaration order. If it is dropped where waiting is not allowed, the adapter stays open for ever.
 pub struct Adapter {
     core: Arc<AdapterCore>,
 }
 
 impl Adapter {
-    /// Takes over an open adapter, which `os` closes in the end. `PASSIVE_LEVEL`.
+    /// Takes over an open adapter. `os` will close it. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What `NdkQueryAdapterInfo` says, or `STATUS_INSUFFICIENT_RESOURCES`. The adapter is closed then.
+    /// The status of `NdkQueryAdapterInfo`, or `STATUS_INSUFFICIENT_RESOURCES`. The adapter is then closed.
     ///
     /// # Safety
     ///
     /// `raw` is an open adapter whose provider keeps the rules of NDKPI (`NDKPI 7`), for example from `WskOpenNdkAdapter`, and
-    /// one that [`Os::close`] of `os` can close. Nobody else closes it, and nobody closes what is made of it here.
+    /// one that [`Os::close`] of `os` can close. Nobody else closes it or what is created from it here.
     pub unsafe fn from_raw(raw: *mut NDK_ADAPTER, os: Box<dyn Os>) -> Result<Self, NtStatus> {
         // SAFETY: the caller's promise.
         let core = unsafe { AdapterCore::new(raw, os) }?;
@@ -114,25 +114,25 @@ impl Adapter {
         self.core.version
     }
 
-    /// What the adapter can do (`NDKPI 3.11`).
+    /// The limits and flags of the adapter (`NDKPI 3.11`).
     #[must_use]
     pub fn info(&self) -> &NDK_ADAPTER_INFO {
         &self.core.info
     }
 
-    /// Returns true if it has these flags (`NDKPI 2.6`).
+    /// Returns true if the adapter has all of these flags (`NDKPI 2.6`).
     #[must_use]
     pub fn has(&self, flags: u32) -> bool {
         self.core.info.AdapterFlags & flags == flags
     }
 
-    /// Objects and mappings of this adapter that are not closed yet: what dropping it would wait for.
+    /// The number of objects and mappings of this adapter that are still open. Dropping the adapter waits for them.
     #[must_use]
     pub fn open_objects(&self) -> usize {
         self.core.open.load(Acquire) - 1
     }
 
-    /// Zeroed memory that can be registered. `PASSIVE_LEVEL`.
+    /// Allocates zeroed memory that can be registered. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Adapter {
 impl AdapterCore {
     /// # Safety
     ///
-    /// As [`Adapter::from_raw`].
+    /// Like [`Adapter::from_raw`].
     unsafe fn new(raw: *mut NDK_ADAPTER, os: Box<dyn Os>) -> Result<Self, NtStatus> {
         let empty = match os.event() {
             Ok(empty) => empty,

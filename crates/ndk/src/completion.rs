@@ -6,7 +6,7 @@ use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NtStatus};
 
 use crate::sge::RemoteToken;
 
-/// What has completed (`NDKPI 2.2`).
+/// The kind of a completed request (`NDKPI 2.2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of NDKPI's work requests")]
 pub enum Operation {
@@ -19,7 +19,7 @@ pub enum Operation {
     Write,
 }
 
-/// A request has ended (`NDKPI 3.5`, `NDKPI 3.6`).
+/// A completion: a request has finished (`NDKPI 3.5`, `NDKPI 3.6`).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Completion(NDK_RESULT_EX);
@@ -30,10 +30,10 @@ unsafe impl Send for Completion {}
 unsafe impl Sync for Completion {}
 
 impl Completion {
-    /// For the array that a poll fills.
+    /// An initial value for the array that a poll fills.
     pub const EMPTY: Self = Self(NDK_RESULT_EX::ZEROED);
 
-    /// One that says less: NDKPI 1.1 does not tell what has completed.
+    /// A completion of NDKPI 1.1, which does not have the kind of the request.
     pub(crate) const fn plain(result: NDK_RESULT) -> Self {
         Self(NDK_RESULT_EX {
             Status: result.Status,
@@ -44,12 +44,12 @@ impl Completion {
         })
     }
 
-    /// How it has ended: `STATUS_CANCELLED` if it was flushed.
+    /// The status of the request: `STATUS_CANCELLED` if it was flushed.
     pub const fn status(&self) -> NtStatus {
         self.0.Status
     }
 
-    /// What it was. `None` before NDKPI 1.2, and for what this crate does not know.
+    /// The kind of the request. `None` before NDKPI 1.2, and for kinds that this crate does not know.
     #[must_use]
     pub const fn operation(&self) -> Option<Operation> {
         Some(match self.0.Type {
@@ -70,29 +70,29 @@ impl Completion {
         self.0.RequestContext.addr()
     }
 
-    /// The context of its queue pair.
+    /// The context of the queue pair.
     #[must_use]
     pub fn qp_context(&self) -> usize {
         self.0.QPContext.addr()
     }
 
-    /// The bytes that a receive has got. Undefined for everything else (`NDKPI 3.5`).
+    /// The number of bytes received. Undefined unless this is a receive (`NDKPI 3.5`).
     #[must_use]
     pub const fn bytes(&self) -> u32 {
         self.0.BytesTransferred
     }
 
-    /// The own token that the sender has invalidated.
+    /// The token of this side that the sender invalidated.
     #[must_use]
     pub fn invalidated(&self) -> Option<RemoteToken> {
         self.0.invalidated_token().map(RemoteToken::from_bits)
     }
 
-    /// The context, if the request has succeeded.
+    /// Returns the context if the request succeeded.
     ///
     /// # Errors
     ///
-    /// Its status.
+    /// The status of the request.
     pub fn ok(&self) -> Result<usize, NtStatus> {
         self.status().ok().map(|()| self.context())
     }

@@ -14,10 +14,10 @@ use crate::{
     request::{Kept, Pending, request},
 };
 
-/// What a consumer does when the peer disconnects or the connection breaks.
+/// A consumer's handler for a disconnect by the peer or a broken connection.
 type Disconnected = Box<dyn Fn() + Send + Sync>;
 
-/// What belongs to a connector.
+/// The parts of a connector.
 pub struct ConnectorParts {
     /// Closes after the connector (`NDKPI 7.9`).
     qp: SetOnce<Object<QpParts>>,
@@ -34,45 +34,45 @@ impl ConnectorParts {
     }
 }
 
-/// What one side offers for a connection. The provider takes the smaller one of both sides (`NDKPI 7.7.3`).
+/// The parameters that one side offers for a connection. Of each limit the smaller one of both sides applies (`NDKPI 7.7.3`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offer<'a> {
-    /// The most reads of the peer in progress.
+    /// The maximum number of the peer's reads in progress.
     pub inbound_reads: u32,
-    /// The most own reads in progress.
+    /// The maximum number of this side's reads in progress.
     pub outbound_reads: u32,
-    /// Private data for the peer. The peer may see zeros behind them: agree on a format with a length of its own.
+    /// Private data for the peer, which may see zeros appended: agree on a format that includes the length.
     pub private_data: &'a [u8],
 }
 
-/// What a peer offers (`NDKPI 7.7.4`).
+/// The parameters that a peer offers (`NDKPI 7.7.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionData {
     /// The effective inbound read limit.
     pub inbound_reads: u32,
     /// The effective outbound read limit.
     pub outbound_reads: u32,
-    /// The bytes that the provider has for private data on this connection: not how many the peer sent. What is longer than the
-    /// buffer was cut.
+    /// The size of the provider's buffer for private data, not the number of bytes the peer sent. Data longer than your buffer
+    /// were cut off.
     pub required: usize,
 }
 
-/// A connector that has not been used. From [`Adapter::create_connector`].
+/// An unused connector, from [`Adapter::create_connector`].
 pub struct Connector {
     object: Object<ConnectorParts>,
 }
 
-/// The active side of a connection that the peer has accepted. Dropping it gives the connection up.
+/// The active side of a connection that the peer has accepted. Dropping it abandons the connection.
 pub struct Offered {
     object: Object<ConnectorParts>,
 }
 
-/// The passive side of a connection that a peer wants. Dropping it refuses the connection.
+/// The passive side of a connection request. Dropping it refuses the request.
 pub struct Incoming {
     object: Object<ConnectorParts>,
 }
 
-/// A connection. Dropping it aborts the connection if it is not disconnected.
+/// An established connection. Dropping it without a disconnect aborts it.
 pub struct Connection {
     object: Object<ConnectorParts>,
 }
@@ -82,7 +82,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn create_connector(&self) -> Result<Connector, NtStatus> {
         let function = slot!(self.core().raw(), NdkCreateConnector)?;
         let object = Object::create(self.reference(), ConnectorParts::new(), |_, completion, context, place| {
@@ -94,12 +94,13 @@ impl Adapter {
 }
 
 impl Connector {
-    /// Asks for a connection of a queue pair from an own address, whose port may be 0, to the peer's. `IRQL <= DISPATCH_LEVEL`.
+    /// Connects a queue pair from an address of the adapter, whose port may be 0, to the peer's address. `IRQL <=
+    /// DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// There is no memory for the request, or the queue pair is of another adapter. The outcome, also of a call that does not
-    /// pend, is that of the [`Pending`]: `STATUS_CONNECTION_REFUSED`, `STATUS_IO_TIMEOUT` and others (`NDKPI 5.8`).
+    /// `STATUS_INSUFFICIENT_RESOURCES`, or the queue pair belongs to another adapter. The outcome of the request is that of the
+    /// [`Pending`], even if it does not pend: `STATUS_CONNECTION_REFUSED`, `STATUS_IO_TIMEOUT` and others (`NDKPI 5.8`).
     pub fn connect(
         self,
         qp: &impl QueuePair,
@@ -137,14 +138,14 @@ impl Connector {
 }
 
 impl Offered {
-    /// Makes the connection (`NDKPI 7.7.1`). `IRQL <= DISPATCH_LEVEL`.
+    /// Completes the connect, which establishes the connection (`NDKPI 7.7.1`). `IRQL <= DISPATCH_LEVEL`.
     ///
-    /// `disconnected` is called at most once, at `IRQL <= DISPATCH_LEVEL`, when the peer disconnects or the connection breaks; not
-    /// for one's own disconnect (`NDKPI 7.7.6`).
+    /// `disconnected` is called at most once, at `IRQL <= DISPATCH_LEVEL`, when the peer disconnects or the connection breaks;
+    /// not for a disconnect by this side (`NDKPI 7.7.6`).
     ///
     /// # Errors
     ///
-    /// There is no memory for the request. The outcome is that of the [`Pending`].
+    /// `STATUS_INSUFFICIENT_RESOURCES`. The outcome of the request is that of the [`Pending`].
     pub fn complete(self, disconnected: impl Fn() + Send + Sync + 'static) -> Result<Pending<Connection>, NtStatus> {
         let function = slot!(self.object.raw(), NdkCompleteConnect)?;
         self.object.parts.handler.set(try_box(disconnected)?);
@@ -157,11 +158,11 @@ impl Offered {
         })
     }
 
-    /// Refuses what the peer has accepted. `IRQL <= DISPATCH_LEVEL`.
+    /// Rejects the connection that the peer has accepted. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn reject(self, private_data: &[u8]) -> Result<(), NtStatus> {
         reject(&self.object, private_data)
     }
@@ -170,7 +171,7 @@ impl Offered {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn connection_data(&self, private_data: &mut [u8]) -> Result<ConnectionData, NtStatus> {
         connection_data(&self.object, private_data)
     }
@@ -179,7 +180,7 @@ impl Offered {
 impl Incoming {
     /// # Safety
     ///
-    /// As [`Object::adopt`].
+    /// Like [`Object::adopt`].
     pub(crate) unsafe fn adopt(adapter: AdapterRef, raw: *mut NDK_CONNECTOR) -> Result<Self, NtStatus> {
         // SAFETY: the caller's promise.
         let object = unsafe { Object::adopt(adapter, ConnectorParts::new(), raw) }?;
@@ -188,12 +189,13 @@ impl Incoming {
 
     /// Accepts the connection for a queue pair. `IRQL <= DISPATCH_LEVEL`.
     ///
-    /// It pends until the active side has completed the connect, so who is both sides must not wait for it before
-    /// (`NDKPI 7.7.2`). `disconnected` is as for [`Offered::complete`].
+    /// It pends until the active side has completed the connect, so a thread that is both sides must not wait for it earlier
+    /// (`NDKPI 7.7.2`). `disconnected` is the same as in [`Offered::complete`].
     ///
     /// # Errors
     ///
-    /// There is no memory for the request, or the queue pair is of another adapter. The outcome is that of the [`Pending`].
+    /// `STATUS_INSUFFICIENT_RESOURCES`, or the queue pair belongs to another adapter. The outcome of the request is that of the
+    /// [`Pending`].
     pub fn accept(
         self,
         qp: &impl QueuePair,
@@ -229,11 +231,11 @@ impl Incoming {
         })
     }
 
-    /// Refuses the connection, with words for the peer. `IRQL <= DISPATCH_LEVEL`.
+    /// Rejects the connection request, with private data for the peer. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn reject(self, private_data: &[u8]) -> Result<(), NtStatus> {
         reject(&self.object, private_data)
     }
@@ -242,7 +244,7 @@ impl Incoming {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn connection_data(&self, private_data: &mut [u8]) -> Result<ConnectionData, NtStatus> {
         connection_data(&self.object, private_data)
     }
@@ -251,20 +253,21 @@ impl Incoming {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
         peer_address(&self.object)
     }
 }
 
 impl Connection {
-    /// Disconnects after everything that was posted, and flushes the queue pair (`NDKPI 7.7.5`). `IRQL <= DISPATCH_LEVEL`.
+    /// Disconnects after everything posted before, and flushes the queue pair (`NDKPI 7.7.5`). `IRQL <= DISPATCH_LEVEL`.
     ///
-    /// Call it when all completions of the initiator queue were seen. The connection is gone afterwards, whatever the outcome.
+    /// Call it after all completions of the initiator queue have arrived. The connection has ended afterwards, whatever the
+    /// outcome.
     ///
     /// # Errors
     ///
-    /// There is no memory for the request. The outcome is that of the [`Pending`].
+    /// `STATUS_INSUFFICIENT_RESOURCES`. The outcome of the request is that of the [`Pending`].
     pub fn disconnect(&self) -> Result<Pending<()>, NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkDisconnect)?;
@@ -274,11 +277,11 @@ impl Connection {
         })
     }
 
-    /// The own address. `IRQL <= DISPATCH_LEVEL`.
+    /// The address of this side. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkGetLocalAddress)?;
@@ -292,7 +295,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
         peer_address(&self.object)
     }
@@ -301,7 +304,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn limits(&self) -> Result<ConnectionData, NtStatus> {
         connection_data(&self.object, &mut [])
     }
@@ -338,7 +341,7 @@ fn peer_address(object: &Object<ConnectorParts>) -> Result<SocketAddr, NtStatus>
     })
 }
 
-/// Asks a function for an address.
+/// Calls a function that returns an address.
 pub fn ask(function: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Result<SocketAddr, NtStatus> {
     let mut address = SOCKADDR_INET::default();
     let mut length = u32::try_from(size_of::<SOCKADDR_INET>()).unwrap_or(0);

@@ -22,39 +22,39 @@ use crate::{
     os::Event,
 };
 
-/// What an arm asks for (`NDKPI 2.3`).
+/// The type of an arm (`NDKPI 2.3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notify {
     /// Any completion.
     Any,
-    /// A receive whose sender solicits an event, and any failure.
+    /// A receive whose sender solicits an event, and any failed request.
     Solicited,
-    /// The failure of the queue.
+    /// A failure of the queue itself.
     Errors,
 }
 
-/// What a consumer does in the callback of its queue.
+/// A consumer's handler for the callback of its queue.
 type Handler = Box<dyn FnMut(&mut Poller<'_>, NtStatus) + Send>;
 
-/// There is a handler. Without it a callback sets the event.
+/// A handler is installed. Without one a callback sets the event.
 const HANDLED: u8 = 1;
 /// The handler runs.
 const RUNS: u8 = 2;
-/// The handler is not to run again.
+/// The handler must not run again.
 const ENDS: u8 = 4;
 
-/// What belongs to a completion queue.
+/// The parts of a completion queue.
 ///
 /// # Invariants
 ///
-/// While `phase` is 0 `handler` belongs to the [`Cq`]. From `HANDLED` on it belongs to the callback that has set `RUNS`, until that
-/// takes the bit back; and from then on to who has seen the other's bit last: the callback that takes `RUNS` back and finds
-/// `ENDS`, or the [`Notified`] that sets `ENDS` and does not find `RUNS`.
+/// While `phase` is 0, `handler` belongs to the [`Cq`]. From `HANDLED` on it belongs to the callback that has set `RUNS`, until
+/// that callback clears the bit. In the end it belongs to whichever sees the other's bit: the callback that clears `RUNS` and
+/// finds `ENDS`, or the [`Notified`] that sets `ENDS` and does not find `RUNS`.
 pub struct CqParts {
     phase: AtomicU8,
     handler: UnsafeCell<Option<Handler>>,
     event: Box<dyn Event>,
-    /// The status of the newest callback that was not a success.
+    /// The status of the latest callback that reported a failure.
     failure: AtomicI32,
 }
 
@@ -66,7 +66,7 @@ impl Parts for CqParts {
 }
 
 mod sealed {
-    /// Has a completion queue.
+    /// Something that has a completion queue.
     pub trait HasCq {
         /// The queue.
         fn cq(&self) -> &crate::object::Object<super::CqParts>;
@@ -74,7 +74,7 @@ mod sealed {
 }
 pub use sealed::HasCq;
 
-/// A [`Cq`] or a [`Notified`]: what a queue pair can complete to.
+/// A [`Cq`] or a [`Notified`]: a queue pair can complete to either.
 pub trait CompletionQueue: HasCq {}
 
 impl CompletionQueue for Cq {}
@@ -82,7 +82,7 @@ impl CompletionQueue for Notified {}
 
 /// A completion queue that is polled or waited for.
 ///
-/// It is the one end at which completions come out, so it polls and arms by `&mut` (`NDKPI 7.1.2`).
+/// Polls and arms take `&mut`, because only one may run at a time (`NDKPI 7.1.2`).
 pub struct Cq {
     object: Object<CqParts>,
 }
@@ -96,12 +96,12 @@ impl HasCq for Cq {
 impl Adapter {
     /// Creates a completion queue for `depth` completions. `PASSIVE_LEVEL`.
     ///
-    /// It has to be deep enough for everything that is posted and not polled, silent requests included: a queue that
-    /// overruns fails, and its queue pairs with it (`NDKPI 7.1.10`).
+    /// It must be deep enough for every request that is posted and not yet polled, including silent ones. A queue that overruns
+    /// fails, and its queue pairs with it (`NDKPI 7.1.10`).
     ///
     /// # Errors
     ///
-    /// What the provider says: `STATUS_INVALID_PARAMETER` for a depth above `MaxCqDepth`.
+    /// The provider's status: `STATUS_INVALID_PARAMETER` for a depth above `MaxCqDepth`.
     pub fn create_cq(&self, depth: u32) -> Result<Cq, NtStatus> {
         let parts = CqParts {
             phase: AtomicU8::new(0),
@@ -131,17 +131,17 @@ impl Adapter {
 }
 
 impl Cq {
-    /// The end at which completions come out.
+    /// The poller of this queue.
     pub fn poller(&mut self) -> Poller<'_> {
         Poller { object: &self.object, _alone: PhantomData }
     }
 
-    /// As [`Poller::poll`].
+    /// Like [`Poller::poll`].
     pub fn poll<'b>(&mut self, into: &'b mut [Completion]) -> &'b [Completion] {
         self.poller().poll(into)
     }
 
-    /// As [`Poller::arm`].
+    /// Like [`Poller::arm`].
     pub fn arm(&mut self, notify: Notify) {
         self.poller().arm(notify);
     }
@@ -159,11 +159,11 @@ impl Cq {
         })
     }
 
-    /// As [`Cq::wait`], but not longer than about this many microseconds. Without completions the time has run out.
+    /// Like [`Cq::wait`], for at most about this many microseconds. No completions means that the time has run out.
     ///
     /// # Errors
     ///
-    /// As for [`Cq::wait`].
+    /// The same as [`Cq::wait`].
     pub fn wait_for<'b>(
         &mut self,
         into: &'b mut [Completion],
@@ -191,7 +191,7 @@ impl Cq {
             NtStatus(parts.failure.load(Acquire)).ok()?;
             parts.event.clear();
             self.arm(notify);
-            // What had come before the arm, and was there at the last callback, may give no callback (NDKPI 7.1.5).
+            // An entry from before the arm that was there at the last callback may not cause another one (NDKPI 7.1.5).
             count = self.poll(into).len();
             if count == 0 {
                 let in_time = wait(&*self.object.parts.event);
@@ -204,8 +204,9 @@ impl Cq {
         Ok(&into[..count])
     }
 
-    /// Calls `handler` whenever an arm is satisfied, beginning with one for `first`. It polls with what it is given, and arms
-    /// again if it wants to be called again. It runs at `IRQL <= DISPATCH_LEVEL`, never twice at a time, and must not wait.
+    /// Installs `handler`, which is called whenever an arm is satisfied, and arms for `first`. The handler polls with the poller
+    /// it gets, and arms again if it wants another call. It runs at `IRQL <= DISPATCH_LEVEL`, never concurrently with itself, and
+    /// must not wait.
     ///
     /// # Errors
     ///
@@ -224,20 +225,20 @@ impl Cq {
         Ok(Notified { object: self.object })
     }
 
-    /// As [`Poller::moderate`].
+    /// Like [`Poller::moderate`].
     ///
     /// # Errors
     ///
-    /// As for [`Poller::moderate`].
+    /// The same as [`Poller::moderate`].
     pub fn moderate(&mut self, micros: u32, count: u32) -> Result<(), NtStatus> {
         self.poller().moderate(micros, count)
     }
 }
 
-/// A completion queue whose callback is handled. Dropping it ends that: no call of the handler begins any more, and the handler
-/// is dropped, by its own call if one runs.
+/// A completion queue with a handler. Dropping it removes the handler: no new call begins, and the handler is dropped, by its own
+/// call if one is running.
 ///
-/// A handler may own queue pairs of its queue. It must not own its `Notified`: both would wait for each other.
+/// A handler may own queue pairs of its queue. It must not own its `Notified`: each would keep the other alive.
 pub struct Notified {
     object: Object<CqParts>,
 }
@@ -258,15 +259,15 @@ impl Drop for Notified {
     }
 }
 
-/// The end of a completion queue at which completions come out: polls and arms, one at a time.
+/// Polls and arms a completion queue, one call at a time.
 pub struct Poller<'a> {
     object: &'a Node<CqParts>,
-    /// Neither copied nor shared.
+    /// Makes the poller neither `Copy` nor `Sync`.
     _alone: PhantomData<&'a mut ()>,
 }
 
 impl Poller<'_> {
-    /// Takes completions, as many as there are and fit. `IRQL <= DISPATCH_LEVEL`.
+    /// Takes as many completions as are there and fit. `IRQL <= DISPATCH_LEVEL`.
     pub fn poll<'b>(&mut self, into: &'b mut [Completion]) -> &'b [Completion] {
         let most = u32::try_from(into.len()).unwrap_or(u32::MAX);
         let raw = self.object.raw();
@@ -275,13 +276,13 @@ impl Poller<'_> {
             let count = self.poll_plain(into);
             return &into[..count];
         };
-        // SAFETY: the queue is open, a `Completion` is an `NDK_RESULT_EX`, there is room for `most`, and nobody else polls or arms,
-        // because there is one `Poller`.
+        // SAFETY: the queue is open, a `Completion` is an `NDK_RESULT_EX`, there is room for `most`, and nobody else polls or
+        // arms, because there is one `Poller`.
         let count = unsafe { function(raw, into.as_mut_ptr().cast(), most) };
         &into[..(count as usize).min(into.len())]
     }
 
-    /// As [`Poller::poll`], for NDKPI 1.1.
+    /// Like [`Poller::poll`], for NDKPI 1.1.
     fn poll_plain(&mut self, into: &mut [Completion]) -> usize {
         let Ok(function) = slot!(self.object.raw(), NdkGetCqResults) else { return 0 };
         let mut done = 0;
@@ -314,12 +315,12 @@ impl Poller<'_> {
         unsafe { function(self.object.raw(), number) };
     }
 
-    /// Lets callbacks wait for more completions: for so many microseconds, or for so many completions (`NDKPI 7.1.6`). `IRQL <=
+    /// Delays callbacks until so many microseconds have passed or so many completions have arrived (`NDKPI 7.1.6`). `IRQL <=
     /// DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// `STATUS_NOT_SUPPORTED` without the adapter flag, `STATUS_INVALID_PARAMETER_MIX` if neither limits.
+    /// `STATUS_NOT_SUPPORTED` without the adapter flag, `STATUS_INVALID_PARAMETER_MIX` if there is no limit at all.
     pub fn moderate(&mut self, micros: u32, count: u32) -> Result<(), NtStatus> {
         let function = slot!(self.object.raw(), NdkControlCqInterruptModeration)?;
         // SAFETY: the queue is open, and nobody else calls this, because there is one `Poller`.

@@ -1,4 +1,4 @@
-//! Mappings, and regions that are registered fast (`NDKPI 7.4`, `NDKPI 7.5`).
+//! Mappings, and regions for fast registration (`NDKPI 7.4`, `NDKPI 7.5`).
 
 use alloc::boxed::Box;
 use core::{
@@ -23,10 +23,10 @@ use crate::{
     sge::{LocalToken, Remote, RemoteToken, Sge},
 };
 
-/// The bytes of a page of the adapter's address space (`NDKPI 7.4`).
+/// The size of a page in the adapter's address space (`NDKPI 7.4`).
 const PAGE: usize = 4096;
 
-/// The place for a mapping, and the memory that is mapped.
+/// Storage for a mapping, and the mapped memory.
 ///
 /// # Invariants
 ///
@@ -66,7 +66,7 @@ impl Drop for Place {
     }
 }
 
-/// Memory that is mapped into the adapter's address space, and that it owns. It is released when it is dropped.
+/// Memory mapped into the adapter's address space. It owns the memory, and unmaps it when it is dropped.
 pub struct Mapping {
     place: Arc<Place>,
 }
@@ -76,7 +76,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// What `NdkBuildLAM` says; `STATUS_INSUFFICIENT_RESOURCES`. The memory is given back.
+    /// The status of `NdkBuildLAM`, or `STATUS_INSUFFICIENT_RESOURCES`. The memory is freed.
     pub fn map(&self, memory: Box<dyn PinnedMemory>) -> Result<Mapping, NtStatus> {
         let function = slot!(self.core().raw(), NdkBuildLAM)?;
         let first = memory.address().addr() % PAGE;
@@ -124,7 +124,7 @@ impl Mapping {
     }
 }
 
-/// What belongs to a region that is registered fast.
+/// The parts of a region for fast registration.
 pub struct FastParts {
     mapping: Mapping,
     _pd: Object<PdParts>,
@@ -134,11 +134,11 @@ impl Parts for FastParts {
     type Raw = NDK_MR;
 }
 
-/// A region that requests register, a part of its mapping at a time, and invalidate again: `Initiator::fast_register` and
-/// `Initiator::invalidate`, or a peer's send-and-invalidate.
+/// A region for fast registration. `Initiator::fast_register` registers a part of its mapping; `Initiator::invalidate` or a
+/// peer's send-and-invalidate ends that.
 ///
-/// It keeps its mapping until its close has completed, because only then the adapter certainly cannot reach the memory. So a
-/// pool has a region for each mapping.
+/// It keeps its mapping until its close has completed, because only then can the adapter no longer reach the memory. So a pool
+/// needs one region per mapping.
 pub struct FastMr {
     object: Object<FastParts>,
     local: LocalToken,
@@ -146,14 +146,14 @@ pub struct FastMr {
 }
 
 impl Pd {
-    /// Creates a region that is registered fast, for parts of this mapping. `PASSIVE_LEVEL`.
+    /// Creates a region for fast registrations of parts of this mapping. `PASSIVE_LEVEL`.
     ///
     /// `remote` must be true if a registration will have remote rights.
     ///
     /// # Errors
     ///
-    /// What the provider says: `STATUS_IMPLEMENTATION_LIMIT` for too many pages. `STATUS_INVALID_PARAMETER` for a mapping of
-    /// another adapter. The mapping is released.
+    /// The provider's status: `STATUS_IMPLEMENTATION_LIMIT` for too many pages. `STATUS_INVALID_PARAMETER` for a mapping of
+    /// another adapter. The mapping is dropped.
     pub fn create_fast_mr(&self, mapping: Mapping, remote: bool) -> Result<FastMr, NtStatus> {
         if !Arc::ptr_eq(self.object.adapter(), mapping.place.adapter.core()) {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -177,7 +177,7 @@ impl Pd {
     }
 }
 
-/// What `NdkFastRegister` takes of a mapping.
+/// The part of a mapping in the form `NdkFastRegister` takes.
 pub struct Part<'a> {
     pub pages: &'a [NDK_LOGICAL_ADDRESS],
     pub offset: u32,
@@ -194,7 +194,7 @@ impl FastMr {
         self.object.parts.mapping.memory()
     }
 
-    /// The pages of `length` bytes from `offset` on, which will be addressed as the memory is.
+    /// The pages of `length` bytes from `offset` on. Their virtual addresses stay those of the memory.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Result<Part<'_>, NtStatus> {
         let base = within(self.memory(), offset, length)?;
         let (pages, first) = self.object.parts.mapping.pages();
@@ -204,52 +204,52 @@ impl FastMr {
         Ok(Part { pages, offset, length, base })
     }
 
-    /// The number of bytes that are mapped.
+    /// The number of mapped bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         self.memory().length()
     }
 
-    /// An element for `length` bytes from `offset` on. The adapter looks that they are registered.
+    /// An element for `length` bytes from `offset` on. The adapter checks that they are registered.
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if they are not all in the mapping.
+    /// `STATUS_INVALID_PARAMETER` if the range exceeds the mapping.
     pub fn sge(&self, offset: usize, length: u32) -> Result<Sge<'_>, NtStatus> {
         Ok(Sge::new(within(self.memory(), offset, length as usize)?, length, self.local))
     }
 
-    /// The byte at `offset`, for the peer, with the token that is valid from the post of the registration on.
+    /// The byte at `offset`, for the peer. Its token is valid as soon as the registration is posted.
     ///
     /// # Errors
     ///
-    /// The provider does not tell the token.
+    /// The provider does not return the token.
     pub fn remote(&self, offset: usize) -> Result<Remote, NtStatus> {
         // A provider may change it with each registration (NDKPI 7.4).
         let (_, token) = tokens(&self.object)?;
         Ok(Remote { address: (self.memory().address().addr() as u64).wrapping_add(offset as u64), token })
     }
 
-    /// The token that the region had when it was created. Most providers keep it.
+    /// The token the region had when it was created. Most providers keep it.
     #[must_use]
     pub const fn first_remote_token(&self) -> RemoteToken {
         self.remote
     }
 
-    /// As [`Mr::read`](crate::Mr::read).
+    /// Like [`Mr::read`](crate::Mr::read).
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if the bytes are not all mapped.
+    /// `STATUS_INVALID_PARAMETER` if the range exceeds the mapping.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), NtStatus> {
         read(self.memory(), offset, into)
     }
 
-    /// As [`Mr::write`](crate::Mr::write).
+    /// Like [`Mr::write`](crate::Mr::write).
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if the bytes are not all mapped.
+    /// `STATUS_INVALID_PARAMETER` if the range exceeds the mapping.
     pub fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), NtStatus> {
         write(self.memory(), offset, from)
     }

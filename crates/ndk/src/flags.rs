@@ -1,4 +1,4 @@
-//! Flags of work requests, and rights of memory.
+//! Flags of work requests, and access rights of memory.
 
 use bitflags::bitflags;
 use ndkpi::{
@@ -8,24 +8,24 @@ use ndkpi::{
 };
 
 bitflags! {
-    /// Flags of a work request (`NDKPI 2.4`, `NDKPI 7.3`). A provider refuses those that do not belong to the request.
+    /// Flags of a work request (`NDKPI 2.4`, `NDKPI 7.3`). A provider refuses flags that a request does not have.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
-        /// A success gives no completion. A failure always does.
+        /// No completion if the request succeeds. A failure always has one.
         const SILENT = NDK_OP_FLAG_SILENT_SUCCESS;
-        /// Starts after the reads before it.
+        /// Starts after earlier reads have finished.
         const FENCE = NDK_OP_FLAG_READ_FENCE;
         /// The completion of the receive satisfies an arm for solicited completions.
         const SOLICIT = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
-        /// More requests follow, the last of which is without this flag. From NDKPI 1.2.
+        /// More requests follow; the last of them does not have this flag. NDKPI 1.2 or later.
         const DEFER = NDK_OP_FLAG_DEFER;
-        /// A read that succeeds invalidates the token of its first element. From NDKPI 1.2.
+        /// A successful read invalidates the token of its first element. NDKPI 1.2 or later.
         const LOCAL_INVALIDATE = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
     }
 }
 
 bitflags! {
-    /// Rights of memory (`NDKPI 2.5`). To read it locally is always allowed.
+    /// Access rights (`NDKPI 2.5`). Local reads are always allowed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u32 {
         /// Receives and reads may write to it.
@@ -40,7 +40,7 @@ bitflags! {
 }
 
 impl Access {
-    /// The same rights as flags of a work request, which are other bits (`NDKPI 2.5`).
+    /// The same rights as flags of a work request, which have other values (`NDKPI 2.5`).
     pub(crate) const fn op_flags(self) -> u32 {
         op_flags::from_mr_flags(self.bits())
     }

@@ -1,4 +1,4 @@
-//! Adapters of SoftNDK on a host: a network of them on a machine made of threads, or of one seeded thread.
+//! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::{
     os::{Event, Os, PinnedMemory},
 };
 
-/// A machine with adapters that reach each other, and each of them itself.
+/// A machine whose adapters can connect to each other and to themselves.
 ///
 /// ```
 /// use ndk::host::Loopback;
@@ -39,7 +39,7 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// A machine of threads, with so many adapters.
+    /// Starts a machine of threads with this many adapters.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Loopback {
         Self::with(Machine::threads().start(), adapters, |_| {})
     }
 
-    /// A machine of one thread, on which the same seed gives the same run.
+    /// Starts a deterministic machine: the same seed repeats the same run.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Loopback {
         Self::with(Machine::seeded(seed).start(), adapters, |_| {})
     }
 
-    /// So many adapters on a machine, with a last word on each one's configuration: how requests complete, its limits.
+    /// Creates adapters on a machine. `adjust` can change each one's configuration: how requests complete, its limits.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Loopback {
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if there is no such adapter; what the provider says.
+    /// `STATUS_INVALID_PARAMETER` if there is no such adapter; otherwise the provider's status.
     pub fn open(&self, adapter: usize) -> Result<Adapter, NtStatus> {
         let device = self.devices.get(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
         open(&self.machine, device, NDK_VERSION::V2_1)
@@ -96,17 +96,17 @@ impl Loopback {
         SocketAddr::new(address, port)
     }
 
-    /// The machine: its time, and its processors.
+    /// The machine, with its clock and processors.
     #[must_use]
     pub fn machine(&self) -> &MachineRef {
         &self.machine
     }
 
-    /// Looks that every adapter is closed, and ends the machine.
+    /// Checks that every adapter is closed, and stops the machine.
     ///
     /// # Errors
     ///
-    /// What is left.
+    /// A description of what is still open.
     pub fn finish(self) -> Result<(), String> {
         let Self { devices, machine } = self;
         machine.flush();
@@ -126,7 +126,7 @@ impl Loopback {
 ///
 /// # Errors
 ///
-/// What the provider says.
+/// The provider's status.
 pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VERSION) -> Result<Adapter, NtStatus> {
     let raw = Device::open(device, version)?;
     let close = |adapter| {
@@ -137,7 +137,7 @@ pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VER
     unsafe { adopt(machine, raw, close) }
 }
 
-/// Takes over an adapter that was opened on a machine, in some other way than [`open`].
+/// Takes over an adapter that was opened on a machine, but not by [`open`].
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VER
 ///
 /// # Safety
 ///
-/// As for [`Adapter::from_raw`]; `close` closes the adapter and returns when that is complete.
+/// The same as [`Adapter::from_raw`]; `close` closes the adapter and returns when that is complete.
 pub unsafe fn adopt(
     machine: &MachineRef,
     raw: *mut NDK_ADAPTER,
@@ -156,7 +156,7 @@ pub unsafe fn adopt(
     unsafe { Adapter::from_raw(raw, os) }
 }
 
-/// [`Os`] for programs on a machine, with what closes their adapters.
+/// [`Os`] for programs on a machine, with the function that closes their adapters.
 struct HostPrograms<C>(MachineRef, C);
 
 impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for HostPrograms<C> {

@@ -1,27 +1,28 @@
-//! NDKPI for consumers, in safe Rust: typed objects that close themselves, requests that may pend, callbacks that are
-//! closures, elements that borrow their region.
+//! A safe wrapper of NDKPI for consumers: typed objects that close themselves, requests that may pend, closures as callbacks, and
+//! scatter/gather elements that borrow their region.
 //!
-//! It works on any [`NDK_ADAPTER`](ndkpi::NDK_ADAPTER): SoftNDK's or a vendor's, in a driver or, with the feature `host`, in a
-//! program. `NDKPI 7.9` in the documentation is a section of `docs/reference/ndkpi.md`.
+//! It works with any [`NDK_ADAPTER`](ndkpi::NDK_ADAPTER), SoftNDK's or a vendor's, in a driver, and with the feature `host` also
+//! in a program. References such as `NDKPI 7.9` are sections of `docs/reference/ndkpi.md`.
 //!
 //! # What it takes care of
 //!
-//! | of NDKPI's rules | here |
+//! | rule of NDKPI | in this crate |
 //! |---|---|
-//! | A create, connect or close may pend, complete inline, or complete before its function returns (`NDKPI 5.0`) | Creating waits; requests are a [`Pending`], to wait for or to go on from. Contexts are counted and never on a stack |
-//! | Objects are closed, none twice, and not while a call runs (`NDKPI 7.9`) | Dropping closes, without waiting; [`Adapter`] waits for all |
-//! | Memory stays pinned until its region is closed (`NDKPI 7.4`) | [`Mr`] owns it, and gives it back when the close has completed: no request can outlive its buffer |
-//! | One poll or arm at a time on a completion queue (`NDKPI 7.1.2`) | [`Cq`] has them by `&mut`; a callback gets its [`Poller`] |
+//! | A create, connect or close may pend, complete inline, or complete before its function returns (`NDKPI 5.0`) | Creates wait. Other requests return a [`Pending`], to wait for or to continue from. Contexts are reference-counted, never on a stack |
+//! | Every object is closed, once, and not during a call on it (`NDKPI 7.9`) | A drop closes the object without waiting; [`Adapter`] waits for all |
+//! | Memory stays pinned until its region is closed (`NDKPI 7.4`) | [`Mr`] owns the memory and frees it when the close has completed, so no request can outlive its buffer |
+//! | One poll or arm at a time on a completion queue (`NDKPI 7.1.2`) | They take `&mut` [`Cq`]; a callback gets a [`Poller`] |
 //! | One post at a time on a queue (`NDKPI 7.3`) | [`Initiator`], [`Receiver`] and [`Srq`] post by `&mut` |
-//! | Completions that came before an arm may give no callback (`NDKPI 7.1.5`) | [`Cq::wait`] arms, polls once more, and then waits |
-//! | Connections are made in an order (`NDKPI 7.7`) | [`Connector`], [`Offered`], [`Incoming`] and [`Connection`] are types |
-//! | Newer slots need a newer version (`NDKPI 1`) | `STATUS_NOT_SUPPORTED`, and [`Cq::poll`] works with 1.1 |
+//! | Completions from before an arm may not cause a callback (`NDKPI 7.1.5`) | [`Cq::wait`] arms, polls once more, and then waits |
+//! | Connections are established in steps (`NDKPI 7.7`) | Each step is a type: [`Connector`], [`Offered`], [`Incoming`], [`Connection`] |
+//! | Newer functions need a newer version (`NDKPI 1`) | They return `STATUS_NOT_SUPPORTED`; [`Cq::poll`] works with 1.1 |
 //!
-//! What it leaves to you: queues that are deep enough (`NDKPI 7.1.10`), what the peers agree on, and to break a cycle of
-//! closures and objects: a notification that owns the queue pair of its own completion queue ends with its [`Notified`].
+//! What it leaves to you: making queues deep enough (`NDKPI 7.1.10`); the protocol with the peer; dropping a region only after
+//! its requests have completed (`NDKPI 7.4`; if you do not, they fail); and breaking reference cycles: a handler that owns a
+//! queue pair of its own completion queue lives until its [`Notified`] is dropped.
 //!
-//! Not wrapped: shared endpoints, the privileged token, `NdkResizeCq`, the disconnect reason of 2.1, and extensions. The types
-//! of [`ndkpi`] are there for those.
+//! Not wrapped: shared endpoints, the privileged token, `NdkResizeCq`, the disconnect reason of 2.1, and extensions. Use the
+//! types in [`ndkpi`] for those.
 //!
 //! # Example
 //!
@@ -34,14 +35,14 @@
 //! let machine = Loopback::start(1)?;
 //! let adapter = machine.open(0)?;
 //!
-//! // Memory that the adapter can use, a completion queue, and two queue pairs.
+//! // Memory that the adapter can access, a completion queue, and two queue pairs.
 //! let pd = adapter.create_pd()?;
 //! let mut mr = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
 //! let mut cq = adapter.create_cq(64)?;
 //! let mut near = pd.create_qp(&cq, &cq, QpSizes::default(), 1)?;
 //! let mut far = pd.create_qp(&cq, &cq, QpSizes::default(), 2)?;
 //!
-//! // A connection between them: the passive side accepts what the listener hands out.
+//! // Connect them: the passive side accepts the request that the listener hands out.
 //! let (send, incoming) = mpsc::channel();
 //! let listener = adapter.listen(machine.address(0, 0), move |incoming| drop(send.send(incoming)))?;
 //! let connector = adapter.create_connector()?;
@@ -78,7 +79,7 @@
 //! ```compile_fail,E0505
 //! # fn example(mr: ndk::Mr, qp: &mut ndk::Initiator) -> Result<(), ndk::NtStatus> {
 //! let element = mr.sge(0, 64)?;
-//! drop(mr); // The memory could be given back.
+//! drop(mr); // The memory could be freed.
 //! qp.send(1, &[element], ndk::Flags::empty())
 //! # }
 //! ```
@@ -94,7 +95,7 @@
 //! # }
 //! ```
 //!
-//! The two queues of a queue pair at the same time, which is allowed, does:
+//! Posting to the two queues of a queue pair at the same time is allowed, and compiles:
 //!
 //! ```
 //! # fn example(qp: &mut ndk::Qp) {
@@ -106,7 +107,7 @@
 //! # }
 //! ```
 //!
-//! A poll beside the callback (`NDKPI 7.1.2`): notifications take the queue.
+//! A poll concurrent with the callback (`NDKPI 7.1.2`): a handler takes over the queue.
 //!
 //! ```compile_fail,E0382
 //! # fn example(mut cq: ndk::Cq) -> Result<(), ndk::NtStatus> {
@@ -116,7 +117,7 @@
 //! # }
 //! ```
 //!
-//! A poller that is kept for after the callback:
+//! Keeping the poller after the callback:
 //!
 //! ```compile_fail
 //! # fn example(cq: ndk::Cq) -> Result<(), ndk::NtStatus> {
@@ -126,7 +127,7 @@
 //! # }
 //! ```
 //!
-//! A connection that was not completed, and a connector that is used twice (`NDKPI 7.7.1`):
+//! Disconnecting before the connect is completed, and using a connector twice (`NDKPI 7.7.1`):
 //!
 //! ```compile_fail,E0599
 //! # fn example(offered: ndk::Offered) {
@@ -140,7 +141,7 @@
 //! # }
 //! ```
 //!
-//! A notification that borrows from the frame of who installs it, and may run after that:
+//! A handler that borrows from the stack frame that installs it, because it may run later:
 //!
 //! ```compile_fail,E0373
 //! # fn example(cq: ndk::Cq) -> Result<ndk::Notified, ndk::NtStatus> {

@@ -13,7 +13,7 @@ use crate::{
     request::{Kept, request},
 };
 
-/// What belongs to a listener.
+/// The parts of a listener.
 pub struct ListenerParts {
     handler: Box<dyn Fn(Incoming) + Send + Sync>,
 }
@@ -22,20 +22,20 @@ impl Parts for ListenerParts {
     type Raw = NDK_LISTENER;
 }
 
-/// A listener. Dropping it refuses further connections; those that were accepted go on.
+/// A listener. Dropping it refuses further connection requests; accepted connections continue.
 pub struct Listener {
     object: Object<ListenerParts>,
 }
 
 impl Adapter {
-    /// Listens at an address of the adapter; with port 0 the provider chooses one. `PASSIVE_LEVEL`.
+    /// Listens at an address of the adapter. With port 0 the provider chooses a port. `PASSIVE_LEVEL`.
     ///
-    /// `handler` gets each connection that a peer wants, at `IRQL <= DISPATCH_LEVEL`, perhaps several at a time. It accepts,
-    /// or keeps it for later; dropping it refuses the connection.
+    /// `handler` gets each connection request, at `IRQL <= DISPATCH_LEVEL`, possibly several concurrently. It may accept the
+    /// request or keep it for later; dropping it refuses the request.
     ///
     /// # Errors
     ///
-    /// What `NdkListen` says: `STATUS_SHARING_VIOLATION`, `STATUS_INVALID_ADDRESS`, `STATUS_TOO_MANY_ADDRESSES`.
+    /// The status of `NdkListen`: `STATUS_SHARING_VIOLATION`, `STATUS_INVALID_ADDRESS`, `STATUS_TOO_MANY_ADDRESSES`.
     pub fn listen(
         &self,
         at: SocketAddr,
@@ -59,11 +59,11 @@ impl Adapter {
 }
 
 impl Listener {
-    /// Where it listens. `IRQL <= DISPATCH_LEVEL`.
+    /// The address it listens at. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkGetLocalAddress)?;
@@ -77,7 +77,7 @@ impl Listener {
         self.object.adapter().os().may_wait()
     }
 
-    /// Refuses connections for a while, or takes them again (`NDKPI 7.7.8`). `IRQL <= DISPATCH_LEVEL`.
+    /// Pauses or resumes connection requests; while paused they are refused (`NDKPI 7.7.8`). `IRQL <= DISPATCH_LEVEL`.
     pub fn pause(&self, pause: bool) {
         let raw = self.object.raw();
         if let Ok(function) = slot!(raw, NdkControlConnectEvents) {

@@ -13,9 +13,9 @@ use crate::{
     sge::{LocalToken, Remote, RemoteToken, Sge},
 };
 
-/// What belongs to a region.
+/// The parts of a region.
 pub struct MrParts {
-    /// Given back when the close has completed: then the adapter cannot reach it any more.
+    /// Freed when the close has completed: then the adapter can no longer reach it.
     memory: Box<dyn PinnedMemory>,
     _pd: Object<PdParts>,
 }
@@ -24,9 +24,11 @@ impl Parts for MrParts {
     type Raw = NDK_MR;
 }
 
-/// Memory that is registered, and that it owns.
+/// A memory region. It owns its memory.
 ///
-/// Peers and own requests may change it at any time, as hardware does, so there are no references into it: bytes are copied.
+/// Peers and requests may change the memory at any time, so there are no references into it: bytes are copied.
+///
+/// Drop it only after every request that names it has completed (`NDKPI 7.4`). Requests still in flight fail.
 pub struct Mr {
     object: Object<MrParts>,
     local: LocalToken,
@@ -38,7 +40,7 @@ impl Pd {
     ///
     /// # Errors
     ///
-    /// What the provider says: `STATUS_INVALID_PARAMETER` for memory that is not virtually contiguous. The memory is given back.
+    /// The provider's status: `STATUS_INVALID_PARAMETER` for memory that is not virtually contiguous. The memory is freed.
     pub fn register(&self, memory: Box<dyn PinnedMemory>, access: Access) -> Result<Mr, NtStatus> {
         let function = slot!(self.object.raw(), NdkCreateMr)?;
         let parts = MrParts { memory, _pd: self.object.clone() };
@@ -90,23 +92,23 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if they are not all in the region.
+    /// `STATUS_INVALID_PARAMETER` if the range exceeds the region.
     pub fn sge(&self, offset: usize, length: u32) -> Result<Sge<'_>, NtStatus> {
         Ok(Sge::new(within(self.memory(), offset, length as usize)?, length, self.local))
     }
 
-    /// The byte at `offset`, for the peer. There may be none: its adapter looks.
+    /// The byte at `offset`, for the peer. The range is not checked here but by this side's adapter when the peer uses it.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
         let address = (self.memory().address().addr() as u64).wrapping_add(offset as u64);
         Remote { address, token: self.remote }
     }
 
-    /// Copies bytes out of the region. What is written to them meanwhile may be half there.
+    /// Copies bytes out of the region. A concurrent write may be seen in part.
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if they are not all in the region.
+    /// `STATUS_INVALID_PARAMETER` if the range exceeds the region.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), NtStatus> {
         read(self.memory(), offset, into)
     }
@@ -121,7 +123,7 @@ impl Mr {
     }
 }
 
-/// The address of bytes of some memory.
+/// The address of a range of some memory.
 pub fn within(memory: &dyn PinnedMemory, offset: usize, length: usize) -> Result<*mut u8, NtStatus> {
     match offset.checked_add(length) {
         Some(end) if end <= memory.length() => Ok(memory.address().wrapping_add(offset)),
@@ -139,7 +141,8 @@ pub fn read(memory: &dyn PinnedMemory, offset: usize, into: &mut [u8]) -> Result
     Ok(())
 }
 
-/// Copies bytes into memory that a device may read or write. The caller lets nobody else of this program write.
+/// Copies bytes into memory that a device may read or write. The caller makes sure that nothing else in this program writes
+/// there.
 pub fn write(memory: &dyn PinnedMemory, offset: usize, from: &[u8]) -> Result<(), NtStatus> {
     let to = within(memory, offset, from.len())?;
     for (index, byte) in from.iter().enumerate() {

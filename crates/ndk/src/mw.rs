@@ -8,7 +8,7 @@ use crate::{
     sge::RemoteToken,
 };
 
-/// What belongs to a window.
+/// The parts of a window.
 pub struct MwParts {
     _pd: Object<PdParts>,
 }
@@ -17,9 +17,9 @@ impl Parts for MwParts {
     type Raw = NDK_MW;
 }
 
-/// A memory window: a part of a region, for peers, until it is invalidated. `Initiator::bind` gives it its part.
+/// A memory window: gives peers access to a part of a region until it is invalidated. `Initiator::bind` binds it.
 ///
-/// A region closes only after the windows that it is bound to (`NDKPI 7.9`), and keeps its memory until then.
+/// A region closes after the windows bound to it (`NDKPI 7.9`) and keeps its memory until then.
 pub struct Mw {
     object: Object<MwParts>,
 }
@@ -29,7 +29,7 @@ impl Pd {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn create_mw(&self) -> Result<Mw, NtStatus> {
         let function = slot!(self.object.raw(), NdkCreateMw)?;
         let parts = MwParts { _pd: self.object.clone() };
@@ -46,11 +46,11 @@ impl Mw {
         &self.object
     }
 
-    /// The token for the peer, valid from the post of the bind on. `IRQL <= DISPATCH_LEVEL`.
+    /// The token for the peer, valid as soon as the bind is posted. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// The provider does not tell it.
+    /// The provider does not return it.
     pub fn remote_token(&self) -> Result<RemoteToken, NtStatus> {
         let function = slot!(self.object.raw(), NdkGetRemoteTokenFromMw)?;
         // SAFETY: the window is open.

@@ -19,13 +19,13 @@ use crate::{
     request::create,
 };
 
-/// What belongs to an object of one type, beside the object: what it was made from, and what its callbacks use.
+/// The parts of an object of one type: what it was created from, and what its callbacks use.
 pub trait Parts: Send + Sync + 'static {
-    /// The object.
+    /// The structure of NDKPI.
     type Raw: ndkpi::Object;
 }
 
-/// An object and what belongs to it, at a fixed address, until its close has completed.
+/// An object and its parts, at a fixed address until the close has completed.
 ///
 /// # Invariants
 ///
@@ -34,7 +34,7 @@ pub trait Parts: Send + Sync + 'static {
 pub struct Node<P: Parts> {
     raw: AtomicPtr<P::Raw>,
     pub parts: P,
-    /// Last: what belongs to an object goes before the adapter can.
+    /// The last field: the parts drop before the adapter can close.
     adapter: AdapterRef,
 }
 
@@ -58,14 +58,14 @@ impl<P: Parts> Node<P> {
 
 /// A counted reference to an object. The last one closes it.
 ///
-/// It does not wait for that: if the close pends, the provider's callback drops what belongs to the object. So an object may be
-/// dropped at any `IRQL <= DISPATCH_LEVEL`, also in a callback of its own. [`Adapter`](crate::Adapter) waits for all of them.
+/// It does not wait: if the close pends, the provider's callback drops the parts. So an object may be dropped at any `IRQL <=
+/// DISPATCH_LEVEL`, even in its own callback. [`Adapter`](crate::Adapter) waits for all of them.
 ///
 /// A call on an object borrows an `Object`, so none can run when the close begins (`NDKPI 7.9`, consumer rule 1).
 pub struct Object<P: Parts>(ManuallyDrop<Arc<Node<P>>>);
 
 impl<P: Parts> Object<P> {
-    /// Has an object created, and waits for it (pattern P1).
+    /// Creates an object and waits for it (pattern P1).
     pub fn create(
         adapter: AdapterRef,
         parts: P,
@@ -78,7 +78,7 @@ impl<P: Parts> Object<P> {
         Ok(this)
     }
 
-    /// Takes over an object that the provider has made.
+    /// Takes over an object that the provider has created.
     ///
     /// # Safety
     ///
@@ -97,7 +97,7 @@ impl<P: Parts> Object<P> {
         }
     }
 
-    /// Looks that both objects are of one open adapter: a provider trusts the pointers that it gets.
+    /// Checks that both objects belong to one open adapter: a provider trusts the pointers it gets.
     pub fn same_adapter<Q: Parts>(&self, other: &Object<Q>) -> Result<(), NtStatus> {
         let same = Arc::ptr_eq(self.adapter(), other.adapter());
         if same { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
@@ -128,7 +128,7 @@ impl<P: Parts> Drop for Object<P> {
     }
 }
 
-/// Closes an object that nobody refers to any more.
+/// Closes an object without references.
 fn close<P: Parts>(node: UniqueArc<Node<P>>) {
     let raw = node.raw();
     if raw.is_null() {
@@ -148,7 +148,7 @@ fn close<P: Parts>(node: UniqueArc<Node<P>>) {
     }
 }
 
-/// The first slot of the object's table, which closes it in every table but the adapter's (`NDKPI 4`).
+/// The first entry of the object's table, which is the close in every table except the adapter's (`NDKPI 4`).
 fn close_slot(object: *mut c_void) -> Option<NDK_FN_CLOSE_OBJECT> {
     // All object structures have one shape: the pointer to the table comes after the header (`NDKPI 3.4`).
     let object: *mut NDK_CQ = object.cast();
@@ -158,7 +158,7 @@ fn close_slot(object: *mut c_void) -> Option<NDK_FN_CLOSE_OBJECT> {
     unsafe { table.cast::<Option<NDK_FN_CLOSE_OBJECT>>().read() }
 }
 
-/// `NDK_FN_CLOSE_COMPLETION`: drops what belongs to the object.
+/// `NDK_FN_CLOSE_COMPLETION`: drops the object's parts.
 ///
 /// # Safety
 ///
@@ -168,10 +168,10 @@ unsafe extern "system" fn close_completed<P: Parts>(context: *mut c_void) {
     drop(unsafe { UniqueArc::from_raw(context.cast::<Node<P>>()) });
 }
 
-/// `NDK_FN_CLOSE_COMPLETION` of an object to which nothing belongs.
+/// `NDK_FN_CLOSE_COMPLETION` of an object without parts.
 const unsafe extern "system" fn nothing(_context: *mut c_void) {}
 
-/// Reads a slot of an object's table: `STATUS_NOT_SUPPORTED` if the provider left it empty.
+/// Reads an entry of an object's table: `STATUS_NOT_SUPPORTED` if the provider left it empty.
 macro_rules! slot {
     ($object:expr, $slot:ident) => {{
         let object = $object;

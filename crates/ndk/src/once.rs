@@ -12,11 +12,11 @@ const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
 const SET: u8 = 2;
 
-/// Like `std::sync::OnceLock`, but who comes second does not wait.
+/// Like `std::sync::OnceLock`, but the second caller does not wait.
 ///
 /// # Invariants
 ///
-/// Only who moved `state` from `EMPTY` to `TAKEN` writes the value; from `SET` on nobody does.
+/// Only the thread that moved `state` from `EMPTY` to `TAKEN` writes the value. After `SET` nobody does.
 pub struct SetOnce<T> {
     state: AtomicU8,
     value: UnsafeCell<Option<T>>,

@@ -1,29 +1,29 @@
-//! What the wrapper needs of its surroundings: a kernel, or a program on a host.
+//! What the wrapper needs from its surroundings, a kernel or a program on a host.
 
 use alloc::boxed::Box;
 
 use ndkpi::{MDL, NDK_ADAPTER, NtStatus};
 
-/// Something to wait for.
+/// An event to wait for.
 pub trait Event: Send + Sync {
-    /// Lets everybody go who waits, now or later. `IRQL <= DISPATCH_LEVEL`.
+    /// Sets the event: current and later waits return. `IRQL <= DISPATCH_LEVEL`.
     fn set(&self);
 
-    /// Lets nobody go until it is set again. `IRQL <= DISPATCH_LEVEL`.
+    /// Clears the event: waits block until it is set again. `IRQL <= DISPATCH_LEVEL`.
     fn clear(&self);
 
-    /// Waits until it is set. Only called while [`Os::may_wait`] holds.
+    /// Waits until it is set. Called only where [`Os::may_wait`] returns true.
     fn wait(&self);
 
-    /// As [`Event::wait`], for at most this many microseconds. Returns false if the time ran out.
+    /// Like [`Event::wait`], for at most this many microseconds. Returns false if the time ran out.
     fn wait_for(&self, micros: u64) -> bool;
 }
 
-/// The operating system as the wrapper sees it.
+/// The operating system.
 ///
-/// Nothing here is used on the data path. No unsafe code relies on it: an event that lets go too early is waited for again.
+/// Nothing here is used on the data path, and no unsafe code relies on it: if a wait returns too early, it is repeated.
 pub trait Os: Send + Sync {
-    /// An event that is not set. `PASSIVE_LEVEL`, or `IRQL <= DISPATCH_LEVEL` for requests that are made there.
+    /// Creates an event that is not set. `PASSIVE_LEVEL`, or `IRQL <= DISPATCH_LEVEL` for requests issued there.
     ///
     /// # Errors
     ///
@@ -33,14 +33,14 @@ pub trait Os: Send + Sync {
     /// Returns true if the caller may wait: it is below `DISPATCH_LEVEL` and holds no spin lock.
     fn may_wait(&self) -> bool;
 
-    /// Zeroed memory that can be registered. `PASSIVE_LEVEL`.
+    /// Allocates zeroed memory that can be registered. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     fn memory(&self, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus>;
 
-    /// Closes an adapter and returns when that is complete: with Winsock Kernel `WskCloseNdkAdapter`. `PASSIVE_LEVEL`.
+    /// Closes an adapter and returns when that has completed. With Winsock Kernel: `WskCloseNdkAdapter`. `PASSIVE_LEVEL`.
     ///
     /// # Safety
     ///
@@ -59,7 +59,7 @@ pub trait Os: Send + Sync {
 /// writing `length` bytes at any `IRQL <= DISPATCH_LEVEL` as long as the value is, page-aligned, and never the address of
 /// anything that Rust has a reference to.
 pub unsafe trait PinnedMemory: Send + Sync {
-    /// The description.
+    /// The memory descriptor list.
     fn mdl(&self) -> *mut MDL;
     /// The first byte.
     fn address(&self) -> *mut u8;

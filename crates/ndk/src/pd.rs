@@ -7,16 +7,16 @@ use crate::{
     object::{Object, Parts, slot},
 };
 
-/// Nothing belongs to a protection domain.
+/// A protection domain has no parts.
 pub struct PdParts;
 
 impl Parts for PdParts {
     type Raw = NDK_PD;
 }
 
-/// A protection domain: regions, windows and queue pairs of one belong together.
+/// A protection domain: only regions, windows and queue pairs of the same domain work together.
 ///
-/// What is made of it keeps it open, so it may be dropped first.
+/// Objects created from it keep it open, so it may be dropped first.
 #[derive(Clone)]
 pub struct Pd {
     pub(crate) object: Object<PdParts>,
@@ -27,7 +27,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn create_pd(&self) -> Result<Pd, NtStatus> {
         let function = slot!(self.core().raw(), NdkCreatePd)?;
         let object = Object::create(self.reference(), PdParts, |_, completion, context, place| {
@@ -39,7 +39,7 @@ impl Adapter {
 }
 
 impl Pd {
-    /// For something that is made of it.
+    /// A reference to the adapter, for an object created from this domain.
     pub(crate) fn adapter(&self) -> AdapterRef {
         AdapterRef::of(self.object.adapter())
     }

@@ -16,7 +16,7 @@ use crate::{
     srq::{Srq, SrqParts},
 };
 
-/// What a queue pair was made from: all of it closes after it.
+/// What a queue pair was created from; all of it closes after the queue pair.
 pub struct QpParts {
     _pd: Object<PdParts>,
     _cqs: [Object<CqParts>; 2],
@@ -27,35 +27,35 @@ impl Parts for QpParts {
     type Raw = NDK_QP;
 }
 
-/// How large a queue pair is.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpSizes {
-    /// Receives at most. Not used with a shared receive queue.
+    /// The maximum number of receives. Not used with a shared receive queue.
     pub receives: u32,
-    /// Other requests at most.
+    /// The maximum number of other requests.
     pub requests: u32,
-    /// Elements of a receive at most.
+    /// The maximum number of elements of a receive.
     pub receive_elements: u32,
-    /// Elements of another request at most.
+    /// The maximum number of elements of other requests.
     pub request_elements: u32,
-    /// Inline bytes of a request at most.
+    /// The maximum number of inline bytes of a request.
     pub inline: u32,
 }
 
 impl Default for QpSizes {
-    /// 16 requests in each queue, with one element each and without inline bytes: every adapter can do that.
+    /// 16 requests in each queue, one element each, no inline bytes: every adapter supports this.
     fn default() -> Self {
         Self { receives: 16, requests: 16, receive_elements: 1, request_elements: 1, inline: 0 }
     }
 }
 
-/// A queue pair: its two ends, each of which posts by `&mut`, because one queue takes one post at a time (`NDKPI 7.3`).
+/// A queue pair, as its two queues. Posts take `&mut`, because a queue takes one post at a time (`NDKPI 7.3`).
 ///
-/// They can be taken apart and go to different threads. It closes when both are dropped and its connection is.
+/// The two can be separated and used by different threads. The queue pair closes when both and its connection have been dropped.
 pub struct Qp {
-    /// Everything but receives.
+    /// Posts everything except receives.
     pub initiator: Initiator,
-    /// Receives. It posts nothing if the queue pair has a shared receive queue.
+    /// Posts receives. Not usable if the queue pair has a shared receive queue.
     pub receiver: Receiver,
 }
 
@@ -72,24 +72,23 @@ pub struct Receiver {
 mod sealed {
     use crate::object::Object;
 
-    /// Has a queue pair.
+    /// Something that has a queue pair.
     pub trait HasQp {
         /// The queue pair.
         fn qp(&self) -> &Object<super::QpParts>;
     }
 
-    /// Has an object that requests invalidate.
+    /// Something that requests can invalidate.
     pub trait HasRegistration {
-        /// Its header, if it is of the queue pair's adapter.
+        /// The object's header, if it belongs to the queue pair's adapter.
         fn header(&self, qp: &Object<super::QpParts>) -> Result<*mut ndkpi::NDK_OBJECT_HEADER, ndkpi::NtStatus>;
     }
 }
 use sealed::{HasQp, HasRegistration};
 
-/// A [`Qp`] or one of its ends: what a connector connects.
+/// A [`Qp`] or one of its queues: a connector can connect either.
 pub trait QueuePair: HasQp {
-    /// Cancels everything in both queues, which then completes with `STATUS_CANCELLED`. `IRQL <= DISPATCH_LEVEL`, also beside
-    /// a post.
+    /// Cancels everything in both queues; it completes with `STATUS_CANCELLED`. `IRQL <= DISPATCH_LEVEL`, even during a post.
     fn flush(&self) {
         let raw = self.qp().raw();
         if let Ok(function) = slot!(raw, NdkFlush) {
@@ -119,13 +118,13 @@ impl QueuePair for Initiator {}
 impl QueuePair for Receiver {}
 
 impl Pd {
-    /// Creates a queue pair whose receives complete to `receives` and whose other requests complete to `requests`; that may be
-    /// one queue. Completions carry `context`. `PASSIVE_LEVEL`.
+    /// Creates a queue pair whose receives complete to `receives` and all other requests to `requests`, which may be the same
+    /// queue. Completions carry `context`. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says: `STATUS_INVALID_PARAMETER` for sizes above the adapter's. The same for queues of another
-    /// adapter.
+    /// The provider's status: `STATUS_INVALID_PARAMETER` for sizes above the adapter's limits, and
+    /// for queues of another adapter.
     pub fn create_qp(
         &self,
         receives: &impl CompletionQueue,
@@ -161,11 +160,11 @@ impl Pd {
         Ok(Qp::of(object))
     }
 
-    /// As [`Pd::create_qp`], with receives from a shared receive queue. `PASSIVE_LEVEL`.
+    /// Like [`Pd::create_qp`] with a shared receive queue. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// As for [`Pd::create_qp`].
+    /// The same as [`Pd::create_qp`].
     pub fn create_qp_with_srq(
         &self,
         receives: &impl CompletionQueue,
@@ -203,7 +202,7 @@ impl Pd {
     }
 }
 
-/// A context as NDKPI takes it. It comes back with the completion and is never used as a pointer.
+/// A context in the form NDKPI takes. It comes back with the completion and is never used as a pointer.
 const fn number(context: usize) -> *mut c_void {
     ptr::without_provenance_mut(context)
 }
@@ -219,7 +218,7 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// It is not posted: what the provider says.
+    /// The provider's status; the request is not posted.
     pub fn receive(&mut self, context: usize, sgl: &[Sge<'_>]) -> Result<(), NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkReceive)?;
@@ -229,7 +228,7 @@ impl Receiver {
     }
 }
 
-/// `IRQL <= DISPATCH_LEVEL` for all of them. An error says that the request is not posted: what the provider says.
+/// `IRQL <= DISPATCH_LEVEL` for all of them. An error is the provider's status and means that the request is not posted.
 #[expect(clippy::missing_errors_doc, reason = "the same for all: see above")]
 impl Initiator {
     /// Posts a send.
@@ -238,7 +237,7 @@ impl Initiator {
         self.send_elements(context, first, count, flags.bits())
     }
 
-    /// Posts a send of bytes that the provider takes at once, at most `inline` of the queue pair.
+    /// Posts a send of inline bytes, at most `inline` of the queue pair. The provider copies them during the call.
     pub fn send_inline(&mut self, context: usize, bytes: &[u8], flags: Flags) -> Result<(), NtStatus> {
         let element = inline(bytes)?;
         self.send_elements(context, &raw const element, 1, flags.bits() | NDK_OP_FLAG_INLINE)
@@ -252,9 +251,10 @@ impl Initiator {
         unsafe { function(raw, number(context), first, count, flags) }.ok()
     }
 
-    /// Posts a send that invalidates a token of the peer before the peer sees it. From NDKPI 1.2: `STATUS_NOT_SUPPORTED`.
+    /// Posts a send that invalidates a token of the peer before the peer gets the message. Before NDKPI 1.2:
+    /// `STATUS_NOT_SUPPORTED`.
     ///
-    /// The peers have to have agreed on it (`NDKPI 7.6`).
+    /// The peers must have agreed on this (`NDKPI 7.6`).
     pub fn send_and_invalidate(
         &mut self,
         context: usize,
@@ -276,7 +276,7 @@ impl Initiator {
         self.write_elements(context, first, count, to, flags.bits())
     }
 
-    /// Posts a write of bytes that the provider takes at once, at most `inline` of the queue pair.
+    /// Posts a write of inline bytes, at most `inline` of the queue pair. The provider copies them during the call.
     pub fn write_inline(&mut self, context: usize, bytes: &[u8], to: Remote, flags: Flags) -> Result<(), NtStatus> {
         let element = inline(bytes)?;
         self.write_elements(context, &raw const element, 1, to, flags.bits() | NDK_OP_FLAG_INLINE)
@@ -297,7 +297,7 @@ impl Initiator {
         unsafe { function(raw, number(context), first, count, to.address, to.token.to_bits(), flags) }.ok()
     }
 
-    /// Posts a read of the peer's memory. The elements need `Access::READ_SINK`, unless the adapter says otherwise.
+    /// Posts a read of the peer's memory. The elements need `Access::READ_SINK`, unless the adapter's flags say otherwise.
     pub fn read(&mut self, context: usize, sgl: &[Sge<'_>], from: Remote, flags: Flags) -> Result<(), NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkRead)?;
@@ -306,7 +306,7 @@ impl Initiator {
         unsafe { function(raw, number(context), first, count, from.address, from.token.to_bits(), flags.bits()) }.ok()
     }
 
-    /// Posts the bind of a window to `length` bytes of a region from `offset` on.
+    /// Posts a bind of a window to `length` bytes of a region from `offset` on.
     pub fn bind(
         &mut self,
         context: usize,
@@ -359,7 +359,7 @@ impl Initiator {
         .ok()
     }
 
-    /// Posts the end of a fast registration or of a window's binding.
+    /// Posts an invalidation of a fast registration or of a window.
     pub fn invalidate(&mut self, context: usize, what: &impl Invalidate, flags: Flags) -> Result<(), NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkInvalidate)?;
@@ -369,13 +369,13 @@ impl Initiator {
     }
 }
 
-/// The element of an inline request: the provider takes the bytes before the call returns, and ignores the token.
+/// The element of an inline request. The provider copies the bytes during the call and ignores the token.
 fn inline(bytes: &[u8]) -> Result<NDK_SGE, NtStatus> {
     let length = u32::try_from(bytes.len()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     Ok(NDK_SGE::new(bytes.as_ptr().cast_mut().cast(), length, 0))
 }
 
-/// A [`FastMr`] or an [`Mw`]: what requests invalidate (`NDKPI 7.6`).
+/// A [`FastMr`] or an [`Mw`]: requests can invalidate either (`NDKPI 7.6`).
 pub trait Invalidate: HasRegistration {}
 
 impl HasRegistration for FastMr {

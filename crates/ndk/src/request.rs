@@ -1,8 +1,8 @@
 //! Requests that may pend (`NDKPI 5.0`, patterns P1 and P2).
 //!
-//! A provider may return the outcome, or call back with it later, or before its function has returned. So what the callback
-//! uses lies in memory that is counted: one reference is the callback's, one is that of who waits. No context lies on a
-//! stack, and nobody who gives up waiting pulls memory from under the provider.
+//! A provider may return the outcome, call back with it later, or call back before its function has returned. So the context is a
+//! reference-counted allocation, with one reference for the callback and one for the waiter. It is never on a stack, and a waiter
+//! that gives up cannot free memory that the provider still uses.
 
 use alloc::boxed::Box;
 use core::{
@@ -20,41 +20,41 @@ use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEAD
 
 use crate::{adapter::AdapterCore, fast::Place, os::Event};
 
-/// Nobody has said yet what is to be done at the end.
+/// No continuation has been set yet.
 const OPEN: u8 = 0;
-/// `then` holds what is to be done at the end.
+/// `then` holds the continuation.
 const THEN: u8 = 1;
-/// The request has ended; `status` is its outcome.
+/// The request has completed; `status` is its outcome.
 const DONE: u8 = 2;
 
-/// What is to be done at the end of a request.
+/// What to do when a request completes.
 type Then = Box<dyn FnOnce(NtStatus) + Send>;
 
-/// What the provider may read or write until the request has ended.
+/// Memory that the provider may read or write until the request completes.
 ///
 /// NDKPI does not say that addresses and private data are copied by the call (`NDKPI 7.3` is about work requests), so they
-/// are kept until the end.
+/// are kept until then.
 #[derive(Default)]
 pub struct Kept {
     pub addresses: [SOCKADDR_INET; 2],
     pub data: Option<Box<[u8]>>,
-    /// The place of a mapping: the provider stores it, nobody reads it here.
+    /// The storage of a mapping, which the provider fills in.
     _place: Option<Arc<Place>>,
 }
 
 impl Kept {
-    /// With these addresses and a copy of the private data.
+    /// Keeps these addresses and a copy of the private data.
     pub fn new(addresses: [SOCKADDR_INET; 2], data: &[u8]) -> Result<Self, NtStatus> {
         let data = try_slice(data.len(), |index| data[index])?;
         Ok(Self { addresses, data: Some(data), _place: None })
     }
 
-    /// With the place of a mapping.
+    /// Keeps the storage of a mapping.
     pub fn of_mapping(place: &Arc<Place>) -> Self {
         Self { _place: Some(place.clone()), ..Self::default() }
     }
 
-    /// The private data as a call takes them.
+    /// The private data in the form a call takes.
     pub fn data(&self) -> (*const c_void, u32) {
         match self.data.as_deref() {
             None | Some([]) => (ptr::null(), 0),
@@ -63,16 +63,16 @@ impl Kept {
     }
 }
 
-/// A request, in memory that outlives it.
+/// The state of a request, which outlives it.
 ///
 /// # Invariants
 ///
-/// `then` is written by the owner of the one [`Pending`], while `phase` is `OPEN`; it is taken by who finds `THEN` when
-/// moving `phase` to `DONE`, or by the owner if that has happened before.
+/// `then` is written by the owner of the one [`Pending`], while `phase` is `OPEN`; it is taken by whoever finds `THEN` when
+/// moving `phase` to `DONE`, or by the owner if that happened earlier.
 pub struct State {
     phase: AtomicU8,
     status: AtomicI32,
-    /// Where the provider stores an object, if it does not pend.
+    /// Where the provider stores an object if the call does not pend.
     object: AtomicPtr<c_void>,
     event: Box<dyn Event>,
     kept: Kept,
@@ -97,7 +97,7 @@ impl State {
         .map_err(Into::into)
     }
 
-    /// Makes the request. `call` gets the context, on which a reference is counted for the callback.
+    /// Starts the request. `call` gets the context, which holds a reference for the callback.
     fn start(this: &Arc<Self>, call: impl FnOnce(*mut c_void) -> NtStatus) {
         let context = Arc::into_raw(this.clone());
         let status = call(context.cast_mut().cast());
@@ -123,7 +123,7 @@ impl State {
         (self.phase.load(Acquire) == DONE).then(|| NtStatus(self.status.load(Relaxed)))
     }
 
-    /// Waits for the outcome. The caller may wait.
+    /// Waits for the outcome. The caller must be allowed to wait.
     fn wait(&self) -> NtStatus {
         loop {
             match self.outcome() {
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// A request that was made. It goes on if this is dropped; what it was to give is dropped then.
+/// A request in progress. If this is dropped the request continues, and its result is dropped.
 #[must_use = "dropping it gives up what the request was to give"]
 pub struct Pending<T> {
     state: Arc<State>,
@@ -149,12 +149,12 @@ impl<T> Pending<T> {
         self.state.outcome()
     }
 
-    /// Waits for the outcome, and returns what the request gives. `PASSIVE_LEVEL`.
+    /// Waits for the request and returns its result. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
-    /// What the provider says; `STATUS_INVALID_DEVICE_STATE`, and the request goes on without its value, if the caller may not
-    /// wait and the outcome is not known yet.
+    /// The provider's status; `STATUS_INVALID_DEVICE_STATE` if the outcome is not known yet and the caller may not
+    /// wait; the request then continues and its result is dropped.
     pub fn wait(self) -> Result<T, NtStatus> {
         if self.state.outcome().is_none() && !self.adapter.os().may_wait() {
             return Err(NtStatus::INVALID_DEVICE_STATE);
@@ -167,12 +167,12 @@ impl<T> Pending<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Calls `work` with what the request gives, when it ends: at once if it has ended, else in the provider's callback, at
-    /// `IRQL <= DISPATCH_LEVEL`.
+    /// Calls `work` with the result when the request completes: at once if it has completed, otherwise in the provider's callback
+    /// at `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`: there is no memory for `work`. The request goes on without its value.
+    /// `STATUS_INSUFFICIENT_RESOURCES`: there is no memory for `work`. The request continues and its result is dropped.
     pub fn then(self, work: impl FnOnce(Result<T, NtStatus>) + Send + 'static) -> Result<(), NtStatus> {
         let Self { state, value, .. } = self;
         let then: Then = try_box(move |status| match status {
@@ -195,7 +195,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 }
 
-/// Makes a request of pattern P2 that gives `value`. `call` gets what is kept for it, and what the function wants at its end.
+/// Starts a request of pattern P2 whose result is `value`. `call` gets the memory kept for it, and the function's last arguments.
 pub fn request<T>(
     adapter: &Arc<AdapterCore>,
     kept: Kept,
@@ -207,7 +207,7 @@ pub fn request<T>(
     Ok(Pending { state, adapter: adapter.clone(), value })
 }
 
-/// Makes a request of pattern P1 and waits for its object.
+/// Starts a request of pattern P1 and waits for its object.
 pub fn create<T>(
     adapter: &AdapterCore,
     call: impl FnOnce(Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut T) -> NtStatus,
@@ -222,7 +222,7 @@ pub fn create<T>(
         status => return Err(status),
     }
     let object = state.object.load(Acquire);
-    // A provider that says so and has none.
+    // The provider reported success without an object.
     if object.is_null() { Err(NtStatus::INTERNAL_ERROR) } else { Ok(object.cast()) }
 }
 
@@ -241,7 +241,7 @@ unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStat
 ///
 /// # Safety
 ///
-/// As for [`request_completed`].
+/// The same as [`request_completed`].
 unsafe extern "system" fn create_completed(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
     // SAFETY: as for `request_completed`.
     let state = unsafe { Arc::from_raw(context.cast_const().cast::<State>()) };

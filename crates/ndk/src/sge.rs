@@ -1,14 +1,14 @@
-//! Elements of requests, and tokens.
+//! Scatter/gather elements of requests, and tokens.
 
 use core::marker::PhantomData;
 
 use ndkpi::NDK_SGE;
 
-/// Names a region to its owner (`NDKPI 7.4`).
+/// Names a region in its owner's requests (`NDKPI 7.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalToken(pub(crate) u32);
 
-/// Names a region or window to peers (`NDKPI 7.4`, `NDKPI 7.6`).
+/// Names a region or window in a peer's requests (`NDKPI 7.4`, `NDKPI 7.6`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteToken(u32);
 
@@ -19,7 +19,7 @@ impl RemoteToken {
         Self(bits)
     }
 
-    /// For the peer: passed on as it is (`NDKPI 7.3`).
+    /// The value to send to the peer, unchanged (`NDKPI 7.3`).
     #[must_use]
     pub const fn to_bits(self) -> u32 {
         self.0
@@ -28,7 +28,7 @@ impl RemoteToken {
 
 /// A place in the peer's memory.
 ///
-/// Whatever it says, the peer's adapter looks that the token is valid and the bytes are in its region.
+/// The peer's adapter checks the token and the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The virtual address at the peer.
@@ -38,13 +38,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The place so many bytes behind this one.
+    /// The place this many bytes further on.
     #[must_use]
     pub const fn offset(self, bytes: u64) -> Self {
         Self { address: self.address.wrapping_add(bytes), token: self.token }
     }
 
-    /// For a message to the peer: the address and the token, in little endian.
+    /// Encodes address and token, little-endian, for a message to the peer.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 12] {
         let mut bytes = [0; 12];
@@ -53,7 +53,7 @@ impl Remote {
         bytes
     }
 
-    /// What [`Remote::to_bytes`] made.
+    /// Decodes the result of [`Remote::to_bytes`].
     #[must_use]
     pub fn from_bytes(bytes: [u8; 12]) -> Self {
         let (mut address, mut token) = ([0; 8], [0; 4]);
@@ -65,8 +65,8 @@ impl Remote {
 
 /// An element of a request: bytes of a region, which is borrowed until the request is posted (`NDKPI 3.9`).
 ///
-/// After that the region may go: its close takes the memory from the adapter before it takes it from the system, and requests
-/// that are on their way fail.
+/// Dropping the region after that is safe: its close takes the memory away from the adapter before it is freed, and requests in
+/// flight fail. But NDKPI wants them to complete first (`NDKPI 7.4`).
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Sge<'a>(NDK_SGE, PhantomData<&'a ()>);
@@ -88,7 +88,7 @@ unsafe impl Send for Sge<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Sge<'_> {}
 
-/// The elements as a call takes them: valid as long as the slice is.
+/// The elements in the form a call takes; valid as long as the slice is.
 pub fn elements(sgl: &[Sge<'_>]) -> Result<(*const NDK_SGE, u32), ndkpi::NtStatus> {
     let count = u32::try_from(sgl.len()).map_err(|_| ndkpi::NtStatus::INVALID_PARAMETER)?;
     let first = if sgl.is_empty() { core::ptr::null() } else { sgl.as_ptr().cast() };

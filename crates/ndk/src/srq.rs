@@ -13,7 +13,7 @@ use crate::{
     sge::{Sge, elements},
 };
 
-/// What belongs to a shared receive queue.
+/// The parts of a shared receive queue.
 pub struct SrqParts {
     handler: Box<dyn Fn(NtStatus) + Send + Sync>,
     _pd: Object<PdParts>,
@@ -23,7 +23,7 @@ impl Parts for SrqParts {
     type Raw = NDK_SRQ;
 }
 
-/// A receive queue that several queue pairs take from.
+/// A shared receive queue: several queue pairs take receives from it.
 pub struct Srq {
     object: Object<SrqParts>,
 }
@@ -31,13 +31,13 @@ pub struct Srq {
 impl Pd {
     /// Creates a shared receive queue for `depth` receives of at most `elements` elements. `PASSIVE_LEVEL`.
     ///
-    /// `handler` is called, at `IRQL <= DISPATCH_LEVEL`, when fewer than `threshold` receives are left, if that was asked for by
-    /// [`Srq::notify_below`], or with the status if the queue has failed.
+    /// `handler` is called at `IRQL <= DISPATCH_LEVEL`: when fewer than `threshold` receives are left after
+    /// [`Srq::notify_below`], and with an error status if the queue has failed.
     ///
     /// # Errors
     ///
-    /// What the provider says: `STATUS_INVALID_PARAMETER` for sizes above the adapter's. An adapter with a `MaxSrqDepth` of 0 has
-    /// none.
+    /// The provider's status: `STATUS_INVALID_PARAMETER` for sizes above the adapter's limits. An adapter with a `MaxSrqDepth` of
+    /// 0 has no shared receive queues.
     pub fn create_srq(
         &self,
         depth: u32,
@@ -78,7 +78,7 @@ impl Srq {
     ///
     /// # Errors
     ///
-    /// It is not posted: what the provider says.
+    /// The provider's status; the request is not posted.
     pub fn receive(&mut self, context: usize, sgl: &[Sge<'_>]) -> Result<(), NtStatus> {
         let raw = self.object.raw();
         let function = slot!(raw, NdkSrqReceive)?;
@@ -87,12 +87,12 @@ impl Srq {
         unsafe { function(raw, ptr::without_provenance_mut(context), first, count) }.ok()
     }
 
-    /// Asks for one call of the handler when fewer than `threshold` receives are left: at once, if they are. `IRQL <=
+    /// Requests one call of the handler when fewer than `threshold` receives are left, at once if that is already so. `IRQL <=
     /// DISPATCH_LEVEL`.
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_PARAMETER` if `threshold` is 0; there is no memory for the request.
+    /// `STATUS_INVALID_PARAMETER` if `threshold` is 0; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn notify_below(&self, threshold: u32) -> Result<Pending<()>, NtStatus> {
         if threshold == 0 {
             return Err(NtStatus::INVALID_PARAMETER);

@@ -66,7 +66,8 @@ pub enum Command {
     Nd2(crate::nd2::Nd2),
     /// Run the self-test of the user-mode interface
     Nd2Selftest(Nd2Selftest),
-    /// Run driver images in a simulated kernel that checks every rule and repeats a run from its seed (not on Windows: under Wine)
+    /// Run driver images in a simulated kernel that checks every rule and repeats a run from its seed (not on Windows: under
+    /// Wine)
     Run(crate::run::Run),
     /// Run a stress test or a benchmark in the kernel, with the driver ndktest (Windows)
     DriverRun(DriverRun),
@@ -286,7 +287,8 @@ pub struct Selftest {
     /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves
     #[arg(long, requires = "interface", value_name = "INTERFACE")]
     pub peer: Option<String>,
-    /// With --interface: include calls that a correct consumer never makes; they crash the machine if the driver trusts its consumers
+    /// With --interface: include calls that a correct consumer never makes; they crash the machine if the driver trusts its
+    /// consumers
     #[arg(long, requires = "interface")]
     pub hostile: bool,
     /// List the cases instead of running them

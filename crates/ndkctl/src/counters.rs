@@ -1,5 +1,5 @@
-//! `ndkctl counters`: the RDMA counters (`NDIS_NDK_PERFORMANCE_COUNTERS`) of the driver, or of this program's adapters under traffic
-//! that it makes.
+//! `ndkctl counters`: the RDMA counters (`NDIS_NDK_PERFORMANCE_COUNTERS`) of the driver, or of this program's adapters under
+//! traffic that it makes.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},

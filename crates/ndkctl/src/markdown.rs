@@ -12,78 +12,77 @@ const BEGINNING: &str = "\
 
 Generated: `cargo run --release -- selftest --list --markdown > docs/conformance.md`. A test fails when it is out of date.
 
-Each case is one rule of NDKPI as an NDK consumer sees it, checked through dispatch tables only, so on any `NDK_ADAPTER`. A
-section names the sheet in `docs/reference` in which the rule stands. Where the documentation leaves something open, the case
-says *Open* and reports what the provider does; that is no failure. Besides its own rule, every case fails on a *fault*: two
-callbacks of one completion queue at a time, a callback of an unarmed or closed queue, a completion that comes twice or never,
-a close that completes before what depends on it, a callback while a lock is held.
+Each case checks one rule of NDKPI as an NDK consumer sees it. It uses the dispatch tables only, so it runs on any `NDK_ADAPTER`. The
+section is that of the rule in `docs/reference`. Where the documentation leaves something open, the case says *Open* and reports what
+the provider does; that is not a failure. Apart from its own rule, every case also fails on any of these: two concurrent callbacks of one
+completion queue, a callback of an unarmed or closed queue, a completion that comes twice or never, a close that completes
+before what depends on it, a callback while a lock is held.
 
 ## How to read a result
 
-| result | what it means | what a vendor does with it |
+| result | what it means | what a vendor should do |
 |---|---|---|
 | passed | The rule holds. | Nothing. |
-| failed | The provider did something else than the rule says. The report has what was done, what was expected and what was seen, \
-and the seed with which the case runs again. | Reads the section that the case names, and then corrects the provider, or reports \
-a mistake of the suite with the section that says otherwise. |
-| observed | The documentation leaves it open: this is what the provider does. It is never a failure. | Looks at each once and \
-decides whether that is meant, then keeps the report and compares the next one with it: an observation that changes without a \
-reason is a regression. What SoftNDK does is in [decisions](decisions.md). |
-| skipped | The rule does not apply here, for the reason that is shown: a flag that the adapter does not have, a limit that is too \
-small, a version that is too old, one port where the case wants two, something that a correct consumer never does. | Looks that \
-the reason is true of the adapter. |
+| failed | The provider broke the rule. The report says what was done, expected and seen, and has the command that repeats the case with \
+the same seed. | Read the section that the case names. Then fix the provider, or report a mistake in the suite with the section that \
+says otherwise. |
+| observed | The documentation leaves this open, and the report says what the provider does. Never a failure. | Check once whether \
+each observation is intended. Keep the report and compare the next one with it: a change without a reason is a regression. \
+[Decisions](decisions.md) says what SoftNDK does. |
+| skipped | The rule does not apply, for the reason shown: the adapter lacks a flag, a limit is too small, its version is too old, the \
+case needs two ports, or it makes calls that a correct consumer never makes. | Check that the reason is true of your adapter. |
 
-A run is good if nothing has failed. `OPEN` of the `ALL` cases look at what is open, and more report an observation when they find
-what the documentation does not decide.
+A run is good if nothing failed. `OPEN` of the `ALL` cases look at open points, and others report an observation when they meet one.
 
-Each case begins with a new adapter and closes all that it has made, so one can be run by itself: `ndkctl selftest --filter arm`.
+Each case starts with a new adapter and closes everything it created, so any case can run alone: `ndkctl selftest --filter arm`.
 The exit code is 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C. For programs:
 
 - `--json` prints the results on the standard output: the counts, and for each case `name`, `section`, `does`, `expects`,
   `outcome`, `text`, `micros` and `seed`.
-- `--junit FILE` writes them in the format of JUnit, which every CI reads. A theme is a test suite; an observed case is a success
-  whose `system-out` is the observation; a skipped one has its reason as message.
+- `--junit FILE` writes them in JUnit format for CI systems. A theme is a test suite. An observed case is a success with the observation
+  in `system-out`; a skipped one has its reason as message.
 
 ## On any vendor's adapter
 
-On Windows, with the driver `ndktest` installed ([windows-vm](windows-vm.md)):
+You need a Windows machine with the adapter, test signing on, and the driver `ndktest`. [Install on a VM](windows-vm.md) describes how to
+build and install it, in sections 2 to 4; they apply to a physical machine as well. As an administrator:
 
-    ndkctl adapters                                                 which interfaces have NDK, and with what
+    ndkctl adapters                                                 lists the interfaces and their NDK capabilities
     ndkctl selftest --driver --interface \"Ethernet 3\"               by alias, index or local address
     ndkctl selftest --driver --interface \"Ethernet 3\" --peer \"Ethernet 4\"
 
-The driver opens the adapter as every kernel consumer does, through Winsock Kernel. Many NICs do not connect to themselves: then
-`--peer` names a second port that the first can reach, by a cable or a switch, and an address of it to which there is a route.
-Hardware is not expected to be SoftNDK: fewer elements and less private data, no inline data, no shared receive queues, reads that
-need the read sink right, and NDKPI 1.1 to 2.0 are skipped or adapted to.
+The driver opens the adapter through Winsock Kernel, like every kernel consumer. Many NICs cannot connect to themselves. For those,
+`--peer` names a second port that the first can reach by a cable or a switch, or an address of that port; there must be a route to it.
+The suite adapts to hardware: it uses fewer elements and less private data where the adapter has less, and skips cases that need inline
+data, shared receive queues or a newer NDKPI than the adapter has.
 
-Cases that do what a correct consumer never does, such as passing null pointers, are left out unless `--hostile` is given. A driver
-that trusts its consumers crashes the machine then. Without `--interface` the provider is SoftNDK, which bears them.
+Such a run leaves out calls that a correct consumer never makes, such as those with null pointers. `--hostile` includes them; a driver
+that trusts its consumers then crashes the machine. Without `--interface` the suite runs on SoftNDK, which survives them.
 
-No vendor's adapter has been tested by this project yet: this has run in a simulated kernel only
-([simulated-kernel](simulated-kernel.md)), and on providers with the limits of hardware on a host.
+**We have not tested any vendor's adapter.** This has run only in a simulated kernel ([simulated-kernel](simulated-kernel.md)), and
+on the host with the limits of hardware.
 
 ## Versions
 
-A case that needs more than NDKPI 1.1 is skipped on an adapter without it.
+A case that needs more than NDKPI 1.1 is skipped on an older adapter.
 
 | NDKPI | Windows Server | cases that need it |
 |---|---|---|
 | 1.1 | 2012 | the others |
 | 1.2 | 2012 R2 | SINCE_1_2 |
-| 2.0 | 2016 | none: it adds `RdmaTechnology`, which `version.information-makes-sense` looks at |
+| 2.0 | 2016 | none; it adds `RdmaTechnology`, which `version.information-makes-sense` checks |
 | 2.1 | 2022 | SINCE_2_1 |
 
 The drivers themselves need Windows 10 version 2004 or Server 2022.
 
 ## Microsoft's own tests
 
-Microsoft certifies adapters with the tests of its Windows Hardware Lab Kit. This suite does not take their place and has nothing
-of them: it was written from public documentation. It is for the time before: it runs in minutes on one machine, names the rule
-that is broken, and runs the case again with the same numbers. What passes here may fail there, and a logo needs the kit.
+Microsoft certifies adapters with its Windows Hardware Lab Kit. This suite does not replace the kit and contains nothing from it: it was
+written from public documentation. Use it before: it runs in minutes on one machine, names the broken rule, and can repeat a case with the
+same random numbers. An adapter that passes here may still fail there.
 ";
 
-/// All of them, by theme.
+/// All cases, by theme.
 pub fn document(cases: &[&'static Case]) -> String {
     let open = cases.iter().filter(|case| case.expects.contains("Open")).count();
     let listed = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -98,10 +97,8 @@ pub fn document(cases: &[&'static Case]) -> String {
             theme = case.theme();
             let count = cases.iter().filter(|other| other.theme() == theme).count();
             // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "\n## `{theme}` ({count})\n\n| case | section | what is done | what is expected |\n|---|---|---|---|\n"
-            );
+            let _ =
+                write!(text, "\n## `{theme}` ({count})\n\n| case | section | does | expects |\n|---|---|---|---|\n");
         }
         let rule = case.name.split_once('.').map_or(case.name, |(_, rule)| rule);
         let _ = writeln!(text, "| `{rule}` | {} | {} | {} |", case.section, case.does, case.expects);

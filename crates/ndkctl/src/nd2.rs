@@ -1,5 +1,5 @@
-//! `ndkctl nd2`: the adapter of the user-mode interface as the environment wants it, where a program finds it, and how programs find
-//! `softnd.dll`.
+//! `ndkctl nd2`: the adapter of the user-mode interface as the environment wants it, where a program finds it, and how programs
+//! find `softnd.dll`.
 
 use std::{
     env,

@@ -81,7 +81,12 @@ pub fn labelled(indent: u16, rows: &[(&str, &str)]) -> String {
     if let Some(texts) = table.column_mut(1) {
         texts.set_padding((0, 0));
     }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 /// Prints a table without trailing spaces.

@@ -96,9 +96,11 @@ impl Side {
         Ok(self.qp.receiver.receive(1, &[self.mr.sge(args.size as usize, args.size)?])?)
     }
 
-    fn send(&mut self, args: &Ping, stop: &Stop<'_>) -> Result<(), Ended> {
+    /// Sends the message of a round. The last one is signalled: until its completion the requests before it are in flight, and
+    /// their memory must stay (`NDKPI 7.4`).
+    fn send(&mut self, args: &Ping, stop: &Stop<'_>, round: u32) -> Result<(), Ended> {
         self.unsignalled += 1;
-        let signalled = self.unsignalled == SIGNAL_EVERY;
+        let signalled = self.unsignalled == SIGNAL_EVERY || round == args.count;
         let mut flags = Flags::empty();
         flags.set(Flags::SOLICIT, args.notify == Notify::Solicited);
         flags.set(Flags::SILENT, !signalled);
@@ -134,7 +136,7 @@ impl Side {
             if round < args.count {
                 self.post_receive(args)?;
             }
-            self.send(args, stop)?;
+            self.send(args, stop, round)?;
         }
         Ok(())
     }
@@ -143,7 +145,7 @@ impl Side {
     fn ping(&mut self, args: &Ping, stop: &Stop<'_>, mut seen: impl FnMut(u32, Duration)) -> Result<(), Ended> {
         for round in 1..=args.count {
             let began = Instant::now();
-            self.send(args, stop)?;
+            self.send(args, stop, round)?;
             self.receive(args, stop)?;
             seen(round, began.elapsed());
             if round < args.count {

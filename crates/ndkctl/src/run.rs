@@ -16,7 +16,8 @@ use crate::End;
 /// Driver images, and what to do with them.
 #[derive(Clone, Debug, Args)]
 pub struct Run {
-    /// Driver images for x64 (.sys). With a script, each replaces the script's image of the same file name, and NAME=FILE the image NAME
+    /// Driver images for x64 (.sys). With a script, each replaces the script's image of the same file name, and NAME=FILE the
+    /// image NAME
     #[arg(required_unless_present_any = ["script", "worker"], value_name = "IMAGE")]
     pub images: Vec<PathBuf>,
     /// Seeds to run with: 7, 1..1000 or 1,5,9..12

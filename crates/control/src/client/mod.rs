@@ -1,8 +1,8 @@
 //! A program's side of the control devices of `softndk` and `ndktest` ([`provider_device`](crate::provider_device) and
 //! [`test_device`](crate::test_device) have the requests).
 //!
-//! Everything but the call of the system is the same everywhere: a [`Transport`] carries a request to a driver and its answer
-//! back. On Windows that is `ControlDevice`; in tests it is a simulated kernel.
+//! Only the system call differs between platforms: a [`Transport`] carries a request to a driver and its answer back. On Windows
+//! that is `ControlDevice`; in tests it is a simulated kernel.
 
 mod provider;
 mod recording;

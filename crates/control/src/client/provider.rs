@@ -1,4 +1,4 @@
-//! What `softndk` counts and connects.
+//! Counters and connections of `softndk`.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::provider_device::{Info, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO
 
 use super::{Answer, ProviderDriver, Refusal, Transport};
 
-/// The bytes of `NDIS_NDK_CONNECTIONS` before its entries, and of an entry: two addresses, and the owner (NDIS-NDK 3).
+/// The size of `NDIS_NDK_CONNECTIONS` without entries, and of an entry: two addresses and the owner (NDIS-NDK 3).
 const HEADER: usize = 16;
 const ENTRY: usize = 64;
 const ADDRESS: usize = 28;
@@ -20,12 +20,12 @@ pub struct Connection {
     pub local: SocketAddr,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// The process that owns it; the kernel if there is none.
+    /// The process that owns it; `None` for the kernel.
     pub process: Option<u32>,
 }
 
 impl<T: Transport> ProviderDriver<T> {
-    /// What the driver is and how busy.
+    /// The driver's version and load.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl<T: Transport> ProviderDriver<T> {
                     .collect();
             }
             let count = u32::from_le_bytes([answer[8], answer[9], answer[10], answer[11]]) as usize;
-            // Some more than there were, for those that come meanwhile.
+            // Leave room for connections that appear meanwhile.
             room.resize(HEADER + (count + count / 8 + 8).max(room.len() / ENTRY) * ENTRY, 0);
         }
     }
@@ -101,7 +101,7 @@ fn connection(entry: &[u8]) -> Option<Connection> {
     })
 }
 
-/// An address as Windows has it.
+/// Parses an address in Windows' format.
 fn address(bytes: &[u8]) -> Option<SocketAddr> {
     let mut place = SOCKADDR_INET::UNSPECIFIED;
     let family = u16::from_le_bytes([bytes[0], bytes[1]]);
@@ -119,7 +119,7 @@ mod tests {
 
     use super::{Answer, Connection, ENTRY, HEADER, ProviderDriver, Refusal, Transport};
 
-    /// A driver with so many connections.
+    /// A driver with this many connections.
     struct Stand {
         connections: u8,
         length: usize,

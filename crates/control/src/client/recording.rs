@@ -6,23 +6,23 @@ use crate::provider_device::{
 
 use super::{Answer, ProviderDriver, Refusal, Transport};
 
-/// So many slots are asked for at a time.
+/// The number of slots to read at a time.
 const SLOTS: usize = 1 << 10;
 
 /// The bytes of a slot.
 pub type Slot = [u8; SLOT_BYTES];
 
 impl<T: Transport> ProviderDriver<T> {
-    /// Begins a recording of all adapters that are opened from now on; ends the one that goes on if no slots are wanted.
+    /// Starts a recording of all adapters opened from now on, or ends the running one if the number of slots is 0.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Invalid`] for a value out of range; the driver has no memory, or is gone.
+    /// [`Refusal::Invalid`] for a value out of range; the driver is out of memory, or is gone.
     pub fn record(&self, wanted: &Recording) -> Result<(), Refusal> {
         self.transport.control(SET_RECORDING, &wanted.to_bytes(), &mut []).map(drop)
     }
 
-    /// What is known of the latest recording.
+    /// The state of the latest recording.
     ///
     /// # Errors
     ///
@@ -33,12 +33,12 @@ impl<T: Transport> ProviderDriver<T> {
         room.get(..length).and_then(RecordingState::from_bytes).ok_or(Refusal::Nonsense)
     }
 
-    /// The slots of that recording, as far as they are there.
+    /// The slots of that recording that are available.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Invalid`] if another one has begun meanwhile; [`Refusal::Nonsense`] if the driver is of another version; it is
-    /// gone.
+    /// [`Refusal::Invalid`] if another one has started meanwhile; [`Refusal::Nonsense`] if the driver is of another version; it
+    /// is gone.
     pub fn recorded(&self, state: &RecordingState) -> Result<Vec<Slot>, Refusal> {
         let (mut slots, mut ordinal) = (Vec::new(), state.first);
         let mut room = vec![0; RecordingPart::BYTES + SLOTS * SLOT_BYTES];

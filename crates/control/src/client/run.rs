@@ -10,7 +10,7 @@ use crate::{
 
 use super::{Answer, Refusal, Transport};
 
-/// As much of a report is asked for at a time.
+/// How much of a report to read at a time.
 const PART: usize = 16 << 10;
 
 /// The driver `ndktest`.
@@ -23,9 +23,9 @@ pub struct TestDriver<T> {
 pub struct NetworkInterface {
     /// The numbers.
     pub facts: Interface,
-    /// The name that people give it.
+    /// Its alias.
     pub alias: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
     /// Its preferred addresses.
     pub addresses: Vec<IpAddr>,
@@ -43,14 +43,14 @@ impl NetworkInterface {
     }
 }
 
-/// What a run shows while it goes on.
+/// What happens during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A step is done.
+    /// A step has finished.
     Step(Line<'a>),
-    /// A line that is no step.
+    /// A remark in the report.
     Remark(&'a str),
-    /// How far the run is.
+    /// The progress of the run.
     Progress(Progress),
 }
 
@@ -64,7 +64,7 @@ impl<T: Transport> TestDriver<T> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Busy`] while one is going on, [`Refusal::NotReady`] without a provider, [`Refusal::Invalid`] for a value out of
+    /// [`Refusal::Busy`] during another run, [`Refusal::NotReady`] without a provider, [`Refusal::Invalid`] for a value out of
     /// range.
     pub fn start(&self, start: &Start) -> Result<(), Refusal> {
         self.transport.control(START, &start.to_bytes(), &mut []).map(drop)
@@ -75,7 +75,7 @@ impl<T: Transport> TestDriver<T> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Busy`] while one is going on, [`Refusal::Invalid`] for a value out of range. What is wrong with the interfaces is
+    /// [`Refusal::Busy`] during another run, [`Refusal::Invalid`] for a value out of range. What is wrong with the interfaces is
     /// in the answer.
     pub fn start_on(&self, how: &StartOn, interface: &str, peer: &str) -> Result<Begun, Refusal> {
         let length = |name: &str| u32::try_from(name.len()).map_err(|_| Refusal::Invalid);
@@ -90,11 +90,11 @@ impl<T: Transport> TestDriver<T> {
     ///
     /// # Errors
     ///
-    /// The driver is gone, or the system has refused to list them.
+    /// The driver is gone, or the system refused to list them.
     pub fn interfaces(&self) -> Result<Vec<NetworkInterface>, Refusal> {
         let mut all = Vec::new();
         let mut room = vec![0; PART];
-        // A machine has fewer: a driver that never comes to the end is none.
+        // No machine has this many: the driver does not end its list.
         for number in 0..4096 {
             let from = From { offset: number };
             let Answer { length, .. } = self.transport.control(QUERY_INTERFACE, &from.to_bytes(), &mut room)?;
@@ -107,7 +107,7 @@ impl<T: Transport> TestDriver<T> {
         Err(Refusal::Nonsense)
     }
 
-    /// How far the latest run is.
+    /// The progress of the latest run.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl<T: Transport> TestDriver<T> {
         room.get(..length).and_then(Progress::from_bytes).ok_or(Refusal::Nonsense)
     }
 
-    /// Asks the run to end soon. Harmless if there is none.
+    /// Cancels the run. Harmless without one.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<T: Transport> TestDriver<T> {
         self.transport.control(CANCEL, &[], &mut []).map(drop)
     }
 
-    /// Adds to `report` what the driver's has more.
+    /// Appends to `report` what the driver has added to its own.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl<T: Transport> TestDriver<T> {
         }
     }
 
-    /// Watches the run that was started last until it is over, and shows what it does. Between two looks `pause` is called;
-    /// once `cancelled` says so the run is asked to end.
+    /// Watches the latest run until it ends, and shows its events. Calls `pause` between two queries, and cancels the run once
+    /// `cancelled` returns true.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl<T: Transport> TestDriver<T> {
                 self.cancel()?;
                 asked = true;
             }
-            // First the progress: what was reported before the run was over is then in the report.
+            // Query the progress first, so that the report then includes everything from before the end of the run.
             let progress = self.progress()?;
             self.read_on(&mut report)?;
             while let Some(length) = report[shown..].iter().position(|byte| *byte == b'\n') {

@@ -17,7 +17,7 @@ impl<T: Transport> ProviderDriver<T> {
         Self { transport }
     }
 
-    /// The way to the driver.
+    /// The transport to the driver.
     pub const fn transport(&self) -> &T {
         &self.transport
     }
@@ -33,7 +33,7 @@ impl<T: Transport> ProviderDriver<T> {
         room.get(..length).and_then(Settings::from_bytes).ok_or(Refusal::Nonsense)
     }
 
-    /// Puts `settings` in force.
+    /// Applies `settings`.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl<T: Transport> ProviderDriver<T> {
         self.transport.control(SET_SETTINGS, &settings.to_bytes(), &mut []).map(drop)
     }
 
-    /// The faults in force, as bytes, with the calls that each of the eight rules was about, and how often it has happened.
+    /// The fault plan in force, as bytes, and for each of its eight rules the number of matching calls and of injected faults.
     ///
     /// # Errors
     ///
@@ -56,11 +56,11 @@ impl<T: Transport> ProviderDriver<T> {
         Ok((*plan, [(); 8].map(|()| [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])))
     }
 
-    /// Puts faults in force for what is opened from now on.
+    /// Sets the fault plan for adapters opened from now on.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Invalid`] if it is no plan of the driver's version; then nothing has changed.
+    /// [`Refusal::Invalid`] if the plan is not valid for the driver's version; then nothing has changed.
     pub fn set_fault_plan(&self, plan: &[u8; FAULT_PLAN_BYTES]) -> Result<(), Refusal> {
         self.transport.control(SET_FAULT_PLAN, plan, &mut []).map(drop)
     }

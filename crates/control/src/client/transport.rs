@@ -1,23 +1,23 @@
-//! How a request gets to a driver.
+//! How a request reaches a driver.
 
 use std::fmt;
 
 /// Carries requests to a control device.
 pub trait Transport {
-    /// Sends a control code with `input` and takes the answer into `output`.
+    /// Sends a control code with `input` and receives the answer in `output`.
     ///
     /// # Errors
     ///
-    /// The driver, or the system on the way to it, has refused.
+    /// The driver, or the system on the way to it, refused.
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal>;
 }
 
-/// What came back.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// So many bytes.
+    /// The number of bytes.
     pub length: usize,
-    /// There would have been more.
+    /// The answer was truncated.
     pub more: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Answer {
 pub enum Refusal {
     /// There is no such device: the driver is not installed, or its device is not started.
     NotThere,
-    /// Only administrators may open it.
+    /// Only administrators can open it.
     Denied,
     /// The driver is doing something else.
     Busy,
@@ -36,9 +36,9 @@ pub enum Refusal {
     Invalid,
     /// The driver cannot do this.
     NotSupported,
-    /// The driver has answered something that is no answer to this request.
+    /// The driver's answer does not fit the request.
     Nonsense,
-    /// Something else: the system's number for it.
+    /// Another error, with the system's number.
     Other(i32),
 }
 

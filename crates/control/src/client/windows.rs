@@ -1,4 +1,4 @@
-//! The system's way to a device.
+//! The system's transport to a device.
 
 use std::{
     fs::{File, OpenOptions},

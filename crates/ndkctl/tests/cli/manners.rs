@@ -60,6 +60,16 @@ fn no_color_takes_colours_away() {
 }
 
 #[test]
+fn the_consumer_in_ping_breaks_no_rule() {
+    let file = std::env::temp_dir().join(format!("ndkctl-ping-{}.ndkrec", std::process::id()));
+    let path = file.to_str().expect("UTF-8");
+    // 20 sends of each side: the last ones are not in the rhythm of the signalled ones.
+    good(&["ping", "--count", "20", "--record", path]);
+    good(&["replay", path, "--advise"]);
+    std::fs::remove_file(file).expect("the recording");
+}
+
+#[test]
 fn shells_complete_commands_and_arguments() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let script = good(&["completions", shell]);
