@@ -15,9 +15,9 @@ pub struct Case {
     pub section: &'static str,
     /// What the case does.
     pub does: &'static str,
-    /// What a provider has to do.
+    /// What a provider must do.
     pub expects: &'static str,
-    /// Does it, on an open adapter.
+    /// Runs the case on an open adapter.
     pub run: fn(&Session<'_>) -> Verdict,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Why a case does not go on.
+/// Why a case stops early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The provider did something else than the rule says: this.
+    /// The provider broke the rule. The text says what was seen.
     Failed(Text),
     /// The rule does not apply here, for this reason.
     Skipped(Text),
@@ -63,25 +63,25 @@ impl Stop {
         Self::Failed(Text::new(seen))
     }
 
-    /// A reason not to check.
+    /// A reason to skip the case.
     #[must_use]
     pub fn skipped(reason: fmt::Arguments<'_>) -> Self {
         Self::Skipped(Text::new(reason))
     }
 
-    /// A failure of something that the case needs but that is not what it is about.
+    /// A failure of something the case needs but does not test.
     #[must_use]
     pub fn status(what: &str, status: NtStatus) -> Self {
         Self::failed(format_args!("{what}: {status}"))
     }
 }
 
-/// How a case came to its end without failing.
+/// How a case ends without failing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// The rule holds.
     Held,
-    /// There is no rule: the documentation leaves this open, and the provider does this.
+    /// The documentation leaves this open. The text says what the provider does.
     Observed(Text),
 }
 
@@ -94,14 +94,14 @@ pub type Verdict = Check<Pass>;
 /// The rule holds.
 pub const HELD: Verdict = Ok(Pass::Held);
 
-/// Ends the case: this was seen instead of what was expected.
+/// Fails the case with what was seen instead of the expected.
 macro_rules! fail {
     ($($words:tt)+) => {
         return Err($crate::case::Stop::failed(format_args!($($words)+)))
     };
 }
 
-/// Ends the case unless the condition holds.
+/// Fails the case unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($words:tt)+) => {
         if !$condition {
@@ -110,7 +110,7 @@ macro_rules! ensure {
     };
 }
 
-/// Ends the case unless both are equal. The words name what was looked at.
+/// Fails the case unless both are equal. The text names what was compared.
 macro_rules! ensure_eq {
     ($seen:expr, $expected:expr, $($words:tt)+) => {{
         let (seen, expected) = ($seen, $expected);
@@ -123,14 +123,14 @@ macro_rules! ensure_eq {
     }};
 }
 
-/// Ends the case: it does not apply.
+/// Skips the case: it does not apply.
 macro_rules! skip {
     ($($words:tt)+) => {
         return Err($crate::case::Stop::skipped(format_args!($($words)+)))
     };
 }
 
-/// What the provider does where the documentation leaves the choice.
+/// Reports what the provider does where the documentation leaves a choice.
 macro_rules! observed {
     ($($words:tt)+) => {
         Ok($crate::case::Pass::Observed($crate::text::Text::new(format_args!($($words)+))))

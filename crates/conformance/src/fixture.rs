@@ -18,7 +18,7 @@ pub const QP_A: usize = 0xA1;
 /// The context of the passive side's queue pair.
 pub const QP_B: usize = 0xB2;
 
-/// How a side is made.
+/// How a side is created.
 #[derive(Clone, Copy)]
 pub struct Plan<'s> {
     /// The sizes of its queue pair.
@@ -31,7 +31,7 @@ pub struct Plan<'s> {
     pub on_receive: Option<Hook<'s>>,
     /// Runs in the callback of the completion queue for initiator requests.
     pub on_initiate: Option<Hook<'s>>,
-    /// The bytes of its region.
+    /// The size of its region in bytes.
     pub bytes: usize,
     /// The rights of its region.
     pub rights: u32,
@@ -74,11 +74,11 @@ pub struct Side<'s> {
 }
 
 impl<'s> Side<'s> {
-    /// Makes a side whose queue pair has this context.
+    /// Creates a side whose queue pair has this context.
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn new(adapter: &Adapter<'s>, plan: &Plan<'s>, context: usize) -> Check<Self> {
         let pd = adapter.create_pd()?;
         let receive_cq = adapter.create_cq(plan.depths[0], plan.on_receive)?;
@@ -99,7 +99,7 @@ impl<'s> Side<'s> {
     ///
     /// # Errors
     ///
-    /// It is not posted.
+    /// The post fails.
     pub fn receive(&self, context: usize, offset: isize, length: u32) -> Check {
         posted("NdkReceive", self.qp.receive(context, &[self.region.element(offset, length)])?)
     }
@@ -108,7 +108,7 @@ impl<'s> Side<'s> {
     ///
     /// # Errors
     ///
-    /// It is not posted.
+    /// The post fails.
     pub fn send(&self, context: usize, offset: isize, length: u32, flags: u32) -> Check {
         posted("NdkSend", self.qp.send(context, &[self.region.element(offset, length)], flags)?)
     }
@@ -117,7 +117,7 @@ impl<'s> Side<'s> {
     ///
     /// # Errors
     ///
-    /// It is not posted.
+    /// The post fails.
     pub fn write(&self, context: usize, offset: isize, length: u32, remote: Remote, flags: u32) -> Check {
         posted("NdkWrite", self.qp.write(context, &[self.region.element(offset, length)], remote, flags)?)
     }
@@ -126,7 +126,7 @@ impl<'s> Side<'s> {
     ///
     /// # Errors
     ///
-    /// It is not posted.
+    /// The post fails.
     pub fn read(&self, context: usize, offset: isize, length: u32, remote: Remote, flags: u32) -> Check {
         posted("NdkRead", self.qp.read(context, &[self.region.element(offset, length)], remote, flags)?)
     }
@@ -137,22 +137,22 @@ impl<'s> Side<'s> {
         Remote { address: self.region.address(offset), token: self.region.remote() }
     }
 
-    /// Waits for the one completion of an initiator request, a success of this request.
+    /// Waits for a single completion of an initiator request: the success of this request.
     ///
     /// # Errors
     ///
-    /// It does not come, or another does.
+    /// It does not arrive, or another one does.
     pub fn initiator_done(&self, context: usize) -> Check<Done> {
         let done = self.initiated().take_one()?;
         is_success(&done, context)?;
         Ok(done)
     }
 
-    /// Waits for the completion of a receive, a success of this request.
+    /// Waits for a single completion of a receive: the success of this request.
     ///
     /// # Errors
     ///
-    /// It does not come, or another does.
+    /// It does not arrive, or another one does.
     pub fn receive_done(&self, context: usize) -> Check<Done> {
         let done = self.receive_cq.take_one()?;
         is_success(&done, context)?;
@@ -160,11 +160,11 @@ impl<'s> Side<'s> {
     }
 }
 
-/// Looks that a post was accepted.
+/// Checks that a post was accepted.
 ///
 /// # Errors
 ///
-/// It was not.
+/// It was refused.
 pub fn posted(what: &str, status: NtStatus) -> Check {
     ensure!(status == NtStatus::SUCCESS, "{what} was not posted: {status}");
     Ok(())
@@ -212,7 +212,7 @@ pub struct Terms<'a, 's> {
 }
 
 impl Terms<'_, '_> {
-    /// IPv4, sixteen reads each way, no private data, plain disconnect events that are counted.
+    /// IPv4, sixteen reads each way, no private data, and disconnect events that are counted.
     #[must_use]
     pub const fn new() -> Self {
         let offer = Offer { inbound: 16, outbound: 16, data: &[] };
@@ -226,7 +226,7 @@ impl Default for Terms<'_, '_> {
     }
 }
 
-/// A connection: the two connectors, and the listener over which it came about.
+/// A connection: the two connectors and the listener.
 pub struct Link<'s> {
     /// The active side.
     pub a: Connector<'s>,
@@ -240,7 +240,7 @@ pub struct Link<'s> {
 ///
 /// # Errors
 ///
-/// Something of it fails.
+/// The first failure.
 pub fn listen<'s>(session: &'s Session<'s>, family: Family) -> Check<(Listener<'s>, SocketAddr)> {
     let adapter = session.peer_adapter()?;
     let listener = adapter.create_listener(None)?;
@@ -254,7 +254,7 @@ impl<'s> Link<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn establish(session: &'s Session<'s>, a: &Side<'s>, b: &Side<'s>, terms: &Terms<'_, 's>) -> Check<Self> {
         Self::between(session, a.qp.core(), b.qp.core(), terms)
     }
@@ -263,7 +263,7 @@ impl<'s> Link<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn between(
         session: &'s Session<'s>,
         a: &'s QpCore<'s>,
@@ -299,7 +299,7 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn new(session: &'s Session<'s>) -> Check<Self> {
         Self::with(session, &Plan::new(), &Plan::new())
     }
@@ -308,7 +308,7 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn with(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<Self> {
         let (a, b) = Self::apart(session, a, b)?;
         Self::join(session, a, b, &Terms::new())
@@ -318,7 +318,7 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn apart(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<(Side<'s>, Side<'s>)> {
         let b = Side::new(&session.peer_adapter()?, b, QP_B)?;
         let a = Side::new(&session.adapter()?, a, QP_A)?;
@@ -329,27 +329,28 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn join(session: &'s Session<'s>, a: Side<'s>, b: Side<'s>, terms: &Terms<'_, 's>) -> Check<Self> {
         let link = Link::establish(session, &a, &b, terms)?;
         Ok(Self { link, a, b })
     }
 
-    /// Sends from the active to the passive side and waits for the sender's completion. The receiver's is left in its queue.
+    /// Sends from the active to the passive side and waits for the sender's completion. The receiver's completion stays in its
+    /// queue.
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn deliver(&self, context: usize, solicited: bool) -> Check {
         self.start_delivery(context, solicited)?;
         self.a.initiator_done(context).map(|_| ())
     }
 
-    /// As [`Pair::deliver`], without waiting.
+    /// Like [`Pair::deliver`], without waiting.
     ///
     /// # Errors
     ///
-    /// Something of it fails.
+    /// The first failure.
     pub fn start_delivery(&self, context: usize, solicited: bool) -> Check {
         self.b.receive(context, 0, 64)?;
         self.a.send(context, 0, 16, if solicited { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 })

@@ -1,11 +1,11 @@
-//! The rules of NDKPI as a consumer checks them, on any `NDK_ADAPTER`.
+//! The conformance suite: the rules of NDKPI as a consumer checks them, on any `NDK_ADAPTER`.
 //!
-//! A case is a function that drives a provider through the table of functions that it gave, and says what it saw; the
-//! `client` makes the calls, `fixture` the pairs of queue pairs most cases begin with, and the `runner` runs what a name
-//! selects. The cases know nothing of this provider: `Platform` is all they need of the place where they run. The feature
-//! `host` adds a platform on a host, with this provider (`conformance::host`); without it the crate is `no_std`.
+//! A case is a function that drives a provider through its dispatch tables and reports what it saw. `client` makes the calls,
+//! `fixture` creates the connected queue pairs that most cases start with, and `runner` runs a case. The cases know nothing about
+//! SoftNDK's provider; `Platform` is all they need from their surroundings. The feature `host` adds a platform on a host, with
+//! SoftNDK as the provider (`conformance::host`); without it the crate is `no_std`.
 //!
-//! A case has a name, the section of its rule, and says in words what it does and expects:
+//! A case has a name, the section of its rule, and a description of what it does and expects:
 //!
 //! ```
 //! let case = conformance::cases::all().find(|case| case.name == "arm.one-callback-per-arm").expect("a case");

@@ -103,7 +103,7 @@ pub trait Platform: Sync {
     /// Waits until `until` holds, but not longer than `limit` microseconds. Whether it holds.
     fn wait(&self, limit: u64, until: &dyn Fn() -> bool) -> bool;
 
-    /// As [`Platform::wait`], from inside a callback: without sleeping, and for a short time only. A platform on which others
+    /// Like [`Platform::wait`], from inside a callback: without sleeping, and for a short time only. A platform on which others
     /// cannot go on meanwhile returns at once.
     fn dwell(&self, until: &dyn Fn() -> bool) -> bool;
 

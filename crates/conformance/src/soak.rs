@@ -1,8 +1,8 @@
-//! Random traffic for a long time: connections that are made, used in every way and ended in every way, beside each other.
+//! The soak test: random traffic on concurrent connections, which are used and ended in every way.
 //!
-//! What moves is a pattern of its own for each request, and every byte that arrives is compared. An episode is one connection: a
-//! few operations, then one of the ends. Every request that was posted is counted to its completion, so an episode that returns
-//! has left nothing in the queues.
+//! Each request moves a pattern of its own, and every byte that arrives is compared. An episode is one connection: a few
+//! operations, then one of the ways to end. Every posted request is followed to its completion, so an episode that returns has
+//! left nothing in the queues.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{
@@ -26,11 +26,11 @@ use crate::{
     random::Random,
 };
 
-/// What was done, for people to read.
+/// Counts of what was done, for people to read.
 #[derive(Debug, Default)]
 pub struct Counts([AtomicU64; Counted::NAMES.len()]);
 
-/// What is counted.
+/// The kinds of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Connections made.
@@ -91,7 +91,7 @@ impl Counts {
         self.0[what as usize].fetch_add(count, Relaxed);
     }
 
-    /// How many there were of each, with the name.
+    /// Each count with its name.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Counted::NAMES.into_iter().zip(self.0.iter().map(|count| count.load(Relaxed)))
     }
@@ -101,7 +101,7 @@ impl Counts {
 ///
 /// # Errors
 ///
-/// What went wrong first; the round is over then.
+/// The first failure, which ends the round.
 pub fn round(session: &Session<'_>, counts: &Counts, workers: u32, episodes: u32) -> Verdict {
     let (mut random, failed) = (session.random(), AtomicBool::new(false));
     let mut tasks = Vec::new();
@@ -146,7 +146,7 @@ impl Task for Worker<'_, '_> {
     }
 }
 
-/// Bytes of one request at most, and its place in a region: the lower half of a region is sent from, the upper one received to.
+/// The maximum size of a request, and its place in a region: sends use the lower half of a region, receives the upper half.
 const SLOT: u32 = 512;
 const SLOTS: u32 = 8;
 const UPPER: u32 = SLOT * SLOTS;
@@ -199,7 +199,7 @@ impl<'s> Episode<'_, 's> {
         1 + self.random.below(SLOT)
     }
 
-    /// A batch of messages: any may be silent, deferred or solicit an event, but the last is seen to complete.
+    /// A batch of messages. Any may be silent, deferred or solicit an event, but the last one has a completion.
     fn messages(&mut self, (from, to): (&Side<'s>, &Side<'s>)) -> Check {
         let count = 1 + self.random.below(SLOTS);
         let mut sent = [(0, 0); SLOTS as usize];
@@ -304,12 +304,12 @@ impl<'s> Episode<'_, 's> {
         Ok(())
     }
 
-    /// An arm, a message, the callback; sometimes moderated.
+    /// An arm, a message and the callback; sometimes with moderation.
     fn callback(&mut self, (from, to): (&Side<'s>, &Side<'s>)) -> Check {
         let cq = to.receive_cq.core();
         let moderated = to.pd.core().adapter().has(MODERATION) && self.random.chance(50);
         if moderated {
-            // Either limit ends the wait: a count that is never reached, for so many microseconds.
+            // The count is never reached, so the interval ends the wait.
             ensure_eq!(
                 cq.moderate(1 + self.random.below(2000), 2)?,
                 NtStatus::SUCCESS,
@@ -331,7 +331,7 @@ impl<'s> Episode<'_, 's> {
         Ok(())
     }
 
-    /// Posts receives that nobody will fill. How many.
+    /// Posts receives that nobody will fill. Returns how many.
     fn idle_receives(&mut self, side: &Side<'s>) -> Check<u32> {
         let count = 1 + self.random.below(SLOTS);
         for number in 0..count {
@@ -340,7 +340,7 @@ impl<'s> Episode<'_, 's> {
         Ok(count)
     }
 
-    /// All of them were flushed, in order.
+    /// Checks that all of them were flushed, in order.
     fn are_flushed(&self, side: &Side<'s>, count: u32) -> Check {
         for (number, done) in side.receive_cq.take(count as usize)?.iter().enumerate() {
             is_done(done, number, NtStatus::CANCELLED)?;
@@ -380,7 +380,7 @@ impl<'s> Episode<'_, 's> {
         Ok(())
     }
 
-    /// A write with a token that is nobody's fails and moves nothing. The connection is not used after it.
+    /// A write with an invalid token fails and moves nothing. The connection is not used afterwards.
     fn bad_token(&mut self, pair: &Pair<'s>) -> Check {
         let seed = self.seed();
         pair.b.region.buffer.fill_pattern(UPPER as usize, SLOT as usize, seed)?;

@@ -1,9 +1,9 @@
-//! Text whose memory may be missing.
+//! Text whose allocation may fail.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-/// Text for people. What there is no memory for is left out.
+/// Text for people. It is cut short if memory runs out.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Text(String);
 
@@ -12,7 +12,7 @@ impl Text {
     #[must_use]
     pub fn new(arguments: fmt::Arguments<'_>) -> Self {
         let mut text = Self::default();
-        // The only error is missing memory.
+        // The only error is running out of memory.
         let _ = text.write_fmt(arguments);
         text
     }

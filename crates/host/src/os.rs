@@ -75,8 +75,8 @@ impl HostOs {
     }
 }
 
-/// In an `impl Os` for a tuple structure whose first field is a [`HostOs`]: everything that it has from there, which is all but its
-/// lock and its memory.
+/// In an `impl Os` for a tuple structure whose first field is a [`HostOs`]: everything that it has from there, which is all but
+/// its lock and its memory.
 #[macro_export]
 macro_rules! from_host_os {
     () => {

@@ -47,7 +47,7 @@ pub struct DriverRecord {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String> {
     if !cfg!(windows) {
         note!("ndkctl record: {ELSEWHERE}");

@@ -42,7 +42,7 @@ struct Run {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
     if !cfg!(windows) {
         note!("ndkctl driver-run: {ELSEWHERE}");

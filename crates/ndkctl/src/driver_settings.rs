@@ -23,7 +23,7 @@ struct Shown {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: DriverSettings) -> Result<End, String> {
     if !cfg!(windows) {
         note!("ndkctl driver-settings: {ELSEWHERE}");

@@ -22,7 +22,7 @@ use crate::timeline::Example;
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(which: Example) -> Result<(Recording, Options, String), String> {
     let setup = Setup {
         scheduler: Scheduler::Seeded { seed: 1, preemption: 0 },

@@ -75,7 +75,7 @@ struct PlanJson {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(args: &FaultsArgs) -> Result<End, String> {
     if args.markdown {
         say!("{}", document().trim_end());

@@ -27,7 +27,7 @@ struct Pair<'s> {
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn run(platform: &HostPlatform, stop: &AtomicBool, ready: &AtomicBool) -> Result<(), String> {
     let options = Options { name: "load", version: NDK_VERSION::V2_0, seed: 1, hostile: false };
     match Session::with(platform, &options, |session| exchange(session, stop, ready)) {
@@ -89,7 +89,7 @@ fn connect<'s>(s: &'s Session<'s>, listener: &Listener<'s>, peer: u32) -> Check<
 ///
 /// # Errors
 ///
-/// What went wrong.
+/// The reason, in one line.
 pub fn beside(
     interrupted: &AtomicBool,
     mut look: impl FnMut(&HostPlatform) -> Result<bool, String>,

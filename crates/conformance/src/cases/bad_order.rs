@@ -50,12 +50,12 @@ pub const CASES: &[Case] = &[
     ),
 ];
 
-/// As [`fails`], whatever the status.
+/// Like [`fails`], whatever the status.
 fn must_fail(what: &str, pending: &Pending<'_>) -> Check {
     fails(what, pending).map(|_| ())
 }
 
-/// As [`refused`], whatever the status.
+/// Like [`refused`], whatever the status.
 fn must_be_refused(what: &str, status: NtStatus) -> Check {
     refused(what, status).map(|_| ())
 }

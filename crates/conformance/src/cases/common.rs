@@ -31,20 +31,20 @@ pub fn fails(cq: &CqCore<'_>, context: usize, post: NtStatus) -> Check<NtStatus>
     Ok(done.status)
 }
 
-/// As [`fails`] for an initiator request of this side.
+/// Like [`fails`] for an initiator request of this side.
 ///
 /// # Errors
 ///
-/// As [`fails`].
+/// Like [`fails`].
 pub fn initiator_fails(side: &Side<'_>, context: usize, post: NtStatus) -> Check<NtStatus> {
     fails(side.initiated(), context, post)
 }
 
-/// As [`initiator_fails`], whatever the status.
+/// Like [`initiator_fails`], whatever the status.
 ///
 /// # Errors
 ///
-/// As [`fails`].
+/// Like [`fails`].
 pub fn must_fail(side: &Side<'_>, context: usize, post: NtStatus) -> Check {
     initiator_fails(side, context, post).map(|_| ())
 }

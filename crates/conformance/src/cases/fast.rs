@@ -564,8 +564,8 @@ pub fn loaded<'s>(s: &'s Session<'s>) -> Check<(Pair<'s>, Fast<'s>)> {
     Ok((pair, fast))
 }
 
-/// Another connection of the passive side's protection domain. The write that fails ends its own, so what ends the access of peers
-/// goes over this one.
+/// Another connection of the passive side's protection domain. The write that fails ends its own, so what ends the access of
+/// peers goes over this one.
 pub fn beside<'s>(s: &'s Session<'s>, pair: &Pair<'s>) -> Check<Pair<'s>> {
     let mut other = Side::new(&s.peer_adapter()?, &Plan::new(), QP_B)?;
     let sizes = Plan::new().sizes;

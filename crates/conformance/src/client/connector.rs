@@ -475,7 +475,7 @@ unsafe extern "system" fn disconnected(context: *mut c_void) {
 ///
 /// # Safety
 ///
-/// As [`disconnected`].
+/// Like [`disconnected`].
 unsafe extern "system" fn disconnected_ex(context: *mut c_void, reason: u32) {
     // SAFETY: the caller's promise; the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<ConnectorCore<'_>>() };

@@ -181,7 +181,7 @@ impl<'s> CqCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`CqCore::arm`].
+    /// Like [`CqCore::arm`].
     pub fn arm_raised(&self, kind: u32) -> Check {
         let platform = self.session().platform();
         let mut result = Ok(());
@@ -208,18 +208,18 @@ impl<'s> CqCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`CqCore::arm`]; the provider returns more completions than it may.
+    /// Like [`CqCore::arm`]; the provider returns more completions than it may.
     pub fn poll(&self, most: usize) -> Check<Vec<Done>> {
         let mut all = Vec::new();
         self.poll_into(most, &mut all)?;
         Ok(all)
     }
 
-    /// As [`CqCore::poll`], adding to `all`. Returns how many came.
+    /// Like [`CqCore::poll`], adding to `all`. Returns how many came.
     ///
     /// # Errors
     ///
-    /// As [`CqCore::poll`].
+    /// Like [`CqCore::poll`].
     pub fn poll_into(&self, most: usize, all: &mut Vec<Done>) -> Check<usize> {
         let mut count = 0;
         self.poll_each(most, |done| {
@@ -231,22 +231,22 @@ impl<'s> CqCore<'s> {
         Ok(count)
     }
 
-    /// As [`CqCore::poll`], but passes each completion to `each`. Allocates nothing.
+    /// Like [`CqCore::poll`], but passes each completion to `each`. Allocates nothing.
     ///
     /// # Errors
     ///
-    /// As [`CqCore::poll`].
+    /// Like [`CqCore::poll`].
     pub fn poll_each(&self, most: usize, each: impl FnMut(Done)) -> Check<usize> {
         let mut results = [NDK_RESULT_EX::ZEROED; 16];
         let most = most.min(results.len());
         self.poll_with(&mut results[..most], each)
     }
 
-    /// As [`CqCore::poll_each`], for at most as many completions as `results` has places.
+    /// Like [`CqCore::poll_each`], for at most as many completions as `results` has places.
     ///
     /// # Errors
     ///
-    /// As [`CqCore::poll`].
+    /// Like [`CqCore::poll`].
     pub fn poll_with(&self, results: &mut [NDK_RESULT_EX], mut each: impl FnMut(Done)) -> Check<usize> {
         let call = self.life.call()?;
         let cq: *mut NDK_CQ = call.object();
@@ -271,7 +271,7 @@ impl<'s> CqCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`CqCore::poll`].
+    /// Like [`CqCore::poll`].
     pub fn poll_plain(&self, most: usize, mut each: impl FnMut(Done)) -> Check<usize> {
         let call = self.life.call()?;
         let _turn = self.turn()?;
@@ -364,7 +364,7 @@ impl<'s> CqCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`CqCore::take`].
+    /// Like [`CqCore::take`].
     pub fn take_one(&self) -> Check<Done> {
         Ok(self.take(1)?[0])
     }

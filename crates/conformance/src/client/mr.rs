@@ -51,7 +51,7 @@ impl<'s> MrCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`MrCore::register`].
+    /// Like [`MrCore::register`].
     pub fn register_nothing(&'s self, length: usize, flags: u32) -> Check<Pending<'s>> {
         // SAFETY: a null pointer is for the provider to see.
         unsafe { self.register_mdl(core::ptr::null_mut(), length, flags) }

@@ -123,7 +123,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn receive_nowhere(&self, context: usize, count: u32) -> Check<NtStatus> {
         self.post(&self.receiving, |call| {
             let (qp, function) = slot!(call, NDK_QP, NdkReceive);
@@ -136,7 +136,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn send(&self, context: usize, list: &[NDK_SGE], flags: u32) -> Check<NtStatus> {
         not_inline(flags)?;
         // SAFETY: not inline.
@@ -147,7 +147,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn send_nowhere(&self, context: usize, count: u32, flags: u32) -> Check<NtStatus> {
         not_inline(flags)?;
         // SAFETY: not inline; the null pointer is for the provider to see.
@@ -158,7 +158,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`]; the case gives too many pieces.
+    /// Like [`QpCore::receive`]; the case gives too many pieces.
     pub fn send_inline(&self, context: usize, pieces: &[&[u8]], flags: u32) -> Check<NtStatus> {
         with_inline(pieces, |list| {
             // SAFETY: the list names bytes that are valid for the call.
@@ -181,7 +181,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn send_and_invalidate(&self, context: usize, list: &[NDK_SGE], flags: u32, token: u32) -> Check<NtStatus> {
         not_inline(flags)?;
         // SAFETY: not inline.
@@ -192,7 +192,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`]; the case gives too many pieces.
+    /// Like [`QpCore::receive`]; the case gives too many pieces.
     pub fn send_and_invalidate_inline(
         &self,
         context: usize,
@@ -231,7 +231,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn read(&self, context: usize, list: &[NDK_SGE], remote: Remote, flags: u32) -> Check<NtStatus> {
         not_inline(flags)?;
         self.post(&self.initiating, |call| {
@@ -246,7 +246,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn write(&self, context: usize, list: &[NDK_SGE], remote: Remote, flags: u32) -> Check<NtStatus> {
         not_inline(flags)?;
         // SAFETY: not inline.
@@ -257,7 +257,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`]; the case gives too many pieces.
+    /// Like [`QpCore::receive`]; the case gives too many pieces.
     pub fn write_inline(&self, context: usize, pieces: &[&[u8]], remote: Remote, flags: u32) -> Check<NtStatus> {
         with_inline(pieces, |list| {
             // SAFETY: the list names bytes that are valid for the call.
@@ -281,7 +281,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn bind(
         &self,
         context: usize,
@@ -304,7 +304,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn bind_any(&self, context: usize, region: &Life<'_>, window: &Life<'_>) -> Check<NtStatus> {
         let (region, window) = (region.call()?, window.call()?);
         let (region, window): (*mut NDK_MR, *mut NDK_MW) = (region.object(), window.object());
@@ -319,7 +319,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn invalidate_any(&self, context: usize, object: &Life<'_>) -> Check<NtStatus> {
         self.invalidate(context, &object.call()?, 0)
     }
@@ -328,7 +328,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn fast_register(&self, context: usize, mr: &MrCore<'_>, new: &FastRegistration<'_>) -> Check<NtStatus> {
         let mr = mr.life().call()?;
         let region: *mut NDK_MR = mr.object();
@@ -356,7 +356,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn invalidate_mr(&self, context: usize, mr: &MrCore<'_>, flags: u32) -> Check<NtStatus> {
         self.invalidate(context, &mr.life().call()?, flags)
     }
@@ -365,7 +365,7 @@ impl<'s> QpCore<'s> {
     ///
     /// # Errors
     ///
-    /// As [`QpCore::receive`].
+    /// Like [`QpCore::receive`].
     pub fn invalidate_mw(&self, context: usize, mw: &MwCore<'_>, flags: u32) -> Check<NtStatus> {
         self.invalidate(context, &mw.life().call()?, flags)
     }

@@ -211,7 +211,7 @@ pub fn request<'s>(
     Ok(request.has_returned(status))
 }
 
-/// As [`request`], on an adapter.
+/// Like [`request`], on an adapter.
 ///
 /// # Errors
 ///

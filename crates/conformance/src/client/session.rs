@@ -428,7 +428,7 @@ impl<'s> Session<'s> {
         self.wait_for(format_args!("{what}"), until)
     }
 
-    /// As [`Session::wait`], with words that are put together only on failure.
+    /// Like [`Session::wait`], with words that are put together only on failure.
     ///
     /// # Errors
     ///

@@ -109,27 +109,27 @@ impl HostPlatform {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn start(setup: Setup) -> Result<Self, NtStatus> {
         Self::start_with(setup, |_| {})
     }
 
-    /// As [`HostPlatform::start`]; the suite ends early when the flag is set.
+    /// Like [`HostPlatform::start`]; the suite ends early when the flag is set.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn start_with_cancel(setup: Setup, cancelled: &Arc<AtomicBool>) -> Result<Self, NtStatus> {
         let mut platform = Self::start(setup)?;
         platform.cancelled = cancelled.clone();
         Ok(platform)
     }
 
-    /// As [`HostPlatform::start`], with a last word on each adapter's configuration.
+    /// Like [`HostPlatform::start`], with a last word on each adapter's configuration.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The provider's status.
     pub fn start_with(setup: Setup, adjust: impl Fn(&mut Config)) -> Result<Self, NtStatus> {
         let builder = match setup.scheduler {
             Scheduler::Threads => Machine::threads(),
@@ -263,7 +263,7 @@ impl HostPlatform {
     ///
     /// # Safety
     ///
-    /// As [`Platform::close`].
+    /// Like [`Platform::close`].
     unsafe fn close_beside(&self, adapter: *mut NDK_ADAPTER) -> bool {
         struct Moved(*mut NDK_ADAPTER);
         // SAFETY: the adapter may be closed on any thread.

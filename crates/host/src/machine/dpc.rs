@@ -258,7 +258,7 @@ pub struct DpcHandle {
 }
 
 impl DpcHandle {
-    /// As [`Dpc::queue`].
+    /// Like [`Dpc::queue`].
     #[must_use = "if the call was queued already, nobody has taken the arguments"]
     pub fn queue(&self, arguments: Arguments) -> bool {
         DpcInner::queue_with(&self.inner, true, || arguments)

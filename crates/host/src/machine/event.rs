@@ -118,7 +118,7 @@ impl Event {
     ///
     /// # Panics
     ///
-    /// As [`Event::wait`], but it is no deadlock when nothing is left to run.
+    /// Like [`Event::wait`], but it is no deadlock when nothing is left to run.
     #[track_caller]
     pub fn wait_for(&self, microseconds: u64) -> bool {
         assert_irql_at_most(Irql::APC_LEVEL);

@@ -201,7 +201,7 @@ impl MachineRef {
     ///
     /// # Panics
     ///
-    /// As [`MachineRef::step`]; [`Rule::Livelock`] if it does not come to an end.
+    /// Like [`MachineRef::step`]; [`Rule::Livelock`] if it does not come to an end.
     #[track_caller]
     pub fn run_until_idle(&self) {
         assert_irql_at_most(Irql::PASSIVE_LEVEL);
@@ -214,7 +214,7 @@ impl MachineRef {
     ///
     /// # Panics
     ///
-    /// As [`MachineRef::run_until_idle`].
+    /// Like [`MachineRef::run_until_idle`].
     #[track_caller]
     pub fn run_until(&self, condition: impl Fn() -> bool) {
         assert_irql_at_most(Irql::PASSIVE_LEVEL);
@@ -226,7 +226,7 @@ impl MachineRef {
     ///
     /// # Panics
     ///
-    /// As [`MachineRef::run_until_idle`].
+    /// Like [`MachineRef::run_until_idle`].
     #[track_caller]
     pub fn run_for(&self, microseconds: u64) {
         assert_irql_at_most(Irql::PASSIVE_LEVEL);
@@ -275,7 +275,7 @@ impl MachineRef {
     ///
     /// # Panics
     ///
-    /// As [`MachineRef::step`]; [`Rule::RoutinePanicked`], for what is polled for may never come then.
+    /// Like [`MachineRef::step`]; [`Rule::RoutinePanicked`], for what is polled for may never come then.
     #[track_caller]
     pub fn yield_now(&self) {
         self.check_failures();

@@ -76,7 +76,7 @@ impl RawSpinLock {
     ///
     /// # Panics
     ///
-    /// As [`RawSpinLock::acquire`], and [`Rule::IrqlNotRaised`] below `DISPATCH_LEVEL`.
+    /// Like [`RawSpinLock::acquire`], and [`Rule::IrqlNotRaised`] below `DISPATCH_LEVEL`.
     #[inline]
     #[track_caller]
     pub fn acquire_at_dispatch(&self, name: LockName) {
@@ -126,7 +126,7 @@ impl RawSpinLock {
     ///
     /// # Panics
     ///
-    /// As [`RawSpinLock::release`].
+    /// Like [`RawSpinLock::release`].
     #[inline]
     #[track_caller]
     pub fn release_from_dispatch(&self) {

@@ -122,8 +122,8 @@ impl Timer {
 
     /// Takes the timer out of the queue: `KeCancelTimer`. Returns its arguments if it was there.
     ///
-    /// `None` means that it is not set or has expired: its DPC may be about to be queued, be queued or run. A periodic timer stays
-    /// in the queue when it expires.
+    /// `None` means that it is not set or has expired: its DPC may be about to be queued, be queued or run. A periodic timer
+    /// stays in the queue when it expires.
     ///
     /// # Panics
     ///

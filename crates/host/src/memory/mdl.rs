@@ -34,7 +34,8 @@ unsafe impl Send for Segment {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Segment {}
 
-/// Walks the chain ([`chain::walk`]) as far as `length` bytes, and gives every piece with bytes to `each`, cut to what is asked for.
+/// Walks the chain ([`chain::walk`]) as far as `length` bytes, and gives every piece with bytes to `each`, cut to what is asked
+/// for.
 ///
 /// # Errors
 ///

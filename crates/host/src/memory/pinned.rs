@@ -47,7 +47,7 @@ impl PinnedBuffer {
     ///
     /// # Errors
     ///
-    /// As [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if `piece` is zero.
+    /// Like [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if `piece` is zero.
     pub fn split(length: usize, piece: usize) -> Result<Self, NtStatus> {
         if piece == 0 {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -64,7 +64,7 @@ impl PinnedBuffer {
     ///
     /// # Errors
     ///
-    /// As [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if there is no piece or they are longer than the buffer.
+    /// Like [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if there is no piece or they are longer than the buffer.
     pub fn with_pieces(length: usize, pieces: &[usize]) -> Result<Self, NtStatus> {
         let mut begin = 0_usize;
         let offsets = pieces.iter().map(|&piece| {
@@ -80,7 +80,7 @@ impl PinnedBuffer {
     ///
     /// # Errors
     ///
-    /// As [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if there are fewer than three pages.
+    /// Like [`PinnedBuffer::new`]; `STATUS_INVALID_PARAMETER` if there are fewer than three pages.
     pub fn discontiguous(length: usize) -> Result<Self, NtStatus> {
         if length < 3 * PAGE {
             return Err(NtStatus::INVALID_PARAMETER);

@@ -37,8 +37,8 @@ const TAKEN: u32 = 1;
 /// A lock that keeps the rules of the machine.
 const WATCHED: u32 = 2;
 
-/// Rounds of the first wait for a lock: about as long as its cache line takes to another core and back, several times, so that the
-/// holder can do some work meanwhile.
+/// Rounds of the first wait for a lock: about as long as its cache line takes to another core and back, several times, so that
+/// the holder can do some work meanwhile.
 const FIRST_PAUSE: u32 = 64;
 /// Rounds of the longest wait for a lock before the core is lent to others.
 const LONGEST_PAUSE: u32 = 256;
@@ -141,8 +141,8 @@ impl<T> HostLock<T> {
     #[expect(clippy::inline_always, reason = "as for `with`")]
     unsafe fn while_held<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         let unwinding = Unwinding(self);
-        // SAFETY: this thread holds the lock (the caller's promise). Acquiring it again from inside `work` panics or never succeeds,
-        // so nobody else has a reference to the value.
+        // SAFETY: this thread holds the lock (the caller's promise). Acquiring it again from inside `work` panics or never
+        // succeeds, so nobody else has a reference to the value.
         let value = unsafe { &mut *self.value.get() };
         let result = work(value);
         std::mem::forget(unwinding);
