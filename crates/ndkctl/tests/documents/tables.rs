@@ -81,6 +81,24 @@ fn the_readme_fits_a_screen_and_names_the_two_commands() {
 }
 
 #[test]
+fn the_first_consumer_is_explained_as_it_is() {
+    let example = read("examples/ping_pong.rs");
+    let document = read("docs/ndk-in-ten-minutes.md");
+    let table = document.split("## A first consumer").nth(1).expect("the section");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut calls = 0;
+    for (row, call) in rows.flat_map(|row| row.split('.').skip(1).map(move |call| (row, call))) {
+        let Some((name, _)) = call.split_once('(') else { continue };
+        if !name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_') {
+            continue;
+        }
+        assert!(example.contains(&format!(".{name}(")), "`{row}`: examples/ping_pong.rs does not call {name}");
+        calls += 1;
+    }
+    assert!(calls > 15, "{calls} calls");
+}
+
+#[test]
 fn the_path_of_a_request_is_that_of_the_code() {
     let mut steps = 0;
     for row in
