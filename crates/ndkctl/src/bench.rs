@@ -1,4 +1,4 @@
-//! `ndkctl bench`: measurements, each beside the best of its kind.
+//! `ndkctl bench`: benchmarks, each beside the best of its kind.
 
 use std::path::PathBuf;
 

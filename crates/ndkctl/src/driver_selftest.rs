@@ -22,11 +22,11 @@ use crate::{
     selftest::{Entry, Results},
 };
 
-/// Has the driver run everything that was asked for.
+/// Runs the suite in the driver.
 ///
 /// # Errors
 ///
-/// The driver has refused or is gone, has not come to the end of the suite, or has another suite than this program.
+/// The driver refused or is gone, did not finish the suite, or has a different suite than this program.
 pub fn execute<T: Transport>(
     driver: &TestDriver<T>,
     args: &Selftest,

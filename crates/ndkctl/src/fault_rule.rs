@@ -15,7 +15,7 @@ const CUT: u32 = 10;
 ///
 /// # Errors
 ///
-/// What is wrong with it, and what there is instead.
+/// What is wrong with the rule, and what is allowed.
 pub fn parse(text: &str) -> Result<Rule, String> {
     let mut parts = text.split(',').map(str::trim);
     let name = parts.next().unwrap_or_default();

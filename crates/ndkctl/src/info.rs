@@ -68,7 +68,7 @@ pub fn run(args: &Info) -> Result<End, String> {
     Ok(End::Good)
 }
 
-/// What each object takes in the driver.
+/// The memory that each object takes in the driver.
 fn costs() -> Result<Vec<Cost>, String> {
     serde_json::from_str(include_str!("driver_memory.json")).map_err(|error| format!("the table of objects: {error}"))
 }

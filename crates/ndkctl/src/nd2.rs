@@ -60,7 +60,7 @@ pub struct Nd2Info {
     pub json: bool,
 }
 
-/// What JSON shows.
+/// The output as JSON.
 #[derive(Serialize)]
 struct Info {
     adapters: &'static str,
@@ -185,7 +185,7 @@ fn print_lines(lines: &[String]) -> Result<End, String> {
     Ok(End::Good)
 }
 
-/// What there is to say where there is no catalogue.
+/// The message on systems without a catalogue.
 #[cfg(not(windows))]
 const NOT_WINDOWS: &str =
     "the Winsock catalogue is a part of Windows: run this on the machine whose programs are to find softnd.dll";

@@ -38,7 +38,7 @@ fn width() -> u16 {
 /// The width in a pipe or a file.
 const ELSEWHERE: u16 = 120;
 
-/// From this width on, columns of sentences are readable beside each other.
+/// The width from which two columns of sentences are readable.
 const WIDE: u16 = 100;
 
 /// Returns true if a table with several columns of sentences is readable.

@@ -26,9 +26,9 @@ use crate::{
 const SIGNAL_EVERY: u32 = 8;
 /// Requests outstanding at most on each queue.
 const DEPTH: u32 = 32;
-/// How long a side waits for a notification before it looks if it should end, in microseconds.
+/// How long a side waits for a notification before it checks whether to stop, in microseconds.
 const PATIENCE: u64 = 100_000;
-/// How long a connection may take to come, in microseconds.
+/// How long establishing the connection may take, in microseconds.
 const CONNECT: u64 = 5_000_000;
 
 /// Why a side ends before its last round.
@@ -43,7 +43,7 @@ impl From<NtStatus> for Ended {
     }
 }
 
-/// What ends both sides: Ctrl-C, or that one of them has failed.
+/// Stops both sides: Ctrl-C, or a failure of one of them.
 struct Stop<'p> {
     interrupted: &'p AtomicBool,
     failed: AtomicBool,
@@ -129,7 +129,7 @@ impl Side {
         }
     }
 
-    /// Answers so many messages.
+    /// Answers `args.count` messages.
     fn echo(&mut self, args: &Ping, stop: &Stop<'_>) -> Result<(), Ended> {
         for round in 1..=args.count {
             self.receive(args, stop)?;
@@ -156,7 +156,7 @@ impl Side {
     }
 }
 
-/// What a ping-pong has shown.
+/// The result of a ping-pong.
 struct Shown {
     /// Nanoseconds of each round trip.
     rounds: Histogram<u64>,

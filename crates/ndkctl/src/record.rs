@@ -17,7 +17,7 @@ use recording::Recording;
 
 use crate::{size::parse_slots, timeline};
 
-/// What is recorded, and where it goes.
+/// Where a recording goes, and its size.
 #[derive(Clone, Debug, Default, Args)]
 #[command(group = ArgGroup::new("recorded").args(["record", "timeline"]).multiple(true))]
 pub struct Record {
@@ -80,7 +80,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// One line, if there is no memory for the recording.
+    /// One line if memory for the recording runs out.
     pub fn platform(&self, platform: &Arc<HostPlatform>, latest: &Latest) -> Result<Box<dyn Platform + Send>, String> {
         let keep = if self.last { Keep::Last } else { Keep::First };
         let ring = Ring::try_new(self.slots as usize, keep)

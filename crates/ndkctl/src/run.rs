@@ -53,7 +53,7 @@ pub struct Run {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
-    /// What `ndkctl run` starts
+    /// The worker process that `ndkctl run` starts
     #[arg(long, hide = true)]
     pub worker: bool,
 }

@@ -1,4 +1,4 @@
-//! Numbers on the command line. What is refused is answered with what is allowed.
+//! Numbers on the command line. A refusal says what is allowed.
 
 use control::{provider_device::RECORDING_SLOTS, test_device::SECONDS};
 

@@ -30,7 +30,7 @@ const WARM: u64 = 5;
 /// More memory than this, after the first rounds, is a leak.
 const GROWTH: u64 = 16 << 20;
 
-/// What the run has shown.
+/// The result of a run.
 #[derive(Serialize)]
 struct Shown {
     rounds: u64,
