@@ -9,6 +9,7 @@ use std::{
 };
 
 use fallible::{AllocError, Arc, UniqueArc, try_box, try_slice};
+use ntstatus::NtStatus;
 
 /// Counts its drops.
 #[derive(Debug)]
@@ -50,6 +51,16 @@ fn references_are_equal_if_their_value_is_the_same_one() {
     assert!(Arc::ptr_eq(&one, &one.clone()));
     assert!(!Arc::ptr_eq(&one, &other));
     assert_eq!(format!("{one:?}"), "1");
+}
+
+#[test]
+fn a_reference_is_sole_as_long_as_there_is_no_other() {
+    let first = Arc::try_new(1).expect("memory");
+    assert!(Arc::is_sole(&first));
+    let second = first.clone();
+    assert!(!Arc::is_sole(&first) && !Arc::is_sole(&second));
+    drop(first);
+    assert!(Arc::is_sole(&second));
 }
 
 #[test]
@@ -102,4 +113,5 @@ fn no_memory_is_said_in_words() {
     assert_eq!(AllocError.to_string(), "out of memory");
     let refused: TryReserveError = Vec::<u8>::new().try_reserve(usize::MAX).expect_err("more than there is");
     assert_eq!(AllocError::from(refused), AllocError);
+    assert_eq!(NtStatus::from(AllocError), NtStatus::INSUFFICIENT_RESOURCES);
 }

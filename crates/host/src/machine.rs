@@ -30,6 +30,7 @@ mod threads;
 mod timer;
 mod timer_queue;
 
+pub(crate) use self::thread::count_copied;
 pub use self::{
     config::Builder,
     core::{Machine, MachineRef},

@@ -8,8 +8,10 @@ use std::sync::{
     },
 };
 
-use host::machine::{
-    Arguments, Dpc, Importance, Irql, LockName, Machine, RawSpinLock, Rule, current_irql, lower, raise,
+use engine::os::Memory;
+use host::{
+    HostMemory, PinnedBuffer,
+    machine::{Arguments, Dpc, Importance, Irql, LockName, Machine, RawSpinLock, Rule, current_irql, lower, raise},
 };
 
 use super::{Busy, Log, breaks, is_seeded, logging, low_importance_runs, on_both, wait_until};
@@ -388,6 +390,32 @@ fn dpc_time_limit_is_watched() {
     let machine = Machine::seeded(1).dpc_time_limit(limit).start();
     let dpc = Dpc::try_new(&machine, "long", move |_| std::thread::sleep(limit * 20)).expect("memory");
     dpc.queue(Arguments::NONE);
+    breaks(Rule::DpcTooLong, || machine.flush());
+    assert_eq!(machine.take_failures().len(), 1);
+}
+
+#[test]
+fn dpc_byte_limit_is_watched() {
+    let buffer = PinnedBuffer::new(256).expect("memory");
+    // SAFETY: the chain is that of a buffer that lives as long as the test, and its bytes are only copied.
+    let memory = unsafe { HostMemory::from_mdl(buffer.mdl(), 256) }.expect("contiguous");
+    let memory = Arc::new(memory);
+    let machine = Machine::seeded(1).dpc_byte_limit(300).start();
+    let user = memory.clone();
+    let dpc = Dpc::try_new(&machine, "copies", move |arguments| {
+        user.write(0, &[1; 100]);
+        user.copy_from(100, &user, 0, 100);
+        user.read(0, &mut vec![0; arguments.first.addr()]);
+    });
+    let dpc = dpc.expect("memory");
+    // What is copied outside of a call, or by the call before, does not count.
+    for _ in 0..3 {
+        memory.write(0, &[2; 256]);
+        dpc.queue(Arguments::numbers(100, 0));
+        machine.flush();
+    }
+    assert_eq!(machine.statistics().most_copied, 300);
+    dpc.queue(Arguments::numbers(101, 0));
     breaks(Rule::DpcTooLong, || machine.flush());
     assert_eq!(machine.take_failures().len(), 1);
 }

@@ -104,6 +104,10 @@ pub struct HostPlatform {
     pub(crate) task_seed: AtomicU64,
 }
 
+/// Registered bytes that one deferred call may copy: 512 KiB that a NIC moves in a run, and the inline bytes (at most 1024) of the
+/// request that spends the last of them.
+const MOST_COPIED: usize = (512 << 10) + 1024;
+
 impl HostPlatform {
     /// Starts a machine and makes its adapters.
     ///
@@ -139,7 +143,7 @@ impl HostPlatform {
             Some(count) => builder.processors(count),
             None => builder,
         };
-        let machine = builder.start();
+        let machine = builder.dpc_byte_limit(MOST_COPIED).start();
         let os = if setup.watched_locks { HostOs::new(&machine) } else { HostOs::unwatched(&machine) };
         let fabric = Fabric::try_new(&os)?;
         let mut devices = Vec::new();

@@ -25,6 +25,7 @@ pub struct Settings {
     pub spin: Duration,
     pub hang_limit: Duration,
     pub dpc_time_limit: Option<Duration>,
+    pub dpc_byte_limit: usize,
     pub preemption: u8,
     pub step_limit: u64,
 }
@@ -51,6 +52,7 @@ impl Builder {
                 spin: Duration::ZERO,
                 hang_limit: Duration::from_mins(2),
                 dpc_time_limit: None,
+                dpc_byte_limit: usize::MAX,
                 preemption: 0,
                 step_limit: 10_000_000,
             },
@@ -97,6 +99,12 @@ impl Builder {
     /// How long a deferred call may run, in real time. Default: as long as it likes, for hosts may be busy.
     pub const fn dpc_time_limit(mut self, limit: Duration) -> Self {
         self.settings.dpc_time_limit = Some(limit);
+        self
+    }
+
+    /// How many registered bytes a deferred call may copy ([`HostMemory`](crate::HostMemory)). Default: as many as it likes.
+    pub const fn dpc_byte_limit(mut self, bytes: usize) -> Self {
+        self.settings.dpc_byte_limit = bytes;
         self
     }
 

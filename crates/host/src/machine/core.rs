@@ -51,6 +51,8 @@ pub struct Core {
     /// Creations so far, and the one that fails.
     creations: AtomicU64,
     failing_creation: AtomicU64,
+    /// The most registered bytes that one deferred call has copied.
+    pub most_copied: AtomicUsize,
 }
 
 /// A machine, as its objects and callers refer to it.
@@ -119,6 +121,7 @@ impl Machine {
             next_number: AtomicU64::new(1),
             creations: AtomicU64::new(0),
             failing_creation: AtomicU64::new(0),
+            most_copied: AtomicUsize::new(0),
             settings,
         };
         let machine = MachineRef { core: Arc::new(core) };
@@ -306,6 +309,7 @@ impl MachineRef {
             processors: processors.collect(),
             timers_fired: self.core.timers.fired(),
             steps: self.core.seeded.as_ref().map_or(0, Seeded::steps),
+            most_copied: self.core.most_copied.load(Relaxed),
         }
     }
 

@@ -267,9 +267,12 @@ impl DpcHandle {
 
 /// Runs a call that was taken out of the queue of `processor`, on the current thread, as that processor.
 ///
+/// tools/deferred-calls.sh looks for this function by its name.
+///
 /// # Panics
 ///
 /// As the routine does; [`Rule::IrqlNotRestored`] or [`Rule::LockHeld`] if it leaves something behind.
+#[inline(never)]
 pub fn run_entry(entry: Entry, processor: u32) {
     // The DPC may be freed while its routine runs: then `dpc` is the last reference, dropped before `_entered` restores.
     let _entered = current::Entered::new(entry.dpc.machine.number(), processor);
@@ -278,11 +281,17 @@ pub fn run_entry(entry: Entry, processor: u32) {
     let limit = dpc.machine.settings().dpc_time_limit;
     let started = limit.map(|_| std::time::Instant::now());
     dpc.run(arguments);
+    let copied = current::with(|state| state.copied.get());
+    dpc.machine.core.most_copied.fetch_max(copied, Relaxed);
+    let byte_limit = dpc.machine.settings().dpc_byte_limit;
     drop(dpc);
     if current_irql() != Irql::DISPATCH_LEVEL {
         broken(Rule::IrqlNotRestored, format_args!("DPC `{name}` returned at {}", current_irql()));
     }
     super::irql::assert_no_locks_held();
+    if copied > byte_limit {
+        broken(Rule::DpcTooLong, format_args!("DPC `{name}` copied {copied} bytes, more than {byte_limit}"));
+    }
     if let (Some(limit), Some(started)) = (limit, started) {
         let took = started.elapsed();
         if took > limit {

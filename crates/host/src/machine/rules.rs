@@ -23,7 +23,7 @@ pub enum Rule {
     LockHeld,
     /// A DPC object was freed while it was queued.
     DpcFreedWhileQueued,
-    /// A DPC ran longer than the machine's limit.
+    /// A DPC ran longer than the machine's limit, or copied more bytes.
     DpcTooLong,
     /// A timer object was freed while it was set.
     TimerFreedWhileSet,

@@ -9,6 +9,8 @@ pub struct Statistics {
     pub timers_fired: u64,
     /// How many choices a seeded machine has made; zero with threads.
     pub steps: u64,
+    /// The most registered bytes that one deferred call has copied.
+    pub most_copied: usize,
 }
 
 impl Statistics {

@@ -33,6 +33,8 @@ pub struct ThreadState {
     processor: Cell<(u64, u32)>,
     /// The processor whose deferred calls interrupt the thread, if there is one.
     pub interrupted: Interrupted,
+    /// Registered bytes that were copied in the deferred call that runs. Counts outside of one as well, and means nothing there.
+    pub copied: Cell<usize>,
 }
 
 /// No machine has this number.
@@ -46,10 +48,17 @@ thread_local! {
             held: [const { Cell::new(None) }; MOST_LOCKS],
             processor: Cell::new(NOWHERE),
             interrupted: Interrupted::none(),
+            copied: Cell::new(0),
         }
     };
     /// A small number for the thread, in the order in which threads first asked.
     static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Counts registered bytes that are copied.
+#[inline]
+pub fn count_copied(bytes: usize) {
+    with(|state| state.copied.set(state.copied.get().wrapping_add(bytes)));
 }
 
 /// Runs `work` on the state of the current thread.
@@ -163,6 +172,7 @@ pub struct Entered {
     irql: Irql,
     locks: usize,
     processor: (u64, u32),
+    copied: usize,
 }
 
 impl Entered {
@@ -172,6 +182,7 @@ impl Entered {
             irql: state.irql.replace(Irql::DISPATCH_LEVEL),
             locks: state.locks.get(),
             processor: state.processor.replace((machine, processor)),
+            copied: state.copied.replace(0),
         })
     }
 }
@@ -182,6 +193,7 @@ impl Drop for Entered {
             state.irql.set(self.irql);
             state.locks.set(self.locks);
             state.processor.set(self.processor);
+            state.copied.set(self.copied);
         });
     }
 }

@@ -4,6 +4,7 @@ use engine::{os::Memory, prefetch};
 use ndkpi::NtStatus;
 
 use super::mdl::{HostMdl, Segment, walk};
+use crate::machine::count_copied;
 
 enum Segments {
     One(Segment),
@@ -167,6 +168,7 @@ impl Memory for HostMemory {
 
     fn read(&self, offset: usize, into: &mut [u8]) {
         self.check(offset, into.len());
+        count_copied(into.len());
         let mut offset = offset;
         let mut rest = into;
         while !rest.is_empty() {
@@ -183,6 +185,7 @@ impl Memory for HostMemory {
     #[inline]
     fn write(&self, offset: usize, from: &[u8]) {
         self.check(offset, from.len());
+        count_copied(from.len());
         if let Segments::One(segment) = &self.segments {
             // SAFETY: the offset is in the range (checked), which is one segment (invariant).
             let to = unsafe { segment.pointer.add(offset) };
@@ -196,6 +199,7 @@ impl Memory for HostMemory {
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
         self.check(offset, len);
         from.check(from_offset, len);
+        count_copied(len);
         if let (Segments::One(to), Segments::One(from)) = (&self.segments, &from.segments) {
             // SAFETY: the offset is in the range (checked), which is one segment (invariant).
             let from = unsafe { from.pointer.add(from_offset) };
