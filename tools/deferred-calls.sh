@@ -3,16 +3,17 @@
 # takes (callgrind), over the cases with large transfers, long rows of requests, overruns and flushes. On a machine of one thread,
 # where nobody gets into a call.
 #
-#   tools/deferred-calls.sh [--most INSTRUCTIONS] [--all]     400000 by default
+#   tools/deferred-calls.sh [--most INSTRUCTIONS] [--all]     600000 by default
 #
 # --all counts the instructions of every call of the first part: many minutes. That no call copies more than a run of the NIC may is
 # also watched by the machine of the suite, of the soak and of the programs (`HostPlatform`): one that does breaks a rule.
-# Instructions are those of the host's code, its locks and its memmove included.
+# Instructions are those of the host's code, its locks included. A copied byte counts as one where memmove is the processor's own
+# (`rep movsb`), as valgrind counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
 
-most=400000 filter=transfer.,rdma.,overrun.,flush.,srq. rounds=0
+most=600000 filter=transfer.,rdma.,overrun.,flush.,srq. rounds=0
 while (($#)); do
     case $1 in
     --most) most=${2:?--most: a number} && shift ;;
@@ -38,7 +39,8 @@ valgrind --quiet --tool=callgrind --callgrind-out-file="$calls/call" --dump-line
 counted=$(awk '$3 == "deferred" { calls += $2 } END { print calls + 0 }' "$calls/output")
 read -r found longest < <(cat "$calls"/call.* | awk '/^totals:/ { calls++; if ($2 > most) most = $2 } END { print calls + 0, most + 0 }')
 echo "$found deferred calls of ${filter:-all cases and random traffic}: the longest takes $longest instructions, of $most"
-if ((found != counted)); then
+# Those that ran while a machine was shut down are not in its count.
+if ((found < counted)); then
     echo "tools/deferred-calls.sh: there were $counted: is '$call' still the function that runs one?" >&2
     exit 1
 fi
