@@ -93,15 +93,19 @@ fn compile(variants: &[Variant], out: &Path, root: &Path, sample: &Path) {
 /// The table of entries, as Rust.
 fn entries(variants: &[Variant], missing: Option<&str>) -> String {
     let declared = variants.iter().map(|variant| {
-        format!("    fn {}(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS;\n", symbol(&variant.name))
+        format!(
+            "    fn {}(driver: wdk::PDRIVER_OBJECT, path: wdk::PCUNICODE_STRING) -> wdk::NTSTATUS;\n",
+            symbol(&variant.name)
+        )
     });
     let rows = variants
         .iter()
         .map(|variant| format!("    Variant {{ name: {:?}, entry: {} }},\n", variant.name, symbol(&variant.name)));
     format!(
-        "unsafe extern \"system\" {{\n{}}}\n\n\
+        "{}unsafe extern \"system\" {{\n{}}}\n\n\
          /// The sample as it is, `right`, and with each patch.\npub static VARIANTS: &[Variant] = &[\n{}];\n\n\
          /// Why there are none.\npub const MISSING: Option<&str> = {missing:?};\n",
+        if variants.is_empty() { "" } else { "use simulated_kernel::wdk;\n\n" },
         declared.collect::<String>(),
         rows.collect::<String>()
     )

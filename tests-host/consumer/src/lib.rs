@@ -4,10 +4,7 @@
 
 #![cfg(unix)]
 
-use simulated_kernel::{
-    Entry,
-    wdk::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT},
-};
+use simulated_kernel::Entry;
 
 /// A variant of the sample.
 #[derive(Clone, Copy, Debug)]
