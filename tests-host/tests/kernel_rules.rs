@@ -22,7 +22,7 @@ mod spin_locks;
 #[path = "kernel_rules/wsk.rs"]
 mod wsk;
 
-use std::ptr;
+use std::{hint::black_box, ptr};
 
 use simulated_kernel::{Rule, caught};
 use skeleton::{Loaded, Wrong, allocate, keep, run};
@@ -69,7 +69,7 @@ rules! {
     a_flush_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); flush(); };
     an_event_above_dispatch_level breaks IrqlTooHigh by |_| { let event = new_event(); raise(3); set(event); };
     an_allocation_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); allocate(8); };
-    a_box_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); drop(Box::new(1_u8)); lower(0); };
+    a_box_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); drop(black_box(Box::new(1_u8))); lower(0); };
     an_object_above_dispatch_level breaks IrqlTooHigh by |loaded| { raise(3); reference(loaded); };
     a_semaphore_above_dispatch_level breaks IrqlTooHigh by |_| release_semaphore(keep(allocate(64)));
     paged_pool_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); pool(POOL_FLAG_PAGED); };

@@ -10,7 +10,7 @@ extern crate wdk_bindings as wdk_sys;
 #[path = "wrong_drivers/skeleton.rs"]
 mod skeleton;
 
-use std::ptr;
+use std::{hint::black_box, ptr};
 
 use simulated_kernel::{Rule, caught};
 use skeleton::{Wrong, allocate, complete, keep, kept, output_buffer, run};
@@ -46,7 +46,7 @@ macro_rules! wrong {
 
 wrong! {
     a_leak breaks PoolLeak by Wrong { load: |_| { allocate(100); }, ..Wrong::default() };
-    a_leak_of_a_box breaks PoolLeak by Wrong { load: |_| { let _ = Box::leak(Box::new(7_u64)); }, ..Wrong::default() };
+    a_leak_of_a_box breaks PoolLeak by Wrong { load: |_| { let _ = Box::leak(black_box(Box::new(7_u64))); }, ..Wrong::default() };
     a_double_free breaks DoubleFree by Wrong { load: double_free, ..Wrong::default() };
     a_touch_of_paged_memory_at_dispatch_level breaks PagedAtDispatch by Wrong { load: touch_paged, ..Wrong::default() };
     a_call_into_paged_memory breaks AccessViolation by Wrong { load: call_paged, ..Wrong::default() };
