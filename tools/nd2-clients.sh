@@ -72,6 +72,13 @@ compile() {
         -I"$OUT/include" -I"$SOURCE/ndutil" -I"$SOURCE/examples" -I"$SOURCE/examples/ndtestutil" -c -o "$OUT/objects/$2.o" "$1"
 }
 
+echo "== comparing structures with the public headers"
+for width in x86_64 i686; do
+    command -v "$width-w64-mingw32-g++-win32" >/dev/null || { echo "skipped for $width: no compiler"; continue; }
+    "$width-w64-mingw32-g++-win32" -std=c++17 -w -fms-extensions -fpermissive -DUNICODE -include "$FILES/compat.h" \
+        -I"$OUT/include" -I"$SOURCE/ndutil" -fsyntax-only "$FILES/layouts.cpp"
+done
+
 echo "== building the programs"
 compile "$FILES/side.cpp" side
 compile "$SOURCE/ndutil/ndaddr.cpp" ndaddr

@@ -102,4 +102,5 @@ impl NDK_ADAPTER_INFO {
     pub const SIZE_WITHOUT_TECHNOLOGY: usize = core::mem::offset_of!(Self, RdmaTechnology);
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(NDK_ADAPTER_INFO::SIZE_WITHOUT_TECHNOLOGY == 0x60);

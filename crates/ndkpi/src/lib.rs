@@ -23,7 +23,8 @@
 //!
 //! Structures, functions and constants have their names of C and are all at the root of the crate as well. Sizes and
 //! offsets are asserted when the crate is compiled, and compared with those of the headers in
-//! `tests-host/tests/ndk_layouts.rs`.
+//! `tests-host/tests/ndk_layouts.rs`. The kernel has 64 bits, and so have they. On 32 bits the crate compiles for what a
+//! program takes from here, which is addresses, identifiers and status codes; nothing is said there of NDKPI's own structures.
 //!
 //! # How C is turned into Rust
 //!
@@ -67,9 +68,6 @@
     non_snake_case,
     reason = "types and fields have the names of NDKPI, by which its readers know them"
 )]
-
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!("NDKPI is described here for 64-bit Windows only");
 
 #[macro_use]
 mod macros;

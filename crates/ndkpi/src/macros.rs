@@ -1,12 +1,13 @@
 //! Macros for what the modules have in common: layouts, open enumerations, objects and slots of later versions.
 
-/// Asserts at compile time the size, the alignment and the offset of every field of a structure.
+/// Asserts at compile time the size, the alignment and the offset of every field of a structure. The numbers are those of 64 bits.
 ///
 /// The field list is also used as a pattern without `..`, so a field that is not listed does not compile.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! layout {
     ($type:ident: size $size:literal, align $align:literal, { $($field:ident @ $offset:literal),+ $(,)? }) => {
+        #[cfg(target_pointer_width = "64")]
         const _: () = {
             assert!(size_of::<$type>() == $size, concat!("size of ", stringify!($type)));
             assert!(align_of::<$type>() == $align, concat!("alignment of ", stringify!($type)));
@@ -25,12 +26,13 @@ macro_rules! layout {
 macro_rules! slots {
     ($table:ident: $($slot:ident),+ $(,)?) => {
         const _: () = {
+            const POINTER: usize = size_of::<usize>();
             let slots = [$(core::mem::offset_of!($table, $slot)),+];
-            assert!(size_of::<$table>() == 8 * slots.len(), concat!("size of ", stringify!($table)));
-            assert!(align_of::<$table>() == 8, concat!("alignment of ", stringify!($table)));
+            assert!(size_of::<$table>() == POINTER * slots.len(), concat!("size of ", stringify!($table)));
+            assert!(align_of::<$table>() == POINTER, concat!("alignment of ", stringify!($table)));
             let mut index = 0;
             while index < slots.len() {
-                assert!(slots[index] == 8 * index, concat!("order of the slots of ", stringify!($table)));
+                assert!(slots[index] == POINTER * index, concat!("order of the slots of ", stringify!($table)));
                 index += 1;
             }
         };

@@ -39,7 +39,7 @@ static void ends(const char *what, Object *object, HRESULT found, Overlapped &re
 
 struct Request : OVERLAPPED {
     Request() : OVERLAPPED{} { hEvent = CreateEventW(nullptr, TRUE, FALSE, nullptr); }
-    ~Request() { CloseHandle(reinterpret_cast<HANDLE>(reinterpret_cast<ULONG_PTR>(hEvent) & ~1ull)); }
+    ~Request() { CloseHandle(reinterpret_cast<HANDLE>(reinterpret_cast<ULONG_PTR>(hEvent) & ~ULONG_PTR{1})); }
     bool signalled() const { return WaitForSingleObject(hEvent, 0) == WAIT_OBJECT_0; }
 };
 

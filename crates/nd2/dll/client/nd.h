@@ -35,7 +35,11 @@ struct AdapterInfo {
     ULONG initiator_sge, receive_sge, read_sge, transfer, inline_size, inbound_reads, outbound_reads, receive_depth,
         initiator_depth, srq_depth, cq_depth, inline_threshold, large_threshold, caller_data, callee_data, flags;
 };
+#ifdef _WIN64
 static_assert(sizeof(AdapterInfo) == 0x60 && sizeof(Result2) == 0x20 && sizeof(Sge) == 0x10 && sizeof(Result1) == 0x10);
+#else
+static_assert(sizeof(AdapterInfo) == 0x58 && sizeof(Result2) == 0x14 && sizeof(Sge) == 0x0C && sizeof(Result1) == 0x08);
+#endif
 
 #define METHOD(type) virtual type __stdcall
 

@@ -2,11 +2,13 @@
 // is left: slots for threads, handles, threads. Prints a line for every check and ends with 1 if one has failed.
 //
 //   nd2-rounds.exe [softnd.dll] [rounds]
+//   nd2-rounds.exe --bits                  says how wide it is, and no more: so its caller knows that it can be run
 
 #include "nd.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <tlhelp32.h>
 
 static int failures;
@@ -179,6 +181,10 @@ static void files() {
 }
 
 int main(int count, char **arguments) {
+    if (count > 1 && std::strcmp(arguments[1], "--bits") == 0) {
+        std::printf("%d\n", static_cast<int>(sizeof(void *) * 8));
+        return 0;
+    }
     path = count > 1 ? arguments[1] : "softnd.dll";
     int rounds = count > 2 ? std::atoi(arguments[2]) : 10000;
     files();

@@ -175,7 +175,8 @@ unsafe extern "system" fn query<T: Transport>(
     info: *mut ND2_ADAPTER_INFO,
     length: *mut u32,
 ) -> HRESULT {
-    const SIZE: u32 = 0x60;
+    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+    const SIZE: u32 = size_of::<ND2_ADAPTER_INFO>() as u32;
     if length.is_null() {
         return HRESULT::ND_INVALID_PARAMETER;
     }

@@ -14,14 +14,16 @@ pub use tables::*;
 pub use types::*;
 pub use version1::*;
 
-/// Asserts at compile time the size of a structure and the offset of every field. The numbers are those of 64 bits.
+/// Asserts at compile time the size of a structure and the offset of every field: on 64 bits, and on 32.
 macro_rules! layout {
-    ($type:ident: size $size:literal, { $($field:ident @ $offset:literal),+ $(,)? }) => {
-        #[cfg(target_pointer_width = "64")]
+    ($type:ident: size $size:literal / $size_32:literal, {
+        $($field:ident @ $offset:literal / $offset_32:literal),+ $(,)?
+    }) => {
         const _: () = {
-            assert!(size_of::<$type>() == $size, concat!("size of ", stringify!($type)));
+            const WIDE: bool = cfg!(target_pointer_width = "64");
+            assert!(size_of::<$type>() == if WIDE { $size } else { $size_32 }, concat!("size of ", stringify!($type)));
             $(assert!(
-                core::mem::offset_of!($type, $field) == $offset,
+                core::mem::offset_of!($type, $field) == if WIDE { $offset } else { $offset_32 },
                 concat!("offset of ", stringify!($type), "::", stringify!($field))
             );)+
         };

@@ -35,7 +35,10 @@ pub struct OVERLAPPED {
     pub hEvent: HANDLE,
 }
 
-layout!(OVERLAPPED: size 0x20, { Internal @ 0x00, InternalHigh @ 0x08, Offset @ 0x10, OffsetHigh @ 0x14, hEvent @ 0x18 });
+layout!(OVERLAPPED: size 0x20 / 0x14, {
+    Internal @ 0x00 / 0x00, InternalHigh @ 0x08 / 0x04, Offset @ 0x10 / 0x08, OffsetHigh @ 0x14 / 0x0C,
+    hEvent @ 0x18 / 0x10
+});
 
 impl OVERLAPPED {
     /// A request that was never issued, with an event or null.
@@ -111,8 +114,9 @@ pub struct ND2_RESULT {
     pub RequestType: ND2_REQUEST_TYPE,
 }
 
-layout!(ND2_RESULT: size 0x20, {
-    Status @ 0x00, BytesTransferred @ 0x04, QueuePairContext @ 0x08, RequestContext @ 0x10, RequestType @ 0x18
+layout!(ND2_RESULT: size 0x20 / 0x14, {
+    Status @ 0x00 / 0x00, BytesTransferred @ 0x04 / 0x04, QueuePairContext @ 0x08 / 0x08,
+    RequestContext @ 0x10 / 0x0C, RequestType @ 0x18 / 0x10
 });
 
 impl Default for ND2_RESULT {
@@ -139,7 +143,9 @@ pub struct ND2_SGE {
     pub MemoryRegionToken: u32,
 }
 
-layout!(ND2_SGE: size 0x10, { Buffer @ 0x00, BufferLength @ 0x08, MemoryRegionToken @ 0x0C });
+layout!(ND2_SGE: size 0x10 / 0x0C, {
+    Buffer @ 0x00 / 0x00, BufferLength @ 0x08 / 0x04, MemoryRegionToken @ 0x0C / 0x08
+});
 
 /// What an adapter can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,13 +176,15 @@ pub struct ND2_ADAPTER_INFO {
     pub AdapterFlags: u32,
 }
 
-layout!(ND2_ADAPTER_INFO: size 0x60, {
-    InfoVersion @ 0x00, VendorId @ 0x04, DeviceId @ 0x06, AdapterId @ 0x08, MaxRegistrationSize @ 0x10,
-    MaxWindowSize @ 0x18, MaxInitiatorSge @ 0x20, MaxReceiveSge @ 0x24, MaxReadSge @ 0x28, MaxTransferLength @ 0x2C,
-    MaxInlineDataSize @ 0x30, MaxInboundReadLimit @ 0x34, MaxOutboundReadLimit @ 0x38, MaxReceiveQueueDepth @ 0x3C,
-    MaxInitiatorQueueDepth @ 0x40, MaxSharedReceiveQueueDepth @ 0x44, MaxCompletionQueueDepth @ 0x48,
-    InlineRequestThreshold @ 0x4C, LargeRequestThreshold @ 0x50, MaxCallerData @ 0x54, MaxCalleeData @ 0x58,
-    AdapterFlags @ 0x5C
+layout!(ND2_ADAPTER_INFO: size 0x60 / 0x58, {
+    InfoVersion @ 0x00 / 0x00, VendorId @ 0x04 / 0x04, DeviceId @ 0x06 / 0x06, AdapterId @ 0x08 / 0x08,
+    MaxRegistrationSize @ 0x10 / 0x10, MaxWindowSize @ 0x18 / 0x14, MaxInitiatorSge @ 0x20 / 0x18,
+    MaxReceiveSge @ 0x24 / 0x1C, MaxReadSge @ 0x28 / 0x20, MaxTransferLength @ 0x2C / 0x24,
+    MaxInlineDataSize @ 0x30 / 0x28, MaxInboundReadLimit @ 0x34 / 0x2C, MaxOutboundReadLimit @ 0x38 / 0x30,
+    MaxReceiveQueueDepth @ 0x3C / 0x34, MaxInitiatorQueueDepth @ 0x40 / 0x38,
+    MaxSharedReceiveQueueDepth @ 0x44 / 0x3C, MaxCompletionQueueDepth @ 0x48 / 0x40,
+    InlineRequestThreshold @ 0x4C / 0x44, LargeRequestThreshold @ 0x50 / 0x48, MaxCallerData @ 0x54 / 0x4C,
+    MaxCalleeData @ 0x58 / 0x50, AdapterFlags @ 0x5C / 0x54
 });
 
 /// Version 1: the outcome of a request, in the client's own memory.
@@ -189,7 +197,9 @@ pub struct ND_RESULT {
     pub BytesTransferred: usize,
 }
 
-layout!(ND_RESULT: size 0x10, { Status @ 0x00, BytesTransferred @ 0x08 });
+layout!(ND_RESULT: size 0x10 / 0x08, {
+    Status @ 0x00 / 0x00, BytesTransferred @ 0x08 / 0x04
+});
 
 /// An address and its length.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +211,9 @@ pub struct SOCKET_ADDRESS {
     pub iSockaddrLength: i32,
 }
 
-layout!(SOCKET_ADDRESS: size 0x10, { lpSockaddr @ 0x00, iSockaddrLength @ 0x08 });
+layout!(SOCKET_ADDRESS: size 0x10 / 0x08, {
+    lpSockaddr @ 0x00 / 0x00, iSockaddrLength @ 0x08 / 0x04
+});
 
 /// A list of addresses, the first of which is here.
 #[derive(Clone, Copy, Debug)]
@@ -213,4 +225,6 @@ pub struct SOCKET_ADDRESS_LIST {
     pub Address: [SOCKET_ADDRESS; 1],
 }
 
-layout!(SOCKET_ADDRESS_LIST: size 0x18, { iAddressCount @ 0x00, Address @ 0x08 });
+layout!(SOCKET_ADDRESS_LIST: size 0x18 / 0x0C, {
+    iAddressCount @ 0x00 / 0x00, Address @ 0x08 / 0x04
+});

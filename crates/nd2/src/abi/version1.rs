@@ -27,7 +27,9 @@ pub struct ND_SGE {
     pub hMr: ND_MR_HANDLE,
 }
 
-layout!(ND_SGE: size 0x18, { pAddr @ 0x00, Length @ 0x08, hMr @ 0x10 });
+layout!(ND_SGE: size 0x18 / 0x0C, {
+    pAddr @ 0x00 / 0x00, Length @ 0x08 / 0x04, hMr @ 0x10 / 0x08
+});
 
 /// A memory window, as it is sent to peers. All numbers are in network byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,9 @@ pub struct ND_MW_DESCRIPTOR {
     pub Token: [u8; 4],
 }
 
-layout!(ND_MW_DESCRIPTOR: size 0x14, { Base @ 0x00, Length @ 0x08, Token @ 0x10 });
+layout!(ND_MW_DESCRIPTOR: size 0x14 / 0x14, {
+    Base @ 0x00 / 0x00, Length @ 0x08 / 0x08, Token @ 0x10 / 0x10
+});
 
 /// What an adapter can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +71,13 @@ pub struct ND_ADAPTER_INFO1 {
     pub MaxCalleeData: usize,
 }
 
-layout!(ND_ADAPTER_INFO1: size 0x80, {
-    VendorId @ 0x00, DeviceId @ 0x04, MaxInboundSge @ 0x08, MaxInboundRequests @ 0x10, MaxInboundLength @ 0x18,
-    MaxOutboundSge @ 0x20, MaxOutboundRequests @ 0x28, MaxOutboundLength @ 0x30, MaxInlineData @ 0x38,
-    MaxInboundReadLimit @ 0x40, MaxOutboundReadLimit @ 0x48, MaxCqEntries @ 0x50, MaxRegistrationSize @ 0x58,
-    MaxWindowSize @ 0x60, LargeRequestThreshold @ 0x68, MaxCallerData @ 0x70, MaxCalleeData @ 0x78
+layout!(ND_ADAPTER_INFO1: size 0x80 / 0x44, {
+    VendorId @ 0x00 / 0x00, DeviceId @ 0x04 / 0x04, MaxInboundSge @ 0x08 / 0x08, MaxInboundRequests @ 0x10 / 0x0C,
+    MaxInboundLength @ 0x18 / 0x10, MaxOutboundSge @ 0x20 / 0x14, MaxOutboundRequests @ 0x28 / 0x18,
+    MaxOutboundLength @ 0x30 / 0x1C, MaxInlineData @ 0x38 / 0x20, MaxInboundReadLimit @ 0x40 / 0x24,
+    MaxOutboundReadLimit @ 0x48 / 0x28, MaxCqEntries @ 0x50 / 0x2C, MaxRegistrationSize @ 0x58 / 0x30,
+    MaxWindowSize @ 0x60 / 0x34, LargeRequestThreshold @ 0x68 / 0x38, MaxCallerData @ 0x70 / 0x3C,
+    MaxCalleeData @ 0x78 / 0x40
 });
 
 interface! {

@@ -114,6 +114,7 @@ impl NET_PNP_EVENT_NOTIFICATION {
 }
 
 // Each revision ends behind its last field.
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(
         NET_PNP_EVENT_NOTIFICATION::HEADER_1.Size as usize

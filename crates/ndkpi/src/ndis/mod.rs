@@ -209,6 +209,7 @@ header!(
 );
 
 // The lengths in the headers are the lengths of the structures.
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(NDIS_NDK_PROVIDER_CHARACTERISTICS::HEADER.Size as usize == size_of::<NDIS_NDK_PROVIDER_CHARACTERISTICS>());
     assert!(
