@@ -62,9 +62,11 @@ impl Resource {
 pub struct Limits([u64; Resource::ALL.len()]);
 
 impl Default for Limits {
-    /// About what an RDMA adapter has, and fewer connectors than ephemeral ports.
+    /// About what an RDMA adapter has. There are fewer connectors than ephemeral ports, and more than queue pairs: a client that
+    /// connects until it is refused a queue pair leaves some to who accepts.
     fn default() -> Self {
         let mut limits = Self([8 << 10; Resource::ALL.len()]);
+        limits.set(Resource::Connectors, 12 << 10);
         limits.set(Resource::CompletionQueues, 16 << 10);
         limits.set(Resource::MemoryRegions, 64 << 10);
         limits.set(Resource::MemoryWindows, 64 << 10);
@@ -103,8 +105,8 @@ impl<P: Platform> Taken<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES` if the adapter is to make that fault; `STATUS_IMPLEMENTATION_LIMIT` if there is not so much left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the
-    /// platform which limit it was.
+    /// `STATUS_INSUFFICIENT_RESOURCES` if the adapter is to make that fault; `STATUS_IMPLEMENTATION_LIMIT` if there is not so much
+    /// left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the platform which limit it was.
     pub fn try_new(device: &Arc<Device<P>>, resource: Resource, amount: u64) -> Result<Self, NtStatus> {
         let most = device.config().limits.get(resource);
         let more = |now: u64| now.checked_add(amount).filter(|sum| *sum <= most);
