@@ -11,6 +11,8 @@ mod allocation;
 mod back_end;
 #[path = "nd2/cases.rs"]
 mod cases;
+#[path = "nd2/delays.rs"]
+mod delays;
 #[path = "nd2/faults.rs"]
 mod faults;
 #[path = "nd2/settings.rs"]

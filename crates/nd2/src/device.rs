@@ -10,14 +10,14 @@ use engine::{
     Nic,
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     cq::{Cq, notify::CqFailure},
-    memory::{MemoryLimits, MemoryTable},
+    memory::{MemoryLimits, MemoryRules, MemoryTable},
     nic::NicMode,
     os::{Os, SpinLock},
     qp::Qp,
     slab::Slab,
 };
 use fallible::Arc;
-use ndkpi::NtStatus;
+use ndkpi::{NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NtStatus};
 
 use crate::{
     CompletionPolicy, Platform,
@@ -31,13 +31,17 @@ use crate::{
     com::find,
     connector, cq,
     faults::{FaultState, Faults},
+    late::LateRequests,
     limits::{InUse, Limits, Resource, Taken},
     listener, srq,
 };
 
-/// What the engine's tokens have room for.
-#[expect(clippy::cast_possible_truncation, reason = "only 64-bit processors have this interface here")]
-const LARGEST_REGISTRATION: usize = MemoryLimits::MAX.registration as usize;
+/// What the engine's tokens have room for, and the address space.
+#[expect(clippy::cast_possible_truncation, reason = "no more than there is room for")]
+const LARGEST_REGISTRATION: usize = {
+    const MOST: u64 = usize::MAX as u64;
+    if MemoryLimits::MAX.registration < MOST { MemoryLimits::MAX.registration as usize } else { usize::MAX }
+};
 
 /// How an adapter is made.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +64,8 @@ pub struct Config {
     pub nic: NicMode,
     /// What it does wrong on purpose.
     pub faults: Faults,
+    /// True if reads may put their data only in regions that grant the read sink; false if local write is enough.
+    pub read_sink_required: bool,
 }
 
 impl Default for Config {
@@ -102,7 +108,43 @@ impl Default for Config {
             timeouts: Timeouts { connect: 120_000_000, establish: 120_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
             faults: Faults::default(),
+            read_sink_required: false,
         }
+    }
+}
+
+impl Config {
+    /// Gives the adapter the limits and flags of one of NDKPI, as far as this interface has them.
+    pub const fn take_limits(&mut self, of: &NDK_ADAPTER_INFO) {
+        self.info = ND2_ADAPTER_INFO {
+            MaxRegistrationSize: of.MaxRegistrationSize,
+            MaxWindowSize: of.MaxWindowSize,
+            MaxInitiatorSge: of.MaxInitiatorRequestSge,
+            MaxReceiveSge: of.MaxReceiveRequestSge,
+            MaxReadSge: of.MaxReadRequestSge,
+            MaxTransferLength: of.MaxTransferLength,
+            MaxInlineDataSize: of.MaxInlineDataSize,
+            MaxInboundReadLimit: of.MaxInboundReadLimit,
+            MaxOutboundReadLimit: of.MaxOutboundReadLimit,
+            MaxReceiveQueueDepth: of.MaxReceiveQueueDepth,
+            MaxInitiatorQueueDepth: of.MaxInitiatorQueueDepth,
+            MaxSharedReceiveQueueDepth: of.MaxSrqDepth,
+            MaxCompletionQueueDepth: of.MaxCqDepth,
+            LargeRequestThreshold: of.LargeRequestThreshold,
+            MaxCallerData: of.MaxCallerData,
+            MaxCalleeData: of.MaxCalleeData,
+            // The flags that both interfaces have are the same bits; moderation has no method here.
+            AdapterFlags: of.AdapterFlags
+                & (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+                    | ND_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+                    | ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+                    | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED),
+            ..self.info
+        };
+        if self.info.InlineRequestThreshold > of.MaxInlineDataSize {
+            self.info.InlineRequestThreshold = of.MaxInlineDataSize;
+        }
+        self.read_sink_required = of.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED == 0;
     }
 }
 
@@ -171,6 +213,7 @@ pub struct Device<P: Platform> {
     removed: AtomicBool,
     in_use: InUse,
     faults: FaultState,
+    late: Option<LateRequests<P>>,
     members: <P::Os as Os>::Lock<Slab<Member<P>>>,
 }
 
@@ -231,6 +274,7 @@ impl<P: Platform> Device<P> {
             registration: config.info.MaxRegistrationSize as u64,
             fast_register_pages: 1,
         };
+        let memory_rules = MemoryRules { read_sink_required: config.read_sink_required, ..MemoryRules::default() };
         let mut own = Vec::new();
         for address in addresses {
             own.try_reserve(1).map_err(fallible::AllocError::from)?;
@@ -241,7 +285,7 @@ impl<P: Platform> Device<P> {
             platform: platform.clone(),
             config,
             nic: nic.clone(),
-            memory: MemoryTable::try_new(os, memory_limits)?,
+            memory: MemoryTable::try_new_with(os, memory_limits, memory_rules)?,
             port: port.clone(),
             addresses: os.lock(own)?,
             following: AtomicBool::new(false),
@@ -249,6 +293,7 @@ impl<P: Platform> Device<P> {
             removed: AtomicBool::new(false),
             in_use: InUse::default(),
             faults: FaultState::new(config.faults),
+            late: LateRequests::try_new(os, config.faults.request_delay)?,
             members: os.lock(Slab::new())?,
         })
         .map_err(Into::into)
@@ -337,6 +382,11 @@ impl<P: Platform> Device<P> {
 
     pub(crate) const fn faults(&self) -> &FaultState {
         &self.faults
+    }
+
+    /// The requests that end late, if the adapter's do.
+    pub(crate) const fn late(&self) -> Option<&LateRequests<P>> {
+        self.late.as_ref()
     }
 
     pub(crate) const fn in_use(&self) -> &InUse {

@@ -2,13 +2,20 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// What an adapter does wrong, so that a client can be seen to bear it. Zeros: nothing.
+use delay::Delay;
+
+/// What an adapter does wrong, or late, so that a client can be seen to bear it. Zeros: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Every so many-th object or registration is refused for want of resources.
     pub refuse_every: u32,
     /// A queue pair fails after so many requests, receives not counted: its connection breaks.
     pub disconnect_after: u32,
+    /// Completions that a client has not seen yet are seen so late, by `GetResults` and by requests for notification: all together
+    /// that have come by then, as with an adapter that interrupts late.
+    pub completion_delay: Delay,
+    /// Overlapped requests that pend end so late, except those for notification of a queue, and those that are cancelled.
+    pub request_delay: Delay,
 }
 
 /// The faults of an adapter, and how far it is from the next.

@@ -34,6 +34,7 @@ mod connector;
 pub mod cq;
 mod device;
 mod faults;
+mod late;
 mod limits;
 mod listener;
 mod mr;
@@ -44,7 +45,6 @@ mod policy;
 mod post;
 mod provider;
 mod qp;
-pub mod settings;
 mod srq;
 
 pub use back_end::BackEnd;

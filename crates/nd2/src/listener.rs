@@ -162,7 +162,9 @@ impl<P: Platform> Core<P> {
                 return Err(NtStatus::INSUFFICIENT_RESOURCES);
             }
             // SAFETY: the caller's promise.
-            state.waiting.push_back((connector, unsafe { Pending::begin(&self.file, overlapped) }));
+            state
+                .waiting
+                .push_back((connector, unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) }));
             Ok(None)
         })?;
         match incoming {

@@ -202,7 +202,7 @@ impl<P: Platform> MemoryRegion<P> {
                 Ok(Release::Done) => NtStatus::SUCCESS,
                 Ok(Release::Pending) => {
                     // SAFETY: the caller's promise.
-                    *place = Some(unsafe { Pending::begin(&core.file, overlapped) });
+                    *place = Some(unsafe { Pending::begin_on(core.adapter.device(), &core.file, overlapped) });
                     NtStatus::PENDING
                 }
                 Err(status) => status,

@@ -17,6 +17,8 @@ use crate::{
 pub struct Pending<P: Platform> {
     file: Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
+    /// The adapter, if the request ends late.
+    late: Option<Arc<Device<P>>>,
 }
 
 // SAFETY: the structure is the provider's alone until the request ends, except for reading its atomic fields.
@@ -31,11 +33,35 @@ impl<P: Platform> Pending<P> {
     pub unsafe fn begin(file: &Arc<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
         // SAFETY: the caller's promise.
         unsafe { file.begin(overlapped) };
-        Self { file: file.clone(), overlapped }
+        Self { file: file.clone(), overlapped, late: None }
+    }
+
+    /// Begins a request that ends late if the adapter's settings ask for that.
+    ///
+    /// # Safety
+    ///
+    /// As [`Pending::begin`].
+    pub unsafe fn begin_on(device: &Arc<Device<P>>, file: &Arc<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
+        // SAFETY: the caller's promise.
+        let mut this = unsafe { Self::begin(file, overlapped) };
+        this.late = device.late().is_some().then(|| device.clone());
+        this
+    }
+
+    /// Ends the request and tells the client, perhaps later. No lock may be held.
+    pub fn complete(mut self, status: NtStatus) {
+        if let Some(device) = self.late.take()
+            && status != NtStatus::CANCELLED
+            && let Some(late) = device.late()
+        {
+            return late.end(&device, self, status);
+        }
+        self.complete_now(status);
     }
 
     /// Ends the request and tells the client. No lock may be held.
-    pub fn complete(self, status: NtStatus) {
+    pub fn complete_now(mut self, status: NtStatus) {
+        drop(self.late.take());
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken over once.
         let file = unsafe { (&raw const this.file).read() };
@@ -44,7 +70,8 @@ impl<P: Platform> Pending<P> {
     }
 
     /// Takes the request back: its method returns `status` itself, so the client does not wait for its end.
-    pub fn withdraw(self, status: NtStatus) -> NtStatus {
+    pub fn withdraw(mut self, status: NtStatus) -> NtStatus {
+        drop(self.late.take());
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is taken over once.
         drop(unsafe { (&raw const this.file).read() });
@@ -56,13 +83,13 @@ impl<P: Platform> Pending<P> {
 }
 
 /// Answers a request that has succeeded, as the adapter's [policy](crate::CompletionPolicy) says: with `STATUS_SUCCESS`, or
-/// with `STATUS_PENDING` after its end was reported. No lock may be held.
+/// with `STATUS_PENDING` after its end was reported, or before if it ends late. No lock may be held.
 ///
 /// # Safety
 ///
 /// As [`Pending::begin`].
 pub unsafe fn succeed<P: Platform>(
-    device: &Device<P>,
+    device: &Arc<Device<P>>,
     file: &Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
 ) -> NtStatus {
@@ -70,7 +97,7 @@ pub unsafe fn succeed<P: Platform>(
         return NtStatus::SUCCESS;
     }
     // SAFETY: the caller's promise.
-    let pending = unsafe { Pending::<P>::begin(file, overlapped) };
+    let pending = unsafe { Pending::begin_on(device, file, overlapped) };
     pending.complete(NtStatus::SUCCESS);
     NtStatus::PENDING
 }

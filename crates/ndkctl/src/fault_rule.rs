@@ -2,14 +2,12 @@
 
 use std::fmt::Write;
 
+use delay::{Delay, NotADelay};
 use interpose::{
     Function,
-    faults::{Delay, Kind, Rule, Which},
+    faults::{Kind, Rule, Which},
 };
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
-
-/// Most that a delay of a distribution without an end is cut off at, in means.
-const CUT: u32 = 10;
 
 /// The rule in words.
 ///
@@ -39,7 +37,7 @@ pub fn parse(text: &str) -> Result<Rule, String> {
             }
             "status" => rule.status = Some(status(kind, value)?),
             "delay" => {
-                rule.delay = delay(value).ok_or("delay=100, 100..500 or ~200 microseconds; ~200 is exponential")?;
+                rule.delay = value.parse().map_err(|error: NotADelay| format!("delay={error}"))?;
             }
             _ => {
                 let keys = "function, object, consumer, nth, every, chance, status, delay";
@@ -106,17 +104,6 @@ fn status(kind: Kind, name: &str) -> Result<NtStatus, String> {
     })
 }
 
-fn delay(text: &str) -> Option<Delay> {
-    if let Some(mean) = text.strip_prefix('~') {
-        let mean = number(mean)?;
-        return Some(Delay::Exponential(mean, mean.saturating_mul(CUT).min(interpose::faults::LONGEST_DELAY)));
-    }
-    match text.split_once("..") {
-        Some((least, most)) => Some(Delay::Uniform(number(least)?, number(most)?)),
-        None => number(text).map(Delay::Fixed),
-    }
-}
-
 /// The rule as it is written.
 pub fn shown(rule: &Rule) -> String {
     let mut text = rule.kind.page().name.to_owned();
@@ -140,12 +127,9 @@ pub fn shown(rule: &Rule) -> String {
     if let Some(status) = rule.status.and_then(NtStatus::name) {
         let _ = write!(text, ",status={status}");
     }
-    let _ = match rule.delay {
-        Delay::NONE => Ok(()),
-        Delay::Fixed(length) => write!(text, ",delay={length}"),
-        Delay::Uniform(least, most) => write!(text, ",delay={least}..{most}"),
-        Delay::Exponential(mean, _) => write!(text, ",delay=~{mean}"),
-    };
+    if rule.delay != Delay::NONE {
+        let _ = write!(text, ",delay={}", rule.delay);
+    }
     text
 }
 

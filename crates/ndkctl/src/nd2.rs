@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::nd2::settings::Settings;
 use clap::{Args, Subcommand};
 use host::say;
 use nd2_catalogue::Listed;
 use nd2_remote::{Choice, DEVICE, choose};
+use nd2_settings::Settings;
 use serde::Serialize;
 
 use crate::{

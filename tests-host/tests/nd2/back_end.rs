@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-use nd2::{BackEnd, settings::Settings};
+use nd2::BackEnd;
 use nd2_remote::{Choice, choose};
+use nd2_settings::Settings;
 
 #[test]
 fn the_drivers_adapters_are_taken_where_they_are_and_the_processs_own_where_not() {

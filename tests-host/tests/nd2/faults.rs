@@ -1,7 +1,8 @@
 //! Faults that an adapter makes because its settings ask for them.
 
-use nd2::{Faults, abi::HRESULT, settings::Settings};
+use nd2::{Faults, abi::HRESULT};
 use nd2_selftest::{BackEnd, Options, Schedule, World, run};
+use nd2_settings::Settings;
 
 fn world(faults: Faults, back_end: BackEnd) -> World {
     let options = Options { schedule: Schedule::Seeded(1, 0), faults, back_end, ..Options::default() };
@@ -37,7 +38,7 @@ fn the_settings_ask_for_faults() {
     assert_eq!(settings.config.faults, Faults::default(), "none if nobody asks");
     settings.set("refuse_every", "7").expect("a number");
     settings.set("disconnect_after", "100").expect("a number");
-    assert_eq!(settings.config.faults, Faults { refuse_every: 7, disconnect_after: 100 });
+    assert_eq!(settings.config.faults, Faults { refuse_every: 7, disconnect_after: 100, ..Faults::default() });
     settings.set("refuse_every", "0").expect("never");
     assert_eq!(settings.config.faults.refuse_every, 0);
     let error = settings.set("disconnect_after", "soon").expect_err("no number");

@@ -74,22 +74,13 @@ pub fn adapter(
 ) -> Result<Arc<NdAdapter>, NtStatus> {
     /// A request's second buffer is not longer, wherever in a page it begins.
     const LONGEST: usize = u32::MAX as usize - 4096;
-    let of = &provider.config().info;
     let mut config = Config { max_tokens: provider.config().max_tokens, ..Config::default() };
     config.max_backlog = provider.config().backlog;
+    config.take_limits(&provider.config().info);
     let info = &mut config.info;
     info.AdapterId = number.into();
-    info.MaxRegistrationSize = of.MaxRegistrationSize.min(LONGEST);
+    info.MaxRegistrationSize = info.MaxRegistrationSize.min(LONGEST);
     info.MaxWindowSize = info.MaxRegistrationSize;
-    info.MaxTransferLength = of.MaxTransferLength;
-    info.MaxInboundReadLimit = of.MaxInboundReadLimit;
-    info.MaxOutboundReadLimit = of.MaxOutboundReadLimit;
-    info.MaxReceiveQueueDepth = of.MaxReceiveQueueDepth;
-    info.MaxInitiatorQueueDepth = of.MaxInitiatorQueueDepth;
-    info.MaxSharedReceiveQueueDepth = of.MaxSrqDepth;
-    info.MaxCompletionQueueDepth = of.MaxCqDepth;
-    info.MaxCallerData = of.MaxCallerData;
-    info.MaxCalleeData = of.MaxCalleeData;
     let addresses = provider.config().addresses.iter().flatten().map(|one| one.address);
     let server = Server(NdSystem(driver.clone()));
     Device::try_new_on(&server, (provider.nic(), provider.port()), addresses, config)

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+pub use delay::{Delay, LONGEST_DELAY};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 
 use super::table::Kind;
@@ -9,9 +10,6 @@ use crate::{Function, ObjectId};
 
 /// Rules of a plan at most.
 pub const MOST_RULES: usize = 8;
-
-/// The longest delay, in microseconds.
-pub const LONGEST_DELAY: u32 = 10_000_000;
 
 /// To which of the calls that a rule is about it applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,58 +28,6 @@ impl Which {
             Self::Nth(_) => true,
             Self::Every(number) => number != 0,
             Self::Chance(per_million) => per_million <= 1_000_000,
-        }
-    }
-}
-
-/// How long something takes, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delay {
-    /// Always as long.
-    Fixed(u32),
-    /// Every length between these two is as likely.
-    Uniform(u32, u32),
-    /// As the time until the next of many independent events: with this mean, and no more than the second.
-    Exponential(u32, u32),
-}
-
-impl Delay {
-    /// No time at all.
-    pub const NONE: Self = Self::Fixed(0);
-
-    /// The longest it can be.
-    #[must_use]
-    pub const fn longest(self) -> u32 {
-        match self {
-            Self::Fixed(most) | Self::Uniform(_, most) | Self::Exponential(_, most) => most,
-        }
-    }
-
-    fn is_valid(self) -> bool {
-        let is_ordered = match self {
-            Self::Fixed(_) => true,
-            Self::Uniform(least, most) | Self::Exponential(least, most) => least <= most,
-        };
-        is_ordered && self.longest() <= LONGEST_DELAY
-    }
-
-    /// A length, by a number that looks like chance.
-    #[must_use]
-    pub fn draw(self, number: u64) -> u64 {
-        match self {
-            Self::Fixed(length) => length.into(),
-            Self::Uniform(least, most) => u64::from(least) + number % (u64::from(most - least) + 1),
-            Self::Exponential(mean, most) => {
-                // -ln of a number between 0 and 1, in units of 2^-16: its binary logarithm, of which the fraction is a parabola
-                // through the right values at both ends and near the middle, times ln 2.
-                let number = number | 1;
-                let whole = u64::from(number.leading_zeros());
-                let rest = (number << whole << 1) >> 48;
-                let fraction = rest + ((rest * (0x1_0000 - rest)) >> 16) * 22_533 / 65_536;
-                let log2 = (whole << 16) + 0x1_0000 - fraction;
-                let ln = (log2 * 45_426) >> 16;
-                ((u64::from(mean) * ln) >> 16).min(most.into())
-            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! kernel consumers. Elsewhere the provider is `nd2` on the host's machine of threads, and this crate adds what is Windows: memory
 //! of the process, and overlapped requests that end at an event and a completion port ([`file`]).
 //!
-//! What the adapter is like is in the file that `SOFTND_CONFIG` names and in environment variables: see `nd2::settings`.
+//! What the adapter is like is in the file that `SOFTND_CONFIG` names and in environment variables: see `nd2_settings`.
 //!
 //! On other systems this crate is empty.
 

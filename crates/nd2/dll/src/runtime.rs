@@ -13,8 +13,9 @@ use std::{
 use engine::connection::{Fabric, InterfaceAddress};
 use fallible::Arc;
 use host::machine::Machine;
-use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now, settings::Settings};
+use nd2::{Device, Platform, abi::HRESULT, class::can_unload_now};
 use nd2_remote::{Choice, DEVICE, choose};
+use nd2_settings::Settings;
 use ndkpi::NtStatus;
 use windows_sys::Win32::{
     Foundation::{FreeLibrary, HMODULE},

@@ -25,10 +25,11 @@ use std::{
 
 pub use case::{Case, Failure, Outcome, Row};
 pub use cases::all as cases;
-pub use client::{Client, Com};
+pub use client::{Client, Com, Overlapped};
 pub use engine::nic::NicMode;
 pub use host::{CompletionPort, Handle, HostPlatform, Packet};
 use nd2::{CompletionPolicy, Faults};
+pub use stream::Stream;
 pub use world::{Schedule, World};
 
 /// What to run, and on what.

@@ -46,6 +46,10 @@ impl<'w> Stream<'w> {
     }
 
     /// A stream into a queue for `depth` results.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn new(world: &'w World, depth: u32) -> Result<Self, Failure> {
         let queue = made("the queue", world.adapter.queue(world.file, depth, 0))?;
         let receive = queue.as_ptr();
@@ -53,6 +57,10 @@ impl<'w> Stream<'w> {
     }
 
     /// A stream into the queue at `receive`.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn into_queue(world: &'w World, queue: Queue, receive: *mut c_void) -> Result<Self, Failure> {
         let sends = made("the queue of sends", world.adapter.queue(world.file, 256, 0))?;
         let own = sends.as_ptr();
@@ -64,6 +72,10 @@ impl<'w> Stream<'w> {
     }
 
     /// Posts a receive, whose context is the next number.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn receive(&self) -> Result<usize, Failure> {
         self.posted.set(self.posted.get() + 1);
         ok("Receive", self.receiver.receive(self.posted.get(), &[self.memory.sge(4096, 64)]))?;
@@ -71,6 +83,10 @@ impl<'w> Stream<'w> {
     }
 
     /// Sends 8 bytes with these flags and waits until the hardware is done with it.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn send(&self, flags: u32) -> Result<(), Failure> {
         ok("Send", self.sender.send(0, &[self.memory.sge(0, 8)], flags))?;
         let mut result = None;
@@ -82,6 +98,10 @@ impl<'w> Stream<'w> {
     }
 
     /// The hardware adds a new completion to the queue. Returns the receive's context.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn deliver(&self) -> Result<usize, Failure> {
         let number = self.receive()?;
         self.send(0)?;
@@ -89,6 +109,10 @@ impl<'w> Stream<'w> {
     }
 
     /// The same for a message whose sender asks for an event.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn deliver_solicited(&self) -> Result<usize, Failure> {
         let number = self.receive()?;
         self.send(ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
@@ -96,6 +120,10 @@ impl<'w> Stream<'w> {
     }
 
     /// The hardware adds the completion of a failed receive to the queue.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn deliver_failure(&self) -> Result<usize, Failure> {
         let number = self.receive()?;
         ok("Flush", self.receiver.flush())?;
@@ -104,6 +132,10 @@ impl<'w> Stream<'w> {
     }
 
     /// Takes what there is, and checks that it is these receives, and no more.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
     pub fn takes(&self, numbers: &[usize]) -> Result<(), Failure> {
         let results = self.queue.results(16);
         let found: Vec<_> = results.iter().map(|result| result.RequestContext.addr()).collect();

@@ -80,6 +80,8 @@ pub struct World {
     machine: Machine,
     schedule: Schedule,
     policy: CompletionPolicy,
+    /// The longest that the adapters are late on purpose, in microseconds.
+    late: u64,
 }
 
 impl World {
@@ -126,7 +128,8 @@ impl World {
         let provider: Provider = provider.map_err(|result| Failure::new(format!("the provider: {result}")))?;
         let adapter = provider.open(&IID_IND2Adapter, 1).map_err(|result| Failure::new(format!("open: {result}")))?;
         let file = adapter.file().map_err(|result| Failure::new(format!("the file: {result}")))?;
-        Ok(Self { provider, adapter, file, adapters, platform, machine, schedule, policy })
+        let late = faults.completion_delay.longest().max(faults.request_delay.longest()).into();
+        Ok(Self { provider, adapter, file, adapters, platform, machine, schedule, policy, late })
     }
 
     /// Closes everything and stops the machine, which watches that nothing is left.
@@ -207,7 +210,8 @@ impl World {
     }
 
     /// A request's structure with an event.
-    pub(crate) fn request(&self) -> Client {
+    #[must_use]
+    pub fn request(&self) -> Client {
         Client::new(&self.platform)
     }
 
@@ -225,12 +229,23 @@ impl World {
     /// Lets everything happen that is going to.
     pub(crate) fn settle(&self) {
         if matches!(self.schedule, Schedule::Seeded(..)) {
-            return self.machine.run_until_idle();
+            return self.run_seeded();
         }
         // A call that runs may queue another: longer chains than this are not in the way of a notification.
         for _ in 0..6 {
             self.machine.flush();
         }
+    }
+
+    /// Time passes only if the adapters are late: a timeout would be as good as anything else to a seeded machine.
+    fn run_seeded(&self) {
+        self.machine.run_for(self.late);
+        self.machine.run_until_idle();
+    }
+
+    /// Lets time pass on a seeded machine, in microseconds.
+    pub fn let_pass(&self, time: u64) {
+        self.machine.run_for(time);
     }
 
     /// Waits until `condition` holds.
@@ -239,8 +254,7 @@ impl World {
         while !condition() {
             match self.schedule {
                 Schedule::Threads => self.machine.yield_now(),
-                // Time does not pass: a timeout would be as good as anything else to a seeded machine.
-                Schedule::Seeded(..) => self.machine.run_until_idle(),
+                Schedule::Seeded(..) => self.run_seeded(),
             }
             if started.elapsed() > PATIENCE {
                 return Err(Failure::new(format!("waited in vain: {what}")));

@@ -49,7 +49,7 @@ impl<P: Platform> Core<P> {
                 });
             }
             // SAFETY: the caller's promise.
-            let pending = unsafe { Pending::begin(&self.file, overlapped) };
+            let pending = unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) };
             state.request = Some(Asked { request, pending, qp: qp.cloned() });
             Ok(())
         });
@@ -160,7 +160,7 @@ impl<P: Platform> Core<P> {
                 return error.into();
             }
             // SAFETY: the caller's promise.
-            state.disconnects.push(unsafe { Pending::begin(&self.file, overlapped) });
+            state.disconnects.push(unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) });
             NtStatus::PENDING
         });
         if status == NtStatus::SUCCESS {

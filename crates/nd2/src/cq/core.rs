@@ -9,7 +9,10 @@ use engine::{
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-use super::waiters::{Kind, Waiters};
+use super::{
+    hold::Hold,
+    waiters::{Kind, Waiters},
+};
 use crate::{
     Device, Platform,
     abi::{KAFFINITY, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
@@ -28,6 +31,8 @@ struct State<P: Platform> {
     end: Option<NtStatus>,
     /// Somebody reports the ends of requests. Nobody else does then, so that their order is kept.
     reporting: bool,
+    /// What delays the completions, if something does.
+    hold: Option<Hold<P>>,
 }
 
 /// A completion queue behind its COM object. Queue pairs refer to it too.
@@ -82,7 +87,8 @@ impl<P: Platform> Core<P> {
         let wanted = (affinity.mask != 0).then(|| os.processor_for(affinity)).flatten();
         let processor = wanted.unwrap_or_else(|| os.current_processor());
         let waiters = Waiters::new(device.config().max_notify_requests as usize, 0);
-        let state = State { waiters, consumer: None, end: None, reporting: false };
+        let hold = Hold::try_new(os, device.config().faults.completion_delay)?;
+        let state = State { waiters, consumer: None, end: None, reporting: false, hold };
         let core =
             Arc::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })?;
         let member = Device::join(device, Member::CompletionQueue(core.clone()))?;
@@ -114,7 +120,7 @@ impl<P: Platform> Core<P> {
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until a request that pends ends.
     pub unsafe fn notify(this: &Arc<Self>, kind: Kind, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         let status = this.state.with(|state| {
-            let State { waiters, consumer: Some(consumer), end: None, .. } = state else {
+            let State { waiters, consumer: Some(consumer), end: None, hold, .. } = state else {
                 return state.end.unwrap_or(NtStatus::CANCELLED);
             };
             if waiters.reserve().is_err() {
@@ -129,7 +135,9 @@ impl<P: Platform> Core<P> {
                 waiters.end(failure.status());
                 return failure.status();
             }
-            let satisfied = waiters.decide(&seen, Some(kind));
+            let waits = seen.view.newest > consumer.taken();
+            let sees = hold.as_mut().is_none_or(|hold| hold.sees(this, waits));
+            let satisfied = sees && waiters.decide(&seen, Some(kind));
             if satisfied && !this.adapter.device().pends() {
                 return NtStatus::SUCCESS;
             }
@@ -145,19 +153,31 @@ impl<P: Platform> Core<P> {
     /// Looks what requests are satisfied: something has been queued, or the queue has failed.
     fn look(this: &Arc<Self>) {
         this.state.with(|state| {
-            let State { waiters, consumer: Some(consumer), .. } = state else { return };
+            let State { waiters, consumer: Some(consumer), hold, .. } = state else { return };
             // Who still waits after this needs the arm, which is spent.
             let Some(arm) = waiters.arm(None) else { return };
             consumer.arm(arm);
             let seen = consumer.cq().observe();
             match seen.failure {
                 Some(failure) => waiters.end(failure.status()),
+                // Somebody looks again when the delay is over.
+                None if hold.as_mut().is_some_and(|hold| !hold.sees(this, seen.view.newest > consumer.taken())) => {}
                 None => {
                     let _ = waiters.decide(&seen, None);
                 }
             }
         });
         this.report();
+    }
+
+    /// The delay of what has come is over.
+    pub fn delay_is_over(this: &Arc<Self>) {
+        this.state.with(|state| {
+            if let Some(hold) = &mut state.hold {
+                hold.open();
+            }
+        });
+        Self::look(this);
     }
 
     /// Reports the ends of requests, in the order of their issue, with no lock held.
@@ -184,8 +204,20 @@ impl<P: Platform> Core<P> {
     }
 
     /// Takes completions out and gives them to `each` (`IND2CompletionQueue::GetResults`). Returns how many.
-    pub fn take(&self, most: usize, each: impl FnMut(&Cqe)) -> usize {
-        self.state.with(|state| state.consumer.as_mut().map_or(0, |consumer| consumer.poll(most, each)))
+    pub fn take(this: &Arc<Self>, most: usize, each: impl FnMut(&Cqe)) -> usize {
+        this.state.with(|state| {
+            let State { consumer: Some(consumer), hold, .. } = state else { return 0 };
+            let Some(hold) = hold else { return consumer.poll(most, each) };
+            let seen = consumer.cq().observe();
+            if seen.failure.is_none() && !hold.sees(this, seen.view.newest > consumer.taken()) {
+                return 0;
+            }
+            let taken = consumer.poll(most, each);
+            if consumer.cq().observe().view.newest == consumer.taken() {
+                hold.shut();
+            }
+            taken
+        })
     }
 
     /// Sets the depth (`IND2CompletionQueue::Resize`).
@@ -208,6 +240,9 @@ impl<P: Platform> Core<P> {
         let consumer = this.state.with(|state| {
             state.end = Some(NtStatus::CANCELLED);
             state.waiters.end(NtStatus::CANCELLED);
+            if let Some(hold) = &state.hold {
+                hold.end();
+            }
             state.consumer.take()
         });
         if let Some(consumer) = consumer {

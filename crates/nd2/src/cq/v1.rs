@@ -122,7 +122,7 @@ unsafe extern "system" fn get_results<P: Platform>(
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<CompletionQueue1<P>>(this) };
     let mut place = results;
-    object.0.core.take(count, |completion| {
+    Core::take(&object.0.core, count, |completion| {
         let block = ptr::with_exposed_provenance_mut::<ND_RESULT>(completion.request_context);
         if !block.is_null() {
             let outcome = result(completion);

@@ -123,7 +123,7 @@ unsafe extern "system" fn get_results<P: Platform>(this: *mut c_void, results: *
     // SAFETY: the client calls through the table of an object it holds.
     let object = unsafe { borrow::<CompletionQueue2<P>>(this) };
     let mut place = results;
-    let taken = object.0.core.take(count as usize, |completion| {
+    let taken = Core::take(&object.0.core, count as usize, |completion| {
         // SAFETY: at most `count` are taken, and the array has that many places.
         unsafe { place.write(result(completion)) };
         // SAFETY: the entry is in the array, so the place behind it is in it or right at its end.

@@ -5,25 +5,27 @@
 //! SOFTND_QUEUE_PAIRS=64             a variable for each setting, named as it is
 //! ```
 
-use alloc::{
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
-use core::net::IpAddr;
+use std::net::IpAddr;
 
+use delay::Delay;
 use engine::nic::NicMode;
-
-use crate::{BackEnd, Config, Resource};
+use nd2::{BackEnd, Config, Resource};
+use ndkpi::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED;
+use provider::Profile;
 
 /// The variable that names the file.
 pub const FILE: &str = "SOFTND_CONFIG";
+
+/// The setting that others come after.
+const PROFILE: &str = "profile";
 
 /// An adapter as somebody wants it.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// What it can do, and how it behaves.
     pub config: Config,
+    /// The kind of adapter that it is like.
+    pub profile: Profile,
     /// The addresses it has; those of the machine's interfaces if there are none.
     pub addresses: Vec<IpAddr>,
     /// Where it is. In the driver it is as the driver's settings say, and those here do not count.
@@ -36,20 +38,34 @@ pub struct Settings {
 type Field = fn(&mut Config) -> &mut u32;
 
 /// Numbers besides the limits of [`Resource`], with their names and what they can be.
-const NUMBERS: [(&str, core::ops::RangeInclusive<u32>, Field); 12] = [
+const NUMBERS: [(&str, std::ops::RangeInclusive<u32>, Field); 17] = [
     ("backlog", 1..=1 << 20, |config| &mut config.max_backlog),
     ("notify_requests", 1..=1 << 20, |config| &mut config.max_notify_requests),
     ("receive_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxReceiveQueueDepth),
     ("initiator_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxInitiatorQueueDepth),
-    ("shared_receive_queue_depth", 1..=1 << 20, |config| &mut config.info.MaxSharedReceiveQueueDepth),
+    ("shared_receive_queue_depth", 0..=1 << 20, |config| &mut config.info.MaxSharedReceiveQueueDepth),
     ("completion_queue_depth", 1..=1 << 24, |config| &mut config.info.MaxCompletionQueueDepth),
-    ("inline_bytes", 1..=1 << 16, |config| &mut config.info.MaxInlineDataSize),
+    ("initiator_elements", 1..=256, |config| &mut config.info.MaxInitiatorSge),
+    ("receive_elements", 1..=256, |config| &mut config.info.MaxReceiveSge),
+    ("read_elements", 1..=256, |config| &mut config.info.MaxReadSge),
+    ("inline_bytes", 0..=1 << 16, |config| &mut config.info.MaxInlineDataSize),
     ("transfer_bytes", 1..=1 << 30, |config| &mut config.info.MaxTransferLength),
     ("inbound_reads", 1..=1 << 16, |config| &mut config.info.MaxInboundReadLimit),
     ("outbound_reads", 1..=1 << 16, |config| &mut config.info.MaxOutboundReadLimit),
+    ("caller_data", 0..=1024, |config| &mut config.info.MaxCallerData),
+    ("callee_data", 0..=1024, |config| &mut config.info.MaxCalleeData),
     // Zero: never.
     ("refuse_every", 0..=u32::MAX, |config| &mut config.faults.refuse_every),
     ("disconnect_after", 0..=u32::MAX, |config| &mut config.faults.disconnect_after),
+];
+
+/// A delay.
+type DelayField = fn(&mut Config) -> &mut Delay;
+
+/// Delays, with their names.
+const DELAYS: [(&str, DelayField); 2] = [
+    ("completion_delay", |config| &mut config.faults.completion_delay),
+    ("request_delay", |config| &mut config.faults.request_delay),
 ];
 
 impl Settings {
@@ -63,16 +79,21 @@ impl Settings {
         read: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<Self, String> {
         let mut settings = Self::default();
-        if let Some(path) = variable(FILE) {
-            let text = read(&path).map_err(|error| format!("{path}: {error}"))?;
-            for (number, line) in (1..).zip(text.lines()) {
-                settings.line(line).map_err(|error| format!("{path}, line {number}: {error}"))?;
+        let file = variable(FILE);
+        let text = file.as_ref().map(|path| read(path).map_err(|error| format!("{path}: {error}"))).transpose()?;
+        // A profile is what the others begin with, wherever it stands.
+        for is_wanted in [|name: &str| name == PROFILE, |name: &str| name != PROFILE] {
+            for (path, text) in file.iter().zip(&text) {
+                for (number, line) in (1..).zip(text.lines()) {
+                    let set = settings.line(line, is_wanted);
+                    set.map_err(|error| format!("{path}, line {number}: {error}"))?;
+                }
             }
-        }
-        for name in Self::names() {
-            let named = format!("SOFTND_{}", name.to_uppercase());
-            if let Some(value) = variable(&named) {
-                settings.set(name, &value).map_err(|error| format!("{named}: {error}"))?;
+            for name in Self::names().filter(|name| is_wanted(name)) {
+                let named = format!("SOFTND_{}", name.to_uppercase());
+                if let Some(value) = variable(&named) {
+                    settings.set(name, &value).map_err(|error| format!("{named}: {error}"))?;
+                }
             }
         }
         Ok(settings)
@@ -80,11 +101,11 @@ impl Settings {
 
     /// The names of all settings, in the order in which they are shown.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        let numbers = NUMBERS.iter().map(|(name, ..)| *name);
-        ["backend", "log", "addresses", "completion", "nic"]
+        ["backend", "log", "addresses", "completion", "nic", PROFILE]
             .into_iter()
             .chain(Resource::ALL.map(Resource::name))
-            .chain(numbers)
+            .chain(NUMBERS.map(|(name, ..)| name))
+            .chain(DELAYS.map(|(name, _)| name))
     }
 
     /// The value of a setting, as [`Settings::set`] takes it. `None` if there is no such setting.
@@ -98,6 +119,7 @@ impl Settings {
             }
             "backend" => return Some(self.back_end.to_string()),
             "log" => return Some(if self.verbose { "all" } else { "errors" }.to_string()),
+            PROFILE => return Some(self.profile.name().to_string()),
             "completion" => return Some(self.config.policy.to_string()),
             "nic" => return Some(if self.config.nic == NicMode::Direct { "direct" } else { "deferred" }.to_string()),
             _ => {}
@@ -105,8 +127,11 @@ impl Settings {
         if let Some(resource) = Resource::ALL.into_iter().find(|resource| resource.name() == name) {
             return Some(self.config.limits.get(resource).to_string());
         }
-        let (.., field) = NUMBERS.iter().find(|(own, ..)| *own == name)?;
         let mut config = self.config;
+        if let Some((_, field)) = DELAYS.iter().find(|(own, _)| *own == name) {
+            return Some(field(&mut config).to_string());
+        }
+        let (.., field) = NUMBERS.iter().find(|(own, ..)| *own == name)?;
         Some(field(&mut config).to_string())
     }
 
@@ -116,7 +141,7 @@ impl Settings {
     ///
     /// What is wrong, with what is allowed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let wrong = |allowed: &dyn core::fmt::Display| format!("{name} cannot be `{value}`; allowed: {allowed}");
+        let wrong = |allowed: &dyn std::fmt::Display| format!("{name} cannot be `{value}`; allowed: {allowed}");
         match name {
             "addresses" if value == "auto" => {
                 self.addresses.clear();
@@ -148,6 +173,12 @@ impl Settings {
                 };
                 return Ok(());
             }
+            PROFILE => {
+                let profile = Profile::ALL.into_iter().find(|profile| profile.name() == value);
+                let names = Profile::ALL.map(Profile::name).join(", ");
+                self.take_profile(profile.ok_or_else(|| wrong(&names))?);
+                return Ok(());
+            }
             "completion" => {
                 self.config.policy = value.parse().map_err(|error| wrong(&error))?;
                 return Ok(());
@@ -159,6 +190,15 @@ impl Settings {
             self.config.limits.set(resource, most);
             return Ok(());
         }
+        if let Some((_, field)) = DELAYS.iter().find(|(own, _)| *own == name) {
+            let delay = value.parse::<Delay>().map_err(|error| wrong(&error))?;
+            if !delay.is_valid() {
+                let most = delay::LONGEST_DELAY / 1_000_000;
+                return Err(wrong(&format!("at most {most} seconds, and the shorter end first")));
+            }
+            *field(&mut self.config) = delay;
+            return Ok(());
+        }
         let Some((_, range, field)) = NUMBERS.iter().find(|(own, ..)| *own == name) else {
             let names: Vec<_> = Self::names().collect();
             return Err(format!("there is no setting `{name}`; there are {}", names.join(", ")));
@@ -168,13 +208,25 @@ impl Settings {
         Ok(())
     }
 
-    /// A line of the file.
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    /// Begins with the limits of an adapter of this kind, whatever they were before.
+    ///
+    /// Connections of the adapter with itself stay: in a process there is no other one to connect with.
+    fn take_profile(&mut self, profile: Profile) {
+        let mut like = provider::Config::default();
+        profile.limit(&mut like);
+        like.info.AdapterFlags |= NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED;
+        self.config.info = Config::default().info;
+        self.config.take_limits(&like.info);
+        self.profile = profile;
+    }
+
+    /// A line of the file, if its setting is wanted.
+    fn line(&mut self, line: &str, is_wanted: impl Fn(&str) -> bool) -> Result<(), String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
             return Ok(());
         }
         let (name, value) = line.split_once('=').ok_or("a line is `name = value`")?;
-        self.set(name.trim(), value.trim())
+        if is_wanted(name.trim()) { self.set(name.trim(), value.trim()) } else { Ok(()) }
     }
 }
