@@ -30,7 +30,7 @@ pub enum Fault {
     ArmMissesQueuedEntry,
     /// An arm stays after its callback.
     ArmIsNotOneShot,
-    /// A queue that nobody has armed calls back.
+    /// A queue that is not armed calls back.
     UnarmedCallback,
     /// A plain entry satisfies SOLICITED.
     PlainEntrySolicits,
@@ -54,7 +54,7 @@ pub enum Fault {
     CloseCompletesEarly,
     /// A close returns a failure.
     CloseFails,
-    /// A completion that does not fit is dropped, and nobody is told.
+    /// A completion that does not fit is dropped silently.
     OverrunSilent,
     /// An overrun is reported, but the queue pairs go on.
     OverrunLeavesQueuePairs,

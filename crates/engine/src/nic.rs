@@ -1,8 +1,8 @@
-//! The loopback NIC: engines that carry out what queue pairs have to do.
+//! The loopback NIC: engines that carry out the requests of queue pairs.
 //!
-//! There is one engine to a processor, and each queue pair belongs to one engine. An engine runs as a deferred call. It
-//! gives its queue pairs quanta: bounded work, one after the other, so that a long transfer of one does not keep the
-//! others waiting; and it queues itself again after a bounded amount of work, so that it does not keep the processor.
+//! There is one engine per processor, and each queue pair belongs to one engine. An engine runs as a deferred call. It gives its
+//! queue pairs quanta of bounded work, one after the other, so that a long transfer of one does not starve the others. It queues
+//! itself again after a bounded amount of work, so that it does not monopolise the processor.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
@@ -15,14 +15,13 @@ use crate::{
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
-/// Where a NIC carries requests out. What a consumer can see is the same.
+/// Where a NIC carries requests out. Consumers cannot tell the difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NicMode {
-    /// In deferred calls, as hardware would: beside the consumer, after its call has returned or while it runs.
+    /// In deferred calls, as hardware would: while the consumer's call runs, or after it has returned.
     #[default]
     Deferred,
-    /// In the consumer's call that posts them, if nobody is carrying out requests of the queue pair and they are not large;
-    /// otherwise in deferred calls.
+    /// In the consumer's post, if the queue pair is idle and the request is not large; otherwise in deferred calls.
     Direct,
 }
 
@@ -30,12 +29,12 @@ pub enum NicMode {
 const RUN_BYTES: usize = 512 << 10;
 /// Quanta in one run.
 const QUANTA_PER_RUN: usize = 16;
-/// Requests that a queue pair may finish in one quantum. Of the bytes it gets what is left of the run: it costs time to leave a long
-/// transfer and to come back to it.
+/// Requests that a queue pair may finish in one quantum. Bytes are limited per run only: it costs time to leave a long transfer
+/// and to come back to it.
 const REQUESTS_PER_QUANTUM: u32 = 32;
 
-/// The bit of a doorbell that says that the member is in its engine's list, or has its quantum. It keeps the member from coming into
-/// the list twice.
+/// The doorbell bit that is set while a member is in its engine's list or has its quantum. It keeps the member from being listed
+/// twice.
 pub const OWNED: u32 = 1 << 0;
 
 /// An amount of work.
@@ -43,7 +42,7 @@ pub const OWNED: u32 = 1 << 0;
 pub struct Budget {
     /// Bytes that may still be moved.
     pub bytes: usize,
-    /// Requests that may still be finished. Not as wide as the bytes: both would be loaded at a time, and wait for their stores.
+    /// Requests that may still be finished. Narrower than the bytes, so that no load reads both and waits for two stores.
     pub requests: u32,
 }
 
@@ -68,7 +67,7 @@ pub struct Traffic {
     pub out_frames: u64,
 }
 
-/// Requests that a queue pair has carried out, and their bytes: all reads, or all sends and writes.
+/// Requests that a queue pair has carried out, either reads only or sends and writes only.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Moved {
     pub is_read: bool,
@@ -76,14 +75,14 @@ pub(crate) struct Moved {
     pub bytes: usize,
 }
 
-/// Bytes and messages that went one way.
+/// Bytes and messages in one direction.
 #[derive(Default)]
 struct Direction {
     octets: AtomicU64,
     frames: AtomicU64,
 }
 
-/// Who an engine gives quanta to: a queue pair.
+/// A member of an engine, which gives it quanta: a queue pair.
 pub trait Member: Send + Sync + Sized + 'static {
     /// Does a bounded amount of work. Returns true if the member wants another quantum.
     fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool;
@@ -104,16 +103,16 @@ struct Ready<M> {
 pub struct Engine<O: Os, M: Member> {
     ready: O::Lock<Ready<M>>,
     dpc: O::Dpc<EngineRun<O, M>>,
-    /// The NIC, to tell whether two engines belong to the same.
+    /// The NIC that the engine belongs to.
     nic: Arc<Identity>,
-    /// What moved between queue pairs of the NIC, in either direction: it came in and went out. Counted by who sends or reads,
-    /// on a cache line of its own, so that two that send to each other do not meet here.
+    /// Traffic between queue pairs of the same NIC: it came in and went out. The initiator counts it, so that two queue pairs that
+    /// send to each other do not share this cache line.
     within: CachePadded<Direction>,
     incoming: CachePadded<Direction>,
     outgoing: CachePadded<Direction>,
 }
 
-/// That of a NIC differs from all others by its address.
+/// Identifies a NIC, by its address.
 struct Identity;
 
 impl<O: Os, M: Member> Engine<O, M> {
@@ -139,12 +138,12 @@ impl<O: Os, M: Member> Engine<O, M> {
         })
     }
 
-    /// A member that joined is gone.
+    /// Removes a member that joined.
     pub(crate) fn leave(&self) {
         self.ready.with(|ready| ready.members -= 1);
     }
 
-    /// Rings the `doorbell` of a member: it has to do what `orders` say, and gets a quantum for that.
+    /// Rings the `doorbell` of a member, which gets a quantum to follow `orders`.
     pub(crate) fn ring(this: &Arc<Self>, doorbell: &AtomicU32, orders: u32, member: &Arc<M>) {
         let before = doorbell.fetch_or(orders | OWNED, Ordering::AcqRel);
         if before & OWNED == 0 {
@@ -153,7 +152,7 @@ impl<O: Os, M: Member> Engine<O, M> {
         }
     }
 
-    /// Counts what a queue pair of this engine and one of the engine `peer` have exchanged, on both sides.
+    /// Counts traffic between a queue pair of this engine and one of the engine `peer`, on both sides.
     #[inline]
     pub(crate) fn count(&self, peer: &Self, moved: &Moved) {
         let add = |direction: &Direction| {
@@ -177,7 +176,7 @@ impl<O: Os, M: Member> Engine<O, M> {
             if M::quantum(&member, &mut budget) {
                 this.ready.with(|ready| ready.list.push_back(member));
             } else if is_last {
-                // Whoever has come into the list since then has queued the call again.
+                // A member that was listed since then has queued the call again.
                 return;
             }
             if budget.bytes == 0 {
@@ -204,10 +203,10 @@ impl<O: Os, M: Member> Routine for EngineRun<O, M> {
 /// A loopback NIC.
 pub struct LoopbackNic<O: Os, M: Member> {
     os: O,
-    /// [`NicMode::Direct`] for queue pairs that are made from now on.
+    /// [`NicMode::Direct`] for new queue pairs.
     direct: AtomicBool,
     engines: Box<[Arc<Engine<O, M>>]>,
-    /// Counts members, to spread them over the engines.
+    /// The number of members so far, to spread them over the engines.
     dealt: AtomicU32,
 }
 
@@ -221,7 +220,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
         Self::try_new_in(os, NicMode::Deferred)
     }
 
-    /// A NIC with an engine on every processor that works as `mode` says.
+    /// A NIC with one engine per processor.
     ///
     /// # Errors
     ///
@@ -242,24 +241,24 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
         Arc::try_new(nic).map_err(Into::into)
     }
 
-    /// The operating system this NIC lives in.
+    /// The operating system.
     #[must_use]
     pub const fn os(&self) -> &O {
         &self.os
     }
 
-    /// Where queue pairs that are made now carry requests out.
+    /// Where new queue pairs have their requests carried out.
     #[must_use]
     pub fn mode(&self) -> NicMode {
         if self.direct.load(Ordering::Relaxed) { NicMode::Direct } else { NicMode::Deferred }
     }
 
-    /// Changes the mode. Queue pairs keep the one that they were made with.
+    /// Changes the mode of new queue pairs. Existing ones keep theirs.
     pub fn set_mode(&self, mode: NicMode) {
         self.direct.store(mode == NicMode::Direct, Ordering::Relaxed);
     }
 
-    /// The engine that a new member belongs to, with room made for it.
+    /// The engine of a new member, with room for it.
     pub(crate) fn deal(&self) -> Result<Arc<Engine<O, M>>, NtStatus> {
         let number = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
         let engine = &self.engines[number % self.engines.len()];
@@ -267,7 +266,7 @@ impl<O: Os, M: Member> LoopbackNic<O, M> {
         Ok(engine.clone())
     }
 
-    /// What went through all engines so far.
+    /// The traffic of all engines so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();

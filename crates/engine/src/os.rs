@@ -90,7 +90,7 @@ pub struct Affinity {
 /// A closure instead of a guard lets every implementation keep its bookkeeping on the stack, and shows at a glance what
 /// runs under the lock: never a consumer's callback (`architecture`, rule 4).
 pub trait SpinLock<T>: Send + Sync {
-    /// Runs `work` on the value while nobody else can.
+    /// Runs `work` on the value with the lock held.
     ///
     /// Locking again from inside `work` is a deadlock.
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U;
@@ -107,8 +107,8 @@ pub trait Routine: 'static {
 
 /// A deferred procedure call.
 ///
-/// It may be dropped while its routine runs, and not while it is queued. Whoever queues it for a target that owns it keeps to
-/// that by itself: the queued call holds the target, and the target holds the call.
+/// It may be dropped while its routine runs, but not while it is queued. That holds if the target owns it: the queued call holds
+/// the target, and the target holds the call.
 pub trait Dpc<R: Routine>: Send + Sync {
     /// Queues the call, which holds a reference to `target` until it has run.
     ///
@@ -135,7 +135,7 @@ pub trait Timer<R: Routine>: Send + Sync {
 
 /// Something to wait for. Once set it stays set.
 pub trait Event: Send + Sync {
-    /// Lets everybody go who waits, now or later. Callable at `IRQL <= DISPATCH_LEVEL`.
+    /// Ends all waits, now and later. May be called at `IRQL <= DISPATCH_LEVEL`.
     fn set(&self);
 
     /// Waits until the event was set. `PASSIVE_LEVEL`, no lock held.
@@ -168,8 +168,7 @@ pub trait Memory: Send + Sync + 'static {
     /// Copies `len` bytes of `from` into this range. The two may overlap.
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize);
 
-    /// Has the processor fetch the bytes at `offset`, because they will be written soon. A hint, which has no effect that a
-    /// program could see: an offset outside of the range does no harm.
+    /// Prefetches the bytes at `offset` for writing. A hint without visible effect: an offset outside of the range does no harm.
     fn prefetch(&self, offset: usize) {
         let _ = offset;
     }

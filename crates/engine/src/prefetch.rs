@@ -1,16 +1,16 @@
 //! Hints to the compiler, and to the processor that a cache line will be needed.
 //!
-//! What a message is written to lies in the cache of the receiver's processor. Stores to such lines wait one behind the other,
-//! and those behind them; lines that were asked for early are there when their stores are.
+//! The destination of a message lies in the cache of the receiver's processor. Stores to such lines wait for each other, and all
+//! later stores wait for them, unless the lines were prefetched.
 
 #![allow(unsafe_code, reason = "hints are instructions of the processor, which no safe function has")]
 
-/// Says that the code around it is rarely run. Without such a hint the compiler takes code behind many conditions for that.
+/// Marks the code around it as rarely run. Without such a hint the compiler takes the code behind many conditions for that.
 #[cold]
 #[inline(never)]
 pub const fn cold_path() {}
 
-/// The line of `place` will be read.
+/// Prefetches the line of `place` for reading.
 #[inline]
 pub fn to_read<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -26,11 +26,11 @@ pub fn to_read<T>(place: *const T) {
     let _ = place;
 }
 
-/// The line of `place` will be written.
+/// Prefetches the line of `place` for writing.
 #[inline]
 pub fn to_write<T>(place: *const T) {
-    // Every processor that runs 64-bit Windows knows the instruction. The compiler, which does not know that, has another one for
-    // this hint, with which the line would come as a copy.
+    // Every processor that runs 64-bit Windows has this instruction. The compiler, which does not know that, would use another
+    // one, which fetches the line in a shared state.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `to_read`.
     unsafe {

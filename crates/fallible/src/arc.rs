@@ -40,7 +40,7 @@ struct Inner<T> {
 ///
 /// # Guarantees
 ///
-/// The value does not move until the last reference is gone.
+/// The value does not move before the last reference is dropped.
 pub struct Arc<T> {
     inner: NonNull<Inner<T>>,
     owns: PhantomData<Inner<T>>,
@@ -121,7 +121,7 @@ impl<T> Arc<T> {
         this.references().load(Relaxed)
     }
 
-    /// Returns true if nobody else refers to the value. Then what others did while they did happened before.
+    /// Returns true if this is the only reference. What was done through the others happened before.
     #[must_use]
     pub fn is_sole(this: &Self) -> bool {
         this.references().load(Acquire) == 1
@@ -197,7 +197,7 @@ impl<T> UniqueArc<T> {
         unsafe { &raw mut (*this.inner.as_ptr()).value }
     }
 
-    /// Takes back the value that [`UniqueArc::into_raw`] let go.
+    /// Takes back the value of [`UniqueArc::into_raw`].
     ///
     /// # Safety
     ///

@@ -30,7 +30,7 @@ pub struct Adapter<O: NdkOs> {
 }
 
 impl<O: NdkOs> Adapter<O> {
-    /// Makes an adapter that sets `closed` when it is gone.
+    /// Makes an adapter that sets `closed` when it is freed.
     pub const fn new(device: Arc<Device<O>>, version: NDK_VERSION, closed: Arc<O::Event>) -> Self {
         Self { device, version, closed }
     }

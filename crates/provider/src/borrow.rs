@@ -1,5 +1,4 @@
-//! What a call of the consumer borrows: the object that it names, and the values of it that NDKPI's rules, not locks, protect
-//! from concurrent use.
+//! What a call of the consumer borrows: its object, and values in it that NDKPI's rules, not locks, protect from concurrent use.
 
 use core::{
     cell::UnsafeCell,
@@ -14,20 +13,20 @@ use ndkpi::NtStatus;
 
 use crate::object::{Body, Ndk, ObjectRef};
 
-/// An object that stands for one of the engine's.
+/// An object that has one of the engine.
 pub trait EngineObject: Body {
     /// The engine's type.
     type Engine: Send + Sync;
 
-    /// Where the engine's object is, from the end of its creation until its close begins.
+    /// The slot of the engine's object, which is in it from the end of creation to the beginning of the close.
     fn slot(&self) -> &Slot<Arc<Self::Engine>>;
 }
 
-/// An object that a consumer has named, borrowed for the length of a call.
+/// A consumer's object, borrowed for the length of a call.
 ///
 /// # Invariants
 ///
-/// The object is open as long as this lives.
+/// The object is open while this lives.
 pub struct Borrowed<B: Body>(ManuallyDrop<ObjectRef<B>>);
 
 impl<B: Body> Deref for Borrowed<B> {
@@ -89,8 +88,8 @@ pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Result<Borrowed<B>, NtS
 
 /// A value that one call at a time uses, because the consumer promises it (`NDKPI 7.1.2`, `NDKPI 7.3`).
 ///
-/// A broken promise is noticed where that costs nothing: always if a call is made from inside another, nearly always if it is
-/// made by another thread. The flag is not a lock: two calls that begin in the same instant are not noticed.
+/// A broken promise is noticed where that costs nothing: always if a call is made from inside another one, nearly always if
+/// another thread makes it. The flag is not a lock: two calls that begin at the same instant are not noticed.
 pub struct Exclusive<T> {
     busy: AtomicBool,
     value: UnsafeCell<Option<T>>,
@@ -167,7 +166,7 @@ impl<T> Drop for InUse<'_, T> {
     }
 }
 
-/// A value that is set when its object is made, used while the object is open, and taken by the close.
+/// A value that is set when its object is created, used while the object is open, and taken by the close.
 pub struct Slot<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: the value is only shared (`T: Sync`) except when the object is made or closed, when its user is alone with it and

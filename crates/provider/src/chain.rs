@@ -5,7 +5,7 @@ use ndkpi::NtStatus;
 /// The longest chain. One with more MDLs is taken for a circle.
 pub const LONGEST: usize = 65_536;
 
-/// What one MDL describes.
+/// One MDL.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<M> {
     /// The virtual address of its first byte.
@@ -16,7 +16,7 @@ pub struct Link<M> {
     pub next: Option<M>,
 }
 
-/// What was found in a chain.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     /// The virtual address of the first byte.

@@ -71,7 +71,7 @@ pub enum CompletionTiming {
     Later,
 }
 
-/// A callback that completes a request: what it has to be told, and what must live until it has returned.
+/// A callback that completes a request: its arguments, and what must stay alive until it has returned.
 pub enum CompletionCallback<O: NdkOs> {
     /// A create request is finished.
     Created {
@@ -115,7 +115,7 @@ pub enum CompletionCallback<O: NdkOs> {
 unsafe impl<O: NdkOs> Send for CompletionCallback<O> {}
 
 impl<O: NdkOs> CompletionCallback<O> {
-    /// Calls the consumer, then lets go of what had to live until then.
+    /// Calls the consumer, then drops what had to stay alive until then.
     pub fn deliver(self) {
         match self {
             Self::Created { completion, context, status, object, held } => {
@@ -144,7 +144,7 @@ impl<O: NdkOs> CompletionCallback<O> {
     }
 }
 
-/// The completion callbacks of a device that are still to be made, in order.
+/// The pending completion callbacks of a device, in order.
 pub struct Completions<O: NdkOs> {
     waiting: O::Lock<Fifo<CompletionCallback<O>>>,
     dpc: O::Dpc<Deliver<O>>,
@@ -196,11 +196,10 @@ impl<O: NdkOs> Completions<O> {
 }
 
 impl<O: NdkOs> Completions<O> {
-    /// Makes the callback in a deferred call. It waits in `node`, which was allocated for it.
+    /// Makes the callback in a deferred call. Until then it is in `node`.
     ///
-    /// `this` is a reference of its own, not one borrowed through the object of the request: as soon as the callback is in the
-    /// list, a deferred call that runs already may make it, and the consumer may close that object, and the adapter with it,
-    /// before the call is queued here.
+    /// `this` is not borrowed through the object of the request: as soon as the callback is in the list, a deferred call that
+    /// already runs may make it, and the consumer may close that object and the adapter before the call is queued here.
     #[expect(clippy::needless_pass_by_value, reason = "the reference has to outlive the object of the request")]
     pub fn push(this: Arc<Self>, mut node: Box<Node<CompletionCallback<O>>>, callback: CompletionCallback<O>) {
         node.work = Some(callback);
@@ -243,7 +242,7 @@ impl<O: NdkOs> Routine for Deliver<O> {
     }
 }
 
-/// A consumer's create request: where its completion goes.
+/// A consumer's create request, with its callback.
 pub struct CreateRequest<P> {
     completion: NDK_FN_CREATE_COMPLETION,
     context: *mut c_void,
@@ -251,7 +250,7 @@ pub struct CreateRequest<P> {
 }
 
 impl<P> CreateRequest<P> {
-    /// Makes the request, if the consumer gave what it has to.
+    /// Makes the request.
     ///
     /// # Errors
     ///
@@ -327,7 +326,7 @@ impl<P> CreateRequest<P> {
     }
 }
 
-/// A consumer's request that may complete later: where its completion goes.
+/// A consumer's request that may complete later, with its callback.
 pub struct AsyncRequest {
     completion: NDK_FN_REQUEST_COMPLETION,
     context: *mut c_void,
@@ -337,7 +336,7 @@ pub struct AsyncRequest {
 unsafe impl Send for AsyncRequest {}
 
 impl AsyncRequest {
-    /// Makes the request, if the consumer gave what it has to.
+    /// Makes the request.
     ///
     /// # Errors
     ///
@@ -351,7 +350,7 @@ impl AsyncRequest {
         self.settle(object, status, None)
     }
 
-    /// [`AsyncRequest::finish`], with events kept back that the consumer must not see before it knows of this.
+    /// [`AsyncRequest::finish`], holding back events that the consumer must not see before the completion.
     pub fn finish_before<B: Body>(self, object: &ObjectRef<B>, status: NtStatus, events: Hold<B::Os>) -> NtStatus {
         self.settle(object, status, Some(events))
     }

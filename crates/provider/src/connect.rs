@@ -1,4 +1,4 @@
-//! What a consumer asks of an `NDK_CONNECTOR` (`NDKPI 5.8`, `NDKPI 7.7`).
+//! The requests of an `NDK_CONNECTOR` (`NDKPI 5.8`, `NDKPI 7.7`).
 
 use core::{ffi::c_void, slice};
 
@@ -177,7 +177,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<O: NdkOs>(
     unsafe { ask(connector, completion, context, rule) }
 }
 
-/// Completes a connect; `event` is told when the connection ends.
+/// Completes a connect. `event` is the callback for the end of the connection.
 ///
 /// # Safety
 ///
@@ -244,7 +244,7 @@ pub unsafe extern "system" fn complete_connect_ex<O: NdkOs>(
     unsafe { complete::<O>(connector, event, completion, context) }
 }
 
-/// What a consumer passes to accept.
+/// The parameters of an accept.
 #[derive(Clone, Copy)]
 struct Acceptance {
     qp: *mut NDK_QP,

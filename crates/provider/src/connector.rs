@@ -1,4 +1,4 @@
-//! `NDK_CONNECTOR`: its life (`NDKPI 7.7`). What is asked of it is in [`crate::connect`].
+//! `NDK_CONNECTOR`: creation, close and callbacks (`NDKPI 7.7`). Its requests are in [`crate::connect`].
 
 use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
@@ -48,7 +48,7 @@ struct State<O: NdkOs> {
     /// The queue pair (`NDKPI 7.9`). The engine's connector keeps the engine's queue pair, but goes before this object has
     /// told its consumer that it is closed.
     qp: Option<AnyRef<O>>,
-    /// The listener that the connector came over, or the shared endpoint it connects from.
+    /// The listener of the incoming connection, or the shared endpoint of an outgoing one.
     endpoint: Option<AnyRef<O>>,
 }
 
@@ -74,7 +74,7 @@ pub struct ConnectorObject<O: NdkOs> {
     adapter: ObjectRef<Adapter<O>>,
 }
 
-/// The consumer, as the engine's connector knows it. It keeps the object from going away while the connector may call.
+/// The client of the engine's connector. It keeps the object alive while the connector may call.
 pub struct Client<O: NdkOs>(ObjectRef<ConnectorObject<O>>);
 
 impl<O: NdkOs> ConnectorClient for Client<O> {
@@ -123,7 +123,7 @@ impl<O: NdkOs> ConnectorObject<O> {
         })
     }
 
-    /// Makes a connector, and its engine object with `make`. `listener` is the one it came over, if any.
+    /// Makes a connector, and its engine object with `make`. `listener` is that of an incoming connection.
     pub fn create_with(
         adapter: &ObjectRef<Adapter<O>>,
         listener: Option<AnyRef<O>>,

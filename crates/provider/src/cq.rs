@@ -38,7 +38,7 @@ pub struct CompletionQueue<O: NdkOs> {
     late: (Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>, usize),
 }
 
-/// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
+/// The client of the engine's queue. It keeps the object alive while the queue may call back.
 struct Client<O: NdkOs> {
     /// [`nobody`] for a queue that is only polled: arming it does nothing that its consumer could see.
     callback: NDK_FN_CQ_NOTIFICATION_CALLBACK,
@@ -78,7 +78,7 @@ impl<O: NdkOs> CompletionQueue<O> {
     ) -> Result<ObjectRef<Self>, NtStatus> {
         let device = adapter.device();
         device.cqs.take()?;
-        // From here on dropping the object gives the place back.
+        // From here on, dropping the object gives the place back.
         let body = Self {
             consumer: Exclusive::empty(),
             cq: Slot::empty(),
@@ -87,7 +87,7 @@ impl<O: NdkOs> CompletionQueue<O> {
             late: (callback, context.expose_provenance()),
         };
         let object = ObjectRef::try_new(adapter.version(), body)?;
-        // Affinity is advice (`NDKPI 5.2`): what the machine does not have is no reason to fail.
+        // Affinity is advice (`NDKPI 5.2`): a processor that does not exist is no reason to fail.
         let processor = affinity
             .and_then(|wanted| device.os().processor_for(Affinity { group: wanted.Group, mask: wanted.Mask as u64 }))
             .unwrap_or_else(|| device.os().current_processor());
@@ -289,7 +289,7 @@ const fn plain_result(completion: &Cqe) -> NDK_RESULT {
     }
 }
 
-/// What `NdkGetCqResultsEx` makes of a completion (`NDKPI 3.6`).
+/// The entry of `NdkGetCqResultsEx` for a completion (`NDKPI 3.6`).
 #[inline]
 #[must_use]
 pub const fn extended_result(completion: &Cqe) -> NDK_RESULT_EX {

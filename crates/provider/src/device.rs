@@ -40,8 +40,8 @@ pub const MAX_ADDRESSES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The adapter's limits and flags, which it enforces. `Version` is filled in for each consumer. Without the flags of
-    /// moderation, resize, local invalidation or connections with itself these are refused; without that of read sinks a read needs
-    /// their right. The other flags describe what it always does.
+    /// moderation, resize, local invalidation or connections with itself these are refused; without that of read sinks a read
+    /// needs their right. The other flags describe what it always does.
     pub info: NDK_ADAPTER_INFO,
     /// The versions that a consumer can get, of each major version the highest minor (`NDKPI 1`): [`VERSIONS`], or fewer.
     pub versions: &'static [NDK_VERSION],
@@ -55,7 +55,7 @@ pub struct Config {
     pub max_tokens: u32,
     /// The most logical address mappings of the device.
     pub max_mappings: u32,
-    /// What fast registrations do to remote tokens.
+    /// How fast registrations change remote tokens.
     pub fast_tokens: FastTokens,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
@@ -195,7 +195,7 @@ impl Quota {
     }
 }
 
-/// Counts of what happened on a device, besides traffic.
+/// The event counts of a device.
 #[derive(Default)]
 pub struct Events {
     /// Completion queues that have failed (`CQError`, `NDIS-NDK 3`).
@@ -207,7 +207,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// A call begins while another one on the same queue runs.
+    /// Counts a call that begins while another one on the same queue runs.
     #[cold]
     pub fn overlap(&self) {
         self.overlapping_calls.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +237,7 @@ pub struct Device<O: NdkOs> {
     pub(crate) cqs: Quota,
     /// Protection domains.
     pub(crate) pds: Quota,
-    /// What has happened.
+    /// The counts.
     pub events: Events,
 }
 
@@ -366,7 +366,7 @@ impl<O: NdkOs> Device<O> {
         &self.memory
     }
 
-    /// The callbacks to be made.
+    /// The queue of completion callbacks.
     #[must_use]
     pub const fn completions(&self) -> &Arc<Completions<O>> {
         &self.completions

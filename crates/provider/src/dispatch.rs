@@ -1,7 +1,7 @@
-//! How the functions of the dispatch tables begin and end.
+//! The common part of the functions in the dispatch tables.
 //!
-//! Each of them borrows the object that the consumer names, checks its type, and answers with a status or by a callback. That
-//! is written here once. What is left in the function is its own rule.
+//! Each of them borrows the consumer's object, checks its type, and answers with a status or by a callback. That is written here
+//! once; the body of a function is its rule.
 
 use core::ffi::c_void;
 

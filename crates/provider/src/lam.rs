@@ -122,7 +122,7 @@ pub unsafe extern "system" fn release_lam<O: NdkOs>(adapter: *mut NDK_ADAPTER, l
         let context = unsafe { &raw const (*lam).AdapterContext };
         // SAFETY: as before.
         let key = unsafe { context.read() };
-        // Transfers that still use the pages keep them mapped until they are done.
+        // Transfers that still use the pages keep them mapped.
         adapter.device().memory().unmap(key.addr() as u64)
     };
     // A release cannot fail: a key that names no mapping leaves nothing to release.

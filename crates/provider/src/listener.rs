@@ -26,8 +26,8 @@ pub struct ListenerObject<O: NdkOs> {
     adapter: ObjectRef<Adapter<O>>,
 }
 
-/// The consumer, as the engine's listener knows it. It keeps the object from going away while the listener may call, and
-/// while connectors that came over it are open.
+/// The client of the engine's listener. It keeps the object alive while the listener may call, and while connectors of its
+/// connections are open.
 struct Client<O: NdkOs> {
     callback: NDK_FN_CONNECT_EVENT_CALLBACK,
     context: *mut c_void,
@@ -41,7 +41,7 @@ unsafe impl<O: NdkOs> Sync for Client<O> {}
 
 impl<O: NdkOs> ListenerClient<O> for Client<O> {
     fn connect_event(&self, incoming: Incoming<O>) {
-        // Without memory for a connector the request is refused: the consumer never hears of it.
+        // Without memory for a connector the request is refused, and the consumer does not learn of it.
         let (adapter, listener) = (&self.object.adapter, AnyRef::Listener(self.object.clone()));
         if let Ok(connector) =
             ConnectorObject::create_with(adapter, Some(listener), |client| incoming.into_connector(client))

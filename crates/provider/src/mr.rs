@@ -35,12 +35,12 @@ pub struct MemoryRegion<O: NdkOs> {
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
-/// Is told when the bytes of a registration are not used any more.
+/// Called when the bytes of a registration are no longer in use.
 struct Client<O: NdkOs>(ObjectRef<MemoryRegion<O>>);
 
 impl<O: NdkOs> Released for Client<O> {
     fn released(&self) {
-        // Nobody waits when the region was closed without a deregistration.
+        // A region that was closed without a deregistration has no request.
         if let Some(Waiting { node, request, object }) = self.0.waiting.with(Option::take) {
             let callback = request.into_callback(object, NtStatus::SUCCESS);
             Completions::push(self.0.device().completions().clone(), node, callback);
@@ -157,7 +157,7 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
     let deregister = |object: &Borrowed<MemoryRegion<O>>, request| {
         let region = object.engine()?;
         let node = try_box(Node::new())?;
-        // The last transfer may end before this call knows that it has to wait for it: the request is put down first.
+        // The last transfer may end before this call knows that it has to wait: the request is stored first.
         let waiting = Waiting { node, request, object: ObjectRef::clone(object) };
         let refused = object.waiting.with(|place| match place {
             None => {

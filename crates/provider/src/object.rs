@@ -1,4 +1,4 @@
-//! What all NDKPI objects have in common: how they begin, how they are counted and how they are closed.
+//! What all NDKPI objects have in common: creation, reference counts and close.
 
 use alloc::boxed::Box;
 use core::{
@@ -40,10 +40,10 @@ pub trait Body: Send + Sync + Sized + 'static {
     /// The operating system.
     type Os: NdkOs;
 
-    /// Marks live objects of this type, so that anything else that a consumer passes is recognised.
+    /// Marks live objects of this type, so that a consumer's other pointers are recognised.
     const SIGNATURE: u32;
 
-    /// Wraps an object to which nothing refers any more.
+    /// Wraps an object without references.
     fn into_any(object: UniqueArc<Ndk<Self>>) -> AnyObject<Self::Os>;
 
     /// Wraps a reference to the object.
@@ -58,7 +58,7 @@ pub trait Body: Send + Sync + Sized + 'static {
     /// The device on which the object lives.
     fn device(&self) -> &Arc<Device<Self::Os>>;
 
-    /// Begins the close: cancels what is in progress and lets go of engine objects. Infallible (`NDKPI 7.9`, rule 2).
+    /// Begins the close: cancels requests and releases engine objects. Infallible (`NDKPI 7.9`, rule 2).
     ///
     /// # Safety
     ///

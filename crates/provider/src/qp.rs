@@ -1,4 +1,4 @@
-//! `NDK_QP`: its life (`NDKPI 5.3`, `NDKPI 7.2`). What is posted to it is in [`crate::post`].
+//! `NDK_QP`: creation, flush, close (`NDKPI 5.3`, `NDKPI 7.2`). [`crate::post`] posts to it.
 
 use core::ffi::c_void;
 
@@ -18,7 +18,7 @@ use crate::{
     srq::SharedReceiveQueue,
 };
 
-/// What a consumer asks of a queue pair.
+/// The sizes that a consumer asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Receives outstanding at most.
@@ -33,7 +33,7 @@ pub struct Sizes {
     pub inline_size: u32,
 }
 
-/// The completion queues of a queue pair to be.
+/// The completion queues of a new queue pair.
 pub struct Cqs<O: NdkOs> {
     receive: Borrowed<CompletionQueue<O>>,
     initiator: Borrowed<CompletionQueue<O>>,
@@ -97,7 +97,7 @@ impl<O: NdkOs> QueuePair<O> {
         }
         let srq_engine = srq.map(Borrowed::engine).transpose()?;
         device.qps.take()?;
-        // From here on dropping the object gives the place back.
+        // From here on, dropping the object gives the place back.
         let body = Self {
             send_queue: Exclusive::empty(),
             receive_queue: Exclusive::empty(),
@@ -137,7 +137,7 @@ impl<O: NdkOs> QueuePair<O> {
         Ok(object)
     }
 
-    /// The end of the initiator queue that the consumer posts to.
+    /// The poster's end of the initiator queue.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl<O: NdkOs> QueuePair<O> {
         unsafe { self.send_queue.borrow() }.ok_or_else(|| self.overlap())
     }
 
-    /// The end of the receive queue that the consumer posts to.
+    /// The poster's end of the receive queue.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
 //! Why the provider refuses a call or lets a request fail: one table, by function and status, with the pages of `ndkctl explain`.
 //!
-//! The number of a failed work request's reason is its `ProviderErrorCode` (`NDKPI 3.6`), and both are in the trace event `Failure`
-//! that the drivers write under the adviser.
+//! The number of a failed work request's reason is its `ProviderErrorCode` (`NDKPI 3.6`), and both are in the trace event
+//! `Failure` that the drivers write under the adviser.
 
 use ndkpi::{NDK_OPERATION_TYPE, NtStatus};
 
-/// What a reason is about.
+/// The subject of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// Calls of these functions, and their completions, by their names in C.
@@ -18,7 +18,7 @@ pub enum About {
 #[derive(Debug)]
 pub struct Reason {
     number: u16,
-    /// What it is about.
+    /// The subject.
     pub about: About,
     /// The status that the consumer gets.
     pub status: NtStatus,
@@ -31,7 +31,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// All of them, by number.
+    /// All reasons, by number.
     pub const ALL: &'static [Self] = super::reasons::REASONS;
 
     /// A reason of the table.

@@ -22,7 +22,7 @@ use crate::{
     post::{element, elements},
 };
 
-/// What a consumer asks of a shared receive queue.
+/// What a consumer creates a shared receive queue with.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     /// Receives at most.
@@ -31,11 +31,11 @@ pub struct Wanted {
     pub max_sge: u32,
     /// The low-water mark.
     pub threshold: u32,
-    /// Who is told when it is reached.
+    /// The callback for it.
     pub notification: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
-    /// What that function is given.
+    /// The callback's context.
     pub context: *mut c_void,
-    /// Where it should be called.
+    /// The processors for the callback.
     pub affinity: Option<GROUP_AFFINITY>,
 }
 
@@ -45,7 +45,7 @@ pub struct SharedReceiveQueue<O: NdkOs> {
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
-/// The consumer, as the engine's queue knows it. It keeps the object from going away while the queue may call back.
+/// The client of the engine's queue. It keeps the object alive while the queue may call back.
 struct Client<O: NdkOs> {
     callback: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
     context: *mut c_void,
@@ -79,7 +79,7 @@ impl<O: NdkOs> SharedReceiveQueue<O> {
             max_depth: info.MaxSrqDepth,
             max_sge: wanted.max_sge,
             max_transfer: info.MaxTransferLength,
-            // Without a callback there is nobody to tell.
+            // Without a callback there is nothing to call.
             threshold: wanted.notification.map_or(0, |_| wanted.threshold),
             processor: wanted
                 .affinity

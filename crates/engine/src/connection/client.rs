@@ -1,10 +1,11 @@
-//! Clients: who is told about connections.
+//! Clients: the callbacks of connectors and listeners.
 //!
 //! Every call comes from a deferred call of the object it is about, at `DISPATCH_LEVEL`, with no lock held and never while
 //! another call for the same object runs. It may call everything on the object, also close it.
 //!
-//! A client is dropped when nothing in the engine refers to its object any more: no call runs then, and none comes. The drop
-//! may happen with engine locks held, so it may queue work and nothing else. A connector drops its client before it gives up the queue pair, the listener and the shared endpoint that it depends on (`NDKPI 7.9`).
+//! A client is dropped with its object: no call runs then, and none follows. The drop may happen with engine locks held, so it may
+//! queue work and nothing else. A connector drops its client before the queue pair, the listener and the shared endpoint that it
+//! depends on (`NDKPI 7.9`).
 
 use core::any::Any;
 
@@ -38,7 +39,7 @@ pub enum DisconnectReason {
     Failed = 3,
     /// The peer disconnected, but what it had posted did not end in time.
     TimedOut = 4,
-    /// The adapter of one of the sides has gone.
+    /// The adapter of one of the sides was removed.
     Removed = 5,
 }
 
@@ -50,7 +51,7 @@ impl DisconnectReason {
     }
 }
 
-/// Who is told about a connector.
+/// What a connector calls.
 pub trait ConnectorClient: Any + Send + Sync {
     /// A request has its answer. Called once for each request that was accepted as pending.
     fn completed(&self, request: ConnectorRequest, status: NtStatus);
@@ -60,7 +61,7 @@ pub trait ConnectorClient: Any + Send + Sync {
     fn disconnected(&self, reason: DisconnectReason);
 }
 
-/// Who is told about a listener.
+/// What a listener calls.
 pub trait ListenerClient<O: Os>: Any + Send + Sync {
     /// A connection request has come in (`NDK_FN_CONNECT_EVENT_CALLBACK`). Dropping it refuses it.
     fn connect_event(&self, incoming: Incoming<O>);

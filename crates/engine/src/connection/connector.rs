@@ -284,7 +284,7 @@ impl<O: Os> Connector<O> {
 
 impl<O: Os> Drop for Connector<O> {
     fn drop(&mut self) {
-        // The local address is free before the client is dropped: who is told that the connector is closed may use it again.
+        // The local address is free before the client is dropped: after the close the consumer may use it again.
         // A listener or shared endpoint is referred to until after that.
         drop(self.state.with(|state| match &mut state.origin {
             Some(Origin::Own(endpoint)) => endpoint.take(),

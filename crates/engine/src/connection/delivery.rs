@@ -1,17 +1,17 @@
-//! The order in which a connector's client is told what happened.
+//! The order of the calls to a connector's client.
 
 use ntstatus::NtStatus;
 
 use super::{ConnectorRequest, DisconnectReason};
 
-/// What a client is told.
+/// A call to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Completed(ConnectorRequest, NtStatus),
     Disconnected(DisconnectReason),
 }
 
-/// What a client is still to be told, and if it may be told now.
+/// The pending calls to a client, and whether they may be made now.
 ///
 /// There is room for one answer and one indication: a connector has one request at a time, and one connection in its life.
 #[derive(Default)]

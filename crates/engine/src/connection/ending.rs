@@ -28,7 +28,7 @@ pub(super) enum Disconnect {
 }
 
 impl<O: Os> Connection<O> {
-    /// Disconnects a side. The peer is told when everything that the side has posted has ended.
+    /// Disconnects a side. The peer is told after the last request of the side.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl<O: Os> Fabric<O> {
         &self.os
     }
 
-    /// Lets everybody find `local`.
+    /// Adds an address.
     pub(super) fn add(&self, local: &Arc<LocalAddress<O>>) -> Result<(), NtStatus> {
         self.addresses.with(|addresses| {
             let Err(place) = addresses.search(local.interface.address) else {
@@ -61,7 +61,7 @@ impl<O: Os> Fabric<O> {
         })
     }
 
-    /// Lets nobody find `address` any more.
+    /// Removes an address.
     pub(super) fn remove(&self, address: IpAddr) {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|addresses| {

@@ -10,8 +10,8 @@
 //!
 //! A [`Port`] is an adapter's place on the [`Fabric`]; the number that tells endpoints of one address apart is a port number.
 //!
-//! Nothing here is on the data path. A connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)). From then on it
-//! hears of them only when they lose each other.
+//! Nothing here is on the data path. A connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)). After that it
+//! only learns of the end of that link.
 //!
 //! # Locks
 //!

@@ -224,7 +224,7 @@ impl<O: Os> Connector<O> {
     /// Disconnects (`NDK_FN_DISCONNECT`, `NDKPI 7.7.5`). Whatever the answer, afterwards there is no connection, no transfer
     /// touches the memory of either side, and the queue pair stays flushed.
     ///
-    /// First everything that the consumer has posted is carried out, silent requests included. Then the peer's provider is told.
+    /// First the posted requests are carried out, also silent ones. Then the peer's provider is told.
     /// It answers at once or, if its consumer has disconnected too, after that consumer's requests. The answer is
     /// `STATUS_IO_TIMEOUT` when this takes too long, `STATUS_CONNECTION_ABORTED` when the connection breaks meanwhile, and
     /// `STATUS_CANCELLED` when the connector is closed. If the peer has disconnected before, the disconnect is done at once.

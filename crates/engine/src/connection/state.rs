@@ -226,7 +226,7 @@ impl<O: Os> Connection<O> {
                     (state.abandon(this, role, NtStatus::IO_TIMEOUT, Ending::NotInTime), false)
                 }
                 (Some(ConnectorRequest::Disconnect), Phase::Established) => (None, true),
-                // Somebody is about to answer.
+                // An answer is about to be given.
                 _ => (None, false),
             }
         });

@@ -42,9 +42,9 @@ impl Operation {
     }
 }
 
-/// The kind of a request, its status, and if its sender asked for an event: all that an arm looks at.
+/// How a request has ended: its kind, its status, and if its sender asked for an event.
 ///
-/// One word, because producers wait for their stores, and look at many entries at a time.
+/// One word, so that a producer which looks at many entries does not wait for its own stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CqeOutcome(u64);
 
@@ -55,7 +55,7 @@ impl CqeOutcome {
     const OPERATION: u32 = 32;
     const SOLICITED: u64 = 1 << 40;
 
-    /// The end of a request whose sender asked for no event.
+    /// The outcome of a request whose sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn new(operation: Operation, status: NtStatus) -> Self {
@@ -110,8 +110,8 @@ impl fmt::Debug for CqeOutcome {
 /// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that follows from the kind of the
 /// request and its status (`NDKPI 3.6`).
 ///
-/// No two words that are neighbours in an `NDK_RESULT` are neighbours here in that order: a consumer that polls at once would
-/// load both together, and wait until the two stores of the producer have reached the cache.
+/// No two fields are neighbours here in the order of an `NDK_RESULT`: a consumer that polls at once would load both with one
+/// instruction, which waits until both stores of the producer have reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub struct Cqe {
@@ -130,7 +130,7 @@ pub struct Cqe {
 const _: () = assert!(size_of::<Cqe>() == 32);
 
 impl Cqe {
-    /// The completion of a request that has received nothing.
+    /// The completion of a request that received nothing.
     #[inline]
     #[must_use]
     pub const fn new(qp_context: usize, request_context: usize, outcome: CqeOutcome) -> Self {

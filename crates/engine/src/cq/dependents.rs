@@ -1,4 +1,4 @@
-//! Who depends on a queue, and fails with it.
+//! Queue pairs that fail with a completion queue or a shared receive queue.
 
 use alloc::boxed::Box;
 
@@ -6,13 +6,13 @@ use fallible::{AllocError, Arc, try_box};
 
 use crate::slab::Slab;
 
-/// Somebody who fails when a queue fails: a queue pair.
+/// Fails when the queue fails: a queue pair.
 pub trait Dependent: Send + Sync + 'static {
     /// The queue has failed. Called with no lock held.
     fn fail(&self);
 }
 
-/// A counted reference to a dependent.
+/// A reference to a dependent.
 pub type DependentRef = Arc<Box<dyn Dependent>>;
 
 /// Makes a reference to a dependent.
@@ -25,21 +25,21 @@ pub fn try_dependent(dependent: impl Dependent) -> Result<DependentRef, AllocErr
     Arc::try_new(dependent)
 }
 
-/// Dependents under numbers, and how far a failure has spread over them.
+/// The dependents of a queue, and how far its failure has spread.
 #[derive(Default)]
 pub struct Dependents {
     list: Slab<DependentRef>,
-    /// Dependents from this number on were not failed yet. `None` while there is nothing to fail.
+    /// The first dependent that has not failed yet. `None` while there is nothing to fail.
     next: Option<usize>,
 }
 
 /// What [`Dependents::next_to_fail`] found.
 pub enum ToFail {
-    /// Somebody.
+    /// One to fail.
     Dependent(DependentRef),
-    /// A number that nobody has. There may be more behind it.
+    /// A number that is not in use. There may be more behind it.
     Nobody,
-    /// The end.
+    /// No more.
     Done,
 }
 
@@ -53,13 +53,13 @@ impl Dependents {
         self.list.try_insert(dependent)
     }
 
-    /// Forgets the dependent of this number. The reference is to be dropped without the lock that protects `self`.
+    /// Removes a dependent. The caller drops the reference after it has released the lock that protects `self`.
     #[must_use]
     pub fn remove(&mut self, number: usize) -> Option<DependentRef> {
         self.list.remove(number)
     }
 
-    /// All dependents are to be failed.
+    /// Begins to fail all dependents.
     pub const fn begin_failure(&mut self) {
         self.next = Some(0);
     }

@@ -32,14 +32,14 @@ use crate::{
     sync::CachePadded,
 };
 
-/// Callbacks that one run of the deferred call makes before it queues itself again.
+/// Callbacks in one run of the deferred call, which queues itself again if there are more.
 const CALLBACKS_PER_RUN: usize = 4;
 /// Queue pairs that one run of the deferred call fails before it queues itself again.
 const FAILURES_PER_RUN: usize = 16;
 
-/// Who is told about a completion queue.
+/// What a completion queue calls.
 ///
-/// The queue drops its client when its own last reference is gone: no callback of it can come after that, nor run.
+/// The queue drops its client with its own last reference. No callback runs or begins after that.
 pub trait CqClient: Send + Sync + 'static {
     /// The arm is satisfied (`NDK_FN_CQ_NOTIFICATION_CALLBACK`). Called at `IRQL <= DISPATCH_LEVEL` with no lock held, never
     /// while another call for the same queue runs. It may call everything on the queue, also close it.
@@ -49,10 +49,10 @@ pub trait CqClient: Send + Sync + 'static {
     fn failed(&self, failure: CqFailure);
 }
 
-/// What a completion queue is made with.
+/// The parameters of a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqParameters {
-    /// The most completions it holds.
+    /// The number of completions it holds.
     pub depth: u32,
     /// The largest depth of the adapter (`MaxCqDepth`).
     pub max_depth: u32,
@@ -77,15 +77,14 @@ struct State {
     entries: ring::Producer<Cqe>,
     notify: Notify,
     depth: u32,
-    /// Every queue pair that completes here, once for each of its queues that does.
+    /// The queue pairs that complete here, once for each of their queues that does.
     dependents: Dependents,
-    /// The client was told that the queue has failed.
+    /// The client has been told that the queue has failed.
     told: bool,
 }
 
 impl State {
-    /// Pushes a completion of `cq`, which the consumer sees when it is published. Returns true if the deferred call has to be
-    /// queued.
+    /// Pushes a completion of `cq`, which the caller publishes. Returns true if the deferred call has to be queued.
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
         let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
@@ -154,8 +153,8 @@ impl State {
         }
         mistake!(OverrunLeavesQueuePairs => (), else self.dependents.begin_failure());
         let _ = self.notify.fail(failure);
-        // The deferred call has queue pairs to fail, also when nothing is armed, and also when the queue is closed: its close
-        // waits for the queue pairs that still complete here (`NDKPI 7.1.12`).
+        // The deferred call fails the queue pairs, even if nothing is armed, and even if the queue is closed: its close waits for
+        // the queue pairs that still complete here (`NDKPI 7.1.12`).
         true
     }
 }
@@ -218,9 +217,9 @@ impl<O: Os> Cq<O> {
         Ok((cq.clone(), CqConsumer { cq, entries: consumer }))
     }
 
-    /// Pushes a completion, and notifies if that satisfies the arm.
+    /// Pushes a completion, and notifies the consumer if that satisfies the arm.
     ///
-    /// If it does not fit, the queue fails (`NDKPI 7.1.10`): what is queued stays, this one and all later ones are lost, and the
+    /// If the queue is full, it fails (`NDKPI 7.1.10`): queued completions stay, this one and all later ones are lost, and the
     /// attached queue pairs fail.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
@@ -235,16 +234,16 @@ impl<O: Os> Cq<O> {
         }
     }
 
-    /// [`Cq::push`] for several completions, in their order. The consumer sees them together.
+    /// [`Cq::push`] for several completions, which become visible together.
     pub fn push_all(this: &Arc<Self>, cqes: &[Cqe]) {
         Self::push_all_of(this, || cqes);
     }
 
-    /// [`Cq::push_all`] for the completions of what `work` does with the queue locked. That must be short, and must not lead back to
-    /// this queue.
+    /// [`Cq::push_all`] for the completions that `work` returns. It runs with the queue locked: it must be short and must not use
+    /// the queue.
     ///
-    /// With the lock taken before there is anything to tell, what the completions are about goes to the consumer's processor
-    /// together with them: a lock taken in between would wait for it.
+    /// `work` writes what the completions announce. To lock the queue after that would wait until those stores have reached the
+    /// consumer's processor.
     #[inline]
     pub(crate) fn push_all_of<'a>(this: &Arc<Self>, work: impl FnOnce() -> &'a [Cqe]) {
         let queue = this.state.with(|state| {
@@ -260,7 +259,7 @@ impl<O: Os> Cq<O> {
         }
     }
 
-    /// Has the processor fetch the place of the next completion, because one will be pushed soon.
+    /// Prefetches the slot of the next completion.
     pub(crate) fn prefetch(&self) {
         self.state.with(|state| state.entries.prefetch(0));
     }
@@ -286,7 +285,7 @@ impl<O: Os> Cq<O> {
         }
     }
 
-    /// Fails the queue as a broken adapter would: sticky, with the consequences of `NDKPI 7.1.10`.
+    /// Fails the queue for good, as a broken adapter would (`NDKPI 7.1.10`).
     pub fn fail(this: &Arc<Self>, failure: CqFailure) {
         if this.with_state(|state| state.fail(failure)) {
             this.dpc.queue(this);
@@ -299,8 +298,7 @@ impl<O: Os> Cq<O> {
         self.with_state(|state| state.notify.failure())
     }
 
-    /// What is queued and armed at this moment. A client that arms first and looks then misses nothing: what comes after the
-    /// look satisfies the arm.
+    /// The state of the queue now. A client that arms before it observes misses nothing: later completions satisfy the arm.
     #[must_use]
     pub fn observe(&self) -> Observation {
         self.with_state(|state| Observation {
@@ -368,8 +366,7 @@ impl<O: Os> Cq<O> {
 
     /// [`CqConsumer::arm`] for a consumer that has [taken](CqConsumer::taken) that much.
     ///
-    /// The callback may begin, and poll, before this returns. So that it finds nothing in use that belongs to the consumer's
-    /// end, this does without it.
+    /// The callback may begin, and poll, before this returns. Therefore this does not use the consumer's end.
     #[inline]
     pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
         let queue = this.with_state(move |state| {
@@ -383,9 +380,7 @@ impl<O: Os> Cq<O> {
         }
     }
 
-    /// Lets no callback begin from now on. One that runs goes on; the client is dropped after it.
-    ///
-    /// Callable from inside the callback.
+    /// Prevents further callbacks. One that runs goes on; the client is dropped after it. May be called by the callback.
     pub fn close(&self) {
         self.with_state(|state| {
             state.notify.close();
@@ -393,7 +388,7 @@ impl<O: Os> Cq<O> {
         });
     }
 
-    /// Notes who completes here and fails with the queue. The number is for [`Cq::detach`].
+    /// Adds a queue pair that completes here and fails with the queue. Returns its number for [`Cq::detach`].
     ///
     /// # Errors
     ///
@@ -402,13 +397,13 @@ impl<O: Os> Cq<O> {
         self.with_state(|state| state.dependents.insert(dependent)).map_err(Into::into)
     }
 
-    /// Forgets the dependent that [`Cq::attach`] gave this number.
+    /// Removes what [`Cq::attach`] added.
     pub(crate) fn detach(&self, number: usize) {
         // The reference is dropped after the lock is released.
         drop(self.with_state(|state| state.dependents.remove(number)));
     }
 
-    /// Calls the consumer back for what is due, a bounded number of times.
+    /// Makes the callbacks that are due, a bounded number of them.
     fn notify(this: &Arc<Self>) {
         mistake!(CallbackUnderLock => return this.with_state(|state| {
             if let Some(status) = state.notify.begin() {
@@ -430,7 +425,7 @@ impl<O: Os> Cq<O> {
         this.dpc.queue(this);
     }
 
-    /// Tells the client of a failure and fails dependents, a bounded number of them.
+    /// Tells the client of a failure, and fails a bounded number of dependents.
     #[cold]
     fn spread_failure(this: &Arc<Self>, failure: CqFailure) {
         if !this.with_state(|state| core::mem::replace(&mut state.told, true)) {
@@ -454,22 +449,22 @@ impl<O: Os> CqConsumer<O> {
         &self.cq
     }
 
-    /// Takes up to `most` completions out, oldest first, and gives them to `each`. Returns how many.
+    /// Passes up to `most` completions to `each`, oldest first. Returns how many.
     ///
-    /// Takes no lock and allocates nothing; the producers learn of the free places once, at the end.
+    /// Takes no lock and allocates nothing. The slots are freed together, at the end.
     #[inline]
     pub fn poll(&mut self, most: usize, each: impl FnMut(&Cqe)) -> usize {
         self.entries.take(most, each)
     }
 
-    /// Arms the queue (`NDKPI 7.1.3` to `7.1.5`): one callback, once something of the kind is there that is newer than the
-    /// last callback and not yet taken. Two arms merge into the stronger one.
+    /// Arms the queue (`NDKPI 7.1.3` to `7.1.5`) for one callback, as soon as it has a completion of this kind that is newer than
+    /// the last callback and has not been taken. Two arms merge into the stronger one.
     #[inline]
     pub fn arm(&mut self, kind: ArmType) {
         Cq::arm(&self.cq, kind, self.taken());
     }
 
-    /// Ordinal of the newest completion that was taken, for [`Cq::arm`].
+    /// The ordinal of the newest completion that was taken, for [`Cq::arm`].
     #[inline]
     #[must_use]
     pub const fn taken(&self) -> u64 {
@@ -481,7 +476,7 @@ fn check_depth(depth: u32, max_depth: u32) -> Result<(), NtStatus> {
     if (1..=max_depth).contains(&depth) { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
 }
 
-/// The deferred call that calls the consumer back.
+/// The deferred call that makes callbacks.
 pub struct Notification<O>(PhantomData<O>);
 
 impl<O: Os> Routine for Notification<O> {
@@ -492,7 +487,7 @@ impl<O: Os> Routine for Notification<O> {
     }
 }
 
-/// The end of the time for which moderation holds a callback back.
+/// The timer that ends a hold of moderation.
 pub struct HoldExpiry<O>(PhantomData<O>);
 
 impl<O: Os> Routine for HoldExpiry<O> {

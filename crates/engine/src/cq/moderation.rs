@@ -2,7 +2,7 @@
 
 use crate::NtStatus;
 
-/// The consumer's way to say "no limit from this side".
+/// An interval or a count without a limit.
 pub const UNLIMITED: u32 = u32::MAX;
 
 /// How long a callback waits after its arm was satisfied.
@@ -31,20 +31,18 @@ impl Delay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moderation {
     delay: Delay,
-    /// The count that the consumer asked for, or [`UNLIMITED`].
+    /// The consumer's count, or [`UNLIMITED`].
     count: u32,
-    /// Completions that end a hold: the count, or more than can ever come if it lies above the depth.
+    /// Completions that end a hold: the count, or more than there can be if that is above the depth.
     limit: u64,
 }
 
 impl Moderation {
-    /// Every satisfied arm calls back at once: the state of a new queue.
+    /// No moderation: the state of a new queue.
     pub const OFF: Self = Self { delay: Delay::None, count: 1, limit: 1 };
 
-    /// The moderation a consumer asks for, with `interval` in microseconds, on a queue for `depth` entries whose timer tells
-    /// `resolution` microseconds from none.
-    ///
-    /// An interval that the timer cannot keep is rounded down to one that it can.
+    /// The moderation of a queue for `depth` entries. `interval` is in microseconds, rounded down to a multiple of the
+    /// timer's `resolution`.
     ///
     /// # Errors
     ///
@@ -68,9 +66,8 @@ impl Moderation {
         Ok(Self { delay, count, limit: u64::MAX }.at_depth(depth))
     }
 
-    /// The same moderation of a queue for `depth` entries: a count above the depth does not count (`NDKPI 7.1.6`), and counts
-    /// again when a resize makes room for it. A count that is the only limit always counts, for otherwise nothing might end a
-    /// hold.
+    /// The same moderation for a queue of another depth: a count above the depth is ignored (`NDKPI 7.1.6`) until a resize makes
+    /// room for it. A count that is the only limit is never ignored, because nothing else ends a hold.
     #[must_use]
     pub const fn at_depth(self, depth: u32) -> Self {
         let counts = self.count <= depth || matches!(self.delay, Delay::UntilCount);

@@ -1,11 +1,10 @@
-//! When a completion queue calls its consumer back: the decision, and the state that it is made from.
+//! When a completion queue calls its consumer back: the decision and its state.
 //!
-//! [`satisfied`] is the whole rule of `NDKPI 7.1.3` to `7.1.7`, a pure function. [`Notify`] is what a queue keeps for it: the arm,
-//! the hold of interrupt moderation, and whose callback runs. Plain data without locks, clocks or callbacks: [`super::Cq`] keeps
-//! it under its lock and does what it answers. Models and tests drive it directly.
+//! [`satisfied`] is the whole rule of `NDKPI 7.1.3` to `7.1.7`, a pure function. [`Notify`] is the state of one queue: the arm,
+//! the hold of interrupt moderation, and the callback that runs. It is plain data without locks, clocks or callbacks:
+//! [`super::Cq`] keeps it under its lock and follows its answers. Models and tests drive it directly.
 //!
-//! Entries are known by their *ordinal*: how many entries had been queued when they were queued, they included. Ordinals may
-//! wrap around; [`newer`] compares them.
+//! The *ordinal* of an entry is its number, counted from one. Ordinals may wrap around; [`newer`] compares them.
 
 use super::{
     CqeOutcome,
@@ -36,7 +35,7 @@ impl ArmType {
         }
     }
 
-    /// The arm that stands after arming `first` and then `second`, neither satisfied (`NDKPI 7.1.4`): the stronger one.
+    /// The stronger of two arms, neither of which is satisfied (`NDKPI 7.1.4`).
     #[inline]
     #[must_use]
     pub fn merge(first: Option<Self>, second: Self) -> Self {
@@ -57,7 +56,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// What an arm sees in a completion. It is [plain](CqeOutcome::is_plain) if and only if its outcome has no mark.
+    /// The class of a completion, which is [plain](CqeOutcome::is_plain) if and only if its outcome is.
     #[inline]
     #[must_use]
     pub fn of(outcome: CqeOutcome) -> Self {
@@ -80,10 +79,10 @@ pub const fn newer(this: u64, that: u64) -> bool {
     this.wrapping_sub(that).cast_signed() > 0
 }
 
-/// All that the decision to notify depends on.
+/// The input of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct View {
-    /// The arm that stands.
+    /// The arm, if the queue is armed.
     pub arm: Option<ArmType>,
     /// Ordinal of the newest entry.
     pub newest: u64,
@@ -93,15 +92,15 @@ pub struct View {
     pub taken: u64,
     /// Ordinal of the newest entry that existed when the last callback began.
     pub last_callback: u64,
-    /// The queue has failed and the consumer has not been told.
+    /// The queue has failed, and no callback has said so.
     pub failure_to_report: bool,
 }
 
 /// The decision: returns true if the arm is satisfied (`NDKPI 7.1.3` to `7.1.7`, `7.1.10`).
 ///
-/// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed,
-/// or if the queue has failed and no callback has said so. Entries that were all there at the last callback satisfy
-/// nothing: the *may* case of `NDKPI 7.1.5` stays silent.
+/// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed, or if
+/// the queue has failed and no callback has said so. Entries that existed at the last callback satisfy nothing: this is the *may*
+/// case of `NDKPI 7.1.5`, which stays silent here.
 #[inline]
 #[must_use]
 pub const fn satisfied(view: &View) -> bool {
@@ -114,7 +113,7 @@ pub const fn satisfied(view: &View) -> bool {
     view.failure_to_report || (newer(newest, view.taken) && newer(newest, view.last_callback))
 }
 
-/// How a completion queue has come to its end (`NDKPI 7.1.10`).
+/// Why a completion queue has failed (`NDKPI 7.1.10`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CqFailure {
     /// More completions than the queue holds.
@@ -133,12 +132,12 @@ impl CqFailure {
     }
 }
 
-/// How far the callback is.
+/// The state of the callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Callback {
-    /// No callback runs and the deferred call is not queued.
+    /// No callback runs, and the deferred call is not queued.
     Idle,
-    /// The deferred call is queued, or about to be, by whoever was told to queue it.
+    /// The deferred call is queued, or about to be, by the caller that was told to.
     Queued,
     /// A callback runs.
     Running,
@@ -149,19 +148,19 @@ enum Callback {
 struct Hold {
     /// Completions since the arm was satisfied, the first included.
     completions: u64,
-    /// Since when it is held back for a time: when the timer was set first.
+    /// When the timer was first set.
     since: Option<u64>,
-    /// When the time is up, once the timer was set.
+    /// When the timer expires.
     deadline: Option<u64>,
 }
 
-/// What the owner of a [`Notify`] has to do next, while it still holds its lock.
+/// What the owner of a [`Notify`] has to do, before it releases its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Action {
-    /// Queue the deferred call that begins callbacks.
+    /// Queue the deferred call.
     pub queue: bool,
-    /// Set the timer to this many microseconds from now, and say so with [`Notify::hold_for`].
+    /// Set the timer to this many microseconds from now, and call [`Notify::hold_for`].
     pub timer: Option<u32>,
 }
 
@@ -202,15 +201,15 @@ impl Notify {
         }
     }
 
-    /// What the decision is made from.
+    /// The input of the decision.
     #[inline]
     #[must_use]
     pub const fn view(&self) -> View {
         self.view
     }
 
-    /// Ordinal of the newest entry of a failed request. The decision for an arm has no use for it; an interface on which
-    /// errors satisfy every request for notification has (`NDSPI 2`).
+    /// Ordinal of the newest entry of a failed request, for an interface on which errors satisfy every request for notification
+    /// (`NDSPI 2`).
     #[must_use]
     pub const fn newest_failed(&self) -> u64 {
         self.newest_failed
@@ -233,13 +232,14 @@ impl Notify {
         mistake!(UnarmedCallback => false, else self.view.arm != Some(ArmType::Any) && self.hold.is_none())
     }
 
-    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain), if there are any.
+    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain), if there are
+    /// any.
     #[inline]
     pub const fn queued_plain(&mut self, newest: u64) {
         self.view.newest = newest;
     }
 
-    /// An entry of `class` was queued; the queue is `full` now. For every entry, in their order.
+    /// An entry of `class` was queued; `full` is true if it was the last one that fits. Called for every entry, in order.
     pub fn queued(&mut self, class: Class, full: bool) -> Action {
         mistake!(UnarmedCallback if !self.closed => self.view.arm = Some(ArmType::Any));
         self.view.newest = self.view.newest.wrapping_add(1);
@@ -255,7 +255,7 @@ impl Notify {
             self.view.arm = mistake!(ArmIsNotOneShot => self.view.arm, else None);
         }
         if let Some(hold) = &mut self.hold {
-            // One callback will answer for both arms, if the entry has satisfied another one.
+            // If the entry has satisfied another arm, one callback answers both.
             hold.completions += 1;
             let ends = urgent || self.moderation.counted(hold.completions);
             let ends = mistake!(ModerationIgnoresCount => false, else ends);
@@ -274,7 +274,7 @@ impl Notify {
         }
     }
 
-    /// The consumer arms the queue, having taken all entries up to the ordinal `taken`. A closed queue stays unarmed.
+    /// The consumer, which has taken the entries up to `taken`, arms the queue. A closed queue stays unarmed.
     #[inline]
     pub fn arm(&mut self, kind: ArmType, taken: u64) -> Action {
         if self.closed {
@@ -285,7 +285,7 @@ impl Notify {
         mistake!(ArmMissesQueuedEntry => Action::default(), else self.decide())
     }
 
-    /// Makes a callback due if the arm is satisfied, without the delay of moderation.
+    /// Makes a callback due if the arm is satisfied. Moderation does not delay it.
     #[inline]
     fn decide(&mut self) -> Action {
         if !satisfied(&self.view) {
@@ -295,7 +295,7 @@ impl Notify {
         self.make_due()
     }
 
-    /// The queue fails. The first failure stays.
+    /// The queue fails. Later failures are ignored.
     pub fn fail(&mut self, failure: CqFailure) -> Action {
         if self.failure.is_some() {
             return Action::default();
@@ -305,10 +305,10 @@ impl Notify {
         if self.hold.is_some() { self.make_due() } else { self.decide() }
     }
 
-    /// Sets the moderation; a callback that is held back follows the new one. The queue is `full` or not; it is `now`.
+    /// Sets the moderation, also for a callback that is held back. `full` is true if the queue is full.
     ///
-    /// The time that the callback was held back already counts: however often a consumer calls this, no callback is held
-    /// back longer than the interval.
+    /// The time for which the callback was held back so far counts: however often a consumer calls this, no callback is held back
+    /// longer than the interval.
     pub fn moderate(&mut self, moderation: Moderation, full: bool, now: u64) -> Action {
         self.moderation = moderation;
         let Some(hold) = &mut self.hold else { return Action::default() };
@@ -329,8 +329,8 @@ impl Notify {
         }
     }
 
-    /// The queue is for `depth` entries now and is `full` or not. A full queue gets no entry that could end a hold, and a count
-    /// that lay above the depth may be reached already.
+    /// The queue was resized to `depth`; `full` is true if it is full. No entry can end the hold of a full queue, and a count that
+    /// was above the depth may have been reached.
     pub fn resized(&mut self, depth: u32, full: bool) -> Action {
         mistake!(ResizeDisarms => self.view.arm = None);
         self.moderation = self.moderation.at_depth(depth);
@@ -338,7 +338,7 @@ impl Notify {
         if full || self.moderation.counted(hold.completions) { self.make_due() } else { Action::default() }
     }
 
-    /// The timer was set at `now` and runs after `micros`.
+    /// The timer was set, `now`, to expire after `micros`.
     pub fn hold_for(&mut self, now: u64, micros: u32) {
         if let Some(hold) = &mut self.hold {
             hold.since.get_or_insert(now);
@@ -346,8 +346,8 @@ impl Notify {
         }
     }
 
-    /// The timer has run; it is `now`. If that is too early, the timer has to run again: it was meant for a hold that is over,
-    /// or the clock of timers is ahead of the one that says what time it is now.
+    /// The timer has expired. It is set again if that is too early: it was set for an earlier hold, or the timers' clock is ahead
+    /// of that of `now`.
     pub fn timer_ran(&mut self, now: u64) -> Action {
         let Some(Hold { deadline: Some(deadline), .. }) = self.hold else { return Action::default() };
         match u32::try_from(deadline.saturating_sub(now)) {
@@ -370,12 +370,11 @@ impl Notify {
         Action { queue, timer: None }
     }
 
-    /// Begins a callback and says which status it carries; `None` if none may begin now.
-    ///
-    /// At most one callback runs: whoever gets a status calls the consumer and then [`Notify::end`].
+    /// Begins a callback and returns its status; `None` if none is due or one runs. The caller calls the consumer, then
+    /// [`Notify::end`].
     pub const fn begin(&mut self) -> Option<NtStatus> {
         if matches!(self.callback, Callback::Running) {
-            // The one that runs will find what is due.
+            // Its end will find what is due.
             return None;
         }
         if !self.due {
@@ -395,7 +394,7 @@ impl Notify {
         }
     }
 
-    /// The callback has returned. Returns true if another is due, which the caller is to begin.
+    /// The callback has returned. Returns true if another one is due, which the caller has to begin.
     pub fn end(&mut self) -> bool {
         mistake!(EntryDuringCallbackLost => (self.view.last_callback, self.due) = (self.view.newest, false));
         self.callback = if self.due { Callback::Queued } else { Callback::Idle };
@@ -411,7 +410,7 @@ impl Notify {
         breaks
     }
 
-    /// No callback begins from now on.
+    /// Prevents further callbacks.
     pub fn close(&mut self) {
         mistake!(CallbackAfterCloseBegan => return);
         self.closed = true;

@@ -39,8 +39,8 @@ impl<'locked, O: Os> LockedMr<'locked, O> {
         if token == self.token { self.locate(address, length) } else { None }
     }
 
-    /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or do not
-    /// lie side by side in memory that was registered itself.
+    /// The memory of `length` bytes from `address` on, and where in it they begin. `None` if they are not all registered, or do
+    /// not lie side by side in memory that was registered itself.
     #[inline]
     pub fn locate(&self, address: u64, length: u32) -> Option<(&'locked O::Memory, usize)> {
         let Source::Range(pinned, start) = &self.entry.source else { return None };
@@ -55,7 +55,7 @@ impl<'locked, O: Os> LockedMr<'locked, O> {
         Some((self.entry.source.at(offset), self.uses.begin()))
     }
 
-    /// Has the processor fetch the bytes at `address`, which will be written soon.
+    /// Prefetches the bytes at `address` for writing.
     #[inline]
     pub fn prefetch(&self, address: u64) {
         if let Some((memory, offset)) = self.locate(address, 0) {
@@ -148,8 +148,8 @@ impl<O: Os> Domain<O> {
         self.table.tokens().with(key.token, |_, entry| self.open(entry, key).map(|mr| work(&mr)))?
     }
 
-    /// [`Domain::with_token`] for two: `local` is of this domain and `remote` of the domain `peer`. `None` also if these are not of
-    /// the same adapter.
+    /// [`Domain::with_token`] for two: `local` is of this domain and `remote` of the domain `peer`. `None` also if these are not
+    /// of the same adapter.
     #[inline]
     pub(crate) fn with_tokens<U>(
         &self,
@@ -167,8 +167,8 @@ impl<O: Os> Domain<O> {
         })?
     }
 
-    /// Puts what a token of this domain stands for into a [cache](super::translation), in the place of what is there for that side,
-    /// unless another cache has it.
+    /// Puts what a token of this domain stands for into a [cache](super::translation), in the place of what is there for that
+    /// side, unless another cache has it.
     #[inline(never)]
     pub(crate) fn cache(&self, cache: &Arc<TranslationCache<O>>, side: Side, key: Lookup) {
         match cache.token(side) {

@@ -27,7 +27,7 @@ use crate::os::Os;
 /// included.
 pub const SHEETS: usize = 4;
 
-/// The sheets but one have room for the region's pages divided by so many, in runs of pages.
+/// All sheets but one have room for the region's pages divided by this, in runs of pages.
 const SHORT: u32 = 16;
 /// Runs of pages that each sheet has room for, however few pages the region has.
 pub const SHEET_RUNS: u32 = 8;

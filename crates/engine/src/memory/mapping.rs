@@ -35,7 +35,7 @@ pub const MOST: u32 = (1 << (63 - OFFSET_BITS - GENERATION_BITS)) - 1 - REST;
 /// of different mappings never follow each other.
 pub const MAX_LENGTH: u64 = (1 << OFFSET_BITS) - 2 * PAGE_SIZE;
 
-/// A slot is used again after at least so many others.
+/// The least number of other slots that are used before a slot is used again.
 const REST: u32 = 4096;
 
 /// A logical address, taken apart.

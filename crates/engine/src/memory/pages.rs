@@ -60,8 +60,8 @@ const _: () = assert!(MOST_IN_RUN as u64 == PAGE_SIZE);
 
 /// Room for the pages of one fast registration, made when the region is initialised.
 ///
-/// The entries are atomic only because they are written after they were made. Nobody writes a list that somebody reads: it is
-/// filled while one post has it reserved, and read under registrations that came after.
+/// The entries are atomic only because they are written after they were made. No list is written while it is read: one post
+/// reserves it and fills it, and later registrations read it.
 pub struct PageList<O: Os> {
     table: Arc<MemoryTable<O>>,
     form: Form,
@@ -74,7 +74,7 @@ impl<O: Os> PageList<O> {
         Arc::try_new(Self { table: table.clone(), form, entries }).map_err(Into::into)
     }
 
-    /// Returns true if a registration of so many runs, which the caller knows to have no more pages than the region, fits.
+    /// Returns true if a registration with this number of runs fits. The caller knows that it has no more pages than the region.
     pub fn has_room(&self, runs: usize) -> bool {
         self.form == Form::Pages || runs <= self.entries.len()
     }

@@ -1,4 +1,4 @@
-//! Bytes that a consumer handed in, and the moment when nobody uses them any more.
+//! Bytes that a consumer registered, and the end of their use.
 
 use alloc::boxed::Box;
 
@@ -10,27 +10,27 @@ use crate::{
     sync::{AtomicBool, Ordering},
 };
 
-/// Who is told that registered bytes are not used any more.
+/// Called at the end of the use of registered bytes.
 pub trait Released: Send + Sync + 'static {
-    /// Nothing of the engine refers to the bytes any more; their [`Memory`] is dropped.
+    /// The engine does not refer to the bytes any more; their [`Memory`] has been dropped.
     ///
-    /// Called once at most, at `IRQL <= DISPATCH_LEVEL`, from whatever let go last: that may be a turn of a queue pair in a NIC
-    /// engine, **with locks of the engine held**. It may note the fact and queue a deferred call or a work item, nothing else.
+    /// Called at most once, at `IRQL <= DISPATCH_LEVEL`, by the last user: possibly a quantum of a queue pair, **with locks of the
+    /// engine held**. It may only note the fact and queue a deferred call or a work item.
     fn released(&self);
 }
 
-/// For those who need not be told.
+/// No call.
 impl Released for () {
     fn released(&self) {}
 }
 
-/// What the end of a registration found: are its bytes still used.
+/// The state of the bytes at the end of their registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Release {
-    /// No: their [`Memory`] is dropped, and their [`Released`] too, without a call.
+    /// Not in use: their [`Memory`] has been dropped, and their [`Released`] too, without a call.
     Done,
-    /// Yes, by transfers in progress: [`Released::released`] is called when the last of them lets go, perhaps already.
+    /// In use by transfers. At the end of the last one [`Released::released`] is called, or has been.
     Pending,
 }
 
@@ -51,12 +51,12 @@ impl Drop for Teller {
 /// Bytes of a consumer that stay mapped as long as something refers to them.
 pub struct Pinned<M: Memory> {
     memory: M,
-    /// Dropped after `memory`, because it is declared after it: who is told may unmap the bytes at once.
+    /// Declared after `memory`, and so dropped after it: the client may unmap the bytes at once.
     teller: Teller,
 }
 
 impl<M: Memory> Pinned<M> {
-    /// Takes `memory` over. The client is told nothing before [`Pinned::arm`].
+    /// Takes ownership of `memory`. The client is not called before [`Pinned::arm`].
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl<M: Memory> Pinned<M> {
         Arc::try_new(Self { memory, teller })
     }
 
-    /// The bytes are registered: from now on the client is told when they are not used any more.
+    /// The bytes are registered: from now on the client is called at the end of their use.
     pub fn arm(&self) {
         self.teller.armed.store(true, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ impl<M: Memory> Pinned<M> {
         &self.memory
     }
 
-    /// Gives up the reference of a registration. The client is told, unless this reference was the last.
+    /// Drops the reference of a registration. The client is called at the end of use, unless that is now.
     pub fn let_go(this: Arc<Self>) -> Release {
         let Some(last) = this.release() else {
             return mistake!(DeregisterDoesNotWait => Release::Done, else Release::Pending);

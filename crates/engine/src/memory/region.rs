@@ -59,8 +59,8 @@ impl<O: Os> Region<O> {
         Self::try_new_for(domain, kind, ())
     }
 
-    /// [`Region::try_new`] with a client, which is dropped when the last of the region is gone, and with it the last use of
-    /// bytes that were fast-registered with it. Normally registered bytes tell when they are [released](Released).
+    /// [`Region::try_new`] with a client, which is dropped after the region and the last use of bytes that were fast-registered
+    /// with it. Normally registered bytes have a client of their own: [`Released`].
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl<O: Os> Region<O> {
         let Some(Entry { object: Object::Normal(normal), .. }) = entry else {
             return Err(if busy { NtStatus::DEVICE_BUSY } else { NtStatus::INVALID_DEVICE_STATE });
         };
-        // Nobody else changes it: whoever took the entry out ends the registration.
+        // Nothing else changes it: whoever removed the entry ends the registration.
         self.token.store(NONE, Ordering::Release);
         match normal.grant.source {
             Source::Range(pinned, _) => {

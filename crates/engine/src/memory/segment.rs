@@ -158,7 +158,7 @@ enum Found<'a, O: Os> {
 }
 
 impl<O: Os> Run<'_, O> {
-    /// Where the bytes are, and from which offset on. `None` if they are gone.
+    /// The memory, and the offset of the bytes in it. `None` if it was unmapped.
     pub(super) fn memory(&self) -> Option<(&O::Memory, usize)> {
         match &self.bytes {
             Found::Nothing => None,

@@ -7,10 +7,10 @@
 //! # Rest
 //!
 //! A table has `rest` slots more than it takes values, and its free slots form a queue: a slot that is emptied goes to the end. A
-//! value goes into the first of them only while there are more than `rest` of them, otherwise into a slot that was never used.
-//! So once the queue has had `rest` slots it never has fewer, and each slot that is emptied from then on has at least `rest` others
-//! before it: as many values are put in before it is used again. Only the slots that were emptied before, each once, may come back
-//! sooner. This holds in every order in which values come and go, and bounds how soon a token repeats ([`super::token`]).
+//! value goes into the first of them only while there are more than `rest` of them, otherwise into a slot that was never used. So
+//! once the queue has had `rest` slots it never has fewer, and each slot that is emptied from then on has at least `rest` others
+//! before it: as many values are put in before it is used again. Only the slots that were emptied before, each once, may come
+//! back sooner. This holds in every order in which values come and go, and bounds how soon a token repeats ([`super::token`]).
 //!
 //! Locks: the queue of free slots is locked before a chunk. A look-up locks one chunk and nothing else, one of two values
 //! perhaps two, in the order of their numbers.
@@ -72,7 +72,7 @@ pub struct SlotTable<O: Os, T: Send + 'static> {
     rows: u32,
     /// The largest number.
     largest: u32,
-    /// A slot is used again only while more than so many are free.
+    /// A slot is used again only while more than this number of slots are free.
     rest: u32,
     /// What is added to the index of a chunk for the order of locks: those of this table come after as many others.
     after: usize,

@@ -11,20 +11,20 @@
 //!          +-------------+--------------------+
 //! ```
 //!
-//! The *slot* is one of the table of tokens ([`super::tokens`]); slot zero of either kind does not exist, so zero is never a token.
-//! The *tag* is what makes the tokens stale that the slot had before.
+//! The *slot* is one of the table of tokens ([`super::tokens`]); slot zero of either kind does not exist, so zero is never a
+//! token. The *tag* is what makes the tokens stale that the slot had before.
 //!
 //! A *fixed* pair of tokens, a local one and a remote one (`r` is set), is good for one registration: the next one of the same
 //! region has another slot. A slot is used again after at least [`FIXED_REST`] others, with the next of its 2^10 tags, so the same
 //! pair comes back after at least 2^20 registrations. A region for fast registration keeps its pair until it is closed.
 //!
-//! A *rotating* object keeps its slot, and its remote token changes: windows with each bind, regions for fast registration with each
-//! post if the adapter says so ([`FastTokens`](super::FastTokens)). All tokens of the slot have tags of one sequence of 2^17; the
-//! few that are in use when their turn comes are passed over. So a token comes back after at least 2^17 - 7 binds.
+//! A *rotating* object keeps its slot, and its remote token changes: windows with each bind, regions for fast registration with
+//! each post if the adapter says so ([`FastTokens`](super::FastTokens)). All tokens of the slot have tags of one sequence of
+//! 2^17; the few that are in use when their turn comes are passed over. So a token comes back after at least 2^17 - 7 binds.
 //!
 //! The tags of a slot step by an odd number that is chosen at random once, as their first is. An odd step goes through all tags
-//! before one repeats, so both bounds hold whatever is registered, bound and closed in which order; they are no averages. That a token
-//! cannot be guessed is not their purpose.
+//! before one repeats, so both bounds hold whatever is registered, bound and closed in which order; they are no averages. That a
+//! token cannot be guessed is not their purpose.
 
 use super::POSTED_BINDS;
 
@@ -39,7 +39,7 @@ const ROTATING_BITS: u32 = 17;
 /// Says that a fixed token is a remote one.
 const REMOTE: u32 = 1;
 
-/// A slot of fixed tokens is used again after at least so many others.
+/// The least number of other slots that are used before a slot of fixed tokens is used again.
 pub const FIXED_REST: u32 = 1024;
 /// Objects with fixed tokens at one time. Their slots are numbered from one on.
 pub const MOST_FIXED: u32 = (ROTATING >> FIXED_BITS) - 1 - FIXED_REST;

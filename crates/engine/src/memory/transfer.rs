@@ -81,7 +81,7 @@ fn transfer_between_lists<O: Os>(
             return;
         };
         let now = target.length.min(source.length);
-        // Bytes that are gone are neither read nor written.
+        // Unmapped bytes are neither read nor written.
         if let (Some((target, to)), Some((source, from))) = (target.memory(), source.memory()) {
             target.copy_from(to, source, from, now);
         }

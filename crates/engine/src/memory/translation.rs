@@ -1,8 +1,8 @@
 //! The translations that a queue pair has used last.
 //!
-//! Adapters cache translations. So does a queue pair here: what two tokens stand for that it has used twice, one time after the
-//! other, it finds again without a look at the table of tokens, and uses without a reference, under a lock of its own. The end of
-//! a registration goes there and takes it out, which waits for a copy that is under way.
+//! Like an adapter, a queue pair caches translations. If two tokens are used twice in succession, what they stand for is cached:
+//! the next transfer needs neither the token table nor references, only the cache's lock. The end of a registration removes it
+//! from its cache, which waits for a copy that is under way.
 //!
 //! There is one translation for a queue pair's own side and one for the peer's. A registration is in one cache at a time: other
 //! queue pairs that use it find it by the table, and try now and then whether it is free. Fast registrations and windows, which
@@ -33,7 +33,7 @@ use crate::os::{Os, SpinLock};
 /// Bytes that are copied at most with a cache locked: the end of a registration waits so long.
 pub const MOST: u32 = 256 << 10;
 
-/// Misses of the same two tokens, one after the other, until they are put in again: what another cache has may be free by then.
+/// Successive misses of the same two tokens before they are cached again: another cache may have released them by then.
 const PATIENCE: u32 = 64;
 
 /// A side of a transfer.
@@ -77,7 +77,7 @@ pub struct TranslationCache<O: Os> {
 struct State<O: Os> {
     local: Option<Translation<O>>,
     remote: Option<Translation<O>>,
-    /// Tokens that were asked for and not there, and how often.
+    /// The tokens of the last miss, and how often they were missed in succession.
     missed: (u32, u32),
     misses: u32,
     is_closed: bool,
@@ -85,11 +85,11 @@ struct State<O: Os> {
 
 /// What [`TranslationCache::with_both`] has found.
 pub enum CacheResult<U> {
-    /// Both, and this is what became of it.
+    /// Both sides, and the result of `work`.
     Hit(U),
-    /// Not both.
+    /// At most one side.
     Miss {
-        /// The tokens have been missed before: they are to be put in now.
+        /// The tokens have been missed before, and are to be cached now.
         is_due: bool,
     },
 }
@@ -105,7 +105,7 @@ impl<O: Os> TranslationCache<O> {
         Arc::try_new(Self { state: os.lock(state)? }).map_err(Into::into)
     }
 
-    /// Lets `work` use `length` bytes of both sides, [`MOST`] at most, if there are translations for both which allow that.
+    /// Lets `work` use `length` bytes of both sides, [`MOST`] at most, if both translations are cached and allow it.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: what is known of the request stays in registers")]
     pub fn with_both<U>(
@@ -131,7 +131,7 @@ impl<O: Os> TranslationCache<O> {
         self.state.with(|state| state.side(side).as_ref().map(|translation| translation.token))
     }
 
-    /// Puts a translation in, if there is none for the side. The caller has locked its place.
+    /// Inserts a translation, unless the side has one. The caller has locked the token's slot.
     #[must_use]
     pub fn insert(&self, side: Side, translation: Translation<O>) -> bool {
         let mut translation = Some(translation);
@@ -144,7 +144,7 @@ impl<O: Os> TranslationCache<O> {
         })
     }
 
-    /// Forgets a registration of these bytes. When this returns nobody uses them by way of this cache.
+    /// Removes a registration of these bytes. When this returns, no transfer uses them through this cache.
     pub fn forget(&self, pinned: &Arc<Pinned<O::Memory>>) {
         // Dropped after the lock is released.
         let _forgotten = self.state.with(|state| {
@@ -153,7 +153,7 @@ impl<O: Os> TranslationCache<O> {
         });
     }
 
-    /// Forgets everything, and lets nothing in any more. Other caches can have what there was.
+    /// Removes everything, and refuses later insertions. Other caches may have what was in this one.
     pub fn close(this: &Arc<Self>) {
         let forgotten = this.state.with(|state| {
             state.is_closed = true;
@@ -166,7 +166,7 @@ impl<O: Os> TranslationCache<O> {
 }
 
 impl<O: Os> State<O> {
-    /// Counts a miss. Whether the tokens are to be put in now.
+    /// Counts a miss. Returns true if the tokens are to be cached now.
     fn miss(&mut self, tokens: (u32, u32)) -> bool {
         self.misses = if self.missed == tokens { self.misses.wrapping_add(1) } else { 1 };
         self.missed = tokens;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A segment that was found through a window that is bound to a fast-registered region holds a [`Use`] of both: whichever of
-//! the two the consumer invalidates or closes, in whatever order, it is not told before the transfer has let go.
+//! the two the consumer invalidates or closes, in whatever order, it learns of it after the transfer.
 
 use alloc::boxed::Box;
 use core::any::Any;
@@ -17,7 +17,7 @@ use fallible::{AllocError, Arc, try_box};
 
 use crate::mistake;
 
-/// What whoever made an object wants to have dropped when nothing of the object is left.
+/// A value of an object's creator, dropped at the end of the object's use.
 pub struct Client {
     _value: Box<dyn Any + Send + Sync>,
 }
@@ -33,9 +33,8 @@ impl Client {
     }
 }
 
-/// What a segment holds of the object through which it was found. The references to it are the count of segments, and the object's
-/// client is not dropped before the last of them: whoever closes the object learns then that nobody uses its bytes
-/// (`NDKPI 7.9`).
+/// What a segment holds of the object through which it was found. Its references count the segments. The last one drops the
+/// object's client, which tells the close that the bytes are not in use any more (`NDKPI 7.9`).
 pub struct Use {
     _client: Arc<Client>,
 }

@@ -67,7 +67,7 @@ impl<O: Os> Binding<O> {
 
 /// The state of a window.
 pub struct Bindings<O: Os> {
-    /// The token that names the window itself. It gives nobody access.
+    /// The token that names the window itself. It gives no access.
     own: u32,
     /// The remote token, as of the last post; zero before.
     latest: u32,
@@ -135,8 +135,7 @@ impl<O: Os> Window<O> {
         Self::try_new_for(domain, ())
     }
 
-    /// [`Window::try_new`] with a client, which is dropped when the window is gone and no segment is left that was found through
-    /// it.
+    /// [`Window::try_new`] with a client, which is dropped after the window and the last segment that was found through it.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! The executor: carries out what is simple, wholly or not at all.
+//! The executor: carries out simple requests, wholly or not at all.
 //!
-//! Simple are reads, writes and sends whose bytes lie in one piece on both sides. Whatever else a request may be, and whatever may
-//! be wrong with it, is left to the slow path ([`super::progress`]), which has the same effects step by step.
+//! Reads, writes and sends are simple if their data is contiguous on both sides. All other requests, and all errors, are left to
+//! the slow path ([`super::progress`]), which has the same effects step by step.
 //!
-//! The executor takes requests from a post of one or from the send queue. Sends that it finds one behind the other complete
-//! together, so that a consumer on another processor is not kept from its completion queue by every single one: receives with
-//! the lock of their completion queue held once. The first of them that has a completion of its own is the last of them.
+//! Requests come from the send queue or from a post. Consecutive sends are carried out together, up to the first one that has a
+//! completion of its own: their receives complete under one hold of the completion queue's lock, so that they disturb a consumer
+//! on another processor once.
 
 use arrayvec::ArrayVec;
 
@@ -27,14 +27,14 @@ use crate::{
 /// Bytes that may be moved under the locks of the tokens: at most a page, less than a microsecond.
 const UNDER_LOCKS: usize = 4096;
 
-/// Completions of receives that were filled one behind the other. Their cache lines are the receiver's, and are fetched together
-/// if they are written together: with other stores in between, each would be waited for alone.
+/// Completions of receives. Their cache lines are the receiver's: written one after the other they are fetched together, with
+/// other stores in between each would be waited for alone.
 type Received = ArrayVec<Cqe, 32>;
 
-/// Memory, and where in it bytes begin.
+/// Memory, and an offset in it.
 type Location<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// Where the executor takes requests from, in their order.
+/// The requests that the executor takes, in order.
 pub(super) trait Requests {
     /// Gives `work` the request `ahead` places behind the first one; `None` if there is none.
     fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
@@ -42,7 +42,7 @@ pub(super) trait Requests {
     /// [`Requests::with`] for the first request, which is known to be there.
     fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
-    /// The first `count` requests are carried out.
+    /// The first `count` requests have been carried out.
     fn finish(&mut self, count: usize);
 
     /// Has the processor fetch where the consumer's next request goes.
@@ -104,7 +104,7 @@ impl Done {
 }
 
 impl<O: Os, R: Requests> Execution<'_, O, R> {
-    /// Carries out the first request, and perhaps some behind it. `None` if nothing has been done: it is not simple.
+    /// Carries out the first request, and sends behind it. `None` if it is not simple: then nothing has happened.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
     pub fn execute(mut self) -> Option<Moved> {
@@ -144,9 +144,8 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         moved
     }
 
-    /// Copies the bytes of a read or a write, if they lie in one piece on both sides: found by the queue pair's cache or by the table
-    /// of tokens. `None` if not: then nothing has happened.
-    // What a read and a write differ in is known where this is compiled.
+    /// Copies the data of a read or a write, found by the queue pair's cache or the token table. `None` if it is not contiguous on
+    /// both sides, or may not be used: then nothing has happened.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 30 instructions of a write")]
     fn copy<const READ: bool>(
@@ -190,13 +189,13 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         copied.map(|()| done)
     }
 
-    /// Carries out sends, as many as follow each other, name the same tokens, and have bytes enough for one time that locks are
-    /// held: between two messages there is no atomic operation, which would wait until the first one has arrived.
-    // Not a part of its callers, where it would be in the way of reads and writes.
+    /// Carries out consecutive sends with the same tokens, while the locks are held once: between two messages there is no atomic
+    /// operation, which would wait until the stores of the first one have reached the peer's processor.
+    // Not inlined: it would take registers from reads and writes.
     #[inline(never)]
     fn send(mut self) -> Option<Moved> {
         let (qp, peer, mut run, mut received) = (self.qp, self.peer, Run::default(), Received::new());
-        // With the lock of the receives held, nobody else completes a receive of this queue meanwhile.
+        // The lock of the receive queue keeps the order of its completions.
         peer.with_receives(|receives| {
             let received = &mut received;
             Cq::push_all_of(&peer.receive_cq, || {
@@ -249,14 +248,14 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             let Some(Some(done)) = done else { break };
             run.requests += 1;
             run.bytes += done.length as usize;
-            // Its own completion comes after that of its receive, whose queue may be the same and is locked.
+            // Its completion follows that of the receive, whose queue may be the same and is locked.
             let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
             run.last = Some(done);
             if is_last {
                 break;
             }
         }
-        // The places are free before the consumers can see the completions.
+        // The slots are free before the consumers see the completions.
         receives.take_out(run.requests as usize);
         self.requests.finish(run.requests as usize);
         run
@@ -283,7 +282,7 @@ fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> bool {
     true
 }
 
-/// Copies the bytes of a send that has one element, of `local`.
+/// Copies the data of a send with one element, which is a part of `local`.
 #[inline]
 fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
     let LocalData::Elements { count: 1, first } = &request.data else { return false };
@@ -292,7 +291,7 @@ fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): 
     true
 }
 
-/// [`Execution::copy`] by the table of tokens: few bytes while the tokens are locked, others with references to them.
+/// [`Execution::copy`] by the token table: few bytes with the tokens locked, more with references to the memory.
 #[inline(never)]
 fn copy_by_table<O: Os>(
     qp: &Qp<O>,
@@ -315,7 +314,7 @@ fn copy_by_table<O: Os>(
     })?
 }
 
-/// Writes few inline bytes to the peer's at an address.
+/// [`Execution::copy`] for a write of few inline bytes.
 #[inline(never)]
 fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> bool {
     if request.length == 0 || request.length as usize > INLINE {

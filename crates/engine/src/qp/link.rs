@@ -11,29 +11,27 @@ use crate::{
     sync::Ordering,
 };
 
-/// Who is told about the connection of a queue pair.
+/// What the connection of a queue pair calls.
 ///
-/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may note the fact and queue a deferred
-/// call, nothing else.
+/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may only note the fact and queue a deferred
+/// call.
 pub trait LinkClient: Send + Sync + 'static {
-    /// The queue pair has no peer any more: one of the two was disconnected, closed, or failed. Called once, and last.
+    /// The connection has ended: one of the two was disconnected, closed, or has failed. Called once, and last.
     fn unlinked(&self);
 
-    /// The initiator requests that were posted before [`Qp::drain`] are finished.
+    /// The requests that were in the send queue at [`Qp::drain`] have completed.
     fn drained(&self);
 }
 
 /// The connection of a queue pair.
 ///
-/// A quantum works with its own copy of `peer`. The invariant that keeps the copy good: a quantum that takes the order
-/// [`doorbell::RELINK`] reads `peer` afterwards, under the lock; and the order is given under the same lock after every change of
-/// `peer`. So whoever takes it reads that change or a later one, and nobody can take it between order and change, find no peer,
-/// and leave the change unread. `linked` is set after both: a request that was posted because of it is found by a quantum that
-/// has the peer, or the order to look.
+/// A send queue has its own copy of `peer`. Every change of `peer` gives the order [`doorbell::RELINK`] under the same lock, and a
+/// quantum that takes the order copies `peer` under this lock afterwards. So it copies that change or a later one. `linked` is set
+/// after both: a quantum that finds a request which was posted because of it has the peer, or the order to copy it.
 pub(super) struct Link<O: Os> {
     peer: Option<Arc<Qp<O>>>,
     client: Option<Box<dyn LinkClient>>,
-    /// The queue pair has had a peer: it gets no other.
+    /// The queue pair has or had a peer, and gets no other.
     used: bool,
 }
 
@@ -44,7 +42,7 @@ impl<O: Os> Link<O> {
 }
 
 impl<O: Os> Qp<O> {
-    /// Joins two queue pairs that have had no peer. What one sends goes to the receives of the other.
+    /// Connects two queue pairs that have had no peer.
     ///
     /// # Errors
     ///
@@ -61,7 +59,7 @@ impl<O: Os> Qp<O> {
         }
         a.join(b);
         b.join(a);
-        // One of them may have failed, been closed or been unlinked in between: then the other one has no peer either.
+        // If one of them has failed, was closed or unlinked in between, the other one has no peer either.
         if a.is_dead() || b.is_dead() || !a.is_linked() || !b.is_linked() {
             Self::unlink(a);
             Self::unlink(b);
@@ -86,7 +84,7 @@ impl<O: Os> Qp<O> {
         });
     }
 
-    /// Ends the connection for both sides. Requests in progress end; receives stay (`NDKPI 7.7.6`).
+    /// Ends the connection of both sides. Requests end; receives stay (`NDKPI 7.7.6`).
     pub fn unlink(this: &Arc<Self>) {
         let Some(peer) = this.part() else { return };
         Self::ring(this, doorbell::REQUESTS);
@@ -106,21 +104,20 @@ impl<O: Os> Qp<O> {
         peer
     }
 
-    /// Gives the link another peer, and the order to look at it: see [`Link`]. Returns the peer before.
+    /// Changes the peer, and gives the order to copy it: see [`Link`]. Returns the peer before.
     fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let before = core::mem::replace(&mut link.peer, peer);
         self.initiating.doorbell.fetch_or(doorbell::RELINK, Ordering::AcqRel);
         before
     }
 
-    /// Lets `client` know when the queue pair loses the peer that [`Qp::link`] will give it. Until then nobody else can do the
-    /// same.
+    /// Sets the client of the connection that [`Qp::link`] will make. There is at most one.
     ///
     /// # Errors
     ///
     /// `STATUS_CONNECTION_ACTIVE` if it has a client or had a peer, `STATUS_CONNECTION_INVALID` if it is dead.
     pub fn set_link_client(&self, client: Box<dyn LinkClient>) -> Result<(), NtStatus> {
-        // A client that was not taken is dropped after the lock is released.
+        // A client that is refused is dropped after the lock is released.
         let refused = self.link.with(|link| {
             let status = match link.client {
                 _ if self.is_dead() => NtStatus::CONNECTION_INVALID,
@@ -135,7 +132,7 @@ impl<O: Os> Qp<O> {
         refused.map_err(|(status, _)| status)
     }
 
-    /// Takes back what [`Qp::set_link_client`] set, if it was not told.
+    /// Takes back the client of [`Qp::set_link_client`], unless it was told of the end.
     #[must_use]
     pub fn take_link_client(&self) -> Option<Box<dyn LinkClient>> {
         self.link.with(|link| link.client.take())
@@ -149,8 +146,7 @@ impl<O: Os> Qp<O> {
         });
     }
 
-    /// Lets reads be posted once there is a peer, or not: they may not if the outbound read limit of the connection is zero
-    /// (`NDKPI 7.7.3`).
+    /// Allows reads or refuses them: the latter if the outbound read limit of the connection is zero (`NDKPI 7.7.3`).
     pub(crate) fn allow_reads(&self, allowed: bool) {
         self.no_reads.store(mistake!(ReadLimitIgnored => false, else !allowed), Ordering::Release);
     }

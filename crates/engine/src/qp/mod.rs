@@ -1,8 +1,8 @@
 //! Queue pairs (`NDKPI 7.2`, `7.3`).
 //!
-//! The consumer posts to two queues, the send queue (NDKPI's initiator queue) and the receive queue: never two posts to the same
-//! queue at a time, as NDKPI says. What was posted is carried out in *quanta* that a NIC engine gives the queue pair, never two
-//! at once, or in the post itself. In reading order:
+//! The consumer posts to two queues, the send queue (NDKPI's initiator queue) and the receive queue. NDKPI has it serialise posts
+//! to the same queue. Requests are carried out in *quanta* that a NIC engine gives the queue pair, one at a time, or in the post
+//! itself. In reading order:
 //!
 //! | module | |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `receive_queue`, `srq` | where messages go |
 //! | `link` | the connection of two queue pairs |
 //!
-//! A quantum owns the send queue of its queue pair. Of the peer it uses the receive queue, which stays with the peer: the receive
-//! that it fills is *claimed*, so that a flush of the peer's queue waits for it and the order is kept.
+//! A quantum owns the send queue of its queue pair, and fills receives of the peer's receive queue. The receive that it fills is
+//! *claimed*, so that a flush by the peer waits for it and the order is kept.
 
 mod direct;
 mod execute;
@@ -55,7 +55,7 @@ use crate::{
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
 };
 
-/// What a queue pair is made with. All limits were checked against the adapter's by the caller.
+/// The parameters of a queue pair. The caller has checked them against the adapter's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpParameters {
     /// Receives outstanding at most.
@@ -77,7 +77,7 @@ pub struct QpParameters {
 }
 
 impl QpParameters {
-    /// The bytes of all entries that the two queues have room for: requests and their elements.
+    /// The size of the two queues' entries, in bytes: requests, elements, inline data.
     #[must_use]
     pub const fn entry_bytes(&self) -> usize {
         const fn others(elements: u32) -> usize {
@@ -94,7 +94,7 @@ impl QpParameters {
     }
 
     /// The send queue: the end to post to, and the engine's end under its lock.
-    // Not a part of its caller, as the other queue, so that no stack frame has to hold all of a queue pair.
+    // Not inlined, like the other queue, so that no stack frame holds all of a queue pair.
     #[inline(never)]
     fn send_queue<O: Os>(&self, os: &O) -> Result<(SqProducer, O::Lock<SendQueue<O>>), NtStatus> {
         let (requests, taken_requests) = ring_for(self.initiator_depth, 1)?;
@@ -114,7 +114,7 @@ impl QpParameters {
     }
 }
 
-/// Makes a queue of `depth` requests with up to `each` entries to a request.
+/// Makes a ring for `depth` requests with up to `each` entries per request.
 fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, Consumer<T>), NtStatus> {
     /// The largest queue of elements or inline bytes.
     const MOST: u64 = 1 << 28;
@@ -122,7 +122,7 @@ fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, Consu
     ring::try_new(u32::try_from(entries).unwrap_or(u32::MAX), 0).map_err(Into::into)
 }
 
-/// Makes the queues of a receive queue: the poster's ends, and the engine's.
+/// Makes the rings of a receive queue: the poster's end, and the engine's two.
 fn receive_rings(
     depth: u32,
     limits: Limits,
@@ -134,16 +134,16 @@ fn receive_rings(
 
 /// A queue pair.
 ///
-/// What both sides of a connection read and hardly anybody writes, what posts and quanta of this side write, and what quanta of
-/// the peer write, have cache lines of their own: a message then moves few lines between processors.
+/// Fields that are mostly read, fields that posts and quanta of this side write, and fields that quanta of the peer write lie in
+/// cache lines of their own: a message moves few lines between processors.
 pub struct Qp<O: Os> {
-    /// Written by everybody who takes a reference. Keeps the counter of references away from the rest.
+    /// Keeps the reference count, which every clone writes, away from the rest.
     _references: CachePadded<()>,
     engine: Arc<Engine<O, Self>>,
-    /// Posts carry requests out themselves, if they can.
+    /// Posts carry requests out themselves if they can ([`NicMode::Direct`]).
     is_direct: bool,
     limits: Limits,
-    /// The queue pair can never be used again: whatever is posted is cancelled.
+    /// The queue pair is at its end: requests and receives are cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
     linked: AtomicBool,
@@ -153,7 +153,7 @@ pub struct Qp<O: Os> {
     translations: Arc<TranslationCache<O>>,
     receive_cq: Arc<Cq<O>>,
     initiator_cq: Arc<Cq<O>>,
-    /// Where receives are taken from, instead of the queue pair's own queue.
+    /// Takes the place of the queue pair's own receive queue.
     srq: Option<Arc<Srq<O>>>,
     context: usize,
     posted: TailPublisher,
@@ -162,15 +162,15 @@ pub struct Qp<O: Os> {
     drain_to: AtomicU64,
     link: O::Lock<Link<O>>,
     attachments: O::Lock<Option<Attachments>>,
-    /// Dropped when nothing of the queue pair is left.
+    /// Dropped with the queue pair.
     client: Box<dyn Any + Send + Sync>,
     initiating: CachePadded<Initiating<O>>,
     receive: CachePadded<O::Lock<ReceiveQueue>>,
-    /// The peer waits for a receive to be posted. Exchanged by every post of one.
+    /// The peer waits for a receive. Every post of one swaps it.
     awaited: CachePadded<AtomicBool>,
 }
 
-/// What posts and quanta of a queue pair write.
+/// The fields that posts and quanta of this side write.
 struct Initiating<O: Os> {
     /// Bits of [`doorbell`].
     doorbell: AtomicU32,
@@ -185,7 +185,7 @@ struct Attachments {
     shared: Option<usize>,
 }
 
-/// What a queue pair refers to.
+/// The objects that a queue pair uses.
 struct Uses<'a, O: Os> {
     domain: &'a Arc<Domain<O>>,
     receive_cq: &'a Arc<Cq<O>>,
@@ -199,12 +199,12 @@ pub struct NewQp<O: Os> {
     pub qp: Arc<Qp<O>>,
     /// For [`Qp::post`].
     pub send_queue: SqProducer,
-    /// For [`Qp::post_receive`]. Of no use with a shared receive queue.
+    /// For [`Qp::post_receive`]. Unused with a shared receive queue.
     pub receive_queue: RqProducer,
 }
 
 impl<O: Os> Qp<O> {
-    /// Makes a queue pair without a peer. `client` is dropped when the last of it is gone, also from quanta in progress.
+    /// Makes a queue pair without a peer. `client` is dropped with it, after the last quantum.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl<O: Os> Qp<O> {
         Ok(NewQp { qp, send_queue, receive_queue })
     }
 
-    /// Makes a queue pair around its two queues.
+    /// Makes a queue pair of its two queues.
     #[inline(never)]
     fn around(
         nic: &Arc<LoopbackNic<O, Self>>,
@@ -243,7 +243,7 @@ impl<O: Os> Qp<O> {
         let os = nic.os();
         let link = os.lock(Link::new())?;
         let attachments = os.lock(None)?;
-        // From here on a failure has to leave the engine, which dropping the queue pair does.
+        // If there is no memory, dropping the queue pair leaves the engine.
         Arc::try_new(Self {
             _references: CachePadded::new(()),
             engine: nic.deal()?,
@@ -288,48 +288,47 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
-    /// Cancels what is posted in both queues, in order (`NDKPI 7.2`). What is posted later is carried out, if the queue pair is
+    /// Begins to cancel the requests in both queues, in order (`NDKPI 7.2`). Later requests are carried out if the queue pair is
     /// still connected.
     ///
-    /// Only begins it; may run while the consumer posts. A receive that is flushed is not filled by what the peer posts after this
-    /// has returned.
+    /// May run while the consumer posts. After this has returned, the peer does not fill a receive that was posted before.
     pub fn flush(this: &Arc<Self>) {
-        // Two flushes at the same time: the later positions stand. They begin at zero and do not wrap around.
+        // Of two concurrent flushes the later position counts. Positions begin at zero and do not wrap around.
         this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         Self::mark_flushed(this);
         Self::ring(this, doorbell::FLUSH_SEND | doorbell::FLUSH_RECEIVE);
     }
 
-    /// [`Qp::flush`] for the receive queue only. What the send queue holds ends by itself when the connection is over.
+    /// [`Qp::flush`] for the receive queue only. Requests in the send queue end by themselves when the connection is over.
     pub fn flush_receives(this: &Arc<Self>) {
         Self::mark_flushed(this);
         Self::ring(this, doorbell::FLUSH_RECEIVE);
     }
 
-    /// Lets the link client know when everything in the send queue is finished: carried out, failed or cancelled.
+    /// Has the link client called when all requests that are now in the send queue have completed.
     pub fn drain(this: &Arc<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
         Self::ring(this, doorbell::DRAIN);
     }
 
-    /// Waits until a quantum that runs has ended: a bounded time. Those after it know the link as it is now.
+    /// Waits for the end of a quantum that runs, which is a bounded time. Later quanta know the current link.
     ///
-    /// Not to be called with a lock held.
+    /// Must not be called with a lock held.
     pub fn quiesce(&self) {
         self.initiating.send_queue.with(|_| {});
     }
 
-    /// Ends the use of the queue pair: its connection is broken, everything posted now or later is cancelled.
+    /// Fails the queue pair: ends its connection, and cancels all requests, also those that are posted later.
     pub fn fail(this: &Arc<Self>) {
         this.dead.store(true, Ordering::Release);
-        // Pairs with the exchange of a post: either the post sees that the queue pair is dead, or the quantum sees what it posted.
+        // Pairs with the swap of a post: either the post sees that the queue pair is dead, or the quantum sees the receive.
         this.awaited.fetch_or(false, Ordering::AcqRel);
         Self::unlink(this);
         Self::ring(this, doorbell::FLUSH_RECEIVE);
     }
 
-    /// [`Qp::fail`], and lets the completion queues forget the queue pair. What keeps it from going away after that are the
-    /// caller's own references and a quantum in progress.
+    /// [`Qp::fail`], and detaches the queue pair from its completion queues. After that, only the caller's references and a
+    /// running quantum keep it alive.
     pub fn close(this: &Arc<Self>) {
         Self::fail(this);
         TranslationCache::close(&this.translations);
@@ -349,13 +348,13 @@ impl<O: Os> Qp<O> {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// What the queue pair was made with.
+    /// The client that the queue pair was made with.
     #[must_use]
     pub fn client(&self) -> &(dyn Any + Send + Sync) {
         &*self.client
     }
 
-    /// The tokens whose translations the queue pair has cached: of its own side and of the peer's.
+    /// The tokens whose translations are cached: the local one and the remote one.
     #[must_use]
     pub fn cached_tokens(&self) -> [Option<u32>; 2] {
         [Side::Local, Side::Remote].map(|side| self.translations.token(side))

@@ -20,13 +20,13 @@ use crate::{mistake, os::Os, ring::Producer, sync::Ordering};
 bitflags! {
     /// How a request is to be carried out.
     ///
-    /// Bits of one word, so that it is stored and loaded as a whole on its way through a post.
+    /// One word, which a post stores and loads as a whole.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// Success makes no completion; failure does.
         const SILENT_SUCCESS = 1 << 0;
-        /// Does not begin before all earlier reads of the queue pair are complete. The engine carries a queue's requests out
-        /// one after the other, so this always holds.
+        /// Does not begin before all earlier reads of the queue pair are complete. Always so, because requests of a queue are
+        /// carried out one after the other.
         const READ_FENCE = 1 << 1;
         /// The receiver's completion counts as solicited.
         const SOLICIT = 1 << 2;
@@ -50,7 +50,7 @@ impl Flags {
     }
 }
 
-/// The most that a request may have.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Elements.
@@ -103,8 +103,8 @@ pub enum Payload<E, I> {
 }
 
 impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &'a [u8]> + Clone> Payload<E, I> {
-    /// The bytes and how many they are, if they fit into the request and are allowed: a single element, or few inline bytes in one
-    /// part.
+    /// The data and its length, if it fits into the request itself and is within the limits: a single element, or few inline bytes
+    /// in one part.
     #[inline]
     fn single(&self, limits: &Limits) -> Option<(LocalData, u32)> {
         match self {
@@ -149,11 +149,11 @@ impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &
     }
 }
 
-/// Puts all elements but the first into their queue. Returns the first, if there is one, and the bytes of all.
+/// Pushes all elements but the first. Returns the first, if there is one, and the length of all.
 ///
 /// # Errors
 ///
-/// `STATUS_BUFFER_OVERFLOW` if these are more than `most`; the queue is unchanged then.
+/// `STATUS_BUFFER_OVERFLOW` if that is more than `most`; the queue is unchanged then.
 #[inline]
 pub(super) fn push_elements(
     queue: &mut Producer<Sge>,
@@ -180,7 +180,7 @@ pub(super) fn push_elements(
     Ok((first, length))
 }
 
-/// Takes the inline bytes of `parts`: the first for the request, the others in their queue. Returns how many there are.
+/// Pushes all inline bytes but the first few. Returns these, and the length of all.
 fn push_inline<'a>(
     queue: &mut Producer<Chunk>,
     parts: impl Iterator<Item = &'a [u8]>,
@@ -214,9 +214,8 @@ fn push_inline<'a>(
 }
 
 impl<O: Os> Qp<O> {
-    /// Posts a request with local bytes (`NDKPI 7.3`), or carries it out at once if that can be done. Its outcome is a completion.
-    ///
-    /// `queue` gives the poster's end of the send queue, if it is needed.
+    /// Posts a request with local data (`NDKPI 7.3`), or carries it out at once. `queue` borrows the poster's end of the send
+    /// queue, if it is needed.
     ///
     /// # Errors
     ///
@@ -244,7 +243,7 @@ impl<O: Os> Qp<O> {
                 return Self::enqueue(this, flags, queue, |queue| {
                     this.check_connection(&work)?;
                     let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-                    // Made where it stays: a copy would load it in other widths than it was stored in, and wait for the stores.
+                    // Built in its slot: a copy would load it in other widths than it was stored in, and wait for the stores.
                     vacancy.fill(WorkRequest { context, work, flags, length, data });
                     Ok(length)
                 });
@@ -294,7 +293,7 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Posts a request without local bytes. `work` makes it, when nothing else can fail any more: what it does changes tokens.
+    /// Posts a request without local data. `work` is called when nothing else can fail any more, because it changes tokens.
     ///
     /// # Errors
     ///
@@ -314,7 +313,7 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// A post that fails with `status`. What was deferred before it goes on its way.
+    /// A post that fails with `status`. Requests that were deferred before it are carried out.
     ///
     /// # Errors
     ///
@@ -328,8 +327,8 @@ impl<O: Os> Qp<O> {
         Self::enqueue(this, Flags::empty(), queue, |_| Err(status))
     }
 
-    /// Publishes what `push` pushes, and rings the doorbell unless more requests are announced. A post that fails rings for those
-    /// that were deferred before it (`NDKPI 7.3`): the consumer will not post the request that would have rung for them.
+    /// Publishes what `push` pushes, and rings the doorbell unless the request is deferred. A post that fails rings for requests
+    /// that were deferred before it (`NDKPI 7.3`): the consumer will not post the one that would have rung.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
     fn enqueue<G: DerefMut<Target = SqProducer>>(
@@ -359,7 +358,7 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
-    /// Checks that the connection is there, and lets requests of this kind through.
+    /// Checks that the queue pair is connected, and that its connection allows this request.
     #[inline]
     fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
         let is_linked = mistake!(UnconnectedPostAccepted => true, else self.is_linked());
@@ -369,7 +368,7 @@ impl<O: Os> Qp<O> {
         if self.forbids(work) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
     }
 
-    /// Returns true if the connection does not let requests of this kind through.
+    /// Returns true if the connection does not allow this request.
     #[inline]
     pub(super) fn forbids(&self, work: &Work) -> bool {
         matches!(work, Work::Read { .. }) && self.no_reads.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The slow path: carries out what takes several steps, and makes every error.
+//! The slow path: carries out requests of several steps, and makes every error.
 
 use fallible::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Current<O: Os> {
     moved: usize,
     /// Its inline bytes have left their queue.
     inline_moved: bool,
-    /// The token that it invalidates is invalid. Those who still use the memory behind it.
+    /// After its token was invalidated: the transfers that may still use the memory.
     invalidated: Option<Transfers>,
 }
 
@@ -42,25 +42,25 @@ impl Failure {
     }
 }
 
-/// What became of the first request.
+/// The result of a step.
 pub(super) enum Step {
-    /// It is finished.
+    /// The first request has completed.
     Finished,
-    /// It needs more of the budget.
+    /// It needs another budget.
     Moving,
-    /// Others use the memory that it invalidates, and have their quanta meanwhile.
+    /// Other queue pairs still use the memory that it invalidates.
     Held,
     /// It waits for a receive of the peer.
     Waiting,
 }
 
 impl<O: Os> SendQueue<O> {
-    /// Carries the first request on, which may be in progress.
+    /// Makes progress with the first request.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
         let Some(request) = &self.requests.peek(0) else { return Step::Waiting };
         if self.peer.is_none() {
-            // The queue pair may have been linked, and the request posted, since this quantum took its orders.
+            // Since this quantum took its orders, the queue pair may have been connected and the request posted.
             self.take_orders(qp);
         }
         let step = self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure));
@@ -98,9 +98,9 @@ impl<O: Os> SendQueue<O> {
         Err(Failure { status, peer_gone: true })
     }
 
-    /// Finds the bytes of the first request on both sides. Returns false if the peer has no receive for it.
+    /// Resolves the data of the first request on both sides. Returns false if the peer has no receive for it.
     ///
-    /// This side's bytes come first: a request with an error of its own fails with that, and leaves the peer alone.
+    /// The local side comes first: a request with a local error fails with that, and does not affect the peer.
     fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, Failure> {
         let local_comes_last = mistake!(RemoteErrorsFirst => true, else false);
         if !local_comes_last {
@@ -111,7 +111,7 @@ impl<O: Os> SendQueue<O> {
         match request.work {
             Work::Send { .. } => match Qp::claim(peer, &mut self.remote) {
                 Claimed::Nothing => {
-                    // A request that waits keeps no registration from ending.
+                    // While a request waits, its registrations may end.
                     self.local.clear();
                     return Ok(false);
                 }
@@ -141,7 +141,7 @@ impl<O: Os> SendQueue<O> {
             return Ok(());
         }
         let Some(peer) = &self.peer else { return Ok(()) };
-        // The peer's refusal is an error of the remote side for this one.
+        // Whatever the peer's adapter finds wrong is a remote error here.
         let piece = peer.domain.resolve(token, address, length, access);
         self.remote.push(piece.map_err(|_| Failure::of(NtStatus::REMOTE_RESOURCES))?);
         Ok(())
@@ -161,7 +161,7 @@ impl<O: Os> SendQueue<O> {
         Qp::fail(&peer);
     }
 
-    /// Moves bytes of the first request. Returns true if none are left.
+    /// Moves bytes of the first request, within the budget. Returns true if none are left.
     fn advance(&mut self, request: &WorkRequest, budget: &mut Budget) -> bool {
         let Some(current) = &mut self.current else { return true };
         let left = request.length as usize - current.moved;
@@ -213,9 +213,9 @@ impl<O: Os> SendQueue<O> {
         });
     }
 
-    /// Makes the token invalid that the first request names, if it names one. Returns false while transfers still use the memory
-    /// behind it: the consumer must not hear of the invalidation before they have let go (`NDKPI 7.6`), and the object is not
-    /// registered or bound again before that.
+    /// Invalidates the token that the first request names, if it names one. Returns false while transfers still use the memory:
+    /// the invalidation must not complete before they are over (`NDKPI 7.6`), and the object is not registered or bound again
+    /// before.
     fn invalidate(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, Failure> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
@@ -234,7 +234,7 @@ impl<O: Os> SendQueue<O> {
             return Ok(true)
         });
         if current.invalidated.is_none() {
-            // The bytes have moved: this request's own use of the memory is over.
+            // The request's own transfer is over.
             self.local.clear();
             self.remote.clear();
             let transfers = domain.transfers(token);
@@ -251,7 +251,7 @@ impl<O: Os> SendQueue<O> {
         Ok(mistake!(InvalidateDoesNotWait => true, else are_over))
     }
 
-    /// All bytes of the first request have moved: what else belongs to it happens, and it completes.
+    /// Carries out the rest of the first request, whose bytes have moved.
     fn succeed(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), Failure> {
         let Some(current) = &mut self.current else { return Ok(()) };
         match request.work {
@@ -296,7 +296,7 @@ impl<O: Os> SendQueue<O> {
         Step::Finished
     }
 
-    /// Takes the first request out of the queue and lets the consumer know, unless it wants to know failures only.
+    /// Removes the first request from the queue, and completes it.
     fn complete(&mut self, qp: &Qp<O>, request: &WorkRequest, status: NtStatus) {
         let inline_moved = self.current.take().is_some_and(|current| current.inline_moved);
         self.local.clear();
@@ -305,7 +305,7 @@ impl<O: Os> SendQueue<O> {
         if matches!(request.data, LocalData::Inline(_)) && !inline_moved {
             self.chunks.advance(chunks_for(request.length as usize));
         }
-        // The place is free before the consumer can see the completion.
+        // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
         if !request.flags.are_silent(status) {
             Cq::push(&qp.initiator_cq, qp.cqe(request.context, request.work.operation(), status));

@@ -1,4 +1,4 @@
-//! The receive queue of a queue pair: posting to it, in the manner of [`super::post`], and filling what was posted.
+//! The receive queue of a queue pair: receives are posted to it as in [`super::post`], and filled by the peer.
 
 use alloc::vec::Vec;
 use core::ops::DerefMut;
@@ -21,7 +21,7 @@ use crate::{
     sync::Ordering,
 };
 
-/// The queue's slots are fetched for writing this many receives before they are used.
+/// Slots are prefetched for writing this many receives ahead.
 const PREFETCH_POSTED: u64 = 8;
 
 /// The poster's end of a receive queue: exactly one exists. For [`Qp::post_receive`].
@@ -32,7 +32,7 @@ pub struct RqProducer {
 }
 
 impl RqProducer {
-    /// Puts a receive in the queue.
+    /// Pushes a receive.
     ///
     /// # Errors
     ///
@@ -49,24 +49,24 @@ impl RqProducer {
     }
 }
 
-/// The memory of a receive is fetched this many receives before it is filled, and the receive itself as many before that.
+/// The memory of a receive is prefetched this many receives ahead, and the receive itself twice as many.
 const PREFETCH: usize = 4;
 
 /// The engine's end of a receive queue.
 pub(super) struct ReceiveQueue {
     requests: Consumer<ReceiveRequest>,
     elements: Consumer<Sge>,
-    /// The peer fills the first receive.
+    /// The first receive is claimed.
     claimed: bool,
     /// Receives before this number are cancelled.
     flush_to: Option<u64>,
 }
 
-/// A receive that the peer fills. It stays the first of its queue until it is finished or given back.
+/// A receive that the peer fills. It stays the first of its queue until it is completed or given back.
 pub(super) struct Claim<O: Os> {
     pub qp: Arc<Qp<O>>,
     pub request: ReceiveRequest,
-    /// The receive was taken out of a shared queue.
+    /// The receive was taken from a shared receive queue.
     pub shared: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Claim<O: Os> {
 pub(super) enum Claimed<O: Os> {
     /// A receive.
     Receive(Claim<O>),
-    /// Nothing. The doorbell of the peer will be rung when there is something.
+    /// Nothing. The peer's doorbell will be rung for the next receive.
     Nothing,
     /// A receive whose memory may not be written. It is claimed all the same.
     Unusable(Claim<O>, NtStatus),
@@ -85,12 +85,12 @@ impl ReceiveQueue {
         Self { requests, elements, claimed: false, flush_to: None }
     }
 
-    /// Returns true if the first receive is to be cancelled.
+    /// Returns true if the first receive was flushed.
     fn is_flushed(&self) -> bool {
         self.flush_to.is_some_and(|end| newer(end, self.requests.head()))
     }
 
-    /// The token of the first receive's only element; `None` if it has none or several.
+    /// The token of the first receive, if it has exactly one element.
     #[inline]
     pub(super) fn first_token(&mut self) -> Option<u32> {
         self.requests.with_ahead(0, |request| (request.elements == 1).then_some(request.first.token))?
@@ -113,7 +113,7 @@ impl ReceiveQueue {
         self.requests.prefetch(ahead + 2 * PREFETCH);
         let _ = self.requests.with_known(ahead + PREFETCH, |request| mr.prefetch(request.first.address));
         self.requests.with_ahead(ahead, |request| {
-            // What is wrong with a receive is wrong also if the message does not need it.
+            // The whole element must be valid, even if the message is shorter.
             let Sge { address, token, length: room } = request.first;
             let fits = request.elements == 1 && room >= length;
             let to = if fits { mr.find(token, address, room) } else { None }?;
@@ -134,9 +134,8 @@ impl ReceiveQueue {
 }
 
 impl<O: Os> Qp<O> {
-    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). Its outcome is a completion.
-    ///
-    /// `queue` gives the poster's end of the receive queue.
+    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). `queue` borrows the poster's end
+    /// of the receive queue.
     ///
     /// # Errors
     ///
@@ -154,8 +153,8 @@ impl<O: Os> Qp<O> {
         queue.requests.hand_over();
         drop(queue);
         this.accepted.publish();
-        // Pairs with `Qp::fail` and `Qp::claim`, which exchange the same value: who comes second sees what the first has done. So
-        // either they see the receive, or it is seen here that somebody has to be told of it. (A fence would cost twice as much.)
+        // Pairs with `Qp::fail` and `Qp::claim`, which swap the same value: either they see the receive, or this sees that it is
+        // awaited or to be cancelled. (A fence would cost twice as much.)
         let is_awaited = this.awaited.swap(false, Ordering::AcqRel);
         if is_awaited || this.is_dead() {
             Self::tell_of_receive(this, is_awaited);
@@ -163,8 +162,8 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
-    /// Rings for a receive that was posted: the peer's doorbell if that waits for it, and this one if it is to be cancelled.
-    // Not a part of its caller: the exchange there would wait for the registers that are saved for this.
+    /// Rings the peer's doorbell if it waits for the receive that was posted, and this one's if the receive is to be cancelled.
+    // Not inlined: the swap of its caller would wait for the registers that are saved for this.
     #[cold]
     #[inline(never)]
     fn tell_of_receive(this: &Arc<Self>, is_awaited: bool) {
@@ -188,7 +187,7 @@ impl<O: Os> Qp<O> {
             }
             let mut request = receive.requests.peek(0);
             if request.is_none() {
-                // Pairs with the exchange of a post: either the post sees that it is awaited, or it is seen here.
+                // Pairs with the swap of a post: either that sees that the receive is awaited, or this sees the receive.
                 this.awaited.swap(true, Ordering::AcqRel);
                 request = receive.requests.peek(0);
             }
@@ -199,8 +198,8 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// Lets `work` [fill](ReceiveQueue::fill) receives, as long as nobody has a [`Claim`] and nothing is to be cancelled. `None` if
-    /// that is not so, or if receives come from a shared queue.
+    /// Lets `work` [fill](ReceiveQueue::fill) receives. `None` if the first one is claimed or to be cancelled, or if receives come
+    /// from a shared receive queue.
     #[inline]
     pub(super) fn with_receives<U>(&self, work: impl FnOnce(&mut ReceiveQueue) -> U) -> Option<U> {
         if self.srq.is_some() {
@@ -212,10 +211,10 @@ impl<O: Os> Qp<O> {
         })
     }
 
-    /// From now on nobody fills what is posted here. The quantum that cancels it may come much later.
+    /// Prevents the peer from filling the receives in the queue. The quantum that cancels them may come much later.
     pub(super) fn mark_flushed(this: &Arc<Self>) {
         let tail = Some(this.accepted.tail());
-        // Two flushes at the same time: the later position stands. Positions begin at zero and do not wrap around.
+        // Of two concurrent flushes the later position counts. Positions begin at zero and do not wrap around.
         this.receive.with(|receive| receive.flush_to = receive.flush_to.max(tail));
     }
 
@@ -223,7 +222,7 @@ impl<O: Os> Qp<O> {
     #[cold]
     pub(super) fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
         let (next, posted) = this.receive.with(|receive| {
-            // Whoever has the claim rings the doorbell when it gives it up.
+            // The end of a claim rings the doorbell again.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
                 let Some(request) = receive.requests.peek(0) else { break };
                 if budget.requests == 0 {
@@ -239,7 +238,7 @@ impl<O: Os> Qp<O> {
         if next == Next::Unfinished {
             this.initiating.doorbell.fetch_or(doorbell::FLUSH_RECEIVE, Ordering::AcqRel);
         }
-        // The peer may have met a receive that was to be cancelled, and waits. Of those posted behind it nobody else would tell.
+        // The peer may wait because of a flushed receive. It has to be told of the receives behind that.
         if this.srq.is_none()
             && posted
             && this.awaited.swap(false, Ordering::AcqRel)
@@ -274,7 +273,7 @@ impl<O: Os> Claim<O> {
             return Cq::push(&qp.receive_cq, cqe);
         }
         let flushed = qp.receive.with(|receive| {
-            // The place is free before the consumer can see the completion.
+            // The slot is free before the consumer sees the completion.
             receive.remove_first(&request);
             receive.claimed = false;
             Cq::push(&qp.receive_cq, cqe);
@@ -283,7 +282,7 @@ impl<O: Os> Claim<O> {
         Self::wake(&qp, flushed);
     }
 
-    /// Gives the receive back as if it had not been touched. One of a shared queue stays with the queue pair, and is cancelled.
+    /// Gives the receive back, unused. One of a shared receive queue stays with the queue pair, and is cancelled.
     pub(super) fn give_back(self) {
         if self.shared {
             return self.finish(NtStatus::CANCELLED, |_| {});
@@ -295,7 +294,7 @@ impl<O: Os> Claim<O> {
         Self::wake(&self.qp, flushed);
     }
 
-    /// Lets the queue pair cancel what it could not while the first receive was claimed.
+    /// Has the queue pair cancel the receives that it could not cancel while the first one was claimed.
     fn wake(qp: &Arc<Qp<O>>, flushed: bool) {
         if flushed || qp.is_dead() {
             Qp::ring(qp, doorbell::FLUSH_RECEIVE);

@@ -13,8 +13,7 @@ use crate::{
 
 /// A scatter/gather element: bytes of registered memory (`NDKPI 3.9`).
 ///
-/// Its two halves do not lie in the order of an `NDK_SGE`: both would be loaded together then, and wait for the two stores of
-/// the consumer.
+/// Its halves are not in the order of an `NDK_SGE`: one instruction would load both, and wait for the consumer's two stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sge {
@@ -27,18 +26,18 @@ pub struct Sge {
 }
 
 impl Sge {
-    /// Its token, to be used for `access`.
+    /// The look-up of its token for `access`.
     #[inline]
     pub(super) const fn key(&self, access: Access) -> Lookup {
         Lookup { token: self.token, access }
     }
 }
 
-/// Finds the bytes of all elements of a request, for `access`, and puts them into `found`, which has room for them.
+/// Resolves all elements of a request for `access`, and pushes them to `found`, which has room for them.
 ///
 /// # Errors
 ///
-/// That of [`Domain::resolve`] for the first element that cannot be used. Those before it were put into `found`.
+/// That of [`Domain::resolve`] for the first element that may not be used. Those before it have been pushed.
 pub(super) fn resolve_all<O: Os>(
     domain: &Domain<O>,
     first: Sge,
@@ -107,18 +106,18 @@ impl Work {
     }
 }
 
-/// A request of the send queue, as it lies in the queue. Elements and inline bytes that do not fit lie in queues of their own.
+/// A request in the send queue. Elements and inline bytes that do not fit lie in queues of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest {
     pub context: usize,
     pub work: Work,
     pub flags: Flags,
-    /// Bytes of all elements, or inline.
+    /// Bytes of the data.
     pub length: u32,
     pub data: LocalData,
 }
 
-/// Where the local bytes of a request are.
+/// The local data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalData {
     /// In registered memory.
@@ -133,7 +132,7 @@ pub enum LocalData {
 }
 
 impl LocalData {
-    /// No bytes.
+    /// No data.
     pub const NONE: Self = Self::Elements { count: 0, first: Sge { address: 0, token: 0, length: 0 } };
 
     /// The token of the first element; zero, which is none, without one.
@@ -153,7 +152,7 @@ impl LocalData {
     }
 }
 
-/// Inline bytes that lie in the request itself: as many as an element takes.
+/// Inline bytes that a request holds itself: the size of an element.
 pub const INLINE: usize = size_of::<Sge>();
 
 /// Up to [`INLINE`] bytes, in two words that are stored and loaded as such.
@@ -196,7 +195,7 @@ fn word(bytes: &[u8]) -> u64 {
     low | high << (8 * (bytes.len() - 4))
 }
 
-/// A request of a receive queue. All elements but the first lie in a queue of their own.
+/// A request in a receive queue. All elements but the first lie in a queue of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRequest {
     pub context: usize,

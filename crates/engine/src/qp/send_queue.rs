@@ -1,4 +1,4 @@
-//! The send queue of a queue pair, as the engine sees it: the doorbell, and what a quantum does.
+//! The engine's end of a send queue: the doorbell, and what a quantum does.
 
 use alloc::vec::Vec;
 
@@ -19,21 +19,21 @@ use crate::{
     sync::Ordering,
 };
 
-/// What a queue pair has to do. Bits of one word, all of which a quantum takes at once.
+/// The orders to a queue pair: bits of one word, which a quantum takes at once.
 pub(super) mod doorbell {
     pub use crate::nic::OWNED;
 
     /// There may be requests.
     pub const REQUESTS: u32 = 1 << 1;
-    /// Look at the link again.
+    /// Copy the peer from the link.
     pub const RELINK: u32 = 1 << 2;
     /// Cancel initiator requests up to [`crate::qp::Qp::flush_send_to`].
     pub const FLUSH_SEND: u32 = 1 << 3;
     /// Cancel receives that were flushed, or all if the queue pair is dead.
     pub const FLUSH_RECEIVE: u32 = 1 << 4;
-    /// Tell when the initiator requests up to [`crate::qp::Qp::drain_to`] are finished.
+    /// Tell the link client when the requests up to [`crate::qp::Qp::drain_to`] have completed.
     pub const DRAIN: u32 = 1 << 5;
-    /// Those that the send queue follows.
+    /// The orders to the send queue.
     pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
 }
 
@@ -51,26 +51,26 @@ pub(super) struct SendQueue<O: Os> {
     pub requests: Consumer<WorkRequest>,
     pub elements: Consumer<Sge>,
     pub chunks: Consumer<Chunk>,
-    /// The other end of the connection, as of the last look at the link.
+    /// The peer, copied from the link.
     pub peer: Option<Arc<Qp<O>>>,
-    /// A request has met the end of the connection: those behind it are cancelled.
+    /// A request has failed because of the end of the connection: those behind it are cancelled.
     pub broken: bool,
     /// Requests before this number are cancelled.
     flush_to: Option<u64>,
-    /// The link client is told when the requests before this number are finished.
+    /// The link client is told when the requests before this number have completed.
     drain_to: Option<u64>,
     pub current: Option<Current<O>>,
     /// For the mistake `RemoteInvalidateLate`.
     #[cfg(feature = "faults")]
     pub late: Option<(Arc<crate::memory::Domain<O>>, u32)>,
-    /// Local bytes of the current request. Has room for all that a request may name.
+    /// Local data of the current request. Has room for the most elements of a request.
     pub local: Vec<Segment<O>>,
-    /// The peer's bytes of the current request. Has room for all that a receive may name.
+    /// Remote data of the current request. Has room for the most elements of a receive.
     pub remote: Vec<Segment<O>>,
 }
 
 impl<O: Os> Qp<O> {
-    /// Rings the doorbell: the queue pair has to do what `orders` say.
+    /// Rings the doorbell with `orders`.
     pub(super) fn ring(this: &Arc<Self>, orders: u32) {
         Engine::ring(&this.engine, &this.initiating.doorbell, orders, this);
     }
@@ -80,14 +80,14 @@ impl<O: Os> Member for Qp<O> {
     fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
         let Initiating { doorbell, send_queue } = &*this.initiating;
         let is_unfinished = send_queue.with(|queue| {
-            // Taken under the lock: whoever gets it next knows that they were followed (see `Qp::quiesce`).
+            // Taken under the lock: they have been followed when the lock is next taken (see `Qp::quiesce`).
             let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
             let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
             let receives = if flushes { Self::cancel_receives(this, budget) } else { Next::Idle };
             let requests = queue.run(this, orders, budget);
             receives == Next::Unfinished || requests == Next::Unfinished
         });
-        // What was asked for since then needs another quantum.
+        // Orders that were given since then need another quantum.
         let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         is_unfinished || !is_over()
     }
@@ -163,7 +163,7 @@ impl<O: Os> SendQueue<O> {
         next
     }
 
-    /// Follows orders that were given since the quantum has taken its own, or that no quantum has taken.
+    /// Takes and follows the orders that the doorbell has now.
     pub fn take_orders(&mut self, qp: &Qp<O>) {
         if qp.initiating.doorbell.load(Ordering::Relaxed) & doorbell::SEND_ORDERS != 0 {
             let given = qp.initiating.doorbell.fetch_and(!doorbell::SEND_ORDERS, Ordering::AcqRel);
@@ -176,7 +176,7 @@ impl<O: Os> SendQueue<O> {
         if given & doorbell::RELINK != 0 {
             self.peer = qp.peer();
             if let Some(srq) = &qp.srq {
-                // It may have called this queue pair, whose peer has nothing to send any more.
+                // The shared receive queue may have rung for this queue pair, whose peer has nothing to send any more.
                 srq.pass_on();
             }
         }
@@ -188,18 +188,18 @@ impl<O: Os> SendQueue<O> {
         }
     }
 
-    /// The peer, if there are no requests, and no orders that have to be followed first.
+    /// The peer, if there are no requests and no orders.
     #[inline]
     pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
-        // Whatever ends the use of the connection gives an order. It is looked at under the lock: see `Qp::quiesce`.
+        // The end of the connection gives an order. It is checked under the lock: see `Qp::quiesce`.
         let has_orders = qp.initiating.doorbell.load(Ordering::Relaxed) != 0;
         #[cfg(feature = "faults")]
         let has_orders = has_orders || self.late.is_some();
         if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }
     }
 
-    /// Returns true if the first request was flushed. If it has begun it is carried out all the same: it would leave half a message
-    /// at the peer.
+    /// Returns true if the first request was flushed. If it has begun it is carried out nevertheless, or it would leave half a
+    /// message at the peer.
     #[inline]
     pub fn is_flushed(&self) -> bool {
         self.flush_to.is_some_and(|end| newer(end, self.requests.head()))

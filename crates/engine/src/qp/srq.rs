@@ -1,7 +1,7 @@
 //! Shared receive queues (`NDKPI 7.12`).
 //!
-//! Queue pairs take receives from it when a message arrives for them. A receive that was taken belongs to the queue pair
-//! that took it, and completes there.
+//! A queue pair takes a receive when a message arrives for it. From then on the receive belongs to that queue pair, and completes
+//! there.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::marker::PhantomData;
@@ -28,14 +28,14 @@ use crate::{
 /// Queue pairs that one run of the deferred call fails before it queues itself again.
 const FAILURES_PER_RUN: usize = 16;
 
-/// Who is told about a shared receive queue. Dropped when nothing of the queue is left.
+/// What a shared receive queue calls. Dropped with the queue.
 pub trait SrqClient: Send + Sync + 'static {
     /// Fewer receives than the threshold are left, or the queue has failed (`NDK_FN_SRQ_NOTIFICATION_CALLBACK`). Called at
     /// `IRQL <= DISPATCH_LEVEL` with no lock held, never while another call for the same queue runs.
     fn notify(&self, status: NtStatus);
 }
 
-/// What a shared receive queue is made with.
+/// The parameters of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqParameters {
     /// Receives it holds at most.
@@ -62,17 +62,17 @@ struct State<O: Os> {
     due: bool,
     running: bool,
     closed: bool,
-    /// The queue has failed; the client has been told so, or not.
+    /// The queue has failed, and whether its client has been told.
     failed: Option<bool>,
     dependents: Dependents,
-    /// Queue pairs whose peers wait for a receive, each once. Has room for all that are attached.
+    /// Queue pairs whose peers wait for a receive, each once. Has room for all attached ones.
     waiting: VecDeque<Arc<Qp<O>>>,
     members: usize,
 }
 
 impl<O: Os> State<O> {
-    /// Makes the notification due if it is armed and too few receives are left. Returns true if the deferred call is
-    /// needed.
+    /// Makes the notification due if it is armed and too few receives are left. Returns true if the deferred call has to be
+    /// queued.
     fn check_low_water(&mut self) -> bool {
         let low = self.queue.requests.occupied() < u64::from(self.threshold);
         if !self.armed || !low || self.closed {
@@ -94,10 +94,10 @@ pub struct Srq<O: Os> {
 }
 
 impl<O: Os> Srq<O> {
-    /// Makes an empty queue whose receives are in `domain`.
+    /// Makes an empty queue for receives of `domain`.
     ///
-    /// A threshold other than zero arms the notification, which is not due before a queue pair has taken a receive: a new
-    /// queue is empty and would be below any threshold.
+    /// A threshold other than zero arms the notification. It is not due before a queue pair has taken a receive, although a new
+    /// queue is below any threshold.
     ///
     /// # Errors
     ///
@@ -152,16 +152,15 @@ impl<O: Os> Srq<O> {
             state.queue.requests.publish();
             Ok(Self::next_waiter(state))
         })?;
-        // The waiting queue pair's own reference is dropped here, without the lock.
+        // The reference to the queue pair itself is dropped without the lock.
         if let Some([_waiting, peer]) = waiter {
             Qp::ring(&peer, doorbell::REQUESTS);
         }
         Ok(())
     }
 
-    /// Calls the next queue pair in the list if there is a receive for it: whoever was called before it had no use for it.
-    ///
-    /// For the end of every quantum that may have been such a call.
+    /// Rings for the next queue pair in the list if there is a receive, because the one before has not taken it. Called at the
+    /// end of every quantum that may have been due to such a ring.
     pub(super) fn pass_on(&self) {
         let waiter = self.state.with(|state| {
             let is_empty = state.queue.requests.occupied() == 0;
@@ -211,7 +210,7 @@ impl<O: Os> Srq<O> {
     }
 
     fn resize(&self, depth: u32) -> Result<(), NtStatus> {
-        // As large as the queue of elements was made for a new one of this depth.
+        // The size of a new queue of elements for this depth.
         let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
         let plans =
             self.state.with(|state| (state.queue.requests.plan(depth), state.queue.elements.plan(element_limit)));
@@ -235,8 +234,8 @@ impl<O: Os> Srq<O> {
     /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
     pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         let (claimed, queue) = this.state.with(|state| {
-            // A queue pair that is closed is dead before it is detached: it must not come into the list again, which would keep
-            // it. Its peer hears from the end of the connection.
+            // A queue pair that is closed is dead before it is detached. In the list it would stay alive. Its peer learns of the
+            // end of the connection.
             if qp.is_dead() {
                 return (Claimed::Nothing, false);
             }
@@ -249,7 +248,7 @@ impl<O: Os> Srq<O> {
             let mut others = (0..request.queued_elements()).map_while(|_| state.elements.pop());
             let claim = Claim { qp: qp.clone(), request, shared: true };
             let claimed = claim.resolve(&this.domain, &mut others, sink);
-            // Those behind one that cannot be used.
+            // Those behind one that may not be used.
             others.for_each(drop);
             (claimed, state.check_low_water())
         });
@@ -259,7 +258,7 @@ impl<O: Os> Srq<O> {
         claimed
     }
 
-    /// Notes who takes receives here, and fails with the queue. The number is for [`Srq::detach`].
+    /// Adds a queue pair that takes receives here and fails with the queue. Returns its number for [`Srq::detach`].
     pub(super) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
         self.state.with(|state| {
             let missing = (state.members + 1).saturating_sub(state.waiting.len());
@@ -270,7 +269,7 @@ impl<O: Os> Srq<O> {
         })
     }
 
-    /// Forgets the queue pair that [`Srq::attach`] gave this number.
+    /// Removes what [`Srq::attach`] added.
     pub(super) fn detach(&self, qp: &Arc<Qp<O>>, number: usize) {
         let references = self.state.with(|state| {
             state.members -= 1;
@@ -287,7 +286,7 @@ impl<O: Os> Srq<O> {
         self.state.with(|state| state.failed.is_some())
     }
 
-    /// Fails the queue as a broken adapter would: its queue pairs fail, the client gets `STATUS_INTERNAL_ERROR`.
+    /// Fails the queue and its queue pairs, as a broken adapter would. The client gets `STATUS_INTERNAL_ERROR`.
     pub fn fail(this: &Arc<Self>) {
         this.state.with(|state| {
             if state.failed.is_none() {
@@ -299,7 +298,7 @@ impl<O: Os> Srq<O> {
         this.dpc.queue(this);
     }
 
-    /// Lets no notification begin from now on. Receives in the queue are forgotten with it.
+    /// Prevents further notifications. Receives in the queue are dropped with it.
     pub fn close(&self) {
         self.state.with(|state| {
             state.closed = true;

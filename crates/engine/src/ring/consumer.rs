@@ -1,4 +1,4 @@
-//! The side of a queue that takes entries out.
+//! The consumer's side of a ring.
 
 use core::ptr;
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::{prefetch, sync::Ordering};
 
-/// The side that takes entries out, in the order they were put in.
+/// Takes entries out, in the order they were pushed.
 ///
 /// # Invariants
 ///
-/// The entries from `head` up to `readable` are published, were seen to be, and lie in the segment at hand.
+/// The entries from `head` up to `readable` are known to be published, and lie in the current segment.
 pub struct Consumer<T> {
     indices: Arc<Indices>,
     view: SegmentView<T>,
     /// Number of the next entry to be taken.
     head: u64,
-    /// Number of the first entry that cannot be read without another [`Consumer::refresh`].
+    /// Number of the first entry that cannot be read before the next [`Consumer::refresh`].
     readable: u64,
 }
 
@@ -112,7 +112,7 @@ impl<T: Copy + Send> Consumer<T> {
         self.with_ahead(ahead, |entry| *entry)
     }
 
-    /// Has the processor fetch the entry `ahead` places behind the next one, if it is known to be there.
+    /// Prefetches the entry `ahead` places behind the next one, if it is known to be published.
     #[inline]
     pub fn prefetch(&self, ahead: usize) {
         if self.known() > ahead {
@@ -120,7 +120,7 @@ impl<T: Copy + Send> Consumer<T> {
         }
     }
 
-    /// Has the processor fetch the slot behind the last entry that is known, because the producer will write to it soon.
+    /// Prefetches the slot that the producer writes next, as far as is known.
     pub fn prefetch_end(&self) {
         let slot = ptr::from_ref(self.slot_ahead(self.known()));
         prefetch::to_write(slot);
@@ -128,14 +128,13 @@ impl<T: Copy + Send> Consumer<T> {
         prefetch::to_write(slot.cast::<u8>().wrapping_add(size_of::<Slot<T>>().saturating_sub(1)));
     }
 
-    /// Frees the slots of `count` entries, whether they were read or not. Entries that are not published stay: the head never
-    /// passes the tail.
+    /// Frees the slots of the next `count` entries, or of all published ones if these are fewer: the head never passes the tail.
     #[inline]
     pub fn advance(&mut self, count: usize) {
         if count == 0 {
             return;
         }
-        // Whoever has read the entries knows that they are there.
+        // Entries that were read are known.
         if count <= self.known() {
             self.head = self.head.wrapping_add(count as u64);
             self.publish();
@@ -149,7 +148,7 @@ impl<T: Copy + Send> Consumer<T> {
         self.indices.taken.head.store(self.head, Ordering::Release);
     }
 
-    /// How many entries can be read without another look at the producer's index.
+    /// The number of entries that can be read without another load of the producer's index.
     #[inline]
     #[must_use]
     pub const fn known(&self) -> usize {
@@ -173,11 +172,10 @@ impl<T: Copy + Send> Consumer<T> {
         slot.with(|slot| work(unsafe { &*slot.cast::<T>() }))
     }
 
-    /// Reads the producer's index. Returns true if there is more to read in the segment at hand, which is the next one if the one
-    /// before had nothing left.
+    /// Loads the producer's index, and follows the link if the current segment is empty. Returns true if there is more to read.
     #[inline]
     fn refresh(&mut self) -> bool {
-        // Loaded before the producer's numbers, after which it would be loaded anew.
+        // Loaded first: after an acquire load it would be loaded again.
         let (readable, filled) = (self.readable, &*self.indices.filled);
         let tail = filled.tail.load(Ordering::Acquire);
         // A tail past the end of the segment was published after the seal, so the seal is seen here.

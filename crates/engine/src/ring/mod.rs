@@ -1,14 +1,15 @@
-//! A queue between one producer and one consumer that can change its size while both run.
+//! A ring between one producer and one consumer that can be resized while both run.
 //!
-//! Completion queues (whose producers take turns under a lock), send queues and receive queues are made of it. But for
-//! [hints](crate::prefetch) this is the one module of the engine with unsafe code.
+//! Completion queues (whose producers share a lock), send queues and receive queues consist of rings. Apart from
+//! [prefetch hints](crate::prefetch), this is the only module of the engine with unsafe code.
 //!
-//! Entries have running numbers that never start again. The producer publishes the number of the next entry it will write
-//! (`tail`), the consumer that of the next entry it will take (`head`). Numbers may wrap around: only differences are compared.
+//! Entries are numbered, and the numbers do not start again at the end of the ring. The producer publishes the number of the next
+//! entry it will write (`tail`), the consumer that of the next entry it will take (`head`). Numbers may wrap around: only
+//! differences are compared.
 //!
-//! Entries live in *segments*, each a power of two in size. To resize, the producer *seals* its segment: it notes the number
-//! at which the segment ends, links a new segment and goes on there. The consumer takes what the old segment still holds and
-//! follows the link, which frees it. Nothing is copied, so nothing is lost or reordered, and neither side waits for the other.
+//! Entries live in *segments*, each a power of two in size. To resize, the producer *seals* its segment: it links a new one,
+//! notes at which number that begins, and goes on there. The consumer empties the old segment and follows the link, which frees
+//! it. Nothing is copied, so nothing is lost or reordered, and neither side waits for the other.
 //!
 //! Memory is bounded without the consumer's help: a larger segment is at least twice the size of the one before, and a smaller
 //! one is only made when the consumer has followed every link.
@@ -29,7 +30,7 @@ use crate::sync::{AtomicU32, AtomicU64, CachePadded};
 /// Bytes that processors exchange at once.
 const CACHE_LINE: usize = 64;
 
-/// What both sides see.
+/// The indices that both sides see.
 struct Indices {
     filled: CachePadded<Filled>,
     taken: CachePadded<Taken>,
@@ -41,7 +42,7 @@ struct Filled {
     tail: AtomicU64,
     /// Number of the first entry that a [`TailPublisher`] does not publish.
     handed_over: AtomicU64,
-    /// How many segments are sealed.
+    /// The number of sealed segments.
     sealed: AtomicU32,
 }
 
@@ -49,17 +50,16 @@ struct Filled {
 struct Taken {
     /// Number of the next entry to be taken.
     head: AtomicU64,
-    /// How many links were followed.
+    /// The number of links that were followed.
     followed: AtomicU32,
 }
 
-/// Makes a queue for at most `limit` entries, the first of which gets the number `first`.
-///
-/// `limit` is at most `1 << 31`. A queue for no entries is always full.
+/// Makes a ring for at most `limit` entries, `1 << 31` at most. The first entry gets the number `first`. A ring for no entries is
+/// always full.
 ///
 /// # Errors
 ///
-/// [`AllocError`] when there is no memory.
+/// [`AllocError`].
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(limit)?;
     let indices = Arc::try_new(Indices {
@@ -80,7 +80,7 @@ const fn is_past(this: u64, that: u64) -> bool {
     this.wrapping_sub(that).cast_signed() > 0
 }
 
-/// The bits of a number that make up an address.
+/// The low bits of an entry number, for address arithmetic.
 #[expect(clippy::cast_possible_truncation, reason = "address arithmetic wraps, so the upper bits do not matter")]
 const fn low(number: u64) -> usize {
     number as usize

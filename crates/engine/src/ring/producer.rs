@@ -1,4 +1,4 @@
-//! The side of a queue that puts entries in.
+//! The producer's side of a ring.
 
 use fallible::{AllocError, Arc};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{prefetch, sync::Ordering};
 
-/// The side that puts entries in.
+/// Pushes entries.
 ///
 /// # Invariants
 ///
@@ -20,7 +20,7 @@ use crate::{prefetch, sync::Ordering};
 pub struct Producer<T> {
     indices: Arc<Indices>,
     view: SegmentView<T>,
-    /// Number of the next entry to be written: the published tail plus what is written and not yet published.
+    /// Number of the next entry to be written. Entries from the published tail up to here are written, but not published.
     tail: u64,
     /// Number of the first entry that [`Producer::fast_push`] does not take.
     fast_until: u64,
@@ -49,7 +49,7 @@ impl<T: Copy + Send> Producer<T> {
         self.limit
     }
 
-    /// How many entries the consumer has not taken. The consumer may take some at any time.
+    /// The number of entries that the consumer has not taken. It may take some at any time.
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -58,7 +58,7 @@ impl<T: Copy + Send> Producer<T> {
         self.tail.wrapping_sub(self.seen_head)
     }
 
-    /// Returns true if `count` more entries fit. Reads the consumer's index only if its last value does not settle it.
+    /// Returns true if `count` more entries fit. Loads the consumer's index only if they are not known to fit.
     #[inline]
     #[must_use]
     pub fn has_room(&mut self, count: u64) -> bool {
@@ -71,14 +71,14 @@ impl<T: Copy + Send> Producer<T> {
         self.tail.wrapping_add(count).wrapping_sub(self.seen_head) <= self.limit
     }
 
-    /// Writes an entry that the consumer sees after [`Producer::publish`]. Returns false if the queue is full.
+    /// Writes an entry, which the consumer sees after [`Producer::publish`]. Returns false if the ring is full.
     #[inline]
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
         self.vacancy().map(|vacancy| vacancy.fill(entry)).is_some()
     }
 
-    /// The slot of the next entry; `None` if the queue is full.
+    /// The slot of the next entry; `None` if the ring is full.
     #[inline]
     pub fn vacancy(&mut self) -> Option<Vacancy<'_, T>> {
         self.has_room(1).then_some(Vacancy(self))
@@ -116,31 +116,31 @@ impl<T: Copy + Send> Producer<T> {
         self.fast_until = self.tail;
     }
 
-    /// Lets the consumer see what was pushed.
+    /// Makes pushed entries visible to the consumer.
     #[inline]
     pub fn publish(&mut self) {
         self.indices.filled.tail.store(self.tail, Ordering::Release);
     }
 
-    /// Has the processor fetch the slot of the entry `ahead` places behind the next one, for writing.
+    /// Prefetches the slot of the entry `ahead` places behind the next one, for writing.
     #[inline]
     pub fn prefetch(&self, ahead: u64) {
         prefetch::to_write(self.view.slot(self.tail.wrapping_add(ahead)));
     }
 
-    /// Lets a [`TailPublisher`] publish what was pushed.
+    /// Lets a [`TailPublisher`] publish pushed entries.
     #[inline]
     pub(crate) fn hand_over(&self) {
         self.indices.filled.handed_over.store(self.tail, Ordering::Release);
     }
 
-    /// Somebody else's view of the published tail.
+    /// A handle that reads and publishes the tail without the producer.
     #[must_use]
     pub fn tail_publisher(&self) -> TailPublisher {
         TailPublisher(self.indices.clone())
     }
 
-    /// Forgets what was pushed since the last [`Producer::publish`]. Not for a queue with a [`TailPublisher`] that publishes.
+    /// Discards entries that were pushed since the last [`Producer::publish`]. Not for a ring that a [`TailPublisher`] publishes.
     pub fn retract(&mut self) {
         self.tail = self.indices.filled.tail.load(Ordering::Relaxed);
         // Passes are counted from the tail.
@@ -192,7 +192,7 @@ impl<T: Copy + Send> Producer<T> {
     }
 }
 
-/// Room for one entry: asked for first, where nothing may fail any more once the entry is made.
+/// Room for one entry. Reserved first where nothing may fail once the entry is made.
 pub struct Vacancy<'queue, T>(&'queue mut Producer<T>);
 
 impl<T: Copy + Send> Vacancy<'_, T> {
@@ -208,7 +208,7 @@ impl<T: Copy + Send> Vacancy<'_, T> {
     }
 }
 
-/// Reads the tail of a queue, and publishes it for a producer that somebody else may be about to use.
+/// Reads the tail of a ring, and publishes it for a producer that may already be in use by the next caller.
 pub struct TailPublisher(Arc<Indices>);
 
 impl TailPublisher {
@@ -218,14 +218,14 @@ impl TailPublisher {
         self.0.filled.tail.load(Ordering::Acquire)
     }
 
-    /// [`Producer::publish`] for a producer, as far as it has [handed over](Producer::hand_over) what it has written.
+    /// [`Producer::publish`] for the entries that the producer has [handed over](Producer::hand_over).
     #[inline]
     pub(crate) fn publish(&self) {
         self.0.filled.tail.store(self.0.filled.handed_over.load(Ordering::Acquire), Ordering::Release);
     }
 }
 
-/// Memory for a queue that changes its size.
+/// Memory for a ring that is resized.
 pub struct Spare<T>(Arc<Segment<T>>);
 
 impl<T: Copy + Send> Spare<T> {
@@ -233,7 +233,7 @@ impl<T: Copy + Send> Spare<T> {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory.
+    /// [`AllocError`].
     pub fn try_new(limit: u32) -> Result<Self, AllocError> {
         Segment::try_new(limit).map(Self)
     }

@@ -1,4 +1,4 @@
-//! Segments: the memory that entries live in.
+//! Segments: the memory of a ring.
 
 use alloc::boxed::Box;
 use core::{mem::MaybeUninit, ptr::NonNull};
@@ -11,7 +11,7 @@ use crate::sync::UnsafeCell;
 /// The place of an entry.
 pub(super) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A power of two of slots. Entry `n` lies in slot `n % capacity`.
+/// Slots, a power of two of them. Entry `n` lies in slot `n % capacity`.
 ///
 /// # Invariants
 ///
@@ -27,9 +27,9 @@ pub(super) struct Segment<T> {
     pub next: UnsafeCell<Option<Link<T>>>,
 }
 
-/// How one segment leads to the next.
+/// The link from a segment to the next one.
 pub(super) struct Link<T> {
-    /// Number of the first entry that is not in the segment before.
+    /// Number of the first entry in the next segment.
     pub end: u64,
     pub segment: Arc<Segment<T>>,
 }
@@ -68,7 +68,7 @@ impl<T> Segment<T> {
     }
 }
 
-/// The segment that one side uses, with the address of its slots: finding a slot does not load from the segment.
+/// One side's current segment, with the address of its slots: finding a slot does not load from the segment.
 ///
 /// # Invariants
 ///
@@ -77,7 +77,7 @@ pub(super) struct SegmentView<T> {
     pub segment: Arc<Segment<T>>,
     slots: NonNull<Slot<T>>,
     pub mask: u32,
-    /// How many segments come before this one. It is sealed if more than that are.
+    /// The number of segments before this one. It is sealed if more than that are sealed.
     pub number: u32,
 }
 
