@@ -14,6 +14,8 @@ mod lock;
 mod memory;
 #[path = "host_machine/os.rs"]
 mod os;
+#[path = "host_machine/plain.rs"]
+mod plain;
 #[path = "host_machine/seeded.rs"]
 mod seeded;
 #[path = "host_machine/timer.rs"]

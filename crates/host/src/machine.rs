@@ -18,6 +18,7 @@ mod event;
 mod failure;
 mod irql;
 mod lock_order;
+mod plain;
 mod queue;
 mod random;
 mod rules;
@@ -40,6 +41,7 @@ pub use self::{
     failure::Failure,
     irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, locks_held, lower, no_locks_held, raise},
     lock_order::forget as forget_lock_order,
+    plain::PlainDpc,
     rules::Rule,
     spin_lock::{LockName, RawSpinLock},
     statistics::{ProcessorStatistics, Statistics},

@@ -21,7 +21,7 @@ use super::{
     dpc::{DpcInner, Importance},
     failure::{Failure, Failures},
     irql::{self, Irql, assert_irql_at_most, assert_no_locks_held},
-    queue::{Entry, From, Life, Processor},
+    queue::{Entry, Flush, From, Life, Processor},
     random::RandomSource,
     rules::{Rule, broken, broken_at_drop},
     seeded::Seeded,
@@ -262,15 +262,15 @@ impl MachineRef {
         while !self.core.timers.is_flushed(threads::LOOK_AGAIN) {
             watch.check("a flush");
         }
-        let mut epochs = [0; 64];
-        for (processor, epoch) in self.core.processors.iter().zip(&mut epochs) {
-            *epoch = processor.begin_flush();
+        let mut flushes = [Flush::default(); 64];
+        for (processor, flush) in self.core.processors.iter().zip(&mut flushes) {
+            *flush = processor.begin_flush();
         }
-        for (processor, &epoch) in self.core.processors.iter().zip(&epochs) {
+        for (processor, &flush) in self.core.processors.iter().zip(&flushes) {
             if self.core.seeded.is_some() {
-                self.run_while(self.now(), || !processor.is_flushed(epoch, Duration::ZERO));
+                self.run_while(self.now(), || !processor.is_flushed(flush, Duration::ZERO));
             }
-            while !processor.is_flushed(epoch, threads::LOOK_AGAIN) {
+            while !processor.is_flushed(flush, threads::LOOK_AGAIN) {
                 watch.check("a flush");
             }
         }
@@ -418,6 +418,9 @@ impl MachineRef {
         for (index, processor) in self.core.processors.iter().enumerate() {
             let _ =
                 write!(words, "; processor {index} runs {:?}, queued {:?}", processor.running(), processor.queued());
+            if let own @ 1.. = processor.own_now() {
+                let _ = write!(words, ", and {own} that its thread has queued to itself");
+            }
         }
         let _ = write!(words, "; timers set {:?}", self.core.timers.set_timers());
         words + &self.seed_in_words()

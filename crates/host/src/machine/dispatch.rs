@@ -5,22 +5,40 @@
 //! itself and with no other thread in between. At `DISPATCH_LEVEL` the thread has its processor for itself, and calls that
 //! others queue there wait. Below, these run on the processor's own thread: code on a host cannot be interrupted.
 
-use std::{cell::Cell, fmt, marker::PhantomData, panic::AssertUnwindSafe, panic::catch_unwind, ptr};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    fmt,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
 
 use super::{
     core::MachineRef,
-    dpc::run_entry,
+    dpc::{run, run_entry},
     irql::{Irql, assert_irql_at_most, current_irql},
+    plain::Call,
     queue::Processor,
     rules::{Rule, broken_at_drop},
-    thread,
+    thread::{self, ThreadState},
     threads::report,
 };
 
+/// A thread queues this many calls to itself; more go to the queue of its processor.
+const OWN_CALLS: usize = 64;
+
 /// What deferred calls of a processor need to interrupt a thread.
+///
+/// # Invariants
+///
+/// `own` is empty while the thread is below `DISPATCH_LEVEL`. Its calls are older than those in the processor's queue, except those
+/// that go ahead of all.
 struct Site {
     machine: MachineRef,
     index: u32,
+    /// What the thread has queued to itself.
+    own: RefCell<VecDeque<Call>>,
 }
 
 /// The processor whose deferred calls interrupt a thread, if there is one.
@@ -58,13 +76,13 @@ impl Interrupted {
         }
     }
 
-    /// Runs what is queued and lets deferred calls interrupt the thread again. After [`Interrupted::mask`], at
-    /// `DISPATCH_LEVEL`.
+    /// Runs what is queued and lets deferred calls interrupt the thread again, whose `state` this is. After
+    /// [`Interrupted::mask`], at `DISPATCH_LEVEL`.
     #[inline]
-    pub fn unmask(&self) {
+    pub fn unmask(&self, state: &ThreadState) {
         if let Some(site) = self.site() {
-            if site.processor().pending() {
-                site.run_queued();
+            if site.has_own() || site.processor().pending() {
+                site.run_queued(state);
             }
             site.processor().give();
         }
@@ -73,6 +91,9 @@ impl Interrupted {
     /// [`Interrupted::unmask`] for a thread that unwinds: what is queued is left to the processor's own thread.
     pub fn unmask_in_panic(&self) {
         if let Some(site) = self.site() {
+            let mut own = site.own.borrow_mut();
+            site.processor().insert_own(site.index, own.drain(..).map(Call::into_entry));
+            drop(own);
             site.processor().give();
             site.processor().begin();
         }
@@ -85,20 +106,48 @@ impl Site {
         &self.machine.core.processors[self.index as usize]
     }
 
+    fn has_own(&self) -> bool {
+        !self.own.borrow().is_empty()
+    }
+
+    /// Queues a call to the thread itself, which is at `DISPATCH_LEVEL`. Returns false if it has to queue behind the calls of others,
+    /// or there is no room.
+    #[inline]
+    fn queue(&self, call: impl FnOnce() -> Call) -> bool {
+        let (processor, mut own) = (self.processor(), self.own.borrow_mut());
+        let is_next = processor.is_quiet() && own.len() < OWN_CALLS;
+        if is_next {
+            own.push_back(call());
+            processor.count_own(own.len());
+        }
+        is_next
+    }
+
     /// Runs what is queued, also what is queued meanwhile.
     #[inline(never)]
-    fn run_queued(&self) {
+    fn run_queued(&self, state: &ThreadState) {
         let processor = self.processor();
-        while processor.pending()
-            && let Some(entry) = processor.next_here()
-        {
-            let name = entry.dpc.name;
-            let outcome = catch_unwind(AssertUnwindSafe(|| run_entry(entry, self.index)));
-            processor.end_here();
-            // Written down as if it had run on the processor's thread: who has queued the call has not failed.
-            if outcome.is_err() {
-                report(&self.machine, self.index, name, outcome);
+        loop {
+            if processor.pending()
+                && let Some(entry) = processor.next_here(self.has_own())
+            {
+                self.run(entry.dpc.name, || run_entry(&self.machine, entry, self.index));
+                processor.end_here();
+                continue;
             }
+            let Some(call) = self.own.borrow_mut().pop_front() else { return };
+            let (name, routine, arguments) = call.begin();
+            self.run(name, || run(state, &self.machine, self.index, name, || routine(arguments)));
+            processor.end_own();
+        }
+    }
+
+    /// Runs a call. A panic is written down as if it had run on the processor's thread: who has queued the call has not failed.
+    #[inline]
+    fn run(&self, name: &'static str, call: impl FnOnce()) {
+        let outcome = catch_unwind(AssertUnwindSafe(call));
+        if outcome.is_err() {
+            report(&self.machine, self.index, name, outcome);
         }
     }
 }
@@ -134,9 +183,32 @@ impl MachineRef {
         assert!(self.core.seeded.is_none(), "a seeded machine runs everything on one thread already");
         thread::with(|state| assert!(state.interrupted.site().is_none(), "the thread is on a processor already"));
         self.bind_current_thread(processor);
-        let site: *const Site = Box::into_raw(Box::new(Site { machine: self.clone(), index: processor }));
+        let own = RefCell::new(VecDeque::with_capacity(OWN_CALLS));
+        let site: *const Site = Box::into_raw(Box::new(Site { machine: self.clone(), index: processor, own }));
         thread::with(|state| state.interrupted.0.set(site));
         OnProcessor { site, own: PhantomData }
+    }
+
+    /// Queues a call that the current thread runs itself, when it is below `DISPATCH_LEVEL`, or at once if it is that already and
+    /// `raises` says that no lock can be held then. Returns false if the call is not for this thread alone.
+    #[inline]
+    pub(super) fn insert_own(&self, index: u32, raises: bool, call: impl FnOnce() -> Call) -> bool {
+        let processor = &self.core.processors[index as usize];
+        thread::with(|state| {
+            let Some(site) = state.interrupted.site().filter(|site| ptr::eq(site.processor(), processor)) else {
+                return false;
+            };
+            if !state.is_interruptible() {
+                return site.queue(call);
+            }
+            if !raises {
+                return false;
+            }
+            let before = state.raise(Irql::DISPATCH_LEVEL);
+            let is_queued = site.queue(call);
+            state.lower(before);
+            is_queued
+        })
     }
 }
 

@@ -14,10 +14,10 @@ use fallible::{AllocError, Arc, try_box};
 
 use super::{
     core::MachineRef,
-    irql::{Irql, current_irql},
+    irql::Irql,
     queue::Entry,
     rules::{Rule, broken, broken_at_drop},
-    thread as current,
+    thread::{self as current, Entered, ThreadState},
 };
 
 /// What a queued call is given: two words that mean nothing to the machine (`SystemArgument1` and `SystemArgument2`).
@@ -107,21 +107,38 @@ impl DpcInner {
         self.place.fetch_and(FREED, AcqRel);
     }
 
-    fn queue_with(this: &Arc<Self>, raises: bool, arguments: impl FnOnce() -> Arguments) -> bool {
-        let before = this.place.fetch_or(QUEUED, AcqRel);
+    /// Says that the DPC is queued. Returns false if it was before; else the caller puts it into a queue.
+    pub fn claim(&self) -> bool {
+        let before = self.place.fetch_or(QUEUED, AcqRel);
         if before & QUEUED != 0 {
             return false;
         }
         if before & FREED != 0 {
-            this.clear_place();
-            broken(Rule::DpcFreedWhileQueued, format_args!("DPC `{}` queued after it was freed", this.name));
+            self.clear_place();
+            broken(Rule::DpcFreedWhileQueued, format_args!("DPC `{}` queued after it was freed", self.name));
         }
-        let processor = match this.target.load(Relaxed) {
-            NO_TARGET => this.machine.current_processor(),
+        true
+    }
+
+    /// The processor whose queue is the next one.
+    pub fn processor(&self) -> u32 {
+        match self.target.load(Relaxed) {
+            NO_TARGET => self.machine.current_processor(),
             target => target,
-        };
-        let importance = Importance::from_number(this.importance.load(Relaxed));
-        this.machine.insert(processor, Entry::new(this.clone(), arguments()), importance, raises);
+        }
+    }
+
+    /// Where in the queue it goes.
+    pub fn importance(&self) -> Importance {
+        Importance::from_number(self.importance.load(Relaxed))
+    }
+
+    fn queue_with(this: &Arc<Self>, raises: bool, arguments: impl FnOnce() -> Arguments) -> bool {
+        if !this.claim() {
+            return false;
+        }
+        let entry = Entry::new(this.clone(), arguments());
+        this.machine.insert(this.processor(), entry, this.importance(), raises);
         true
     }
 
@@ -153,7 +170,7 @@ impl Drop for DpcInner {
 /// A DPC object: `KDPC`. Its owner may not drop it while it is queued, as the kernel's may not be freed then; it may be
 /// dropped while its routine runs.
 pub struct Dpc {
-    inner: Arc<DpcInner>,
+    pub(super) inner: Arc<DpcInner>,
 }
 
 impl Dpc {
@@ -271,24 +288,41 @@ impl DpcHandle {
 ///
 /// # Panics
 ///
-/// As the routine does; [`Rule::IrqlNotRestored`] or [`Rule::LockHeld`] if it leaves something behind.
+/// As [`run`].
 #[inline(never)]
-pub fn run_entry(entry: Entry, processor: u32) {
-    // The DPC may be freed while its routine runs: then `dpc` is the last reference, dropped before `_entered` restores.
-    let _entered = current::Entered::new(entry.dpc.machine.number(), processor);
+pub fn run_entry(machine: &MachineRef, entry: Entry, processor: u32) {
     let Entry { dpc, arguments, .. } = entry;
     let name = dpc.name;
-    let limit = dpc.machine.settings().dpc_time_limit;
+    let routine = || {
+        dpc.run(arguments);
+        // The DPC may be freed while its routine runs: then this is the last reference.
+        drop(dpc);
+    };
+    current::with(|state| run(state, machine, processor, name, routine));
+}
+
+/// Runs the routine of the DPC `name` on the current thread, whose `state` this is, as `processor`.
+///
+/// # Panics
+///
+/// As the routine does; [`Rule::IrqlNotRestored`] or [`Rule::LockHeld`] if it leaves something behind; [`Rule::DpcTooLong`].
+#[inline]
+pub fn run(state: &ThreadState, machine: &MachineRef, processor: u32, name: &'static str, routine: impl FnOnce()) {
+    let _entered = Entered::new(state, machine.number(), processor);
+    let (limit, byte_limit) = (machine.settings().dpc_time_limit, machine.settings().dpc_byte_limit);
     let started = limit.map(|_| std::time::Instant::now());
-    dpc.run(arguments);
-    let copied = current::with(|state| state.copied.get());
-    dpc.machine.core.most_copied.fetch_max(copied, Relaxed);
-    let byte_limit = dpc.machine.settings().dpc_byte_limit;
-    drop(dpc);
-    if current_irql() != Irql::DISPATCH_LEVEL {
-        broken(Rule::IrqlNotRestored, format_args!("DPC `{name}` returned at {}", current_irql()));
+    routine();
+    let copied = state.copied.get();
+    // A call that copies less, which is nearly every one, writes nothing that others share.
+    if copied > machine.core.most_copied.load(Relaxed) {
+        machine.core.most_copied.fetch_max(copied, Relaxed);
     }
-    super::irql::assert_no_locks_held();
+    if state.irql.get() != Irql::DISPATCH_LEVEL {
+        broken(Rule::IrqlNotRestored, format_args!("DPC `{name}` returned at {}", state.irql.get()));
+    }
+    if state.locks.get() > 0 {
+        super::irql::assert_no_locks_held();
+    }
     if copied > byte_limit {
         broken(Rule::DpcTooLong, format_args!("DPC `{name}` copied {copied} bytes, more than {byte_limit}"));
     }

@@ -11,7 +11,7 @@ use std::{
         },
     },
     thread::Thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fallible::{AllocError, Arc};
@@ -23,6 +23,9 @@ use super::{
 
 /// A queue longer than this is begun at once, whatever the importance of its calls (the kernel's `MaximumDpcQueueDepth`).
 const LONG_QUEUE: usize = 4;
+
+/// A flush looks this often at calls that a thread has queued to itself.
+const OWN_AGAIN: Duration = Duration::from_micros(50);
 
 /// How far the shutdown of the machine has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +44,23 @@ pub struct Entry {
     pub arguments: Arguments,
     /// The number of flushes that had begun when it was queued.
     epoch: u64,
+    /// It was queued at the beginning.
+    ahead: bool,
 }
 
 impl Entry {
     pub const fn new(dpc: Arc<DpcInner>, arguments: Arguments) -> Self {
-        Self { dpc, arguments, epoch: 0 }
+        Self { dpc, arguments, epoch: 0, ahead: false }
     }
+}
+
+/// What a flush waits for on a processor.
+#[derive(Clone, Copy, Default)]
+pub struct Flush {
+    /// Its number: calls in the queue with this one and below.
+    epoch: u64,
+    /// This many calls that threads on the processor have queued to themselves.
+    own: u64,
 }
 
 /// What is queued on a processor and what it does.
@@ -67,13 +81,26 @@ pub struct Queue {
     running: &'static str,
     longest: usize,
     ran: u64,
+    /// Calls that came from threads which had queued them to themselves: they are counted as run there.
+    left: u64,
     /// Calls begun since the queue was last empty: for that long the processor has not been below `DISPATCH_LEVEL`.
     in_a_row: u64,
+}
+
+/// Counts the calls that threads on a processor queue to themselves ([`PlainDpc`](super::PlainDpc)), in the order in which they run.
+/// Whoever counts has [taken](Processor::take) the processor.
+struct Own {
+    queued: AtomicU64,
+    ran: AtomicU64,
+    longest: AtomicUsize,
 }
 
 /// A processor.
 pub struct Processor {
     queue: Mutex<Queue>,
+    /// Nothing is queued, and the processor runs: calls that a thread queues to itself are next.
+    quiet: AtomicBool,
+    own: Own,
     flushed: Condvar,
     /// One more than the epoch of the call that runs; zero if none does. Set with the queue locked.
     running: AtomicU64,
@@ -118,10 +145,13 @@ impl Processor {
             running: "",
             longest: 0,
             ran: 0,
+            left: 0,
             in_a_row: 0,
         };
         Self {
             queue: Mutex::new(queue),
+            quiet: AtomicBool::new(true),
+            own: Own { queued: AtomicU64::new(0), ran: AtomicU64::new(0), longest: AtomicUsize::new(0) },
             flushed: Condvar::new(),
             running: AtomicU64::new(0),
             flushing: AtomicUsize::new(0),
@@ -153,18 +183,20 @@ impl Processor {
         entry.epoch = queue.epoch;
         entry.dpc.set_place(index);
         debug_assert!(queue.entries.len() < queue.entries.capacity(), "no room (invariant)");
-        if importance == Importance::High {
+        entry.ahead = importance == Importance::High;
+        if entry.ahead {
             queue.entries.push_front(entry);
         } else {
             queue.entries.push_back(entry);
         }
+        self.note_quiet(&queue);
         queue.longest = queue.longest.max(queue.entries.len());
         let begin = match importance {
             Importance::High | Importance::MediumHigh => true,
             Importance::Medium => from != From::Elsewhere,
             Importance::Low => false,
         };
-        if begin || queue.entries.len() > LONG_QUEUE {
+        if begin || queue.entries.len() + self.own_now() > LONG_QUEUE {
             if from == From::Interrupted {
                 queue.begun = true;
                 self.pending.store(true, Release);
@@ -174,6 +206,54 @@ impl Processor {
             return false;
         }
         !queue.begun
+    }
+
+    /// Queues calls that a thread had queued to itself, and that are older than what others have queued.
+    pub fn insert_own(&self, index: u32, entries: impl DoubleEndedIterator<Item = Entry>) {
+        let mut queue = self.lock();
+        let place = queue.entries.iter().take_while(|entry| entry.ahead).count();
+        let mut count = 0;
+        // An entry of epoch 0 is waited for by every flush: one that has begun counts it among the thread's own.
+        for entry in entries.rev() {
+            entry.dpc.set_place(index);
+            queue.entries.insert(place, entry);
+            count += 1;
+        }
+        self.note_quiet(&queue);
+        queue.left += count;
+        self.own.ran.store(self.own.ran.load(Relaxed) + count, Release);
+    }
+
+    /// Looks again if anything is queued. Called whenever that has changed.
+    fn note_quiet(&self, queue: &Queue) {
+        self.quiet.store(queue.entries.is_empty() && queue.life == Life::Runs, Relaxed);
+    }
+
+    /// Returns true if what a thread on the processor queues to itself is next, after what it has queued to itself before.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Relaxed)
+    }
+
+    /// Counts a call that a thread has queued to itself.
+    #[inline]
+    pub fn count_own(&self, length: usize) {
+        self.own.queued.store(self.own.queued.load(Relaxed) + 1, Release);
+        if length > self.own.longest.load(Relaxed) {
+            self.own.longest.store(length, Relaxed);
+        }
+    }
+
+    /// Says that the oldest call that a thread has queued to itself has run.
+    #[inline]
+    pub fn end_own(&self) {
+        self.own.ran.store(self.own.ran.load(Relaxed) + 1, Release);
+    }
+
+    /// The number of calls that a thread has queued to itself and that have not run.
+    pub fn own_now(&self) -> usize {
+        let ran = self.own.ran.load(Relaxed);
+        usize::try_from(self.own.queued.load(Relaxed).saturating_sub(ran)).unwrap_or(usize::MAX)
     }
 
     /// Begins with the queue if there is something in it.
@@ -205,6 +285,7 @@ impl Processor {
         let mut queue = self.lock();
         let index = queue.entries.iter().position(|entry| std::ptr::eq(Arc::as_ptr(&entry.dpc), dpc))?;
         let entry = queue.entries.remove(index)?;
+        self.note_quiet(&queue);
         entry.dpc.clear_place();
         if self.flushing.load(SeqCst) > 0 {
             self.flushed.notify_all();
@@ -240,6 +321,7 @@ impl Processor {
 
     /// Notes that `entry` was taken out of the queue and runs.
     fn take_entry(&self, queue: &mut Queue, entry: &Entry) {
+        self.note_quiet(queue);
         entry.dpc.clear_place();
         // Flushes look with the queue locked.
         self.running.store(entry.epoch + 1, Relaxed);
@@ -248,10 +330,11 @@ impl Processor {
     }
 
     /// [`Processor::next`] for a thread that the processor's calls interrupt, and that has taken the processor. After the last
-    /// one nothing is [pending](Processor::pending), and after each of them follows [`Processor::end_here`].
-    pub fn next_here(&self) -> Option<Entry> {
+    /// one nothing is [pending](Processor::pending), and after each of them follows [`Processor::end_here`]. With `has_own`,
+    /// only a call that goes ahead of those that the thread has queued to itself.
+    pub fn next_here(&self, has_own: bool) -> Option<Entry> {
         let mut queue = self.lock();
-        if queue.life != Life::Runs {
+        if queue.life != Life::Runs || has_own && queue.entries.front().is_some_and(|entry| !entry.ahead) {
             return None;
         }
         let entry = queue.entries.pop_front();
@@ -324,20 +407,39 @@ impl Processor {
         (!queue.entries.is_empty(), queue.begun)
     }
 
-    /// Begins a flush: everything queued so far is to run. Returns the flush's epoch.
-    pub fn begin_flush(&self) -> u64 {
+    /// Begins a flush: everything queued so far is to run.
+    pub fn begin_flush(&self) -> Flush {
+        let own = self.own.queued.load(Acquire);
         let mut queue = self.lock();
         let epoch = queue.epoch;
         queue.epoch += 1;
         if !queue.entries.is_empty() {
             self.begin_locked(queue);
         }
-        epoch
+        Flush { epoch, own }
     }
 
-    /// Returns true if everything has run that was queued when the flush `epoch` began. Waits for that, but not longer
-    /// than `wait`.
-    pub fn is_flushed(&self, epoch: u64, wait: Duration) -> bool {
+    /// Waits until a thread has run `count` of the calls that it has queued to itself, but not longer than `wait`.
+    fn own_have_run(&self, count: u64, wait: Duration) -> bool {
+        let have_run = || self.own.ran.load(Acquire) >= count;
+        if have_run() || wait.is_zero() {
+            return have_run();
+        }
+        // The thread wakes nobody: it would have to ask after each call if somebody waits.
+        let end = Instant::now() + wait;
+        while !have_run() && Instant::now() < end {
+            std::thread::sleep(OWN_AGAIN);
+        }
+        have_run()
+    }
+
+    /// Returns true if everything has run that was queued when `flush` began. Waits for that, but not longer than `wait`, or
+    /// twice that.
+    pub fn is_flushed(&self, Flush { epoch, own }: Flush, wait: Duration) -> bool {
+        // First: what a thread leaves to others is in the queue before it is counted as run.
+        if !self.own_have_run(own, wait) {
+            return false;
+        }
         let mut queue = self.lock();
         let mut timed_out = wait.is_zero();
         // Before the look whether a call runs: see `end_here`.
@@ -381,7 +483,10 @@ impl Processor {
 
     /// Stops the processor, or refuses what is queued from now on.
     pub fn set_life(&self, life: Life) {
-        self.lock().life = life;
+        let mut queue = self.lock();
+        queue.life = life;
+        self.note_quiet(&queue);
+        drop(queue);
         self.unpark();
     }
 
@@ -404,7 +509,8 @@ impl Processor {
     /// The number of calls begun and the length of the longest queue so far.
     pub fn statistics(&self) -> (u64, usize) {
         let queue = self.lock();
-        (queue.ran, queue.longest)
+        let own = (self.own.ran.load(Acquire), self.own.longest.load(Relaxed));
+        (queue.ran + own.0 - queue.left, queue.longest.max(own.1))
     }
 }
 

@@ -132,7 +132,7 @@ impl Seeded {
                     self.note(1, index, entry.dpc.number);
                     self.clock.fetch_add(1, Relaxed);
                     let name = entry.dpc.name;
-                    let outcome = catch_unwind(AssertUnwindSafe(|| run_entry(entry, index)));
+                    let outcome = catch_unwind(AssertUnwindSafe(|| run_entry(machine, entry, index)));
                     processor.end_run();
                     report_and_resume(machine, index, name, outcome);
                 }

@@ -135,7 +135,7 @@ impl ThreadState {
     pub fn lower(&self, to: Irql) {
         if self.irql.get() >= Irql::DISPATCH_LEVEL && to < Irql::DISPATCH_LEVEL {
             self.irql.set(Irql::DISPATCH_LEVEL);
-            self.interrupted.unmask();
+            self.interrupted.unmask(self);
         }
         self.irql.set(to);
     }
@@ -168,32 +168,34 @@ pub fn number() -> u32 {
 }
 
 /// The thread as it was before it began to run something on a processor. Dropping this restores it.
-pub struct Entered {
+pub struct Entered<'thread> {
+    state: &'thread ThreadState,
     irql: Irql,
     locks: usize,
     processor: (u64, u32),
     copied: usize,
 }
 
-impl Entered {
+impl<'thread> Entered<'thread> {
     /// Puts the current thread on a processor, at `DISPATCH_LEVEL`.
-    pub fn new(machine: u64, processor: u32) -> Self {
-        with(|state| Self {
+    #[inline]
+    pub fn new(state: &'thread ThreadState, machine: u64, processor: u32) -> Self {
+        Self {
             irql: state.irql.replace(Irql::DISPATCH_LEVEL),
             locks: state.locks.get(),
             processor: state.processor.replace((machine, processor)),
             copied: state.copied.replace(0),
-        })
+            state,
+        }
     }
 }
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
+    #[inline]
     fn drop(&mut self) {
-        with(|state| {
-            state.irql.set(self.irql);
-            state.locks.set(self.locks);
-            state.processor.set(self.processor);
-            state.copied.set(self.copied);
-        });
+        self.state.irql.set(self.irql);
+        self.state.locks.set(self.locks);
+        self.state.processor.set(self.processor);
+        self.state.copied.set(self.copied);
     }
 }

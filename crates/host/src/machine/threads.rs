@@ -14,7 +14,7 @@ use super::{
     failure::{Failure, message_of},
     irql::{Irql, raise},
     queue::{Next, Processor},
-    thread::Entered,
+    thread::{self as current, Entered},
     timer_queue::{Expired, NextTimer},
 };
 
@@ -70,7 +70,7 @@ fn processor_loop(machine: &MachineRef, index: u32) {
         let mut next = processor.next(false);
         while let Next::Run(entry) = next {
             let name = entry.dpc.name;
-            report(machine, index, name, catch_unwind(AssertUnwindSafe(|| run_entry(entry, index))));
+            report(machine, index, name, catch_unwind(AssertUnwindSafe(|| run_entry(machine, entry, index))));
             next = processor.next(false);
         }
         processor.give();
@@ -101,8 +101,10 @@ fn timer_loop(machine: &MachineRef) {
 
 /// Lets a timer expire on the current thread, as the processor that has set it.
 pub fn expire(machine: &MachineRef, expired: &Expired) {
-    let _entered = Entered::new(machine.number(), expired.processor);
-    expired.timer.expire(expired.arguments);
+    current::with(|state| {
+        let _entered = Entered::new(state, machine.number(), expired.processor);
+        expired.timer.expire(expired.arguments);
+    });
 }
 
 /// Writes a panic down, if there was one.

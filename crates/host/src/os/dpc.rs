@@ -6,7 +6,7 @@ use engine::os::{Dpc, Routine};
 use fallible::{AllocError, Arc};
 
 use super::target;
-use crate::machine::{self, Importance, Irql, MachineRef, assert_irql_at_most};
+use crate::machine::{Importance, Irql, MachineRef, PlainDpc, assert_irql_at_most};
 
 /// A deferred call of the routine `R` on a chosen processor.
 ///
@@ -14,7 +14,7 @@ use crate::machine::{self, Importance, Irql, MachineRef, assert_irql_at_most};
 ///
 /// `dpc` is private, so that its arguments always hold a reference to an `R::Target`.
 pub struct HostDpc<R> {
-    dpc: machine::Dpc,
+    dpc: PlainDpc,
     /// The locks of the operating system raise the IRQL.
     raises: bool,
     routine: PhantomData<fn() -> R>,
@@ -22,7 +22,7 @@ pub struct HostDpc<R> {
 
 impl<R: Routine> HostDpc<R> {
     pub(super) fn try_new(machine: &MachineRef, processor: u32, raises: bool) -> Result<Self, AllocError> {
-        let dpc = target::dpc::<R>(machine)?;
+        let dpc = target::plain_dpc::<R>(machine)?;
         dpc.set_target(Some(processor));
         dpc.set_importance(Importance::MediumHigh);
         Ok(Self { dpc, raises, routine: PhantomData })

@@ -27,7 +27,7 @@ use std::{
 use engine::{cq::Cqe, qp::Sge};
 use host::{
     HostOs,
-    machine::{Arguments, Dpc, Irql, lower, raise},
+    machine::{Arguments, Irql, PlainDpc, lower, raise},
 };
 use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
@@ -236,7 +236,7 @@ pub fn deferred(os: &HostOs, count: usize, mut copy: impl FnMut()) -> impl FnMut
         let work = unsafe { &mut *arguments.first.cast::<&mut dyn FnMut()>() };
         work();
     };
-    let dpc = Dpc::try_new(os.machine(), "copy", run).expect("memory");
+    let dpc = PlainDpc::try_new(os.machine(), "copy", run).expect("memory");
     dpc.set_target(Some(0));
     move || {
         let mut copies = 0;
@@ -249,7 +249,7 @@ pub fn deferred(os: &HostOs, count: usize, mut copy: impl FnMut()) -> impl FnMut
         let time = alone(count, || {
             for _ in 0..count {
                 let before = raise(Irql::DISPATCH_LEVEL);
-                dpc.queue(Arguments { first: ptr::from_mut(&mut work).cast(), second: ptr::null_mut() });
+                dpc.queue_with(|| Arguments { first: ptr::from_mut(&mut work).cast(), second: ptr::null_mut() });
                 lower(before);
             }
         });
