@@ -24,7 +24,7 @@ use provider::NicMode;
 
 use crate::{
     kind::{Kind, Lock},
-    ndk::{Connection, Plan, Side},
+    ndk::{Connection, Layer, Plan, Side},
     rows::{cq::Quiet, entry::completion},
     settle,
 };
@@ -65,11 +65,52 @@ pub enum Scenario {
     Messages(Kind),
     /// An RDMA write of 64 bytes and its completion, through the dispatch tables.
     Write(Kind),
+    /// A request of the direct engine, behind a layer.
+    Behind(Request, Layer),
+    /// A request of the direct engine without a layer, while other adapters of the program are behind one each.
+    Beside(Request),
+}
+
+/// A request that passes a layer, or does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// As [`Scenario::Message`].
+    Message,
+    /// As [`Scenario::Write`].
+    Write,
+}
+
+impl Request {
+    /// The scenario of an adapter without a layer.
+    const fn plain(self) -> Scenario {
+        match self {
+            Self::Message => Scenario::Message(Kind::DIRECT),
+            Self::Write => Scenario::Write(Kind::DIRECT),
+        }
+    }
+
+    fn repeat(self, connection: &mut Connected) {
+        match self {
+            Self::Message => message(connection),
+            Self::Write => write(connection),
+        }
+    }
+}
+
+/// What another count may be at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// The other count.
+    pub of: Scenario,
+    /// So many times it.
+    pub most: f64,
+    /// What rows say of it.
+    pub words: &'static str,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 27] = [
         Self::Nothing,
         Self::ArmNothingNew,
         Self::ArmFires,
@@ -89,6 +130,14 @@ impl Scenario {
         Self::Message(Kind::DEFERRED.called()),
         Self::Messages(Kind::DEFERRED.called()),
         Self::Write(Kind::DEFERRED.called()),
+        Self::Beside(Request::Message),
+        Self::Behind(Request::Message, Layer::Forwarding),
+        Self::Behind(Request::Message, Layer::Advising),
+        Self::Behind(Request::Message, Layer::Recording),
+        Self::Beside(Request::Write),
+        Self::Behind(Request::Write, Layer::Forwarding),
+        Self::Behind(Request::Write, Layer::Advising),
+        Self::Behind(Request::Write, Layer::Recording),
     ];
 
     /// Its name, on the command line and in files.
@@ -110,6 +159,8 @@ impl Scenario {
             Self::Message(kind) => return of_kind("message", kind),
             Self::Messages(kind) => return of_kind("messages", kind),
             Self::Write(kind) => return of_kind("write", kind),
+            Self::Behind(request, layer) => return format!("{}-{}", request.plain().name(), layer.name()),
+            Self::Beside(request) => return format!("{}-beside-layers", request.plain().name()),
         };
         name.to_owned()
     }
@@ -132,6 +183,10 @@ impl Scenario {
                 return format!("{BATCH} messages that ring the doorbell once, both sides, {}", kind.words());
             }
             Self::Write(kind) => return format!("64 byte RDMA write over NDKPI, {}", kind.words()),
+            Self::Behind(request, layer) => return format!("{}, {}", request.plain().words(), layer.words()),
+            Self::Beside(request) => {
+                return format!("{}, other adapters behind each layer", request.plain().words());
+            }
         };
         words.to_owned()
     }
@@ -144,16 +199,21 @@ impl Scenario {
         }
     }
 
-    /// The scenario with the direct engine and the same lock, and how many times its instructions this one may take.
+    /// What it may be at most, beside another: that of the direct engine with the same lock, or without a layer in the program.
     #[must_use]
-    pub fn limit(self) -> Option<(Self, f64)> {
+    pub fn limit(self) -> Option<Limit> {
         let direct = |kind: Kind| Kind { engine: NicMode::Direct, ..kind };
-        match self {
-            Self::Message(kind) if is_deferred(kind) => Some((Self::Message(direct(kind)), 1.4)),
-            Self::Messages(kind) if is_deferred(kind) => Some((Self::Messages(direct(kind)), 1.1)),
-            Self::Write(kind) if is_deferred(kind) => Some((Self::Write(direct(kind)), 1.7)),
-            _ => None,
-        }
+        let (of, most) = match self {
+            Self::Message(kind) if is_deferred(kind) => (Self::Message(direct(kind)), 1.4),
+            Self::Messages(kind) if is_deferred(kind) => (Self::Messages(direct(kind)), 1.1),
+            Self::Write(kind) if is_deferred(kind) => (Self::Write(direct(kind)), 1.7),
+            // Off means that it is not there: to the instruction.
+            Self::Beside(request) => {
+                return Some(Limit { of: request.plain(), most: 1.0, words: "no layer in the program" });
+            }
+            _ => return None,
+        };
+        Some(Limit { of, most, words: "direct engine" })
     }
 
     /// Runs it, to be counted.
@@ -211,6 +271,11 @@ impl Scenario {
             Self::Message(kind) => message(&mut connection(&os, kind)),
             Self::Messages(kind) => messages(&mut connection(&os, kind)),
             Self::Write(kind) => write(&mut connection(&os, kind)),
+            Self::Behind(request, layer) => request.repeat(&mut behind(&os, layer)),
+            Self::Beside(request) => {
+                let _others = [Layer::Forwarding, Layer::Advising, Layer::Recording].map(|layer| behind(&os, layer));
+                request.repeat(&mut connection(&os, Kind::DIRECT));
+            }
         }
         machine.run_until_idle();
         machine.shutdown();
@@ -276,9 +341,16 @@ fn is_deferred(kind: Kind) -> bool {
 /// Two connected queue pairs, which are closed when the value is dropped.
 struct Connected(Option<Connection>);
 
+fn plan(kind: Kind) -> Plan {
+    Plan { kind, depth: 64, bytes: 4096, inline: 64, steps: !is_deferred(kind) }
+}
+
 fn connection(os: &HostOs, kind: Kind) -> Connected {
-    let steps = !is_deferred(kind);
-    Connected(Some(Connection::new(os, Plan { kind, depth: 64, bytes: 4096, inline: 64, steps })))
+    Connected(Some(Connection::new(os, plan(kind))))
+}
+
+fn behind(os: &HostOs, layer: Layer) -> Connected {
+    Connected(Some(Connection::behind(os, plan(Kind::DIRECT), layer)))
 }
 
 impl Connected {

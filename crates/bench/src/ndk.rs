@@ -24,9 +24,9 @@ use interpose::{
     adviser::{Adviser, Mode, Report, Settings, Sink, Totals},
 };
 use ndkpi::{
-    NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_ARM_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ,
-    NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR, NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
-    NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags, notify,
+    NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_ARM_CQ, NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION,
+    NDK_FN_GET_CQ_RESULTS_EX, NDK_FN_READ, NDK_FN_RECEIVE, NDK_FN_SEND, NDK_FN_WRITE, NDK_LISTENER, NDK_MR,
+    NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SGE, NDK_VERSION, NtStatus, SOCKADDR_INET, mr_flags, notify,
 };
 use provider::{CompletionMode, Config, Device, NdkOs, NicMode};
 use recorder::{Keep, Recorder, Ring};
@@ -263,6 +263,17 @@ impl Layer {
         }
     }
 
+    /// What stands in the name of a count.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Forwarding => "behind-hooks",
+            Self::Advising => "behind-adviser",
+            Self::Recording => "behind-recorder",
+        }
+    }
+
     /// Slots of a recording.
     const SLOTS: usize = 1 << 16;
 
@@ -334,6 +345,11 @@ pub struct Connection {
 const unsafe extern "system" fn created(_: *mut c_void, _: NtStatus, _: *mut NDK_OBJECT_HEADER) {}
 
 const CREATED: Option<NDK_FN_CREATE_COMPLETION> = Some(created);
+
+/// A close that is pending completes without the consumer's doing: closing the adapter waits for it.
+const unsafe extern "system" fn closed(_: *mut c_void) {}
+
+const CLOSED: Option<NDK_FN_CLOSE_COMPLETION> = Some(closed);
 
 const unsafe extern "system" fn ignore_event(_: *mut c_void) {}
 
@@ -527,37 +543,36 @@ impl Connection {
     pub fn close(self) {
         let Self { adapter, pd, connectors, listener, sides, machine, close_adapter } = self;
         let header = |object: *mut c_void| object.cast::<NDK_OBJECT_HEADER>();
-        // A close that is pending completes without the consumer: closing the adapter waits for it.
         for connector in connectors {
             let close = slot!(connector, NdkCloseConnector);
             // SAFETY: the connector is open and not used after this.
-            let _ = unsafe { close(header(connector.cast()), None, ptr::null_mut()) };
+            let _ = unsafe { close(header(connector.cast()), CLOSED, ptr::null_mut()) };
         }
         let close = slot!(listener, NdkCloseListener);
         // SAFETY: as for the connectors.
-        let _ = unsafe { close(header(listener.cast()), None, ptr::null_mut()) };
+        let _ = unsafe { close(header(listener.cast()), CLOSED, ptr::null_mut()) };
         let memory = sides.map(|side| {
             let Side { qp, received, initiated, mr, buffer, notifications, .. } = side;
             let close = slot!(qp, NdkCloseQp);
             // SAFETY: as for the connectors.
-            let _ = unsafe { close(header(qp.cast()), None, ptr::null_mut()) };
+            let _ = unsafe { close(header(qp.cast()), CLOSED, ptr::null_mut()) };
             let (deregister, waiter) = (slot!(mr, NdkDeregisterMr), Waiter::new());
             // SAFETY: the region is open, and the waiter lives as long as the request.
             let status = unsafe { deregister(mr, Some(Waiter::complete), waiter.context()) };
             assert_eq!(waiter.wait(&machine, status), NtStatus::SUCCESS);
             let close = slot!(mr, NdkCloseMr);
             // SAFETY: as for the connectors.
-            let _ = unsafe { close(header(mr.cast()), None, ptr::null_mut()) };
+            let _ = unsafe { close(header(mr.cast()), CLOSED, ptr::null_mut()) };
             for cq in [received, initiated] {
                 let close = slot!(cq, NdkCloseCq);
                 // SAFETY: as for the connectors.
-                let _ = unsafe { close(header(cq.cast()), None, ptr::null_mut()) };
+                let _ = unsafe { close(header(cq.cast()), CLOSED, ptr::null_mut()) };
             }
             (buffer, notifications)
         });
         let close = slot!(pd, NdkClosePd);
         // SAFETY: as for the connectors.
-        let _ = unsafe { close(header(pd.cast()), None, ptr::null_mut()) };
+        let _ = unsafe { close(header(pd.cast()), CLOSED, ptr::null_mut()) };
         // SAFETY: everything that was made on the adapter is closed, and it is not used after this.
         unsafe { close_adapter(adapter) };
         drop(memory);

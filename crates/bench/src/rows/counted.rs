@@ -2,7 +2,7 @@
 
 use crate::{
     Context,
-    counted::{self, Counts, Scenario},
+    counted::{self, Counts, Limit, Scenario},
     measure::Samples,
     row::{Goal, Row, Unit},
 };
@@ -27,10 +27,10 @@ fn counted(_: &Context<'_>) -> Vec<Row> {
                 Some(count) if scenario == Scenario::ArmNothingNew => {
                     Row::limited(&name, "40 instructions", unit, *count, ARM_LIMIT)
                 }
-                Some(count) => match scenario.limit() {
-                    Some((direct, most)) => of_direct(&name, counts, *count, direct, most),
-                    None => Row::plain(&name, unit, &Samples::new(vec![*count])),
-                },
+                Some(count) => scenario.limit().map_or_else(
+                    || Row::plain(&name, unit, &Samples::new(vec![*count])),
+                    |limit| of_another(&name, counts, *count, limit),
+                ),
                 None => Row::skipped(&name, "", unit, Goal::Reported, "not counted"),
             },
             Err(why) if scenario == Scenario::ArmNothingNew => Row::skipped(&name, "40 instructions", unit, goal, why),
@@ -40,11 +40,11 @@ fn counted(_: &Context<'_>) -> Vec<Row> {
     rows.collect()
 }
 
-/// A row of a count beside that of the direct engine.
-fn of_direct(name: &str, counts: &Counts, count: f64, direct: Scenario, most: f64) -> Row {
+/// A row of a count beside another.
+fn of_another(name: &str, counts: &Counts, count: f64, Limit { of, most, words }: Limit) -> Row {
     let goal = Goal::AtMost(most);
-    let Some(peer) = counts.get(&direct.name()) else {
-        return Row::skipped(name, "direct engine", Unit::Instructions, goal, "not counted");
+    let Some(peer) = counts.get(&of.name()) else {
+        return Row::skipped(name, words, Unit::Instructions, goal, "not counted");
     };
-    Row::counted(name, "direct engine", goal, count, *peer)
+    Row::counted(name, words, goal, count, *peer)
 }
