@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bench::allocated::in_use;
 use conformance::host::{HostPlatform, Scheduler};
 use conformance::{
     Platform, Stop,
@@ -27,8 +28,11 @@ use crate::{
 const EPISODES: u32 = 25;
 /// Rounds after which the program has the memory that it needs.
 const WARM: u64 = 5;
-/// More memory than this, after the first rounds, is a leak.
-const GROWTH: u64 = 16 << 20;
+/// More bytes allocated than this, after the first rounds, are a leak: between two rounds there is nothing but the program itself.
+const ALLOCATED: u64 = 64 << 10;
+/// More memory than this, after the first rounds, is one too: what is not allocated, such as mapped memory. The allocator keeps some
+/// of what was freed, and threads that come and go keep it in different places.
+const RESIDENT: u64 = 16 << 20;
 
 /// The result of a run.
 #[derive(Serialize)]
@@ -37,14 +41,41 @@ struct Shown {
     seed: u64,
     seconds: f64,
     counts: serde_json::Map<String, serde_json::Value>,
-    /// Bytes of the program in memory after the first rounds, and at the end; none where the system does not say.
+    /// Bytes allocated after the first rounds, and at the end; none if there were fewer rounds.
+    allocated_before: Option<u64>,
+    allocated_after: Option<u64>,
+    /// Bytes of the program in memory, then and at the end; none where the system does not say either.
     memory_before: Option<u64>,
     memory_after: Option<u64>,
     failure: Option<String>,
 }
 
+/// The bytes of this program, between two rounds.
+#[derive(Clone, Copy)]
+struct Memory {
+    allocated: u64,
+    /// None if the system does not say.
+    resident: Option<u64>,
+}
+
+impl Memory {
+    fn now() -> Self {
+        Self { allocated: in_use() as u64, resident: resident() }
+    }
+
+    /// What has grown by more than it may since `before`, if anything has.
+    fn grown(self, before: Self) -> Option<String> {
+        let grown = |what, before, now, most| {
+            (now > before + most).then(|| format!("{what} grew from {} to {}", bytes(before), bytes(now)))
+        };
+        let resident = before.resident.zip(self.resident);
+        grown("what is allocated", before.allocated, self.allocated, ALLOCATED)
+            .or_else(|| resident.and_then(|(before, now)| grown("the program in memory", before, now, RESIDENT)))
+    }
+}
+
 /// The bytes of this program that are in memory, if the system says so.
-fn memory() -> Option<u64> {
+fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -96,26 +127,26 @@ pub fn run(args: &Soak, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
         rounds += 1;
         bar.set_position(rounds);
         if rounds == WARM {
-            before = memory();
+            before = Some(Memory::now());
         }
     }
     bar.finish_and_clear();
     if let Some(file) = latest.file() {
         args.record.write(&file)?;
     }
-    let after = before.and_then(|_| memory());
-    if let (None, Some(before), Some(after)) = (&failure, before, after)
-        && after > before + GROWTH
-    {
-        failure = Some(format!("the program grew from {} to {}", bytes(before), bytes(after)));
+    let after = before.map(|_| Memory::now());
+    if failure.is_none() {
+        failure = before.zip(after).and_then(|(before, after)| after.grown(before));
     }
     let shown = Shown {
         rounds,
         seed: args.seed,
         seconds: started.elapsed().as_secs_f64(),
         counts: counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect(),
-        memory_before: before,
-        memory_after: after,
+        allocated_before: before.map(|memory| memory.allocated),
+        allocated_after: after.map(|memory| memory.allocated),
+        memory_before: before.and_then(|memory| memory.resident),
+        memory_after: after.and_then(|memory| memory.resident),
         failure,
     };
     report(args, &shown)?;
@@ -138,13 +169,32 @@ fn report(args: &Soak, shown: &Shown) -> Result<(), String> {
     print_table(&list);
     let time = duration(Duration::from_secs_f64(shown.seconds));
     say!("{} rounds of {} workers in {time}, seeds from {}", shown.rounds, args.workers, shown.seed);
-    match (shown.memory_before, shown.memory_after) {
-        (Some(before), Some(after)) => say!("memory: {} after {WARM} rounds, {} now", bytes(before), bytes(after)),
-        _ => say!("memory: not looked at: {WARM} rounds at least, on Linux"),
-    }
+    let line = |what: &str, before: Option<u64>, after: Option<u64>, why: &str| match before.zip(after) {
+        Some((before, after)) => say!("{what}: {} after {WARM} rounds, {} now", bytes(before), bytes(after)),
+        None => say!("{what}: not looked at: {why}"),
+    };
+    line("allocated", shown.allocated_before, shown.allocated_after, "too few rounds");
+    line("in memory", shown.memory_before, shown.memory_after, "too few rounds, or not on Linux");
     match &shown.failure {
         Some(failure) => say!("FAILED: {failure}"),
         None => say!("Nothing is left open, every byte was right."),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALLOCATED, Memory, RESIDENT};
+
+    #[test]
+    fn a_leak_is_what_stays_allocated_or_in_memory() {
+        let before = Memory { allocated: 5000, resident: Some(16 << 20) };
+        let after = |allocated, resident| Memory { allocated, resident }.grown(before);
+        assert_eq!(after(5000 + ALLOCATED, Some((16 << 20) + RESIDENT)), None);
+        assert_eq!(after(100, None), None, "less, and the system does not say");
+        let seen = after(5001 + ALLOCATED, Some(1 << 20)).expect("a leak");
+        assert_eq!(seen, "what is allocated grew from 5000 bytes to 70537 bytes");
+        let seen = after(5000, Some((16 << 20) + RESIDENT + 1)).expect("a leak of another kind");
+        assert!(seen.starts_with("the program in memory grew from 16 MiB"), "{seen}");
+    }
 }
