@@ -28,12 +28,12 @@ install_packages() {
     local as_root=() archives result=0
     [[ $(id -u) == 0 ]] || as_root=(sudo -n)
     echo "== installing $*"
-    # An archive directory of its own: another apt process may clean the common one.
+    # An archive directory of its own: another apt process may clean the common one. While that one installs, this waits.
     archives=$(mktemp -d)
     mkdir "$archives/partial"
     { "${as_root[@]}" apt-get update -qq &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" install -y -qq \
-            --no-install-recommends "$@" >/dev/null; } || result=$?
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dir::Cache::archives="$archives" \
+            -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null; } || result=$?
     rm -rf "$archives"
     return $result
 }

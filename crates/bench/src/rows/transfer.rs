@@ -264,7 +264,7 @@ fn of_size<'a>(
     size: usize,
     places: usize,
 ) -> OfSize {
-    let count = context.effort.scale((128 << 20) / size).clamp(2, 1 << 14);
+    let count = context.effort.scale((64 << 20) / size).clamp(2, 1 << 14);
     let length = u32::try_from(size).expect("a size of the list");
     let [from, to] = [buffers[0].pointer(0), buffers[1].pointer(0)];
     let copy_between = move |from: *mut u8, to: *mut u8, place: usize| {
