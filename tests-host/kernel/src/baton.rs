@@ -1,8 +1,9 @@
 //! The seeded scheduler of threads: one runs at a time, and a random number decides which is next.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Condvar, Mutex},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -23,7 +24,6 @@ use crate::{
 /// Whose turn it is.
 pub struct Baton {
     turns: Mutex<Turns>,
-    changed: Condvar,
     preemption: u8,
 }
 
@@ -32,12 +32,31 @@ struct Turns {
     holder: u64,
     /// All threads, the holder included.
     threads: VecDeque<u64>,
+    /// Those that wait for their turn: only the one whose turn it is gets woken.
+    asleep: BTreeMap<u64, Thread>,
     random: SplitMix64,
     trace: u64,
-    /// How many turns have passed without anything being done.
-    idle: usize,
+    /// Those that wait and have looked in vain since something was done last: they need no turn.
+    looked: BTreeSet<u64>,
     /// The earliest time that a waiting thread waits for, since something was done last.
     earliest: Option<u64>,
+}
+
+/// Returns true if deferred calls or timers ran meanwhile.
+fn ran(state: &State, work: impl FnOnce()) -> bool {
+    let before = state.machine.statistics().steps;
+    work();
+    state.machine.statistics().steps != before
+}
+
+/// Lets time pass until something happens, at most until then. Not all at once: a timer that is due earlier may wake somebody.
+fn let_pass(state: &State, until: u64) {
+    loop {
+        let left = until.saturating_sub(state.machine.now());
+        if left == 0 || ran(state, || state.machine.run_for((left / 16).max(200).min(left))) {
+            return;
+        }
+    }
 }
 
 impl Baton {
@@ -45,12 +64,13 @@ impl Baton {
         let turns = Turns {
             holder: 0,
             threads: VecDeque::new(),
+            asleep: BTreeMap::new(),
             random: SplitMix64::seed_from_u64(!seed),
             trace: 0,
-            idle: 0,
+            looked: BTreeSet::new(),
             earliest: None,
         };
-        Self { turns: Mutex::new(turns), changed: Condvar::new(), preemption }
+        Self { turns: Mutex::new(turns), preemption }
     }
 
     /// The current thread is the test's.
@@ -68,17 +88,39 @@ impl Baton {
         lock(&self.turns).threads.push_back(thread);
     }
 
+    /// A new thread waits for its first turn.
+    pub fn start(&self) {
+        self.take();
+        self.progress();
+    }
+
     /// Waits for the current thread's turn.
-    pub fn take(&self) {
+    fn take(&self) {
         let me = context::thread();
         let started = Instant::now();
-        let mut turns = lock(&self.turns);
-        while turns.holder != me {
-            let waited = self.changed.wait_timeout(turns, Duration::from_secs(1));
-            turns = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-            if started.elapsed() > Duration::from_mins(5) {
-                bug_check(Rule::Hang, format_args!("thread {me} did not get its turn: {} has it", turns.holder));
+        loop {
+            let mut turns = lock(&self.turns);
+            if turns.holder == me {
+                turns.asleep.remove(&me);
+                return;
             }
+            let holder = turns.holder;
+            turns.asleep.entry(me).or_insert_with(thread::current);
+            drop(turns);
+            if started.elapsed() > Duration::from_mins(5) {
+                bug_check(Rule::Hang, format_args!("thread {me} did not get its turn: {holder} has it"));
+            }
+            thread::park_timeout(Duration::from_secs(1));
+        }
+    }
+
+    /// It is that thread's turn. One that does not sleep yet looks before it does.
+    fn give(mut turns: MutexGuard<'_, Turns>, next: u64) {
+        turns.holder = next;
+        let sleeper = turns.asleep.get(&next).cloned();
+        drop(turns);
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
         }
     }
 
@@ -87,40 +129,33 @@ impl Baton {
         let me = context::thread();
         let mut turns = lock(&self.turns);
         turns.threads.retain(|&thread| thread != me);
-        turns.idle = 0;
+        turns.looked.clear();
         let count = turns.threads.len() as u64;
         let pick = turns.random.next_u64() % count;
-        turns.holder = turns.threads[usize::try_from(pick).unwrap_or(0)];
-        drop(turns);
-        self.changed.notify_all();
+        let next = turns.threads[usize::try_from(pick).unwrap_or(0)];
+        Self::give(turns, next);
     }
 
-    /// Lets another thread go on, if there is one, and waits for the turn to come back.
+    /// Lets another thread go on, if there is one that may have something to do, and waits for the turn to come back.
     fn pass(&self) {
         let me = context::thread();
         let mut turns = lock(&self.turns);
-        if turns.threads.len() < 2 {
-            return;
-        }
         // Round and round, so that nobody is left out, and beginning anywhere.
-        let skip = turns.random.next_u64() % 4;
+        let skip = turns.random.next_u64().is_multiple_of(4);
         turns.threads.retain(|&thread| thread != me);
+        let mut others = turns.threads.iter().copied().filter(|thread| !turns.looked.contains(thread));
+        let (first, second) = (others.next(), others.next());
         turns.threads.push_back(me);
-        if skip == 0 && turns.threads.len() > 2 {
-            turns.threads.swap(0, 1);
-        }
-        let next = turns.threads[0];
-        turns.holder = next;
+        let Some(next) = second.filter(|_| skip).or(first) else { return };
         turns.trace = SplitMix64::seed_from_u64(turns.trace ^ next).next_u64();
-        drop(turns);
-        self.changed.notify_all();
+        Self::give(turns, next);
         self.take();
     }
 
     /// Something was done: whoever waits may look again.
     fn progress(&self) {
         let mut turns = lock(&self.turns);
-        turns.idle = 0;
+        turns.looked.clear();
         turns.earliest = None;
     }
 
@@ -136,42 +171,30 @@ impl Baton {
                 self.progress();
                 return false;
             }
-            let step = {
+            let (runs, everybody, earliest) = {
                 let mut turns = lock(&self.turns);
+                turns.looked.insert(context::thread());
                 if let Some(end) = end {
                     turns.earliest = Some(turns.earliest.map_or(end, |earliest| earliest.min(end)));
                 }
-                turns.threads.len() < 2 || turns.random.next_u64().is_multiple_of(2)
+                let everybody = turns.threads.iter().all(|thread| turns.looked.contains(thread));
+                (turns.random.next_u64().is_multiple_of(2), everybody, turns.earliest)
             };
-            if step {
-                let before = state.machine.statistics().steps;
-                state.machine.run_until_idle();
-                if state.machine.statistics().steps != before {
-                    self.progress();
-                    continue;
-                }
+            if (runs || everybody) && ran(state, || state.machine.run_until_idle()) {
+                self.progress();
+                continue;
             }
-            let (idle, count, earliest) = {
-                let mut turns = lock(&self.turns);
-                turns.idle += 1;
-                (turns.idle, turns.threads.len(), turns.earliest)
-            };
-            // Everybody has had more than one turn, and nobody could do anything with it.
-            if idle > 3 * count + 2 {
-                let now = state.machine.now();
+            // Nobody can do anything before time passes.
+            if everybody {
                 match earliest {
-                    Some(earliest) => {
-                        self.progress();
-                        // Not all at once: a timer that is due earlier may wake somebody.
-                        let left = earliest.saturating_sub(now);
-                        state.machine.run_for((left / 16).max(200).min(left).max(1));
-                    }
-                    None if state.machine.step() => self.progress(),
+                    Some(earliest) => let_pass(state, earliest),
+                    None if state.machine.step() => {}
                     None => {
                         let words = format_args!("{what}: nothing is left that could end the wait");
                         waiting::stuck(state, Rule::Deadlock, words);
                     }
                 }
+                self.progress();
             }
             self.pass();
         }
@@ -181,6 +204,8 @@ impl Baton {
     pub fn yield_now(&self) {
         self.progress();
         self.pass();
+        // What this thread does next may be what others wait for.
+        self.progress();
     }
 
     /// A point at which other threads may get in between.

@@ -117,7 +117,7 @@ fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce
     let body = move || {
         context::set_thread(mine.number);
         if let Some(baton) = &of_thread.baton {
-            baton.take();
+            baton.start();
         }
         work();
         mine.ended.store(true, Release);
