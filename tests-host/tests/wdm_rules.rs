@@ -8,6 +8,8 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "wdm_rules/driver.rs"]
 mod driver;
+#[path = "wdm_rules/routines.rs"]
+mod routines;
 
 use std::ptr;
 

@@ -11,18 +11,51 @@ macro_rules! with_routines {
             "ntoskrnl.exe" {
                 DbgPrint
                 DbgPrintEx
+                EtwEventEnabled
+                EtwProviderEnabled
                 EtwRegister
                 EtwSetInformation
                 EtwUnregister
+                EtwWrite
                 EtwWriteTransfer
+                ExAcquireFastMutex
+                ExAcquireFastMutexUnsafe
+                ExAcquireResourceExclusiveLite
+                ExAcquireResourceSharedLite
                 ExAcquireRundownProtection
+                ExAcquireSpinLockExclusive
+                ExAcquireSpinLockExclusiveAtDpcLevel
+                ExAcquireSpinLockShared
+                ExAcquireSpinLockSharedAtDpcLevel
                 ExAllocatePool2
+                ExAllocatePoolWithTag
+                ExDeleteLookasideListEx
+                ExDeleteNPagedLookasideList
+                ExDeletePagedLookasideList
+                ExDeleteResourceLite
+                ExFlushLookasideListEx
                 ExFreePool
                 ExFreePoolWithTag
+                ExInitializeLookasideListEx
+                ExInitializeNPagedLookasideList
+                ExInitializePagedLookasideList
+                ExInitializeResourceLite
                 ExInitializeRundownProtection
+                ExInterlockedInsertHeadList
+                ExInterlockedInsertTailList
+                ExInterlockedRemoveHeadList
+                ExQueueWorkItem
                 ExReInitializeRundownProtection
+                ExReleaseFastMutex
+                ExReleaseFastMutexUnsafe
+                ExReleaseResourceLite
                 ExReleaseRundownProtection
+                ExReleaseSpinLockExclusive
+                ExReleaseSpinLockExclusiveFromDpcLevel
+                ExReleaseSpinLockShared
+                ExReleaseSpinLockSharedFromDpcLevel
                 ExSetTimerResolution
+                ExTryToAcquireFastMutex
                 ExWaitForRundownProtectionRelease
                 IoAcquireCancelSpinLock
                 IoAcquireRemoveLockEx
@@ -30,6 +63,10 @@ macro_rules! with_routines {
                 IoAllocateWorkItem
                 IoCreateDevice
                 IoCreateSymbolicLink
+                IoCsqInitialize
+                IoCsqInsertIrp
+                IoCsqRemoveIrp
+                IoCsqRemoveNextIrp
                 IoDeleteDevice
                 IoDeleteSymbolicLink
                 IoFreeMdl
@@ -47,6 +84,7 @@ macro_rules! with_routines {
                 KeAcquireSpinLockAtDpcLevel
                 KeAcquireSpinLockRaiseToDpc
                 KeAreAllApcsDisabled
+                KeBugCheck
                 KeBugCheckEx
                 KeCancelTimer
                 KeClearEvent
@@ -58,26 +96,35 @@ macro_rules! with_routines {
                 KeGetProcessorNumberFromIndex
                 KeInitializeDpc
                 KeInitializeEvent
+                KeInitializeMutex
                 KeInitializeSemaphore
                 KeInitializeSpinLock
+                KeInitializeThreadedDpc
                 KeInitializeTimer
                 KeInitializeTimerEx
                 KeInsertQueueDpc
                 KeLeaveCriticalRegion
                 KeLowerIrql
                 KeQueryActiveGroupCount
+                KeQueryActiveProcessorCount
                 KeQueryActiveProcessorCountEx
+                KeQueryActiveProcessors
                 KeQueryGroupAffinity
                 KeQueryInterruptTimePrecise
+                KeQueryMaximumProcessorCount
                 KeQueryMaximumProcessorCountEx
                 KeQueryPerformanceCounter
+                KeQueryPriorityThread
                 KeQuerySystemTimePrecise
                 KeQueryTimeIncrement
                 KeQueryUnbiasedInterruptTime
                 KeReadStateEvent
+                KeReadStateMutex
+                KeReadStateSemaphore
                 KeReadStateTimer
                 KeReleaseInStackQueuedSpinLock
                 KeReleaseInStackQueuedSpinLockFromDpcLevel
+                KeReleaseMutex
                 KeReleaseSemaphore
                 KeReleaseSpinLock
                 KeReleaseSpinLockFromDpcLevel
@@ -87,7 +134,9 @@ macro_rules! with_routines {
                 KeSetCoalescableTimer
                 KeSetEvent
                 KeSetImportanceDpc
+                KeSetPriorityThread
                 KeSetSystemGroupAffinityThread
+                KeSetTargetProcessorDpc
                 KeSetTargetProcessorDpcEx
                 KeSetTimer
                 KeSetTimerEx
@@ -97,7 +146,10 @@ macro_rules! with_routines {
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
+                MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
+                MmFreePagesFromMdl
+                MmGetSystemRoutineAddress
                 MmMapLockedPagesSpecifyCache
                 MmProbeAndLockPages
                 MmUnlockPages
@@ -107,10 +159,15 @@ macro_rules! with_routines {
                 ObfReferenceObject
                 PsCreateSystemThread
                 PsGetCurrentThreadId
+                PsGetVersion
                 PsTerminateSystemThread
                 RtlCopyUnicodeString
+                RtlGetVersion
                 RtlInitUnicodeString
+                RtlIsNtDdiVersionAvailable
                 ZwClose
+                ZwOpenKey
+                ZwQueryValueKey
                 ZwWaitForSingleObject
             }
             "ndis.sys" {
@@ -182,6 +239,8 @@ with_routines!(names);
 ///
 /// The first name is the kernel's, the second one that of the same function in `ntdll.dll`, which the simulated kernel takes it from.
 pub const LIBRARY: &[(&str, &str)] = &[
+    ("DbgBreakPoint", "DbgBreakPoint"),
+    ("ExRaiseStatus", "RtlRaiseStatus"),
     ("RtlAppendUnicodeStringToString", "RtlAppendUnicodeStringToString"),
     ("RtlAppendUnicodeToString", "RtlAppendUnicodeToString"),
     ("RtlAreBitsClear", "RtlAreBitsClear"),
@@ -209,6 +268,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlHashUnicodeString", "RtlHashUnicodeString"),
     ("RtlInitAnsiString", "RtlInitAnsiString"),
     ("RtlInitString", "RtlInitString"),
+    ("RtlInitUnicodeStringEx", "RtlInitUnicodeStringEx"),
     ("RtlInitializeBitMap", "RtlInitializeBitMap"),
     ("RtlInitializeGenericTable", "RtlInitializeGenericTable"),
     ("RtlInitializeSid", "RtlInitializeSid"),
@@ -229,6 +289,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlLengthSecurityDescriptor", "RtlLengthSecurityDescriptor"),
     ("RtlLengthSid", "RtlLengthSid"),
     ("RtlLookupFunctionEntry", "RtlLookupFunctionEntry"),
+    ("RtlMultiByteToUnicodeN", "RtlMultiByteToUnicodeN"),
     ("RtlNtStatusToDosError", "RtlNtStatusToDosError"),
     ("RtlNumberOfSetBits", "RtlNumberOfSetBits"),
     ("RtlPcToFileHeader", "RtlPcToFileHeader"),
@@ -236,22 +297,29 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlRandomEx", "RtlRandomEx"),
     ("RtlRestoreContext", "RtlRestoreContext"),
     ("RtlSecondsSince1970ToTime", "RtlSecondsSince1970ToTime"),
+    ("RtlSecondsSince1980ToTime", "RtlSecondsSince1980ToTime"),
     ("RtlSetAllBits", "RtlSetAllBits"),
     ("RtlSetBit", "RtlSetBit"),
     ("RtlSetBits", "RtlSetBits"),
     ("RtlTestBit", "RtlTestBit"),
     ("RtlTimeFieldsToTime", "RtlTimeFieldsToTime"),
     ("RtlTimeToSecondsSince1970", "RtlTimeToSecondsSince1970"),
+    ("RtlTimeToSecondsSince1980", "RtlTimeToSecondsSince1980"),
     ("RtlTimeToTimeFields", "RtlTimeToTimeFields"),
+    ("RtlUTF8ToUnicodeN", "RtlUTF8ToUnicodeN"),
     ("RtlUlonglongByteSwap", "RtlUlonglongByteSwap"),
     ("RtlUnicodeStringToInteger", "RtlUnicodeStringToInteger"),
+    ("RtlUnicodeToMultiByteN", "RtlUnicodeToMultiByteN"),
+    ("RtlUnicodeToUTF8N", "RtlUnicodeToUTF8N"),
     ("RtlUnwind", "RtlUnwind"),
     ("RtlUnwindEx", "RtlUnwindEx"),
     ("RtlUpcaseUnicodeChar", "RtlUpcaseUnicodeChar"),
+    ("RtlUpperChar", "RtlUpperChar"),
     ("RtlValidSecurityDescriptor", "RtlValidSecurityDescriptor"),
     ("RtlValidSid", "RtlValidSid"),
     ("RtlVirtualUnwind", "RtlVirtualUnwind"),
     ("__C_specific_handler", "__C_specific_handler"),
+    ("__chkstk", "__chkstk"),
     ("_local_unwind", "_local_unwind"),
     ("_setjmpex", "_setjmpex"),
     ("_snprintf", "_snprintf"),
@@ -358,11 +426,11 @@ pub const VARIABLES: &[&str] = &[
 /// Modules that are other names of the kernel's.
 const KERNEL: [&str; 4] = ["ntoskrnl.exe", "hal.dll", "ntkrnlmp.exe", "ntkrnlpa.exe"];
 
-/// The module that is meant: one name for each, in small letters.
+/// Returns true if two names are of one module. Forwarders name it without its extension.
 #[must_use]
-pub fn module(name: &str) -> String {
-    let name = name.to_ascii_lowercase();
-    if KERNEL.contains(&name.as_str()) { KERNEL[0].to_owned() } else { name }
+pub fn same_module(one: &str, other: &str) -> bool {
+    let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_ascii_lowercase();
+    stem(one) == stem(other)
 }
 
 /// Where an import leads.
@@ -379,14 +447,15 @@ pub enum Found {
 /// Looks an import up. `None` if nobody has it.
 #[must_use]
 pub fn find(wanted: &str, name: &str) -> Option<Found> {
-    let wanted = module(wanted);
-    let (_, names) = SIMULATED.iter().find(|(module, _)| *module == wanted)?;
+    let is_kernel = KERNEL.iter().any(|name| same_module(name, wanted));
+    let wanted = if is_kernel { KERNEL[0] } else { wanted };
+    let (_, names) = SIMULATED.iter().find(|(module, _)| same_module(module, wanted))?;
     if names.contains(&name) {
         return Some(Found::Simulated);
     }
-    if wanted == KERNEL[0] && VARIABLES.contains(&name) {
+    if is_kernel && VARIABLES.contains(&name) {
         return Some(Found::Variable);
     }
-    let library = LIBRARY.iter().find(|(one, _)| *one == name && wanted == KERNEL[0]);
+    let library = LIBRARY.iter().find(|(one, _)| *one == name && is_kernel);
     library.map(|&(_, of)| Found::Library(of))
 }

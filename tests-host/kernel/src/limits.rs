@@ -11,11 +11,14 @@ const FACTS: &str = include_str!("../../facts/ddi.json");
 
 /// Routines whose level the table does not have because the reference gives it in its remarks, or in two parts. What more there
 /// is to say, such as that a wait is allowed below this level only, the routines themselves check.
-const IN_REMARKS: [&str; 12] = [
+const IN_REMARKS: [&str; 15] = [
+    "ExAllocatePoolWithTag",
     "KeReleaseSemaphore",
     "KeSetEvent",
     "KeWaitForMultipleObjects",
     "KeWaitForSingleObject",
+    "MmAllocatePagesForMdlEx",
+    "MmFreePagesFromMdl",
     "MmMapLockedPagesSpecifyCache",
     "MmProbeAndLockPages",
     "MmUnmapLockedPages",

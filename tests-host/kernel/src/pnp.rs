@@ -21,6 +21,7 @@ use crate::{
     rule::Rule,
     text, waiting,
     wdf::{DeviceObject, Kind, RequestObject},
+    wdm::SERVICES,
 };
 
 /// `DriverEntry`.
@@ -294,7 +295,7 @@ impl Kernel {
         };
         lock(&state.pnp).drivers.insert(id, loaded);
         let entry = bring(id);
-        let path = format!(r"\Registry\Machine\System\CurrentControlSet\Services\{name}");
+        let path = format!("{SERVICES}{name}");
         let path: Vec<u16> = path.encode_utf16().collect();
         let path = text::unicode(&path);
         let status = context::call(id, "DriverEntry", || {
@@ -433,6 +434,7 @@ impl Driver {
         state.check_objects(id, name);
         state.check_notifications(id, name);
         state.check_registrations(id, name);
+        state.check_keys(id, name);
         state.check_threads(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);

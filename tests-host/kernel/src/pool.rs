@@ -235,8 +235,10 @@ pub fn free(address: usize, tag: Option<u32>) {
         return;
     }
     check_guards(address, &block);
-    kernel::current().forget_range(address, block.size);
+    let state = kernel::current();
+    state.forget_range(address, block.size);
     crate::wdm::forget_locks(address, block.size);
+    crate::wdm::forget_shared_locks(&state, &(address..address + block.size));
     for (start, len) in poisoned(block.slot, block.slot_size) {
         bytes(start, len).fill(POISON);
     }

@@ -20,7 +20,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     stack,
-    wdm::RemoveLock,
+    wdm::{Mutex, RemoveLock, Resource},
 };
 
 /// What a structure stands for.
@@ -30,8 +30,11 @@ pub enum Object {
     Timer(Arc<KernelTimer>),
     Event(Arc<Event>),
     Semaphore(Arc<Semaphore>),
+    Mutex(Arc<Mutex>),
     Rundown(Arc<Rundown>),
     RemoveLock(Arc<RemoveLock>),
+    Resource(Arc<Resource>),
+    Lookaside,
 }
 
 /// A timer, and the DPC that it was set with last.
@@ -72,8 +75,11 @@ impl Object {
             Self::Timer(_) => "timer",
             Self::Event(_) => "event",
             Self::Semaphore(_) => "semaphore",
+            Self::Mutex(_) => "mutex",
             Self::Rundown(_) => "run-down protection",
             Self::RemoveLock(_) => "remove lock",
+            Self::Resource(_) => "resource",
+            Self::Lookaside => "lookaside list",
         }
     }
 
@@ -83,6 +89,9 @@ impl Object {
             Self::Dpc(dpc) if dpc.is_queued() => Some(Rule::DpcFreedWhileQueued),
             Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
             Self::RemoveLock(lock) if lock.is_held() => Some(Rule::RemoveLock),
+            Self::Mutex(mutex) if mutex.is_held() => Some(Rule::LockHeld),
+            // Both are in lists of the system until they are deleted.
+            Self::Resource(_) | Self::Lookaside => Some(Rule::ReferenceLeak),
             _ => None,
         }
     }
@@ -137,6 +146,12 @@ impl State {
         object
     }
 
+    /// A structure is given up, and its memory may be used for anything.
+    pub fn untrack(&self, address: usize) {
+        let gone = lock(&self.tracked).objects.remove(&address);
+        drop(gone);
+    }
+
     /// The memory of so many bytes is free.
     pub fn forget_range(&self, address: usize, size: usize) {
         let mut gone = Vec::new();
@@ -166,7 +181,7 @@ impl State {
         for entry in &gone {
             let rule = match entry.object.rule_if_freed() {
                 Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
-                Some(Rule::RemoveLock) => Rule::RemoveLock,
+                Some(rule @ (Rule::RemoveLock | Rule::LockHeld | Rule::ReferenceLeak)) => rule,
                 Some(_) => Rule::TimerAtUnload,
                 None => continue,
             };

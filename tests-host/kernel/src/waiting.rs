@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use host::machine::{Irql, assert_irql_at_most, assert_no_locks_held};
+use host::machine::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, lower, raise};
 
 use crate::{
     context,
@@ -126,7 +126,12 @@ pub fn until<'what>(
     assert_no_locks_held();
     let _listed = state.dispatcher.list(state.next(), &wait);
     if let Some(baton) = &state.baton {
-        return baton.wait(state, end, what, condition);
+        // Others run on this thread meanwhile.
+        let level = current_irql();
+        lower(Irql::PASSIVE_LEVEL);
+        let holds = baton.wait(state, end, what, condition);
+        let _ = raise(level);
+        return holds;
     }
     let started = Instant::now();
     loop {

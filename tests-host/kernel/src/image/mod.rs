@@ -26,9 +26,25 @@ pub use self::{
 use wdk_bindings::NTSTATUS;
 
 use crate::{
+    context::DriverId,
     kernel::Kernel,
     pnp::{Driver, Value},
 };
+
+/// A routine of the kernel by its name, as an import of that driver would get it, for as long as the driver is loaded.
+pub fn export(driver: DriverId, name: &str) -> Option<usize> {
+    match exports::find("ntoskrnl.exe", name)? {
+        exports::Export::Plain(address) => Some(address),
+        exports::Export::Routine(address) => {
+            let mut writer = Writer::default();
+            let thunk = writer.thunk(driver, address);
+            let code = writer.finish()?;
+            let place = code.at(thunk);
+            keep(driver, code);
+            Some(place)
+        }
+    }
+}
 
 impl Kernel {
     /// Loads a driver image with values in its `Parameters` key: gives it memory, fills in its imports, and calls its entry.

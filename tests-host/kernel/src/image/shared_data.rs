@@ -51,7 +51,7 @@ fn fill(page: usize) {
     time(page, INTERRUPT_TIME, interrupt);
     time(page, SYSTEM_TIME, system);
     time(page, TICKS, interrupt / TICK);
-    put(page, BUILD, 19041_u32);
+    put(page, BUILD, wdm::BUILD);
     // A workstation.
     put(page, PRODUCT, 1_u32);
     put(page, MAJOR, [10_u32, 0]);

@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc, time::Duration};
 
 use host::machine::{Arguments, Dpc, Importance};
 use wdk_bindings::{
-    _KDPC_IMPORTANCE, BOOLEAN, KDPC, KDPC_IMPORTANCE, NTSTATUS, PKDEFERRED_ROUTINE, PROCESSOR_NUMBER, PVOID,
+    _KDPC_IMPORTANCE, BOOLEAN, CCHAR, KDPC, KDPC_IMPORTANCE, NTSTATUS, PKDEFERRED_ROUTINE, PROCESSOR_NUMBER, PVOID,
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
 };
 
@@ -122,16 +122,24 @@ fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Word, argu
 
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
-    routine!("KeInitializeDpc", |state| {
-        let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Word::of(context));
-        let call = move |arguments| run(owner, work, address, context, arguments);
-        let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {
-            bug_check(Rule::NotSimulated, format_args!("no memory for a DPC"));
-        };
-        // SAFETY: the driver's memory for a DPC, of which nobody else knows yet.
-        unsafe { dpc.write(KDPC::default()) };
-        state.track(address.0, owner, Object::Dpc(Arc::new(object)));
-    });
+    routine!("KeInitializeDpc", |state| initialise(state, dpc, work, context));
+}
+
+/// A threaded DPC may run at `DISPATCH_LEVEL` too: its routine has to do with either.
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeThreadedDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
+    routine!("KeInitializeThreadedDpc", |state| initialise(state, dpc, work, context));
+}
+
+fn initialise(state: &State, dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
+    let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Word::of(context));
+    let call = move |arguments| run(owner, work, address, context, arguments);
+    let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {
+        bug_check(Rule::NotSimulated, format_args!("no memory for a DPC"));
+    };
+    // SAFETY: the driver's memory for a DPC, of which nobody else knows yet.
+    unsafe { dpc.write(KDPC::default()) };
+    state.track(address.0, owner, Object::Dpc(Arc::new(object)));
 }
 
 /// Where `KeInitializeDpc` was loaded: what its symbol says is relative to that.
@@ -176,6 +184,17 @@ extern "C" fn KeSetTargetProcessorDpcEx(dpc: *mut KDPC, number: *mut PROCESSOR_N
         tracked(state, dpc).set_target(Some(u32::from(number.Number)));
         STATUS_SUCCESS
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetTargetProcessorDpc(dpc: *mut KDPC, number: CCHAR) {
+    routine!("KeSetTargetProcessorDpc", |state| {
+        let target = u32::try_from(number).ok().filter(|&number| number < state.machine.processors());
+        let Some(target) = target else {
+            bug_check(Rule::BadArgument, format_args!("there is no processor {number}"));
+        };
+        tracked(state, dpc).set_target(Some(target));
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -29,6 +29,13 @@ fn event(state: &State, event: *mut KEVENT) -> Arc<Event> {
     }
 }
 
+fn semaphore(state: &State, semaphore: *mut KSEMAPHORE) -> Arc<Semaphore> {
+    match state.tracked(semaphore.expose_provenance(), "semaphore") {
+        Object::Semaphore(semaphore) => semaphore,
+        _ => bug_check(Rule::Uninitialised, format_args!("{semaphore:p} is no semaphore")),
+    }
+}
+
 /// When a wait ends: `None` without a timeout.
 pub fn end(state: &State, timeout: *mut LARGE_INTEGER) -> Option<u64> {
     if timeout.is_null() {
@@ -60,6 +67,7 @@ fn acquire(object: &Object) -> bool {
     match object {
         Object::Event(event) => event.try_wait(),
         Object::Timer(timer) => timer.signalled.try_wait(),
+        Object::Mutex(mutex) => mutex.try_wait(),
         Object::Semaphore(semaphore) => {
             let taken = semaphore.count.fetch_update(AcqRel, Acquire, |count| (count > 0).then(|| count - 1));
             taken.is_ok()
@@ -72,6 +80,7 @@ fn is_signalled(object: &Object) -> bool {
     match object {
         Object::Event(event) => event.is_set(),
         Object::Timer(timer) => timer.signalled.is_set(),
+        Object::Mutex(mutex) => mutex.is_signalled(),
         Object::Semaphore(semaphore) => semaphore.count.load(Acquire) > 0,
         _ => false,
     }
@@ -141,6 +150,11 @@ extern "C" fn KeInitializeSemaphore(place: *mut KSEMAPHORE, count: LONG, limit: 
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn KeReadStateSemaphore(place: *mut KSEMAPHORE) -> LONG {
+    routine!("KeReadStateSemaphore", |state| semaphore(state, place).count.load(Acquire))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn KeReleaseSemaphore(
     place: *mut KSEMAPHORE,
     _increment: KPRIORITY,
@@ -151,9 +165,7 @@ extern "C" fn KeReleaseSemaphore(
         if wait != 0 {
             bug_check(Rule::NotSimulated, format_args!("KeReleaseSemaphore with Wait"));
         }
-        let Object::Semaphore(semaphore) = state.tracked(place.expose_provenance(), "semaphore") else {
-            bug_check(Rule::Uninitialised, format_args!("{place:p} is no semaphore"));
-        };
+        let semaphore = semaphore(state, place);
         let before = semaphore.count.fetch_add(adjustment, AcqRel);
         if before + adjustment > semaphore.limit {
             bug_check(Rule::BadArgument, format_args!("a semaphore released beyond its limit"));

@@ -6,15 +6,20 @@ use wdk_bindings::{BOOLEAN, KIRQL, KLOCK_QUEUE_HANDLE, KSPIN_LOCK};
 use super::routine;
 use crate::{kernel::State, paged, pool, report::bug_check, rule::Rule};
 
-/// The lock that the driver's word is. The word must not be in memory that is free.
-fn lock_at<'lock>(word: *mut KSPIN_LOCK) -> (&'lock RawSpinLock, LockName) {
-    let address = word.expose_provenance();
+/// The word of a lock must not be in memory that is free, nor in memory that can be paged out.
+pub fn check_word(address: usize) {
     if pool::is_live(address) == Some(false) {
         bug_check(Rule::UseAfterFree, format_args!("the spin lock at {address:#x} is in memory that is free"));
     }
     if paged::contains(address) {
         bug_check(Rule::PagedAtDispatch, format_args!("the spin lock at {address:#x} is in pageable memory"));
     }
+}
+
+/// The lock that the driver's word is.
+fn lock_at<'lock>(word: *mut KSPIN_LOCK) -> (&'lock RawSpinLock, LockName) {
+    let address = word.expose_provenance();
+    check_word(address);
     // SAFETY: the driver's word for a lock, which has the size and alignment of this type, for which each value is one.
     (unsafe { &*word.cast::<RawSpinLock>() }, LockName { class: CLASS, instance: address as u64 })
 }
@@ -50,12 +55,14 @@ pub fn let_go(state: &State, lock: &RawSpinLock, before: Irql) {
     state.preempt();
 }
 
-fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
+/// Raises to `DISPATCH_LEVEL` and acquires the lock that a driver's word is. The level before.
+pub fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
     let (lock, name) = lock_at(word);
     hold(state, lock, name)
 }
 
-fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
+/// Releases the lock that a driver's word is, and goes back to the level before.
+pub fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
     let_go(state, lock_at(word).0, before);
 }
 

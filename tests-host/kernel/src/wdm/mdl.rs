@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ptr};
 use host::machine::{self, Irql};
 use wdk_bindings::{
     BOOLEAN, CSHORT, KPROCESSOR_MODE, LOCK_OPERATION, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED,
-    MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PIRP, PVOID, ULONG,
+    MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PHYSICAL_ADDRESS, PIRP, PVOID, SIZE_T, ULONG,
 };
 
 use super::routine;
@@ -19,6 +19,8 @@ use crate::{
 
 /// The tag of the system's allocations of MDLs.
 const TAG: u32 = u32::from_ne_bytes(*b"Mdl ");
+/// That of pages for one.
+const PAGES: u32 = u32::from_ne_bytes(*b"MmMd");
 const FLAG_MAPPED: CSHORT = flag(MDL_MAPPED_TO_SYSTEM_VA);
 const FLAG_NON_PAGED: CSHORT = flag(MDL_SOURCE_IS_NONPAGED_POOL);
 const FLAG_LOCKED: CSHORT = flag(MDL_PAGES_LOCKED);
@@ -32,6 +34,8 @@ const fn flag(flag: u32) -> CSHORT {
 #[derive(Default)]
 pub struct Mdls {
     owners: BTreeMap<usize, DriverId>,
+    /// Those that pages were allocated for, and where these are.
+    pages: BTreeMap<usize, usize>,
 }
 
 impl State {
@@ -160,7 +164,7 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         state.known(mdl);
         // SAFETY: a known MDL, which the driver is just unlocking.
         let flags = unsafe { flags(mdl) };
-        if *flags & FLAG_LOCKED == 0 {
+        if *flags & FLAG_LOCKED == 0 || lock(&state.wdm.mdls).pages.contains_key(&mdl.addr()) {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
         }
         *flags &= !(FLAG_LOCKED | FLAG_MAPPED);
@@ -199,6 +203,57 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         mdl.MdlFlags |= FLAG_MAPPED;
         mdl.MappedSystemVa
     })
+}
+
+/// All pages at once or none, wherever they may lie. Unlike the real one the MDL names an address before it is mapped.
+#[unsafe(no_mangle)]
+extern "C" fn MmAllocatePagesForMdlEx(
+    _low: PHYSICAL_ADDRESS,
+    _high: PHYSICAL_ADDRESS,
+    _skip: PHYSICAL_ADDRESS,
+    size: SIZE_T,
+    _cache: MEMORY_CACHING_TYPE,
+    flags: ULONG,
+) -> *mut MDL {
+    /// `MM_DONT_ZERO_ALLOCATION`.
+    const NOT_ZEROED: ULONG = 1;
+    routine!("MmAllocatePagesForMdlEx", |state| {
+        let size = usize::try_from(size).unwrap_or(usize::MAX).checked_next_multiple_of(pool::PAGE);
+        let Some((size, length)) = size.and_then(|size| Some((size, ULONG::try_from(size).ok()?))) else {
+            return ptr::null_mut();
+        };
+        if size == 0 || state.strikes() {
+            return ptr::null_mut();
+        }
+        let owner = context::caller();
+        let Some(pages) = pool::allocate(owner, size, PAGES, flags & NOT_ZEROED == 0) else { return ptr::null_mut() };
+        let Some(mdl) = allocate(state, owner, ptr::without_provenance_mut(pages), length) else {
+            pool::free(pages, Some(PAGES));
+            return ptr::null_mut();
+        };
+        // SAFETY: a new MDL, which nobody else knows yet.
+        *unsafe { self::flags(mdl) } |= FLAG_LOCKED;
+        lock(&state.wdm.mdls).pages.insert(mdl.addr(), pages);
+        mdl
+    })
+}
+
+/// Frees the pages. The MDL is the driver's to free, with `ExFreePool`.
+#[unsafe(no_mangle)]
+extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
+    routine!("MmFreePagesFromMdl", |state| {
+        let Some(pages) = lock(&state.wdm.mdls).pages.remove(&mdl.addr()) else {
+            bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL that pages were allocated for"));
+        };
+        // SAFETY: a known MDL, whose pages the driver gives up.
+        let flags = unsafe { flags(mdl) };
+        if *flags & FLAG_MAPPED != 0 {
+            bug_check(Rule::BadMdl, format_args!("pages are freed while they are mapped"));
+        }
+        *flags &= !FLAG_LOCKED;
+        lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+        pool::free(pages, Some(PAGES));
+    });
 }
 
 #[unsafe(no_mangle)]

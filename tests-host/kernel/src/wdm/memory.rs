@@ -5,11 +5,11 @@ use std::ptr;
 use host::machine::{self, Irql};
 use wdk_bindings::{
     POOL_FLAG_NON_PAGED, POOL_FLAG_NON_PAGED_EXECUTE, POOL_FLAG_PAGED, POOL_FLAG_RAISE_ON_FAILURE,
-    POOL_FLAG_UNINITIALIZED, POOL_FLAGS, PVOID, SIZE_T, ULONG,
+    POOL_FLAG_UNINITIALIZED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG,
 };
 
 use super::routine;
-use crate::{context, paged, pool, report::bug_check, rule::Rule};
+use crate::{context, kernel::State, paged, pool, report::bug_check, rule::Rule};
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PVOID {
@@ -27,22 +27,73 @@ extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PV
         if size == 0 {
             bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
         }
-        if kind == POOL_FLAG_PAGED && machine::current_irql() > Irql::APC_LEVEL {
-            bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
-        }
-        if state.strikes() {
-            if flags & POOL_FLAG_RAISE_ON_FAILURE != 0 {
-                bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
-            }
-            return ptr::null_mut();
-        }
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let address = if kind == POOL_FLAG_PAGED {
-            pool::allocate_paged(context::caller(), size, tag)
-        } else {
-            pool::allocate(context::caller(), size, tag, flags & POOL_FLAG_UNINITIALIZED == 0)
+        let wanted = Wanted {
+            paged: kind == POOL_FLAG_PAGED,
+            zeroed: flags & POOL_FLAG_UNINITIALIZED == 0,
+            raises: flags & POOL_FLAG_RAISE_ON_FAILURE != 0,
         };
-        address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+        allocate(state, wanted, size, tag)
+    })
+}
+
+/// What a driver says of memory that it wants.
+#[derive(Clone, Copy)]
+struct Wanted {
+    paged: bool,
+    zeroed: bool,
+    /// A failure is an exception.
+    raises: bool,
+}
+
+fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> PVOID {
+    if wanted.paged && machine::current_irql() > Irql::APC_LEVEL {
+        bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
+    }
+    if state.strikes() {
+        if wanted.raises {
+            bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
+        }
+        return ptr::null_mut();
+    }
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let address = if wanted.paged {
+        pool::allocate_paged(context::caller(), size, tag)
+    } else {
+        pool::allocate(context::caller(), size, tag, wanted.zeroed)
+    };
+    address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+}
+
+/// What the older kinds of pool mean: paged or not. `None` for those that nothing may ask for any more.
+pub fn kind(kind: POOL_TYPE) -> Option<bool> {
+    /// Cache alignment, sessions and memory that cannot run make no difference here.
+    const INDIFFERENT: POOL_TYPE = 4 | 32 | 512;
+    match kind & !(INDIFFERENT | RAISES | ZEROED | COLD | QUOTA) {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// `POOL_RAISE_IF_ALLOCATION_FAILURE`, `POOL_ZERO_ALLOCATION`, `POOL_COLD_ALLOCATION`, `POOL_QUOTA_FAIL_INSTEAD_OF_RAISE`.
+const RAISES: POOL_TYPE = 16;
+const ZEROED: POOL_TYPE = 1024;
+const COLD: POOL_TYPE = 256;
+const QUOTA: POOL_TYPE = 8;
+
+/// As `ExAllocatePool2`, but memory that may run is what many drivers get that do not say otherwise: that is no broken rule here. The
+/// memory does not run in any case.
+#[unsafe(no_mangle)]
+pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
+    routine!("ExAllocatePoolWithTag", |state| {
+        if tag == 0 {
+            bug_check(Rule::PoolTag, format_args!("an allocation of {size} bytes without a tag"));
+        }
+        let Some(paged) = kind(pool) else {
+            bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
+        };
+        let wanted = Wanted { paged, zeroed: pool & ZEROED != 0, raises: pool & RAISES != 0 };
+        allocate(state, wanted, size, tag)
     })
 }
 
@@ -55,7 +106,7 @@ fn free(address: PVOID, tag: Option<u32>) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExFreePool(address: PVOID) {
+pub extern "C" fn ExFreePool(address: PVOID) {
     routine!("ExFreePool", |_| free(address, None));
 }
 

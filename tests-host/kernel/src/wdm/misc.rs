@@ -66,6 +66,11 @@ extern "C" fn KeBugCheckEx(code: ULONG, one: ULONG_PTR, two: ULONG_PTR, three: U
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn KeBugCheck(code: ULONG) -> ! {
+    bug_check(Rule::DriverPanicked, format_args!("KeBugCheck {code:#x}"))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn RtlInitUnicodeString(target: PUNICODE_STRING, source: PCWSTR) {
     routine!("RtlInitUnicodeString", |_| {
         let mut units = 0_u16;

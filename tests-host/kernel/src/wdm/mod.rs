@@ -5,28 +5,43 @@
 mod clock;
 mod dpc;
 mod event;
+mod fast_mutex;
 mod io;
+mod list;
 pub mod lock;
+mod lookaside;
 mod mdl;
 mod memory;
 mod misc;
+mod mutex;
 mod notification;
 pub mod processor;
+mod registry;
+mod resource;
 mod rundown;
+mod shared_lock;
 mod thread;
 mod timer;
 mod trace;
+mod version;
 
-#[cfg(windows)]
-pub use self::clock::{interrupt_time, system_time};
 #[cfg(unix)]
 pub use self::dpc::anchor;
+#[cfg(windows)]
+pub use self::{
+    clock::{interrupt_time, system_time},
+    version::BUILD,
+};
 pub use self::{
     dpc::is_below,
     io::{Io, IoFile, IoPending, Queued, RemoveLock},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
+    mutex::Mutex,
     notification::Notifications,
+    registry::SERVICES,
+    resource::Resource,
+    shared_lock::forget as forget_shared_locks,
     thread::{Threads, spawn_for_work_item},
 };
 use crate::context::DriverId;
@@ -34,7 +49,7 @@ use host::machine::RawSpinLock;
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, atomic::AtomicU64},
+    sync::{Mutex as Lock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -50,20 +65,22 @@ pub(crate) use routine;
 /// What the routines keep.
 #[derive(Default)]
 pub struct Wdm {
-    pub threads: Mutex<Threads>,
-    pub mdls: Mutex<Mdls>,
-    pub notifications: Mutex<Notifications>,
-    pub io: Mutex<Io>,
+    pub threads: Lock<Threads>,
+    pub mdls: Lock<Mdls>,
+    pub keys: Lock<registry::Keys>,
+    pub shared_locks: Lock<shared_lock::Locks>,
+    pub notifications: Lock<Notifications>,
+    pub io: Lock<Io>,
     /// The lock of the system under which IRPs are cancelled.
     pub cancel: RawSpinLock,
     /// Drivers that have asked for a faster clock.
-    pub resolution: Mutex<BTreeMap<DriverId, u32>>,
+    pub resolution: Lock<BTreeMap<DriverId, u32>>,
     /// Registered providers of events.
-    pub etw: Mutex<BTreeMap<u64, DriverId>>,
+    pub etw: Lock<BTreeMap<u64, DriverId>>,
     /// How often somebody has asked for the time, with a seed.
     pub asked: AtomicU64,
     /// Deferred calls that are running, of all drivers together by driver.
-    pub running: Mutex<BTreeMap<DriverId, u32>>,
+    pub running: Lock<BTreeMap<DriverId, u32>>,
     /// How long deferred calls have kept each processor at `DISPATCH_LEVEL`.
-    pub at_dispatch: Mutex<BTreeMap<u32, Duration>>,
+    pub at_dispatch: Lock<BTreeMap<u32, Duration>>,
 }

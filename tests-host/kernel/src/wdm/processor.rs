@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use wdk_bindings::{
-    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PROCESSOR_NUMBER, STATUS_INVALID_PARAMETER,
+    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PKAFFINITY, PROCESSOR_NUMBER, STATUS_INVALID_PARAMETER,
     STATUS_SUCCESS, ULONG, USHORT,
 };
 
@@ -38,6 +38,28 @@ extern "C" fn KeQueryActiveProcessorCountEx(group: USHORT) -> ULONG {
 #[unsafe(no_mangle)]
 extern "C" fn KeQueryMaximumProcessorCountEx(group: USHORT) -> ULONG {
     routine!("KeQueryMaximumProcessorCountEx", |state| count(state, group))
+}
+
+/// The processors of the current thread's group.
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryActiveProcessorCount(mask: PKAFFINITY) -> ULONG {
+    routine!("KeQueryActiveProcessorCount", |state| {
+        if !mask.is_null() {
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { mask.write(all(state)) };
+        }
+        state.machine.processors()
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryActiveProcessors() -> KAFFINITY {
+    routine!("KeQueryActiveProcessors", |state| all(state))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryMaximumProcessorCount() -> ULONG {
+    routine!("KeQueryMaximumProcessorCount", |state| state.machine.processors())
 }
 
 #[unsafe(no_mangle)]

@@ -11,15 +11,17 @@ use std::{
 };
 
 use wdk_bindings::{
-    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, LONG_PTR, NTSTATUS, OBJ_KERNEL_HANDLE,
-    OBJECT_ATTRIBUTES, PKSTART_ROUTINE, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
+    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, LONG_PTR, NTSTATUS,
+    OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID,
+    PWORK_QUEUE_ITEM, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
+    WORK_QUEUE_TYPE,
 };
 
 use super::{dpc::Word, event, routine};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
+    pool,
     report::bug_check,
     rule::Rule,
     waiting,
@@ -43,11 +45,18 @@ pub struct Threads {
     /// By the address that a driver knows a referenced one by.
     objects: BTreeMap<usize, Arc<Thread>>,
     all: Vec<(Arc<Thread>, JoinHandle<()>)>,
+    /// Those that were set, by the address that a driver knows a thread by.
+    priorities: BTreeMap<usize, KPRIORITY>,
 }
 
-/// Handles of threads: each is used once. They look like the kernel's.
+/// Handles of threads and keys: each is used once. They look like the kernel's.
 static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
 const KERNEL_HANDLES: u64 = 0xFFFF_FFFF_8000_0000;
+
+/// A handle that nothing else has had.
+pub fn new_handle() -> usize {
+    usize::try_from(KERNEL_HANDLES + 4 * NEXT_HANDLE.fetch_add(1, AcqRel)).unwrap_or(0)
+}
 
 fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
     lock(&state.wdm.threads).handles.get(&handle.addr()).cloned()
@@ -133,6 +142,41 @@ fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce
     thread
 }
 
+/// No device keeps the driver there for such a work item: who is unloaded while one runs is found out as with a thread of its own.
+#[unsafe(no_mangle)]
+extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, _queue: WORK_QUEUE_TYPE) {
+    routine!("ExQueueWorkItem", |state| {
+        check_live(item);
+        // SAFETY: the driver's structure, which is the system's until its routine is called.
+        let queued = unsafe { &mut *item };
+        let Some(work) = queued.WorkerRoutine else {
+            bug_check(Rule::BadArgument, format_args!("a work item without a routine"));
+        };
+        if !queued.List.Flink.is_null() {
+            bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
+        }
+        queued.List.Flink = &raw mut queued.List;
+        let (owner, item, argument) = (context::caller(), Word::of(item), Word::of(queued.Parameter));
+        spawn(state, owner, false, move || {
+            let item: PWORK_QUEUE_ITEM = item.pointer();
+            check_live(item);
+            // SAFETY: as above. From here on it is the driver's, which may queue it again or free it.
+            unsafe { (*item).List.Flink = ptr::null_mut() };
+            context::call(owner, "a work item", || {
+                // SAFETY: the driver's own routine, with its own argument.
+                unsafe { work(argument.pointer()) };
+            });
+        });
+        state.preempt();
+    });
+}
+
+fn check_live(item: PWORK_QUEUE_ITEM) {
+    if pool::is_live(item.addr()) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("the work item at {item:p} is in memory that is free"));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn PsCreateSystemThread(
     handle: *mut HANDLE,
@@ -163,8 +207,7 @@ extern "C" fn PsCreateSystemThread(
                 unsafe { start(context.pointer()) };
             });
         });
-        let name = KERNEL_HANDLES + 4 * NEXT_HANDLE.fetch_add(1, AcqRel);
-        let place = usize::try_from(name).unwrap_or(0);
+        let place = new_handle();
         lock(&state.wdm.threads).handles.insert(place, thread);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { handle.write(ptr::without_provenance_mut(place)) };
@@ -187,8 +230,9 @@ extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
 #[unsafe(no_mangle)]
 extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
     routine!("ZwClose", |state| {
-        let closed = lock(&state.wdm.threads).handles.remove(&handle.addr());
-        if closed.is_none() {
+        let closed = lock(&state.wdm.threads).handles.remove(&handle.addr()).is_some()
+            || lock(&state.wdm.keys).remove(&handle.addr()).is_some();
+        if !closed {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
         }
         STATUS_SUCCESS
@@ -202,6 +246,27 @@ extern "C" fn ZwWaitForSingleObject(handle: HANDLE, _alertable: BOOLEAN, timeout
         let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
         let ended = waiting::until(state, end, "ZwWaitForSingleObject", || thread.ended.load(Acquire));
         if ended { STATUS_SUCCESS } else { STATUS_TIMEOUT }
+    })
+}
+
+/// What threads of the system begin with.
+const PRIORITY: KPRIORITY = 8;
+
+/// Noted, and nothing else: who runs next is decided by the seed.
+#[unsafe(no_mangle)]
+extern "C" fn KeSetPriorityThread(thread: PKTHREAD, priority: KPRIORITY) -> KPRIORITY {
+    routine!("KeSetPriorityThread", |state| {
+        if !(1..=31).contains(&priority) {
+            bug_check(Rule::BadArgument, format_args!("there is no priority {priority}"));
+        }
+        lock(&state.wdm.threads).priorities.insert(thread.addr(), priority).unwrap_or(PRIORITY)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryPriorityThread(thread: PKTHREAD) -> KPRIORITY {
+    routine!("KeQueryPriorityThread", |state| {
+        lock(&state.wdm.threads).priorities.get(&thread.addr()).copied().unwrap_or(PRIORITY)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::{ffi::CStr, ffi::c_char, ptr};
 
 use host::machine::Irql;
-use wdk_bindings::{NTSTATUS, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_SUCCESS, ULONG};
+use wdk_bindings::{BOOLEAN, NTSTATUS, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_SUCCESS, UCHAR, ULONG};
 
 use super::routine;
 use crate::{
@@ -48,22 +48,46 @@ extern "C" fn EtwWriteTransfer(
     count: ULONG,
     data: *const EventData,
 ) -> NTSTATUS {
-    routine!("EtwWriteTransfer", |state| {
-        /// Bytes of `EVENT_DESCRIPTOR`.
-        const DESCRIPTOR: ULONG = 16;
-        if !is_registered(state, handle) {
-            return STATUS_INVALID_HANDLE;
-        }
-        touch(descriptor.expose_provenance(), DESCRIPTOR);
-        for index in 0..count as usize {
-            // SAFETY: the driver says that there are as many parts.
-            let part = unsafe { data.add(index) };
-            // SAFETY: as above.
-            let part = unsafe { part.read_unaligned() };
-            touch(usize::try_from(part.address).unwrap_or(0), part.size);
-        }
-        STATUS_SUCCESS
-    })
+    routine!("EtwWriteTransfer", |state| write(state, handle, descriptor, count, data))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn EtwWrite(
+    handle: REGHANDLE,
+    descriptor: *const u8,
+    _activity: *const u8,
+    count: ULONG,
+    data: *const EventData,
+) -> NTSTATUS {
+    routine!("EtwWrite", |state| write(state, handle, descriptor, count, data))
+}
+
+fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, data: *const EventData) -> NTSTATUS {
+    /// Bytes of `EVENT_DESCRIPTOR`.
+    const DESCRIPTOR: ULONG = 16;
+    if !is_registered(state, handle) {
+        return STATUS_INVALID_HANDLE;
+    }
+    touch(descriptor.expose_provenance(), DESCRIPTOR);
+    for index in 0..count as usize {
+        // SAFETY: the driver says that there are as many parts.
+        let part = unsafe { data.add(index) };
+        // SAFETY: as above.
+        let part = unsafe { part.read_unaligned() };
+        touch(usize::try_from(part.address).unwrap_or(0), part.size);
+    }
+    STATUS_SUCCESS
+}
+
+/// Everybody listens, so that what a driver says is looked at.
+#[unsafe(no_mangle)]
+extern "C" fn EtwEventEnabled(handle: REGHANDLE, _descriptor: *const u8) -> BOOLEAN {
+    routine!("EtwEventEnabled", |state| BOOLEAN::from(is_registered(state, handle)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn EtwProviderEnabled(handle: REGHANDLE, _level: UCHAR, _keyword: u64) -> BOOLEAN {
+    routine!("EtwProviderEnabled", |state| BOOLEAN::from(is_registered(state, handle)))
 }
 
 /// Reads what an event is made of, as whoever records it does: memory that is paged out or not there is found here.

@@ -51,7 +51,7 @@ extern "C" fn IoAcquireCancelSpinLock(place: PKIRQL) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn IoReleaseCancelSpinLock(before: KIRQL) {
+pub extern "C" fn IoReleaseCancelSpinLock(before: KIRQL) {
     routine!("IoReleaseCancelSpinLock", |state| {
         spin_lock::let_go(state, &state.wdm.cancel, Irql(before));
     });

@@ -1,6 +1,7 @@
 //! Plain WDM: device objects, IRPs and their cancellation, work items, remove locks.
 
 mod cancel;
+mod csq;
 mod device;
 mod file;
 mod irp;

@@ -1,0 +1,160 @@
+//! Fast mutexes. Their state is in the driver's structure, which `ExInitializeFastMutex` fills in without a call but for its event's.
+
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicI32, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{BOOLEAN, PFAST_MUTEX};
+
+use super::routine;
+use crate::{
+    context,
+    kernel::State,
+    report::bug_check,
+    rule::Rule,
+    tracked::Object,
+    waiting::{self, Wait},
+};
+
+/// The count of a mutex that nobody has.
+const FREE: i32 = 1;
+const TAKEN: i32 = 0;
+
+/// What the routines use of a mutex.
+#[derive(Clone, Copy)]
+struct Fields<'mutex> {
+    place: PFAST_MUTEX,
+    count: &'mutex AtomicI32,
+    owner: &'mutex AtomicPtr<c_void>,
+    /// The address of its event, which waits are listed by.
+    event: usize,
+}
+
+fn fields<'mutex>(state: &State, place: PFAST_MUTEX) -> Fields<'mutex> {
+    // SAFETY: the driver's structure; only the address is taken.
+    let event = unsafe { &raw mut (*place).Event };
+    if !matches!(state.tracked(event.expose_provenance(), "fast mutex"), Object::Event(_)) {
+        bug_check(Rule::Uninitialised, format_args!("{place:p} is no fast mutex"));
+    }
+    // SAFETY: as above.
+    let count = unsafe { &raw mut (*place).Count };
+    // SAFETY: as above.
+    let owner = unsafe { &raw mut (*place).Owner };
+    Fields {
+        place,
+        // SAFETY: the driver's structure lives as long as it is used, and only these routines use the field.
+        count: unsafe { AtomicI32::from_ptr(count) },
+        // SAFETY: as above.
+        owner: unsafe { AtomicPtr::from_ptr(owner) },
+        event: event.addr(),
+    }
+}
+
+/// How the current thread is noted as an owner.
+fn me() -> *mut c_void {
+    ptr::without_provenance_mut(usize::try_from(context::thread() + 1).unwrap_or(usize::MAX))
+}
+
+impl Fields<'_> {
+    fn try_acquire(self) -> bool {
+        let taken = self.count.compare_exchange(FREE, TAKEN, AcqRel, Acquire).is_ok();
+        if taken {
+            self.owner.store(me(), Relaxed);
+        }
+        taken
+    }
+
+    fn acquire(self, state: &std::sync::Arc<State>, what: &'static str) {
+        if self.owner.load(Relaxed) == me() {
+            let words = format_args!("{what}: the thread has the fast mutex at {:p} already", self.place);
+            bug_check(Rule::RecursiveLock, words);
+        }
+        state.preempt();
+        if !self.try_acquire() {
+            let wait = Wait { what, objects: &[self.event], rule: None };
+            waiting::until(state, None, wait, || self.try_acquire());
+        }
+    }
+
+    fn release(self, state: &State, what: &str) {
+        if self.owner.load(Relaxed) != me() {
+            let words = format_args!("{what}: the thread does not have the fast mutex at {:p}", self.place);
+            bug_check(Rule::LockNotHeld, words);
+        }
+        self.owner.store(ptr::null_mut(), Relaxed);
+        self.count.store(FREE, Release);
+        state.dispatcher.signal();
+    }
+
+    /// The level that the owner goes back to.
+    fn level(self) -> *mut u32 {
+        // SAFETY: the driver's structure; only the address is taken.
+        unsafe { &raw mut (*self.place).OldIrql }
+    }
+
+    fn note(self, before: Irql) {
+        // SAFETY: the owner's field, and the current thread is the owner.
+        unsafe { self.level().write(before.0.into()) };
+    }
+}
+
+/// Without a change of the level the caller has to keep normal kernel APCs away itself.
+fn without_apcs(name: &str) {
+    if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
+        bug_check(Rule::CriticalRegion, format_args!("{name} called outside of a critical region"));
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireFastMutex(place: PFAST_MUTEX) {
+    routine!("ExAcquireFastMutex", |state| {
+        let mutex = fields(state, place);
+        let before = machine::raise(Irql::APC_LEVEL);
+        mutex.acquire(state, "ExAcquireFastMutex");
+        mutex.note(before);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExTryToAcquireFastMutex(place: PFAST_MUTEX) -> BOOLEAN {
+    routine!("ExTryToAcquireFastMutex", |state| {
+        let mutex = fields(state, place);
+        let taken = mutex.try_acquire();
+        if taken {
+            mutex.note(machine::raise(Irql::APC_LEVEL));
+        }
+        BOOLEAN::from(taken)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseFastMutex(place: PFAST_MUTEX) {
+    routine!("ExReleaseFastMutex", |state| {
+        let mutex = fields(state, place);
+        // SAFETY: the owner's field; that the current thread is the owner is checked before it is used.
+        let before = unsafe { mutex.level().read() };
+        mutex.release(state, "ExReleaseFastMutex");
+        machine::lower(Irql(u8::try_from(before).unwrap_or(u8::MAX)));
+        state.preempt();
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireFastMutexUnsafe(place: PFAST_MUTEX) {
+    routine!("ExAcquireFastMutexUnsafe", |state| {
+        without_apcs("ExAcquireFastMutexUnsafe");
+        fields(state, place).acquire(state, "ExAcquireFastMutexUnsafe");
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseFastMutexUnsafe(place: PFAST_MUTEX) {
+    routine!("ExReleaseFastMutexUnsafe", |state| {
+        without_apcs("ExReleaseFastMutexUnsafe");
+        fields(state, place).release(state, "ExReleaseFastMutexUnsafe");
+        state.preempt();
+    });
+}

@@ -1,0 +1,138 @@
+//! Resources (`ERESOURCE`): one writer, or several readers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, STATUS_SUCCESS};
+
+use super::routine;
+use crate::{
+    context,
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    tracked::Object,
+    waiting::{self, Wait},
+};
+
+/// A resource.
+#[derive(Default)]
+pub struct Resource(Mutex<Holders>);
+
+/// Who has it.
+#[derive(Default)]
+struct Holders {
+    /// The threads, and how often each has it.
+    threads: BTreeMap<u64, u32>,
+    /// There is one, and it writes.
+    exclusive: bool,
+}
+
+impl Resource {
+    /// Takes it for the current thread, if nobody else is in the way.
+    fn try_acquire(&self, exclusive: bool) -> bool {
+        let (mut holders, me) = (lock(&self.0), context::thread());
+        let is_mine = holders.threads.contains_key(&me);
+        let can = if holders.exclusive { is_mine } else { !exclusive || holders.threads.is_empty() };
+        if can {
+            *holders.threads.entry(me).or_default() += 1;
+            holders.exclusive |= exclusive;
+        }
+        can
+    }
+
+    fn release(&self) {
+        let (mut holders, me) = (lock(&self.0), context::thread());
+        let Some(count) = holders.threads.get_mut(&me) else {
+            drop(holders);
+            bug_check(Rule::LockNotHeld, format_args!("a resource is released by a thread that does not have it"));
+        };
+        *count -= 1;
+        if *count == 0 {
+            holders.threads.remove(&me);
+            holders.exclusive = false;
+        }
+    }
+
+    /// A reader that wants to write waits for itself.
+    fn is_read_here(&self) -> bool {
+        let holders = lock(&self.0);
+        !holders.exclusive && holders.threads.contains_key(&context::thread())
+    }
+
+    fn is_held(&self) -> bool {
+        !lock(&self.0).threads.is_empty()
+    }
+}
+
+fn find(state: &State, place: PERESOURCE) -> Arc<Resource> {
+    match state.tracked(place.expose_provenance(), "resource") {
+        Object::Resource(resource) => resource,
+        _ => bug_check(Rule::Uninitialised, format_args!("{place:p} is no resource")),
+    }
+}
+
+fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive, wait): (bool, BOOLEAN)) -> BOOLEAN {
+    if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
+        bug_check(Rule::CriticalRegion, format_args!("{what} called outside of a critical region"));
+    }
+    let resource = find(state, place);
+    state.preempt();
+    if resource.try_acquire(exclusive) {
+        return 1;
+    }
+    if wait == 0 {
+        return 0;
+    }
+    if exclusive && resource.is_read_here() {
+        bug_check(Rule::RecursiveLock, format_args!("{what}: the thread reads the resource that it wants to write"));
+    }
+    let wait = Wait { what, objects: &[place.addr()], rule: None };
+    waiting::until(state, None, wait, || resource.try_acquire(exclusive));
+    1
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExInitializeResourceLite(place: PERESOURCE) -> NTSTATUS {
+    routine!("ExInitializeResourceLite", |state| {
+        state.track(place.expose_provenance(), context::caller(), Object::Resource(Arc::default()));
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExDeleteResourceLite(place: PERESOURCE) -> NTSTATUS {
+    routine!("ExDeleteResourceLite", |state| {
+        if find(state, place).is_held() {
+            bug_check(Rule::LockHeld, format_args!("a resource is deleted while a thread has it"));
+        }
+        state.untrack(place.addr());
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireResourceExclusiveLite(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
+    routine!("ExAcquireResourceExclusiveLite", |state| {
+        acquire(state, "ExAcquireResourceExclusiveLite", place, (true, wait))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireResourceSharedLite(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
+    routine!("ExAcquireResourceSharedLite", |state| {
+        acquire(state, "ExAcquireResourceSharedLite", place, (false, wait))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseResourceLite(place: PERESOURCE) {
+    routine!("ExReleaseResourceLite", |state| {
+        find(state, place).release();
+        state.dispatcher.signal();
+        state.preempt();
+    });
+}
