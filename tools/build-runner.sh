@@ -13,7 +13,5 @@ source tools/for-windows.sh
 prepare_for_windows
 say "building the worker of ndkctl run for $TRIPLE"
 cargo_for_windows build --quiet --package driver-images --bin worker
-mkdir -p target/runner
-cp "$CACHE/$TRIPLE/debug/worker.exe" target/runner/
-random_numbers target/runner
+keep_worker
 say "target/runner/worker.exe"

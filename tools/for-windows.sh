@@ -31,6 +31,13 @@ cargo_for_windows() {
         -Zlockfile-path --config "resolver.lockfile-path='$CACHE.lock/Cargo.lock'"
 }
 
+# keep_worker: puts the worker of ndkctl run, which has been built, where ndkctl looks for it
+keep_worker() {
+    mkdir -p target/runner
+    cp "$CACHE/$TRIPLE/debug/worker.exe" target/runner/
+    random_numbers target/runner
+}
+
 # random_numbers FOLDER: Wines before 9 lack the library in which Windows keeps its random numbers
 random_numbers() {
     cat >"$CACHE/prng.c" <<'C'

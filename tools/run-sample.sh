@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the images of the sample consumer in C with `ndkctl run`, on the image of softndknic: the sample with many seeds, and each of its
-# wrong variants, which has to break the rule that samples/consumer-c/README.md names.
+# wrong variants, which has to break the rule that samples/consumer-c/README.md names, at a line of its source that the PDB file tells.
 #
 #   tools/run-sample.sh [SEEDS]     how many seeds for the sample as it is; 200 by default
 #
-# NDKCTL names a build of ndkctl; without it one is made. Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
+# NDKCTL names a build of ndkctl; without it one is made. Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and
+# target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,17 +19,20 @@ for compiler in clang mingw; do "$SAMPLE/build.sh" --compiler "$compiler" --out 
 [[ -n ${NDKCTL-} ]] || { cargo build --quiet --release --package ndkctl && NDKCTL=target/release/ndkctl; }
 run() { "$NDKCTL" run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
 
+began=$(date +%s%N)
 for compiler in clang mingw; do run "consumer=target/consumer-c-$compiler/consumer.sys" --seeds "1..$SEEDS"; done
+echo "$((2 * SEEDS * 60 * 1000000000 / ($(date +%s%N) - began))) seeds a minute"
 
 wrong=0
 while read -r name rule; do
     said=$(run "consumer=target/consumer-c-clang/consumer-$name.sys" --seeds 1..8) && said="nothing: $said"
     # A line for each rule, with what belongs to it below; at the end the sum.
     found=$(grep -v '^ ' <<<"$said" | sed '$d' | cut -d: -f1 | sort -u)
-    if [[ $found == "$rule" ]]; then
-        echo "$name: $rule"
+    place=$(grep -o "$name\.c:[0-9]*" <<<"$said" | head -1) || true
+    if [[ $found == "$rule" && -n $place ]]; then
+        echo "$name: $rule, $place"
     else
-        printf '%s has to break %s:\n%s\n' "$name" "$rule" "$said" >&2
+        printf '%s has to break %s, at a line of its source:\n%s\n' "$name" "$rule" "$said" >&2
         wrong=1
     fi
 done < <(sed -n 's/^| `\([a-z-]*\)\.patch` |.*| `\([A-Za-z0-9-]*\)` |$/\1 \2/p' "$SAMPLE/README.md")

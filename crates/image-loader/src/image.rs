@@ -16,7 +16,7 @@ use crate::{
     directories::{self, Export, Unwind},
     error::Error,
     guard::{self, Guard},
-    imports::{self, Import},
+    imports::{self, Import, Name},
 };
 
 /// Bytes of a page, to which sections are aligned.
@@ -80,6 +80,15 @@ pub struct Image {
 }
 
 impl Image {
+    /// What it exports under a name or number.
+    #[must_use]
+    pub fn export(&self, wanted: &Name) -> Option<&Export> {
+        self.exports.iter().find(|export| match wanted {
+            Name::Name(name) => export.name.as_ref() == Some(name),
+            Name::Ordinal(number) => export.ordinal == u32::from(*number),
+        })
+    }
+
     /// Checks an image and lays it out.
     ///
     /// # Errors

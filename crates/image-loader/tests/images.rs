@@ -55,6 +55,11 @@ fn exports_lead_to_code_or_elsewhere() {
         (Some("Entry"), 5, &Target::Address(TEXT))
     );
     let forward = Target::Forward { module: "HAL".to_owned(), name: "KeStallExecutionProcessor".to_owned() };
+    let found = |name| image().export(&name).map(|export| export.ordinal);
+    assert_eq!(
+        [found(Name::Name("Other".to_owned())), found(Name::Ordinal(5)), found(Name::Ordinal(7))],
+        [Some(6), Some(5), None]
+    );
     assert_eq!((exports[1].name.as_deref(), exports[1].ordinal, &exports[1].target), (Some("Other"), 6, &forward));
 }
 
@@ -185,6 +190,7 @@ fn the_kernel_has_other_names_and_plain_functions() {
     use routines::{Found, find};
     assert_eq!(find("ntoskrnl.exe", "KeInitializeDpc"), Some(Found::Simulated));
     assert_eq!(find("HAL.dll", "KeStallExecutionProcessor"), Some(Found::Simulated));
+    assert_eq!(find("ntoskrnl", "KeInitializeDpc"), Some(Found::Simulated), "as a forwarder names it");
     assert_eq!(find("NDIS.SYS", "KeInitializeDpc"), None, "another module");
     assert_eq!(
         find("ntoskrnl.exe", "ExpInterlockedPopEntrySList"),

@@ -29,6 +29,46 @@ IMPORT void RoutineThatNobodyHas(int);
 IMPORT void *PsThreadType;
 IMPORT void KeEnterCriticalRegion(void);
 IMPORT void KeLeaveCriticalRegion(void);
+IMPORT void ExRaiseStatus(NTSTATUS);
+IMPORT void RtlInitUnicodeString(UNICODE_STRING *, const unsigned short *);
+IMPORT void *MmGetSystemRoutineAddress(UNICODE_STRING *);
+IMPORT void *ExAllocatePoolWithTag(ULONG, ULONG64, ULONG);
+IMPORT void ExFreePoolWithTag(void *, ULONG);
+struct lookaside;
+IMPORT NTSTATUS ExInitializeLookasideListEx(struct lookaside *, void *, void *, ULONG, ULONG, ULONG64, ULONG, unsigned short);
+IMPORT void ExDeleteLookasideListEx(struct lookaside *);
+struct entry { struct entry *next; };
+union list { ULONG64 words[2]; } __attribute__((aligned(16)));
+IMPORT struct entry *ExpInterlockedPopEntrySList(union list *);
+IMPORT struct entry *ExpInterlockedPushEntrySList(union list *, struct entry *);
+IMPORT unsigned short ExQueryDepthSList(union list *);
+struct mdl;
+IMPORT struct mdl *IoAllocateMdl(void *, ULONG, UCHAR, UCHAR, void *);
+IMPORT void MmBuildMdlForNonPagedPool(struct mdl *);
+IMPORT void IoFreeMdl(struct mdl *);
+
+// Structures of the kit, as far as its inline functions read them.
+struct lookaside {
+    union list list;
+    unsigned short depth, most;
+    ULONG allocations, misses, frees, more_misses, type, tag, size;
+    void *(*allocate)(ULONG, ULONG64, ULONG, struct lookaside *);
+    void (*free)(void *, struct lookaside *);
+    ULONG64 rest[4];
+};
+struct mdl {
+    struct mdl *next;
+    short size, flags;
+    void *process;
+    UCHAR *mapped, *start;
+    ULONG bytes, offset;
+};
+
+// What another image has: a routine by its name, by its number, by a name that leads on to the kernel, and one that is asked for late.
+#define OTHER __declspec(dllimport)
+OTHER int Doubled(int);
+OTHER int Tripled(int);
+OTHER ULONG64 Clock(void);
 
 #define FAILED ((NTSTATUS)(0xE0000000u + __LINE__))
 #define EXPECT(condition) do { if (!(condition)) return FAILED; } while (0)
@@ -112,6 +152,12 @@ static NTSTATUS probe(void) {
         caught = 1;
     }
     EXPECT(caught && left);
+    __try {
+        ExRaiseStatus((NTSTATUS)0xC000009Au);
+    } __except (1) {
+        caught = 2;
+    }
+    EXPECT(caught == 2);
 #elif PROBE == 6
     __asm__ volatile("hlt");
 #elif PROBE == 7
@@ -132,11 +178,60 @@ static NTSTATUS probe(void) {
 #elif PROBE == 12
     // A leap into the void.
     ((void (*)(void))0x12340000)();
+#elif PROBE == 13
+    // A frame of several pages, which the compiler has a routine of the kernel for.
+    volatile UCHAR large[3 * 4096];
+    large[0] = 1;
+    large[sizeof large - 1] = 2;
+    EXPECT(large[0] + large[sizeof large - 1] == 3);
+    // A routine by its name.
+    UNICODE_STRING name;
+    RtlInitUnicodeString(&name, (const unsigned short *)L"KeStallExecutionProcessor");
+    void (*stall)(ULONG) = (void (*)(ULONG))MmGetSystemRoutineAddress(&name);
+    EXPECT(stall);
+    stall(1);
+    RtlInitUnicodeString(&name, (const unsigned short *)L"RoutineThatNobodyHas");
+    EXPECT(!MmGetSystemRoutineAddress(&name));
+    // A lookaside list and an interlocked list, which inline functions use.
+    const ULONG tag = 0x74736554, not_executable = 512;
+    static struct lookaside lookaside;
+    EXPECT(ExInitializeLookasideListEx(&lookaside, 0, 0, not_executable, 0, 40, tag, 0) == 0);
+    EXPECT(!ExpInterlockedPopEntrySList(&lookaside.list));
+    struct entry *entry = lookaside.allocate(lookaside.type, lookaside.size, lookaside.tag, &lookaside);
+    EXPECT(entry);
+    static union list list;
+    ExpInterlockedPushEntrySList(&list, entry);
+    EXPECT(ExQueryDepthSList(&list) == 1 && ExpInterlockedPopEntrySList(&list) == entry && ExQueryDepthSList(&list) == 0);
+    lookaside.free(entry, &lookaside);
+    ExDeleteLookasideListEx(&lookaside);
+    // The fields of an MDL.
+    UCHAR *block = ExAllocatePoolWithTag(not_executable, 5000, tag);
+    EXPECT(block);
+    struct mdl *mdl = IoAllocateMdl(block + 8, 4992, 0, 0, 0);
+    EXPECT(mdl);
+    MmBuildMdlForNonPagedPool(mdl);
+    EXPECT(mdl->mapped == block + 8 && mdl->start + mdl->offset == block + 8 && mdl->bytes == 4992 && (mdl->flags & 4));
+    IoFreeMdl(mdl);
+    ExFreePoolWithTag(block, tag);
+#elif PROBE == 14
+    // Exports only: see below.
+#elif PROBE == 15
+    EXPECT(Doubled(4) == 8);
+    EXPECT(Tripled(4) == 12);
+    EXPECT(Clock() <= KeQueryUnbiasedInterruptTime());
 #else
-#error PROBE is a number from 1 to 12
+#error PROBE is a number from 1 to 15
 #endif
     return 0;
 }
+
+#if PROBE == 14
+int Double(int number) { return 2 * number; }
+int Triple(int number) { return 3 * number; }
+#elif PROBE == 15
+// The loader of the kernel fills delayed imports in, so that nobody calls this.
+void *__delayLoadHelper2(void *descriptor, void **place) { (void)descriptor; return *place; }
+#endif
 
 NTSTATUS DriverEntry(struct driver *driver, UNICODE_STRING *path) {
     (void)path;

@@ -48,6 +48,32 @@ fn structured_exceptions_are_caught_by_the_driver() {
     works("probe5");
 }
 
+#[test]
+fn what_the_kits_headers_do_without_a_call_works() {
+    works("probe13");
+}
+
+#[test]
+fn an_image_imports_from_another_by_name_number_and_late() {
+    for seed in 1..4 {
+        let kernel = Kernel::seeded(seed).start();
+        let other = kernel.load_image("probe14", images::image("probe14"), &[]).expect("it loads");
+        run(&kernel, "probe15");
+        other.unload();
+    }
+}
+
+#[test]
+fn two_instances_of_an_image_have_variables_of_their_own() {
+    let kernel = Kernel::seeded(1).start();
+    // The second one would find what the first one has written.
+    let both =
+        ["one", "two"].map(|service| kernel.load_image(service, images::image("probe1"), &[]).expect("it loads"));
+    for driver in both {
+        driver.unload();
+    }
+}
+
 fn wrong(test: &str, probe: &'static str, rule: Rule) {
     caught(test, rule, || run(&Kernel::seeded(1).start(), probe));
 }

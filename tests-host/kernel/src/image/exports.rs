@@ -40,8 +40,8 @@ static EVENT_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0200);
 static THREAD_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0300);
 static PROCESS_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0400);
 static SEMAPHORE_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0500);
-/// Build 19041, checked by the upper bits: 0xF is a free build.
-static BUILD: AtomicU32 = AtomicU32::new(0xF000_0000 | 19041);
+/// The upper bits: 0xF is a free build.
+static BUILD: AtomicU32 = AtomicU32::new(0xF000_0000 | crate::wdm::BUILD);
 /// No debugger.
 static DEBUGGER: AtomicU32 = AtomicU32::new(0x0100);
 static HIGHEST_USER_ADDRESS: AtomicUsize = AtomicUsize::new(0x7FFF_FFFE_FFFF);
@@ -80,10 +80,4 @@ pub fn find(module: &str, name: &str) -> Option<Export> {
         Found::Library(of) => library(of).map(Export::Plain),
         Found::Variable => variable(name).map(Export::Plain),
     }
-}
-
-/// Returns true if the image with that file name is the module that is asked for, which may be without its extension.
-pub fn same_module(image: &str, module: &str) -> bool {
-    let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_ascii_lowercase();
-    stem(image) == stem(module)
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use image_loader::{Access, Error, Image, Import, Name, Target};
+use image_loader::{Access, Error, Image, Import, Name, Target, routines::same_module};
 use windows_sys::Win32::System::{
     Diagnostics::Debug::{IMAGE_RUNTIME_FUNCTION_ENTRY, RtlAddFunctionTable, RtlDeleteFunctionTable},
     Memory::{
@@ -230,12 +230,8 @@ fn find(module: &str, name: &Name) -> Option<exports::Export> {
 /// An export of an image that is loaded, and where the image lies.
 fn of_image(module: &str, name: &Name) -> Option<(usize, Target)> {
     let images = IMAGES.read().unwrap_or_else(PoisonError::into_inner);
-    let image = images.iter().rev().find(|image| image.live && exports::same_module(&image.name, module))?;
-    let export = image.image.exports.iter().find(|export| match name {
-        Name::Name(name) => export.name.as_ref() == Some(name),
-        Name::Ordinal(number) => export.ordinal == u32::from(*number),
-    })?;
-    Some((image.base, export.target.clone()))
+    let image = images.iter().rev().find(|image| image.live && same_module(&image.name, module))?;
+    Some((image.base, image.image.export(name)?.target.clone()))
 }
 
 fn put(image: &mut Image, place: u32, value: u64) {
