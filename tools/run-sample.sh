@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the images of the sample consumer in C with `ndkctl run`, on the image of softndknic: the sample with many seeds, and each of its
-# wrong variants, which has to break the rule that samples/consumer-c/README.md names, at a line of its source that the PDB file tells.
+# wrong variants, which has to break the rule that samples/consumer-c/README.md names; with the line, where the PDB file can tell it.
 #
 #   tools/run-sample.sh [SEEDS]     how many seeds for the sample as it is; 200 by default
 #
@@ -23,17 +23,23 @@ began=$(date +%s%N)
 for compiler in clang mingw; do run "consumer=target/consumer-c-$compiler/consumer.sys" --seeds "1..$SEEDS"; done
 echo "$((2 * SEEDS * 60 * 1000000000 / ($(date +%s%N) - began))) seeds a minute"
 
-wrong=0
+wrong=0 places=0
 while read -r name rule; do
-    said=$(run "consumer=target/consumer-c-clang/consumer-$name.sys" --seeds 1..8) && said="nothing: $said"
+    # Some mistakes show with one seed in ten only.
+    for seeds in 1..8 9..16 17..24 25..32; do
+        if said=$(run "consumer=target/consumer-c-clang/consumer-$name.sys" --seeds "$seeds"); then said="nothing: $said"; else break; fi
+    done
     # A line for each rule, with what belongs to it below; at the end the sum.
     found=$(grep -v '^ ' <<<"$said" | sed '$d' | cut -d: -f1 | sort -u)
+    # A call that is the last thing a function does leaves nothing of that function on the stack.
     place=$(grep -o "$name\.c:[0-9]*" <<<"$said" | head -1) || true
-    if [[ $found == "$rule" && -n $place ]]; then
-        echo "$name: $rule, $place"
+    places=$((places + (${#place} > 0)))
+    if [[ $found == "$rule" ]]; then
+        echo "$name: $rule${place:+, $place}"
     else
-        printf '%s has to break %s, at a line of its source:\n%s\n' "$name" "$rule" "$said" >&2
+        printf '%s has to break %s:\n%s\n' "$name" "$rule" "$said" >&2
         wrong=1
     fi
 done < <(sed -n 's/^| `\([a-z-]*\)\.patch` |.*| `\([A-Za-z0-9-]*\)` |$/\1 \2/p' "$SAMPLE/README.md")
+((places >= 10)) || { echo "only $places findings have a line" >&2; wrong=1; }
 exit "$wrong"
