@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Has a browser without a window open the page of a timeline, and looks at what the page has drawn: marks, a search, the text of a match with
-# its rule. Installs chromium from Debian if it is missing. Nothing is loaded from a network.
+# its rule, the text of what the pointer stands over. Installs chromium from Debian if it is missing. Nothing is loaded from a network.
 #
 #   tools/timeline.sh
 set -euo pipefail
@@ -33,7 +33,10 @@ expect "$found" '>1 match<'
 expect "$found" 'mark chosen'
 expect "$found" 'class="mark dim"'
 expect "$found" 'NDKPI 7.1.4</a>'
+grep -q 'id="foot">Point at a mark' <<<"$plain" || { echo "something is told before anybody has pointed at it"; exit 1; }
+pointed=$(dump 'all&point')
+expect "$pointed" 'id="foot"><b>.*Armed for .*NDKPI 7.1.5</a>'
 near=$(dump 'all&zoom=0.2')
 shown() { sed -n 's/.*data-shown="\([0-9]*\)".*/\1/p' <<<"$1" | head -1; }
 [[ $(shown "$near") -lt $(shown "$plain") ]] || { echo "a closer look shows no fewer marks"; exit 1; }
-echo "the page draws $(shown "$plain") marks, finds, tells and zooms"
+echo "the page draws $(shown "$plain") marks, finds, tells, answers a pointer and zooms"

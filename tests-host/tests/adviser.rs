@@ -20,6 +20,8 @@ mod fault_kinds;
 mod fault_plans;
 #[path = "adviser/faults.rs"]
 mod faults;
+#[path = "adviser/modes.rs"]
+mod modes;
 #[path = "adviser/rows.rs"]
 mod rows;
 #[path = "adviser/suite.rs"]

@@ -10,6 +10,9 @@ mod advise;
 #[cfg(unix)]
 #[path = "drivers/bytes.rs"]
 mod bytes;
+#[cfg(unix)]
+#[path = "drivers/codes.rs"]
+mod codes;
 #[path = "drivers/control.rs"]
 mod control;
 #[cfg(unix)]
@@ -20,6 +23,9 @@ mod exercise;
 mod fault_plan;
 #[path = "drivers/faults.rs"]
 mod faults;
+#[cfg(unix)]
+#[path = "drivers/faulty.rs"]
+mod faulty;
 #[cfg(unix)]
 #[path = "drivers/fuzz.rs"]
 mod fuzz;

@@ -7,8 +7,17 @@ mod addresses;
 #[cfg(unix)]
 #[path = "drivers/bytes.rs"]
 mod bytes;
+#[cfg(unix)]
+#[path = "drivers/codes.rs"]
+mod codes;
+#[cfg(unix)]
+#[path = "nic/control.rs"]
+mod control_device;
 #[path = "nic/faults.rs"]
 mod faults;
+#[cfg(unix)]
+#[path = "drivers/faulty.rs"]
+mod faulty;
 #[cfg(unix)]
 #[path = "nic/frames.rs"]
 mod frames;

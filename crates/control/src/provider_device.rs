@@ -1,4 +1,4 @@
-//! The provider's control device.
+//! The control devices of the two providers, `softndk` and `softndknic`: each has one of its own, with the same control codes.
 //!
 //! Only administrators and the system can open it ([`SDDL`]). Every control code is `METHOD_BUFFERED`. An input shorter than
 //! its structure and an output without room are `STATUS_BUFFER_TOO_SMALL`, a longer input is `STATUS_INVALID_PARAMETER`, an
@@ -7,12 +7,18 @@
 
 use crate::wire::{READ, WRITE, control_code, wire};
 
-/// The device's name in the kernel.
+/// The name of `softndk`'s device in the kernel.
 pub const DEVICE_NAME: &str = r"\Device\SoftNdkControl";
 /// Its name for programs, in the kernel's spelling.
 pub const LINK_NAME: &str = r"\DosDevices\Global\SoftNdkControl";
 /// Its name for `CreateFile`.
 pub const WIN32_NAME: &str = r"\\.\Global\SoftNdkControl";
+/// The name of `softndknic`'s device in the kernel.
+pub const NIC_DEVICE_NAME: &str = r"\Device\SoftNdkNicControl";
+/// Its name for programs, in the kernel's spelling.
+pub const NIC_LINK_NAME: &str = r"\DosDevices\Global\SoftNdkNicControl";
+/// Its name for `CreateFile`.
+pub const NIC_WIN32_NAME: &str = r"\\.\Global\SoftNdkNicControl";
 /// Who may open it: the system and administrators, everything; nobody else, nothing.
 pub const SDDL: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
 

@@ -1,8 +1,8 @@
 //! Who has an adapter open: what the open and close handlers of NDK do (`NDIS-NDK 4`).
 
 use core::sync::atomic::{
-    AtomicBool, AtomicU32,
-    Ordering::{AcqRel, Acquire, Release},
+    AtomicU32,
+    Ordering::{AcqRel, Acquire},
 };
 
 use fallible::Arc;
@@ -12,8 +12,10 @@ use recorder::Recorder;
 
 use crate::{
     advise::{self, Advice, Advise},
+    controls::Controls,
     fault_plan::{self, FaultPlan, Pulled},
     os::Kernel,
+    presence::{Fail, Presence},
     record::Recordings,
     trace,
 };
@@ -23,44 +25,40 @@ pub struct Consumers {
     provider: Arc<provider::Device<Kernel>>,
     /// Everybody who has the adapter open is inside.
     users: Rundown,
-    ready: Arc<AtomicBool>,
+    presence: Arc<Presence>,
     open: AtomicU32,
     /// Opens so far.
     opened: AtomicU32,
     faults: Arc<FaultPlan>,
     advise: Advise,
     advice: Advice,
-    recordings: Option<Arc<Recordings>>,
+    recordings: Arc<Recordings>,
 }
 
 impl Consumers {
-    /// Nobody has the adapter open, and nobody can open it yet.
+    /// Nobody has the adapter open, and nobody can open it yet. `fail` is how plug and play hears that a fault has pulled it.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(
-        provider: Arc<provider::Device<Kernel>>,
-        advise: Advise,
-        faults: Arc<FaultPlan>,
-    ) -> Result<Self, NtStatus> {
+    pub fn try_new(provider: Arc<provider::Device<Kernel>>, controls: &Controls, fail: Fail) -> Result<Self, NtStatus> {
         Ok(Self {
             provider,
             users: Rundown::try_new()?,
-            ready: Arc::try_new(AtomicBool::new(false))?,
+            presence: Arc::try_new(Presence::new(fail))?,
             open: AtomicU32::new(0),
             opened: AtomicU32::new(0),
-            faults,
-            advise,
+            faults: controls.faults().clone(),
+            advise: controls.settings().advise,
             advice: Advice::try_new()?,
-            recordings: None,
+            recordings: controls.recordings().clone(),
         })
     }
 
-    /// Adapters that are opened while a recording goes on are recorded.
+    /// The adapter of plug and play that it is, or none any more.
     #[must_use]
-    pub fn recorded(self, recordings: Arc<Recordings>) -> Self {
-        Self { recordings: Some(recordings), ..self }
+    pub fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// What the adviser has found of the consumers.
@@ -84,12 +82,12 @@ impl Consumers {
     /// Returns true if consumers can open the adapter.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Acquire)
+        self.presence.is_ready()
     }
 
     /// Lets consumers open the adapter, or lets no more of them. Those that have it open keep it. `IRQL <= DISPATCH_LEVEL`.
     pub fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Release);
+        self.presence.set_ready(ready);
     }
 
     /// Opens an `NDK_ADAPTER`. `PASSIVE_LEVEL`.
@@ -117,17 +115,15 @@ impl Consumers {
     /// consumer sees. After an error the layers that were put are there.
     fn put_layers(&self, adapter: &mut *mut NDK_ADAPTER) -> Result<(), NtStatus> {
         let consumer = self.opened.fetch_add(1, AcqRel).wrapping_add(1);
-        let pulled = || Pulled::new(self.provider.clone(), self.ready.clone());
+        let pulled = || Pulled::new(self.provider.clone(), self.presence.clone());
         // SAFETY: the adapter was just opened, and nobody else has it.
         *adapter = unsafe { self.faults.wrap(*adapter, consumer, pulled) }?;
         if let Advise::On(mode) = self.advise {
             // SAFETY: as above.
             *adapter = unsafe { self.advice.wrap(mode, *adapter) }?;
         }
-        if let Some(recordings) = &self.recordings {
-            // SAFETY: as above.
-            *adapter = unsafe { recordings.wrap(*adapter) }?;
-        }
+        // SAFETY: as above.
+        *adapter = unsafe { self.recordings.wrap(*adapter) }?;
         Ok(())
     }
 

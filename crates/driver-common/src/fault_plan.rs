@@ -1,8 +1,6 @@
 //! The faults of `SET_FAULT_PLAN`, in front of the adapters that are opened from then on (`interpose::faults`). None by default, and
 //! then nothing is there: consumers get the provider's own tables.
 
-use core::sync::atomic::{AtomicBool, Ordering::Release};
-
 use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES};
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
@@ -11,6 +9,7 @@ use ndkpi::{NDK_ADAPTER, NtStatus};
 
 use crate::{
     os::{Kernel, KernelLock},
+    presence::Presence,
     trace,
 };
 
@@ -93,20 +92,22 @@ pub type Layer = Faults<Kernel, Pulled>;
 /// An adapter that a fault can pull.
 pub struct Pulled {
     provider: Arc<provider::Device<Kernel>>,
-    is_ready: Arc<AtomicBool>,
+    presence: Arc<Presence>,
 }
 
 impl Pulled {
-    /// This adapter, and what says that it can be opened.
+    /// This adapter, and the one of plug and play that it is.
     #[must_use]
-    pub const fn new(provider: Arc<provider::Device<Kernel>>, is_ready: Arc<AtomicBool>) -> Self {
-        Self { provider, is_ready }
+    pub const fn new(provider: Arc<provider::Device<Kernel>>, presence: Arc<Presence>) -> Self {
+        Self { provider, presence }
     }
 }
 
 impl Target for Pulled {
     fn remove(&self) {
-        self.is_ready.store(false, Release);
+        self.presence.set_ready(false);
+        // Consumers have disconnect events and flushed queue pairs before plug and play tells them to close.
         self.provider.port().abort();
+        self.presence.fail();
     }
 }

@@ -4,11 +4,13 @@
 //! | Module | Contents |
 //! |---|---|
 //! | [`os`] | the engine's operating system on the Windows kernel |
+//! | [`controls`] | what programs can ask of a driver and set while it runs |
 //! | [`consumers`] | who has an adapter open: the open and close handlers of NDK |
 //! | [`numbers`] | the numbers that tell adapters apart |
 //! | [`settings`] | what the registry says |
 //! | [`record`] | what happened between consumers and adapters |
 //! | [`report`] | what an adapter tells programs and NDIS of itself |
+//! | [`presence`] | an adapter of plug and play, which can go |
 //! | [`fault_plan`] | what NDKPI allows to go wrong, in front of an adapter |
 //! | [`faults`] | failures for tests of consumers, in test builds |
 //! | [`trace`] | events for whoever collects traces |
@@ -25,10 +27,12 @@ extern crate wdk_bindings as wdk_sys;
 
 pub mod advise;
 pub mod consumers;
+pub mod controls;
 pub mod fault_plan;
 pub mod faults;
 pub mod numbers;
 pub mod os;
+pub mod presence;
 pub mod record;
 pub mod report;
 pub mod settings;
@@ -36,6 +40,7 @@ pub mod socket;
 pub mod trace;
 
 use ndkpi::NtStatus;
+use wdk_sys::PDRIVER_OBJECT;
 
 use crate::os::Kernel;
 
@@ -44,10 +49,15 @@ use crate::os::Kernel;
 /// # Errors
 ///
 /// `STATUS_INSUFFICIENT_RESOURCES` or what the kernel says of a thread; then nothing is left behind.
-pub fn start() -> Result<(), NtStatus> {
+///
+/// # Safety
+///
+/// `driver` is the driver's object.
+pub unsafe fn start(driver: PDRIVER_OBJECT) -> Result<(), NtStatus> {
     trace::start();
     faults::reset();
-    Kernel::start().inspect_err(|_| stop())
+    // SAFETY: the caller's promise.
+    unsafe { Kernel::start(driver) }.inspect_err(|_| stop())
 }
 
 /// Undoes [`start`]. `PASSIVE_LEVEL`, when there is no adapter any more.

@@ -1,5 +1,7 @@
 //! The recorder in front of an adapter (`docs/recorder.md`): off, unless the registry or a program says otherwise.
 
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use control::provider_device::{Recording, RecordingFrom, RecordingPart, RecordingState, SLOT_BYTES};
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
@@ -9,6 +11,12 @@ use recorder::{Keep, Recorder, Ring};
 use crate::os::{Kernel, KernelLock};
 
 const _: () = assert!(SLOT_BYTES == recorder::format::SLOT_BYTES);
+
+/// Where the slots of the latest recording lie, and how many bytes they are.
+///
+/// For who has only a dump of the memory (`docs/recorder.md`): nobody else reads it.
+#[used]
+static LATEST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// The latest recording.
 #[derive(Clone, Default)]
@@ -57,6 +65,9 @@ impl Recordings {
 
     fn begin(&self, slots: u32, keep: Keep) -> Result<(), NtStatus> {
         let ring = Ring::try_new(slots as usize, keep)?;
+        let (address, bytes) = ring.memory();
+        LATEST[0].store(address, Relaxed);
+        LATEST[1].store(bytes, Relaxed);
         let before = self.latest.with(|latest| {
             latest.generation = latest.generation.wrapping_add(1);
             latest.ring.replace(ring)

@@ -102,6 +102,7 @@ pub fn limit(name: &'static str, most: u64) {
 
 /// The adviser has found something.
 pub fn finding(report: &Report<'_>) {
+    let [(_, creator), (_, caller)] = report.stacks();
     write_event!(
         PROVIDER,
         "Finding",
@@ -115,6 +116,8 @@ pub fn finding(report: &Report<'_>) {
         str8("Seen", report.seen),
         u8("Irql", &report.place.irql),
         u32("Processor", &report.place.processor),
+        codepointer_slice("Creator", creator),
+        codepointer_slice("Caller", caller),
     );
 }
 

@@ -2,12 +2,7 @@
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
-use control::provider_device::{
-    DEVICE_NAME, FAULT_PLAN_BYTES, Faults, LINK_NAME, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO,
-    QUERY_RECORDING, QUERY_SETTINGS, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SDDL, SET_FAULT_PLAN,
-    SET_FAULTS, SET_RECORDING, SET_SETTINGS, Settings,
-};
-use driver_common::{faults, report};
+use control::provider_device::{DEVICE_NAME, LINK_NAME, SDDL};
 use fallible::Arc;
 use kernel::{
     context,
@@ -17,7 +12,7 @@ use kernel::{
 use ndkpi::NtStatus;
 use wdk_sys::{ULONG, WDFQUEUE, WDFREQUEST};
 
-use crate::{device::Adapter, driver::Driver, nd::NdDevice};
+use crate::{driver::Driver, nd::NdDevice};
 
 /// The control device and how many adapters want it.
 #[derive(Default)]
@@ -74,54 +69,7 @@ unsafe extern "C" fn device_control(
     // SAFETY: the framework hands the request over, and every code that is served is `METHOD_BUFFERED`; the queue's device is the
     // control device, which was created with a context of this kind.
     if let Some((driver, request)) = unsafe { Request::take(&CONTEXT, queue, request) } {
-        serve(&driver, request, code);
-    }
-}
-
-fn serve(driver: &Driver, request: Request, code: u32) {
-    let adapters = driver.adapters();
-    let adapters = || adapters.iter().flatten();
-    let providers = || adapters().map(|adapter| adapter.provider());
-    match code {
-        QUERY_INFO => request.answer(&report::info(adapters().map(|adapter| Adapter::consumers(adapter))).to_bytes()),
-        QUERY_COUNTERS => request.answer(&report::counters(providers())),
-        QUERY_CONNECTIONS => match report::connections(providers()) {
-            Ok(bytes) => request.answer_cut(&bytes),
-            Err(status) => request.finish(Err(status)),
-        },
-        QUERY_SETTINGS => request.answer(&driver.settings().to_control().to_bytes()),
-        SET_SETTINGS => {
-            let new = request.input(Settings::BYTES).map(Settings::from_bytes);
-            let set = new.and_then(|new| driver.set(&new.ok_or(NtStatus::INVALID_PARAMETER)?));
-            request.finish(set);
-        }
-        SET_FAULTS => {
-            let bytes = if faults::AVAILABLE { Faults::BYTES } else { 0 };
-            let set = request.input(bytes).and_then(|input| faults::set(providers(), input));
-            request.finish(set);
-        }
-        QUERY_FAULT_PLAN => request.answer(&driver.faults().answer()),
-        SET_FAULT_PLAN => {
-            let set = request.input(FAULT_PLAN_BYTES).and_then(|input| driver.faults().set(input));
-            request.finish(set);
-        }
-        SET_RECORDING => {
-            let wanted = request.input(Recording::BYTES).map(Recording::from_bytes);
-            let set = wanted.and_then(|wanted| driver.recordings().set(&wanted.ok_or(NtStatus::INVALID_PARAMETER)?));
-            request.finish(set);
-        }
-        QUERY_RECORDING => request.answer(&driver.recordings().state().to_bytes()),
-        READ_RECORDING => read_recording(driver, request),
-        _ => request.finish(Err(NtStatus::INVALID_DEVICE_REQUEST)),
-    }
-}
-
-fn read_recording(driver: &Driver, mut request: Request) {
-    let from = request.input(RecordingFrom::BYTES).map(RecordingFrom::from_bytes);
-    let from = from.and_then(|from| from.ok_or(NtStatus::INVALID_PARAMETER));
-    let read = from.and_then(|from| driver.recordings().read(&from, request.output(RecordingPart::BYTES)?));
-    match read {
-        Ok(length) => request.complete(NtStatus::SUCCESS, length),
-        Err(status) => request.finish(Err(status)),
+        let adapters = driver.adapters();
+        driver.controls().serve(adapters.iter().flatten().map(|adapter| adapter.consumers()), request, code);
     }
 }

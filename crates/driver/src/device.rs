@@ -9,14 +9,13 @@
 //! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
 //! | device deleted | nothing is left; the control device goes with the last one |
 
-use core::ptr;
+use core::{ffi::c_void, ptr};
 
 use driver_common::{
     consumers::Consumers,
     numbers::{Number, Numbers},
     os::Kernel,
-    settings::{self, Settings},
-    trace,
+    settings, trace,
 };
 use fallible::Arc;
 use kernel::{
@@ -25,8 +24,8 @@ use kernel::{
 };
 use ndkpi::{GUID as NdkGuid, NtStatus};
 use wdk_sys::{
-    GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE,
-    WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
+    _WDF_DEVICE_FAILED_ACTION, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
 };
 
 use crate::{
@@ -80,6 +79,8 @@ unsafe fn try_add(driver: WDFDRIVER, init: PWDFDEVICE_INIT) -> Result<(), NtStat
     // From here on the framework deletes the device if this routine fails, and `cleanup` undoes the rest.
     // SAFETY: the device is live and was created with a context of this kind.
     unsafe { CONTEXT.put(device.cast(), adapter.clone()) };
+    // SAFETY: the device is not deleted before `cleanup` has waited for who has the adapter open.
+    unsafe { adapter.consumers.presence().is(device.cast()) };
 
     // SAFETY: the device is live and carries the adapter.
     unsafe { interface::register(device, &adapter) }?;
@@ -135,6 +136,18 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
     }
 }
 
+/// Has the system remove the device as one that was pulled: a surprise removal follows.
+///
+/// # Safety
+///
+/// `device` is a live device that [`add`] made.
+unsafe fn fail(device: *mut c_void) {
+    let device: WDFDEVICE = device.cast();
+    let action = _WDF_DEVICE_FAILED_ACTION::WdfDeviceFailedNoRestart;
+    // SAFETY: the caller's promise. `IRQL <= DISPATCH_LEVEL`.
+    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceSetFailed, device, action) };
+}
+
 /// Self-managed I/O is cleaned up, not flushed: after a surprise removal the framework flushes before the system has told
 /// consumers, and a consumer that closes when it is told would be waited for in vain.
 unsafe extern "C" fn removed(device: WDFDEVICE) {
@@ -159,15 +172,14 @@ unsafe extern "C" fn cleanup(object: WDFOBJECT) {
 impl Adapter {
     fn try_new(driver: Arc<Driver>) -> Result<Arc<Self>, NtStatus> {
         let number = Numbers::take(driver.numbers())?;
-        let mut config = driver.settings().provider_config();
+        let mut config = driver.controls().settings().provider_config();
         config.addresses = driver.parameters().map_or_else(
             |_| provider::Config::addresses_of(number.get()),
             |key| settings::addresses(&key, number.get()),
         );
         let provider = provider::Device::try_new_on(&Kernel, driver.fabric(), config)?;
         let nd = nd::adapter(&driver, &provider, number.get())?;
-        let consumers = Consumers::try_new(provider, driver.settings().advise, driver.faults().clone())?;
-        let consumers = consumers.recorded(driver.recordings().clone());
+        let consumers = Consumers::try_new(provider, driver.controls(), fail)?;
         Arc::try_new(Self { driver, number, consumers, nd }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
@@ -189,11 +201,5 @@ impl Adapter {
     /// The adapter behind it.
     pub const fn provider(&self) -> &Arc<provider::Device<Kernel>> {
         self.consumers.provider()
-    }
-
-    /// Changes how requests complete, and the engine of queue pairs that are made from now on.
-    pub fn set(&self, settings: &Settings) {
-        self.provider().completions().set_mode(Settings::provider_mode(settings.completion_mode));
-        self.provider().nic().set_mode(Settings::provider_nic(settings.nic_mode));
     }
 }

@@ -1,12 +1,10 @@
 //! The driver as a whole: what all its adapters share, from load to unload.
 
 use driver_common::{
-    fault_plan::FaultPlan,
+    controls::Controls,
     numbers::{MAX_ADAPTERS, Numbers},
     os::{Kernel, KernelLock},
-    record::Recordings,
     settings::Settings,
-    trace,
 };
 use engine::{
     connection::Fabric,
@@ -31,13 +29,11 @@ const POOL_TAG: ULONG = u32::from_le_bytes(*b"Sndk");
 /// What all adapters share.
 pub struct Driver {
     handle: WDFDRIVER,
-    settings: KernelLock<Settings>,
-    faults: Arc<FaultPlan>,
+    controls: Controls,
     numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// The loopback network between the adapters.
     fabric: Arc<Fabric<Kernel>>,
-    recordings: Arc<Recordings>,
     /// The control device, which exists as long as there is an adapter.
     pub(crate) control: WaitLock<Control>,
 }
@@ -59,7 +55,8 @@ context!(Driver, c"softndk driver");
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    driver_common::start()?;
+    // SAFETY: the caller's promise.
+    unsafe { driver_common::start(driver) }?;
     // SAFETY: the caller's promise.
     unsafe { register(driver, registry_path) }.inspect_err(|_| driver_common::stop())
 }
@@ -81,15 +78,12 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
 
     // SAFETY: the framework has just made the driver object. If this fails it deletes the object after `DriverEntry`.
     let settings = unsafe { Key::parameters(handle) }.map_or_else(|_| Settings::default(), |key| Settings::read(&key));
-    Kernel::set_granularity(settings.moderation_granularity);
     let shared = Arc::try_new(Driver {
         handle,
-        settings: Kernel.lock(settings)?,
-        faults: FaultPlan::try_new()?,
+        controls: Controls::try_new(settings)?,
         numbers: Numbers::try_new()?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
         fabric: Fabric::try_new(&Kernel)?,
-        recordings: Recordings::try_new(settings.record)?,
         control: WaitLock::try_new(Control::default())?,
     });
     let shared = shared.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
@@ -126,10 +120,10 @@ impl Driver {
         &self.fabric
     }
 
-    /// What is recorded of the consumers.
+    /// What programs can change while the driver runs.
     #[must_use]
-    pub const fn recordings(&self) -> &Arc<Recordings> {
-        &self.recordings
+    pub const fn controls(&self) -> &Controls {
+        &self.controls
     }
 
     /// The driver's registry parameters.
@@ -140,32 +134,6 @@ impl Driver {
     pub fn parameters(&self) -> Result<Key, NtStatus> {
         // SAFETY: the driver object is live as long as this value: it carries it.
         unsafe { Key::parameters(self.handle) }
-    }
-
-    /// The settings in force.
-    pub fn settings(&self) -> Settings {
-        self.settings.with(|settings| *settings)
-    }
-
-    /// The faults in front of what is opened.
-    #[must_use]
-    pub const fn faults(&self) -> &Arc<FaultPlan> {
-        &self.faults
-    }
-
-    /// Changes the settings that can be changed while the driver runs, for every adapter.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER` if a value is out of its range; then nothing has changed.
-    pub fn set(&self, new: &control::provider_device::Settings) -> Result<(), NtStatus> {
-        let changed = self.settings.with(|settings| settings.change(new).map(|()| *settings))?;
-        trace::settings(changed.to_control());
-        Kernel::set_granularity(changed.moderation_granularity);
-        for adapter in self.adapters().into_iter().flatten() {
-            adapter.set(&changed);
-        }
-        Ok(())
     }
 
     /// The adapters that there are now.

@@ -47,4 +47,4 @@ mod memory;
 mod os;
 
 pub use memory::{HostMdl, HostMemory, PinnedBuffer};
-pub use os::{HostDpc, HostEvent, HostLock, HostOs, HostTimer};
+pub use os::{HostDpc, HostEvent, HostLock, HostOs, HostTimer, names};

@@ -22,7 +22,7 @@ use crate::{
     machine::{Irql, MachineRef, assert_irql_at_most, assert_no_locks_held},
 };
 
-pub use self::{dpc::HostDpc, event::HostEvent, lock::HostLock, timer::HostTimer};
+pub use self::{dpc::HostDpc, event::HostEvent, lock::HostLock, place::names, timer::HostTimer};
 
 /// An operating system that is a machine of the host. Cloning it is cheap.
 ///

@@ -191,6 +191,7 @@ macro_rules! with_routines {
                 NdisMOidRequestComplete
                 NdisMPauseComplete
                 NdisMRegisterMiniportDriver
+                NdisMRemoveMiniport
                 NdisMRestartComplete
                 NdisMSendNetBufferListsComplete
                 NdisMSetMiniportAttributes

@@ -10,7 +10,8 @@ pub trait InterposeOs: Os {
     /// When and where the caller runs. At any `IRQL <= DISPATCH_LEVEL`.
     fn place(&self) -> Place;
 
-    /// The addresses of the callers, the innermost first. Returns how many were stored. At any `IRQL <= DISPATCH_LEVEL`.
+    /// The addresses to which the callers return, the innermost first, as far as the platform can tell; those of this layer and of the
+    /// provider are left out where it can tell them. Returns how many were stored. At any `IRQL <= DISPATCH_LEVEL`.
     fn stack(&self, frames: &mut [usize]) -> usize {
         let _ = frames;
         0

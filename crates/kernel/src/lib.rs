@@ -11,22 +11,26 @@ extern crate alloc;
 #[cfg(not(windows))]
 extern crate wdk_bindings as wdk_sys;
 
+mod buffered;
 #[cfg(feature = "consumer")]
 mod consumer;
 mod entry;
 mod event;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod irp;
 mod non_paged;
 mod pool;
 mod processor;
 mod rundown;
+mod stack;
 mod status;
 mod string;
 mod thread;
 mod wait_lock;
 pub mod wdf;
 
+pub use buffered::Buffered;
 #[cfg(feature = "consumer")]
 pub use consumer::ConsumerOs;
 pub use event::Event;
@@ -34,6 +38,7 @@ pub use non_paged::NonPaged;
 pub use pool::Aligned;
 pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};
+pub use stack::callers;
 pub use status::check;
 pub use string::{unicode, wide};
 pub use thread::Thread;

@@ -271,6 +271,9 @@ unsafe extern "system" {
     pub fn NdisSetOptionalHandlers(NdisHandle: NDIS_HANDLE, OptionalHandlers: *const NDIS_OBJECT_HEADER)
     -> NDIS_STATUS;
 
+    /// Has NDIS remove an adapter that has failed for good. IRQL <= `DISPATCH_LEVEL`.
+    pub fn NdisMRemoveMiniport(MiniportHandle: NDIS_HANDLE) -> NDIS_STATUS;
+
     /// Completes a pause that pended. IRQL <= `DISPATCH_LEVEL`.
     pub fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
 

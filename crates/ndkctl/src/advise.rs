@@ -17,6 +17,9 @@ impl Sink for Printer {
     fn report(&self, report: &Report<'_>) {
         if self.verbose {
             note!("{report}");
+            for (who, frames) in report.stacks() {
+                note!("  {who} {}", host::names(frames).join(", "));
+            }
         }
     }
 }

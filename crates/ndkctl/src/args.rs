@@ -9,6 +9,7 @@ use ndkpi::NDK_VERSION;
 use provider::{CompletionMode, Profile};
 
 use crate::{
+    driver::Of,
     interrupt::First,
     nd2_selftest::Nd2Selftest,
     size::{parse_count, parse_processors, parse_repeat, parse_seconds, parse_seed, parse_size},
@@ -381,6 +382,8 @@ pub struct DriverSettings {
     /// Timer granularity of moderated notifications, in microseconds: 1 to 100000
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub granularity: Option<u32>,
+    #[command(flatten)]
+    pub of: Of,
     /// Print the settings as JSON
     #[arg(long)]
     pub json: bool,
@@ -490,6 +493,8 @@ pub struct Counters {
     /// Repeat every second with the difference, until Ctrl-C
     #[arg(long)]
     pub watch: bool,
+    #[command(flatten)]
+    pub of: Of,
     /// Print them as JSON
     #[arg(long)]
     pub json: bool,
@@ -498,6 +503,8 @@ pub struct Counters {
 /// `ndkctl netstat`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Netstat {
+    #[command(flatten)]
+    pub of: Of,
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,

@@ -61,13 +61,13 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
         before = Some(now);
         Ok::<_, String>(args.watch)
     };
-    let (provider, whose) = driver::provider_or_host()?;
+    let (provider, whose) = driver::provider_or_host(args.of)?;
     if !args.json {
         say!("{whose}");
     }
-    if let Some(driver) = provider {
+    if let Some(opened) = provider {
         loop {
-            let counters = driver.counters().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
+            let counters = opened.driver.counters().map_err(|refusal| opened.refused(refusal))?;
             if !look(&[counters], &["all adapters"])? || wait_a_second(interrupted) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! `ndkctl record`: what happens between consumers and the driver `softndk`, in a file.
+//! `ndkctl record`: what happens between consumers and a driver with adapters, in a file.
 
 use std::{
     path::PathBuf,
@@ -9,15 +9,15 @@ use std::{
 
 use clap::Args;
 use control::{
-    client::{ProviderDriver, Refusal, Slot, Transport},
+    client::{Slot, Transport},
     provider_device::{Recording, RecordingState},
 };
 use host::{note, say};
-use recorder::format::Header;
+use recorder::format::{HEADER_BYTES, Header, SLOT_BYTES};
 
 use crate::{
     End,
-    driver::{ELSEWHERE, open_provider},
+    driver::{ELSEWHERE, Of, OpenDriver, open_provider},
     record::save,
     size::{parse_driver_slots, parse_seconds},
 };
@@ -41,6 +41,11 @@ pub struct DriverRecord {
     /// Do not start a recording: end the running one (the registry's Record), or fetch one that has ended
     #[arg(long, conflicts_with_all = ["seconds", "slots", "last"])]
     pub running: bool,
+    /// Take what lay in the memory of a driver's recording, of a machine that has crashed (docs/recorder.md), from this file
+    #[arg(long, value_name = "MEMORY", conflicts_with_all = ["seconds", "slots", "last", "running", "of"])]
+    pub memory: Option<PathBuf>,
+    #[command(flatten)]
+    pub of: Of,
 }
 
 /// Runs the command.
@@ -49,6 +54,14 @@ pub struct DriverRecord {
 ///
 /// The reason, in one line.
 pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String> {
+    if let Some(memory) = &args.memory {
+        let named = |what: &dyn std::fmt::Display| format!("{}: {what}", memory.display());
+        let bytes = std::fs::read(memory).map_err(|error| named(&error))?;
+        let file = recording::salvage(&bytes).ok_or_else(|| named(&"this is not the memory of a recording"))?;
+        save(&args.file, &file)?;
+        say!("{} slots", (file.len() - HEADER_BYTES) / SLOT_BYTES);
+        return Ok(End::Good);
+    }
     if !cfg!(windows) {
         note!("ndkctl record: {ELSEWHERE}");
         return Ok(End::Refused);
@@ -59,7 +72,7 @@ pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String>
             thread::sleep(Duration::from_millis(50));
         }
     };
-    let (file, said) = record(&open_provider()?, args, wait)?;
+    let (file, said) = record(&open_provider(args.of)?, args, wait)?;
     save(&args.file, &file)?;
     say!("{said}");
     Ok(End::Good)
@@ -67,11 +80,11 @@ pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String>
 
 /// Records until `wait` returns. The file, and a line about it.
 fn record<T: Transport>(
-    driver: &ProviderDriver<T>,
+    opened: &OpenDriver<T>,
     args: &DriverRecord,
     wait: impl FnOnce(),
 ) -> Result<(Vec<u8>, String), String> {
-    let refused = |refusal: Refusal| format!("the driver softndk: {refusal}");
+    let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
     if !args.running {
         driver.record(&Recording { slots: args.slots, keep: args.last.into() }).map_err(refused)?;
         wait();
@@ -112,7 +125,14 @@ mod tests {
     };
 
     use super::{DriverRecord, record};
-    use crate::args::{Cli, Command};
+    use crate::{
+        args::{Cli, Command},
+        driver::{OpenDriver, ProviderName},
+    };
+
+    fn opened(stand: Stand) -> OpenDriver<Stand> {
+        OpenDriver { driver: ProviderDriver::new(stand), name: ProviderName::Softndk }
+    }
 
     /// A driver with a recording of 3000 slots, of which every third is lost.
     #[derive(Default)]
@@ -168,11 +188,10 @@ mod tests {
 
     #[test]
     fn a_recording_is_begun_ended_and_taken_in_parts() {
-        let driver = Stand { has_one: true, ..Stand::default() };
-        let driver = ProviderDriver::new(driver);
+        let driver = opened(Stand { has_one: true, ..Stand::default() });
         let mut waited = false;
         let (file, said) = record(&driver, &args(&["--slots", "4K", "--last"]), || waited = true).expect("a file");
-        let asked = driver.transport().asked.borrow().clone();
+        let asked = driver.driver.transport().asked.borrow().clone();
         assert_eq!(asked, [Recording { slots: 4096, keep: 1 }, Recording { slots: 0, keep: 0 }]);
         assert!(waited && said.contains("2000 slots; there was no room for 1000 more"), "{said}");
         assert_eq!(file.len(), 64 + 2000 * 64 + 8);
@@ -182,10 +201,10 @@ mod tests {
 
     #[test]
     fn the_recording_of_the_registry_is_only_ended() {
-        let driver = ProviderDriver::new(Stand { has_one: true, ..Stand::default() });
+        let driver = opened(Stand { has_one: true, ..Stand::default() });
         record(&driver, &args(&["--running"]), || panic!("nothing to wait for")).expect("a file");
-        assert_eq!(driver.transport().asked.borrow().len(), 1);
-        let none = ProviderDriver::new(Stand::default());
+        assert_eq!(driver.driver.transport().asked.borrow().len(), 1);
+        let none = opened(Stand::default());
         let refused = record(&none, &args(&["--running"]), || ()).expect_err("there is none");
         assert!(refused.contains("nothing was recorded") && !refused.contains('\n'), "{refused}");
         assert!(Cli::try_parse_from(["ndkctl", "record", "file", "--running", "--last"]).is_err());

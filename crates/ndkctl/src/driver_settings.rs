@@ -1,4 +1,4 @@
-//! `ndkctl driver-settings`: what can be changed while the driver `softndk` runs.
+//! `ndkctl driver-settings`: what can be changed while a driver with adapters runs.
 
 use control::provider_device::{CompletionMode, NicMode, Settings};
 use host::{note, say};
@@ -29,8 +29,8 @@ pub fn run(args: DriverSettings) -> Result<End, String> {
         note!("ndkctl driver-settings: {ELSEWHERE}");
         return Ok(End::Refused);
     }
-    let driver = open_provider()?;
-    let refused = |refusal| format!("the driver softndk: {refusal}");
+    let opened = open_provider(args.of)?;
+    let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
     let before = driver.settings().map_err(refused)?;
     let wanted = changed(before, args);
     if wanted != before {

@@ -4,13 +4,14 @@ use std::{fmt::Write, sync::Arc};
 
 use clap::Args;
 use conformance::host::{Interposed, Layer};
+use control::client::Refusal;
 use host::{HostOs, note, say};
 use interpose::faults::{Faults, Kind, Plan, Rule, Tally};
 use serde::Serialize;
 
 use crate::{
     End,
-    driver::{ELSEWHERE, open_provider},
+    driver::{ELSEWHERE, Of, open_provider},
     fault_rule::{parse, shown},
     output::{align_right, print_json, print_table, table},
     size::parse_seed,
@@ -41,6 +42,8 @@ pub struct FaultsArgs {
     /// Stop injecting failures (Windows)
     #[arg(long, conflicts_with_all = ["list", "markdown", "rule"])]
     pub off: bool,
+    #[command(flatten)]
+    pub of: Of,
     /// Print the result as JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
@@ -88,16 +91,19 @@ pub fn run(args: &FaultsArgs) -> Result<End, String> {
         note!("ndkctl faults: {ELSEWHERE}; `ndkctl selftest --fault RULE` has them on any host, `--list` shows them");
         return Ok(End::Refused);
     }
-    let driver = open_provider()?;
-    let refused = |refusal| format!("the driver softndk: {refusal}");
+    let opened = open_provider(args.of)?;
+    let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
     if args.off || !args.rule.is_empty() {
         let plan = plan(args.seed, &args.rule)?;
         driver.set_fault_plan(&plan.to_bytes()).map_err(refused)?;
     }
     let (bytes, counts) = driver.fault_plan().map_err(refused)?;
-    let plan = Plan::from_bytes(&bytes).map_err(|_| "the driver softndk is of another version".to_owned())?;
+    let plan = Plan::from_bytes(&bytes).map_err(|_| refused(Refusal::Nonsense))?;
     let rules = plan.rules().zip(counts);
     let rules = rules.map(|(rule, [calls, made])| RuleJson { rule: shown(rule), calls, made }).collect();
+    if !args.json {
+        say!("the driver {}:", opened.name.name());
+    }
     show(&PlanJson { seed: plan.seed, rules }, args.json)?;
     Ok(End::Good)
 }

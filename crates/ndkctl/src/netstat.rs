@@ -32,12 +32,12 @@ struct Row {
 pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
     let owner = |process: Option<u32>| process.map_or_else(|| "kernel".to_owned(), |id| format!("process {id}"));
     let mut rows = Vec::new();
-    let (provider, whose) = driver::provider_or_host()?;
+    let (provider, whose) = driver::provider_or_host(args.of)?;
     if !args.json {
         say!("{whose}");
     }
-    if let Some(driver) = provider {
-        let all = driver.connections().map_err(|refusal| format!("the driver softndk: {refusal}"))?;
+    if let Some(opened) = provider {
+        let all = opened.driver.connections().map_err(|refusal| opened.refused(refusal))?;
         rows.extend(all.into_iter().map(|one| Row {
             adapter: 0,
             kind: "connection",

@@ -8,27 +8,31 @@
 //! | surprise removal | no new opens; every RDMA connection ends, and both its sides are told |
 //! | halt | waits for consumers and for work items; nothing is left |
 
-use core::sync::atomic::{
-    AtomicBool, AtomicI32,
-    Ordering::{Acquire, Release},
+use core::{
+    ffi::c_void,
+    sync::atomic::{
+        AtomicBool, AtomicI32,
+        Ordering::{Acquire, Release},
+    },
 };
 
 use cable::{Counters, Gate, MacAddress};
 use driver_common::{
     consumers::Consumers,
-    fault_plan::FaultPlan,
     numbers::{Number, Numbers},
     os::{Kernel, KernelLock},
     trace,
 };
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
-use ndis::{NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_PAUSED, NET_LUID, NdisMPauseComplete};
+use ndis::{
+    NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_PAUSED, NET_LUID, NdisMPauseComplete, NdisMRemoveMiniport,
+};
 use ndkpi::{NDIS_HANDLE, NtStatus};
 
 use crate::{
-    addresses::Addresses, attributes, configuration::Keywords, driver::Driver, filter::Filter, framework::Device,
-    handlers::Context, ndk::Ndk, receive::Receiver, transmit::Transmitter,
+    addresses::Addresses, attributes, configuration::Keywords, control::Control, driver::Driver, filter::Filter,
+    framework::Device, handlers::Context, ndk::Ndk, receive::Receiver, transmit::Transmitter,
 };
 
 /// An adapter.
@@ -58,6 +62,17 @@ pub struct Adapter {
 unsafe impl Send for Adapter {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Adapter {}
+
+/// Has NDIS remove the adapter as one that was pulled: a surprise removal follows. `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+///
+/// `adapter` is NDIS's handle of an adapter that is not halted.
+unsafe fn fail(adapter: *mut c_void) {
+    // Nobody could do more about a refusal: the adapter is of no use to anybody already.
+    // SAFETY: the caller's promise.
+    let _ = unsafe { NdisMRemoveMiniport(adapter) };
+}
 
 /// The hardware address of the adapter of an interface: administered locally, and another for each adapter of the machine.
 #[must_use]
@@ -104,6 +119,9 @@ impl Adapter {
         let this = unsafe { Self::try_new(driver, handle, luid) }?;
         attributes::set_general(&this)?;
         this.ndk.report(&this)?;
+        let registration = this.driver.handle();
+        // SAFETY: the driver is registered: NDIS initialises its adapter.
+        this.driver.control().with(|control| unsafe { control.acquire(registration) })?;
         this.driver.add(&this);
         context.put(this.clone());
         let begun = Addresses::begin(&this);
@@ -152,20 +170,23 @@ impl Adapter {
             power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
             gone: AtomicBool::new(false),
             device: Kernel.lock(Some(device))?,
-            consumers: Consumers::try_new(provider, driver.settings().advise, FaultPlan::try_new()?)?,
+            consumers: Consumers::try_new(provider, driver.controls(), fail)?,
             driver,
             number,
         };
+        // SAFETY: the adapter is not halted before `end` has waited for who has it open.
+        unsafe { this.consumers.presence().is(handle) };
         Arc::try_new(this).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// The provider of an adapter with these keywords.
     #[inline(never)]
     fn provide(driver: &Driver, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
-        let mut config = driver.settings().provider_config();
+        let settings = driver.controls().settings();
+        let mut config = settings.provider_config();
         // A profile has a technology of its own, or none.
         config.info.RdmaTechnology = keywords.technology;
-        driver.settings().profile.limit(&mut config);
+        settings.profile.limit(&mut config);
         keywords.profile.limit(&mut config);
         // Windows says which addresses the interface has.
         config.addresses = [None; provider::device::MAX_ADDRESSES];
@@ -192,6 +213,7 @@ impl Adapter {
         self.consumers.shut();
         self.provider().port().abort();
         self.driver.remove(self.number.index());
+        self.driver.control().with(Control::release);
         self.receiver.release();
         drop(self.device.with(Option::take));
     }

@@ -10,6 +10,7 @@ use core::{
 };
 
 use driver_common::{
+    controls::Controls,
     numbers::{MAX_ADAPTERS, Numbers},
     os::{Kernel, KernelLock},
     settings::Settings,
@@ -19,23 +20,25 @@ use engine::{
     os::{Os, SpinLock},
 };
 use fallible::Arc;
-use kernel::wdf::Key;
+use kernel::{WaitLock, wdf::Key};
 use ndis::{DRIVER_OBJECT, NDIS_STATUS, NDIS_WDM_DRIVER, NdisMDeregisterMiniportDriver, NdisMRegisterMiniportDriver};
 use ndkpi::{NDIS_HANDLE, NtStatus};
 use wdk_sys::{PCUNICODE_STRING, PDRIVER_OBJECT};
 
-use crate::{adapter::Adapter, framework::Framework, handlers};
+use crate::{adapter::Adapter, control::Control, framework::Framework, handlers};
 
 /// What all adapters share.
 pub struct Driver {
     framework: Framework,
     /// The handle of the registration; null before it.
     ndis: AtomicPtr<c_void>,
-    settings: Settings,
+    controls: Controls,
     numbers: Arc<Numbers>,
     adapters: KernelLock<[Option<Arc<Adapter>>; MAX_ADAPTERS]>,
     /// The loopback network between the adapters, for RDMA.
     fabric: Arc<Fabric<Kernel>>,
+    /// The control device.
+    control: WaitLock<Control>,
 }
 
 /// The driver, from load to unload: `MiniportDriverUnload` is not told which driver it is. A counted reference, or null.
@@ -51,7 +54,8 @@ static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(object: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    driver_common::start()?;
+    // SAFETY: the caller's promise.
+    unsafe { driver_common::start(object) }?;
     // SAFETY: the caller's promise.
     let registered = unsafe { prepare(object, registry_path) }
         // SAFETY: the caller's promise.
@@ -68,14 +72,14 @@ unsafe fn prepare(object: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Re
     // SAFETY: the framework has just made the driver object.
     let key = unsafe { Key::parameters(framework.handle()) };
     let settings = key.map_or_else(|_| Settings::default(), |key| Settings::read(&key));
-    Kernel::set_granularity(settings.moderation_granularity);
     let driver = Driver {
         framework,
         ndis: AtomicPtr::new(ptr::null_mut()),
-        settings,
+        controls: Controls::try_new(settings)?,
         numbers: Numbers::try_new()?,
         adapters: Kernel.lock([const { None }; MAX_ADAPTERS])?,
         fabric: Fabric::try_new(&Kernel)?,
+        control: WaitLock::try_new(Control::default())?,
     };
     Arc::try_new(driver).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
 }
@@ -120,6 +124,18 @@ fn take() -> Option<Arc<Driver>> {
     (!raw.is_null()).then(|| unsafe { Arc::from_raw(raw.cast_const()) })
 }
 
+/// The driver, if it is registered.
+///
+/// # Safety
+///
+/// The driver is not unloaded meanwhile.
+#[must_use]
+pub unsafe fn current() -> Option<Arc<Driver>> {
+    let context = DRIVER.load(Acquire);
+    // SAFETY: not null, so it came from `into_raw` and is counted until the driver is unloaded (the caller's promise).
+    (!context.is_null()).then(|| unsafe { Driver::of(context.cast()) })
+}
+
 /// `MiniportDriverUnload`: there are no adapters any more. `PASSIVE_LEVEL`.
 ///
 /// # Safety
@@ -128,7 +144,7 @@ fn take() -> Option<Arc<Driver>> {
 pub unsafe extern "system" fn unload(_object: *mut DRIVER_OBJECT) {
     let Some(driver) = take() else { return };
     // SAFETY: the handle of the registration, which is not used again.
-    unsafe { NdisMDeregisterMiniportDriver(driver.ndis.load(Acquire)) };
+    unsafe { NdisMDeregisterMiniportDriver(driver.handle()) };
     // Deferred calls that have nothing to do any more may have references to adapters, and those to the driver.
     driver_common::stop();
     drop(driver);
@@ -153,10 +169,28 @@ impl Driver {
         &self.framework
     }
 
-    /// What the registry says.
+    /// What programs can change while the driver runs.
     #[must_use]
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
+    pub const fn controls(&self) -> &Controls {
+        &self.controls
+    }
+
+    /// The control device.
+    #[must_use]
+    pub const fn control(&self) -> &WaitLock<Control> {
+        &self.control
+    }
+
+    /// The handle of the registration with NDIS.
+    #[must_use]
+    pub fn handle(&self) -> NDIS_HANDLE {
+        self.ndis.load(Acquire)
+    }
+
+    /// The adapters that there are now.
+    #[must_use]
+    pub fn adapters(&self) -> [Option<Arc<Adapter>>; MAX_ADAPTERS] {
+        self.adapters.with(|adapters| adapters.clone())
     }
 
     /// The numbers of the adapters.

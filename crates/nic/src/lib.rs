@@ -7,6 +7,7 @@
 //! | Module | Contents |
 //! |---|---|
 //! | [`driver`] | load, registration, unload; what all adapters share |
+//! | [`control`] | the control device |
 //! | [`handlers`] | what NDIS calls |
 //! | [`adapter`] | one adapter from initialisation to halt |
 //! | [`attributes`], [`configuration`] | what an adapter reports of itself, and its keywords |
@@ -31,6 +32,7 @@ pub mod adapter;
 pub mod addresses;
 pub mod attributes;
 pub mod configuration;
+pub mod control;
 pub mod driver;
 pub mod filter;
 pub mod frames;

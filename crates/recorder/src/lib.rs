@@ -14,4 +14,4 @@ mod hooks;
 mod ring;
 
 pub use hooks::{Recorder, State};
-pub use ring::{Keep, Ring};
+pub use ring::{Keep, Ring, from_memory};

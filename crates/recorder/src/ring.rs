@@ -108,6 +108,12 @@ impl Ring {
         self.slots.len()
     }
 
+    /// Where the slots lie in memory: the address and the bytes, which [`from_memory`] reads.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        (self.slots.as_ptr().addr(), size_of_val(&*self.slots))
+    }
+
     /// What is kept when there is no more room.
     #[must_use]
     pub const fn keep(&self) -> Keep {
@@ -186,6 +192,23 @@ impl Ring {
         fence(Acquire);
         (slot.mark.load(Relaxed) == mark).then_some(bytes)
     }
+}
+
+/// What a ring of so many slots had in the slot with this index, from the bytes that lay there ([`Ring::memory`]).
+///
+/// Its ordinal and the bytes, as [`Ring::read`] returns them; `None` for what was never written, was being written, or is no slot of
+/// such a ring.
+#[must_use]
+pub fn from_memory(index: usize, slots: usize, memory: &[u8; SLOT_BYTES]) -> Option<(u64, [u8; SLOT_BYTES])> {
+    let mark = memory.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))?;
+    let ordinal = (mark >> 2).checked_sub(1).filter(|_| mark & WRITING == 0)?;
+    if ordinal % slots as u64 != index as u64 {
+        return None;
+    }
+    let mut bytes = *memory;
+    let further = if mark & FURTHER == 0 { 0 } else { format::FURTHER };
+    bytes[..8].copy_from_slice(&(ordinal | further).to_le_bytes());
+    Some((ordinal, bytes))
 }
 
 /// Writes the words of one record.

@@ -8,6 +8,6 @@ mod read;
 pub mod timeline;
 
 pub use arguments::{Arguments, Connect, Element, OutBytes, Private, QpSizes, Taken};
-pub use file::{seal, write};
+pub use file::{salvage, seal, write};
 pub use pcapng::peers;
 pub use read::{Outcome, ReadError, Record, Recording};

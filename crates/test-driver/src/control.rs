@@ -8,7 +8,7 @@ use control::{
 };
 use fallible::Arc;
 use kernel::{
-    context,
+    Buffered, context,
     wdf::{ControlDevice, Names, Request},
     wide,
 };

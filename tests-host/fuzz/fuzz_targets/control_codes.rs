@@ -4,6 +4,8 @@
 
 #[path = "../../tests/drivers/bytes.rs"]
 mod bytes;
+#[path = "../../tests/drivers/codes.rs"]
+mod codes;
 #[allow(dead_code, reason = "the other target needs the rest")]
 #[path = "../../tests/drivers/exercise.rs"]
 mod exercise;

@@ -9,9 +9,10 @@ use crate::{report::bug_check, rule::Rule};
 /// What the DDI reference says of each routine.
 const FACTS: &str = include_str!("../../facts/ddi.json");
 
-/// Routines whose level the table does not have because the reference gives it in its remarks, or in two parts. What more there
+/// Routines whose level the table does not have because the reference gives it in its remarks, in two parts, or on the page for
+/// programs only. What more there
 /// is to say, such as that a wait is allowed below this level only, the routines themselves check.
-const IN_REMARKS: [&str; 15] = [
+const IN_REMARKS: [&str; 16] = [
     "ExAllocatePoolWithTag",
     "KeReleaseSemaphore",
     "KeSetEvent",
@@ -22,6 +23,7 @@ const IN_REMARKS: [&str; 15] = [
     "MmMapLockedPagesSpecifyCache",
     "MmProbeAndLockPages",
     "MmUnmapLockedPages",
+    "RtlCaptureStackBackTrace",
     "RtlInitUnicodeString",
     "WdfObjectDelete",
     "WdfObjectDereferenceActual",

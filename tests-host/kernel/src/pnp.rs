@@ -547,6 +547,14 @@ impl Device {
         Ok(())
     }
 
+    /// Returns true if the driver has said that the device failed for good.
+    ///
+    /// Plug and play removes such a device by surprise, which is left to the test.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.device.failed.load(Acquire)
+    }
+
     /// The device is gone, and nobody was asked.
     pub fn surprise_remove(self) {
         callback!(self.device, EvtDeviceSurpriseRemoval);

@@ -57,7 +57,8 @@ impl Kernel {
     /// Who may open the control device behind a symbolic link, as its driver has said. `None` if there is none.
     #[must_use]
     pub fn access(&self, link: &str) -> Option<String> {
-        self.state.device_linked(link).map(|device| device.access.clone())
+        let of_the_framework = self.state.device_linked(link).map(|device| device.access.clone());
+        of_the_framework.or_else(|| self.state.ndis_device_access(link))
     }
 }
 

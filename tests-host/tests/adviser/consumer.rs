@@ -500,10 +500,15 @@ impl World {
         }
         self.platform.settle();
         Self::drain(pair.cq);
+        // It refuses connects from here on, and its close ends with that of the last connector.
+        let listener = Done::default();
+        let status = Self::close_with(pair.listener, ptr::from_ref(&listener).cast_mut().cast());
         for connector in pair.connectors {
             self.close(connector);
         }
-        self.close(pair.listener);
+        if status == NtStatus::PENDING {
+            self.wait("the close of the listener", &|| listener.count() > 0);
+        }
         for qp in pair.qps {
             self.close(qp);
         }

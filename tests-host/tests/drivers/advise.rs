@@ -49,3 +49,27 @@ fn an_adapter_is_behind_the_adviser_only_if_the_registry_says_so() {
         assert_eq!(opened(&kernel, Some(number)), (plain, refused), "Advise {number}");
     }
 }
+
+/// The stack of code of the driver, without the frames of `own` in front. Not in memory of the driver, which would be its leak.
+#[cfg(unix)]
+#[inline(never)]
+fn who_calls(own: &[usize]) -> [usize; interpose::adviser::FRAMES] {
+    let mut frames = [0; interpose::adviser::FRAMES];
+    assert_eq!(kernel::callers(&mut frames, |frame| own.contains(&frame)), frames.len(), "a test is deep enough");
+    std::hint::black_box(frames)
+}
+
+#[cfg(unix)]
+#[test]
+fn the_stack_of_a_driver_begins_with_who_calls_it() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let calls = |own: &[usize]| provider.driver.run(|| kernel::at_dispatch_level(|| who_calls(own)));
+    let all = calls(&[]);
+    let names = host::names(&all);
+    assert!(names.iter().any(|name| name.contains("who_calls")), "{names:?}");
+    // What is left out is what is in front.
+    assert_eq!(calls(&all[..2])[0], all[2]);
+    assert_eq!(calls(&all[1..2])[0], all[0]);
+    provider.unload();
+}

@@ -2,26 +2,20 @@
 //!
 //! Each row has a life of the drivers to itself, from load to unload, so that whatever it leaves behind is found.
 
-use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, network, provider_device, test_device};
-use simulated_kernel::{Device, File, Kernel, wdk::GUID};
+use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, network, test_device};
+use simulated_kernel::{Device, Kernel, wdk::GUID};
 
 use crate::{
     bytes::Bytes,
+    codes,
     world::{Consumer, Provider, consumer_control, provider_control},
 };
 
 /// Requests of one row at most.
 const LONGEST: usize = 200;
 
-const CODES: [u32; 14] = [
-    provider_device::QUERY_INFO,
-    provider_device::QUERY_COUNTERS,
-    provider_device::QUERY_CONNECTIONS,
-    provider_device::QUERY_SETTINGS,
-    provider_device::SET_SETTINGS,
-    provider_device::SET_FAULTS,
-    provider_device::SET_FAULT_PLAN,
-    provider_device::QUERY_FAULT_PLAN,
+/// Those of the consumer's control device.
+const CONSUMER: [u32; 6] = [
     test_device::START,
     test_device::QUERY_PROGRESS,
     test_device::CANCEL,
@@ -36,35 +30,13 @@ pub fn control_codes(bytes: &[u8]) {
     let provider = Provider::load(&kernel).expect("the provider loads");
     let consumer = Consumer::load(&kernel).expect("the consumer loads");
     let files = [provider_control(&kernel), consumer_control(&kernel)];
-    let mut bytes = Bytes(bytes);
-    for _ in 0..LONGEST {
-        if bytes.is_over() {
-            break;
-        }
-        request(&mut bytes, &files);
-    }
+    let known = [codes::PROVIDER.as_slice(), &CONSUMER].concat();
+    codes::send(bytes, &known, |to_consumer, code, input, output| {
+        files[usize::from(to_consumer)].control(code, input, output)
+    });
     drop(files);
     consumer.unload();
     provider.unload();
-}
-
-/// A byte says to whom and which code, one more how many bytes go in, two how many may come out.
-fn request(bytes: &mut Bytes<'_>, files: &[File; 2]) {
-    let choice = bytes.next();
-    let file = &files[usize::from(choice & 1)];
-    let known = CODES[usize::from(choice >> 4) % CODES.len()];
-    let code = match choice >> 1 & 7 {
-        // Any code, or one that is nearly known.
-        0 => u32::from(bytes.word()) << 16 | u32::from(bytes.word()),
-        1 => known ^ 1 << (bytes.next() % 32),
-        _ => known,
-    };
-    let length = usize::from(bytes.next() % 80);
-    let input = bytes.take(length);
-    let output = usize::from(bytes.word() % 8192);
-    let answer = file.control(code, &input, output);
-    assert!(answer.bytes.len() <= output, "{} bytes for {output}", answer.bytes.len());
-    assert_ne!(answer.status, simulated_kernel::wdk::STATUS_PENDING);
 }
 
 /// Queries the provider's device for interfaces, with any size and version.

@@ -1,27 +1,22 @@
 //! Faults in front of the driver's adapters: off by default, asked for by a control code, each of them seen by a consumer.
 
-use std::sync::{
-    Arc,
-    mpsc::{self, TryRecvError},
-};
+use std::{net::IpAddr, sync::Arc};
 
 use control::{
     SOFTNDK_INTERFACE_VERSION,
     interface::SOFTNDK_INTERFACE_SIZE,
     provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN},
 };
-use interpose::{
-    Function,
-    faults::{Delay, Kind, Plan, Rule, Which},
-};
+use interpose::faults::{Delay, Kind, Plan, Rule, Which};
 use kernel::ConsumerOs;
-use ndk::{Access, Adapter, Completion, Flags, Notify, NtStatus, Offer, QpSizes};
+use ndk::{Adapter, NtStatus};
 use simulated_kernel::{
     File, Kernel,
     wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER},
 };
 
 use crate::{
+    faulty,
     provider_interface::Interface,
     world::{Provider, provider_control},
 };
@@ -45,44 +40,6 @@ fn in_force(file: &File) -> (Plan, u64) {
     (Plan::from_bytes(plan).expect("a plan"), made)
 }
 
-/// A consumer that connects two queue pairs and sends a message, whatever becomes of it.
-fn use_it(adapter: &Adapter) -> Result<(), NtStatus> {
-    let pd = adapter.create_pd()?;
-    let mut mr = pd.register(adapter.memory(8192)?, Access::LOCAL_WRITE)?;
-    let mut cq = adapter.create_cq(64)?;
-    let mut near = pd.create_qp(&cq, &cq, QpSizes::default(), 1)?;
-    let mut far = pd.create_qp(&cq, &cq, QpSizes::default(), 2)?;
-    let (send, incoming) = mpsc::channel();
-    let here = "192.0.2.1:0".parse().expect("an address");
-    let listener = adapter.listen(here, move |incoming| drop(send.send(incoming)))?;
-    let connecting = adapter.create_connector()?.connect(&near, here, listener.local_address()?, &Offer::default())?;
-    let event = kernel::Event::try_new()?;
-    let incoming = loop {
-        match incoming.try_recv() {
-            Ok(incoming) => break incoming,
-            Err(TryRecvError::Empty) => drop(event.wait_micros(100)),
-            Err(TryRecvError::Disconnected) => return Err(NtStatus::CONNECTION_REFUSED),
-        }
-    };
-    let accepting = incoming.accept(&far, &Offer::default(), || ())?;
-    let active = connecting.wait()?.complete(|| ())?.wait()?;
-    let passive = accepting.wait()?;
-    mr.write(0, b"message")?;
-    far.receiver.receive(1, &[mr.sge(4096, 7)?])?;
-    near.initiator.send(2, &[mr.sge(0, 7)?], Flags::empty())?;
-    let (mut results, mut seen) = ([Completion::EMPTY; 4], 0);
-    while seen < 2 {
-        for done in cq.wait(&mut results, Notify::Any)? {
-            done.ok()?;
-            seen += 1;
-        }
-    }
-    let _ = event.wait_micros(20_000);
-    let ended = active.disconnect()?.wait();
-    drop(passive);
-    ended
-}
-
 /// Uses an adapter with this fault in front of it. How that went, and how often the fault has happened.
 fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus>, u64) {
     let parameters = advise.then_some(("Advise", simulated_kernel::Value::Number(1)));
@@ -101,48 +58,29 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
         }));
         // SAFETY: the adapter was just opened, and `os` closes such an adapter.
         let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
-        outcome = use_it(&adapter);
+        outcome = faulty::use_it(&adapter, IpAddr::from([192, 0, 2, 1]));
     });
     let (_, made) = in_force(&file);
     drop((interface, file));
+    let Provider { driver, device } = provider;
+    assert_eq!(device.has_failed(), rule.kind == Kind::Remove, "plug and play is told of what was pulled");
+    // What the system does with a device that has failed.
+    if device.has_failed() {
+        device.surprise_remove();
+    } else {
+        assert!(device.remove().is_ok(), "the adapter is removed");
+    }
     // Looks for memory, timers and deferred calls that are left.
-    provider.unload();
+    driver.unload();
     (outcome, made)
-}
-
-/// Each fault, and what the consumer has of it: success, or one of these failures.
-fn faults() -> Vec<(Rule, &'static [NtStatus])> {
-    const CANCELLED: &[NtStatus] =
-        &[NtStatus::CANCELLED, NtStatus::IO_TIMEOUT, NtStatus::CONNECTION_INVALID, NtStatus::CONNECTION_ABORTED];
-    let rule = |kind, function| Rule { function: Some(function), ..Rule::new(kind, Which::Nth(1)) };
-    let delayed = |rule| Rule { delay: Delay::Uniform(100, 2_000), ..rule };
-    vec![
-        (rule(Kind::Refuse, Function::CreateCq), &[NtStatus::INSUFFICIENT_RESOURCES]),
-        (delayed(rule(Kind::Fail, Function::CreateQp)), &[NtStatus::INSUFFICIENT_RESOURCES]),
-        (delayed(Rule::new(Kind::Late, Which::Every(1))), &[]),
-        (Rule::new(Kind::Early, Which::Every(1)), &[]),
-        (delayed(Rule::new(Kind::Event, Which::Every(1))), &[]),
-        (delayed(Rule::new(Kind::Hold, Which::Every(1))), &[]),
-        (Rule::new(Kind::Result, Which::Nth(2)), CANCELLED),
-        (delayed(Rule::new(Kind::Disconnect, Which::Nth(1))), CANCELLED),
-        (Rule::new(Kind::CqError, Which::Nth(1)), &[NtStatus::INTERNAL_ERROR]),
-        (Rule::new(Kind::Overrun, Which::Nth(1)), &[NtStatus::BUFFER_OVERFLOW]),
-        (rule(Kind::Remove, Function::Send), CANCELLED),
-    ]
 }
 
 #[test]
 fn each_fault_is_seen_by_a_consumer_of_the_driver() {
-    let all = faults();
-    assert!(Kind::ALL.iter().all(|kind| all.iter().any(|(rule, _)| rule.kind == *kind)), "one is missing");
-    for (rule, statuses) in all {
+    for (rule, statuses) in faulty::faults() {
         // By a seed, so that it is the same each time.
         let (outcome, made) = with_fault(&Kernel::seeded(5).start(), rule, false);
-        assert!(made > 0, "{rule:?} has not happened: {outcome:?}");
-        match outcome {
-            Ok(()) => assert!(statuses.is_empty() || rule.kind == Kind::Disconnect, "{rule:?} was not noticed"),
-            Err(status) => assert!(statuses.contains(&status), "{rule:?}: {status}"),
-        }
+        faulty::check(rule, statuses, outcome, made);
     }
 }
 

@@ -14,18 +14,22 @@ pub struct ToKernel(pub File);
 
 impl Transport for ToKernel {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
-        let answer = self.0.control(code, input, output.len());
-        let more = answer.status == STATUS_BUFFER_OVERFLOW;
-        if !more && !answer.is_success() {
-            return Err(match answer.status {
-                STATUS_DEVICE_BUSY => Refusal::Busy,
-                STATUS_DEVICE_NOT_READY => Refusal::NotReady,
-                STATUS_INVALID_PARAMETER => Refusal::Invalid,
-                STATUS_NOT_SUPPORTED => Refusal::NotSupported,
-                other => Refusal::Other(other),
-            });
-        }
-        output[..answer.bytes.len()].copy_from_slice(&answer.bytes);
-        Ok(Answer { length: answer.bytes.len(), more })
+        carry(&self.0.control(code, input, output.len()), output)
     }
+}
+
+/// What a program has of a driver's answer.
+pub fn carry(answer: &simulated_kernel::Answer, output: &mut [u8]) -> Result<Answer, Refusal> {
+    let more = answer.status == STATUS_BUFFER_OVERFLOW;
+    if !more && !answer.is_success() {
+        return Err(match answer.status {
+            STATUS_DEVICE_BUSY => Refusal::Busy,
+            STATUS_DEVICE_NOT_READY => Refusal::NotReady,
+            STATUS_INVALID_PARAMETER => Refusal::Invalid,
+            STATUS_NOT_SUPPORTED => Refusal::NotSupported,
+            other => Refusal::Other(other),
+        });
+    }
+    output[..answer.bytes.len()].copy_from_slice(&answer.bytes);
+    Ok(Answer { length: answer.bytes.len(), more })
 }

@@ -1,12 +1,12 @@
 //! Bytes that are no recording, or one that somebody has changed: one line, and nothing else happens.
 
 use recorder::{
-    Keep,
+    Keep, Ring,
     format::{HEADER_BYTES, SLOT_BYTES},
 };
 use recording::{ReadError, Recording, pcapng::pcapng, seal, timeline};
 
-use crate::world::file_of;
+use crate::world::{file_of, ring_of};
 
 fn one_line(error: ReadError) {
     let words = error.to_string();
@@ -106,4 +106,52 @@ fn a_changed_recording_crashes_nothing() {
         }
     }
     assert!(read > 30 && refused > 2 && run > 2, "{read} read, {refused} refused, {run} run");
+}
+
+/// The bytes of a ring, as a dump has them.
+fn memory_of(ring: &Ring) -> Vec<u8> {
+    let (address, bytes) = ring.memory();
+    let start = std::ptr::with_exposed_provenance(address);
+    // SAFETY: the slots of a live ring, which nobody writes to meanwhile.
+    unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
+}
+
+#[test]
+fn a_recording_is_made_of_the_memory_that_a_crash_has_left() {
+    for (slots, keep) in [(1 << 14, Keep::First), (1 << 8, Keep::Last)] {
+        let (outcome, file, ring) = ring_of("results.order-of-receives", slots, keep);
+        assert!(!outcome.is_failure(), "{outcome}");
+        let mut memory = memory_of(&ring);
+        let whole = Recording::read(&file).expect("a recording");
+        let salvaged =
+            Recording::read(&recording::salvage(&memory).expect("the memory of a ring")).expect("a recording");
+        assert_eq!(salvaged.records, whole.records);
+        // Written while the machine stopped.
+        memory[0] |= 1;
+        let without =
+            Recording::read(&recording::salvage(&memory).expect("the memory of a ring")).expect("a recording");
+        assert!(without.records.len() < whole.records.len());
+        // Not all of it, or from another place.
+        for wrong in [&memory[..memory.len() - 64], &memory[32..], &[]] {
+            assert_eq!(recording::salvage(wrong), None);
+        }
+    }
+}
+
+#[test]
+fn memory_with_anything_in_it_is_no_recording_or_one_that_can_be_shown() {
+    let (_, _, ring) = ring_of("results.order-of-receives", 1 << 8, Keep::Last);
+    let right = memory_of(&ring);
+    let mut number = 1_u32;
+    for _ in 0..200 {
+        let mut memory = right.clone();
+        for _ in 0..20 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = (number >> 8) as usize % memory.len();
+            memory[place] ^= 1 << (number >> 29);
+        }
+        if let Some(file) = recording::salvage(&memory) {
+            show(&Recording::read(&file).expect("it was sealed"));
+        }
+    }
 }

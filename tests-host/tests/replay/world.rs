@@ -13,6 +13,12 @@ use recording::Recording;
 
 /// Runs a case of the suite. How it ended, and the file of its recording.
 pub fn run_of(name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>) {
+    let (outcome, file, _) = ring_of(name, slots, keep);
+    (outcome, file)
+}
+
+/// The same, with what it was recorded in.
+pub fn ring_of(name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>, fallible::Arc<Ring>) {
     let case = cases::all().find(|case| case.name == name).expect("a case of the suite");
     let latest: Arc<Mutex<Option<fallible::Arc<Ring>>>> = Arc::default();
     let kept = latest.clone();
@@ -30,7 +36,7 @@ pub fn run_of(name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>) {
     let how = Run { version: NDK_VERSION::new(2, 0), seed: 1, hostile: false };
     let outcome = Harness::new(setup).with_layer(layer).run(case, how).outcome;
     let ring = latest.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was recorded");
-    (outcome, recording::write(&ring, 2))
+    (outcome, recording::write(&ring, 2), ring)
 }
 
 /// The file of a case that does not fail.

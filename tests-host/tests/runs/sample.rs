@@ -49,6 +49,30 @@ fn the_sample_bears_whatever_way_requests_complete() {
     }
 }
 
+/// The sample's script with the adviser in front of the adapters, which stops the machine at the first finding.
+fn advised() -> std::path::PathBuf {
+    let script = std::fs::read_to_string(path("samples/consumer-c/run.toml")).expect("a file");
+    let advised = script.replacen("CompletionMode = 3", "Advise = 4\nCompletionMode = 3", 1);
+    assert_ne!(advised, script);
+    crate::file("advised.toml", &advised)
+}
+
+#[test]
+fn the_adviser_finds_nothing_in_the_sample_and_names_the_rule_of_a_mistake() {
+    if !is_there() {
+        return;
+    }
+    let script = advised();
+    let results = run(&script, "1..4", "right");
+    assert_eq!(results.exit_code(), 0, "{results}\n{:?}", results.findings().next());
+    // As the README says.
+    for (patch, rule) in [("close-without-routine", "SN0011"), ("use-after-close", "SN0035")] {
+        let results = run(&script, "1", patch);
+        let found = results.findings().next().map(|(_, finding)| finding.rule.clone());
+        assert_eq!(found.as_deref(), Some(rule), "{patch}");
+    }
+}
+
 #[test]
 fn every_patch_has_a_rule_and_every_rule_a_patch() {
     let rules = rules();

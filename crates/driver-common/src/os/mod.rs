@@ -12,7 +12,7 @@ mod worker;
 use engine::os::{Affinity, Event, Os, Routine};
 use ndkpi::{MDL, NtStatus};
 use provider::{NdkOs, Note};
-use wdk_sys::ntddk::KeQueryInterruptTimePrecise;
+use wdk_sys::{PDRIVER_OBJECT, ntddk::KeQueryInterruptTimePrecise};
 
 use crate::trace;
 
@@ -36,7 +36,13 @@ impl Kernel {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES` or what the kernel says of a thread.
-    pub fn start() -> Result<(), NtStatus> {
+    ///
+    /// # Safety
+    ///
+    /// `driver` is the driver's object.
+    pub unsafe fn start(driver: PDRIVER_OBJECT) -> Result<(), NtStatus> {
+        // SAFETY: the caller's promise.
+        unsafe { place::remember(driver) };
         processor::count();
         random::seed();
         timer::raise_resolution();

@@ -1,10 +1,38 @@
 //! Where code runs in the kernel.
 
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
 use interpose::{InterposeOs, Place};
 use ndkpi::MDL;
-use wdk_sys::ntddk::{KeQueryInterruptTimePrecise, PsGetCurrentThreadId};
+use wdk_sys::{
+    PDRIVER_OBJECT,
+    ntddk::{KeQueryInterruptTimePrecise, PsGetCurrentThreadId},
+};
 
 use super::{Kernel, processor};
+
+/// The addresses of the driver's own code: none until the driver is started.
+static IMAGE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Remembers where the driver's own code is.
+///
+/// # Safety
+///
+/// `driver` is the driver's object.
+pub unsafe fn remember(driver: PDRIVER_OBJECT) {
+    // SAFETY: the caller's promise.
+    let driver = unsafe { &*driver };
+    let start = driver.DriverStart.addr();
+    IMAGE[0].store(start, Relaxed);
+    IMAGE[1].store(start + driver.DriverSize as usize, Relaxed);
+}
+
+fn own_code() -> Range<usize> {
+    IMAGE[0].load(Relaxed)..IMAGE[1].load(Relaxed)
+}
 
 impl InterposeOs for Kernel {
     fn place(&self) -> Place {
@@ -14,6 +42,11 @@ impl InterposeOs for Kernel {
         // SAFETY: callable at any IRQL; it only reads.
         let thread = unsafe { PsGetCurrentThreadId() };
         Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+    }
+
+    fn stack(&self, frames: &mut [usize]) -> usize {
+        let own = own_code();
+        kernel::callers(frames, |frame| own.contains(&frame))
     }
 
     unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {

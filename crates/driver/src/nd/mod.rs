@@ -16,7 +16,7 @@ mod request;
 use driver_common::{os::Kernel, trace};
 use fallible::Arc;
 use kernel::{
-    context,
+    Buffered, context,
     wdf::{ControlDevice, Files, Names, Request, attributes},
     wide,
 };
@@ -115,7 +115,7 @@ impl NdDevice {
         const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
         const ADMINISTRATORS: [u16; SDDL.len()] = wide(SDDL);
         const USERS: [u16; SDDL_USERS.len()] = wide(SDDL_USERS);
-        let access: &[u16] = if driver.settings().nd_users() { &USERS } else { &ADMINISTRATORS };
+        let access: &[u16] = if driver.controls().settings().nd_users() { &USERS } else { &ADMINISTRATORS };
         let names = Names { device: &NAME, link: &LINK, access };
         let sessions = Sessions::try_new(&NdSystem(driver.clone()), Limits::default(), MOST_PROCESSES)?;
         let config = WDF_FILEOBJECT_CONFIG {

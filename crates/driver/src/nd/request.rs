@@ -2,7 +2,7 @@
 
 use driver_common::os::KernelMemory;
 use fallible::Arc;
-use kernel::wdf::Request;
+use kernel::{Buffered, wdf::Request};
 use nd2_control::Call;
 use ndkpi::NtStatus;
 

@@ -1,4 +1,4 @@
-//! Where code runs on the host.
+//! Where code runs on the host, and for whom.
 
 use interpose::{InterposeOs, Place};
 use ndkpi::MDL;
@@ -11,6 +11,25 @@ thread_local! {
     static HERE: u8 = const { 0 };
 }
 
+/// What the names of functions begin with that stand between a consumer's call and [`HostOs::stack`].
+const LAYER: [&str; 6] = ["backtrace::", "core::", "fallible::", "host::", "interpose::", "std::"];
+
+/// The names of the functions to which calls return at these addresses.
+///
+/// From the innermost one on that is not of the layer. What has no name is left out.
+#[must_use]
+pub fn names(addresses: &[usize]) -> Vec<String> {
+    let mut names = Vec::new();
+    for &address in addresses {
+        backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_sub(1)), |symbol| {
+            names.extend(symbol.name().map(|name| format!("{name:#}")));
+        });
+    }
+    let is_of_layer = |name: &String| LAYER.iter().any(|layer| name.trim_start_matches('<').starts_with(layer));
+    let first = names.iter().position(|name| !is_of_layer(name)).unwrap_or(0);
+    names.split_off(first)
+}
+
 impl InterposeOs for HostOs {
     fn place(&self) -> Place {
         Place {
@@ -19,6 +38,18 @@ impl InterposeOs for HostOs {
             irql: current_irql().0,
             thread: HERE.with(|here| std::ptr::from_ref(here).addr()),
         }
+    }
+
+    fn stack(&self, frames: &mut [usize]) -> usize {
+        let mut stored = 0;
+        backtrace::trace(|frame| {
+            if let Some(place) = frames.get_mut(stored) {
+                *place = frame.ip().addr();
+                stored += 1;
+            }
+            stored < frames.len()
+        });
+        stored
     }
 
     unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {

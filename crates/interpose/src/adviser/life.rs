@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use engine::os::SpinLock;
+use ndkpi::NDK_OBJECT_TYPE;
 
 use super::{
     Adviser, Finding, Sink, State,
@@ -110,8 +111,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A close pends, and its context lies on the stack: the consumer waits for it.
+    ///
+    /// That of a listener is left out: it stops the connects at once (`NDKPI 7.8`), so it is begun first and waited for last.
     pub(super) fn close_waits(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
+        if node.id.kind == NDK_OBJECT_TYPE::LISTENER {
+            return;
+        }
         let successors = node.successors.load(SeqCst);
         if successors > 0 {
             let what = format_args!("{successors} objects that depend on it are open");

@@ -14,7 +14,7 @@ use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
 use crate::{Args, Event, InterposeOs, ObjectId, QpArgs};
 
 /// Return addresses that are kept of who creates an object.
-pub const FRAMES: usize = 8;
+pub const FRAMES: usize = 16;
 
 /// Callbacks that run at once and are remembered.
 pub const CALLBACKS: usize = 32;

@@ -73,16 +73,18 @@ impl fmt::Display for Report<'_> {
             self.function.name(),
             self.place.processor,
             self.place.irql
-        )?;
-        for (who, frames) in [("created by", self.creator), ("called by", self.caller)] {
-            if frames[0] != 0 {
-                write!(f, "; {who}")?;
-            }
-            for frame in frames.iter().take_while(|&&frame| frame != 0) {
-                write!(f, " {frame:#x}")?;
-            }
-        }
-        Ok(())
+        )
+    }
+}
+
+impl Report<'_> {
+    /// Who created the object, and who made the call: the return addresses that are known.
+    #[must_use]
+    pub fn stacks(&self) -> [(&'static str, &[usize]); 2] {
+        [("created by", self.creator), ("called by", self.caller)].map(|(who, frames)| {
+            let known = frames.iter().position(|&frame| frame == 0).unwrap_or(frames.len());
+            (who, &frames[..known])
+        })
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Phase {
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct Changing {
     pub phase: Phase,
+    /// The miniport has said that it failed for good, and NDIS has to remove it.
+    pub failed: bool,
     /// `MiniportPause` has returned: from then on the miniport must not begin anything.
     pub pause_returned: bool,
     /// The outcome of a restart that pended.

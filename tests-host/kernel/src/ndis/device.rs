@@ -1,26 +1,90 @@
-//! Control devices of miniport drivers: not simulated.
+//! Control devices of miniport drivers.
 
-use ndis::{DEVICE_OBJECT, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
-use ndkpi::NDIS_HANDLE;
+use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
+use ndkpi::{NDIS_HANDLE, NtStatus, status::NDIS_STATUS_SUCCESS};
+use wdk_bindings::PDRIVER_DISPATCH;
 
-use super::ndis_routine;
-use crate::{report::bug_check, rule::Rule};
+use super::{ndis_routine, pointer, read};
+use crate::{
+    context::{self, DriverId},
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    text,
+    wdm::Functions,
+};
+
+/// A control device.
+pub struct ControlDevice {
+    pub owner: DriverId,
+    /// The address of the device object.
+    pub object: usize,
+    /// Who may open it.
+    pub access: String,
+}
+
+impl State {
+    /// Who may open the control device behind a symbolic link, as its driver has said. `None` if there is none.
+    pub fn ndis_device_access(&self, link: &str) -> Option<String> {
+        let object = self.linked_device(link)?;
+        let devices = lock(&self.ndis.devices);
+        devices.values().find(|device| device.object == object).map(|device| device.access.clone())
+    }
+}
+
+/// The same function as the I/O manager has it.
+fn of_wdm(function: DRIVER_DISPATCH) -> PDRIVER_DISPATCH {
+    // SAFETY: pointers to opaque structures, a status of the same size, and one calling convention on a machine of 64 bits.
+    unsafe { std::mem::transmute::<Option<DRIVER_DISPATCH>, PDRIVER_DISPATCH>(Some(function)) }
+}
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisRegisterDeviceEx(
-    _handle: NDIS_HANDLE,
-    _attributes: *const NDIS_DEVICE_OBJECT_ATTRIBUTES,
-    _device: *mut *mut DEVICE_OBJECT,
-    _place: *mut NDIS_HANDLE,
+    handle: NDIS_HANDLE,
+    attributes: *const NDIS_DEVICE_OBJECT_ATTRIBUTES,
+    device: *mut *mut DEVICE_OBJECT,
+    place: *mut NDIS_HANDLE,
 ) -> NDIS_STATUS {
-    ndis_routine!("NdisRegisterDeviceEx", PASSIVE_LEVEL, |_| {
-        bug_check(Rule::NotSimulated, format_args!("a control device of a miniport driver"))
+    ndis_routine!("NdisRegisterDeviceEx", PASSIVE_LEVEL, |state| {
+        let owner = context::caller();
+        if state.miniport(owner).is_none_or(|miniport| miniport.handle != handle.addr()) {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration of the driver"));
+        }
+        let expected = NDIS_DEVICE_OBJECT_ATTRIBUTES::HEADER;
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let attributes = unsafe { read(attributes, expected, "NDIS_DEVICE_OBJECT_ATTRIBUTES") };
+        let (name, link) = (text::text(attributes.DeviceName.cast()), text::text(attributes.SymbolicName.cast()));
+        let is_whole = !attributes.MajorFunctions.is_null() && !device.is_null() && !place.is_null();
+        if !is_whole || name.is_empty() || link.is_empty() {
+            bug_check(Rule::BadArgument, format_args!("a control device without a name, functions or a place"));
+        }
+        if attributes.ExtensionSize != 0 {
+            bug_check(Rule::NotSimulated, format_args!("a control device with an extension"));
+        }
+        // SAFETY: the driver's table, which has a place for each kind of request.
+        let functions = unsafe { attributes.MajorFunctions.cast::<[Option<DRIVER_DISPATCH>; 28]>().read() };
+        let functions: Functions = functions.map(|function| function.and_then(of_wdm));
+        let object = match state.create_ndis_device(owner, (name, link), functions) {
+            Ok(object) => object,
+            Err(status) => return NtStatus(status),
+        };
+        let new = state.new_handle();
+        let access = text::text(attributes.DefaultSDDLString.cast());
+        lock(&state.ndis.devices).insert(new, ControlDevice { owner, object, access });
+        // SAFETY: the driver's places, which live until the call returns.
+        unsafe { device.write(std::ptr::with_exposed_provenance_mut(object)) };
+        // SAFETY: as above.
+        unsafe { place.write(pointer(new)) };
+        NDIS_STATUS_SUCCESS
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
-    ndis_routine!("NdisDeregisterDeviceEx", PASSIVE_LEVEL, |_| {
-        bug_check(Rule::BadHandle, format_args!("{handle:p} is no control device"))
+    ndis_routine!("NdisDeregisterDeviceEx", PASSIVE_LEVEL, |state| {
+        let Some(gone) = lock(&state.ndis.devices).remove(&handle.addr()) else {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no control device, or was one"));
+        };
+        state.delete_ndis_device(gone.object);
     });
 }

@@ -90,6 +90,7 @@ impl Driver {
             devices: [object(), object(), object()],
             changing: Mutex::new(Changing {
                 phase: Phase::Initialising,
+                failed: false,
                 pause_returned: false,
                 restarted: None,
                 attributes: Attributes::default(),
@@ -315,6 +316,14 @@ impl Nic {
         self.leave(NDIS_HALT_ACTION::DEVICE_DISABLED);
     }
 
+    /// Returns true if the miniport has said that the adapter failed for good.
+    ///
+    /// NDIS removes such an adapter by surprise, which is left to the test.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        lock(&self.adapter.changing).failed
+    }
+
     /// The device is gone, and nobody was asked.
     pub fn surprise_remove(self) {
         self.tell(NDIS_DEVICE_PNP_EVENT::SURPRISE_REMOVED);
@@ -386,6 +395,14 @@ impl Nic {
         }
         answer
     }
+}
+
+#[unsafe(no_mangle)]
+pub extern "system" fn NdisMRemoveMiniport(handle: NDIS_HANDLE) -> NDIS_STATUS {
+    ndis_routine!("NdisMRemoveMiniport", DISPATCH_LEVEL, |state| {
+        lock(&state.adapter(handle).changing).failed = true;
+        NDIS_STATUS_SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -30,8 +30,8 @@ use std::{
 use ndkpi::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
 
 use self::{
-    adapter::Adapter, configuration::Configuration, ndk::Listener, oid::Request, pool::Pools, registration::Miniport,
-    send::Sends, work_item::WorkItem,
+    adapter::Adapter, configuration::Configuration, device::ControlDevice, ndk::Listener, oid::Request, pool::Pools,
+    registration::Miniport, send::Sends, work_item::WorkItem,
 };
 pub use self::{
     event::Status,
@@ -69,6 +69,7 @@ pub struct Ndis {
     requests: Mutex<BTreeMap<usize, Arc<Request>>>,
     sends: Sends,
     work_items: Mutex<BTreeMap<usize, Arc<WorkItem>>>,
+    devices: Mutex<BTreeMap<usize, ControlDevice>>,
     /// Who wants to hear what happens to NDK.
     listeners: Mutex<Vec<Listener>>,
 }
@@ -112,6 +113,9 @@ impl State {
     pub fn check_ndis(&self, driver: DriverId, name: &str) {
         if lock(&self.ndis.drivers).contains_key(&driver) {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left itself registered as a miniport driver"));
+        }
+        if lock(&self.ndis.devices).values().any(|device| device.owner == driver) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a control device"));
         }
         self.check_nothing_left(|owner| owner.driver == driver, name);
     }

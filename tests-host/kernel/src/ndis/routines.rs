@@ -28,6 +28,7 @@ routines! {
     event::NdisMIndicateStatusEx(_, _);
     event::NdisMNetPnPEvent(_, _);
     lifecycle::NdisMPauseComplete(_);
+    lifecycle::NdisMRemoveMiniport(_);
     lifecycle::NdisMRestartComplete(_, _);
     oid::NdisMOidRequestComplete(_, _, _);
     oid::NdisMDirectOidRequestComplete(_, _, _);

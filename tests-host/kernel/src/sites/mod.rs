@@ -15,7 +15,7 @@ use crate::{
 
 /// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell.
 #[cfg(unix)]
-pub use symbols::stack_of_caller;
+pub use symbols::{frames_of_caller, stack_of_caller};
 
 /// The stack pointer of the image that calls the kernel, which its thunk has noted.
 #[cfg(windows)]

@@ -67,6 +67,23 @@ pub fn stack_of_caller(routine: &str) -> Option<usize> {
     found
 }
 
+/// Where the functions return to that have led to a call of this routine: all but the innermost `skip`, `count` at most.
+pub fn frames_of_caller(routine: &str, skip: usize, count: usize) -> Vec<usize> {
+    let (mut is_outside, mut left, mut frames) = (false, skip, Vec::new());
+    backtrace::trace(|frame| {
+        let address = frame.ip().addr();
+        if !is_outside {
+            is_outside = home_of(address).and_then(|home| home.strip_prefix(PLAIN)) == Some(routine);
+        } else if left > 0 {
+            left -= 1;
+        } else if frames.len() < count {
+            frames.push(address);
+        }
+        frames.len() < count
+    });
+    frames
+}
+
 /// The crate of the code at an address to which a call returns.
 fn home_of(address: usize) -> Option<&'static str> {
     let functions = functions();

@@ -9,6 +9,7 @@ use std::{
 };
 
 use wdk_bindings::{
+    _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},
     GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
     PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
     STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS,
@@ -56,6 +57,8 @@ pub struct DeviceObject {
     pub links: Mutex<Vec<String>>,
     pub interfaces: Mutex<Vec<DeviceInterface>>,
     queries: Mutex<Vec<QueryInterface>>,
+    /// The driver has said that it failed for good, and plug and play has to remove it.
+    pub failed: AtomicBool,
     /// True if the device can be opened.
     pub finished: AtomicBool,
     /// Files that are open.
@@ -86,6 +89,7 @@ impl DeviceObject {
             links: Mutex::default(),
             interfaces: Mutex::default(),
             queries: Mutex::default(),
+            failed: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             files: AtomicU32::new(0),
             requests: AtomicU32::new(0),
@@ -243,6 +247,19 @@ pub extern "C" fn WdfDeviceCreateDeviceInterface(
         lock(&device.interfaces).push(DeviceInterface { class, link, enabled: false });
         STATUS_SUCCESS
     })
+}
+
+pub extern "C" fn WdfDeviceSetFailed(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDEVICE, action: FailedAction) {
+    function!("WdfDeviceSetFailed", |state| {
+        let (_, device) = device(state, handle);
+        if device.node.is_none() {
+            bug_check(Rule::BadArgument, format_args!("a control device fails"));
+        }
+        if action != _WDF_DEVICE_FAILED_ACTION::WdfDeviceFailedNoRestart {
+            bug_check(Rule::NotSimulated, format_args!("a device that fails and is to be started again"));
+        }
+        device.failed.store(true, Release);
+    });
 }
 
 pub extern "C" fn WdfDeviceAddQueryInterface(

@@ -127,6 +127,7 @@ table! {
     file::WdfFileObjectGetDevice @ WdfFileObjectGetDeviceTableIndex: PFN_WDFFILEOBJECTGETDEVICE,
     device::WdfDeviceCreate @ WdfDeviceCreateTableIndex: PFN_WDFDEVICECREATE,
     device::WdfControlFinishInitializing @ WdfControlFinishInitializingTableIndex: PFN_WDFCONTROLFINISHINITIALIZING,
+    device::WdfDeviceSetFailed @ WdfDeviceSetFailedTableIndex: PFN_WDFDEVICESETFAILED,
     device::WdfDeviceCreateSymbolicLink @ WdfDeviceCreateSymbolicLinkTableIndex: PFN_WDFDEVICECREATESYMBOLICLINK,
     device::WdfDeviceCreateDeviceInterface @ WdfDeviceCreateDeviceInterfaceTableIndex:
         PFN_WDFDEVICECREATEDEVICEINTERFACE,

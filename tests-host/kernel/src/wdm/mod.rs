@@ -20,6 +20,8 @@ mod registry;
 mod resource;
 mod rundown;
 mod shared_lock;
+#[cfg(unix)]
+mod stack;
 mod thread;
 mod timer;
 mod trace;
@@ -34,7 +36,7 @@ pub use self::{
 };
 pub use self::{
     dpc::is_below,
-    io::{Io, IoFile, IoPending, Queued, RemoveLock},
+    io::{Functions, Io, IoFile, IoPending, Queued, RemoveLock},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     mutex::Mutex,

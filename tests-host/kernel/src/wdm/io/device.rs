@@ -2,13 +2,16 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering::Acquire},
+    atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{AcqRel, Acquire, Release},
+    },
 };
 
 use wdk_bindings::{
-    BOOLEAN, CSHORT, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_OBJECT, NTSTATUS, PDEVICE_OBJECT, PDRIVER_DISPATCH,
-    PDRIVER_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS,
-    ULONG, USHORT,
+    BOOLEAN, CSHORT, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS,
+    PDEVICE_OBJECT, PDRIVER_DISPATCH, PDRIVER_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, ULONG, USHORT,
 };
 
 use crate::{
@@ -25,16 +28,28 @@ const TAG: u32 = u32::from_ne_bytes(*b"Devi");
 /// `IO_TYPE_DEVICE`.
 const TYPE: CSHORT = 3;
 
+/// The routines of a driver or of a device, by the kind of request.
+pub type Functions = [PDRIVER_DISPATCH; IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
+
 /// A device object.
 pub struct Device {
     pub owner: DriverId,
     pub address: usize,
     name: String,
+    /// Routines of its own, and not the driver's: a device of NDIS.
+    functions: Option<Functions>,
+    /// It is deleted when nobody uses it any more.
+    condemned: AtomicBool,
     /// Files that are open, and requests that are not complete.
     pub users: AtomicU32,
 }
 
 impl Device {
+    const fn new(owner: DriverId, address: usize, name: String, functions: Option<Functions>) -> Self {
+        let (condemned, users) = (AtomicBool::new(false), AtomicU32::new(0));
+        Self { owner, address, name, functions, condemned, users }
+    }
+
     /// The structure as the driver has it.
     pub const fn pointer(&self) -> PDEVICE_OBJECT {
         std::ptr::with_exposed_provenance_mut(self.address)
@@ -42,6 +57,9 @@ impl Device {
 
     /// The driver's routine for a kind of request.
     pub fn dispatch(&self, major: u32) -> PDRIVER_DISPATCH {
+        if let Some(functions) = &self.functions {
+            return functions[major as usize];
+        }
         // SAFETY: the device object lives as long as it is in the table that this one came from.
         let driver = unsafe { (*self.pointer()).DriverObject };
         // SAFETY: driver objects outlive their devices.
@@ -69,6 +87,64 @@ impl State {
         let (_, name) = io.links.get(link)?;
         let device = io.devices.values().find(|device| device.name == *name)?;
         (device.flags() & DO_DEVICE_INITIALIZING == 0).then(|| device.clone())
+    }
+
+    /// Makes a device of NDIS with a name for programs, whose requests go to routines of its own. Returns its address.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_COLLISION`, `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn create_ndis_device(
+        &self,
+        owner: DriverId,
+        (name, link): (String, String),
+        functions: Functions,
+    ) -> Result<usize, NTSTATUS> {
+        let io = lock(&self.wdm.io);
+        let is_taken = io.devices.values().any(|device| device.name == name) || io.links.contains_key(&link);
+        drop(io);
+        if is_taken {
+            return Err(STATUS_OBJECT_NAME_COLLISION);
+        }
+        let address = if self.strikes() { None } else { pool::allocate(NOBODY, size_of::<DEVICE_OBJECT>(), TAG, true) };
+        let address = address.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let device = Device::new(owner, address, name.clone(), Some(functions));
+        let object = DEVICE_OBJECT { Type: TYPE, StackSize: 1, ..DEVICE_OBJECT::default() };
+        // SAFETY: a new block with room for it.
+        unsafe { device.pointer().write(object) };
+        let mut io = lock(&self.wdm.io);
+        io.devices.insert(address, Arc::new(device));
+        io.links.insert(link, (owner, name));
+        Ok(address)
+    }
+
+    /// Deletes a device of NDIS and its name for programs.
+    ///
+    /// At once, or when the last file on it is closed. Nobody finds it any more.
+    pub fn delete_ndis_device(&self, address: usize) {
+        let mut io = lock(&self.wdm.io);
+        let Some(device) = io.devices.get(&address).cloned() else { return };
+        io.links.retain(|_, (_, name)| *name != device.name);
+        drop(io);
+        // One user more, so that the last one sees the mark.
+        device.users.fetch_add(1, AcqRel);
+        device.condemned.store(true, Release);
+        self.leave_device(&device);
+    }
+
+    /// The address of the device behind a symbolic link.
+    pub fn linked_device(&self, link: &str) -> Option<usize> {
+        let io = lock(&self.wdm.io);
+        let (_, name) = io.links.get(link)?;
+        io.devices.values().find(|device| device.name == *name).map(|device| device.address)
+    }
+
+    /// A file or request of a device less.
+    pub fn leave_device(&self, device: &Device) {
+        if device.users.fetch_sub(1, AcqRel) == 1 && device.condemned.load(Acquire) {
+            lock(&self.wdm.io).devices.remove(&device.address);
+            pool::free(device.address, Some(TAG));
+        }
     }
 }
 
@@ -113,9 +189,7 @@ extern "C" fn IoCreateDevice(
         // SAFETY: a new block with room for it.
         unsafe { device.write(new) };
         driver.DeviceObject = device;
-        lock(&state.wdm.io)
-            .devices
-            .insert(address, Arc::new(Device { owner, address, name, users: AtomicU32::new(0) }));
+        lock(&state.wdm.io).devices.insert(address, Arc::new(Device::new(owner, address, name, None)));
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(device) };
         STATUS_SUCCESS

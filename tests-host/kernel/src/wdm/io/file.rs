@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use wdk_bindings::{
-    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, METHOD_BUFFERED, NTSTATUS,
-    STATUS_OBJECT_NAME_NOT_FOUND,
+    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, NTSTATUS,
+    STATUS_OBJECT_NAME_NOT_FOUND, UNICODE_STRING, USHORT,
 };
 
 use super::{
@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     kernel::{Kernel, State, lock},
-    report::bug_check,
     rule::Rule,
     user::Answer,
     waiting,
@@ -28,6 +27,8 @@ pub struct IoFile {
     device: Arc<Device>,
     /// The address of the file object, which the driver may keep something in.
     object: usize,
+    /// Its name, behind that of the device.
+    _name: Box<[u16]>,
 }
 
 /// A request on its way.
@@ -38,16 +39,25 @@ pub struct IoPending {
 }
 
 impl Kernel {
-    /// Opens the device of plain WDM behind a symbolic link, as `CreateFile` does.
+    /// Opens the device of plain WDM behind a symbolic link, or a file on it, as `CreateFile` does.
     ///
     /// # Errors
     ///
     /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none or it cannot be opened yet, or what the driver says.
     pub fn open_device(&self, link: &str) -> Result<IoFile, NTSTATUS> {
-        let device = self.state.wdm_device(link).ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
-        let object: *mut FILE_OBJECT = Box::into_raw(Box::default());
+        let below = || {
+            let (link, name) = link.split_at(link.rfind('\\')?);
+            Some((self.state.wdm_device(link)?, name))
+        };
+        let found = self.state.wdm_device(link).map(|device| (device, "")).or_else(below);
+        let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        let mut name: Box<[u16]> = name.encode_utf16().collect();
+        let bytes = USHORT::try_from(2 * name.len()).unwrap_or(USHORT::MAX);
+        let name_of = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_mut_ptr() };
+        let object: *mut FILE_OBJECT =
+            Box::into_raw(Box::new(FILE_OBJECT { FileName: name_of, ..FILE_OBJECT::default() }));
         device.users.fetch_add(1, AcqRel);
-        let file = IoFile { state: self.state.clone(), device, object: object.expose_provenance() };
+        let file = IoFile { state: self.state.clone(), device, object: object.expose_provenance(), _name: name };
         let status = file.send(IRP_MJ_CREATE).wait().status;
         if status < 0 {
             file.forget();
@@ -76,10 +86,9 @@ impl IoFile {
     }
 
     /// Sends a control code. The driver gets it before this returns.
+    ///
+    /// Of a method whose buffers the system does not copy it gets the lengths and no buffers.
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> IoPending {
-        if code & 3 != METHOD_BUFFERED {
-            bug_check(Rule::NotSimulated, format_args!("a control code whose buffers are not copied"));
-        }
         self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output)
     }
 
@@ -87,7 +96,7 @@ impl IoFile {
         let object: *mut FILE_OBJECT = std::ptr::with_exposed_provenance_mut(self.object);
         // SAFETY: made from a box when the file was opened, and not used any more.
         drop(unsafe { Box::from_raw(object) });
-        self.device.users.fetch_sub(1, AcqRel);
+        self.state.leave_device(&self.device);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, atomic::Ordering::AcqRel};
 
 use wdk_bindings::{
-    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, NTSTATUS, PIRP,
+    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, METHOD_BUFFERED, NTSTATUS, PIRP,
     SL_PENDING_RETURNED, STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, UCHAR, ULONG, USHORT,
 };
 
@@ -78,7 +78,9 @@ fn write(request: &Request, question: &Question<'_>) {
     irp.Type = i16::try_from(IO_TYPE_IRP).unwrap_or(0);
     irp.Size = USHORT::try_from(size_of::<IRP>() + size_of::<IO_STACK_LOCATION>()).unwrap_or(0);
     (irp.StackCount, irp.CurrentLocation) = (1, 1);
-    irp.AssociatedIrp.SystemBuffer = std::ptr::with_exposed_provenance_mut(request.buffer);
+    if question.code & 3 == METHOD_BUFFERED {
+        irp.AssociatedIrp.SystemBuffer = std::ptr::with_exposed_provenance_mut(request.buffer);
+    }
     // SAFETY: the arm that the I/O manager uses.
     let overlay = unsafe { &mut irp.Tail.Overlay };
     overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation = request.stack();
@@ -139,7 +141,7 @@ impl State {
         *lock(&request.outcome) = Some(Outcome { status, bytes, marked });
         pool::free(request.address, Some(TAG));
         pool::free(request.buffer, Some(TAG));
-        request.device.users.fetch_sub(1, AcqRel);
+        self.leave_device(&request.device);
         self.dispatcher.signal();
     }
 }

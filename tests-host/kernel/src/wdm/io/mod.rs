@@ -10,12 +10,13 @@ mod work_item;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use self::{device::Device, irp::Request, work_item::WorkItem};
 pub use self::{
+    device::{Device, Functions},
     file::{IoFile, IoPending},
     remove_lock::RemoveLock,
     work_item::Queued,
 };
+use self::{irp::Request, work_item::WorkItem};
 use crate::{
     context::DriverId,
     kernel::{State, lock},
