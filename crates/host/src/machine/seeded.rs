@@ -113,6 +113,14 @@ impl Seeded {
         Some(if pick < count { Step::Run(ready[pick]) } else { Step::Expire(pick - count) })
     }
 
+    /// Returns true if there is a step that lets no time pass.
+    fn is_ready(&self, machine: &MachineRef) -> bool {
+        let busy = self.busy.load(Relaxed);
+        let mut processors = (0_u32..).zip(&machine.core.processors);
+        processors.any(|(index, processor)| processor.waiting().0 && busy & (1 << index) == 0)
+            || machine.core.timers.due(self.now()) > 0
+    }
+
     /// Notes a step in the trace.
     fn note(&self, kind: u64, processor: u32, number: u64) {
         let mut choices = self.lock();
@@ -336,7 +344,12 @@ impl MachineRef {
         let chance = usize::from(self.settings().preemption) / if is_free { 1 } else { INSIDE_LOCKS };
         while seeded.lock().random.below(100) < chance {
             let limit = seeded.now();
-            let stepped = if is_free { seeded.step(self, limit) } else { self.core.step_threads.step(self, limit) };
+            let stepped = if is_free {
+                seeded.step(self, limit)
+            } else {
+                // Most often there is none, and no need to change threads for that.
+                seeded.is_ready(self) && self.core.step_threads.step(self, limit)
+            };
             if !stepped {
                 break;
             }
