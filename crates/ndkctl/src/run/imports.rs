@@ -1,6 +1,6 @@
 //! `ndkctl run --imports`: what driver images import, and what of it the simulated kernel has.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use console::style;
 use host::{note, say};
@@ -35,15 +35,14 @@ struct Row {
 
 /// Lists the imports.
 pub fn list(args: &Run) -> Result<End, String> {
-    let mut shown = Vec::new();
+    let mut images = Vec::new();
     for path in &args.images {
         let name = path.display();
         let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
         let image = Image::parse(&bytes).map_err(|error| format!("{name}: {error}"))?;
-        let imports: Vec<Row> = image.imports.iter().map(row).collect();
-        let missing = imports.iter().filter(|row| row.found == MISSING).count();
-        shown.push(Shown { image: name.to_string(), missing, imports });
+        images.push((path.as_path(), image));
     }
+    let shown: Vec<Shown> = images.iter().map(|(path, image)| of(path, image, &images)).collect();
     if args.json {
         print_json(&shown)?;
     } else {
@@ -57,7 +56,18 @@ pub fn list(args: &Run) -> Result<End, String> {
 
 const MISSING: &str = "missing";
 
-fn row(import: &Import) -> Row {
+/// What an image imports, with the images beside it that may have it.
+fn of(path: &Path, image: &Image, all: &[(&Path, Image)]) -> Shown {
+    let imports: Vec<Row> = image.imports.iter().map(|import| row(import, all)).collect();
+    let missing = imports.iter().filter(|row| row.found == MISSING).count();
+    Shown { image: path.display().to_string(), missing, imports }
+}
+
+fn row(import: &Import, all: &[(&Path, Image)]) -> Row {
+    let exports = |(path, image): &(&Path, Image)| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        routines::same_module(&file, &import.module) && image.export(&import.name).is_some()
+    };
     let found = match &import.name {
         Name::Name(name) => routines::find(&import.module, name),
         // No module of the kernel is documented to have numbers.
@@ -67,6 +77,7 @@ fn row(import: &Import) -> Row {
         Some(Found::Simulated) => "simulated",
         Some(Found::Library(_)) => "plain function",
         Some(Found::Variable) => "variable",
+        None if all.iter().any(exports) => "another image",
         None => MISSING,
     };
     Row { module: import.module.clone(), name: import.name.to_string(), delayed: import.delayed, found }

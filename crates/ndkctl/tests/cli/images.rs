@@ -28,6 +28,21 @@ fn imports_are_listed_with_what_is_missing() {
     assert_eq!((&value[0]["missing"], &value[0]["imports"][2]["delayed"]), (&1.into(), &true.into()));
 }
 
+/// The one image imports number 42 of the kernel, and another one of the kernel's name has it.
+#[test]
+fn an_image_imports_from_another() {
+    let one = file("one.sys", &made());
+    let mut other = made();
+    // The first number, and how many exports and names there are.
+    let numbers: Vec<u8> = [5_u32, 2, 2].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let place = other.windows(numbers.len()).position(|bytes| bytes == numbers).expect("its exports");
+    other[place] = 42;
+    let other = file("ntoskrnl.sys", &other);
+    let output = ndkctl(&["run", "--imports", one.to_str().expect("UTF-8"), other.to_str().expect("UTF-8")]);
+    let said = text(&output.stdout);
+    assert_eq!((output.status.code(), said.matches("another image").count()), (Some(0), 2), "{said}");
+}
+
 #[test]
 fn a_broken_image_gets_one_line() {
     let whole = made();
