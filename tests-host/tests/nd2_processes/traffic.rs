@@ -6,7 +6,7 @@ use nd2::abi::{
     op_flags::ND_OP_FLAG_ALLOW_WRITE,
 };
 use nd2_control::wire::{ADDRESS, Reader, Verb};
-use simulated_kernel::{Kernel, wdk::STATUS_SUCCESS};
+use simulated_kernel::{Kernel, Value, wdk::STATUS_SUCCESS};
 
 use crate::{
     program::{Program, Side, connect, of},
@@ -107,4 +107,17 @@ fn a_process_is_told_the_addresses_and_limits_of_the_adapters() {
     assert_eq!((info.len(), info[8]), (96, 2), "the adapter's number");
     drop(program);
     world.end();
+}
+
+#[test]
+fn a_process_meets_the_limits_of_the_drivers_profile() {
+    for (profile, elements, reads) in [(0, 16, 128), (3, 3, 2), (5, 1, 1)] {
+        let world = World::on(Kernel::seeded(1).start(), 1, &[("Profile", Value::Number(profile))]);
+        let program = Program::start(&world.kernel, 1);
+        let info = program.ask(Verb::Query, &of(program.open(1)), 96);
+        let number = |at: usize| u32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
+        assert_eq!((number(0x20), number(0x24), number(0x34)), (elements, elements, reads), "profile {profile}");
+        drop(program);
+        world.end();
+    }
 }
