@@ -1,6 +1,9 @@
 //! What the adviser and the recorder take: memory that has an end, and none on the data path.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    hint::black_box,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bench::{
     allocated::{allocations, in_use},
@@ -74,7 +77,7 @@ impl Hooks for Leaking {
     }
 
     fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
-        Box::leak(Box::new([0_u64; 8]));
+        Box::leak(black_box(Box::new([0_u64; 8])));
         Ok(())
     }
 

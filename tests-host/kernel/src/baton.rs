@@ -162,7 +162,9 @@ impl Baton {
     /// Waits until `condition` holds or that time has come. Whether it holds.
     pub fn wait(&self, state: &Arc<State>, end: Option<u64>, what: &str, mut condition: impl FnMut() -> bool) -> bool {
         loop {
-            if condition() {
+            let mut holds = false;
+            let acted = ran(state, || holds = condition());
+            if holds {
                 self.progress();
                 return true;
             }
@@ -170,6 +172,11 @@ impl Baton {
             if end.is_some_and(|end| now >= end) {
                 self.progress();
                 return false;
+            }
+            // Who asks a driver lets it act, perhaps after it has answered: what has come of that is looked at once more.
+            if acted {
+                self.yield_now();
+                continue;
             }
             let (runs, everybody, earliest) = {
                 let mut turns = lock(&self.turns);

@@ -59,12 +59,21 @@ fn who_calls(own: &[usize]) -> [usize; interpose::adviser::FRAMES] {
     std::hint::black_box(frames)
 }
 
+/// Runs `work` below so many frames.
+#[cfg(unix)]
+#[inline(never)]
+fn below<T>(frames: usize, work: &dyn Fn() -> T) -> T {
+    std::hint::black_box(if frames == 0 { work() } else { below(frames - 1, work) })
+}
+
 #[cfg(unix)]
 #[test]
 fn the_stack_of_a_driver_begins_with_who_calls_it() {
     let kernel = Kernel::threads().start();
     let provider = Provider::load(&kernel).expect("the provider loads");
-    let calls = |own: &[usize]| provider.driver.run(|| kernel::at_dispatch_level(|| who_calls(own)));
+    let calls = |own: &[usize]| {
+        below(interpose::adviser::FRAMES, &|| provider.driver.run(|| kernel::at_dispatch_level(|| who_calls(own))))
+    };
     let all = calls(&[]);
     let names = host::names(&all);
     assert!(names.iter().any(|name| name.contains("who_calls")), "{names:?}");

@@ -135,8 +135,12 @@ impl TwoThreads {
 
 unsafe extern "C" fn with_the_fast_mutex(argument: PVOID) {
     let shared: *mut TwoThreads = argument.cast();
-    // SAFETY: lives until the thread has ended, and only addresses are taken of what others change.
-    let (lock, begun, entered) = unsafe { (&raw mut (*shared).lock, &raw mut (*shared).begun, &(*shared).entered) };
+    // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
+    let lock = unsafe { &raw mut (*shared).lock };
+    // SAFETY: as above.
+    let begun = unsafe { &raw mut (*shared).begun };
+    // SAFETY: as above; it is atomic.
+    let entered = unsafe { &(*shared).entered };
     call!(KeSetEvent(begun, 0, 0));
     call!(ExAcquireFastMutex(lock));
     entered.fetch_add(1, SeqCst);
@@ -145,8 +149,12 @@ unsafe extern "C" fn with_the_fast_mutex(argument: PVOID) {
 
 unsafe extern "C" fn with_the_mutex(argument: PVOID) {
     let shared: *mut TwoThreads = argument.cast();
+    // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
+    let mutex = unsafe { &raw mut (*shared).mutex };
     // SAFETY: as above.
-    let (mutex, begun, entered) = unsafe { (&raw mut (*shared).mutex, &raw mut (*shared).begun, &(*shared).entered) };
+    let begun = unsafe { &raw mut (*shared).begun };
+    // SAFETY: as above; it is atomic.
+    let entered = unsafe { &(*shared).entered };
     call!(KeSetEvent(begun, 0, 0));
     assert_eq!(wait(mutex.cast()), STATUS_SUCCESS);
     entered.fetch_add(1, SeqCst);
@@ -242,9 +250,10 @@ fn a_lookaside_list_allocates_by_the_functions_in_it() {
         assert_eq!(call!(ExInitializeLookasideListEx(place, None, None, NON_PAGED, 0, 24, TAG, 0)), STATUS_SUCCESS);
         // What `ExAllocateFromLookasideListEx` does with an empty list.
         assert_eq!((list.L.Depth, list.L.Size, list.L.Tag, list.L.Type), (0, 24, TAG, NON_PAGED));
-        // SAFETY: the list has one of the two forms of each function, and they have the same address.
-        let functions = unsafe { (list.L.__bindgen_anon_4.Allocate, list.L.__bindgen_anon_5.Free) };
-        let (allocate, free) = (functions.0.expect("a function"), functions.1.expect("a function"));
+        // SAFETY: the list has one of the two forms of the function, and they have the same address.
+        let allocate = unsafe { list.L.__bindgen_anon_4.Allocate }.expect("a function");
+        // SAFETY: as above.
+        let free = unsafe { list.L.__bindgen_anon_5.Free }.expect("a function");
         // SAFETY: the arguments that the list says.
         let block = unsafe { allocate(list.L.Type, list.L.Size.into(), list.L.Tag) };
         assert!(!block.is_null());
@@ -499,6 +508,7 @@ struct Work {
 
 impl Work {
     /// `ExInitializeWorkItem`, which is inline.
+    #[expect(clippy::unnecessary_box_returns, reason = "the item has the address of the event")]
     fn new() -> Box<Self> {
         let mut work = Box::new(Self { item: WORK_QUEUE_ITEM::default(), done: KEVENT::default() });
         call!(KeInitializeEvent(&raw mut work.done, 0, 0));
