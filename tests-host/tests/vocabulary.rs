@@ -11,7 +11,7 @@ const OLD_NAMES: [(&str, &str); 20] = [
     ("Attachment", "Port"),
     ("Few", "InlineData"),
     ("Grant", "MrEntry"),
-    ("Lap", "RingPass"),
+    ("Lap", "a pass over a segment"),
     ("Line", "Connection"),
     ("LineState", "ConnectionState"),
     ("Mine", "Local"),
@@ -27,7 +27,7 @@ const OLD_NAMES: [(&str, &str); 20] = [
     ("Way", "CompletionTiming"),
     ("Wire", "Fabric"),
     ("come_to_rest", "quiesce"),
-    ("permit_at_once", "enable_fast_push"),
+    ("permit_at_once", "ignores_plain"),
 ];
 
 /// Words that mean something else in what these paths begin with.
@@ -138,7 +138,6 @@ fn every_new_word_is_in_the_glossary() {
         "Port",
         "Arc",
         "SendQueue",
-        "RingPass",
         "TailPublisher",
         "InlineData",
         "MrEntry",
