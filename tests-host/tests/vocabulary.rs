@@ -11,7 +11,7 @@ const OLD_NAMES: [(&str, &str); 20] = [
     ("Attachment", "Port"),
     ("Few", "InlineData"),
     ("Grant", "MrEntry"),
-    ("Lap", "a pass over a segment"),
+    ("Lap", "RingPass"),
     ("Line", "Connection"),
     ("LineState", "ConnectionState"),
     ("Mine", "Local"),
@@ -27,7 +27,7 @@ const OLD_NAMES: [(&str, &str); 20] = [
     ("Way", "CompletionTiming"),
     ("Wire", "Fabric"),
     ("come_to_rest", "quiesce"),
-    ("permit_at_once", "ignores_plain"),
+    ("permit_at_once", "enable_fast_push"),
 ];
 
 /// Words that mean something else in what these paths begin with.
@@ -138,6 +138,7 @@ fn every_new_word_is_in_the_glossary() {
         "Port",
         "Arc",
         "SendQueue",
+        "RingPass",
         "TailPublisher",
         "InlineData",
         "MrEntry",

@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use super::{
     Flags, NtStatus, Qp, Work,
     receive_queue::ReceiveQueue,
-    request::{INLINE, LocalData, WORD, WorkRequest},
+    request::{INLINE, LocalData, WorkRequest},
 };
 use crate::{
     cq::{Cq, Cqe, Operation},
@@ -35,95 +35,113 @@ type Received = ArrayVec<Cqe, 32>;
 type Location<'a, O> = (&'a <O as Os>::Memory, usize);
 
 /// The requests that the executor takes, in order.
-pub(super) enum Requests<'run> {
-    /// The send queue.
-    Queue(&'run mut Consumer<WorkRequest>),
-    /// The request of a post, which is not in the queue.
-    Single(&'run WorkRequest),
-}
+pub(super) trait Requests {
+    /// Gives `work` the request `ahead` places behind the first one; `None` if there is none.
+    fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
-impl Requests<'_> {
-    /// The first request.
-    #[inline]
-    fn first(&self) -> Option<&WorkRequest> {
-        match self {
-            Self::Queue(queue) => queue.get_known(0),
-            Self::Single(request) => Some(request),
-        }
-    }
-
-    /// The request `ahead` places behind the first one; `None` if there is none.
-    #[inline]
-    fn get(&mut self, ahead: usize) -> Option<&WorkRequest> {
-        match self {
-            Self::Queue(queue) => queue.get(ahead),
-            Self::Single(request) => (ahead == 0).then_some(*request),
-        }
-    }
+    /// [`Requests::with`] for the first request, which is known to be there.
+    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
 
     /// The first `count` requests have been carried out.
+    fn finish(&mut self, count: usize);
+
+    /// Has the processor fetch where the consumer's next request goes.
+    fn prefetch_next(&self);
+}
+
+impl Requests for &mut Consumer<WorkRequest> {
     #[inline]
+    fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
+        self.with_ahead(ahead, work)
+    }
+
+    #[inline]
+    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
+        self.with_known(0, work)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "mostly it is one, which is known where this is called")]
     fn finish(&mut self, count: usize) {
-        if let Self::Queue(queue) = self {
-            queue.advance(count);
-        }
+        self.advance(count);
+    }
+
+    fn prefetch_next(&self) {
+        self.prefetch_end();
     }
 }
 
 /// A run of the executor.
-pub(super) struct Execution<'run, O: Os> {
+pub(super) struct Execution<'run, O: Os, R> {
     pub qp: &'run Qp<O>,
     pub peer: &'run Qp<O>,
-    pub requests: Requests<'run>,
+    pub requests: R,
     pub budget: Budget,
 }
 
 /// What a run has done.
 #[derive(Default)]
 struct Run {
-    moved: Moved,
-    /// The context and the flags of the last request, which has not completed yet.
-    last: Option<(usize, Flags)>,
+    requests: u32,
+    bytes: usize,
+    /// The last request, whose completion is left to do.
+    last: Option<Done>,
 }
 
-impl<O: Os> Execution<'_, O> {
+/// What is left to know of a request that was carried out.
+struct Done {
+    context: usize,
+    length: u32,
+    flags: Flags,
+    operation: Operation,
+}
+
+impl Done {
+    #[inline]
+    const fn of(request: &WorkRequest, operation: Operation) -> Self {
+        Self { context: request.context, length: request.length, flags: request.flags, operation }
+    }
+}
+
+impl<O: Os, R: Requests> Execution<'_, O, R> {
     /// Carries out the first request, and sends behind it. `None` if it is not simple: then nothing has happened.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
     pub fn execute(mut self) -> Option<Moved> {
-        let (qp, peer) = (self.qp, self.peer);
-        let request = self.requests.first()?;
-        if matches!(request.work, Work::Send { invalidate: None }) {
-            return self.send();
-        }
-        let bytes = request.length as usize;
-        if bytes > self.budget.bytes {
-            return None;
-        }
-        if bytes > UNDER_LOCKS {
-            self.prefetch_next();
-        }
-        let operation = match request.work {
-            Work::Write { address, token } => Self::copy::<false>(qp, peer, request, (address, token))?,
-            Work::Read { address, token } => Self::copy::<true>(qp, peer, request, (address, token))?,
-            _ => return None,
-        };
-        let (context, flags) = (request.context, request.flags);
+        let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
+        // None for a send.
+        let copied = self.requests.first(|request| {
+            if matches!(request.work, Work::Send { invalidate: None }) {
+                return None;
+            }
+            if request.length as usize > UNDER_LOCKS {
+                // A copy of many bytes drives the queues out of the caches. What is written behind it comes while it runs.
+                self.requests.prefetch_next();
+                qp.initiator_cq.prefetch();
+            }
+            Some(match request.work {
+                _ if request.length as usize > most => None,
+                Work::Write { address, token } => Self::copy::<false>(qp, peer, request, (address, token)),
+                Work::Read { address, token } => Self::copy::<true>(qp, peer, request, (address, token)),
+                _ => None,
+            })
+        });
+        let Some(copied) = copied.flatten() else { return self.send() };
+        let last = copied?;
         self.requests.finish(1);
-        qp.complete(context, flags, operation, NtStatus::SUCCESS);
-        let moved = Moved { is_read: matches!(operation, Operation::Read), requests: 1, bytes };
-        qp.engine.count(&peer.engine, &moved);
-        Some(moved)
+        Some(Self::complete(qp, peer, &last, 1, last.length as usize))
     }
 
-    /// Prefetches the slots of the next request and the next completion. A large copy evicts them from the caches, and fetches
-    /// them back while it runs.
-    #[cold]
-    fn prefetch_next(&self) {
-        if let Requests::Queue(queue) = &self.requests {
-            queue.prefetch_end();
+    /// Completes the last of `requests`, unless its consumer wants to know failures only, and counts all of them.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
+    fn complete(qp: &Qp<O>, peer: &Qp<O>, last: &Done, requests: u32, bytes: usize) -> Moved {
+        if !last.flags.are_silent(NtStatus::SUCCESS) {
+            Cq::push(&qp.initiator_cq, qp.cqe(last.context, last.operation, NtStatus::SUCCESS));
         }
-        self.qp.initiator_cq.prefetch();
+        let moved = Moved { is_read: matches!(last.operation, Operation::Read), requests, bytes };
+        qp.engine.count(&peer.engine, &moved);
+        moved
     }
 
     /// Copies the data of a read or a write, found by the queue pair's cache or the token table. `None` if it is not contiguous on
@@ -135,18 +153,19 @@ impl<O: Os> Execution<'_, O> {
         peer: &Qp<O>,
         request: &WorkRequest,
         (address, token): (u64, u32),
-    ) -> Option<Operation> {
+    ) -> Option<Done> {
         let (operation, access, remote_access) = if READ {
             (Operation::Read, Access::ReadSink, Access::RemoteRead)
         } else {
             (Operation::Write, Access::LocalRead, Access::RemoteWrite)
         };
         let (remote, length) = ((Lookup { token, access: remote_access }, address), request.length);
+        let done = Done::of(request, operation);
         let local = match &request.data {
             LocalData::Elements { count: 1, first } if !(READ && request.flags.contains(Flags::LOCAL_INVALIDATE)) => {
                 (first.key(access), first.address)
             }
-            LocalData::Inline(_) if !READ => return write_inline(peer, request, remote).map(|()| operation),
+            LocalData::Inline(_) if !READ => return write_inline(peer, request, remote).then_some(done),
             _ => return None,
         };
         let move_bytes = |local: Location<'_, O>, remote: Location<'_, O>| {
@@ -158,7 +177,7 @@ impl<O: Os> Execution<'_, O> {
             false
         } else {
             match qp.translations.with_both(local, remote, length, move_bytes) {
-                CacheResult::Hit(()) => return Some(operation),
+                CacheResult::Hit(()) => return Some(done),
                 CacheResult::Miss { is_due } => is_due,
             }
         };
@@ -167,7 +186,7 @@ impl<O: Os> Execution<'_, O> {
             qp.domain.cache(&qp.translations, Side::Local, local.0);
             peer.domain.cache(&qp.translations, Side::Remote, remote.0);
         }
-        copied.map(|()| operation)
+        copied.map(|()| done)
     }
 
     /// Carries out consecutive sends with the same tokens, while the locks are held once: between two messages there is no atomic
@@ -180,35 +199,30 @@ impl<O: Os> Execution<'_, O> {
         peer.with_receives(|receives| {
             let received = &mut received;
             Cq::push_all_of(&peer.receive_cq, || {
-                run = self.send_locked(receives, received).unwrap_or_default();
-                received.iter().copied()
+                if let Some(token) = receives.first_token() {
+                    let sink = Lookup { token, access: Access::LocalWrite };
+                    let source = self.requests.first(|request| match &request.data {
+                        LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
+                        LocalData::Inline(_) => None,
+                    });
+                    let done = match source.flatten() {
+                        None => {
+                            peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
+                        }
+                        Some(source) => qp.domain.with_tokens(source, &peer.domain, sink, |local, remote| {
+                            let put = |request: &_, to: Location<'_, O>| put_element(local, request, to);
+                            self.send_run(receives, received, remote, put)
+                        }),
+                    };
+                    run = done.unwrap_or_default();
+                }
+                &*received
             });
         });
-        let (context, flags) = run.last?;
-        qp.complete(context, flags, Operation::Send, NtStatus::SUCCESS);
-        qp.engine.count(&peer.engine, &run.moved);
-        Some(run.moved)
+        Some(Self::complete(qp, peer, &run.last?, run.requests, run.bytes))
     }
 
-    /// [`Execution::send`] with the receives and their completion queue locked. Locks the tokens; `None` if they may not be used.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted with the one after it")]
-    fn send_locked(&mut self, receives: &mut ReceiveQueue, received: &mut Received) -> Option<Run> {
-        let (qp, peer) = (self.qp, self.peer);
-        let sink = Lookup { token: receives.first_token()?, access: Access::LocalWrite };
-        match self.requests.first()?.data {
-            LocalData::Inline(_) => {
-                peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
-            }
-            LocalData::Elements { first, .. } => {
-                qp.domain.with_tokens(first.key(Access::LocalRead), &peer.domain, sink, |local, remote| {
-                    self.send_run(receives, received, remote, |request, to| put_element(local, request, to))
-                })
-            }
-        }
-    }
-
-    /// [`Execution::send`] with everything locked. `put` copies the data of a request to its destination, or returns `None`.
+    /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 50 instructions of a message")]
     fn send_run(
@@ -216,42 +230,35 @@ impl<O: Os> Execution<'_, O> {
         receives: &mut ReceiveQueue,
         received: &mut Received,
         remote: &LockedMr<'_, O>,
-        put: impl Fn(&WorkRequest, Location<'_, O>) -> Option<()>,
+        put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
     ) -> Run {
         let mut run = Run::default();
         let most = self.budget.bytes.min(UNDER_LOCKS);
-        while run.moved.requests < self.budget.requests && !received.is_full() {
-            let ahead = run.moved.requests as usize;
-            let Some(request) = self.requests.get(ahead) else { break };
-            let &WorkRequest { context, work, flags, length, .. } = request;
-            if !matches!(work, Work::Send { invalidate: None }) || length as usize > most - run.moved.bytes {
-                break;
-            }
-            let Some(receive) = receives.fill(ahead, length, remote, |to| put(request, to)) else { break };
-            received.push(self::received(self.peer, receive, length, flags));
-            run.moved.requests += 1;
-            run.moved.bytes += length as usize;
-            run.last = Some((context, flags));
+        while run.requests < self.budget.requests && !received.is_full() {
+            let ahead = run.requests as usize;
+            let left = most - run.bytes;
+            let done = self.requests.with(ahead, |request| {
+                if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
+                    return None;
+                }
+                let context = receives.fill(ahead, request.length, remote, |to| put(request, to))?;
+                received.push(self::received(self.peer, context, request.length, request.flags));
+                Some(Done::of(request, Operation::Send))
+            });
+            let Some(Some(done)) = done else { break };
+            run.requests += 1;
+            run.bytes += done.length as usize;
             // Its completion follows that of the receive, whose queue may be the same and is locked.
-            if !flags.are_silent(NtStatus::SUCCESS) {
+            let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
+            run.last = Some(done);
+            if is_last {
                 break;
             }
         }
         // The slots are free before the consumers see the completions.
-        receives.requests.advance(run.moved.requests as usize);
-        self.requests.finish(run.moved.requests as usize);
+        receives.take_out(run.requests as usize);
+        self.requests.finish(run.requests as usize);
         run
-    }
-}
-
-impl<O: Os> Qp<O> {
-    /// Completes a request of the send queue, unless it is silent (`NDKPI 2.4`).
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
-    pub(super) fn complete(&self, context: usize, flags: Flags, operation: Operation, status: NtStatus) {
-        if !flags.are_silent(status) {
-            Cq::push(&self.initiator_cq, self.cqe(context, operation, status));
-        }
     }
 }
 
@@ -263,25 +270,25 @@ pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: 
     Cqe { outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..cqe }
 }
 
-/// Copies the inline bytes of a request, if it holds all of them. A word is copied without a call of the copy routine.
+/// Copies the inline bytes of a send, if they are few. One word is stored without a call of the copy routine.
 #[inline]
-fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> Option<()> {
+fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> bool {
     let length = request.length as usize;
     match &request.data {
-        LocalData::Inline(data) if length == WORD => to.write(at, &data.0[..WORD]),
-        LocalData::Inline(data) if length <= INLINE => to.write(at, &data.0[..length]),
-        _ => return None,
+        LocalData::Inline(bytes) if length == size_of::<u64>() => to.write(at, &bytes.bytes()[0]),
+        LocalData::Inline(bytes) if length <= INLINE => to.write(at, &bytes.bytes().as_flattened()[..length]),
+        _ => return false,
     }
-    Some(())
+    true
 }
 
 /// Copies the data of a send with one element, which is a part of `local`.
 #[inline]
-fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> Option<()> {
-    let LocalData::Elements { count: 1, first } = &request.data else { return None };
-    let (from, start) = local.find(first.token, first.address, first.length)?;
+fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
+    let LocalData::Elements { count: 1, first } = &request.data else { return false };
+    let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
     to.copy_from(at, from, start, request.length as usize);
-    Some(())
+    true
 }
 
 /// [`Execution::copy`] by the token table: few bytes with the tokens locked, more with references to the memory.
@@ -309,6 +316,10 @@ fn copy_by_table<O: Os>(
 
 /// [`Execution::copy`] for a write of few inline bytes.
 #[inline(never)]
-fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> Option<()> {
-    peer.domain.with_token(remote, |mr| put_inline(request, mr.locate(address, request.length)?))?
+fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> bool {
+    if request.length == 0 || request.length as usize > INLINE {
+        return false;
+    }
+    let write = |mr: &LockedMr<'_, O>| Some(put_inline(request, mr.locate(address, request.length)?));
+    peer.domain.with_token(remote, write).flatten() == Some(true)
 }
