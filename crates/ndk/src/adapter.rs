@@ -45,6 +45,10 @@ impl AdapterCore {
     pub(crate) fn os(&self) -> &dyn Os {
         &*self.os
     }
+
+    pub(crate) const fn has(&self, flags: u32) -> bool {
+        self.info.AdapterFlags & flags == flags
+    }
 }
 
 /// Keeps an adapter open.
@@ -123,7 +127,7 @@ impl Adapter {
     /// Returns true if the adapter has all of these flags (`NDKPI 2.6`).
     #[must_use]
     pub fn has(&self, flags: u32) -> bool {
-        self.core.info.AdapterFlags & flags == flags
+        self.core.has(flags)
     }
 
     /// The number of objects and mappings of this adapter that are still open. Dropping the adapter waits for them.

@@ -13,13 +13,17 @@ use core::{
 };
 
 use fallible::try_box;
-use ndkpi::{NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_RESULT, NtStatus};
+use ndkpi::{
+    NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED,
+    NDK_RESULT, NtStatus,
+};
 
 use crate::{
     adapter::Adapter,
     completion::Completion,
     object::{Node, Object, Parts, slot},
     os::Event,
+    request::{Kept, Pending, request},
 };
 
 /// The type of an arm (`NDKPI 2.3`).
@@ -233,6 +237,39 @@ impl Cq {
     pub fn moderate(&mut self, micros: u32, count: u32) -> Result<(), NtStatus> {
         self.poller().moderate(micros, count)
     }
+
+    /// Changes the depth of the queue (`NDKPI 7.1.11`). What is queued stays. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_NOT_SUPPORTED` if the adapter cannot do it, `STATUS_INSUFFICIENT_RESOURCES`. The request itself fails, and the queue
+    /// stays as it was, if `depth` is above `MaxCqDepth` or below what is queued.
+    pub fn resize(&self, depth: u32) -> Result<Pending<()>, NtStatus> {
+        resize(&self.object, depth)
+    }
+}
+
+impl Notified {
+    /// Like [`Cq::resize`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Cq::resize`].
+    pub fn resize(&self, depth: u32) -> Result<Pending<()>, NtStatus> {
+        resize(&self.object, depth)
+    }
+}
+
+/// `NdkResizeCq`.
+fn resize(cq: &Object<CqParts>, depth: u32) -> Result<Pending<()>, NtStatus> {
+    if !cq.adapter().has(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED) {
+        return Err(NtStatus::NOT_SUPPORTED);
+    }
+    let function = slot!(cq.raw(), NdkResizeCq)?;
+    request(cq.adapter(), Kept::default(), (), |(), _, completion, context| {
+        // SAFETY: the queue is open, and the context lives until the request has completed.
+        unsafe { function(cq.raw(), depth, completion, context) }
+    })
 }
 
 /// A completion queue with a handler. Dropping it removes the handler: no new call begins, and the handler is dropped, by its own

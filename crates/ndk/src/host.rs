@@ -96,6 +96,12 @@ impl Loopback {
         SocketAddr::new(address, port)
     }
 
+    /// The devices behind the adapters, with their counters and connections.
+    #[must_use]
+    pub fn devices(&self) -> &[Arc<Device<HostOs>>] {
+        &self.devices
+    }
+
     /// The machine, with its clock and processors.
     #[must_use]
     pub fn machine(&self) -> &MachineRef {

@@ -21,8 +21,8 @@
 //! its requests have completed (`NDKPI 7.4`; if you do not, they fail); and breaking reference cycles: a handler that owns a
 //! queue pair of its own completion queue lives until its [`Notified`] is dropped.
 //!
-//! Not wrapped: shared endpoints, the privileged token, `NdkResizeCq`, the disconnect reason of 2.1, and extensions. Use the
-//! types in [`ndkpi`] for those.
+//! Not wrapped: shared endpoints, the privileged token, the disconnect reason of 2.1, and extensions. Use the types in [`ndkpi`]
+//! for those.
 //!
 //! # Example
 //!

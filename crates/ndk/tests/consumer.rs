@@ -374,6 +374,31 @@ fn waiting_for_completions_ends_when_the_time_is_over() -> Result<(), NtStatus> 
 }
 
 #[test]
+fn a_resize_keeps_what_is_queued_and_needs_the_adapters_flag() -> Result<(), NtStatus> {
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let mut all = everything(&machine, &adapter);
+        for context in 0..3 {
+            all.far.receiver.receive(context, &[all.mr.sge(100, 10)?])?;
+        }
+        all.far.flush();
+        machine.machine().flush();
+        // Three completions: room for two is too little, and the queue stays as it was.
+        assert_eq!(all.cq.resize(2)?.wait().err(), Some(NtStatus::BUFFER_OVERFLOW));
+        all.cq.resize(3)?.wait()?;
+        assert_eq!(completions(&mut all.cq, 3), [0, 1, 2].map(|context| (context, NtStatus::CANCELLED)));
+        let notified = all.cq.notify(Notify::Errors, |_, _| ())?;
+        notified.resize(64)?.wait()?;
+    }
+    let machine = Loopback::with(host::machine::Machine::threads().start(), 1, |config| {
+        config.info.AdapterFlags &= !ndkpi::NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
+    })?;
+    let adapter = machine.open(0)?;
+    assert_eq!(adapter.create_cq(4)?.resize(8).err(), Some(NtStatus::NOT_SUPPORTED));
+    Ok(())
+}
+
+#[test]
 fn an_overrun_ends_the_wait() -> Result<(), NtStatus> {
     let machine = Loopback::start(1)?;
     let adapter = machine.open(0)?;

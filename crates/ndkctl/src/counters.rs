@@ -74,9 +74,9 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
         }
     } else {
         let pause = Duration::from_millis(if args.watch { 1000 } else { 200 });
-        load::beside(interrupted, |platform| {
+        load::beside(interrupted, |machine| {
             thread::sleep(pause);
-            let counters: Vec<_> = platform.devices().iter().map(|device| device.counters()).collect();
+            let counters: Vec<_> = machine.devices().iter().map(|device| device.counters()).collect();
             look(&counters, &["adapter 0", "adapter 1"])
         })?;
     }

@@ -1,22 +1,21 @@
 //! Short runs on a machine whose order is determined by a seed: what the pictures of the documents show.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use conformance::{
-    Check, HELD, Platform, Stop,
-    client::{CqCore, Options as SessionOptions, Session},
-    fixture::{Pair, Plan},
+    Platform,
     host::{HostPlatform, Interposed, Scheduler, Setup},
+    platform::Family,
 };
 use interpose::{Function, Phase};
-use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_RESULT_EX, NDK_VERSION};
+use ndk::{Access, Adapter, Completion, Connection, Cq, Flags, Mr, NDK_VERSION, Notify, NtStatus, Offer, Qp, QpSizes};
 use recorder::{Keep, Recorder, Ring};
 use recording::{
     Recording,
     timeline::{Options, Scale},
 };
 
-use crate::timeline::Example;
+use crate::{consumer, timeline::Example};
 
 /// The recording of an example, how it is drawn, and its title.
 ///
@@ -33,27 +32,18 @@ pub fn run(which: Example) -> Result<(Recording, Options, String), String> {
     let host = HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?;
     let (host, ring) = (Arc::new(host), Ring::try_new(1 << 12, Keep::First).map_err(|_| "no memory".to_owned())?);
     let shared = ring.clone();
-    let platform = Interposed::new(&host, Box::new(move |os| Recorder::new(os.clone(), shared.clone())));
-    let options = SessionOptions { name: "example", version: NDK_VERSION::V2_0, seed: 0, hostile: false };
-    let shown = Session::with(&platform, &options, |session| {
-        // A callback does what a consumer's should: it takes everything, and arms again.
-        let on_receive = session.keep(|cq: &CqCore<'_>, _| {
-            drain(cq)?;
-            cq.arm(NDK_CQ_NOTIFY_ANY)
-        })?;
-        let (near, far) = (Plan::new(), Plan { on_receive: Some(on_receive), ..Plan::new() });
-        let pair = Pair::with(session, &near, &far)?;
-        match which {
-            Example::Completion => completion(&platform, &pair)?,
-            Example::Merge => merge(&platform, &pair)?,
-        }
-        HELD
+    let platform: Arc<dyn Platform + Send> =
+        Arc::new(Interposed::new(&host, Box::new(move |os| Recorder::new(os.clone(), shared.clone()))));
+    let adapter = consumer::open(&host, platform, NDK_VERSION::V2_0)?;
+    let to = host.address(0, Family::V4).ok_or("the adapter has no address")?;
+    let sides = Sides::new(&adapter, (to, 0).into());
+    let shown = sides.and_then(|sides| match which {
+        Example::Completion => sides.completion(&*host),
+        Example::Merge => sides.merge(&*host),
     });
-    if let Err(Stop::Failed(text) | Stop::Skipped(text)) = shown {
-        return Err(text.as_str().to_owned());
-    }
+    shown.map_err(|status| format!("the example has failed: {status}"))?;
+    drop(adapter);
     let file = recording::write(&ring, 2);
-    drop(platform);
     Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish)?;
     let recording = Recording::read(&file).map_err(|error| error.to_string())?;
     let title = match which {
@@ -81,27 +71,50 @@ fn interesting(recording: &Recording) -> (usize, usize) {
     (first, last.map_or(records.len(), |last| last + 1))
 }
 
-fn drain(cq: &CqCore<'_>) -> Check {
-    let mut results = [NDK_RESULT_EX::ZEROED; 4];
-    while cq.poll_with(&mut results, |_| ())? > 0 {}
-    Ok(())
+/// Two connected queue pairs: one sends a message, the other receives it.
+struct Sides {
+    memory: Mr,
+    sender: Qp,
+    sends: Cq,
+    receiver: Qp,
+    receives: Cq,
+    _connections: [Connection; 2],
 }
 
-/// The receiver arms, a message comes, the callback takes it and arms again.
-fn completion(platform: &dyn Platform, pair: &Pair<'_>) -> Check {
-    pair.b.receive(1, 0, 64)?;
-    pair.b.receive_cq.core().arm(NDK_CQ_NOTIFY_ANY)?;
-    pair.a.send(2, 0, 64, 0)?;
-    platform.settle();
-    drain(pair.a.initiated())
-}
+impl Sides {
+    fn new(adapter: &Adapter, at: SocketAddr) -> Result<Self, NtStatus> {
+        let pd = adapter.create_pd()?;
+        let memory = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
+        let (receives, sends) = (adapter.create_cq(16)?, adapter.create_cq(16)?);
+        let sender = pd.create_qp(&sends, &sends, QpSizes::default(), 1)?;
+        let receiver = pd.create_qp(&receives, &receives, QpSizes::default(), 2)?;
+        let connections = adapter.connect_pair(at, &sender, &receiver, &Offer::default(), 1_000_000)?;
+        Ok(Self { memory, sender, sends, receiver, receives, _connections: connections })
+    }
 
-/// The receiver arms for solicited completions and then for any: a plain message calls back.
-fn merge(platform: &dyn Platform, pair: &Pair<'_>) -> Check {
-    pair.b.receive(1, 0, 64)?;
-    pair.b.receive_cq.core().arm(NDK_CQ_NOTIFY_SOLICITED)?;
-    pair.b.receive_cq.core().arm(NDK_CQ_NOTIFY_ANY)?;
-    pair.a.send(2, 0, 64, 0)?;
-    platform.settle();
-    drain(pair.a.initiated())
+    /// The receiver arms, a message comes, the callback takes it and arms again.
+    fn completion(mut self, platform: &dyn Platform) -> Result<(), NtStatus> {
+        self.receiver.receiver.receive(1, &[self.memory.sge(2048, 64)?])?;
+        self.message(platform)
+    }
+
+    /// The receiver arms for solicited completions and then for any: a plain message calls back.
+    fn merge(mut self, platform: &dyn Platform) -> Result<(), NtStatus> {
+        self.receiver.receiver.receive(1, &[self.memory.sge(2048, 64)?])?;
+        self.receives.arm(Notify::Solicited);
+        self.message(platform)
+    }
+
+    /// The receiver arms for any completion, and the sender sends. The callback does what a consumer's should: it takes everything,
+    /// and arms again.
+    fn message(mut self, platform: &dyn Platform) -> Result<(), NtStatus> {
+        let _notified = self.receives.notify(Notify::Any, |cq, _| {
+            while !cq.poll(&mut [Completion::EMPTY; 4]).is_empty() {}
+            cq.arm(Notify::Any);
+        })?;
+        self.sender.initiator.send(2, &[self.memory.sge(0, 64)?], Flags::empty())?;
+        platform.settle();
+        while !self.sends.poll(&mut [Completion::EMPTY; 4]).is_empty() {}
+        Ok(())
+    }
 }

@@ -1,88 +1,104 @@
 //! Traffic to look at: connections of one adapter with itself and with another, and messages on all of them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-use conformance::host::HostPlatform;
-use conformance::{
-    Check, HELD, Stop, Verdict,
-    client::{Connector, Listener, OnDisconnect, Options, Session},
-    fixture::{Plan, QP_A, QP_B, Side, Terms},
-    platform::Family,
-    text::Text,
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
 };
-use ndkpi::NDK_VERSION;
+
+use ndk::{
+    Acceptor, Access, Adapter, Completion, Connection, Cq, Flags, Mr, Notify, NtStatus, Offer, Qp, QpSizes,
+    host::Loopback,
+};
 
 /// Connections between the two adapters, and of the first one with itself.
 const CONNECTIONS: usize = 6;
+/// The maximum size of a message, in bytes.
+const BYTES: usize = 1 << 17;
+/// How long to wait for what has to come, in microseconds.
+const PATIENCE: u64 = 10_000_000;
+
+/// One end of a connection.
+struct Side {
+    mr: Mr,
+    cq: Cq,
+    qp: Qp,
+}
+
+impl Side {
+    fn new(adapter: &Adapter) -> Result<Self, NtStatus> {
+        let rights = Access::LOCAL_WRITE | Access::READ_SINK | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let pd = adapter.create_pd()?;
+        let mr = pd.register(adapter.memory(BYTES)?, rights)?;
+        let cq = adapter.create_cq(32)?;
+        let qp = pd.create_qp(&cq, &cq, QpSizes::default(), 0)?;
+        Ok(Self { mr, cq, qp })
+    }
+
+    /// Waits for `count` successful requests.
+    fn take(&mut self, count: usize) -> Result<(), NtStatus> {
+        for _ in 0..count {
+            match self.cq.wait_for(&mut [Completion::EMPTY], Notify::Any, PATIENCE)? {
+                [done] => done.ok()?,
+                _ => return Err(NtStatus::IO_TIMEOUT),
+            };
+        }
+        Ok(())
+    }
+}
 
 /// Two sides that exchange messages.
-struct Pair<'s> {
-    a: Side<'s>,
-    b: Side<'s>,
-    _active: Connector<'s>,
-    _passive: Connector<'s>,
+struct Pair {
+    a: Side,
+    b: Side,
+    _connections: [Connection; 2],
+}
+
+impl Pair {
+    /// A message and a write from `a` to `b`, and a read of `b` from `a`.
+    fn exchange(&mut self, context: usize, length: u32) -> Result<(), NtStatus> {
+        let Self { a, b, .. } = self;
+        b.qp.receiver.receive(context, &[b.mr.sge(0, length)?])?;
+        a.qp.initiator.send(context, &[a.mr.sge(0, length)?], Flags::empty())?;
+        a.qp.initiator.write(context, &[a.mr.sge(0, length)?], b.mr.remote(0), Flags::empty())?;
+        b.qp.initiator.read(context, &[b.mr.sge(0, length)?], a.mr.remote(0), Flags::empty())?;
+        a.take(2)?;
+        b.take(2)
+    }
 }
 
 /// Runs traffic until `stop` is set. `ready` is set when all connections are made.
 ///
 /// # Errors
 ///
-/// The reason, in one line.
-pub fn run(platform: &HostPlatform, stop: &AtomicBool, ready: &AtomicBool) -> Result<(), String> {
-    let options = Options { name: "load", version: NDK_VERSION::V2_0, seed: 1, hostile: false };
-    match Session::with(platform, &options, |session| exchange(session, stop, ready)) {
-        Ok(_) => Ok(()),
-        Err(Stop::Failed(text) | Stop::Skipped(text)) => Err(text.to_string()),
-    }
-}
-
-fn exchange<'s>(s: &'s Session<'s>, stop: &AtomicBool, ready: &AtomicBool) -> Verdict {
-    let (to_other, to_itself) = (listener(s, 1)?, listener(s, 0)?);
+/// What a provider said to one of the calls, or how a request failed.
+fn run(machine: &Loopback, stop: &AtomicBool, ready: &AtomicBool) -> Result<(), NtStatus> {
+    let adapters = [machine.open(0)?, machine.open(1)?];
+    let acceptors = [adapters[0].acceptor(machine.address(0, 0))?, adapters[1].acceptor(machine.address(1, 0))?];
     let mut pairs = Vec::new();
     for number in 0..CONNECTIONS {
-        pairs.push(connect(s, if number % 2 == 0 { &to_other } else { &to_itself }, u32::from(number % 2 == 0))?);
+        let peer = usize::from(number % 2 == 0);
+        pairs.push(connect(machine, [&adapters[0], &adapters[peer]], &acceptors[peer])?);
     }
     ready.store(true, Relaxed);
-    let mut context = 0_usize;
+    let mut context = 0;
     while !stop.load(Relaxed) {
-        for (number, pair) in pairs.iter().enumerate() {
+        for (number, pair) in pairs.iter_mut().enumerate() {
             context += 1;
-            let length = 1 << (6 + 2 * number);
-            pair.b.receive(context, 0, length)?;
-            pair.a.send(context, 0, length, 0)?;
-            pair.a.write(context, 0, length, pair.b.remote(0), 0)?;
-            pair.b.read(context, 0, length, pair.a.remote(0), 0)?;
-            pair.b.receive_done(context)?;
-            pair.a.initiator_done(context)?;
-            pair.a.initiator_done(context)?;
-            pair.b.initiator_done(context)?;
+            pair.exchange(context, 1 << (6 + 2 * number))?;
         }
     }
-    HELD
+    Ok(())
 }
 
-fn listener<'s>(s: &'s Session<'s>, adapter: u32) -> Check<Listener<'s>> {
-    let on = if adapter == 0 { s.adapter()? } else { s.second_adapter()? };
-    let listener = on.create_listener(None)?;
-    listener.core().listen(s.address(adapter, Family::V4, 0)?)?.succeeds()?;
-    Ok(listener)
-}
-
-/// Connects the first adapter with `peer` over its listener.
-fn connect<'s>(s: &'s Session<'s>, listener: &Listener<'s>, peer: u32) -> Check<Pair<'s>> {
-    let on = if peer == 0 { s.adapter()? } else { s.second_adapter()? };
-    let plan = Plan { bytes: 1 << 17, ..Plan::new() };
-    let (a, b) = (Side::new(&s.adapter()?, &plan, QP_A)?, Side::new(&on, &plan, QP_B)?);
-    let active = s.adapter()?.create_connector()?;
-    let offer = Terms::new().a;
-    let from = s.address(0, Family::V4, 0)?;
-    let connecting = active.core().connect(a.qp.core(), from, listener.address()?, &offer)?;
-    let passive = listener.take()?;
-    let accepting = passive.core().accept(b.qp.core(), &offer, OnDisconnect::Nothing)?;
-    connecting.succeeds()?;
-    active.core().complete_connect(OnDisconnect::Nothing)?.succeeds()?;
-    accepting.succeeds()?;
-    Ok(Pair { a, b, _active: active, _passive: passive })
+/// Connects a queue pair of the first of these adapters with one of the second, which is that of the acceptor.
+fn connect(machine: &Loopback, [near, far]: [&Adapter; 2], acceptor: &Acceptor) -> Result<Pair, NtStatus> {
+    let (a, b) = (Side::new(near)?, Side::new(far)?);
+    let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
+    let connector = near.create_connector()?;
+    let connecting = connector.connect(&a.qp, machine.address(0, 0), acceptor.local_address()?, &offer)?;
+    let accepting = acceptor.wait_for(PATIENCE)?.accept(&b.qp, &offer, || ())?;
+    let active = connecting.wait()?.complete(|| ())?.wait()?;
+    Ok(Pair { a, b, _connections: [active, accepting.wait()?] })
 }
 
 /// Runs `look` again and again beside the traffic, until it says that it has seen enough or somebody interrupts.
@@ -90,21 +106,17 @@ fn connect<'s>(s: &'s Session<'s>, listener: &Listener<'s>, peer: u32) -> Check<
 /// # Errors
 ///
 /// The reason, in one line.
-pub fn beside(
-    interrupted: &AtomicBool,
-    mut look: impl FnMut(&HostPlatform) -> Result<bool, String>,
-) -> Result<(), String> {
-    let setup = conformance::host::Setup { adapters: 2, ..conformance::host::Setup::default() };
-    let platform = HostPlatform::start(setup).map_err(|status| format!("no adapters: {status}"))?;
+pub fn beside(interrupted: &AtomicBool, mut look: impl FnMut(&Loopback) -> Result<bool, String>) -> Result<(), String> {
+    let machine = Loopback::start(2).map_err(|status| format!("no adapters: {status}"))?;
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
-    let result = std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| run(&platform, &stop, &ready));
+    let result = thread::scope(|scope| {
+        let traffic = scope.spawn(|| run(&machine, &stop, &ready));
         while !ready.load(Relaxed) && !traffic.is_finished() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let mut seen = Ok(());
         while !traffic.is_finished() && !interrupted.load(Relaxed) {
-            match look(&platform) {
+            match look(&machine) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -114,9 +126,10 @@ pub fn beside(
             }
         }
         stop.store(true, Relaxed);
-        let traffic = traffic.join().unwrap_or_else(|_| Err("the traffic panicked".to_owned()));
+        let traffic = traffic.join().unwrap_or(Err(NtStatus::INTERNAL_ERROR));
+        let traffic = traffic.map_err(|status| format!("the traffic has failed: {status}"));
         seen.and(traffic)
     });
-    platform.finish().map_err(|left| Text::new(format_args!("left behind: {left}")).to_string())?;
+    machine.finish().map_err(|left| format!("left behind: {left}"))?;
     result
 }

@@ -16,6 +16,7 @@ mod advise;
 mod args;
 mod bench;
 mod completions;
+mod consumer;
 mod counters;
 mod driver;
 mod driver_interface;

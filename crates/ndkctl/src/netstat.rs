@@ -46,8 +46,8 @@ pub fn run(args: &Netstat, interrupted: &AtomicBool) -> Result<End, String> {
             owner: owner(one.process),
         }));
     } else {
-        load::beside(interrupted, |platform| {
-            for (adapter, device) in platform.devices().iter().enumerate() {
+        load::beside(interrupted, |machine| {
+            for (adapter, device) in machine.devices().iter().enumerate() {
                 device.port().endpoints(|entry| {
                     let kind = match entry.kind {
                         EndpointKind::Listener => "listener",

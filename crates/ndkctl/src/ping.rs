@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::{
     End,
     args::{Notify, Ping},
+    consumer,
     output::{align_right, bytes, duration, print_json, print_table, progress, table},
     record::Latest,
 };
@@ -186,14 +187,7 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
 fn open(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest) -> Result<Adapter, String> {
     let platform: Arc<dyn Platform + Send> =
         if args.record.is_wanted() { Arc::from(args.record.platform(host, latest)?) } else { host.clone() };
-    let failed = |status| format!("no adapter: {status}");
-    let raw = platform.open(0, args.machine.profile.version(None)?).map_err(failed)?;
-    let close = move |adapter| {
-        // SAFETY: the adapter came from this platform, and `ndk` does not use it any more.
-        unsafe { platform.close(adapter) };
-    };
-    // SAFETY: the adapter was just opened, and nobody else has it.
-    unsafe { ndk::host::adopt(host.machine(), raw, close) }.map_err(failed)
+    consumer::open(host, platform, args.machine.profile.version(None)?)
 }
 
 /// Makes two sides on the first adapter and lets them play.

@@ -6,7 +6,12 @@ use clap::Args;
 use host::say;
 use serde::Serialize;
 
-use crate::{End, advise::Advice, output::print_json, record::load};
+use crate::{
+    End,
+    advise::Advice,
+    output::{print_json, working},
+    record::load,
+};
 
 /// `ndkctl replay`.
 #[derive(Clone, Debug, Args)]
@@ -53,11 +58,13 @@ struct FindingJson {
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<End, String> {
     let recording = load(&args.file)?;
+    let running = working("running the recording again");
     let advice = if args.advise { Some(Advice::new(!args.json)?) } else { None };
     let report = advice.as_ref().map_or_else(
         || replay::run(&recording, args.seed),
         |advice| replay::run_behind(&recording, args.seed, &advice.layer()),
     );
+    drop(running);
     let report = report.map_err(|error| format!("{}: {error}", args.file.display()))?;
     let findings: Vec<_> = advice.iter().flat_map(Advice::made).collect();
     let good = report.differences.is_empty() && findings.is_empty();

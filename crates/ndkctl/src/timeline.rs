@@ -9,7 +9,7 @@ use recording::{
     timeline::{Options, Scale, Timeline, html, svg},
 };
 
-use crate::{End, example, record};
+use crate::{End, example, output::working, record};
 
 /// `ndkctl timeline`.
 #[derive(Clone, Debug, Args)]
@@ -53,6 +53,7 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
         (None, Some(which)) => example::run(which)?,
         (None, None) => return Err("name a recording, or use --example".to_owned()),
     };
+    let _drawing = working("drawing");
     let timeline = Timeline::of(&recording);
     if args.order {
         options.scale = Scale::Order;
@@ -81,6 +82,7 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
 ///
 /// One line.
 pub fn draw(recording: &Recording, path: &Path) -> Result<(), String> {
+    let _drawing = working("drawing");
     let timeline = Timeline::of(recording);
     let title = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let drawn = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
@@ -105,6 +107,7 @@ pub struct Packets {
 /// Runs the command.
 pub fn packets(args: &Packets) -> Result<End, String> {
     let recording = record::load(&args.file)?;
+    let _writing = working("writing packets");
     record::save(&args.to, &pcapng(&recording))?;
     Ok(End::Good)
 }
