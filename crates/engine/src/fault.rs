@@ -253,15 +253,13 @@ mod switch {
 
     /// For a mistake that shows later: returns true if there was a reason to make it, and forgets the reason.
     #[must_use]
-    pub fn recall(fault: Fault) -> bool {
-        is(fault) && REMEMBERED.swap(false, SeqCst)
+    pub fn recall() -> bool {
+        REMEMBERED.swap(false, SeqCst)
     }
 
     /// For a mistake that shows later: there is a reason to make it.
-    pub fn remember(fault: Fault) {
-        if is(fault) {
-            REMEMBERED.store(true, SeqCst);
-        }
+    pub fn remember() {
+        REMEMBERED.store(true, SeqCst);
     }
 }
 
@@ -289,13 +287,13 @@ mod switch {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing of it must be left")]
     #[must_use]
-    pub const fn recall(_: Fault) -> bool {
+    pub const fn recall() -> bool {
         false
     }
 
     /// There is nothing to remember.
     #[inline]
-    pub const fn remember(_: Fault) {}
+    pub const fn remember() {}
 }
 
 pub use switch::*;

@@ -25,8 +25,7 @@ use moderation::Moderation;
 use notify::{Action, ArmType, Class, CqFailure, Notify, View};
 
 use crate::{
-    fault::{self, Fault},
-    mistake,
+    fault, mistake,
     os::{Dpc, Os, Routine, SpinLock, Timer},
     ring::{self, Plan, ResizeError, Spare},
     sync::CachePadded,
@@ -105,9 +104,10 @@ impl State {
         [bytes, invalidated_token]: [u32; 2],
     ) -> bool {
         self.settled();
-        if self.notify.failure().is_some() || fault::recall(Fault::ResizeLosesEntry) {
+        if self.notify.failure().is_some() {
             return false;
         }
+        mistake!(ResizeLosesEntry if fault::recall() => return false);
         if !self.entries.push(Cqe { qp_context, outcome, request_context, bytes, invalidated_token }) {
             return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
         }
@@ -328,7 +328,7 @@ impl<O: Os> Cq<O> {
                     return Action::default();
                 }
                 state.depth = depth;
-                fault::remember(Fault::ResizeLosesEntry);
+                mistake!(ResizeLosesEntry => fault::remember());
                 let is_full = !state.entries.has_room(1);
                 state.notify.resized(depth, is_full)
             });

@@ -126,7 +126,7 @@ impl<O: Os> Segment<O> {
     pub(super) fn run(&self, offset: usize, most: usize) -> Run<'_, O> {
         match &self.bytes {
             Bytes::None => Run { bytes: Found::Nothing, length: most },
-            Bytes::Range(pinned, start) => Run { bytes: Found::Here(pinned, start + offset), length: most },
+            Bytes::Range(pinned, start) => Run { bytes: Found::Range(pinned, start + offset), length: most },
             Bytes::Pages(pages, start) => Self::run_of_pages(pages, start + offset as u64, most),
         }
     }
@@ -138,7 +138,7 @@ impl<O: Os> Segment<O> {
         };
         let found: Option<_> = Mappings::find(pages.mappings(), run.address, run.length);
         match found {
-            Some((pinned, start)) => Run { bytes: Found::There(pinned, start), length },
+            Some((pinned, start)) => Run { bytes: Found::Mapping(pinned, start), length },
             // The mapping was released under a registration that uses it, against NDKPI 7.5. Its bytes are not touched.
             None => Run { bytes: Found::Nothing, length },
         }
@@ -153,8 +153,10 @@ pub(super) struct Run<'a, O: Os> {
 
 enum Found<'a, O: Os> {
     Nothing,
-    Here(&'a Pinned<O::Memory>, usize),
-    There(Arc<Pinned<O::Memory>>, usize),
+    /// In the range of the segment.
+    Range(&'a Pinned<O::Memory>, usize),
+    /// In the mapping of one of its pages.
+    Mapping(Arc<Pinned<O::Memory>>, usize),
 }
 
 impl<O: Os> Run<'_, O> {
@@ -162,8 +164,8 @@ impl<O: Os> Run<'_, O> {
     pub(super) fn memory(&self) -> Option<(&O::Memory, usize)> {
         match &self.bytes {
             Found::Nothing => None,
-            Found::Here(pinned, start) => Some((pinned.memory(), *start)),
-            Found::There(pinned, start) => Some((pinned.memory(), *start)),
+            Found::Range(pinned, start) => Some((pinned.memory(), *start)),
+            Found::Mapping(pinned, start) => Some((pinned.memory(), *start)),
         }
     }
 
@@ -172,7 +174,7 @@ impl<O: Os> Run<'_, O> {
         self.length -= count;
         match &mut self.bytes {
             Found::Nothing => {}
-            Found::Here(_, start) | Found::There(_, start) => *start += count,
+            Found::Range(_, start) | Found::Mapping(_, start) => *start += count,
         }
     }
 }
