@@ -8,8 +8,14 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "wdm_rules/driver.rs"]
 mod driver;
+#[path = "wdm_rules/plug.rs"]
+mod plug;
+#[path = "wdm_rules/registry.rs"]
+mod registry;
 #[path = "wdm_rules/routines.rs"]
 mod routines;
+#[path = "wdm_rules/stacks.rs"]
+mod stacks;
 
 use std::ptr;
 
@@ -20,7 +26,7 @@ use wdk_sys::{
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS,
     ntddk::{
         IoAcquireCancelSpinLock, IoAllocateWorkItem, IoDeleteDevice, IoFreeWorkItem, IoQueueWorkItem,
-        KeInitializeEvent, KeSetEvent,
+        IoQueueWorkItemEx, KeInitializeEvent, KeSetEvent,
     },
 };
 
@@ -96,6 +102,26 @@ fn a_work_item_completes_a_request() {
         unsafe { IoFreeWorkItem(kept()) };
     };
     run(Parts { control: pend, unload: free, ..Parts::default() }, |_, _, file| {
+        assert!(file.control(CODE, &[], 0).is_success());
+    });
+}
+
+/// Completes the IRP that pends, and frees the work item that it is called with.
+unsafe extern "C" fn complete_and_free(_: PVOID, _: PVOID, item: wdk_sys::PIO_WORKITEM) {
+    // SAFETY: the work item is the one that runs.
+    unsafe { IoFreeWorkItem(item) };
+    driver::complete_pending();
+}
+
+#[test]
+fn a_work_item_is_told_which_it_is() {
+    let pend = |device: PDEVICE_OBJECT, irp| {
+        let status = driver::pend(device, irp);
+        // SAFETY: the work item was just made.
+        unsafe { IoQueueWorkItemEx(allocate(device), Some(complete_and_free), 1, ptr::null_mut()) };
+        status
+    };
+    run(Parts { control: pend, ..Parts::default() }, |_, _, file| {
         assert!(file.control(CODE, &[], 0).is_success());
     });
 }

@@ -14,6 +14,7 @@ macro_rules! with_routines {
                 EtwEventEnabled
                 EtwProviderEnabled
                 EtwRegister
+                EtwRegisterClassicProvider
                 EtwSetInformation
                 EtwUnregister
                 EtwWrite
@@ -59,8 +60,14 @@ macro_rules! with_routines {
                 ExWaitForRundownProtectionRelease
                 IoAcquireCancelSpinLock
                 IoAcquireRemoveLockEx
+                IoAllocateIrp
                 IoAllocateMdl
                 IoAllocateWorkItem
+                IoAttachDeviceToDeviceStack
+                IoBuildAsynchronousFsdRequest
+                IoBuildDeviceIoControlRequest
+                IoBuildSynchronousFsdRequest
+                IoCancelIrp
                 IoCreateDevice
                 IoCreateSymbolicLink
                 IoCsqInitialize
@@ -69,15 +76,22 @@ macro_rules! with_routines {
                 IoCsqRemoveNextIrp
                 IoDeleteDevice
                 IoDeleteSymbolicLink
+                IoDetachDevice
+                IoFreeIrp
                 IoFreeMdl
                 IoFreeWorkItem
+                IoGetDeviceObjectPointer
                 IoInitializeRemoveLockEx
                 IoQueueWorkItem
+                IoQueueWorkItemEx
                 IoRegisterPlugPlayNotification
                 IoReleaseCancelSpinLock
                 IoReleaseRemoveLockAndWaitEx
                 IoReleaseRemoveLockEx
+                IoReuseIrp
                 IoUnregisterPlugPlayNotificationEx
+                IoWMIRegistrationControl
+                IofCallDriver
                 IofCompleteRequest
                 KeAcquireInStackQueuedSpinLock
                 KeAcquireInStackQueuedSpinLockAtDpcLevel
@@ -157,17 +171,31 @@ macro_rules! with_routines {
                 ObReferenceObjectByHandle
                 ObfDereferenceObject
                 ObfReferenceObject
+                PoCallDriver
+                PoRequestPowerIrp
+                PoSetPowerState
+                PoStartNextPowerIrp
                 PsCreateSystemThread
                 PsGetCurrentThreadId
                 PsGetVersion
                 PsTerminateSystemThread
+                RtlCheckRegistryKey
                 RtlCopyUnicodeString
+                RtlDeleteRegistryValue
                 RtlGetVersion
                 RtlInitUnicodeString
                 RtlIsNtDdiVersionAvailable
+                RtlQueryRegistryValues
+                RtlWriteRegistryValue
+                WmiQueryTraceInformation
+                WmiTraceMessage
+                WmiTraceMessageVa
                 ZwClose
+                ZwCreateKey
+                ZwDeleteValueKey
                 ZwOpenKey
                 ZwQueryValueKey
+                ZwSetValueKey
                 ZwWaitForSingleObject
             }
             "ndis.sys" {
@@ -213,6 +241,7 @@ macro_rules! with_routines {
                 GetIfEntry2
                 GetIfTable2
                 GetUnicastIpAddressTable
+                NotifyIpInterfaceChange
                 NotifyUnicastIpAddressChange
                 WskCaptureProviderNPI
                 WskDeregister

@@ -60,7 +60,7 @@ pub use crate::{
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     user::{Answer, File, Pending},
-    wdm::{IoFile, IoPending},
+    wdm::{IoFile, IoPending, PlainDevice},
     wsk::NdkProvider,
 };
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use wdk_bindings::{
-    _WDF_POWER_DEVICE_STATE, DRIVER_OBJECT, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PDRIVER_UNLOAD,
-    PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD, STATUS_DEVICE_BUSY, WDFDEVICE,
+    _WDF_POWER_DEVICE_STATE, DRIVER_EXTENSION, DRIVER_OBJECT, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
+    PDRIVER_UNLOAD, PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD, STATUS_DEVICE_BUSY, WDFDEVICE,
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
     text, waiting,
     wdf::{DeviceObject, Kind, RequestObject},
-    wdm::SERVICES,
+    wdm::{SERVICES, add_device_of},
 };
 
 /// `DriverEntry`.
@@ -40,6 +40,8 @@ pub enum Value {
     Binary(Vec<u8>),
     /// `REG_MULTI_SZ`: the code units of each string with its terminator, and one more terminator at the end.
     List(Vec<u16>),
+    /// Of any other type: its number.
+    Other(u32, Vec<u8>),
 }
 
 impl Value {
@@ -56,11 +58,26 @@ impl Value {
         Self::Text(string.encode_utf16().chain([0]).collect())
     }
 
+    /// The value of that type with these bytes. A number or string of another length than its type has is of no type that drivers are
+    /// given as a number or string, and keeps its bytes.
+    pub(crate) fn of(kind: u32, bytes: &[u8]) -> Self {
+        let units = || bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
+        let is_even = bytes.len().is_multiple_of(2);
+        match (kind, <[u8; 4]>::try_from(bytes), <[u8; 8]>::try_from(bytes)) {
+            (1, ..) if is_even => Self::Text(units()),
+            (3, ..) => Self::Binary(bytes.to_vec()),
+            (4, Ok(number), _) => Self::Number(u32::from_le_bytes(number)),
+            (7, ..) if is_even => Self::List(units()),
+            (11, _, Ok(number)) => Self::Long(u64::from_le_bytes(number)),
+            _ => Self::Other(kind, bytes.to_vec()),
+        }
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Number(number) => number.to_le_bytes().to_vec(),
             Self::Long(number) => number.to_le_bytes().to_vec(),
-            Self::Binary(bytes) => bytes.clone(),
+            Self::Binary(bytes) | Self::Other(_, bytes) => bytes.clone(),
             Self::Text(units) | Self::List(units) => units.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
         }
     }
@@ -72,6 +89,7 @@ impl Value {
             Self::Number(_) => 4,
             Self::List(_) => 7,
             Self::Long(_) => 11,
+            Self::Other(kind, _) => *kind,
         }
     }
 }
@@ -229,6 +247,8 @@ pub enum Takes {
     Adapters,
     /// Devices of plug and play.
     Devices,
+    /// Devices of plug and play, without a framework.
+    PlainDevices,
     /// Neither.
     Nothing,
 }
@@ -281,7 +301,11 @@ impl Kernel {
         let state = &self.state;
         let id = DriverId(state.drivers.fetch_add(1, AcqRel) + 1);
         let object: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
+        let extension: &'static mut DRIVER_EXTENSION = Box::leak(Box::new(DRIVER_EXTENSION::default()));
         let object: PDRIVER_OBJECT = object;
+        extension.DriverObject = object;
+        // SAFETY: the object was just made.
+        unsafe { (*object).DriverExtension = extension };
         let loaded = Loaded {
             name: name.to_owned(),
             handle: None,
@@ -322,6 +346,8 @@ impl Driver {
             Takes::Adapters
         } else if lock(&state.pnp).drivers[&id].add.is_some() {
             Takes::Devices
+        } else if add_device_of(lock(&state.pnp).drivers[&id].object).is_some() {
+            Takes::PlainDevices
         } else {
             Takes::Nothing
         }

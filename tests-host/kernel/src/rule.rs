@@ -135,6 +135,20 @@ rules! {
     IrpCancelRoutine = "irp-cancel-routine",
     /// What a dispatch routine returned is not what it did with its IRP: pending and marked, or the status of the completion.
     IrpStatus = "irp-status",
+    /// An IRP was passed on that has no stack location for another driver.
+    IrpStackLocations = "irp-stack-locations",
+    /// An IRP was completed by a driver that had passed it to another one.
+    IrpNotOwned = "irp-not-owned",
+    /// An IRP that a driver allocated came back, and no completion routine of the driver kept it.
+    IrpNotTaken = "irp-not-taken",
+    /// An IRP was freed, or used again, while a driver had it, or although the system frees it.
+    IrpFreed = "irp-freed",
+    /// A request of plug and play or power ended without the driver below having had it.
+    IrpNotPassedDown = "irp-not-passed-down",
+    /// A device was deleted while it was attached to another one, or another one to it; or detached and not attached.
+    DeviceAttached = "device-attached",
+    /// `AddDevice` left `DO_DEVICE_INITIALIZING` set.
+    DeviceInitializing = "device-initializing",
     /// A device was deleted while it had files open or requests.
     DeviceInUse = "device-in-use",
     /// A remove lock was released by somebody who does not hold it, or its memory freed while somebody does.

@@ -28,6 +28,22 @@ pub fn text(string: PCUNICODE_STRING) -> String {
     String::from_utf16_lossy(&units(string))
 }
 
+/// A string that ends with a zero. Empty if there is none.
+pub fn wide(string: *const u16) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    let mut units = Vec::new();
+    loop {
+        // SAFETY: the driver's string ends with a zero, which was not met yet.
+        let unit = unsafe { string.wrapping_add(units.len()).read() };
+        if unit == 0 {
+            return String::from_utf16_lossy(&units);
+        }
+        units.push(unit);
+    }
+}
+
 /// A string of the kernel for `units`, which must outlive it.
 pub fn unicode(units: &[u16]) -> UNICODE_STRING {
     let bytes = u16::try_from(size_of_val(units)).unwrap_or(0);

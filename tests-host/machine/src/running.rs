@@ -13,7 +13,7 @@ use runner::{
     machine::Control,
     script::{Device, DeviceKind, Image, RegistryValue},
 };
-use simulated_kernel::{Driver, FaultPlan, File, IoFile, IoPending, Kernel, Nic, Pending, Takes, Value};
+use simulated_kernel::{Driver, FaultPlan, File, IoFile, IoPending, Kernel, Nic, Pending, PlainDevice, Takes, Value};
 
 use crate::{Load, NOT_FOUND, status};
 
@@ -23,6 +23,7 @@ const ADDRESSES_ARE_SEEN: u64 = 5_000;
 
 enum Started {
     PnP(simulated_kernel::Device),
+    Plain(PlainDevice),
     Nic(Nic),
     /// Its driver has asked for no devices.
     Nothing,
@@ -125,11 +126,14 @@ impl<L: Load> Machine for Running<L> {
         let driver = &self.drivers[&device.image];
         let kind = match (device.kind, driver.takes()) {
             (DeviceKind::Registered, Takes::Adapters) => DeviceKind::Nic,
-            (DeviceKind::Registered, Takes::Devices) => DeviceKind::PnP,
+            (DeviceKind::Registered, Takes::Devices | Takes::PlainDevices) => DeviceKind::PnP,
             (kind, _) => kind,
         };
         let started = match kind {
             DeviceKind::Registered => Started::Nothing,
+            DeviceKind::PnP if driver.takes() == Takes::PlainDevices => {
+                Started::Plain(driver.add_plain_device().map_err(status)?)
+            }
             DeviceKind::PnP => Started::PnP(driver.add_device().map_err(status)?),
             DeviceKind::Nic => Started::Nic(self.add_nic(device)?),
         };
@@ -140,6 +144,7 @@ impl<L: Load> Machine for Running<L> {
     fn restart(&mut self, device: &Device) -> Result<(), NtStatus> {
         match &self.devices[&device.name] {
             Started::PnP(device) => device.stop_and_start().map_err(status),
+            Started::Plain(device) => device.stop_and_start().map_err(status),
             Started::Nic(nic) => {
                 nic.pause();
                 nic.restart().map_err(ndis_status)
@@ -149,9 +154,12 @@ impl<L: Load> Machine for Running<L> {
     }
 
     fn power(&mut self, device: &Device, state: u8) -> Result<(), NtStatus> {
-        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
-        // NDIS counts them from 1.
-        ndis_status(nic.set_power(NDIS_DEVICE_POWER_STATE(i32::from(state) + 1)).status).ok()
+        match &self.devices[&device.name] {
+            // NDIS counts them from 1.
+            Started::Nic(nic) => ndis_status(nic.set_power(NDIS_DEVICE_POWER_STATE(i32::from(state) + 1)).status).ok(),
+            Started::Plain(device) => device.set_power(state).map_err(status),
+            Started::PnP(_) | Started::Nothing => Err(NtStatus::NOT_SUPPORTED),
+        }
     }
 
     fn remove(&mut self, device: &Device) -> Result<(), NtStatus> {
@@ -160,6 +168,12 @@ impl<L: Load> Machine for Running<L> {
             Started::PnP(started) => {
                 if let Err((started, refused)) = started.remove() {
                     self.devices.insert(device.name.clone(), Started::PnP(started));
+                    return Err(status(refused));
+                }
+            }
+            Started::Plain(started) => {
+                if let Err((started, refused)) = started.remove() {
+                    self.devices.insert(device.name.clone(), Started::Plain(started));
                     return Err(status(refused));
                 }
             }
@@ -172,6 +186,7 @@ impl<L: Load> Machine for Running<L> {
         match take(&mut self.devices, &device.name) {
             Started::Nic(nic) => nic.surprise_remove(),
             Started::PnP(started) => started.surprise_remove(),
+            Started::Plain(started) => started.surprise_remove(),
             Started::Nothing => {}
         }
     }

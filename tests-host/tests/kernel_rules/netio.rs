@@ -228,6 +228,61 @@ fn who_listens_hears_of_each_change_until_it_cancels() {
     });
 }
 
+unsafe extern "C" {
+    /// `crates/ndis` has what the drivers here import.
+    fn NotifyIpInterfaceChange(
+        family: u16,
+        callback: Option<unsafe extern "C" fn(*mut c_void, *const InterfaceRow, MIB_NOTIFICATION_TYPE)>,
+        context: *mut c_void,
+        initial: u8,
+        handle: *mut *mut c_void,
+    ) -> NtStatus;
+}
+
+/// The fields of `MIB_IPINTERFACE_ROW` that a notification fills in.
+#[repr(C)]
+struct InterfaceRow {
+    family: u16,
+    luid: NET_LUID,
+    index: u32,
+}
+
+static INTERFACES: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+
+unsafe extern "C" fn count_interfaces(context: *mut c_void, row: *const InterfaceRow, kind: MIB_NOTIFICATION_TYPE) {
+    assert!(context.is_null());
+    let number = usize::try_from(kind.0).expect("a kind");
+    INTERFACES[number].fetch_add(1, Relaxed);
+    assert_eq!(row.is_null(), kind == MIB_NOTIFICATION_TYPE::INITIAL, "only the first has no row");
+    // SAFETY: null or a row that lives until the call returns.
+    if let Some(row) = unsafe { row.as_ref() } {
+        assert_eq!((row.family, row.index != 0, row.luid.Value != 0), (AF_INET, true, true));
+    }
+}
+
+#[test]
+fn who_listens_hears_of_interfaces_and_not_of_addresses() {
+    with_network(|network, driver, [one, _]| {
+        let handle = AtomicPtr::new(ptr::null_mut());
+        driver.run(|| {
+            let (mut place, nobody) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the callback lives as long as the program, and the place until the call returns.
+            let status = unsafe { NotifyIpInterfaceChange(AF_INET, Some(count_interfaces), nobody, 1, &raw mut place) };
+            assert_eq!(status, NtStatus::SUCCESS);
+            handle.store(place, Relaxed);
+        });
+        network.add_address(one, address(31), 24);
+        network.set_up(one, false);
+        network.set_up(one, false);
+        let (index, _) = network.add_interface(&NewInterface::ethernet("Third"));
+        network.remove_interface(index);
+        driver.run(|| cancel(handle.load(Relaxed)));
+        network.set_up(one, true);
+        // One each: a change, an arrival, a departure, and the first.
+        assert_eq!(INTERFACES.each_ref().map(|count| count.load(Relaxed)), [1; 4]);
+    });
+}
+
 /// An event that a driver uses as a lock, and which the canceller holds.
 static LOCK: AtomicPtr<KEVENT> = AtomicPtr::new(ptr::null_mut());
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());

@@ -394,7 +394,7 @@ fn events_are_written() {
 }
 
 /// Opens the key of the driver's values.
-fn open_key(name: &str) -> Result<HANDLE, NTSTATUS> {
+pub fn open_key(name: &str) -> Result<HANDLE, NTSTATUS> {
     let path = format!(r"\registry\machine\SYSTEM\CurrentControlSet\Services\{name}");
     let path: Vec<u16> = path.encode_utf16().collect();
     let bytes = u16::try_from(2 * path.len()).expect("a short path");
@@ -409,7 +409,7 @@ fn open_key(name: &str) -> Result<HANDLE, NTSTATUS> {
 }
 
 /// Asks for a value as `KEY_VALUE_PARTIAL_INFORMATION`: the status, the bytes that it needs, and those that there are.
-fn query(key: HANDLE, name: &str, room: u32) -> (NTSTATUS, u32, Vec<u8>) {
+pub fn query(key: HANDLE, name: &str, room: u32) -> (NTSTATUS, u32, Vec<u8>) {
     let name: Vec<u16> = name.encode_utf16().collect();
     let bytes = u16::try_from(2 * name.len()).expect("a short name");
     let mut name = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() };

@@ -1,10 +1,11 @@
-//! Who wants to hear of changes of addresses.
+//! Who wants to hear of changes of addresses and of interfaces.
 //!
 //! At which level the callbacks run is not documented: here at `PASSIVE_LEVEL` and at `DISPATCH_LEVEL` by turns, on the
 //! thread that makes the change.
 
 use std::{
     collections::BTreeMap,
+    ffi::c_void,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -17,7 +18,7 @@ use std::{
 
 use host::machine::{self, Irql};
 use ndis::{
-    AF_UNSPEC, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, NET_IFINDEX, NL_DAD_STATE,
+    AF_UNSPEC, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, NET_IFINDEX, NET_LUID, NL_DAD_STATE,
     PUNICAST_IPADDRESS_CHANGE_CALLBACK,
 };
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
@@ -32,11 +33,32 @@ use crate::{
     waiting,
 };
 
+/// `MIB_IPINTERFACE_ROW`, of which a notification fills in these fields.
+#[repr(C)]
+struct InterfaceRow {
+    family: u16,
+    luid: NET_LUID,
+    index: NET_IFINDEX,
+    rest: [u32; 37],
+}
+
+const _: () = assert!(size_of::<InterfaceRow>() == 168);
+
+/// `PIPINTERFACE_CHANGE_CALLBACK`.
+type InterfaceCallback = unsafe extern "system" fn(PVOID, *mut InterfaceRow, MIB_NOTIFICATION_TYPE);
+
+/// What a registration is for.
+#[derive(Clone, Copy)]
+enum Callback {
+    Address(PUNICAST_IPADDRESS_CHANGE_CALLBACK),
+    Interface(InterfaceCallback),
+}
+
 /// A registration.
 struct Listener {
     owner: DriverId,
     family: u16,
-    callback: PUNICAST_IPADDRESS_CHANGE_CALLBACK,
+    callback: Callback,
     context: usize,
     /// Callbacks that were begun.
     begun: AtomicU32,
@@ -59,15 +81,20 @@ impl Listeners {
 }
 
 impl Listener {
-    fn tell(&self, state: &State, row: *mut MIB_UNICASTIPADDRESS_ROW, kind: MIB_NOTIFICATION_TYPE) {
+    /// Tells of a row of the kind that the registration is for; null at the beginning.
+    fn tell(&self, state: &State, row: *mut c_void, kind: MIB_NOTIFICATION_TYPE) {
         self.running.fetch_add(1, SeqCst);
         if !self.gone.load(SeqCst) {
             let raised = self.begun.fetch_add(1, Relaxed) % 2 == 1;
             let before = raised.then(|| machine::raise(Irql::DISPATCH_LEVEL));
-            context::call(self.owner, "a callback for changes of addresses", || {
+            context::call(self.owner, "a callback for changes of the network", || {
                 let context = std::ptr::with_exposed_provenance_mut(self.context);
-                // SAFETY: the driver's own routine and context, and null or a row that lives until the call returns.
-                unsafe { (self.callback)(context, row, kind) };
+                match self.callback {
+                    // SAFETY: the driver's own routine and context, and null or a row that lives until the call returns.
+                    Callback::Address(callback) => unsafe { callback(context, row.cast(), kind) },
+                    // SAFETY: as above.
+                    Callback::Interface(callback) => unsafe { callback(context, row.cast(), kind) },
+                }
             });
             if let Some(before) = before {
                 machine::lower(before);
@@ -87,7 +114,10 @@ impl State {
             let all: Vec<_> = net.listeners.all.values().cloned().collect();
             (all, net.luid(index))
         };
-        for listener in all.iter().filter(|listener| listener.family == AF_UNSPEC || listener.family == family) {
+        let wants = |listener: &&Arc<Listener>| {
+            matches!(listener.callback, Callback::Address(_)) && [AF_UNSPEC, family].contains(&listener.family)
+        };
+        for listener in all.iter().filter(wants) {
             // Only these three fields are documented to be filled in.
             let mut row = MIB_UNICASTIPADDRESS_ROW {
                 Address: SocketAddr::new(address, 0).into(),
@@ -103,8 +133,55 @@ impl State {
                 ScopeId: 0xCCCC_CCCC,
                 CreationTimeStamp: -1,
             };
-            listener.tell(self, &raw mut row, kind);
+            listener.tell(self, (&raw mut row).cast(), kind);
         }
+    }
+
+    /// Tells everybody of a change of an interface, once for each family of addresses that it has.
+    pub fn tell_of_interface(&self, index: NET_IFINDEX, luid: NET_LUID, kind: MIB_NOTIFICATION_TYPE) {
+        let all: Vec<_> = lock(&self.net).listeners.all.values().cloned().collect();
+        for family in [AF_INET, AF_INET6] {
+            let wants = |listener: &&Arc<Listener>| {
+                matches!(listener.callback, Callback::Interface(_)) && [AF_UNSPEC, family].contains(&listener.family)
+            };
+            for listener in all.iter().filter(wants) {
+                let mut row = InterfaceRow { family, luid, index, rest: [0xCCCC_CCCC; 37] };
+                listener.tell(self, (&raw mut row).cast(), kind);
+            }
+        }
+    }
+
+    fn listen(
+        &self,
+        (family, callback): (u16, Callback),
+        context: PVOID,
+        initial: bool,
+        handle: *mut PVOID,
+    ) -> NtStatus {
+        if ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        if self.strikes() {
+            return NtStatus::NO_MEMORY;
+        }
+        let listener = Arc::new(Listener {
+            owner: context::caller(),
+            family,
+            callback,
+            context: context.expose_provenance(),
+            begun: AtomicU32::new(0),
+            running: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
+        });
+        let number = usize::try_from(self.next()).unwrap_or(0) * 64;
+        lock(&self.net).listeners.all.insert(number, listener.clone());
+        // The first may run before the driver has its handle.
+        if initial {
+            listener.tell(self, std::ptr::null_mut(), MIB_NOTIFICATION_TYPE::INITIAL);
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { handle.write(std::ptr::without_provenance_mut(number)) };
+        NtStatus::SUCCESS
     }
 }
 
@@ -118,30 +195,21 @@ extern "system" fn NotifyUnicastIpAddressChange(
 ) -> NtStatus {
     helper!("NotifyUnicastIpAddressChange", |state| {
         let Some(callback) = callback.filter(|_| !handle.is_null()) else { return NtStatus::INVALID_PARAMETER };
-        if ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
-            return NtStatus::INVALID_PARAMETER;
-        }
-        if state.strikes() {
-            return NtStatus::NO_MEMORY;
-        }
-        let listener = Arc::new(Listener {
-            owner: context::caller(),
-            family,
-            callback,
-            context: caller.expose_provenance(),
-            begun: AtomicU32::new(0),
-            running: AtomicU32::new(0),
-            gone: AtomicBool::new(false),
-        });
-        let number = usize::try_from(state.next()).unwrap_or(0) * 64;
-        lock(&state.net).listeners.all.insert(number, listener.clone());
-        // The first may run before the driver has its handle.
-        if initial != 0 {
-            listener.tell(state, std::ptr::null_mut(), MIB_NOTIFICATION_TYPE::INITIAL);
-        }
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { handle.write(std::ptr::without_provenance_mut(number)) };
-        NtStatus::SUCCESS
+        state.listen((family, Callback::Address(callback)), caller, initial != 0, handle)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn NotifyIpInterfaceChange(
+    family: u16,
+    callback: Option<InterfaceCallback>,
+    caller: PVOID,
+    initial: u8,
+    handle: *mut PVOID,
+) -> NtStatus {
+    helper!("NotifyIpInterfaceChange", |state| {
+        let Some(callback) = callback.filter(|_| !handle.is_null()) else { return NtStatus::INVALID_PARAMETER };
+        state.listen((family, Callback::Interface(callback)), caller, initial != 0, handle)
     })
 }
 
@@ -149,7 +217,7 @@ extern "system" fn NotifyUnicastIpAddressChange(
 extern "system" fn CancelMibChangeNotify2(handle: PVOID) -> NtStatus {
     helper!("CancelMibChangeNotify2", |state| {
         let Some(listener) = lock(&state.net).listeners.all.remove(&handle.addr()) else {
-            bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration for changes of addresses"));
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration for changes of the network"));
         };
         listener.gone.store(true, SeqCst);
         let idle = || listener.running.load(SeqCst) == 0;

@@ -74,6 +74,8 @@ impl Network {
         let index = net.last;
         let luid = NET_LUID { Value: ETHERNET << 48 | (0x8000 + u64::from(index)) << 24 };
         net.interfaces.insert(index, Interface { luid, new: new.clone(), up: true, ndk: None });
+        drop(net);
+        self.state.tell_of_interface(index, luid, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
         (index, luid)
     }
 
@@ -101,7 +103,9 @@ impl Network {
         net.routes.retain(|route| route.index != index);
         let gone = net.interfaces.remove(&index);
         drop(net);
-        drop(gone);
+        if let Some(gone) = gone {
+            self.state.tell_of_interface(index, gone.luid, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
+        }
     }
 
     /// The interface can or cannot pass packets.
@@ -111,7 +115,12 @@ impl Network {
     /// If there is no such interface.
     pub fn set_up(&self, index: NET_IFINDEX, up: bool) {
         let mut net = lock(&self.state.net);
-        net.interfaces.get_mut(&index).expect("an interface").up = up;
+        let interface = net.interfaces.get_mut(&index).expect("an interface");
+        let (luid, before) = (interface.luid, std::mem::replace(&mut interface.up, up));
+        drop(net);
+        if up != before {
+            self.state.tell_of_interface(index, luid, MIB_NOTIFICATION_TYPE::PARAMETER);
+        }
     }
 
     /// What answers the opening of NDK adapters on the interface from now on; `None` for an interface without NDK.

@@ -114,14 +114,19 @@ extern "C" fn KeSetEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEA
         if machine::current_irql() > Irql::DISPATCH_LEVEL {
             bug_check(Rule::IrqlTooHigh, format_args!("KeSetEvent called at {}", machine::current_irql()));
         }
-        // The event may be gone as soon as it is set: its waiter may free it.
-        let object = event(state, place);
-        let before = object.set();
-        state.dispatcher.was_set(place.addr());
-        state.dispatcher.signal();
+        let before = set(state, place);
         state.preempt();
         LONG::from(before)
     })
+}
+
+/// Sets an event. Whether it was set before.
+pub fn set(state: &State, place: *mut KEVENT) -> bool {
+    // The event may be gone as soon as it is set: its waiter may free it.
+    let before = event(state, place).set();
+    state.dispatcher.was_set(place.addr());
+    state.dispatcher.signal();
+    before
 }
 
 #[unsafe(no_mangle)]

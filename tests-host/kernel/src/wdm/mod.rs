@@ -17,6 +17,7 @@ mod mutex;
 mod notification;
 pub mod processor;
 mod registry;
+mod registry_values;
 mod resource;
 mod rundown;
 mod shared_lock;
@@ -26,6 +27,7 @@ mod thread;
 mod timer;
 mod trace;
 mod version;
+mod wpp;
 
 #[cfg(unix)]
 pub use self::dpc::anchor;
@@ -36,7 +38,7 @@ pub use self::{
 };
 pub use self::{
     dpc::is_below,
-    io::{Functions, Io, IoFile, IoPending, Queued, RemoveLock},
+    io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     mutex::Mutex,
@@ -51,7 +53,10 @@ use host::machine::RawSpinLock;
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex as Lock, atomic::AtomicU64},
+    sync::{
+        Mutex as Lock,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -70,6 +75,7 @@ pub struct Wdm {
     pub threads: Lock<Threads>,
     pub mdls: Lock<Mdls>,
     pub keys: Lock<registry::Keys>,
+    pub hive: Lock<registry::Hive>,
     pub shared_locks: Lock<shared_lock::Locks>,
     pub notifications: Lock<Notifications>,
     pub io: Lock<Io>,
@@ -83,6 +89,8 @@ pub struct Wdm {
     pub asked: AtomicU64,
     /// Deferred calls that are running, of all drivers together by driver.
     pub running: Lock<BTreeMap<DriverId, u32>>,
+    /// The next request that the bus driver of a plain WDM driver gets is completed later.
+    pub bus_is_late: AtomicBool,
     /// How long deferred calls have kept each processor at `DISPATCH_LEVEL`.
     pub at_dispatch: Lock<BTreeMap<u32, Duration>>,
 }

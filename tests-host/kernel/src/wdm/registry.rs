@@ -1,9 +1,9 @@
-//! The registry, as far as drivers open it by its path: the keys of their services, and `Parameters` in them.
+//! The registry, as far as drivers open it by its path: the keys of their services, `Parameters` in them, and what they create below.
 
 use std::collections::BTreeMap;
 
 use wdk_bindings::{
-    _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
+    _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, HANDLE, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
     KEY_VALUE_PARTIAL_INFORMATION, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PHANDLE, POBJECT_ATTRIBUTES, PULONG,
     PUNICODE_STRING, PVOID, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
@@ -22,6 +22,10 @@ use crate::{
 /// Where the keys of services are.
 pub const SERVICES: &str = r"\Registry\Machine\System\CurrentControlSet\Services\";
 
+/// `REG_CREATED_NEW_KEY` and `REG_OPENED_EXISTING_KEY`: what became of a creation.
+const CREATED_NEW_KEY: ULONG = 1;
+const OPENED_EXISTING_KEY: ULONG = 2;
+
 /// A key that a driver has opened.
 #[derive(Clone)]
 pub struct Key {
@@ -32,6 +36,22 @@ pub struct Key {
 /// Those that are open, by their handles.
 pub type Keys = BTreeMap<usize, Key>;
 
+/// Values of a key.
+pub type Values = BTreeMap<String, Value>;
+
+/// What drivers have created, and values of services' own keys: by the path in small letters.
+pub type Hive = BTreeMap<String, Values>;
+
+/// Where a key is.
+enum Place {
+    /// `Parameters` of a driver that is loaded.
+    Parameters(DriverId),
+    /// A service's own key.
+    Service,
+    /// Below.
+    Created,
+}
+
 impl State {
     /// A driver is unloaded: its keys must be closed.
     pub fn check_keys(&self, owner: DriverId, name: &str) {
@@ -40,19 +60,54 @@ impl State {
         }
     }
 
-    /// The values of the key with that path. `None` if there is no such key.
-    fn key(&self, path: &str) -> Option<BTreeMap<String, Value>> {
+    fn place(&self, path: &str) -> Option<Place> {
         let (start, rest) = path.split_at_checked(SERVICES.len())?;
         let (service, below) = rest.split_once('\\').map_or((rest, None), |(service, below)| (service, Some(below)));
         let pnp = lock(&self.pnp);
-        let driver = pnp.drivers.values().find(|driver| driver.name.eq_ignore_ascii_case(service))?;
+        let (id, _) = pnp.drivers.iter().find(|(_, driver)| driver.name.eq_ignore_ascii_case(service))?;
         match below {
             _ if !start.eq_ignore_ascii_case(SERVICES) => None,
-            None => Some(BTreeMap::new()),
-            Some(below) if below.eq_ignore_ascii_case("Parameters") => Some(driver.parameters.clone()),
-            Some(_) => None,
+            None => Some(Place::Service),
+            Some(below) if below.eq_ignore_ascii_case("Parameters") => Some(Place::Parameters(*id)),
+            Some(_) => Some(Place::Created),
         }
     }
+
+    /// The values of the key with that path. `None` if there is no such key.
+    pub(super) fn key(&self, path: &str) -> Option<Values> {
+        let created = lock(&self.wdm.hive).get(&path.to_ascii_lowercase()).cloned();
+        match self.place(path)? {
+            Place::Parameters(driver) => lock(&self.pnp).drivers.get(&driver).map(|driver| driver.parameters.clone()),
+            Place::Service => Some(created.unwrap_or_default()),
+            Place::Created => created,
+        }
+    }
+
+    /// Has `work` change the values of the key with that path, which exists.
+    pub(super) fn change_key<R>(&self, path: &str, work: impl FnOnce(&mut Values) -> R) -> R {
+        if let Some(Place::Parameters(driver)) = self.place(path)
+            && let Some(driver) = lock(&self.pnp).drivers.get_mut(&driver)
+        {
+            return work(&mut driver.parameters);
+        }
+        work(lock(&self.wdm.hive).entry(path.to_ascii_lowercase()).or_default())
+    }
+
+    /// Creates a key below one that exists. Whether it is new; `None` if there is nothing that it could be below.
+    fn create_key(&self, path: &str) -> Option<bool> {
+        if self.key(path).is_some() {
+            return Some(false);
+        }
+        let (above, _) = path.rsplit_once('\\')?;
+        self.key(above)?;
+        lock(&self.wdm.hive).insert(path.to_ascii_lowercase(), Values::new());
+        Some(true)
+    }
+}
+
+/// The name under which a value is, or is to be: names are the same in small and in large letters.
+pub(super) fn name_in(values: &Values, wanted: &str) -> String {
+    values.keys().find(|name| name.eq_ignore_ascii_case(wanted)).cloned().unwrap_or_else(|| wanted.to_owned())
 }
 
 /// The path that a driver's structure says.
@@ -68,32 +123,108 @@ fn path_of(state: &State, attributes: &OBJECT_ATTRIBUTES) -> String {
     format!("{}\\{name}", root.path)
 }
 
+/// Opens a key, or creates it if the driver gives a place to say which.
+fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates: Option<PULONG>) -> NTSTATUS {
+    // SAFETY: null or the driver's structure, which lives until the call returns.
+    let Some(attributes) = (unsafe { attributes.as_ref() }) else { return STATUS_INVALID_PARAMETER };
+    if attributes.Attributes & OBJ_KERNEL_HANDLE == 0 {
+        bug_check(Rule::BadArgument, format_args!("a key whose handle is not a kernel handle"));
+    }
+    let path = path_of(state, attributes);
+    if creates.is_none() && state.key(&path).is_none() {
+        return STATUS_OBJECT_NAME_NOT_FOUND;
+    }
+    if state.strikes() {
+        return STATUS_INSUFFICIENT_RESOURCES;
+    }
+    if let Some(disposition) = creates {
+        let Some(is_new) = state.create_key(&path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
+        // SAFETY: null or the driver's place, which lives until the call returns.
+        if let Some(disposition) = unsafe { disposition.as_mut() } {
+            *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
+        }
+    }
+    let place = thread::new_handle();
+    lock(&state.wdm.keys).insert(place, Key { owner: context::caller(), path });
+    // SAFETY: the driver's place, which lives until the call returns.
+    unsafe { handle.write(std::ptr::without_provenance_mut(place)) };
+    STATUS_SUCCESS
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ZwOpenKey(handle: PHANDLE, _access: ACCESS_MASK, attributes: POBJECT_ATTRIBUTES) -> NTSTATUS {
-    routine!("ZwOpenKey", |state| {
-        // SAFETY: null or the driver's structure, which lives until the call returns.
-        let Some(attributes) = (unsafe { attributes.as_ref() }) else { return STATUS_INVALID_PARAMETER };
-        if attributes.Attributes & OBJ_KERNEL_HANDLE == 0 {
-            bug_check(Rule::BadArgument, format_args!("a key whose handle is not a kernel handle"));
-        }
-        let path = path_of(state, attributes);
-        if state.key(&path).is_none() {
-            return STATUS_OBJECT_NAME_NOT_FOUND;
-        }
-        if state.strikes() {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        let place = thread::new_handle();
-        lock(&state.wdm.keys).insert(place, Key { owner: context::caller(), path });
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { handle.write(std::ptr::without_provenance_mut(place)) };
-        STATUS_SUCCESS
+    routine!("ZwOpenKey", |state| open(state, handle, attributes, None))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwCreateKey(
+    handle: PHANDLE,
+    _access: ACCESS_MASK,
+    attributes: POBJECT_ATTRIBUTES,
+    _title: ULONG,
+    _class: PUNICODE_STRING,
+    _options: ULONG,
+    disposition: PULONG,
+) -> NTSTATUS {
+    routine!("ZwCreateKey", |state| open(state, handle, attributes, Some(disposition)))
+}
+
+/// The path of a key that is open.
+pub(super) fn path_of_handle(state: &State, handle: HANDLE) -> String {
+    let found = lock(&state.wdm.keys).get(&handle.addr()).cloned();
+    found.map_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open")), |key| key.path)
+}
+
+/// Gives a key a value.
+pub(super) fn set_value(state: &State, path: &str, name: &str, (kind, data): (ULONG, &[u8])) -> NTSTATUS {
+    if state.strikes() {
+        return STATUS_INSUFFICIENT_RESOURCES;
+    }
+    state.change_key(path, |values| values.insert(name_in(values, name), Value::of(kind, data)));
+    STATUS_SUCCESS
+}
+
+/// Takes a value out of a key.
+pub(super) fn delete_value(state: &State, path: &str, name: &str) -> NTSTATUS {
+    let gone = state.change_key(path, |values| values.remove(&name_in(values, name)));
+    if gone.is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
+}
+
+/// The bytes that a driver passes.
+pub(super) fn bytes_of(data: PVOID, length: ULONG) -> Vec<u8> {
+    if length == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the driver's data has as many bytes as it says.
+    unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length as usize) }.to_vec()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwSetValueKey(
+    handle: HANDLE,
+    name: PUNICODE_STRING,
+    _title: ULONG,
+    kind: ULONG,
+    data: PVOID,
+    length: ULONG,
+) -> NTSTATUS {
+    routine!("ZwSetValueKey", |state| {
+        let path = path_of_handle(state, handle);
+        set_value(state, &path, &text::text(name), (kind, &bytes_of(data, length)))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwDeleteValueKey(handle: HANDLE, name: PUNICODE_STRING) -> NTSTATUS {
+    routine!("ZwDeleteValueKey", |state| {
+        let path = path_of_handle(state, handle);
+        delete_value(state, &path, &text::text(name))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ZwQueryValueKey(
-    handle: wdk_bindings::HANDLE,
+    handle: HANDLE,
     name: PUNICODE_STRING,
     class: KEY_VALUE_INFORMATION_CLASS,
     place: PVOID,
@@ -101,10 +232,8 @@ extern "C" fn ZwQueryValueKey(
     needed: PULONG,
 ) -> NTSTATUS {
     routine!("ZwQueryValueKey", |state| {
-        let Some(key) = lock(&state.wdm.keys).get(&handle.addr()).cloned() else {
-            bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open"));
-        };
-        let (wanted, values) = (text::text(name), state.key(&key.path).unwrap_or_default());
+        let path = path_of_handle(state, handle);
+        let (wanted, values) = (text::text(name), state.key(&path).unwrap_or_default());
         let value = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&wanted));
         let Some((name, value)) = value else { return STATUS_OBJECT_NAME_NOT_FOUND };
         let Some((fixed, bytes)) = information(class, name, value) else { return STATUS_INVALID_PARAMETER };

@@ -1,13 +1,15 @@
 //! Cancellation of IRPs: the cancel spin lock, and the routine that a driver has set.
 
-use wdk_bindings::{KIRQL, PKIRQL};
+use wdk_bindings::{BOOLEAN, KIRQL, PIRP, PKIRQL};
 
 use host::machine::{Irql, LockName};
 
 use super::irp::Request;
 use crate::{
-    context,
+    context::{self, NOBODY},
     kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
     wdm::{lock as spin_lock, routine},
 };
 
@@ -15,9 +17,12 @@ use crate::{
 const NAME: LockName = LockName { class: "the cancel spin lock", instance: 0 };
 
 impl State {
-    /// Cancels a request: marks it, and calls the routine that its driver has set, which releases the cancel spin lock.
-    pub fn cancel_irp(&self, request: &Request) {
-        context::call(request.device.owner, "a cancel routine", || {
+    /// Cancels a request: marks it, and calls the routine that its driver has set, which releases the cancel spin lock. Whether there was
+    /// one.
+    pub fn cancel_irp(&self, request: &Request) -> bool {
+        let holder = request.holder();
+        let owner = holder.as_ref().map_or(NOBODY, |device| device.owner);
+        context::call(owner, "a cancel routine", || {
             let routine = {
                 let _inside = context::Inside::new("IoCancelIrp");
                 let before = spin_lock::hold(self, &self.wdm.cancel, NAME);
@@ -34,11 +39,23 @@ impl State {
                 routine.flatten()
             };
             if let Some(routine) = routine {
+                let device = holder.map_or(std::ptr::null_mut(), |device| device.pointer());
                 // SAFETY: the driver's own routine, with its own device and IRP, and with the lock that it releases.
-                unsafe { routine(request.device.pointer(), request.pointer()) };
+                unsafe { routine(device, request.pointer()) };
             }
-        });
+            routine.is_some()
+        })
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoCancelIrp(irp: PIRP) -> BOOLEAN {
+    routine!("IoCancelIrp", |state| {
+        let Some(request) = state.irp(irp) else {
+            bug_check(Rule::BadHandle, format_args!("{irp:p} is cancelled and is no IRP, or was one"));
+        };
+        state.cancel_irp(&request).into()
+    })
 }
 
 #[unsafe(no_mangle)]

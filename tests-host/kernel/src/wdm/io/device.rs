@@ -66,7 +66,14 @@ impl Device {
         unsafe { (*driver).MajorFunction[major as usize] }
     }
 
-    fn flags(&self) -> ULONG {
+    /// How many stack locations a request for it has.
+    pub fn locations(&self) -> u8 {
+        // SAFETY: the device object lives as long as it is in the table that this one came from.
+        let size = unsafe { (*self.pointer()).StackSize };
+        u8::try_from(size).unwrap_or(1)
+    }
+
+    pub fn flags(&self) -> ULONG {
         // SAFETY: the device object lives as long as it is in the table that this one came from.
         unsafe { (*self.pointer()).Flags }
     }
@@ -81,12 +88,35 @@ impl State {
         }
     }
 
-    /// The device behind a symbolic link, if it can be opened.
+    /// The device that a driver means.
+    pub fn device_at(&self, device: PDEVICE_OBJECT) -> Arc<Device> {
+        let found = lock(&self.wdm.io).devices.get(&device.addr()).cloned();
+        found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one")))
+    }
+
+    /// The device behind a symbolic link, or with that name, if it can be opened.
     pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
         let io = lock(&self.wdm.io);
-        let (_, name) = io.links.get(link)?;
-        let device = io.devices.values().find(|device| device.name == *name)?;
+        let link = link.to_owned();
+        let name = io.links.get(&link).map_or(&link, |(_, name)| name);
+        let device = io.devices.values().find(|device| !name.is_empty() && device.name == *name)?;
         (device.flags() & DO_DEVICE_INITIALIZING == 0).then(|| device.clone())
+    }
+
+    /// Makes a device of the system's own, which has no name, and requests to which go to `functions`.
+    pub fn create_physical_device(&self, object: DEVICE_OBJECT, functions: Functions) -> Arc<Device> {
+        let address = super::irp::block(size_of::<DEVICE_OBJECT>(), true);
+        let device = Arc::new(Device::new(NOBODY, address, String::new(), Some(functions)));
+        // SAFETY: a new block with room for it.
+        unsafe { device.pointer().write(DEVICE_OBJECT { Type: TYPE, StackSize: 1, ..object }) };
+        lock(&self.wdm.io).devices.insert(address, device.clone());
+        device
+    }
+
+    /// Deletes it.
+    pub fn delete_physical_device(&self, device: &Device) {
+        lock(&self.wdm.io).devices.remove(&device.address);
+        super::irp::free_block(device.address);
     }
 
     /// Makes a device of NDIS with a name for programs, whose requests go to routines of its own. Returns its address.
@@ -202,6 +232,9 @@ extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
         let Some(gone) = lock(&state.wdm.io).devices.remove(&device.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one"));
         };
+        if let Some(words) = state.is_attached(&gone) {
+            bug_check(Rule::DeviceAttached, format_args!("a device is deleted {words}"));
+        }
         let users = gone.users.load(Acquire);
         if users > 0 {
             bug_check(Rule::DeviceInUse, format_args!("a device is deleted with {users} files and requests"));
@@ -221,6 +254,7 @@ extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
         }
         // SAFETY: the link that leads to the device.
         unsafe { place.write(next) };
+        lock(&state.wdm.io).power.remove(&device.addr());
         pool::free(device.expose_provenance(), Some(TAG));
     });
 }

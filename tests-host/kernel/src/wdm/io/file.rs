@@ -45,19 +45,30 @@ impl Kernel {
     ///
     /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none or it cannot be opened yet, or what the driver says.
     pub fn open_device(&self, link: &str) -> Result<IoFile, NTSTATUS> {
+        IoFile::open(&self.state, link)
+    }
+}
+
+impl IoFile {
+    /// Opens a device, for a program or a driver.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::open_device`].
+    pub(super) fn open(state: &Arc<State>, link: &str) -> Result<Self, NTSTATUS> {
         let below = || {
             let (link, name) = link.split_at(link.rfind('\\')?);
-            Some((self.state.wdm_device(link)?, name))
+            Some((state.wdm_device(link)?, name))
         };
-        let found = self.state.wdm_device(link).map(|device| (device, "")).or_else(below);
+        let found = state.wdm_device(link).map(|device| (device, "")).or_else(below);
         let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         let mut name: Box<[u16]> = name.encode_utf16().collect();
         let bytes = USHORT::try_from(2 * name.len()).unwrap_or(USHORT::MAX);
         let name_of = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_mut_ptr() };
-        let object: *mut FILE_OBJECT =
-            Box::into_raw(Box::new(FILE_OBJECT { FileName: name_of, ..FILE_OBJECT::default() }));
+        let object = FILE_OBJECT { FileName: name_of, DeviceObject: device.pointer(), ..FILE_OBJECT::default() };
+        let object = Box::into_raw(Box::new(object)).expose_provenance();
         device.users.fetch_add(1, AcqRel);
-        let file = IoFile { state: self.state.clone(), device, object: object.expose_provenance(), _name: name };
+        let file = Self { state: state.clone(), device, object, _name: name };
         let status = file.send(IRP_MJ_CREATE).wait().status;
         if status < 0 {
             file.forget();
@@ -66,9 +77,15 @@ impl Kernel {
         }
         Ok(file)
     }
-}
 
-impl IoFile {
+    pub(super) const fn object(&self) -> usize {
+        self.object
+    }
+
+    pub(super) const fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     fn ask(&self, major: u32, code: u32, input: &[u8], output: usize) -> IoPending {
         let file = std::ptr::with_exposed_provenance_mut(self.object);
         let request = self.state.call_device(&self.device, &Question { major, code, input, output, file });

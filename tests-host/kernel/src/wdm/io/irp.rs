@@ -1,15 +1,22 @@
-//! IRPs: from the I/O manager to a driver's dispatch routine, and back by their completion.
+//! IRPs: from whoever makes one down a stack of devices, and back up by their completion.
+//!
+//! A device's driver has the stack location that the request was passed to it with. When the driver is done with it, the completion routine
+//! that the driver above has put there is called, then that driver's is looked at, and so on, until the one who made the request is told.
 
-use std::sync::{Arc, Mutex, atomic::Ordering::AcqRel};
-
-use wdk_bindings::{
-    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, METHOD_BUFFERED, NTSTATUS, PIRP,
-    SL_PENDING_RETURNED, STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, UCHAR, ULONG, USHORT,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
 };
 
-use super::device::Device;
+use wdk_bindings::{
+    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, IRP_MJ_PNP, METHOD_BUFFERED,
+    NTSTATUS, PDEVICE_OBJECT, PIRP, SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, SL_PENDING_RETURNED,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG, USHORT,
+};
+
+use super::{device::Device, own::Threaded, power::PowerRequest};
 use crate::{
-    context::{self, NOBODY},
+    context::{self, DriverId, NOBODY},
     kernel::{State, lock},
     pool,
     report::bug_check,
@@ -19,14 +26,54 @@ use crate::{
 
 const TAG: u32 = u32::from_ne_bytes(*b"Irp ");
 
+/// Who made a request, and so what becomes of it when every driver is done with it.
+pub enum Maker {
+    /// The system, for a program: it copies so many bytes of its buffer at most.
+    Program { buffer: usize, room: usize },
+    /// Plug and play.
+    System,
+    /// The system, for a driver that wants a device in another power state.
+    Power(PowerRequest),
+    /// A driver, which frees it.
+    Driver(DriverId),
+    /// The system, for a driver that waits.
+    Threaded(Threaded),
+}
+
+/// A driver that has the request, or has passed it on.
+struct Level {
+    device: Arc<Device>,
+    /// Which stack location it has: those of a driver that passes its own on are the same.
+    location: u8,
+    progress: Mutex<Progress>,
+}
+
+/// How far a driver is with a request.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// It has passed it on.
+    passed_on: bool,
+    /// What its dispatch routine has returned.
+    returned: Option<NTSTATUS>,
+    passed: Option<Passed>,
+}
+
+/// What a driver's stack location was when the driver was done with it.
+#[derive(Clone, Copy)]
+struct Passed {
+    status: NTSTATUS,
+    marked: bool,
+}
+
 /// A request that is on its way.
 pub struct Request {
-    pub device: Arc<Device>,
     pub address: usize,
-    major: u32,
     pub code: u32,
-    buffer: usize,
-    output: usize,
+    locations: u8,
+    pub maker: Maker,
+    levels: Mutex<Vec<Arc<Level>>>,
+    /// The device at the bottom of a stack, which is the system's own, has had it.
+    pub reached_bottom: AtomicBool,
     pub outcome: Mutex<Option<Outcome>>,
 }
 
@@ -35,8 +82,6 @@ pub struct Request {
 pub struct Outcome {
     pub status: NTSTATUS,
     pub bytes: Vec<u8>,
-    /// It was marked as pending.
-    marked: bool,
 }
 
 /// What is asked of a device.
@@ -48,164 +93,426 @@ pub struct Question<'input> {
     pub file: *mut FILE_OBJECT,
 }
 
-fn block(size: usize, zeroed: bool) -> usize {
+/// A block of the system's own.
+pub fn block(size: usize, zeroed: bool) -> usize {
     pool::allocate(NOBODY, size.max(1), TAG, zeroed)
         .unwrap_or_else(|| bug_check(Rule::NotSimulated, format_args!("no memory for a request")))
 }
 
+/// Frees it.
+pub fn free_block(address: usize) {
+    pool::free(address, Some(TAG));
+}
+
+/// The stack location that an IRP is at (`IoGetCurrentIrpStackLocation`).
+pub fn current(irp: PIRP) -> *mut IO_STACK_LOCATION {
+    // SAFETY: an IRP that is not complete; the arm that the I/O manager uses.
+    let place = unsafe { &raw mut (*irp).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+    // SAFETY: as above.
+    unsafe { place.read() }
+}
+
+fn set_current(irp: PIRP, location: *mut IO_STACK_LOCATION, number: u8) {
+    // SAFETY: an IRP that is not complete; the arm that the I/O manager uses.
+    let place = unsafe { &raw mut (*irp).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+    // SAFETY: as above.
+    unsafe { place.write(location) };
+    // SAFETY: as above.
+    unsafe { (*irp).CurrentLocation = CCHAR::try_from(number).unwrap_or(CCHAR::MAX) };
+}
+
+/// The number of the stack location that an IRP is at: the first driver has the highest.
+fn number(irp: PIRP) -> u8 {
+    // SAFETY: an IRP that is not complete.
+    let number = unsafe { (*irp).CurrentLocation };
+    u8::try_from(number).unwrap_or(0)
+}
+
+/// The status that an IRP has.
+pub fn status_of(irp: PIRP) -> NTSTATUS {
+    // SAFETY: an IRP that is not complete; the arm that drivers write.
+    unsafe { (*irp).IoStatus.__bindgen_anon_1.Status }
+}
+
+/// Gives an IRP a status.
+pub fn set_status(irp: PIRP, status: NTSTATUS) {
+    // SAFETY: an IRP that is not complete; the arm that drivers write.
+    unsafe { (*irp).IoStatus.__bindgen_anon_1.Status = status };
+}
+
+fn is_marked(location: *const IO_STACK_LOCATION) -> bool {
+    // SAFETY: a location of an IRP that is not complete.
+    let control = unsafe { (*location).Control };
+    ULONG::from(control) & SL_PENDING_RETURNED != 0
+}
+
+fn mark(location: *mut IO_STACK_LOCATION) {
+    // SAFETY: a location of an IRP that is not complete.
+    unsafe { (*location).Control |= UCHAR::try_from(SL_PENDING_RETURNED).unwrap_or(0) };
+}
+
+impl Level {
+    /// The driver is done with the request.
+    fn pass(&self, passed: Passed) {
+        let returned = {
+            let mut progress = lock(&self.progress);
+            progress.passed = Some(passed);
+            progress.returned
+        };
+        if returned == Some(STATUS_PENDING) && !passed.marked {
+            let words = format_args!("a dispatch routine returned STATUS_PENDING, and the IRP was never marked so");
+            bug_check(Rule::IrpStatus, words);
+        }
+    }
+}
+
 impl Request {
-    /// The structure as the driver has it.
+    /// The structure as the drivers have it.
     pub const fn pointer(&self) -> PIRP {
         std::ptr::with_exposed_provenance_mut(self.address)
     }
 
-    fn stack(&self) -> *mut IO_STACK_LOCATION {
-        self.pointer().wrapping_add(1).cast()
+    fn location(&self, number: u8) -> *mut IO_STACK_LOCATION {
+        self.pointer().wrapping_add(1).cast::<IO_STACK_LOCATION>().wrapping_add(usize::from(number) - 1)
     }
 
-    fn is_marked(&self) -> bool {
-        // SAFETY: the request's own block, which lives until the request is complete.
-        let control = unsafe { (*self.stack()).Control };
-        ULONG::from(control) & SL_PENDING_RETURNED != 0
+    /// The location of the next driver (`IoGetNextIrpStackLocation`).
+    pub fn next_location(&self) -> *mut IO_STACK_LOCATION {
+        current(self.pointer()).wrapping_sub(1)
+    }
+
+    /// Returns true if drivers have it: it was sent, and is not complete.
+    pub fn is_on_its_way(&self) -> bool {
+        !lock(&self.levels).is_empty()
+    }
+
+    /// Returns true if a device of that driver has it, or has passed it on.
+    pub fn is_at(&self, owner: DriverId) -> bool {
+        lock(&self.levels).iter().any(|level| level.device.owner == owner)
+    }
+
+    /// Who has it now.
+    pub fn holder(&self) -> Option<Arc<Device>> {
+        lock(&self.levels).last().map(|level| level.device.clone())
+    }
+
+    fn owner_at(&self, location: u8) -> DriverId {
+        let found = lock(&self.levels).iter().rfind(|level| level.location == location).map(|level| level.device.owner);
+        found.unwrap_or(match &self.maker {
+            Maker::Driver(owner) => *owner,
+            Maker::Threaded(threaded) => threaded.owner,
+            _ => NOBODY,
+        })
     }
 }
 
-/// The structure and its only stack location.
-fn write(request: &Request, question: &Question<'_>) {
+/// The structure, at its first location: that of whoever made it.
+fn write(request: &Request) {
     let mut irp = std::mem::MaybeUninit::<IRP>::zeroed();
     // SAFETY: zeroes are a value of every field: numbers and pointers.
     let irp = unsafe { irp.assume_init_mut() };
     irp.Type = i16::try_from(IO_TYPE_IRP).unwrap_or(0);
-    irp.Size = USHORT::try_from(size_of::<IRP>() + size_of::<IO_STACK_LOCATION>()).unwrap_or(0);
-    (irp.StackCount, irp.CurrentLocation) = (1, 1);
-    if question.code & 3 == METHOD_BUFFERED {
-        irp.AssociatedIrp.SystemBuffer = std::ptr::with_exposed_provenance_mut(request.buffer);
-    }
-    // SAFETY: the arm that the I/O manager uses.
-    let overlay = unsafe { &mut irp.Tail.Overlay };
-    overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation = request.stack();
-    let mut stack = std::mem::MaybeUninit::<IO_STACK_LOCATION>::zeroed();
-    // SAFETY: zeroes are a value of every field: numbers and pointers.
-    let stack = unsafe { stack.assume_init_mut() };
-    stack.MajorFunction = UCHAR::try_from(question.major).unwrap_or(0);
-    stack.DeviceObject = request.device.pointer();
-    stack.FileObject = question.file;
-    if question.major == IRP_MJ_DEVICE_CONTROL {
-        // SAFETY: the arm of this kind of request.
-        let control = unsafe { &mut stack.Parameters.DeviceIoControl };
-        control.IoControlCode = question.code;
-        control.InputBufferLength = ULONG::try_from(question.input.len()).unwrap_or(0);
-        control.OutputBufferLength = ULONG::try_from(question.output).unwrap_or(0);
-    }
-    // SAFETY: the request's new block, which has room for both.
+    irp.Size = USHORT::try_from(size_of_irp(request.locations)).unwrap_or(0);
+    irp.StackCount = CCHAR::try_from(request.locations).unwrap_or(CCHAR::MAX);
+    // SAFETY: the request's own block, which has room for it.
     unsafe { request.pointer().write(*irp) };
-    // SAFETY: as above.
-    unsafe { request.stack().write(*stack) };
+    for number in 1..=request.locations {
+        // SAFETY: as above; zeroes are a value of every field.
+        unsafe { request.location(number).write_bytes(0, 1) };
+    }
+    set_current(request.pointer(), request.location(1).wrapping_add(request.locations.into()), request.locations + 1);
+}
+
+const fn size_of_irp(locations: u8) -> usize {
+    size_of::<IRP>() + locations as usize * size_of::<IO_STACK_LOCATION>()
 }
 
 impl State {
-    /// Sends a request to a device, whose driver gets it before this returns.
-    pub fn call_device(self: &Arc<Self>, device: &Arc<Device>, question: &Question<'_>) -> Arc<Request> {
-        let size = question.input.len().max(question.output);
-        let buffer = block(size, false);
-        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
-        // SAFETY: a new block with room for the input.
-        unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), question.input.len()) };
+    /// Makes a request with so many stack locations.
+    pub fn make_irp(&self, locations: u8, code: u32, maker: Maker) -> Arc<Request> {
         let request = Arc::new(Request {
-            device: device.clone(),
-            address: block(size_of::<IRP>() + size_of::<IO_STACK_LOCATION>(), true),
-            major: question.major,
-            code: question.code,
-            buffer,
-            output: question.output,
+            address: block(size_of_irp(locations), true),
+            code,
+            locations,
+            maker,
+            levels: Mutex::default(),
+            reached_bottom: AtomicBool::new(false),
             outcome: Mutex::default(),
         });
-        write(&request, question);
-        device.users.fetch_add(1, AcqRel);
+        write(&request);
         lock(&self.wdm.io).requests.insert(request.address, request.clone());
-        let Some(dispatch) = device.dispatch(question.major) else {
-            self.finish(&request, STATUS_INVALID_DEVICE_REQUEST, Vec::new());
-            return request;
-        };
-        let status = context::call(device.owner, "a dispatch routine", || {
-            // SAFETY: the driver's own routine, with its own device and an IRP that lives until it is complete.
-            unsafe { dispatch(device.pointer(), request.pointer()) }
-        });
-        check_returned(&request, status);
         request
     }
 
-    fn finish(&self, request: &Request, status: NTSTATUS, bytes: Vec<u8>) {
-        let marked = request.is_marked();
+    /// The request that an IRP is. `None` if it is none, or was complete.
+    pub fn irp(&self, irp: PIRP) -> Option<Arc<Request>> {
+        lock(&self.wdm.io).requests.get(&irp.addr()).cloned()
+    }
+
+    /// Begins anew with a request that nobody has.
+    pub fn reset_irp(request: &Request) {
+        write(request);
+    }
+
+    /// The memory of a request that has come to its end.
+    pub fn free_irp(&self, request: &Request) {
         lock(&self.wdm.io).requests.remove(&request.address);
-        *lock(&request.outcome) = Some(Outcome { status, bytes, marked });
-        pool::free(request.address, Some(TAG));
-        pool::free(request.buffer, Some(TAG));
-        self.leave_device(&request.device);
+        free_block(request.address);
+    }
+
+    /// Sends a program's request to a device, whose driver gets it before this returns.
+    pub fn call_device(self: &Arc<Self>, device: &Arc<Device>, question: &Question<'_>) -> Arc<Request> {
+        let buffer = block(question.input.len().max(question.output), false);
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
+        // SAFETY: a new block with room for the input.
+        unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), question.input.len()) };
+        let maker = Maker::Program { buffer, room: question.output };
+        let device = self.top_of(device);
+        let request = self.make_irp(device.locations(), question.code, maker);
+        if question.code & 3 == METHOD_BUFFERED {
+            // SAFETY: the request's own block.
+            unsafe { (*request.pointer()).AssociatedIrp.SystemBuffer = start.cast() };
+        }
+        // SAFETY: the location of the driver that gets it first, as the request's block has it.
+        let location = unsafe { &mut *request.next_location() };
+        location.MajorFunction = UCHAR::try_from(question.major).unwrap_or(0);
+        location.FileObject = question.file;
+        if question.major == IRP_MJ_DEVICE_CONTROL {
+            // SAFETY: the arm of this kind of request.
+            let control = unsafe { &mut location.Parameters.DeviceIoControl };
+            control.IoControlCode = question.code;
+            control.InputBufferLength = ULONG::try_from(question.input.len()).unwrap_or(0);
+            control.OutputBufferLength = ULONG::try_from(question.output).unwrap_or(0);
+        }
+        self.pass(&request, &device);
+        request
+    }
+
+    /// Passes a request to a device: its driver gets it before this returns. What the driver says.
+    pub fn pass(self: &Arc<Self>, request: &Arc<Request>, device: &Arc<Device>) -> NTSTATUS {
+        let irp = request.pointer();
+        let number = number(irp).saturating_sub(1);
+        if number == 0 {
+            let words = format_args!("an IRP with {} stack locations has none for another driver", request.locations);
+            bug_check(Rule::IrpStackLocations, words);
+        }
+        let location = request.next_location();
+        set_current(irp, location, number);
+        // SAFETY: a location of the request's own block.
+        unsafe { (*location).DeviceObject = device.pointer() };
+        // SAFETY: as above.
+        let major = u32::from(unsafe { (*location).MajorFunction });
+        let level = Arc::new(Level { device: device.clone(), location: number, progress: Mutex::default() });
+        {
+            let mut levels = lock(&request.levels);
+            if let Some(above) = levels.last() {
+                lock(&above.progress).passed_on = true;
+            }
+            levels.push(level.clone());
+        }
+        // A device is deleted while it is told of its removal.
+        if major != IRP_MJ_PNP {
+            device.users.fetch_add(1, AcqRel);
+        }
+        if device.owner == NOBODY {
+            request.reached_bottom.store(true, Release);
+        }
+        let Some(dispatch) = device.dispatch(major) else {
+            set_status(irp, STATUS_INVALID_DEVICE_REQUEST);
+            self.climb(request);
+            return STATUS_INVALID_DEVICE_REQUEST;
+        };
+        let status = context::call(device.owner, "a dispatch routine", || {
+            // SAFETY: the driver's own routine, with its own device and an IRP that lives until it is complete.
+            unsafe { dispatch(device.pointer(), irp) }
+        });
+        check_returned(request, &level, status);
+        status
+    }
+
+    /// The driver that has a request is done with it: calls the completion routines of those above, until one keeps the request.
+    fn climb(self: &Arc<Self>, request: &Arc<Request>) {
+        let irp = request.pointer();
+        loop {
+            let (number, done) = (number(irp), current(irp));
+            let (status, marked) = (status_of(irp), is_marked(done));
+            // SAFETY: the location of a request that is not complete.
+            let location = unsafe { done.read() };
+            let gone = {
+                let mut levels = lock(&request.levels);
+                let gone: Vec<Arc<Level>> = levels.extract_if(.., |level| level.location == number).collect();
+                for level in &gone {
+                    level.pass(Passed { status, marked });
+                }
+                set_current(irp, done.wrapping_add(1), number + 1);
+                gone
+            };
+            if u32::from(location.MajorFunction) != IRP_MJ_PNP {
+                for level in gone {
+                    self.leave_device(&level.device);
+                }
+            }
+            // SAFETY: an IRP that is not complete.
+            unsafe { (*irp).PendingReturned = marked.into() };
+            let is_top = number == request.locations;
+            if let Some(routine) = location.CompletionRoutine.filter(|_| is_wanted(irp, &location)) {
+                // SAFETY: a location of a request that is not complete; there is one unless this was the highest.
+                let above = if is_top { std::ptr::null_mut() } else { unsafe { (*current(irp)).DeviceObject } };
+                // SAFETY: the location was the driver's that is done with it.
+                unsafe { (*done).Control = 0 };
+                let answer = context::call(request.owner_at(number + 1), "a completion routine", || {
+                    // SAFETY: the routine that the driver above has set, with its device, the IRP and the driver's own context.
+                    unsafe { routine(above, irp, location.Context) }
+                });
+                if answer == STATUS_MORE_PROCESSING_REQUIRED {
+                    return;
+                }
+            } else if marked && !is_top {
+                mark(current(irp));
+            }
+            if is_top {
+                self.end(request);
+                return;
+            }
+        }
+    }
+
+    /// All drivers are done with a request.
+    fn end(self: &Arc<Self>, request: &Arc<Request>) {
+        let irp = request.pointer();
+        let status = status_of(irp);
+        // SAFETY: an IRP that is not complete.
+        let information = unsafe { (*irp).IoStatus.Information };
+        let mut bytes = Vec::new();
+        match &request.maker {
+            Maker::Program { buffer, room } => {
+                let start: *const u8 = std::ptr::with_exposed_provenance(*buffer);
+                let length = usize::try_from(information).unwrap_or(usize::MAX).min(*room);
+                // SAFETY: the request's buffer has at least as many bytes.
+                bytes = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
+                free_block(*buffer);
+            }
+            Maker::System => {}
+            Maker::Power(power) => power.tell(irp),
+            Maker::Threaded(threaded) => threaded.tell(self, irp),
+            Maker::Driver(_) => bug_check(
+                Rule::IrpNotTaken,
+                format_args!("an IRP that a driver allocated has come back, and no completion routine kept it"),
+            ),
+        }
+        *lock(&request.outcome) = Some(Outcome { status, bytes });
+        self.free_irp(request);
         self.dispatcher.signal();
     }
 }
 
+/// Returns true if the completion routine of a location is to be called for how the request ends.
+fn is_wanted(irp: PIRP, location: &IO_STACK_LOCATION) -> bool {
+    // SAFETY: an IRP that is not complete.
+    let cancelled = unsafe { (*irp).Cancel } != 0;
+    let by_status = if status_of(irp) >= 0 { SL_INVOKE_ON_SUCCESS } else { SL_INVOKE_ON_ERROR };
+    let on = by_status | if cancelled { SL_INVOKE_ON_CANCEL } else { 0 };
+    ULONG::from(location.Control) & on != 0
+}
+
 /// What a dispatch routine returns must be what it has done.
-fn check_returned(request: &Request, status: NTSTATUS) {
-    let outcome = lock(&request.outcome).clone();
-    let marked = outcome.as_ref().map_or_else(|| request.is_marked(), |outcome| outcome.marked);
+fn check_returned(request: &Request, level: &Level, status: NTSTATUS) {
+    let (Progress { passed_on, passed, .. }, marked) = {
+        // While the driver's location was not passed the request is not complete.
+        let _still = lock(&request.levels);
+        let mut progress = lock(&level.progress);
+        progress.returned = Some(status);
+        let marked = |passed: Passed| passed.marked;
+        (*progress, progress.passed.map_or_else(|| is_marked(request.location(level.location)), marked))
+    };
+    if passed.is_none() && passed_on && status == STATUS_PENDING {
+        // A completion routine marks it when the driver below is done; that is looked at then.
+        return;
+    }
     if (status == STATUS_PENDING) != marked {
         bug_check(
             Rule::IrpStatus,
             format_args!("a dispatch routine returned {status:#x} for an IRP that is marked as pending: {marked}"),
         );
     }
-    match outcome {
+    match passed {
         None if !marked => {
             bug_check(
                 Rule::IrpNeverCompleted,
                 format_args!("a dispatch routine returned {status:#x} and did not complete"),
             );
         }
-        Some(outcome) if !marked && outcome.status != status => bug_check(
+        Some(passed) if !marked && passed.status != status => bug_check(
             Rule::IrpStatus,
-            format_args!("a dispatch routine returned {status:#x} for an IRP completed with {:#x}", outcome.status),
+            format_args!("a dispatch routine returned {status:#x} for an IRP completed with {:#x}", passed.status),
         ),
         _ => {}
     }
 }
 
+/// What a driver may not do while it passes a request on, or completes it.
+fn check_cancel_routine(irp: PIRP, what: &str) {
+    // SAFETY: the IRP is the driver's until now.
+    if unsafe { (*irp).CancelRoutine }.is_some() {
+        bug_check(Rule::IrpCancelRoutine, format_args!("an IRP is {what} with its cancel routine set"));
+    }
+}
+
 #[unsafe(no_mangle)]
-extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
+pub extern "C" fn IofCallDriver(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    routine!("IofCallDriver", |state| state.call_driver(device, irp))
+}
+
+impl State {
+    /// A driver passes a request to a device.
+    pub fn call_driver(self: &Arc<Self>, device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+        let Some(request) = self.irp(irp) else {
+            bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is passed on and is no IRP, or was completed"));
+        };
+        let device = self.device_at(device);
+        check_cancel_routine(irp, "passed on");
+        let status = self.pass(&request, &device);
+        self.preempt();
+        status
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
     routine!("IofCompleteRequest", |state| {
-        let found = lock(&state.wdm.io).requests.get(&irp.addr()).cloned();
-        let Some(request) = found else {
+        let Some(request) = state.irp(irp).filter(|request| number(irp) <= request.locations) else {
             bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is no IRP, or was completed"));
         };
         if host::machine::locks_held() > 0 {
             bug_check(Rule::LockHeld, format_args!("an IRP is completed with a spin lock held"));
         }
-        // SAFETY: the IRP is the driver's until now.
-        let done = unsafe { irp.read() };
-        if done.CancelRoutine.is_some() {
-            bug_check(Rule::IrpCancelRoutine, format_args!("an IRP is completed with its cancel routine set"));
-        }
-        // SAFETY: the arm that drivers write.
-        let status = unsafe { done.IoStatus.__bindgen_anon_1.Status };
-        if status == STATUS_PENDING {
+        check_cancel_routine(irp, "completed");
+        check_holder(&request, context::caller());
+        if status_of(irp) == STATUS_PENDING {
             bug_check(Rule::IrpStatus, format_args!("an IRP is completed as pending"));
         }
-        let information = usize::try_from(done.IoStatus.Information).unwrap_or(usize::MAX);
-        let bytes = if request.major == IRP_MJ_DEVICE_CONTROL {
-            if information > request.output {
-                bug_check(
-                    Rule::RequestInformation,
-                    format_args!("an IRP is completed with {information} bytes of {}", request.output),
-                );
-            }
-            let start: *const u8 = std::ptr::with_exposed_provenance(request.buffer);
-            // SAFETY: the request's buffer has at least as many bytes.
-            unsafe { std::slice::from_raw_parts(start, information) }.to_vec()
-        } else {
-            Vec::new()
+        // SAFETY: the IRP is the driver's until now.
+        let information = usize::try_from(unsafe { (*irp).IoStatus.Information }).unwrap_or(usize::MAX);
+        let room = match &request.maker {
+            Maker::Program { room, .. } => Some(*room),
+            Maker::Threaded(threaded) => threaded.room(),
+            _ => None,
         };
-        state.finish(&request, status, bytes);
+        // SAFETY: the location of a request that is not complete.
+        let is_control = u32::from(unsafe { (*current(irp)).MajorFunction }) == IRP_MJ_DEVICE_CONTROL;
+        if let Some(room) = room.filter(|&room| is_control && information > room) {
+            let words = format_args!("an IRP is completed with {information} bytes of {room}");
+            bug_check(Rule::RequestInformation, words);
+        }
+        state.climb(&request);
         state.preempt();
     });
+}
+
+/// A driver that has passed a request on does not have it any more.
+fn check_holder(request: &Request, caller: DriverId) {
+    let holder = request.holder().map(|device| device.owner);
+    if holder != Some(caller) && request.is_at(caller) {
+        bug_check(Rule::IrpNotOwned, format_args!("an IRP is completed by a driver that has passed it to another one"));
+    }
 }

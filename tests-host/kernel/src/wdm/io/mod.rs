@@ -1,10 +1,14 @@
 //! Plain WDM: device objects, IRPs and their cancellation, work items, remove locks.
 
+mod attach;
 mod cancel;
 mod csq;
 mod device;
 mod file;
 mod irp;
+mod own;
+mod plug;
+mod power;
 mod remove_lock;
 mod work_item;
 
@@ -13,6 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use self::{
     device::{Device, Functions},
     file::{IoFile, IoPending},
+    plug::{PlainDevice, add_device_of},
     remove_lock::RemoveLock,
     work_item::Queued,
 };
@@ -34,23 +39,37 @@ pub struct Io {
     /// Requests that are not complete, by the address of the IRP.
     requests: BTreeMap<usize, Arc<Request>>,
     work_items: BTreeMap<usize, Arc<WorkItem>>,
+    /// The devices of a stack: by the address of each that is attached, that of the one below.
+    attached: BTreeMap<usize, usize>,
+    /// Devices that drivers have opened by their names, by the address of the file object.
+    opened: BTreeMap<usize, attach::Opened>,
+    /// The power states that drivers have told of their devices.
+    power: BTreeMap<usize, power::Told>,
 }
 
 impl State {
     /// A driver is unloaded: nothing of it may be left.
     pub fn check_io(&self, owner: DriverId, name: &str) {
         let io = lock(&self.wdm.io);
-        let request = io.requests.values().any(|request| request.device.owner == owner);
+        let request = io.requests.values().any(|request| request.is_at(owner));
         let device = io.devices.values().any(|device| device.owner == owner);
         let link = io.links.values().any(|(one, _)| *one == owner);
         let item = io.work_items.values().any(|item| item.owner == owner);
+        let file = io.opened.values().any(|opened| opened.is_of(owner));
         drop(io);
+        let own = self.has_own_irps(owner);
         if request {
             bug_check(Rule::IrpNeverCompleted, format_args!("driver {name} left an IRP that is not completed"));
         }
-        for (left, what) in [(device, "device object"), (link, "symbolic link"), (item, "work item")] {
+        for (left, what) in [
+            (device, "a device object"),
+            (link, "a symbolic link"),
+            (item, "a work item"),
+            (file, "a reference to the file of a device"),
+            (own, "an IRP of its own"),
+        ] {
             if left {
-                bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a {what}"));
+                bug_check(Rule::ReferenceLeak, format_args!("driver {name} left {what}"));
             }
         }
     }

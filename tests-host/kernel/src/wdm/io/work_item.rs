@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use wdk_bindings::{PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PVOID, WORK_QUEUE_TYPE};
+use wdk_bindings::{
+    PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, WORK_QUEUE_TYPE,
+};
 
 use crate::{
     context::{self, DriverId},
@@ -84,6 +86,28 @@ extern "C" fn IoQueueWorkItem(
             let device = std::ptr::with_exposed_provenance_mut(device);
             // SAFETY: the driver's own routine, device and argument, at `PASSIVE_LEVEL`.
             unsafe { routine(device, std::ptr::with_exposed_provenance_mut(argument)) };
+        });
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoQueueWorkItemEx(
+    item: PIO_WORKITEM,
+    routine: PIO_WORKITEM_ROUTINE_EX,
+    _queue: WORK_QUEUE_TYPE,
+    argument: PVOID,
+) {
+    routine!("IoQueueWorkItemEx", |state| {
+        let found = find(state, item);
+        let Some(routine) = routine else {
+            bug_check(Rule::BadArgument, format_args!("a work item without a routine"))
+        };
+        let (device, argument, item) = (found.device, argument.expose_provenance(), item.addr());
+        found.queued.queue(state, found.owner, move || {
+            let device = std::ptr::with_exposed_provenance_mut(device);
+            let argument = std::ptr::with_exposed_provenance_mut(argument);
+            // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
+            unsafe { routine(device, argument, std::ptr::without_provenance_mut(item)) };
         });
     });
 }

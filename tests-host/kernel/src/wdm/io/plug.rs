@@ -1,0 +1,244 @@
+//! Plug and play for drivers of plain WDM: `AddDevice`, the requests that a device gets in its life, and the device at the bottom of the
+//! stack, which is the bus driver's: here the system's.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed},
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_ADD_DEVICE, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, IRP_MJ_PNP,
+    IRP_MJ_POWER, IRP_MN_CANCEL_REMOVE_DEVICE, IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE,
+    IRP_MN_STOP_DEVICE, IRP_MN_SURPRISE_REMOVAL, NTSTATUS, PDEVICE_OBJECT, PDRIVER_OBJECT, PIRP, SL_PENDING_RETURNED,
+    STATUS_DEVICE_BUSY, STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, UCHAR,
+};
+
+use super::{
+    device::{Device, Functions},
+    irp::{IofCompleteRequest, Maker, Request, current, set_status, status_of},
+};
+use crate::{
+    context::{self, DriverId, NOBODY},
+    kernel::{self, State, lock},
+    pnp::Driver,
+    report::bug_check,
+    rule::Rule,
+    waiting, wdm,
+};
+
+/// `IRP_MN_QUERY_STOP_DEVICE` and its answer, and what is asked after each start. The facts do not have them.
+const QUERY_STOP_DEVICE: u32 = 5;
+const CANCEL_STOP_DEVICE: u32 = 6;
+const QUERY_PNP_DEVICE_STATE: u32 = 0x14;
+
+/// A device of plug and play, whose driver is one of plain WDM.
+pub struct PlainDevice {
+    state: Arc<State>,
+    owner: DriverId,
+    physical: Arc<Device>,
+}
+
+/// What a driver has put into its extension.
+pub fn add_device_of(object: usize) -> DRIVER_ADD_DEVICE {
+    let object: PDRIVER_OBJECT = std::ptr::with_exposed_provenance_mut(object);
+    // SAFETY: driver objects are never freed.
+    let extension = unsafe { (*object).DriverExtension };
+    // SAFETY: nor are their extensions.
+    unsafe { (*extension).AddDevice }
+}
+
+impl Driver {
+    /// Plug and play finds a device for a driver that has an `AddDevice`, and starts it.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says. Then nothing of the device may be left.
+    pub fn add_plain_device(&self) -> Result<PlainDevice, NTSTATUS> {
+        let (state, owner) = (self.state().clone(), self.id());
+        let object = lock(&state.pnp).drivers[&owner].object;
+        let Some(add) = add_device_of(object) else {
+            bug_check(Rule::BadArgument, format_args!("a driver without AddDevice"));
+        };
+        let mut functions: Functions = [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
+        for major in [IRP_MJ_PNP, IRP_MJ_POWER] {
+            functions[major as usize] = Some(bus);
+        }
+        let of_bus: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
+        let physical =
+            state.create_physical_device(DEVICE_OBJECT { DriverObject: of_bus, ..DEVICE_OBJECT::default() }, functions);
+        let status = context::call(owner, "AddDevice", || {
+            // SAFETY: the driver's own routine and object, and a device that lives until it is removed.
+            unsafe { add(std::ptr::with_exposed_provenance_mut(object), physical.pointer()) }
+        });
+        let device = PlainDevice { state, owner, physical };
+        if status < 0 {
+            device.gone("an AddDevice that failed");
+            return Err(status);
+        }
+        let top = device.top();
+        if top.address == device.physical.address {
+            bug_check(Rule::DeviceAttached, format_args!("AddDevice succeeded and attached no device"));
+        }
+        if top.flags() & DO_DEVICE_INITIALIZING != 0 {
+            bug_check(Rule::DeviceInitializing, format_args!("AddDevice left DO_DEVICE_INITIALIZING set"));
+        }
+        if let Err(status) = device.start() {
+            device.remove_device();
+            return Err(status);
+        }
+        Ok(device)
+    }
+}
+
+impl PlainDevice {
+    fn top(&self) -> Arc<Device> {
+        self.state.top_of(&self.physical)
+    }
+
+    /// Makes a request with that minor function, for the device that gets it first.
+    pub(super) fn request(state: &State, top: &Device, (major, minor): (u32, u32), maker: Maker) -> Arc<Request> {
+        let request = state.make_irp(top.locations(), minor, maker);
+        set_status(request.pointer(), STATUS_NOT_SUPPORTED);
+        // SAFETY: a location of the request's own block, which nobody else has yet.
+        let location = unsafe { &mut *request.next_location() };
+        location.MajorFunction = UCHAR::try_from(major).unwrap_or(0);
+        location.MinorFunction = UCHAR::try_from(minor).unwrap_or(0);
+        request
+    }
+
+    /// Sends a request down the stack, and waits for its end.
+    pub(super) fn send(state: &Arc<State>, top: &Arc<Device>, request: &Arc<Request>, what: &str) -> NTSTATUS {
+        state.pass(request, top);
+        let end = state.machine.now().saturating_add(state.request_limit());
+        if !waiting::until(state, Some(end), what, || lock(&request.outcome).is_some()) {
+            waiting::stuck(state, Rule::IrpNeverCompleted, format_args!("{what} is not completed"));
+        }
+        let outcome = lock(&request.outcome).as_ref().map_or(STATUS_SUCCESS, |outcome| outcome.status);
+        // Who does not know a request passes it on, and so does who has carried one out: the bus driver has to do its part.
+        let owes = outcome >= 0 || outcome == STATUS_NOT_SUPPORTED;
+        if owes && !request.reached_bottom.load(Acquire) {
+            bug_check(Rule::IrpNotPassedDown, format_args!("{what} ended with {outcome:#x} without the bus driver"));
+        }
+        outcome
+    }
+
+    fn ask(&self, minor: u32, what: &str) -> Result<(), NTSTATUS> {
+        let top = self.top();
+        let request = Self::request(&self.state, &top, (IRP_MJ_PNP, minor), Maker::System);
+        let status = Self::send(&self.state, &top, &request, what);
+        if status < 0 { Err(status) } else { Ok(()) }
+    }
+
+    /// Sends a request that a driver may not refuse.
+    fn tell(&self, minor: u32, what: &str) {
+        if let Err(status) = self.ask(minor, what) {
+            bug_check(Rule::IrpStatus, format_args!("{what} was refused with {status:#x}"));
+        }
+    }
+
+    fn start(&self) -> Result<(), NTSTATUS> {
+        self.ask(IRP_MN_START_DEVICE, "IRP_MN_START_DEVICE")?;
+        // Nothing has to come of it.
+        let _ = self.ask(QUERY_PNP_DEVICE_STATE, "IRP_MN_QUERY_PNP_DEVICE_STATE");
+        Ok(())
+    }
+
+    /// The driver must have let go of the device.
+    fn gone(self, after: &str) {
+        if self.top().address != self.physical.address {
+            let words = format_args!("a device is attached to the bus driver's after {after}");
+            bug_check(Rule::ReferenceLeak, words);
+        }
+        self.state.delete_physical_device(&self.physical);
+    }
+
+    fn remove_device(self) {
+        self.tell(IRP_MN_REMOVE_DEVICE, "IRP_MN_REMOVE_DEVICE");
+        self.gone("IRP_MN_REMOVE_DEVICE");
+    }
+
+    /// How many files and requests the driver's devices have.
+    fn users(&self) -> u32 {
+        let io = lock(&self.state.wdm.io);
+        io.devices.values().filter(|device| device.owner == self.owner).map(|device| device.users.load(Relaxed)).sum()
+    }
+
+    /// Removes the device, as the device manager does: asks, and gives it back if the driver says no.
+    ///
+    /// # Errors
+    ///
+    /// The device again, and what the driver has said, or `STATUS_DEVICE_BUSY` if somebody has it open.
+    pub fn remove(self) -> Result<(), (Self, NTSTATUS)> {
+        if self.users() > 0 {
+            return Err((self, STATUS_DEVICE_BUSY));
+        }
+        if let Err(status) = self.ask(IRP_MN_QUERY_REMOVE_DEVICE, "IRP_MN_QUERY_REMOVE_DEVICE") {
+            self.tell(IRP_MN_CANCEL_REMOVE_DEVICE, "IRP_MN_CANCEL_REMOVE_DEVICE");
+            return Err((self, status));
+        }
+        self.remove_device();
+        Ok(())
+    }
+
+    /// The device is gone, and nobody was asked. It is removed when those who have it open have closed it.
+    pub fn surprise_remove(self) {
+        self.tell(IRP_MN_SURPRISE_REMOVAL, "IRP_MN_SURPRISE_REMOVAL");
+        let idle = || self.users() == 0;
+        waiting::until(&self.state, None, "a removal, for those who have the device open", idle);
+        self.remove_device();
+    }
+
+    /// Stops the device and starts it again, as a change of resources does.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says: to the question, or at the start.
+    pub fn stop_and_start(&self) -> Result<(), NTSTATUS> {
+        if let Err(status) = self.ask(QUERY_STOP_DEVICE, "IRP_MN_QUERY_STOP_DEVICE") {
+            self.tell(CANCEL_STOP_DEVICE, "IRP_MN_CANCEL_STOP_DEVICE");
+            return Err(status);
+        }
+        self.tell(IRP_MN_STOP_DEVICE, "IRP_MN_STOP_DEVICE");
+        self.start()
+    }
+
+    /// Has the system sleep, if that is not `0`, or wake up.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says when it is asked.
+    pub fn set_power(&self, state: u8) -> Result<(), NTSTATUS> {
+        super::power::set_system_state(&self.state, &self.top(), state == 0)
+    }
+}
+
+/// What the bus driver does with each request for its device: what it knows succeeds, at once or, every second time, later and at
+/// `DISPATCH_LEVEL`, as a driver above has to expect. Others it leaves as they are.
+unsafe extern "C" fn bus(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    let state = kernel::current();
+    // SAFETY: the location of a request that is not complete.
+    let location = unsafe { &mut *current(irp) };
+    let known = if u32::from(location.MajorFunction) == IRP_MJ_PNP {
+        u32::from(location.MinorFunction) <= CANCEL_STOP_DEVICE
+            || u32::from(location.MinorFunction) == IRP_MN_SURPRISE_REMOVAL
+    } else {
+        true
+    };
+    if known {
+        set_status(irp, STATUS_SUCCESS);
+    }
+    if !state.wdm.bus_is_late.fetch_xor(true, Relaxed) {
+        let status = status_of(irp);
+        IofCompleteRequest(irp, 0);
+        return status;
+    }
+    location.Control |= UCHAR::try_from(SL_PENDING_RETURNED).unwrap_or(0);
+    let irp = irp.expose_provenance();
+    wdm::spawn_for_work_item(&state, NOBODY, move || {
+        let before = machine::raise(Irql::DISPATCH_LEVEL);
+        IofCompleteRequest(std::ptr::with_exposed_provenance_mut(irp), 0);
+        machine::lower(before);
+    });
+    STATUS_PENDING
+}

@@ -1,0 +1,95 @@
+//! Tracing by WPP: what its generated code imports, or looks up by name. Nobody listens, so no message is asked for; one that comes all the
+//! same is for nobody.
+
+use std::ffi::c_void;
+
+use host::machine::Irql;
+use wdk_bindings::{
+    NTSTATUS, PDEVICE_OBJECT, PULONG, PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS,
+    ULONG,
+};
+
+use crate::{
+    context,
+    kernel::{self, lock},
+    report::bug_check,
+    rule::Rule,
+};
+
+/// Carries out a routine that the reference documents up to that IRQL, or that must work wherever a message comes from.
+macro_rules! wpp {
+    ($name:literal, $level:ident, $work:expr) => {
+        kernel::routine($name, || Irql::$level, $work)
+    };
+}
+
+/// Registers the provider of a driver, whose routine would be called if somebody listened.
+#[unsafe(no_mangle)]
+extern "C" fn EtwRegisterClassicProvider(
+    provider: *const c_void,
+    _kind: ULONG,
+    routine: *const c_void,
+    _argument: PVOID,
+    handle: *mut u64,
+) -> NTSTATUS {
+    wpp!("EtwRegisterClassicProvider", APC_LEVEL, |state| {
+        if provider.is_null() || routine.is_null() {
+            bug_check(Rule::BadArgument, format_args!("a provider of events without identifier or routine"));
+        }
+        if state.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let number = state.next();
+        lock(&state.wdm.etw).insert(number, context::caller());
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { handle.write(number) };
+        STATUS_SUCCESS
+    })
+}
+
+/// Registers a device, or takes that back.
+#[unsafe(no_mangle)]
+extern "C" fn IoWMIRegistrationControl(device: PDEVICE_OBJECT, action: ULONG) -> NTSTATUS {
+    wpp!("IoWMIRegistrationControl", PASSIVE_LEVEL, |_| {
+        if device.is_null() || action & 0xFFFF == 0 || action & 0xFFFF > 5 {
+            bug_check(Rule::BadArgument, format_args!("IoWMIRegistrationControl with the action {action}"));
+        }
+        STATUS_SUCCESS
+    })
+}
+
+/// No session has a handle that a driver could ask about.
+#[unsafe(no_mangle)]
+extern "C" fn WmiQueryTraceInformation(
+    _class: ULONG,
+    _information: PVOID,
+    _length: ULONG,
+    needed: PULONG,
+    _buffer: PVOID,
+) -> NTSTATUS {
+    wpp!("WmiQueryTraceInformation", HIGH_LEVEL, |_| {
+        // SAFETY: null or the driver's place, which lives until the call returns.
+        if let Some(needed) = unsafe { needed.as_mut() } {
+            *needed = 0;
+        }
+        STATUS_INVALID_HANDLE
+    })
+}
+
+/// There is no session that a message could be for. What comes after `number` are pointers and lengths, which are not read.
+#[unsafe(no_mangle)]
+extern "C" fn WmiTraceMessage(_session: u64, _flags: ULONG, _message: *const c_void, _number: u16) -> NTSTATUS {
+    wpp!("WmiTraceMessage", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
+}
+
+/// The same, with a list of arguments.
+#[unsafe(no_mangle)]
+extern "C" fn WmiTraceMessageVa(
+    _session: u64,
+    _flags: ULONG,
+    _message: *const c_void,
+    _number: u16,
+    _arguments: PVOID,
+) -> NTSTATUS {
+    wpp!("WmiTraceMessageVa", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
+}
