@@ -17,7 +17,7 @@ use ndis::{
     MIB_IF_ROW2, MIB_IPFORWARD_ROW2, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE,
     NET_LUID, NL_DAD_STATE, NotifyUnicastIpAddressChange,
 };
-use ndkpi::{NtStatus, SOCKADDR_INET};
+use ndkpi::{AF_INET, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Driver, Kernel, Network, NewInterface, Rule, caught, irql};
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, KEVENT, LARGE_INTEGER, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PVOID,

@@ -170,6 +170,14 @@ pub fn complete(irp: PIRP, status: NTSTATUS, information: u64) -> NTSTATUS {
     status
 }
 
+/// The status that an IRP has.
+pub fn status(irp: PIRP) -> NTSTATUS {
+    // SAFETY: the driver has the IRP.
+    let block = unsafe { (*irp).IoStatus };
+    // SAFETY: the arm that drivers write.
+    unsafe { block.__bindgen_anon_1.Status }
+}
+
 /// The place for input and output.
 pub fn buffer(irp: PIRP) -> *mut u8 {
     // SAFETY: the driver has the IRP.

@@ -125,15 +125,14 @@ unsafe extern "C" fn pnp(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     if minor == IRP_MN_START_DEVICE {
         // The bus driver comes first.
         pass_and_wait(lower(), irp);
-        // SAFETY: the driver has it again.
-        let status = unsafe { (*irp).IoStatus.__bindgen_anon_1.Status };
-        return complete(irp, status, 0);
+        return complete(irp, driver::status(irp), 0);
     }
     if [IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_CANCEL_REMOVE_DEVICE, IRP_MN_SURPRISE_REMOVAL, IRP_MN_REMOVE_DEVICE]
         .contains(&minor)
     {
         // SAFETY: the driver has the IRP.
-        unsafe { (*irp).IoStatus.__bindgen_anon_1.Status = STATUS_SUCCESS };
+        let block = unsafe { &mut (*irp).IoStatus };
+        block.__bindgen_anon_1.Status = STATUS_SUCCESS;
     }
     skip(irp);
     let status = call!(IofCallDriver(lower(), irp));
@@ -152,7 +151,9 @@ unsafe extern "C" fn pnp(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
 /// Notes that the device is in the state that it was asked to be in.
 unsafe extern "C" fn is_there(_: PDEVICE_OBJECT, minor: u8, state: POWER_STATE, _: PVOID, block: PIO_STATUS_BLOCK) {
     // SAFETY: the system's structure.
-    let status = unsafe { (*block).__bindgen_anon_1.Status };
+    let block = unsafe { block.read() };
+    // SAFETY: the arm that the system writes.
+    let status = unsafe { block.__bindgen_anon_1.Status };
     assert_eq!((u32::from(minor), status), (IRP_MN_SET_POWER, STATUS_SUCCESS));
     // SAFETY: both arms are numbers.
     STATES.fetch_or(1 << unsafe { state.DeviceState }, SeqCst);
@@ -162,9 +163,9 @@ unsafe extern "C" fn power(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     // SAFETY: the driver has the IRP.
     let location = unsafe { &*driver::location(irp) };
     // SAFETY: the arm of this kind of request.
-    let (kind, state) = unsafe { (location.Parameters.Power.Type, location.Parameters.Power.State) };
+    let power = unsafe { location.Parameters.Power };
     // SAFETY: both arms are numbers.
-    let state = unsafe { state.SystemState };
+    let (kind, state) = (power.Type, unsafe { power.State.SystemState });
     if u32::from(location.MinorFunction) == IRP_MN_SET_POWER {
         if kind == 0 {
             // A system that works has its device work; else it is off.

@@ -42,10 +42,12 @@ fn attach(below: PDEVICE_OBJECT) {
     let status = call!(IoCreateDevice(driver, 0, ptr::null_mut(), FILE_DEVICE_UNKNOWN, 0, 0, &raw mut above));
     assert_eq!(status, STATUS_SUCCESS);
     assert_eq!(call!(IoAttachDeviceToDeviceStack(above, below)), below);
-    // SAFETY: the driver's devices.
-    assert_eq!(unsafe { ((*above).StackSize, (*below).AttachedDevice) }, (2, above));
+    // SAFETY: the driver's device.
+    assert_eq!(unsafe { (*below).AttachedDevice }, above);
     // SAFETY: as above.
-    unsafe { (*above).Flags &= !DO_DEVICE_INITIALIZING };
+    let above = unsafe { &mut *above };
+    assert_eq!(above.StackSize, 2);
+    above.Flags &= !DO_DEVICE_INITIALIZING;
 }
 
 fn below() -> PDEVICE_OBJECT {
@@ -62,8 +64,10 @@ fn detach(above: PDEVICE_OBJECT) {
 fn copy_to_next(irp: PIRP) {
     let here = driver::location(irp);
     let next = here.wrapping_sub(1);
+    // SAFETY: the driver has the IRP.
+    let copy = IO_STACK_LOCATION { Control: 0, CompletionRoutine: None, ..unsafe { here.read() } };
     // SAFETY: the driver has the IRP, which has a location more.
-    unsafe { next.write(IO_STACK_LOCATION { Control: 0, CompletionRoutine: None, ..*here }) };
+    unsafe { next.write(copy) };
 }
 
 /// `IoSkipCurrentIrpStackLocation`.
@@ -254,8 +258,7 @@ fn a_driver_cancels_a_request_of_its_own() {
         let own = allocate(1);
         assert_eq!(call!(IofCallDriver(below(), own)), STATUS_PENDING);
         assert_eq!(call!(IoCancelIrp(own)), BOOLEAN::from(true));
-        // SAFETY: the driver has it again.
-        assert_eq!(unsafe { (*own).IoStatus.__bindgen_anon_1.Status }, STATUS_CANCELLED);
+        assert_eq!(driver::status(own), STATUS_CANCELLED);
         call!(IoFreeIrp(own));
         complete(irp, 0, 0)
     };
@@ -450,7 +453,8 @@ fn a_device_that_is_attached_twice() {
         let twice = |device| {
             attach(device);
             // SAFETY: the driver's device.
-            call!(IoAttachDeviceToDeviceStack(unsafe { (*device).AttachedDevice }, device));
+            let above = unsafe { (*device).AttachedDevice };
+            call!(IoAttachDeviceToDeviceStack(above, device));
         };
         run(Parts { load: twice, ..STACK }, |_, _, _| ());
     });

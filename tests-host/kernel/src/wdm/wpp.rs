@@ -51,7 +51,7 @@ extern "C" fn EtwRegisterClassicProvider(
 #[unsafe(no_mangle)]
 extern "C" fn IoWMIRegistrationControl(device: PDEVICE_OBJECT, action: ULONG) -> NTSTATUS {
     wpp!("IoWMIRegistrationControl", PASSIVE_LEVEL, |_| {
-        if device.is_null() || action & 0xFFFF == 0 || action & 0xFFFF > 5 {
+        if device.is_null() || !(1..=5).contains(&(action & 0xFFFF)) {
             bug_check(Rule::BadArgument, format_args!("IoWMIRegistrationControl with the action {action}"));
         }
         STATUS_SUCCESS

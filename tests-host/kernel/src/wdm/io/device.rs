@@ -104,11 +104,12 @@ impl State {
     }
 
     /// Makes a device of the system's own, which has no name, and requests to which go to `functions`.
-    pub fn create_physical_device(&self, object: DEVICE_OBJECT, functions: Functions) -> Arc<Device> {
+    pub fn create_physical_device(&self, driver: PDRIVER_OBJECT, functions: Functions) -> Arc<Device> {
         let address = super::irp::block(size_of::<DEVICE_OBJECT>(), true);
         let device = Arc::new(Device::new(NOBODY, address, String::new(), Some(functions)));
+        let object = DEVICE_OBJECT { Type: TYPE, DriverObject: driver, StackSize: 1, ..DEVICE_OBJECT::default() };
         // SAFETY: a new block with room for it.
-        unsafe { device.pointer().write(DEVICE_OBJECT { Type: TYPE, StackSize: 1, ..object }) };
+        unsafe { device.pointer().write(object) };
         lock(&self.wdm.io).devices.insert(address, device.clone());
         device
     }

@@ -130,14 +130,17 @@ fn number(irp: PIRP) -> u8 {
 
 /// The status that an IRP has.
 pub fn status_of(irp: PIRP) -> NTSTATUS {
-    // SAFETY: an IRP that is not complete; the arm that drivers write.
-    unsafe { (*irp).IoStatus.__bindgen_anon_1.Status }
+    // SAFETY: an IRP that is not complete.
+    let block = unsafe { (*irp).IoStatus };
+    // SAFETY: the arm that drivers write.
+    unsafe { block.__bindgen_anon_1.Status }
 }
 
 /// Gives an IRP a status.
 pub fn set_status(irp: PIRP, status: NTSTATUS) {
-    // SAFETY: an IRP that is not complete; the arm that drivers write.
-    unsafe { (*irp).IoStatus.__bindgen_anon_1.Status = status };
+    // SAFETY: an IRP that is not complete.
+    let block = unsafe { &mut (*irp).IoStatus };
+    block.__bindgen_anon_1.Status = status;
 }
 
 fn is_marked(location: *const IO_STACK_LOCATION) -> bool {
@@ -270,8 +273,9 @@ impl State {
         let device = self.top_of(device);
         let request = self.make_irp(device.locations(), question.code, maker);
         if question.code & 3 == METHOD_BUFFERED {
-            // SAFETY: the request's own block.
-            unsafe { (*request.pointer()).AssociatedIrp.SystemBuffer = start.cast() };
+            // SAFETY: the request's own block, which nobody else has yet.
+            let irp = unsafe { &mut *request.pointer() };
+            irp.AssociatedIrp.SystemBuffer = start.cast();
         }
         // SAFETY: the location of the driver that gets it first, as the request's block has it.
         let location = unsafe { &mut *request.next_location() };

@@ -8,8 +8,8 @@ use std::sync::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_ADD_DEVICE, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, IRP_MJ_PNP,
-    IRP_MJ_POWER, IRP_MN_CANCEL_REMOVE_DEVICE, IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE,
+    DO_DEVICE_INITIALIZING, DRIVER_ADD_DEVICE, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, IRP_MJ_PNP, IRP_MJ_POWER,
+    IRP_MN_CANCEL_REMOVE_DEVICE, IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE,
     IRP_MN_STOP_DEVICE, IRP_MN_SURPRISE_REMOVAL, NTSTATUS, PDEVICE_OBJECT, PDRIVER_OBJECT, PIRP, SL_PENDING_RETURNED,
     STATUS_DEVICE_BUSY, STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, UCHAR,
 };
@@ -65,8 +65,7 @@ impl Driver {
             functions[major as usize] = Some(bus);
         }
         let of_bus: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
-        let physical =
-            state.create_physical_device(DEVICE_OBJECT { DriverObject: of_bus, ..DEVICE_OBJECT::default() }, functions);
+        let physical = state.create_physical_device(of_bus, functions);
         let status = context::call(owner, "AddDevice", || {
             // SAFETY: the driver's own routine and object, and a device that lives until it is removed.
             unsafe { add(std::ptr::with_exposed_provenance_mut(object), physical.pointer()) }
