@@ -46,6 +46,7 @@ macro_rules! call {
 
 /// What a test can have the driver do otherwise.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something that the driver does or leaves out")]
 struct Parts {
     /// A request of plug and play that is answered with that instead.
     refuses: Option<(u32, NTSTATUS)>,
@@ -231,7 +232,7 @@ fn a_device_that_is_gone_is_removed() {
 #[test]
 fn a_driver_refuses_its_removal() {
     run(Parts { refuses: Some((IRP_MN_QUERY_REMOVE_DEVICE, STATUS_DEVICE_BUSY)), ..RIGHT }, |_, device| {
-        let (device, status) = device.remove().err().expect("it is refused");
+        let (device, status) = device.remove().expect_err("it is refused");
         assert_eq!(status, STATUS_DEVICE_BUSY);
         assert!(has_seen(&[IRP_MN_CANCEL_REMOVE_DEVICE]));
         device.surprise_remove();
