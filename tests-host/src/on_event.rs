@@ -24,6 +24,7 @@ impl OnEvent {
 impl Hooks for OnEvent {
     type Os = HostOs;
     type State = ();
+    type Call = ();
 
     fn os(&self) -> &HostOs {
         &self.os
@@ -37,7 +38,7 @@ impl Hooks for OnEvent {
         Ok(())
     }
 
-    fn event(&self, event: &Event<'_, ()>) -> Verdict {
+    fn event(&self, event: &Event<'_, ()>, (): &mut ()) -> Verdict {
         (self.look)(event)
     }
 }

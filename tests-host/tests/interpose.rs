@@ -103,6 +103,7 @@ impl Listener {
 impl Hooks for Listener {
     type Os = HostOs;
     type State = Alive;
+    type Call = ();
     const KEPT: usize = 8;
 
     fn os(&self) -> &HostOs {
@@ -120,7 +121,7 @@ impl Hooks for Listener {
         Ok(self.alive())
     }
 
-    fn event(&self, event: &Event<'_, Alive>) -> Verdict {
+    fn event(&self, event: &Event<'_, Alive>, (): &mut ()) -> Verdict {
         let phase = match event.phase {
             Phase::Call => "call",
             Phase::Return => "return",

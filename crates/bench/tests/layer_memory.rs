@@ -67,6 +67,7 @@ struct Leaking(HostOs);
 impl Hooks for Leaking {
     type Os = HostOs;
     type State = ();
+    type Call = ();
 
     fn os(&self) -> &HostOs {
         &self.0
@@ -81,7 +82,7 @@ impl Hooks for Leaking {
         Ok(())
     }
 
-    fn event(&self, _: &Event<'_, ()>) -> Verdict {
+    fn event(&self, _: &Event<'_, ()>, (): &mut ()) -> Verdict {
         Verdict::Forward
     }
 }

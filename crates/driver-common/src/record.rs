@@ -97,7 +97,7 @@ impl Recordings {
             processors,
             first: range.start,
             end: range.end,
-            lost: ring.header(&range, 0, processors).lost,
+            lost: ring.beyond(&range),
         }
     }
 

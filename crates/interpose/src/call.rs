@@ -6,7 +6,7 @@ use fallible::Arc;
 use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus, Object};
 
 use crate::{
-    Args, Event, Function, Hooks, InterposeOs, ObjectRef, Outcome, Phase, Place, RequestArgs, Verdict,
+    Args, Event, Function, Hooks, ObjectRef, Outcome, Phase, RequestArgs, Verdict,
     later::{Later, Work},
     request::Request,
     shadow::{Creation, EventCallback, Root, Shadow, ShadowRef, find},
@@ -31,18 +31,24 @@ pub(crate) use slot;
 pub struct Told<'a, H: Hooks> {
     root: &'a Root<H>,
     event: Event<'a, H::State>,
+    /// What the hooks keep of the call.
+    kept: H::Call,
 }
 
 impl<'a, H: Hooks> Told<'a, H> {
     /// An event of a call that begins.
+    #[inline]
     pub fn new(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
         let root = &*shadow.root;
-        let call = if H::LISTENS { root.next_call() } else { 0 };
+        let call = match (H::LISTENS, H::NUMBERS_ALL || !function.is_of_data_path()) {
+            (false, _) => 0,
+            (true, true) => root.next_call(),
+            (true, false) => root.coming_call(),
+        };
         let event = Event {
             phase: Phase::Call,
             function,
             call,
-            place: Place::default(),
             object: shadow.object_ref(),
             related: [None; 3],
             created: None,
@@ -50,10 +56,11 @@ impl<'a, H: Hooks> Told<'a, H> {
             request: None,
             outcome: Outcome::None,
         };
-        Self { root, event }
+        Self { root, event, kept: H::Call::default() }
     }
 
     /// With other objects that the function is given.
+    #[inline]
     pub fn with(mut self, related: [Option<&'a Shadow<H>>; 3]) -> Self {
         self.event.related = related.map(|shadow| shadow.map(Shadow::object_ref));
         self
@@ -96,14 +103,14 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// Tells the hooks.
+    #[inline]
     pub fn tell(&mut self, phase: Phase, outcome: Outcome) -> Verdict {
         if !H::LISTENS {
             return Verdict::Forward;
         }
         self.event.phase = phase;
         self.event.outcome = outcome;
-        self.event.place = self.root.hooks.os().place();
-        self.root.hooks.event(&self.event)
+        self.root.hooks.event(&self.event, &mut self.kept)
     }
 
     /// Tells the hooks of the call. `Err` if it is to be refused.
@@ -118,13 +125,13 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// Tells the hooks of the return, with other arguments.
-    pub fn end_with(mut self, args: Args<'a>, outcome: Outcome) {
+    pub fn end_with(&mut self, args: Args<'a>, outcome: Outcome) {
         self.event.args = args;
         self.tell(Phase::Return, outcome);
     }
 
     /// Tells the hooks of the return.
-    pub fn end(mut self, outcome: Outcome) {
+    pub fn end(&mut self, outcome: Outcome) {
         self.tell(Phase::Return, outcome);
     }
 }

@@ -99,6 +99,37 @@ functions! {
     DisconnectEventEx = "NDK_FN_DISCONNECT_EVENT_CALLBACK_EX",
 }
 
+impl Function {
+    /// Returns true for a post of a work request.
+    #[must_use]
+    pub const fn is_post(self) -> bool {
+        matches!(
+            self,
+            Self::Send
+                | Self::Receive
+                | Self::Bind
+                | Self::FastRegister
+                | Self::Invalidate
+                | Self::Read
+                | Self::Write
+                | Self::SendAndInvalidate
+                | Self::SrqReceive
+        )
+    }
+
+    /// Returns true for a poll of a completion queue.
+    #[must_use]
+    pub const fn is_poll(self) -> bool {
+        matches!(self, Self::GetCqResults | Self::GetCqResultsEx)
+    }
+
+    /// Returns true for what a consumer does for each transfer: posts, polls, arms.
+    #[must_use]
+    pub const fn is_of_data_path(self) -> bool {
+        self.is_post() || self.is_poll() || matches!(self, Self::ArmCq)
+    }
+}
+
 /// What an event is the beginning or the end of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -432,10 +463,9 @@ pub struct Event<'a, S> {
     pub phase: Phase,
     /// The function.
     pub function: Function,
-    /// A number that the events of one call have in common, its completion included. Counts from 1 for each adapter.
+    /// A number that the events of one call have in common, its completion included. Counts from 1 for each adapter. See
+    /// [`Hooks::NUMBERS_ALL`](crate::Hooks::NUMBERS_ALL) for posts, arms and polls.
     pub call: u64,
-    /// When and where.
-    pub place: Place,
     /// The object on which the function is called, or whose callback it is; the parent of an object that is created.
     pub object: ObjectRef<'a, S>,
     /// Other objects that the consumer gave, in the order of the function's parameters. `None` also for what is no object.
@@ -459,7 +489,6 @@ impl<'a, S> Event<'a, S> {
             phase: self.phase,
             function: self.function,
             call: self.call,
-            place: self.place,
             object: map(self.object),
             related: self.related.map(|related| related.map(map)),
             created: self.created.map(map),

@@ -7,8 +7,11 @@ use crate::{Event, Function, ObjectId, ObjectRef, Place};
 
 /// An operating system that knows where code runs.
 pub trait InterposeOs: Os {
-    /// When and where the caller runs. At any `IRQL <= DISPATCH_LEVEL`.
+    /// When and where the caller runs. At any `IRQL <= DISPATCH_LEVEL`. Reads a clock: not for hooks that need only a part of it.
     fn place(&self) -> Place;
+
+    /// The IRQL of the caller: that of [`InterposeOs::place`].
+    fn irql(&self) -> u8;
 
     /// The addresses to which the callers return, the innermost first, as far as the platform can tell; those of this layer and of the
     /// provider are left out where it can tell them. Returns how many were stored. At any `IRQL <= DISPATCH_LEVEL`.
@@ -87,12 +90,19 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// What is kept of an object. Dropped some time after its close has completed.
     type State: Send + Sync + 'static;
 
+    /// What is kept of a call from its beginning to its return.
+    type Call: Copy + Default;
+
     /// False if [`Hooks::event`] need not be called.
     const LISTENS: bool = true;
 
     /// True if these hooks change more than the status of a call: [`Verdict::Late`] and what follows it there, [`Hooks::delay`],
     /// [`Hooks::results`]. What that takes is allocated with each object.
     const INTERFERES: bool = false;
+
+    /// False if posts, arms and polls need no number of their own: [`Event::call`] is then that of the call or callback that comes
+    /// next. A number costs an exchange with all other processors.
+    const NUMBERS_ALL: bool = true;
 
     /// How many closed objects are kept, so that a call on them is recognised ([`Hooks::misuse`]). Those before them are freed.
     const KEPT: usize = 0;
@@ -114,8 +124,9 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// `STATUS_INSUFFICIENT_RESOURCES`: then the provider is not called, or the connection that came in is refused.
     fn object(&self, event: &Event<'_, Self::State>, id: ObjectId) -> Result<Self::State, NtStatus>;
 
-    /// Something happens. The result matters in [`Phase::Call`](crate::Phase::Call) only.
-    fn event(&self, event: &Event<'_, Self::State>) -> Verdict;
+    /// Something happens. The result matters in [`Phase::Call`](crate::Phase::Call) only. `call` is what was left there at the
+    /// beginning of the call that returns, or of the callback that returns; otherwise it is new.
+    fn event(&self, event: &Event<'_, Self::State>, call: &mut Self::Call) -> Verdict;
 
     /// How many microseconds an event callback is held back that the provider makes now: a notification of a completion queue, a
     /// connect or a disconnect event. 0: not at all.
@@ -153,6 +164,7 @@ pub struct NoHooks<O>(
 impl<O: InterposeOs> Hooks for NoHooks<O> {
     type Os = O;
     type State = ();
+    type Call = ();
     const LISTENS: bool = false;
 
     fn os(&self) -> &O {
@@ -167,7 +179,7 @@ impl<O: InterposeOs> Hooks for NoHooks<O> {
         Ok(())
     }
 
-    fn event(&self, _: &Event<'_, ()>) -> Verdict {
+    fn event(&self, _: &Event<'_, ()>, (): &mut ()) -> Verdict {
         Verdict::Forward
     }
 }
@@ -177,8 +189,10 @@ impl<O: InterposeOs> Hooks for NoHooks<O> {
 impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
     type Os = A::Os;
     type State = (A::State, B::State);
+    type Call = (A::Call, B::Call);
     const LISTENS: bool = A::LISTENS || B::LISTENS;
     const INTERFERES: bool = A::INTERFERES || B::INTERFERES;
+    const NUMBERS_ALL: bool = A::LISTENS && A::NUMBERS_ALL || B::LISTENS && B::NUMBERS_ALL;
     const KEPT: usize = if A::KEPT > B::KEPT { A::KEPT } else { B::KEPT };
 
     fn os(&self) -> &A::Os {
@@ -193,9 +207,11 @@ impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
         Ok((self.0.object(&event.map(|state| &state.0), id)?, self.1.object(&event.map(|state| &state.1), id)?))
     }
 
-    fn event(&self, event: &Event<'_, Self::State>) -> Verdict {
-        let first = || if A::LISTENS { self.0.event(&event.map(|state| &state.0)) } else { Verdict::Forward };
-        let second = || if B::LISTENS { self.1.event(&event.map(|state| &state.1)) } else { Verdict::Forward };
+    fn event(&self, event: &Event<'_, Self::State>, (first, second): &mut Self::Call) -> Verdict {
+        let mut first =
+            || if A::LISTENS { self.0.event(&event.map(|state| &state.0), first) } else { Verdict::Forward };
+        let mut second =
+            || if B::LISTENS { self.1.event(&event.map(|state| &state.1), second) } else { Verdict::Forward };
         if event.phase != crate::Phase::Call {
             let _ = (second(), first());
             return Verdict::Forward;

@@ -26,6 +26,7 @@
 //! impl Hooks for NoQueues {
 //!     type Os = HostOs;
 //!     type State = ();
+//!     type Call = ();
 //!
 //!     fn os(&self) -> &HostOs {
 //!         &self.0
@@ -36,7 +37,7 @@
 //!     fn object(&self, _: &Event<'_, ()>, _: ObjectId) -> Result<(), NtStatus> {
 //!         Ok(())
 //!     }
-//!     fn event(&self, event: &Event<'_, ()>) -> Verdict {
+//!     fn event(&self, event: &Event<'_, ()>, (): &mut ()) -> Verdict {
 //!         match (event.phase, event.function) {
 //!             (Phase::Call, Function::CreateCq) => Verdict::Refuse(NtStatus::INSUFFICIENT_RESOURCES),
 //!             _ => Verdict::Forward,

@@ -172,6 +172,11 @@ impl<H: Hooks> Root<H> {
         self.calls.fetch_add(1, Relaxed) + 1
     }
 
+    /// The number that the next call or event will have.
+    pub fn coming_call(&self) -> u64 {
+        self.calls.load(Relaxed) + 1
+    }
+
     /// Keeps a closed object for a while, if that is wanted.
     pub fn bury(&self, object: Arc<Shadow<H>>) {
         let Some(kept) = &self.kept else { return };

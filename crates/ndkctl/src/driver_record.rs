@@ -108,8 +108,10 @@ fn record<T: Transport>(
 
 /// The file of what the driver has recorded.
 fn file(state: &RecordingState, slots: &[Slot]) -> Vec<u8> {
-    let RecordingState { first, lost, processors, .. } = *state;
-    recording::seal(Header { slots: slots.len() as u64, first, lost, processors }.to_bytes().to_vec(), slots)
+    let RecordingState { first, end, lost, processors, .. } = *state;
+    let count = slots.len() as u64;
+    let lost = lost.saturating_add(end.saturating_sub(first).saturating_sub(count));
+    recording::seal(Header { slots: count, first, lost, processors }.to_bytes().to_vec(), slots)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NDKREC\r\n";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a slot.
@@ -36,7 +36,7 @@ pub struct Header {
     pub slots: u64,
     /// The ordinal of the first slot that could be there: how many were written over before it.
     pub first: u64,
-    /// Slots that could not be written, or that came when there was no more room.
+    /// Slots that are not there, because somebody wrote there, or that came when there was no more room.
     pub lost: u64,
     /// Processors of the machine.
     pub processors: u32,
@@ -98,38 +98,45 @@ pub mod at {
     pub const OBJECT: usize = 24;
     /// The object that was created, or 0. 4 bytes.
     pub const CREATED: usize = 28;
-    /// Three other objects, or 0. 12 bytes.
+    /// Two other objects, or 0. 8 bytes.
     pub const RELATED: usize = 32;
     /// The status, number or token. 4 bytes.
-    pub const OUTCOME: usize = 44;
+    pub const OUTCOME: usize = 40;
+    /// Of a call that has returned: how many slots lie between this one and the next one at its return, this one included. 2 bytes.
+    pub const AFTER: usize = 44;
+    /// What the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token. 1 byte.
+    pub const OUTCOME_KIND: usize = 46;
+    /// Bit 0: the request has a completion callback; bit 1: it is a creation without a place for the object; bit 2: the call has
+    /// returned, with this outcome, and has no other record for that. 1 byte.
+    pub const FLAGS: usize = 47;
     /// The thread, as a number that equal threads have. 4 bytes.
     pub const THREAD: usize = 48;
     /// The processor. 2 bytes.
     pub const PROCESSOR: usize = 52;
     /// The number of the adapter, from 1. 1 byte.
     pub const ADAPTER: usize = 54;
-    /// What it is the beginning or end of: 0 call, 1 return, 2 callback, 3 return of a callback. 1 byte.
+    /// What it is the beginning or end of: 0 call, 1 return, 2 callback, 3 return of a callback; from bit 2 on the type of the object that
+    /// was created (`NDKPI 2.1`). 1 byte.
     pub const PHASE: usize = 55;
+    /// A third other object, or 0. 4 bytes.
+    pub const RELATED_LAST: usize = 56;
     /// The function: its place in `interpose::Function::ALL`. 1 byte.
-    pub const FUNCTION: usize = 56;
-    /// The IRQL. 1 byte.
-    pub const IRQL: usize = 57;
-    /// What the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token. 1 byte.
-    pub const OUTCOME_KIND: usize = 58;
-    /// Slots that follow with the arguments. 1 byte.
-    pub const MORE: usize = 59;
-    /// The type of the object that was created (`NDKPI 2.1`). 1 byte.
-    pub const CREATED_KIND: usize = 60;
-    /// Bit 0: the request has a completion callback; bit 1: it is a creation without a place for the object. 1 byte.
-    pub const FLAGS: usize = 61;
+    pub const FUNCTION: usize = 60;
     /// Which arguments follow: a number of [`super::tag`]. 1 byte.
-    pub const ARGS: usize = 62;
+    pub const ARGS: usize = 61;
+    /// Slots that follow with the arguments. 1 byte.
+    pub const MORE: usize = 62;
+    /// The IRQL. 1 byte.
+    pub const IRQL: usize = 63;
 }
 
 /// The request has a completion callback.
 pub const FLAG_COMPLETION: u8 = 1;
 /// The request is a creation, and there is no place for the object.
 pub const FLAG_NO_PLACE: u8 = 2;
+
+/// The record is of a call and of its return.
+pub const FLAG_RETURNED: u8 = 4;
 
 /// Which arguments a record has. What follows each is in words of 64 bits.
 #[expect(missing_docs, reason = "each is named like the arguments of the crate interpose")]

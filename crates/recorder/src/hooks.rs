@@ -3,13 +3,15 @@
 use core::{ptr, slice};
 
 use fallible::Arc;
-use interpose::{Args, Event, Hooks, InterposeOs, ObjectId, OutArgs, Outcome, Phase, Verdict};
+use interpose::{Args, Event, Hooks, InterposeOs, ObjectId, OutArgs, Outcome, Phase, Place, Verdict};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NtStatus};
 
 use crate::{
-    encode::{Beside, Count, encode},
-    format::{FLAG_COMPLETION, FLAG_NO_PLACE, MOST_BYTES, MOST_MORE, MOST_PAGES, PAYLOAD_WORDS},
-    ring::Ring,
+    encode::{Beside, OneSlot, encode, length, words_of_transfer},
+    format::{
+        FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_RETURNED, MOST_BYTES, MOST_MORE, MOST_PAGES, PAYLOAD_WORDS, at, tag,
+    },
+    ring::{Recorded, Ring},
 };
 
 /// What is kept of an object: its number in the recording, which no other object has.
@@ -43,17 +45,69 @@ impl<O: InterposeOs> Recorder<O> {
         State { object: self.ring.next_object(), adapter }
     }
 
-    fn record(&self, event: &Event<'_, State>) {
+    /// Writes a record. Returns what its return needs, unless there was no room.
+    fn record(&self, event: &Event<'_, State>, number: Number, returned: bool) -> Option<Begun> {
         // SAFETY: the event is of a call that goes on.
         let beside = unsafe { self.beside(event) };
-        let mut words = Count::default();
-        let tag = encode(&event.args, &beside, &mut words);
-        let more = words.0.div_ceil(PAYLOAD_WORDS).min(MOST_MORE);
+        let (tag, words) = length(&event.args, &beside);
+        let more = words.div_ceil(PAYLOAD_WORDS).min(MOST_MORE);
+        let place = self.os.place();
         let mut writer = self.ring.begin(more);
-        for word in head(event, tag, more) {
-            writer.put(word);
+        let call = match number {
+            Number::Given(call) => call,
+            Number::OfRecord => OF_RECORD | writer.ordinal(),
+        };
+        let words = head(event, &Head { place, call, tag, more, returned });
+        let recorded = writer.put_first(&words)?;
+        if more == 1 {
+            let mut rest = OneSlot::default();
+            encode(&event.args, &beside, &mut rest);
+            writer.put_slot(&rest.words);
+        } else if more > 1 {
+            encode(&event.args, &beside, &mut writer);
         }
-        encode(&event.args, &beside, &mut writer);
+        Some(Begun { recorded, flags: words[RESULT] })
+    }
+
+    /// The commonest record, which has two slots: a transfer with one element, or none. As [`Recorder::record`] writes it, without looking
+    /// for what it does not have.
+    #[inline]
+    fn transfer(&self, event: &Event<'_, State>) -> Option<Begun> {
+        let place = self.os.place();
+        let mut writer = self.ring.begin(1);
+        let call = OF_RECORD | writer.ordinal();
+        let recorded = writer.put_first(&head_of_transfer(event, &place, call))?;
+        writer.put_slot(&words_of_transfer(&event.args));
+        Some(Begun { recorded, flags: 0 })
+    }
+
+    /// What is not a post of one element, or a poll that begins.
+    #[inline(never)]
+    fn other(&self, event: &Event<'_, State>, call: &mut Option<Begun>) {
+        let is_of_data_path = event.function.is_of_data_path();
+        match event.phase {
+            Phase::Return if event.function.is_poll() => {
+                let _ = self.record(event, Number::OfRecord, true);
+            }
+            Phase::Call if is_of_data_path => *call = self.record(event, Number::OfRecord, false),
+            Phase::Return if is_of_data_path => self.returned(event, call.as_ref()),
+            _ => {
+                let _ = self.record(event, Number::Given(event.call), false);
+            }
+        }
+    }
+
+    /// A call has returned: its record says so, and how many slots came meanwhile. If it is not there any more, the return has a record of
+    /// its own. Without its call a return says nothing.
+    #[inline]
+    fn returned(&self, event: &Event<'_, State>, call: Option<&Begun>) {
+        let Some(begun) = call else { return };
+        let amended = self.ring.amend(&begun.recorded, RESULT, begun.flags, |after| {
+            begun.flags | result(event.outcome, FLAG_RETURNED, after)
+        });
+        if !amended {
+            let _ = self.record(event, Number::Given(OF_RECORD | begun.recorded.ordinal), false);
+        }
     }
 
     /// What the arguments point to, as far as it is recorded.
@@ -116,53 +170,98 @@ unsafe fn bytes_of<'a>(out: OutArgs) -> &'a [u8] {
     unsafe { slice::from_raw_parts(buffer, length) }
 }
 
-/// The first slot, after its ordinal.
-fn head(event: &Event<'_, State>, tag: u8, more: usize) -> [u64; PAYLOAD_WORDS] {
-    let number = |state: Option<&State>| state.map_or(0, |state| state.object);
-    let related = event.related.map(|related| number(related.map(|object| object.state)));
-    let created = event.created.map_or(0, |created| created.state.object);
-    let created_kind = event.created.map_or(0, |created| low_byte(created.id.kind.0.cast_unsigned()));
-    let (outcome_kind, outcome) = match event.outcome {
+/// The number of a call of the data path is that of its record, with this bit.
+const OF_RECORD: u64 = 1 << 63;
+
+/// Where a call's number comes from.
+#[derive(Clone, Copy)]
+enum Number {
+    Given(u64),
+    OfRecord,
+}
+
+/// A call of the data path that was recorded, for its return.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    recorded: Recorded,
+    /// The word of its first slot that the return changes.
+    flags: u64,
+}
+
+/// The word of a first slot, after its ordinal, that says how a call has ended.
+const RESULT: usize = at::OUTCOME / 8 - 1;
+
+const fn result(outcome: Outcome, flags: u8, after: u16) -> u64 {
+    let (kind, outcome) = match outcome {
         Outcome::None => (0, 0),
         Outcome::Status(status) => (1, status.0.cast_unsigned()),
         Outcome::Count(count) => (2, count),
         Outcome::Token(token) => (3, token),
     };
-    let phase: u64 = match event.phase {
+    outcome as u64 | (after as u64) << 32 | kind << 48 | (flags as u64) << 56
+}
+
+/// The first slot of a transfer, as [`head`] makes it.
+#[inline]
+fn head_of_transfer(event: &Event<'_, State>, place: &Place, call: u64) -> [u64; PAYLOAD_WORDS] {
+    [place.time, call, event.object.state.object.into(), 0, 0, runs(event, place), what(event, tag::TRANSFER, 1, place)]
+}
+
+/// Where it runs, for which adapter.
+#[inline]
+fn runs(event: &Event<'_, State>, place: &Place) -> u64 {
+    let thread = place.thread as u64;
+    (thread ^ thread >> 32) & 0xFFFF_FFFF
+        | u64::from(place.processor & 0xFFFF) << 32
+        | u64::from(event.object.state.adapter) << 48
+}
+
+/// What it is.
+#[inline]
+fn what(event: &Event<'_, State>, tag: u8, more: u8, place: &Place) -> u64 {
+    u64::from(event.function as u8) << 32 | u64::from(tag) << 40 | u64::from(more) << 48 | u64::from(place.irql) << 56
+}
+
+/// What of a first slot does not come from the event.
+struct Head {
+    place: Place,
+    call: u64,
+    tag: u8,
+    more: usize,
+    returned: bool,
+}
+
+/// The first slot, after its ordinal.
+fn head(event: &Event<'_, State>, head: &Head) -> [u64; PAYLOAD_WORDS] {
+    let number = |state: Option<&State>| state.map_or(0, |state| state.object);
+    let related = event.related.map(|related| number(related.map(|object| object.state)));
+    let (created, created_kind) =
+        event.created.map_or((0, 0), |created| (created.state.object, low_byte(created.id.kind.0.cast_unsigned())));
+    let phase = match event.phase {
+        // Its record is that of the call as well.
+        _ if head.returned => 0,
         Phase::Call => 0,
         Phase::Return => 1,
         Phase::Callback => 2,
         Phase::CallbackReturn => 3,
     };
-    let flags = event.request.map_or(0, |request| {
-        let completion = if request.has_completion { FLAG_COMPLETION } else { 0 };
-        completion | if request.lacks_place { FLAG_NO_PLACE } else { 0 }
-    });
-    let processor = event.place.processor.to_le_bytes();
-    let thread = event.place.thread as u64;
-    #[expect(clippy::cast_possible_truncation, reason = "equal threads have equal numbers all the same")]
-    let thread = (thread ^ thread >> 32) as u32;
-    let small = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
+    let more = low_byte(u32::try_from(head.more).unwrap_or(u32::MAX));
+    let (mut flags, mut after) = (0, 0);
+    if head.returned {
+        (flags, after) = (FLAG_RETURNED, 1 + u16::from(more));
+    }
+    if let Some(request) = event.request {
+        flags |= if request.has_completion { FLAG_COMPLETION } else { 0 };
+        flags |= if request.lacks_place { FLAG_NO_PLACE } else { 0 };
+    }
     [
-        event.place.time,
-        event.call,
+        head.place.time,
+        head.call,
         two(event.object.state.object, created),
         two(related[0], related[1]),
-        two(related[2], outcome),
-        u64::from(thread)
-            | u64::from(u16::from_le_bytes([processor[0], processor[1]])) << 32
-            | u64::from(event.object.state.adapter) << 48
-            | phase << 56,
-        small([
-            event.function as u8,
-            event.place.irql,
-            outcome_kind,
-            low_byte(u32::try_from(more).unwrap_or(u32::MAX)),
-            created_kind,
-            flags,
-            tag,
-            0,
-        ]),
+        result(event.outcome, flags, after),
+        runs(event, &head.place) | u64::from(phase | created_kind << 2) << 56,
+        u64::from(related[2]) | what(event, head.tag, more, &head.place),
     ]
 }
 
@@ -177,6 +276,8 @@ const fn two(low: u32, high: u32) -> u64 {
 impl<O: InterposeOs> Hooks for Recorder<O> {
     type Os = O;
     type State = State;
+    type Call = Option<Begun>;
+    const NUMBERS_ALL: bool = false;
 
     fn os(&self) -> &O {
         &self.os
@@ -190,9 +291,16 @@ impl<O: InterposeOs> Hooks for Recorder<O> {
         Ok(self.next(event.object.state.adapter))
     }
 
-    fn event(&self, event: &Event<'_, State>) -> Verdict {
-        if self.ring.is_on() {
-            self.record(event);
+    fn event(&self, event: &Event<'_, State>, call: &mut Option<Begun>) -> Verdict {
+        if !self.ring.is_on() {
+            return Verdict::Forward;
+        }
+        match (event.phase, &event.args) {
+            (Phase::Call, Args::Transfer { sgl, .. }) if sgl.elements().len() <= 1 => *call = self.transfer(event),
+            (Phase::Return, Args::Transfer { .. }) => self.returned(event, call.as_ref()),
+            // Its return says what it has found: that is when it took place.
+            (Phase::Call, Args::GetCqResults { .. } | Args::GetCqResultsEx { .. }) => {}
+            _ => self.other(event, call),
         }
         Verdict::Forward
     }

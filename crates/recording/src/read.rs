@@ -1,11 +1,11 @@
 //! Reads a recording. Whatever the bytes are, the answer is a recording or one line.
 
-use std::fmt;
+use std::{cmp::Reverse, fmt};
 
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recorder::format::{
-    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES,
+    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_RETURNED, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES,
     TICKS_PER_SECOND, VERSION, at,
 };
 
@@ -27,7 +27,7 @@ pub enum Outcome {
 /// One record: a call, its return, a callback or its return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its place among all records.
+    /// The number of its slot, which a call and its return may have in common.
     pub ordinal: u64,
     /// When, in units of 100 nanoseconds.
     pub time: u64,
@@ -66,11 +66,11 @@ pub struct Record {
 /// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// In the order in which they were written.
+    /// In the order in which it happened.
     pub records: Vec<Record>,
     /// How many slots were written over before the first one.
     pub first: u64,
-    /// Slots that could not be written, or that came when there was no more room.
+    /// Slots that are not there, or that came when there was no more room.
     pub lost: u64,
     /// Records of which a part is not there.
     pub torn: u64,
@@ -168,7 +168,7 @@ impl Recording {
     }
 
     fn take(&mut self, slots: &[&[u8]]) -> Result<(), ReadError> {
-        let mut index = 0;
+        let (mut index, mut ordered) = (0, Vec::new());
         while let Some(slot) = slots.get(index) {
             let ordinal = word(slot, at::ORDINAL);
             let more = slot[at::MORE] as usize;
@@ -185,9 +185,19 @@ impl Recording {
             };
             let words: Vec<u64> =
                 rest.iter().flat_map(|slot| (1..=PAYLOAD_WORDS).map(|place| word(slot, 8 * place))).collect();
-            self.records.push(record(slot, &words).ok_or(ReadError::Record(ordinal))?);
+            let record = record(slot, &words).ok_or(ReadError::Record(ordinal))?;
+            if slot[at::FLAGS] & FLAG_RETURNED == 0 {
+                ordered.push((Place { ordinal, is_there: true, begun: Reverse(ordinal) }, record));
+            } else {
+                let (call, returned) = parted(record).ok_or(ReadError::Record(ordinal))?;
+                let next = ordinal.wrapping_add(u16::from_le_bytes([slot[at::AFTER], slot[at::AFTER + 1]]).into());
+                ordered.push((Place { ordinal, is_there: true, begun: Reverse(ordinal) }, call));
+                ordered.push((Place { ordinal: next, is_there: false, begun: Reverse(ordinal) }, returned));
+            }
             index += 1 + more;
         }
+        ordered.sort_by_key(|(place, _)| *place);
+        self.records = ordered.into_iter().map(|(_, record)| record).collect();
         Ok(())
     }
 
@@ -199,6 +209,28 @@ impl Recording {
     }
 }
 
+/// Where a record belongs: in the order of the slots. The return of a call that has no slot of its own comes before the slot that was
+/// next then; of several such, what was called last returns first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    ordinal: u64,
+    /// It has the slot.
+    is_there: bool,
+    begun: Reverse<u64>,
+}
+
+/// The call and the return of a record that is both.
+fn parted(record: Record) -> Option<(Record, Record)> {
+    if record.phase != Phase::Call {
+        return None;
+    }
+    let mut call = Record { outcome: Outcome::None, ..record.clone() };
+    if let Arguments::GetCqResults { results, .. } = &mut call.arguments {
+        results.clear();
+    }
+    Some((call, Record { phase: Phase::Return, ..record }))
+}
+
 fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
     let outcome = number(slot, at::OUTCOME);
     let outcome = match slot[at::OUTCOME_KIND] {
@@ -208,24 +240,20 @@ fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
         3 => Outcome::Token(outcome),
         _ => return None,
     };
-    let phase = match slot[at::PHASE] {
+    let phase = match slot[at::PHASE] & 3 {
         0 => Phase::Call,
         1 => Phase::Return,
         2 => Phase::Callback,
-        3 => Phase::CallbackReturn,
-        _ => return None,
+        _ => Phase::CallbackReturn,
     };
-    if slot[at::ARGS + 1] != 0 {
-        return None;
-    }
     Some(Record {
         ordinal: word(slot, at::ORDINAL),
         time: word(slot, at::TIME),
         call: word(slot, at::CALL),
         object: number(slot, at::OBJECT),
         created: number(slot, at::CREATED),
-        created_kind: NDK_OBJECT_TYPE(slot[at::CREATED_KIND].into()),
-        related: [0, 4, 8].map(|further| number(slot, at::RELATED + further)),
+        created_kind: NDK_OBJECT_TYPE((slot[at::PHASE] >> 2).into()),
+        related: [at::RELATED, at::RELATED + 4, at::RELATED_LAST].map(|place| number(slot, place)),
         outcome,
         thread: number(slot, at::THREAD),
         processor: u16::from_le_bytes([slot[at::PROCESSOR], slot[at::PROCESSOR + 1]]),

@@ -41,10 +41,10 @@ fn a_recording_of_which_a_part_is_missing_is_refused() {
 #[test]
 fn a_recording_of_another_version_is_refused() {
     let mut other = file();
-    other[8] = 2;
+    other[8] = 1;
     let refused = Recording::read(&other).expect_err("another version");
-    assert_eq!(refused, ReadError::Version(2));
-    assert!(refused.to_string().contains("version 2"));
+    assert_eq!(refused, ReadError::Version(1));
+    assert!(refused.to_string().contains("version 1"));
 }
 
 #[test]

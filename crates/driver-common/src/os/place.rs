@@ -44,6 +44,10 @@ impl InterposeOs for Kernel {
         Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
     }
 
+    fn irql(&self) -> u8 {
+        kernel::irql()
+    }
+
     fn stack(&self, frames: &mut [usize]) -> usize {
         let own = own_code();
         kernel::callers(frames, |frame| own.contains(&frame))

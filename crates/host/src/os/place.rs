@@ -40,6 +40,10 @@ impl InterposeOs for HostOs {
         }
     }
 
+    fn irql(&self) -> u8 {
+        current_irql().0
+    }
+
     fn stack(&self, frames: &mut [usize]) -> usize {
         let mut stored = 0;
         backtrace::trace(|frame| {

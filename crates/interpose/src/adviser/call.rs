@@ -8,7 +8,10 @@ use ndkpi::{
     NDK_ADAPTER_INFO,
 };
 
-use super::{Adviser, Finding, Sink, State, node::body};
+use super::{
+    Adviser, Finding, Sink, State,
+    node::{AdapterNode, body},
+};
 use crate::{Args, ConnectArgs, Event, Function, InterposeOs, OutArgs};
 
 const PASSIVE_LEVEL: u8 = 0;
@@ -28,8 +31,7 @@ const ROCE_REJECT: u32 = 148;
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// Looks at a call.
     pub(super) fn check_call(&self, event: &Event<'_, State<O>>) {
-        self.check_irql(event);
-        self.check_stack(event);
+        self.check_place(event);
         let Some(adapter) = event.object.state.adapter_node() else { return };
         let has_completion = event.request.is_none_or(|request| request.has_completion);
         if !has_completion {
@@ -58,13 +60,22 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         self.check_limits(event, &adapter.info);
     }
 
+    /// Looks at where a call is made: all that posts, polls and arms have in common.
+    #[inline]
+    pub(super) fn check_place(&self, event: &Event<'_, State<O>>) {
+        self.check_irql(event);
+        self.check_stack(event);
+    }
+
+    #[inline]
     fn check_irql(&self, event: &Event<'_, State<O>>) {
         let most = match event.function {
             Function::QueryAdapterInfo | Function::CloseAdapter => PASSIVE_LEVEL,
             _ => DISPATCH_LEVEL,
         };
-        if event.place.irql > most {
-            let what = format_args!("called at IRQL {}, at most {most} is allowed", event.place.irql);
+        let irql = self.os.irql();
+        if irql > most {
+            let what = format_args!("called at IRQL {irql}, at most {most} is allowed");
             self.found(Finding::WrongIrql, event.object.state, event.function, what);
         }
     }
@@ -122,10 +133,6 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 let what = format_args!("{length} bytes, the adapter registers {}", info.MaxRegistrationSize);
                 self.found(Finding::AboveLimit, event.object.state, event.function, what);
             }
-            Args::Bind { length, .. } if length > info.MaxWindowSize => {
-                let what = format_args!("{length} bytes, a window has at most {}", info.MaxWindowSize);
-                self.found(Finding::AboveLimit, event.object.state, event.function, what);
-            }
             _ => {}
         }
     }
@@ -158,7 +165,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if let (Some(srq), Args::ModifySrq { depth, .. }) = (body!(event.object.state, Srq), event.args)
             && depth != 0
         {
-            srq.receive.with(|queue| queue.is_blurred = true);
+            srq.receive.blur();
         }
     }
 
@@ -180,6 +187,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.close_waits(event);
         }
         let Some(adapter) = event.object.state.adapter_node() else { return };
+        let thread = self.os.place().thread;
         let used = adapter.stack.with(|contexts| {
             // The completion may have come already: it has left its mark, a place with this call and no address.
             if let Some(done) = contexts.iter_mut().find(|place| place.call == event.call) {
@@ -187,7 +195,6 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 return false;
             }
             let free = contexts.iter_mut().find(|place| place.call == 0);
-            let thread = event.place.thread;
             free.map(|place| *place = super::node::StackContext { call: event.call, thread, address: context })
                 .is_some()
         });
@@ -214,18 +221,24 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    /// Looks for contexts of this thread whose frames have returned.
+    /// Looks for contexts of this thread whose frames have returned, if there are contexts on stacks at all.
+    #[inline]
     fn check_stack(&self, event: &Event<'_, State<O>>) {
-        let Some(adapter) = event.object.state.adapter_node() else { return };
-        if adapter.stack_used.load(Relaxed) == 0 {
-            return;
+        if let Some(adapter) = event.object.state.adapter_node()
+            && adapter.stack_used.load(Relaxed) != 0
+        {
+            self.check_contexts(event, adapter);
         }
+    }
+
+    #[cold]
+    fn check_contexts(&self, event: &Event<'_, State<O>>, adapter: &AdapterNode<O>) {
         let here = 0_u8;
         let here = core::ptr::from_ref(&here).addr();
+        let thread = self.os.place().thread;
         let gone = adapter.stack.with(|contexts| {
-            let place = contexts
-                .iter_mut()
-                .find(|place| place.call != 0 && place.thread == event.place.thread && place.address < here)?;
+            let place =
+                contexts.iter_mut().find(|place| place.call != 0 && place.thread == thread && place.address < here)?;
             let gone = place.address;
             *place = super::node::StackContext::default();
             Some(gone)

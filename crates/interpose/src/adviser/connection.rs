@@ -77,7 +77,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let Some(node) = connector.qp.with(|qp| qp.clone()) else { return };
         self.chain_of(&node, event);
         let Some(qp) = body!(node, Qp) else { return };
-        let (count, is_blurred) = qp.initiator.with(|queue| (queue.signalled(), queue.is_blurred));
+        let (count, is_blurred) = (qp.initiator.signalled(), qp.initiator.is_blurred());
         if count > 0 && !is_blurred {
             let what = format_args!("{count} initiator requests of {} have not completed", node.id);
             self.found(Finding::DisconnectInFlight, event.object.state, event.function, what);

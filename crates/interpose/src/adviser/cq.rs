@@ -1,13 +1,16 @@
 //! Duties at a completion queue (`NDKPI 7.1`).
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use engine::os::SpinLock;
-use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NtStatus};
+use ndkpi::{
+    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus,
+};
 
 use super::{
     Adviser, Finding, Sink, State,
-    node::{CqNode, Look, QpNode, body},
+    node::{Attached, CqNode, Look, Node, QpNode, body},
     queue::{Completed, Queue},
 };
 use crate::{Args, Event, Function, InterposeOs, Outcome};
@@ -25,13 +28,100 @@ const fn strength(kind: u32) -> u32 {
     }
 }
 
+impl<O: InterposeOs> CqNode<O> {
+    /// Takes completed requests out of their queues.
+    fn retire(&self, all: impl ExactSizeIterator<Item = Completed>) {
+        if all.len() == 0 {
+            return;
+        }
+        let counted = self.qps.with(|qps| {
+            // Most completions are of the same queue pair as the one before.
+            let (mut context, mut found, mut counted) = (None, 0..0, 0);
+            for done in all {
+                if context != Some(done.qp_context) {
+                    let first = qps.partition_point(|there| there.context < done.qp_context);
+                    let same = qps[first..].iter().take_while(|there| there.context == done.qp_context).count();
+                    (context, found) = (Some(done.qp_context), first..first + same);
+                }
+                counted += match &qps[found.clone()] {
+                    [] => 0,
+                    [one] => one.retire(&done),
+                    // Which of them it was cannot be told: say nothing of any.
+                    several => {
+                        several.iter().filter_map(|there| body!(there.node, Qp)).for_each(QpNode::blur);
+                        0
+                    }
+                };
+            }
+            counted
+        });
+        self.ended(counted);
+    }
+}
+
+impl<O: InterposeOs> QpNode<O> {
+    fn blur(&self) {
+        self.initiator.blur();
+        self.receive.blur();
+    }
+}
+
+impl<O: InterposeOs> Attached<O> {
+    /// Takes a completed request out of its queue, and the silent ones before it. Returns how many of them were counted.
+    fn retire(&self, done: &Completed) -> u32 {
+        let Some(qp) = body!(self.node, Qp) else { return 0 };
+        let may_be_receive = self.receive && done.is_receive != Some(false);
+        let may_be_initiator = self.initiator && done.is_receive != Some(true);
+        let initiator = if may_be_initiator { qp.initiator.ends_with(done) } else { None };
+        let receive = if may_be_receive && qp.srq.is_none() { qp.receive.ends_with(done) } else { None };
+        let (queue, ended) = match (initiator, receive, &qp.srq) {
+            (None, Some(ended), _) => (&qp.receive, ended),
+            (Some(ended), None, _) => (&qp.initiator, ended),
+            (None, None, Some(srq)) if may_be_receive => {
+                if let Some(srq) = body!(srq, Srq) {
+                    srq.taking.with(|()| srq.receive.end_any(done.context));
+                }
+                return 0;
+            }
+            _ => {
+                qp.blur();
+                return 0;
+            }
+        };
+        queue.end(ended);
+        ended.counted
+    }
+}
+
+/// Adds to a list, where `place` says, if there is room. If there is none, because others were faster, it is not followed.
+fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T], &T) -> usize) {
+    let left = list.with(|list| {
+        if list.len() < list.capacity() {
+            list.insert(place(list, &item), item);
+            return None;
+        }
+        Some(item)
+    });
+    // A reference, which is given back without the lock.
+    drop(left);
+}
+
+fn take<T: Send, L: SpinLock<Vec<T>>>(list: &L, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+    list.with(|list| list.iter().position(is_it).map(|place| list.remove(place)))
+}
+
+fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
+    core::ptr::eq::<Node<O>>(&raw const **first, &raw const **second)
+}
+
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A poll or arm begins.
     pub(super) fn cq_call_begins(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(cq) = body!(node, Cq) else { return };
         let is_arm = event.function == Function::ArmCq;
-        let before = cq.running.swap(event.call * 2 + u64::from(is_arm), SeqCst);
+        let before = cq.running.load(Relaxed);
+        cq.running.store(event.call * 2 + u64::from(is_arm), Relaxed);
         if before != 0 {
             let what = format_args!("{} while another call on it runs", event.function.name());
             self.found(Finding::OverlappingCqCalls, node, event.function, what);
@@ -46,7 +136,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let Some(cq) = body!(event.object.state, Cq) else { return };
         let is_arm = event.function == Function::ArmCq;
         // If another call has begun meanwhile, this is not the one to end.
-        let _ = cq.running.compare_exchange(event.call * 2 + u64::from(is_arm), 0, SeqCst, SeqCst);
+        if cq.running.load(Relaxed) == event.call * 2 + u64::from(is_arm) {
+            cq.running.store(0, Relaxed);
+        }
     }
 
     fn armed(&self, event: &Event<'_, State<O>>, cq: &CqNode<O>, kind: u32) {
@@ -89,24 +181,27 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A poll has returned: what has completed is not in flight any more.
-    pub(super) fn polled(event: &Event<'_, State<O>>) {
+    pub(super) fn polled(&self, event: &Event<'_, State<O>>) {
         let Some(cq) = body!(event.object.state, Cq) else { return };
         let Outcome::Count(count) = event.outcome else { return };
         match event.args {
             Args::GetCqResults { room, results } => {
                 cq.looked(count >= room);
-                for result in results {
-                    Self::retire(cq, &Completed::new(result, None));
+                for result in results.iter().filter(|result| !result.Status.is_success()) {
+                    self.request_failed(event, None, result.Status);
                 }
+                cq.retire(results.iter().map(|result| Completed::new(result, None)));
             }
             Args::GetCqResultsEx { room, results } => {
                 cq.looked(count >= room);
-                for result in results {
-                    let is_receive = Some(result.Type.is_receive());
-                    Self::retire(cq, &Completed::new(&(*result).into(), is_receive));
-                    if result.Type == NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE
-                        && let Some(token) = result.invalidated_token()
-                    {
+                let done = |result: &NDK_RESULT_EX| Completed::new(&(*result).into(), Some(result.Type.is_receive()));
+                for result in results.iter().filter(|result| !result.Status.is_success()) {
+                    self.request_failed(event, Some(result.Type), result.Status);
+                }
+                cq.retire(results.iter().map(done));
+                let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
+                for result in results.iter().filter(|result| result.Type == invalidated) {
+                    if let Some(token) = result.invalidated_token() {
                         Self::invalidated_by_peer(event.object.state, token);
                     }
                 }
@@ -115,90 +210,42 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    /// Takes a completed request out of its queue.
-    fn retire(cq: &CqNode<O>, done: &Completed) {
-        // A reference to the queue pair, so that its locks are not taken inside that of the list.
-        let found = cq.qps.with(|qps| {
-            let mut same = qps.iter().filter(|qp| body!(qp, Qp).is_some_and(|qp| qp.args.context == done.qp_context));
-            let first = same.next().cloned();
-            (first, same.next().is_some())
-        });
-        let (Some(node), several) = found else { return };
-        let Some(qp) = body!(node, Qp) else { return };
-        if several {
-            // Which of them it was cannot be told: say nothing of any.
-            cq.qps.with(|qps| {
-                for qp in qps.iter().filter_map(|qp| body!(qp, Qp)) {
-                    if qp.args.context == done.qp_context {
-                        qp.initiator.with(|queue| queue.is_blurred = true);
-                        qp.receive.with(|queue| queue.is_blurred = true);
-                    }
-                }
-            });
-            return;
-        }
-        let initiator = qp.initiator.with(|queue| queue.ends_with(done));
-        let receive = match &qp.srq {
-            Some(_) => None,
-            None => qp.receive.with(|queue| queue.ends_with(done)),
-        };
-        match (done.is_receive, initiator, receive) {
-            (Some(true), ..) | (None, None, Some(_)) => Self::retire_receive(qp, done),
-            (Some(false), Some(count), _) | (None, Some(count), None) => Self::retire_initiator(qp, count),
-            (None, None, None) if qp.srq.is_some() => Self::retire_receive(qp, done),
-            _ => {
-                qp.initiator.with(|queue| queue.is_blurred = true);
-                qp.receive.with(|queue| queue.is_blurred = true);
-            }
-        }
-    }
-
-    fn retire_initiator(qp: &QpNode<O>, count: usize) {
-        for _ in 0..count {
-            let Some(done) = qp.initiator.with(Queue::pop_oldest) else { return };
-            Self::no_more_in_flight(qp.initiator_cq.as_ref(), &done, qp.initiator_cq.as_ref());
-        }
-    }
-
-    fn retire_receive(qp: &QpNode<O>, done: &Completed) {
-        if let Some(srq) = &qp.srq {
-            let Some(srq_node) = body!(srq, Srq) else { return };
-            if let Some(done) = srq_node.receive.with(|queue| queue.take_any(done.context)) {
-                Self::no_more_in_flight(None, &done, Some(srq));
-            }
-            return;
-        }
-        let done = qp.receive.with(|queue| {
-            let is_next = queue.ends_with(done) == Some(1);
-            queue.is_blurred |= !is_next;
-            if is_next { queue.pop_oldest() } else { None }
-        });
-        if let Some(done) = done {
-            Self::no_more_in_flight(qp.receive_cq.as_ref(), &done, qp.receive_cq.as_ref());
-        }
-    }
-
-    /// The queue pair is there: its completions are followed.
+    /// A queue pair or shared receive queue is there: its requests are followed.
     pub(super) fn attach(event: &Event<'_, State<O>>) {
         let Some(created) = event.created else { return };
-        let Some(qp) = body!(created.state, Qp) else { return };
-        let is_one = match (&qp.receive_cq, &qp.initiator_cq) {
-            (Some(receive), Some(initiator)) => receive.id == initiator.id,
-            _ => false,
-        };
-        let queues =
-            if is_one { [qp.receive_cq.as_ref(), None] } else { [qp.receive_cq.as_ref(), qp.initiator_cq.as_ref()] };
-        for cq in queues.into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
-            let node = created.state.clone();
-            let left = cq.qps.with(|qps| {
-                if qps.len() < qps.capacity() {
-                    qps.push(node);
-                    return None;
-                }
-                // No place was kept, because others were faster: this one's completions are not followed.
-                Some(node)
-            });
-            drop(left);
+        let node = created.state;
+        if let Some(pd) = node.parent.as_ref().and_then(|domain| body!(domain, Pd)) {
+            add(&pd.queues, node.clone(), |queues, _| queues.len());
+        }
+        let Some(qp) = body!(node, Qp) else { return };
+        let id = |cq: &Option<State<O>>| cq.as_ref().map(|cq| cq.id);
+        let queues = [&qp.receive_cq, &qp.initiator_cq];
+        let is_one = id(queues[0]) == id(queues[1]);
+        for (index, cq) in queues.into_iter().enumerate().take(if is_one { 1 } else { 2 }) {
+            let Some(cq) = cq.as_ref().and_then(|cq| body!(cq, Cq)) else { continue };
+            let attached = Attached {
+                context: qp.args.context,
+                node: node.clone(),
+                initiator: is_one || index == 1,
+                receive: index == 0,
+            };
+            let room: u64 = attached.queues().map(Queue::depth).sum();
+            cq.room.fetch_add(room, Relaxed);
+            add(&cq.qps, attached, |qps, new| qps.partition_point(|there| there.context < new.context));
+        }
+    }
+
+    /// A queue pair or shared receive queue is no more.
+    pub(super) fn detach(node: &State<O>) {
+        if let Some(pd) = node.parent.as_ref().and_then(|domain| body!(domain, Pd)) {
+            drop(take(&pd.queues, |there| is_same(there, node)));
+        }
+        let Some(qp) = body!(node, Qp) else { return };
+        for cq in [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
+            if let Some(attached) = take(&cq.qps, |there| is_same(&there.node, node)) {
+                let room: u64 = attached.queues().map(Queue::depth).sum();
+                cq.room.fetch_sub(room, Relaxed);
+            }
         }
     }
 

@@ -7,8 +7,7 @@ use ndkpi::NDK_OBJECT_TYPE;
 
 use super::{
     Adviser, Finding, Sink, State,
-    node::{Body, Node, RunningCallback, body},
-    queue::Queue,
+    node::{Body, RunningCallback, body},
 };
 use crate::{Event, Function, InterposeOs};
 
@@ -75,15 +74,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         match &node.body {
             Body::Qp(qp) => {
                 for (queue, cq) in [(&qp.initiator, &qp.initiator_cq), (&qp.receive, &qp.receive_cq)] {
-                    while let Some(left) = queue.with(Queue::pop_oldest) {
-                        Self::no_more_in_flight(cq.as_ref(), &left, Some(node));
+                    if let Some(cq) = cq.as_ref().and_then(|cq| body!(cq, Cq)) {
+                        cq.ended(cq.qps.with(|_| queue.end_all()).counted);
                     }
                 }
             }
             Body::Srq(srq) => {
-                while let Some(left) = srq.receive.with(Queue::pop_oldest) {
-                    Self::no_more_in_flight(None, &left, Some(node));
-                }
+                srq.taking.with(|()| srq.receive.end_all());
             }
             _ => {}
         }
@@ -92,7 +89,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     fn adapter_closes(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(adapter) = body!(node, Adapter) else { return };
-        let thread = event.place.thread;
+        let thread = self.os.place().thread;
         let is_inside = adapter
             .callbacks
             .with(|running| running.iter().any(|callback| callback.call != 0 && callback.thread == thread));
@@ -129,15 +126,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     pub(super) fn closed(event: &Event<'_, State<O>>) {
         let node = event.object.state;
         match &node.body {
-            Body::Qp(qp) => {
-                for cq in [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
-                    let removed = cq.qps.with(|qps| {
-                        let place = qps.iter().position(|there| is_same(there, node))?;
-                        Some(qps.swap_remove(place))
-                    });
-                    drop(removed);
-                }
-            }
+            Body::Qp(_) | Body::Srq(_) => Self::detach(node),
             Body::Mr(_) => Self::region_closed(node),
             Body::Connector(connector) => {
                 let qp = connector.qp.with(Option::take);
@@ -152,15 +141,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if event.function == Function::CqNotification {
             self.notified(event);
         }
+        let place = self.os.place();
         let Some(adapter) = event.object.state.adapter_node() else { return };
         adapter.callbacks.with(|running| {
-            if let Some(place) = running.iter_mut().find(|callback| callback.call == 0) {
-                *place = RunningCallback {
-                    call: event.call,
-                    thread: event.place.thread,
-                    started: event.place.time,
-                    irql: event.place.irql,
-                };
+            if let Some(free) = running.iter_mut().find(|callback| callback.call == 0) {
+                *free =
+                    RunningCallback { call: event.call, thread: place.thread, started: place.time, irql: place.irql };
             }
         });
     }
@@ -179,19 +165,16 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Some(core::mem::take(place))
         });
         let Some(began) = began else { return };
-        if event.place.irql != began.irql {
-            let what = format_args!("called at IRQL {}, returned at {}", began.irql, event.place.irql);
+        let place = self.os.place();
+        if place.irql != began.irql {
+            let what = format_args!("called at IRQL {}, returned at {}", began.irql, place.irql);
             self.found(Finding::CallbackIrql, node, event.function, what);
         }
-        let took = event.place.time.saturating_sub(began.started);
+        let took = place.time.saturating_sub(began.started);
         let most = self.settings.longest_callback;
         if most != 0 && began.irql >= DISPATCH_LEVEL && took > most {
             let what = format_args!("{} microseconds at DISPATCH_LEVEL", took / 10);
             self.found(Finding::LongCallback, node, event.function, what);
         }
     }
-}
-
-fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
-    core::ptr::eq::<Node<O>>(&raw const **first, &raw const **second)
 }

@@ -1,6 +1,6 @@
 //! Duties at memory regions, windows and mappings (`NDKPI 7.4` to `NDKPI 7.6`).
 
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use engine::os::SpinLock;
 use fallible::Arc;
@@ -12,16 +12,24 @@ use ndkpi::{
 
 use super::{
     Adviser, Finding, Node, Sink, State,
-    node::{MrNode, RegionState, Registration, body},
-    queue::InFlight,
+    node::{Body, MrNode, RegionState, Registration, body},
+    queue::Queue,
 };
-use crate::{Args, Event, Function, InterposeOs, Outcome};
+use crate::{Args, Event, Function, InterposeOs, ObjectId, Outcome};
 
 const PAGE: usize = 4096;
 
 /// The region of a local token.
 fn region_of<O: InterposeOs>(node: &Node<O>, token: u32) -> Option<State<O>> {
-    node.adapter_node()?.tokens.with(|tokens| tokens.get(token).cloned())
+    node.adapter_node()?.tokens.with(|tokens| tokens.get(token).map(|entry| entry.node.clone()))
+}
+
+/// What a post has to know of a local token.
+struct Named {
+    id: ObjectId,
+    /// The region is of the domain of who posts.
+    is_ours: bool,
+    registration: Registration,
 }
 
 /// Returns true if two objects belong to one protection domain.
@@ -49,7 +57,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if event.function == Function::DeregisterMr {
             self.must_not_be_in_flight(event, mr);
         }
-        mr.registration.with(|registration| {
+        let _ = node.change(|registration| {
             registration.before = registration.state;
             registration.state = RegionState::Changing;
             registration.call = event.call;
@@ -73,7 +81,17 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     pub(super) fn must_not_be_in_flight(&self, event: &Event<'_, State<O>>, mr: &MrNode<O>) {
-        let in_flight = mr.in_flight.load(SeqCst);
+        let Some(token) = mr.registration.with(|registration| registration.token) else { return };
+        let Some(pd) = event.object.state.parent.as_ref().and_then(|domain| body!(domain, Pd)) else { return };
+        let elements_of = |queue: &Queue| if queue.is_blurred() { 0 } else { queue.elements_of(token) };
+        let in_flight: usize = pd.queues.with(|queues| {
+            let each = queues.iter().map(|node| match &node.body {
+                Body::Qp(qp) => elements_of(&qp.initiator) + elements_of(&qp.receive),
+                Body::Srq(srq) => elements_of(&srq.receive),
+                _ => 0,
+            });
+            each.sum()
+        });
         if in_flight > 0 {
             let what = format_args!("{in_flight} elements of requests in flight name it");
             self.found(Finding::MemoryInFlight, event.object.state, event.function, what);
@@ -83,8 +101,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// Such a call has ended.
     pub(super) fn region_done(event: &Event<'_, State<O>>) {
         let node = event.object.state;
-        let Some(mr) = body!(node, Mr) else { return };
-        let forgotten = mr.registration.with(|registration| {
+        let forgotten = node.change(|registration| {
             if registration.state != RegionState::Changing || registration.call != event.call {
                 return None;
             }
@@ -92,7 +109,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             registration.state = if is_done { registration.next } else { registration.before };
             if registration.state == RegionState::New { registration.token.take() } else { None }
         });
-        if let Some(token) = forgotten {
+        if let Some(token) = forgotten.flatten() {
             Self::forget_token(node, token);
         }
     }
@@ -107,23 +124,27 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     pub(super) fn learn_token(event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Outcome::Token(token) = event.outcome else { return };
-        if let Some(privileged) = body!(node, Pd) {
-            privileged.store(u64::from(token) + 1, SeqCst);
+        if let Some(pd) = body!(node, Pd) {
+            pd.privileged.store(u64::from(token) + 1, SeqCst);
             return;
         }
         let (Some(mr), Some(adapter)) = (body!(node, Mr), node.adapter_node()) else { return };
         if event.function != Function::GetLocalTokenFromMr {
             return;
         }
-        let before = mr.registration.with(|registration| match registration.state {
-            RegionState::Registered | RegionState::Initialised => Some(registration.token.replace(token)),
+        let replaced = mr.registration.with(|registration| match registration.state {
+            RegionState::Registered | RegionState::Initialised => {
+                let before = registration.token.replace(token);
+                let replaced = adapter.tokens.with(|tokens| {
+                    let forgotten = before.filter(|&before| before != token);
+                    let forgotten = forgotten.and_then(|before| tokens.remove(before, node));
+                    (forgotten, tokens.insert(token, node.clone(), *registration))
+                });
+                Some(replaced)
+            }
             _ => None,
         });
-        let Some(before) = before else { return };
-        if let Some(before) = before.filter(|&before| before != token) {
-            Self::forget_token(node, before);
-        }
-        let replaced = adapter.tokens.with(|tokens| tokens.insert(token, node.clone()));
+        // References, which are given back without a lock.
         drop(replaced);
     }
 
@@ -139,7 +160,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let Some(adapter) = node.adapter_node() else { return };
         let is_read = event.function == Function::Read;
         let needs_sink = is_read && adapter.info.AdapterFlags & SINK_NOT_REQUIRED == 0;
-        let privileged = domain.and_then(|domain| body!(domain, Pd)).map_or(0, |token| token.load(SeqCst));
+        let privileged = domain.and_then(|domain| body!(domain, Pd)).map_or(0, |pd| pd.privileged.load(Relaxed));
         for element in elements.iter().filter(|element| element.Length > 0) {
             let token = element.MemoryRegionToken;
             if u64::from(token) + 1 == privileged {
@@ -149,12 +170,25 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 }
                 continue;
             }
-            let Some(region) = region_of(node, token) else {
+            let (start, length) = (element.virtual_address().addr() as u64, u64::from(element.Length));
+            // All is well with nearly every element: then nothing is copied.
+            let named = adapter.tokens.with(|tokens| {
+                let Some(entry) = tokens.get(token) else { return Some(None) };
+                let (now, is_ours) = (&entry.registration, same_domain(entry.node.parent.as_ref(), domain));
+                let is_good = is_ours
+                    && now.state == RegionState::Registered
+                    && is_within(now, start, length)
+                    && (now.local_write || !is_written)
+                    && (now.read_sink || !needs_sink);
+                (!is_good).then(|| Some(Named { id: entry.node.id, is_ours, registration: *now }))
+            });
+            let Some(named) = named else { continue };
+            let Some(region) = named else {
                 let what = format_args!("no region has the local token {token:#x}");
                 self.found(Finding::UnknownToken, node, event.function, what);
                 continue;
             };
-            if !same_domain(region.parent.as_ref(), domain) {
+            if !region.is_ours {
                 let what = format_args!("{} is of another domain", region.id);
                 self.found(Finding::OtherDomain, node, event.function, what);
             }
@@ -162,16 +196,17 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
+    /// Something is wrong with an element.
+    #[cold]
     fn check_region(
         &self,
         event: &Event<'_, State<O>>,
-        region: &State<O>,
+        region: &Named,
         element: &NDK_SGE,
         is_written: bool,
         needs_sink: bool,
     ) {
-        let Some(mr) = body!(region, Mr) else { return };
-        let now = mr.registration.with(|registration| *registration);
+        let now = &region.registration;
         let node = event.object.state;
         match now.state {
             RegionState::Registered => {}
@@ -187,7 +222,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             }
         }
         let (address, length) = (element.virtual_address().addr() as u64, u64::from(element.Length));
-        if !is_within(&now, address, length) {
+        if !is_within(now, address, length) {
             let what = format_args!("{length} bytes at {address:#x}, {} has {} bytes", region.id, now.length);
             self.found(Finding::OutsideRegistration, node, event.function, what);
         }
@@ -201,26 +236,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    /// Counts the use of regions by a request.
-    pub(super) fn use_regions(node: &State<O>, request: &InFlight, begins: bool) {
-        for &token in request.tokens() {
-            let Some(region) = region_of(node, token) else { continue };
-            let Some(mr) = body!(region, Mr) else { continue };
-            if begins {
-                mr.in_flight.fetch_add(1, SeqCst);
-            } else {
-                let _ = mr.in_flight.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
-            }
-        }
-    }
-
-    /// A request has ended, or was never begun. `node` is any object of the adapter.
-    pub(super) fn no_more_in_flight(cq: Option<&State<O>>, request: &InFlight, node: Option<&State<O>>) {
-        if let Some(cq) = cq.and_then(|cq| body!(cq, Cq)) {
-            let _ = cq.outstanding.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
-        }
-        if let Some(node) = node {
-            Self::use_regions(node, request, false);
+    pub(super) fn check_bind_length(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let most = node.adapter_node().map_or(usize::MAX, |adapter| adapter.info.MaxWindowSize);
+        if let Args::Bind { length, .. } = event.args
+            && length > most
+        {
+            let what = format_args!("{length} bytes, a window has at most {most}");
+            self.found(Finding::AboveLimit, node, event.function, what);
         }
     }
 
@@ -297,7 +320,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.found(Finding::FastRegister, node, event.function, what);
         }
         // Valid as soon as the post returns, and maybe sooner: so it counts from here, unless the post fails.
-        mr.registration.with(|registration| {
+        let _ = region.change(|registration| {
             registration.before = registration.state;
             registration.call = event.call;
             registration.state = RegionState::Registered;
@@ -345,9 +368,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     fn invalidated(region: &State<O>) {
-        let Some(mr) = body!(region, Mr) else { return };
-        if mr.is_fast {
-            mr.registration.with(|registration| {
+        if body!(region, Mr).is_some_and(|mr| mr.is_fast) {
+            let _ = region.change(|registration| {
                 registration.state = RegionState::Initialised;
                 registration.was_invalidated = true;
             });
@@ -360,8 +382,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             return;
         }
         let Some(region) = event.related[0].map(|object| object.state) else { return };
-        let Some(mr) = body!(region, Mr) else { return };
-        mr.registration.with(|registration| {
+        let _ = region.change(|registration| {
             if registration.call == event.call && registration.state == RegionState::Registered {
                 registration.state = registration.before;
             }

@@ -8,8 +8,8 @@
 //!
 //! # Memory
 //!
-//! Each object has a node. A queue has a place of 48 bytes for each request of its depth; the adapter has a table of tokens, with
-//! two places for each region. All of it is allocated when an object is created.
+//! Each object has a node. A queue has a place of 32 bytes for each request of its depth, rounded up to a power of two; the adapter has
+//! a table of tokens, with two places for each region. All of it is allocated when an object is created.
 
 mod call;
 mod connection;
@@ -29,10 +29,11 @@ use engine::os::Os;
 use fallible::Arc;
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NtStatus};
 
-use crate::{Args, Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Outcome, Phase, Verdict};
+use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Outcome, Phase, Verdict};
 
 pub use findings::{Finding, Page, Severity};
 pub use node::{FRAMES, Node};
+pub use post::Post;
 pub use report::{Report, Seen};
 
 /// What is done with a finding. In every mode it is counted.
@@ -144,6 +145,8 @@ type Lock<O, T> = <O as Os>::Lock<T>;
 impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
     type Os = O;
     type State = State<O>;
+    type Call = Post;
+    const NUMBERS_ALL: bool = false;
     const KEPT: usize = 64;
 
     fn os(&self) -> &O {
@@ -159,22 +162,22 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
         Arc::try_new(node).map_err(Into::into)
     }
 
-    fn event(&self, event: &Event<'_, State<O>>) -> Verdict {
-        self.tell_failures(event);
-        match event.phase {
-            Phase::Call => {
-                self.check_call(event);
-                self.begins(event);
+    fn event(&self, event: &Event<'_, State<O>>, post: &mut Post) -> Verdict {
+        match (event.phase, event.function.is_post()) {
+            (Phase::Call, true) => {
+                self.check_place(event);
+                *post = self.post_begins(event);
             }
-            Phase::Return => {
-                Self::ends(event);
-                self.completed(event, true);
+            (Phase::Return, true) => self.post_ends(event, *post),
+            (Phase::Call, false) if event.function.is_of_data_path() => {
+                self.check_place(event);
+                self.cq_call_begins(event);
             }
-            Phase::Callback => {
-                self.completed(event, false);
-                self.callback(event);
+            (Phase::Return, false) if event.function.is_of_data_path() => {
+                self.polled(event);
+                Self::cq_call_ends(event);
             }
-            Phase::CallbackReturn => self.callback_returned(event),
+            _ => self.other_event(event),
         }
         Verdict::Forward
     }
@@ -190,27 +193,42 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
 }
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
-    /// Tells the sink of what has failed.
-    fn tell_failures(&self, event: &Event<'_, State<O>>) {
-        let id = event.object.id;
+    /// What is not a post, arm or poll. Apart from those, which have few instructions of their own.
+    #[inline(never)]
+    fn other_event(&self, event: &Event<'_, State<O>>) {
         let is_end =
             matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
-        let of_interest = |status: NtStatus| !status.is_success() && status != NtStatus::CANCELLED;
-        match (event.outcome, event.args) {
-            (Outcome::Status(status), _) if is_end && !status.is_success() => {
-                self.sink.failed(event.function, id, status);
+        if is_end && !event.outcome.status().is_success() {
+            self.failed(event);
+        }
+        match event.phase {
+            Phase::Call => {
+                self.check_call(event);
+                self.begins(event);
             }
-            (_, Args::GetCqResults { results, .. }) => {
-                for result in results.iter().filter(|result| of_interest(result.Status)) {
-                    self.sink.request_failed(None, id, result.Status);
-                }
+            Phase::Return => {
+                Self::ends(event);
+                self.completed(event, true);
             }
-            (_, Args::GetCqResultsEx { results, .. }) => {
-                for result in results.iter().filter(|result| of_interest(result.Status)) {
-                    self.sink.request_failed(Some(result.Type), id, result.Status);
-                }
+            Phase::Callback => {
+                self.completed(event, false);
+                self.callback(event);
             }
-            _ => {}
+            Phase::CallbackReturn => self.callback_returned(event),
+        }
+    }
+
+    /// A call, or what it began, has failed.
+    #[cold]
+    fn failed(&self, event: &Event<'_, State<O>>) {
+        self.sink.failed(event.function, event.object.id, event.outcome.status());
+    }
+
+    /// A request has failed, as a poll says.
+    #[cold]
+    fn request_failed(&self, event: &Event<'_, State<O>>, kind: Option<NDK_OPERATION_TYPE>, status: NtStatus) {
+        if status != NtStatus::CANCELLED {
+            self.sink.request_failed(kind, event.object.id, status);
         }
     }
 
@@ -218,17 +236,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     fn begins(&self, event: &Event<'_, State<O>>) {
         match event.function {
             Function::Close | Function::CloseAdapter => self.close_begins(event),
-            Function::ArmCq | Function::GetCqResults | Function::GetCqResultsEx => self.cq_call_begins(event),
             Function::ResizeCq | Function::ControlCqInterruptModeration => self.cq_control(event),
-            Function::Send
-            | Function::Receive
-            | Function::SrqReceive
-            | Function::Bind
-            | Function::FastRegister
-            | Function::Invalidate
-            | Function::Read
-            | Function::Write
-            | Function::SendAndInvalidate => self.post_begins(event),
             Function::Flush => self.chain_must_have_ended(event),
             Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {
                 self.region_call(event);
@@ -250,20 +258,6 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// The provider has returned from a call.
     fn ends(event: &Event<'_, State<O>>) {
         match event.function {
-            Function::ArmCq => Self::cq_call_ends(event),
-            Function::GetCqResults | Function::GetCqResultsEx => {
-                Self::polled(event);
-                Self::cq_call_ends(event);
-            }
-            Function::Send
-            | Function::Receive
-            | Function::SrqReceive
-            | Function::Bind
-            | Function::FastRegister
-            | Function::Invalidate
-            | Function::Read
-            | Function::Write
-            | Function::SendAndInvalidate => Self::post_ends(event),
             Function::GetLocalTokenFromMr
             | Function::GetRemoteTokenFromMr
             | Function::GetPrivilegedMemoryRegionToken => Self::learn_token(event),
@@ -292,7 +286,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             | Function::Accept
             | Function::AcceptEx
             | Function::Disconnect => Self::connector_done(event),
-            Function::CreateQp | Function::CreateQpWithSrq => Self::attach(event),
+            Function::CreateQp | Function::CreateQpWithSrq | Function::CreateSrq => Self::attach(event),
             Function::ResizeCq => Self::resized(event),
             Function::Close => Self::closed(event),
             _ => {}

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
+    Ordering::{Relaxed, Release, SeqCst},
 };
 
 use engine::os::SpinLock;
@@ -87,15 +87,51 @@ pub struct CqNode<O: InterposeOs> {
     pub look: AtomicU32,
     /// Notifications since the last poll.
     pub unpolled: AtomicU32,
+    /// How many requests the queues have room for that complete here.
+    pub room: AtomicU64,
+    /// Those in flight, as far as they were counted: only what is posted while there is more room than depth.
     pub outstanding: AtomicU32,
-    pub qps: Lock<O, Vec<State<O>>>,
+    /// By their contexts. Who has the lock may take requests out of the queues that complete here.
+    pub qps: Lock<O, Vec<Attached<O>>>,
+}
+
+/// A queue pair whose requests complete in a completion queue.
+pub struct Attached<O: InterposeOs> {
+    /// The context of the queue pair.
+    pub context: usize,
+    pub node: State<O>,
+    /// The requests of the initiator queue complete here.
+    pub initiator: bool,
+    /// The receives do: its own, or those of a shared receive queue.
+    pub receive: bool,
+}
+
+impl<O: InterposeOs> Attached<O> {
+    /// The queues of its own whose requests complete here.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let qp = if let Body::Qp(qp) = &self.node.body { Some(qp) } else { None };
+        let initiator = qp.filter(|_| self.initiator).map(|qp| &*qp.initiator);
+        initiator.into_iter().chain(qp.filter(|qp| self.receive && qp.srq.is_none()).map(|qp| &*qp.receive))
+    }
 }
 
 impl<O: InterposeOs> CqNode<O> {
     /// A poll has returned.
     pub fn looked(&self, was_full: bool) {
-        self.look.store(if was_full { Look::FULL } else { Look::EMPTY }, SeqCst);
-        self.unpolled.store(0, SeqCst);
+        self.look.store(if was_full { Look::FULL } else { Look::EMPTY }, Release);
+        self.unpolled.store(0, Release);
+    }
+
+    /// Returns true if more requests may be in flight than it has room for.
+    pub fn is_tight(&self) -> bool {
+        self.room.load(Relaxed) > self.depth.load(Relaxed).into()
+    }
+
+    /// So many counted requests are not in flight any more.
+    pub fn ended(&self, counted: u32) {
+        if counted != 0 {
+            let _ = self.outstanding.fetch_update(Relaxed, Relaxed, |now| Some(now.saturating_sub(counted)));
+        }
     }
 }
 
@@ -105,8 +141,8 @@ pub struct QpNode<O: InterposeOs> {
     pub receive_cq: Option<State<O>>,
     pub initiator_cq: Option<State<O>>,
     pub srq: Option<State<O>>,
-    pub initiator: Lock<O, Queue>,
-    pub receive: Lock<O, Queue>,
+    pub initiator: Box<Queue>,
+    pub receive: Box<Queue>,
     pub initiator_running: AtomicU64,
     pub receive_running: AtomicU64,
     /// The last request was deferred.
@@ -121,7 +157,9 @@ pub struct QpNode<O: InterposeOs> {
 /// Of a shared receive queue.
 pub struct SrqNode<O: InterposeOs> {
     pub max_sge: u32,
-    pub receive: Lock<O, Queue>,
+    pub receive: Box<Queue>,
+    /// Who has it may take requests out of the queue.
+    pub taking: Lock<O, ()>,
     pub running: AtomicU64,
 }
 
@@ -162,7 +200,6 @@ pub struct Registration {
 /// Of a memory region.
 pub struct MrNode<O: InterposeOs> {
     pub is_fast: bool,
-    pub in_flight: AtomicU32,
     pub registration: Lock<O, Registration>,
 }
 
@@ -200,6 +237,14 @@ pub struct ConnectorNode<O: InterposeOs> {
     pub qp: Lock<O, Option<State<O>>>,
 }
 
+/// Of a protection domain.
+pub struct PdNode<O: InterposeOs> {
+    /// The privileged token, plus one; 0 if it is not known.
+    pub privileged: AtomicU64,
+    /// Its queue pairs and shared receive queues.
+    pub queues: Lock<O, Vec<State<O>>>,
+}
+
 /// What depends on the type.
 pub enum Body<O: InterposeOs> {
     Adapter(AdapterNode<O>),
@@ -208,8 +253,7 @@ pub enum Body<O: InterposeOs> {
     Srq(SrqNode<O>),
     Mr(MrNode<O>),
     Connector(ConnectorNode<O>),
-    /// A protection domain: its privileged token, plus one; 0 if it is not known.
-    Pd(AtomicU64),
+    Pd(PdNode<O>),
     Other,
 }
 
@@ -272,20 +316,19 @@ impl<O: InterposeOs> Node<O> {
                 armed: AtomicU32::new(0),
                 look: AtomicU32::new(Look::EMPTY),
                 unpolled: AtomicU32::new(0),
+                room: AtomicU64::new(0),
                 outstanding: AtomicU32::new(0),
                 qps: os.lock(Vec::new())?,
             }),
-            (NDK_OBJECT_TYPE::QP, Args::CreateQp(args)) => Body::Qp(Self::queue_pair(os, args, event)?),
+            (NDK_OBJECT_TYPE::QP, Args::CreateQp(args)) => Body::Qp(Self::queue_pair(args, event)?),
             (NDK_OBJECT_TYPE::SRQ, Args::CreateSrq { depth, max_sge, .. }) => {
-                Body::Srq(SrqNode { max_sge, receive: os.lock(Queue::try_new(depth)?)?, running: AtomicU64::new(0) })
+                parent.make_room_for_queue()?;
+                let (receive, taking) = (Queue::try_new(depth)?, os.lock(())?);
+                Body::Srq(SrqNode { max_sge, receive, taking, running: AtomicU64::new(0) })
             }
             (NDK_OBJECT_TYPE::MR, Args::CreateMr { fast_register }) => {
                 adapter.make_room_for_region()?;
-                Body::Mr(MrNode {
-                    is_fast: fast_register,
-                    in_flight: AtomicU32::new(0),
-                    registration: os.lock(Registration::default())?,
-                })
+                Body::Mr(MrNode { is_fast: fast_register, registration: os.lock(Registration::default())? })
             }
             (NDK_OBJECT_TYPE::CONNECTOR, args) => {
                 let came = matches!(args, Args::Event { .. });
@@ -293,13 +336,15 @@ impl<O: InterposeOs> Node<O> {
                 let progress = Progress { state, before: state, call: 0 };
                 Body::Connector(ConnectorNode { progress: os.lock(progress)?, qp: os.lock(None)? })
             }
-            (NDK_OBJECT_TYPE::PD, _) => Body::Pd(AtomicU64::new(0)),
+            (NDK_OBJECT_TYPE::PD, _) => {
+                Body::Pd(PdNode { privileged: AtomicU64::new(0), queues: os.lock(Vec::new())? })
+            }
             _ => Body::Other,
         };
         Ok(Self::new(os, id, Some(adapter), Some(parent.clone()), body))
     }
 
-    fn queue_pair(os: &O, args: QpArgs, event: &Event<'_, State<O>>) -> Result<QpNode<O>, NtStatus> {
+    fn queue_pair(args: QpArgs, event: &Event<'_, State<O>>) -> Result<QpNode<O>, NtStatus> {
         let [receive_cq, initiator_cq, srq] = event.related.map(|related| related.map(|object| object.state.clone()));
         // A place in the lists of the queues, for when the queue pair is there.
         for cq in [&receive_cq, &initiator_cq].into_iter().flatten() {
@@ -307,13 +352,14 @@ impl<O: InterposeOs> Node<O> {
                 cq.qps.with(|qps| qps.try_reserve(2)).map_err(fallible::AllocError::from)?;
             }
         }
+        event.object.state.make_room_for_queue()?;
         Ok(QpNode {
             args,
             receive_cq,
             initiator_cq,
             srq,
-            initiator: os.lock(Queue::try_new(args.initiator_depth)?)?,
-            receive: os.lock(Queue::try_new(args.receive_depth)?)?,
+            initiator: Queue::try_new(args.initiator_depth)?,
+            receive: Queue::try_new(args.receive_depth)?,
             initiator_running: AtomicU64::new(0),
             receive_running: AtomicU64::new(0),
             is_chained: AtomicBool::new(false),
@@ -321,6 +367,12 @@ impl<O: InterposeOs> Node<O> {
             was_disconnected: AtomicBool::new(false),
             read_limit: AtomicU32::new(0),
         })
+    }
+
+    /// A place in the list of this domain, for when the queue is there.
+    fn make_room_for_queue(&self) -> Result<(), NtStatus> {
+        let Body::Pd(pd) = &self.body else { return Ok(()) };
+        Ok(pd.queues.with(|queues| queues.try_reserve(2)).map_err(fallible::AllocError::from)?)
     }
 
     fn make_room_for_region(&self) -> Result<(), NtStatus> {
@@ -332,6 +384,18 @@ impl<O: InterposeOs> Node<O> {
             drop(before);
         }
         Ok(())
+    }
+
+    /// Changes the registration of a region, and what posts know of it. `None` if this is none.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Registration) -> T) -> Option<T> {
+        let (Body::Mr(mr), Some(adapter)) = (&self.body, self.adapter_node()) else { return None };
+        Some(mr.registration.with(|registration| {
+            let result = change(registration);
+            if let Some(token) = registration.token {
+                adapter.tokens.with(|tokens| tokens.update(token, self, registration));
+            }
+            result
+        }))
     }
 
     /// Returns true the first time that this finding is made of this object.

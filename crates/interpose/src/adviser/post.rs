@@ -2,16 +2,16 @@
 
 use core::sync::atomic::{
     AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+    Ordering::{Relaxed, Release, SeqCst},
 };
 
-use engine::os::SpinLock;
+use engine::os::SpinLock as _;
 use ndkpi::{NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED as LOCAL_INVALIDATE, NDK_SGE, op_flags};
 
 use super::{
-    Adviser, Finding, Lock, Sink, State,
-    node::{QpNode, body},
-    queue::{InFlight, Queue, TOKENS},
+    Adviser, Finding, Sink, State,
+    node::{Attached, CqNode, QpNode, SrqNode, body},
+    queue::{COUNTED, Posted, Queue, READ, SILENT},
 };
 use crate::{Args, Event, Function, InterposeOs, List};
 
@@ -39,19 +39,36 @@ const fn flags_of(args: &Args<'_>) -> u32 {
     }
 }
 
-const fn context_of(args: &Args<'_>) -> usize {
-    match args {
-        Args::Transfer { context, .. }
-        | Args::Bind { context, .. }
-        | Args::FastRegister { context, .. }
-        | Args::Invalidate { context, .. } => *context,
-        _ => 0,
+/// What a post has done, for its return.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Post {
+    /// Nothing.
+    #[default]
+    NotFollowed,
+    /// Its request is in flight.
+    InFlight(Posted),
+    /// There was no place for its request.
+    Overfull,
+}
+
+/// Where the requests of a queue complete.
+enum Side<'a, O: InterposeOs> {
+    /// In this completion queue.
+    Cq(Option<&'a State<O>>),
+    /// In those of the queue pairs that use this shared receive queue.
+    Srq(&'a SrqNode<O>),
+}
+
+/// The post has returned. If another one has begun meanwhile, this is not the one to end.
+fn post_has_run<S>(event: &Event<'_, S>, running: &AtomicU64) {
+    if running.load(Relaxed) == event.call {
+        running.store(0, Relaxed);
     }
 }
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A post begins.
-    pub(super) fn post_begins(&self, event: &Event<'_, State<O>>) {
+    pub(super) fn post_begins(&self, event: &Event<'_, State<O>>) -> Post {
         let node = event.object.state;
         if let Some(srq) = body!(node, Srq) {
             self.post_runs(event, &srq.running, &[]);
@@ -59,35 +76,36 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 self.check_list(event, &sgl, srq.max_sge);
                 self.check_elements(event, sgl.elements(), node.parent.as_ref(), true);
             }
-            self.goes_in_flight(event, &srq.receive, None);
-            return;
+            return self.goes_in_flight(event, &srq.receive, &Side::Srq(srq));
         }
-        let Some(qp) = body!(node, Qp) else { return };
+        let Some(qp) = body!(node, Qp) else { return Post::NotFollowed };
         let is_receive = event.function == Function::Receive;
-        let queues = [qp.receive_cq.as_ref(), qp.initiator_cq.as_ref()];
         let running = if is_receive { &qp.receive_running } else { &qp.initiator_running };
-        self.post_runs(event, running, &queues);
+        self.post_runs(event, running, &[&qp.receive_cq, &qp.initiator_cq]);
         if is_receive && qp.srq.is_some() {
             self.found(Finding::ReceiveBesideSrq, node, event.function, format_args!("a receive"));
-            return;
+            return Post::NotFollowed;
         }
         if !is_receive {
             self.check_initiator(event, qp);
         }
         self.check_arguments(event, qp);
         let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
-        self.goes_in_flight(event, queue, cq.as_ref());
+        self.goes_in_flight(event, queue, &Side::Cq(cq.as_ref()))
     }
 
     /// Marks that a post runs. It is no mistake to post inside a notification to which the other post has led.
-    fn post_runs(&self, event: &Event<'_, State<O>>, running: &AtomicU64, queues: &[Option<&State<O>>]) {
-        let before = running.swap(event.call, SeqCst);
+    ///
+    /// Two that begin in the same moment may miss each other: an exchange would cost each post more than all other checks.
+    fn post_runs(&self, event: &Event<'_, State<O>>, running: &AtomicU64, queues: &[&Option<State<O>>]) {
+        let before = running.load(Relaxed);
+        running.store(event.call, Relaxed);
         if before == 0 {
             return;
         }
-        let is_led_to = queues.iter().copied().flatten().filter_map(|cq| body!(cq, Cq)).any(|cq| {
+        let is_led_to = queues.iter().filter_map(|cq| cq.as_ref()).filter_map(|cq| body!(cq, Cq)).any(|cq| {
             let callback = cq.callback.load(SeqCst);
-            callback > before
+            callback >= before
         });
         if !is_led_to {
             let what = format_args!("{} while another post on the same queue runs", event.function.name());
@@ -109,7 +127,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let what = format_args!("no connect or accept was called with the queue pair");
             self.found(Finding::PostBeforeConnection, node, event.function, what);
         }
-        qp.is_chained.store(op_flags::is_deferred(flags), SeqCst);
+        qp.is_chained.store(op_flags::is_deferred(flags), Release);
         let Some(adapter) = node.adapter_node() else { return };
         if event.function == Function::Read {
             let supported = adapter.info.AdapterFlags & LOCAL_INVALIDATE != 0;
@@ -117,8 +135,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 self.found(Finding::LocalInvalidate, node, event.function, format_args!("flags {flags:#x}"));
             }
             let limit = qp.read_limit.load(Relaxed);
-            let reads = qp.initiator.with(Queue::reads);
-            if limit != 0 && reads >= (limit - 1) as usize {
+            let reads = qp.initiator.reads();
+            if limit != 0 && reads >= limit - 1 {
                 let what = format_args!("{reads} reads are in flight, the limit is {}", limit - 1);
                 self.found(Finding::ReadLimit, node, event.function, what);
             }
@@ -147,7 +165,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 let is_written = matches!(event.function, Function::Receive | Function::Read);
                 self.check_elements(event, sgl.elements(), node.parent.as_ref(), is_written);
             }
-            Args::Bind { .. } => self.check_bind(event),
+            Args::Bind { .. } => {
+                self.check_bind_length(event);
+                self.check_bind(event);
+            }
             Args::FastRegister { .. } => self.check_fast_register(event),
             Args::Invalidate { .. } => self.check_invalidate(event),
             _ => {}
@@ -172,82 +193,103 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// The request is in flight from now on, unless the provider refuses it.
-    fn goes_in_flight(&self, event: &Event<'_, State<O>>, queue: &Lock<O, Queue>, cq: Option<&State<O>>) {
-        let node = event.object.state;
-        let flags = flags_of(&event.args);
-        let mut request = InFlight {
-            context: context_of(&event.args),
-            is_silent: op_flags::is_silent_success(flags) && event.function != Function::Receive,
-            is_read: event.function == Function::Read,
-            ..InFlight::default()
+    #[inline]
+    fn goes_in_flight(&self, event: &Event<'_, State<O>>, queue: &Queue, side: &Side<'_, O>) -> Post {
+        let cq = match *side {
+            Side::Cq(cq) => match cq.and_then(|node| body!(node, Cq)) {
+                Some(cq) => Some(cq),
+                // Nobody hears of its completions.
+                None => return Post::NotFollowed,
+            },
+            Side::Srq(_) => None,
         };
-        if let Args::Transfer { sgl, flags, .. } = event.args
-            && !op_flags::is_inline(flags)
-        {
-            for (place, element) in request.tokens.iter_mut().zip(sgl.elements()) {
-                *place = element.MemoryRegionToken;
-            }
-            request.count = u8::try_from(sgl.elements().len().min(TOKENS)).unwrap_or_default();
+        let (context, flags, elements) = match &event.args {
+            Args::Transfer { context, flags, sgl, .. } => (*context, *flags, sgl.elements()),
+            Args::Bind { context, flags, .. }
+            | Args::FastRegister { context, flags, .. }
+            | Args::Invalidate { context, flags } => (*context, *flags, [].as_slice()),
+            _ => return Post::NotFollowed,
+        };
+        let elements = if op_flags::is_inline(flags) { &[] } else { elements };
+        let mut kind = if op_flags::is_silent_success(flags) { SILENT } else { 0 };
+        if event.function == Function::Read {
+            kind |= READ;
         }
-        Self::use_regions(node, &request, true);
-        if let Some(cq) = cq.and_then(|cq| body!(cq, Cq)) {
-            cq.outstanding.fetch_add(1, SeqCst);
+        if cq.is_some_and(CqNode::is_tight) {
+            kind |= COUNTED;
         }
-        loop {
-            if queue.with(|queue| queue.push(request)) {
-                break;
-            }
-            // Silent requests at the head may have ended long ago; nobody can know, so they are not counted against the depth.
-            if let Some(done) = queue.with(Queue::pop_silent) {
-                Self::no_more_in_flight(cq, &done, Some(node));
-                continue;
-            }
-            let (length, is_blurred) = queue.with(|queue| (queue.len(), queue.is_blurred));
-            if !is_blurred {
-                let what = format_args!("{length} requests are in flight already");
-                self.found(Finding::QueueFull, node, event.function, what);
-            }
-            // Not followed. That is no harm if the provider refuses the request, as it should.
-            queue.with(|queue| queue.is_overfull = true);
-            Self::no_more_in_flight(cq, &request, Some(node));
-            return;
+        match queue.push(context, kind, elements) {
+            Some(posted) if !posted.is_counted() => Post::InFlight(posted),
+            posted => self.without_ease(event, queue, side, (context, kind, elements), posted),
         }
-        self.check_overrun(event, queue, cq);
     }
 
-    fn check_overrun(&self, event: &Event<'_, State<O>>, queue: &Lock<O, Queue>, cq: Option<&State<O>>) {
-        let Some(node) = cq else { return };
+    /// The request is counted against a completion queue, or there is no place for it yet.
+    #[inline(never)]
+    fn without_ease(
+        &self,
+        event: &Event<'_, State<O>>,
+        queue: &Queue,
+        side: &Side<'_, O>,
+        (context, kind, elements): (usize, u32, &[NDK_SGE]),
+        mut posted: Option<Posted>,
+    ) -> Post {
+        loop {
+            if let Some(posted) = posted {
+                if posted.is_counted() {
+                    self.check_overrun(event, side);
+                }
+                return Post::InFlight(posted);
+            }
+            // Silent requests at the head may have ended long ago; nobody can know, so they are not counted against the depth.
+            let ended = match *side {
+                Side::Cq(node) => node.and_then(|node| body!(node, Cq)).and_then(|cq| {
+                    let ended = cq.qps.with(|_| queue.end_silent())?;
+                    cq.ended(ended.counted);
+                    Some(ended)
+                }),
+                Side::Srq(srq) => srq.taking.with(|()| queue.end_silent()),
+            };
+            if ended.is_none() {
+                break;
+            }
+            posted = queue.push(context, kind, elements);
+        }
+        if !queue.is_blurred() {
+            let what = format_args!("{} requests are in flight already", queue.len());
+            self.found(Finding::QueueFull, event.object.state, event.function, what);
+        }
+        // Not followed. That is no harm if the provider refuses the request, as it should.
+        Post::Overfull
+    }
+
+    /// One more counted request completes into this queue.
+    fn check_overrun(&self, event: &Event<'_, State<O>>, side: &Side<'_, O>) {
+        let Side::Cq(Some(node)) = *side else { return };
         let Some(cq) = body!(node, Cq) else { return };
-        let (outstanding, depth) = (cq.outstanding.load(SeqCst), cq.depth.load(Relaxed));
-        if outstanding <= depth || queue.with(|queue| queue.is_blurred) {
+        let (outstanding, depth) = (cq.outstanding.fetch_add(1, Relaxed) + 1, cq.depth.load(Relaxed));
+        if outstanding <= depth || cq.qps.with(|qps| qps.iter().flat_map(Attached::queues).any(Queue::is_blurred)) {
             return;
         }
-        let is_blurred = cq.qps.with(|qps| {
-            qps.iter()
-                .filter_map(|qp| body!(qp, Qp))
-                .any(|qp| qp.initiator.with(|queue| queue.is_blurred) || qp.receive.with(|queue| queue.is_blurred))
-        });
-        if !is_blurred {
-            let what = format_args!("{outstanding} requests in flight complete into a queue of {depth}");
-            self.found(Finding::CqOverrun, node, event.function, what);
-        }
+        let what = format_args!("{outstanding} requests in flight complete into a queue of {depth}");
+        self.found(Finding::CqOverrun, node, event.function, what);
     }
 
     /// A post has returned.
-    pub(super) fn post_ends(event: &Event<'_, State<O>>) {
+    pub(super) fn post_ends(&self, event: &Event<'_, State<O>>, post: Post) {
         let node = event.object.state;
         let failed = !event.outcome.status().is_success();
+        if failed {
+            self.failed(event);
+        }
         if let Some(srq) = body!(node, Srq) {
-            let _ = srq.running.compare_exchange(event.call, 0, SeqCst, SeqCst);
-            if let Some(request) = Self::outcome_known(&srq.receive, failed) {
-                Self::no_more_in_flight(None, &request, Some(node));
-            }
+            post_has_run(event, &srq.running);
+            Self::outcome_known(&srq.receive, None, post, failed);
             return;
         }
         let Some(qp) = body!(node, Qp) else { return };
         let is_receive = event.function == Function::Receive;
-        let running = if is_receive { &qp.receive_running } else { &qp.initiator_running };
-        let _ = running.compare_exchange(event.call, 0, SeqCst, SeqCst);
+        post_has_run(event, if is_receive { &qp.receive_running } else { &qp.initiator_running });
         if is_receive && qp.srq.is_some() {
             return;
         }
@@ -255,25 +297,27 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Self::posted(event);
         } else if !is_receive {
             // The provider pushes what was deferred before (`NDKPI 7.3`).
-            qp.is_chained.store(false, SeqCst);
+            qp.is_chained.store(false, Release);
             Self::fast_register_failed(event);
         }
         let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
-        if let Some(request) = Self::outcome_known(queue, failed) {
-            Self::no_more_in_flight(cq.as_ref(), &request, Some(node));
-        }
+        Self::outcome_known(queue, cq.as_ref(), post, failed);
     }
 
-    /// A post has succeeded or failed. Returns the request that is not in flight after all.
-    fn outcome_known(queue: &Lock<O, Queue>, failed: bool) -> Option<InFlight> {
-        queue.with(|queue| {
-            let was_overfull = core::mem::take(&mut queue.is_overfull);
-            if was_overfull {
-                queue.is_blurred |= !failed;
-                return None;
+    /// A post has succeeded or failed.
+    fn outcome_known(queue: &Queue, cq: Option<&State<O>>, post: Post, failed: bool) {
+        match post {
+            Post::InFlight(posted) if failed && !queue.is_blurred() => {
+                queue.take_back(posted);
+                if posted.is_counted()
+                    && let Some(cq) = cq.and_then(|cq| body!(cq, Cq))
+                {
+                    cq.ended(1);
+                }
             }
-            if failed && !queue.is_blurred { queue.pop_newest() } else { None }
-        })
+            Post::Overfull if !failed => queue.blur(),
+            _ => {}
+        }
     }
 
     /// A chain must have ended when the queue pair is flushed, disconnected or closed.

@@ -1,35 +1,46 @@
-//! The requests in flight of one queue, in bounded memory.
+//! The requests in flight of one queue, in bounded memory and without a lock.
+//!
+//! Who posts writes at one end: one at a time (`NDKPI 7.2`). Who polls the completion queue takes at the other: one at a time, with
+//! the lock of the list there. So each end has one writer, and none of them waits for the other.
 
 use alloc::boxed::Box;
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
 
-use fallible::try_slice;
-use ndkpi::{NDK_RESULT, NtStatus};
+use crossbeam_utils::CachePadded;
+use fallible::{try_box, try_slice};
+use ndkpi::{NDK_RESULT, NDK_SGE, NtStatus};
 
 /// The tokens of a request that are remembered.
 pub const TOKENS: usize = 4;
 
-/// A request in flight.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InFlight {
-    /// The context that the consumer gave.
-    pub context: usize,
-    /// The local tokens of its elements.
-    pub tokens: [u32; TOKENS],
-    /// How many of them there are.
-    pub count: u8,
-    /// A success leaves no completion.
-    pub is_silent: bool,
-    /// It is a read.
-    pub is_read: bool,
-    /// Taken already, out of order (of a shared receive queue).
-    pub is_taken: bool,
-}
+/// More requests than this are not followed on one queue.
+const MOST: u32 = 1 << 16;
 
-impl InFlight {
-    /// The tokens.
-    pub fn tokens(&self) -> &[u32] {
-        self.tokens.get(..usize::from(self.count)).unwrap_or_default()
-    }
+/// The low bits say how many tokens there are.
+const COUNT: u32 = 0xF;
+/// A success leaves no completion.
+pub const SILENT: u32 = 1 << 4;
+/// It is a read.
+pub const READ: u32 = 1 << 5;
+/// It is counted against the depth of the completion queue.
+pub const COUNTED: u32 = 1 << 6;
+/// Taken already, out of order (of a shared receive queue).
+const TAKEN: u32 = 1 << 7;
+/// The provider has refused it, and others have come behind it.
+const VOID: u32 = 1 << 8;
+
+/// A request in flight.
+#[derive(Default)]
+struct Slot {
+    /// The context that the consumer gave.
+    context: AtomicUsize,
+    /// The local tokens of its elements.
+    tokens: [AtomicU32; TOKENS],
+    about: AtomicU32,
 }
 
 /// What a completion says.
@@ -57,113 +68,286 @@ impl Completed {
     }
 }
 
+/// Requests at the head of a queue that end together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ended {
+    requests: u64,
+    reads: u32,
+    /// So many of them are [`COUNTED`].
+    pub counted: u32,
+}
+
+impl Ended {
+    const fn add(&mut self, about: u32) {
+        self.requests += 1;
+        self.reads += (about & READ != 0) as u32;
+        self.counted += (about & COUNTED != 0) as u32;
+    }
+}
+
+/// A request that was added, for its post to take back.
+#[derive(Clone, Copy, Debug)]
+pub struct Posted {
+    number: u64,
+    about: u32,
+}
+
+impl Posted {
+    /// It is [`COUNTED`].
+    pub const fn is_counted(self) -> bool {
+        self.about & COUNTED != 0
+    }
+}
+
+/// One end of a queue.
+#[derive(Default)]
+struct End {
+    /// Requests that have passed it.
+    requests: AtomicU64,
+    /// Reads among them.
+    reads: AtomicU32,
+}
+
 /// The requests in flight, the oldest first.
 pub struct Queue {
-    slots: Box<[InFlight]>,
-    head: usize,
-    count: usize,
+    slots: Box<[Slot]>,
+    depth: u64,
     /// Completions could not be told apart: nothing is certain any more.
-    pub is_blurred: bool,
-    /// The newest request found no place.
-    pub is_overfull: bool,
+    is_blurred: AtomicBool,
+    /// Written by who posts.
+    posted: CachePadded<End>,
+    /// Written by who polls.
+    ended: CachePadded<End>,
 }
 
 impl Queue {
     /// For `depth` requests.
-    pub fn try_new(depth: u32) -> Result<Self, NtStatus> {
-        let slots = try_slice(depth.min(MOST) as usize, |_| InFlight::default())?;
-        Ok(Self { slots, head: 0, count: 0, is_blurred: false, is_overfull: false })
+    pub fn try_new(depth: u32) -> Result<Box<Self>, NtStatus> {
+        let depth = depth.min(MOST);
+        let slots = try_slice(depth.max(1).next_power_of_two() as usize, |_| Slot::default())?;
+        try_box(Self {
+            slots,
+            depth: depth.into(),
+            is_blurred: AtomicBool::new(false),
+            posted: CachePadded::default(),
+            ended: CachePadded::default(),
+        })
+        .map_err(Into::into)
+    }
+
+    /// How many requests it is for.
+    pub const fn depth(&self) -> u64 {
+        self.depth
+    }
+
+    /// Returns true if completions could not be told apart.
+    pub fn is_blurred(&self) -> bool {
+        self.is_blurred.load(Relaxed)
+    }
+
+    /// Completions cannot be told apart.
+    pub fn blur(&self) {
+        self.is_blurred.store(true, Relaxed);
+    }
+
+    /// The numbers of the requests in flight.
+    fn numbers(&self) -> core::ops::Range<u64> {
+        let first = self.ended.requests.load(Acquire);
+        first..self.posted.requests.load(Acquire)
     }
 
     /// How many are in flight.
-    pub const fn len(&self) -> usize {
-        self.count
+    pub fn len(&self) -> u64 {
+        let numbers = self.numbers();
+        numbers.end.saturating_sub(numbers.start)
     }
 
-    fn at(&mut self, index: usize) -> Option<&mut InFlight> {
-        let length = self.slots.len().max(1);
-        self.slots.get_mut((self.head + index) % length)
+    /// Reads in flight.
+    pub fn reads(&self) -> u32 {
+        self.posted.reads.load(Relaxed).saturating_sub(self.ended.reads.load(Relaxed))
     }
 
-    /// Adds a request. `false` if there is no place.
-    pub fn push(&mut self, request: InFlight) -> bool {
-        if self.count >= self.slots.len() {
-            return false;
-        }
-        let count = self.count;
-        if let Some(slot) = self.at(count) {
-            *slot = request;
-        }
-        self.count += 1;
-        true
+    fn slot(&self, number: u64) -> &Slot {
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by a length")]
+        let index = (number & (self.slots.len() as u64 - 1)) as usize;
+        &self.slots[index]
     }
 
-    /// Takes back the newest request.
-    pub fn pop_newest(&mut self) -> Option<InFlight> {
-        self.count = self.count.checked_sub(1)?;
-        let count = self.count;
-        self.at(count).map(|slot| *slot)
-    }
-
-    /// Takes the oldest request.
-    pub fn pop_oldest(&mut self) -> Option<InFlight> {
-        if self.count == 0 {
+    /// Adds a request: its context, what it is ([`SILENT`], [`READ`], [`COUNTED`]), and its elements. `None` if there is no place. For
+    /// who posts.
+    #[inline]
+    pub fn push(&self, context: usize, kind: u32, elements: &[NDK_SGE]) -> Option<Posted> {
+        let number = self.posted.requests.load(Relaxed);
+        if number.wrapping_sub(self.ended.requests.load(Acquire)) >= self.depth {
             return None;
         }
-        let oldest = self.at(0).map(|slot| *slot);
-        self.head = (self.head + 1) % self.slots.len().max(1);
-        self.count -= 1;
-        oldest
+        let slot = self.slot(number);
+        let mut about = kind;
+        for (place, element) in slot.tokens.iter().zip(elements) {
+            place.store(element.MemoryRegionToken, Relaxed);
+            about += 1;
+        }
+        slot.context.store(context, Relaxed);
+        slot.about.store(about, Relaxed);
+        if about & READ != 0 {
+            self.posted.reads.store(self.posted.reads.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+        self.posted.requests.store(number + 1, Release);
+        Some(Posted { number, about })
     }
 
-    /// Takes the oldest request if it is silent: whoever has filled the queue behind it knows that it has ended.
-    pub fn pop_silent(&mut self) -> Option<InFlight> {
-        if self.count > 0 && self.at(0).is_some_and(|slot| slot.is_silent) { self.pop_oldest() } else { None }
+    /// Takes back a request that the provider has refused. For who posts.
+    pub fn take_back(&self, posted: Posted) {
+        if self.ended.requests.load(Acquire) > posted.number {
+            return;
+        }
+        if posted.about & READ != 0 {
+            self.posted.reads.store(self.posted.reads.load(Relaxed).wrapping_sub(1), Relaxed);
+        }
+        if self.posted.requests.load(Relaxed) == posted.number + 1 {
+            self.posted.requests.store(posted.number, Release);
+        } else {
+            self.slot(posted.number).about.store(VOID, Relaxed);
+        }
     }
 
-    /// How many requests end with this completion: its own, and the silent ones before it. `None` if that cannot be.
-    pub fn ends_with(&mut self, done: &Completed) -> Option<usize> {
-        for index in 0..self.count {
-            let slot = self.at(index)?;
+    /// The requests that end with this completion: its own, and the silent ones before it. `None` if that cannot be. For who polls.
+    pub fn ends_with(&self, done: &Completed) -> Option<Ended> {
+        let mut ended = Ended::default();
+        for number in self.numbers() {
+            let slot = self.slot(number);
+            let about = slot.about.load(Relaxed);
+            ended.add(about);
             // It has succeeded without a completion, if at all: this one is another's of the same context.
-            let is_another = slot.is_silent && !done.has_failed;
-            if slot.context == done.context && !is_another {
-                return Some(index + 1);
+            let is_another = about & VOID != 0 || about & SILENT != 0 && !done.has_failed;
+            if !is_another && slot.context.load(Relaxed) == done.context {
+                return Some(ended);
             }
-            if !slot.is_silent {
+            if about & (SILENT | VOID) == 0 {
                 return None;
             }
         }
         None
     }
 
-    /// Takes the oldest request with this context, wherever it is.
-    pub fn take_any(&mut self, context: usize) -> Option<InFlight> {
-        let mut found = None;
-        for index in 0..self.count {
-            let slot = self.at(index)?;
-            if slot.context == context && !slot.is_taken {
-                slot.is_taken = true;
-                found = Some(*slot);
+    /// Takes requests out at the head. For who polls.
+    pub fn end(&self, ended: Ended) {
+        let End { requests, reads } = &*self.ended;
+        if ended.reads != 0 {
+            reads.store(reads.load(Relaxed).wrapping_add(ended.reads), Relaxed);
+        }
+        requests.store(requests.load(Relaxed) + ended.requests, Release);
+    }
+
+    /// Takes the oldest request if it is silent: whoever has filled the queue behind it knows that it has ended. With the lock of who
+    /// polls.
+    pub fn end_silent(&self) -> Option<Ended> {
+        let oldest = self.numbers().next()?;
+        let about = self.slot(oldest).about.load(Relaxed);
+        if about & (SILENT | VOID) == 0 {
+            return None;
+        }
+        let mut ended = Ended::default();
+        ended.add(about);
+        self.end(ended);
+        Some(ended)
+    }
+
+    /// Takes all requests out. With the lock of who polls.
+    pub fn end_all(&self) -> Ended {
+        let mut ended = Ended::default();
+        self.numbers().for_each(|number| ended.add(self.slot(number).about.load(Relaxed)));
+        self.end(ended);
+        ended
+    }
+
+    /// Takes the oldest request with this context, wherever it is. For who polls.
+    pub fn end_any(&self, context: usize) {
+        let is_it =
+            |slot: &Slot| slot.about.load(Relaxed) & (TAKEN | VOID) == 0 && slot.context.load(Relaxed) == context;
+        if let Some(slot) = self.numbers().map(|number| self.slot(number)).find(|slot| is_it(slot)) {
+            slot.about.store(slot.about.load(Relaxed) | TAKEN, Relaxed);
+        }
+        let mut ended = Ended::default();
+        for about in self.numbers().map(|number| self.slot(number).about.load(Relaxed)) {
+            if about & (TAKEN | VOID) == 0 {
                 break;
             }
+            ended.add(about);
         }
-        while self.count > 0 && self.at(0).is_some_and(|slot| slot.is_taken) {
-            self.pop_oldest();
-        }
-        found
+        self.end(ended);
     }
 
     /// Requests in flight of which a completion will tell.
-    pub fn signalled(&mut self) -> usize {
-        (0..self.count).filter(|&index| self.at(index).is_some_and(|slot| !slot.is_silent)).count()
+    pub fn signalled(&self) -> usize {
+        self.numbers().filter(|&number| self.slot(number).about.load(Relaxed) & (SILENT | VOID) == 0).count()
     }
 
-    /// Reads in flight.
-    pub fn reads(&mut self) -> usize {
-        (0..self.count).filter(|&index| self.at(index).is_some_and(|slot| slot.is_read)).count()
+    /// Elements of requests in flight that name this token.
+    pub fn elements_of(&self, token: u32) -> usize {
+        let of = |number| {
+            let slot = self.slot(number);
+            let about = slot.about.load(Relaxed);
+            let count = if about & (TAKEN | VOID) == 0 { (about & COUNT) as usize } else { 0 };
+            let found = slot.tokens.iter().take(count).filter(|there| there.load(Relaxed) == token).count();
+            // Meanwhile it may have ended, and the slot be another's.
+            fence(Acquire);
+            if self.ended.requests.load(Relaxed) > number { 0 } else { found }
+        };
+        self.numbers().map(of).sum()
     }
 }
 
-/// More requests than this are not followed on one queue.
-const MOST: u32 = 1 << 16;
+#[cfg(test)]
+mod tests {
+    use ndkpi::NDK_SGE;
+
+    use super::{COUNTED, Completed, Queue, READ, SILENT};
+
+    fn elements<const N: usize>(tokens: [u32; N]) -> [NDK_SGE; N] {
+        tokens.map(|token| NDK_SGE::new(core::ptr::null_mut(), 1, token))
+    }
+
+    const fn done(context: usize, has_failed: bool) -> Completed {
+        Completed { qp_context: 0, context, is_receive: None, has_failed }
+    }
+
+    #[test]
+    fn silent_requests_end_with_the_next_completion() {
+        let queue = Queue::try_new(3).expect("memory");
+        for (context, kind) in [(1, SILENT | COUNTED), (2, SILENT | READ), (2, COUNTED)] {
+            assert!(queue.push(context, kind, &elements([7, 8])).is_some());
+        }
+        assert!(queue.push(9, 0, &[]).is_none(), "it is for three");
+        assert_eq!((queue.len(), queue.reads(), queue.signalled(), queue.elements_of(8)), (3, 1, 1, 3));
+        assert!(queue.ends_with(&done(3, false)).is_none());
+        let ended = queue.ends_with(&done(2, false)).expect("the last one");
+        assert_eq!(ended.counted, 2);
+        queue.end(ended);
+        assert_eq!((queue.len(), queue.reads(), queue.elements_of(8)), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_refused_request_with_others_behind_it_is_passed_over() {
+        let queue = Queue::try_new(4).expect("memory");
+        let refused = queue.push(1, READ, &elements([5])).expect("a place");
+        assert!(queue.push(1, 0, &elements([5])).is_some());
+        queue.take_back(refused);
+        assert_eq!((queue.len(), queue.reads(), queue.elements_of(5)), (2, 0, 1));
+        queue.end(queue.ends_with(&done(1, false)).expect("the other one"));
+        assert_eq!(queue.len(), 0);
+        let refused = queue.push(1, 0, &[]).expect("a place");
+        queue.take_back(refused);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn those_of_a_shared_queue_end_in_any_order() {
+        let queue = Queue::try_new(4).expect("memory");
+        (1..=3).for_each(|context| assert!(queue.push(context, 0, &elements([6])).is_some()));
+        queue.end_any(2);
+        assert_eq!((queue.len(), queue.elements_of(6)), (3, 2));
+        queue.end_any(1);
+        assert_eq!(queue.len(), 1);
+    }
+}

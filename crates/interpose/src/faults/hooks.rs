@@ -127,7 +127,7 @@ impl<O: InterposeOs, T: Target> Faults<O, T> {
             return Verdict::Refuse(NtStatus::CONNECTION_INVALID);
         }
         if let State::Cq(cq) = event.object.state
-            && is_poll(function)
+            && function.is_poll()
             && self.os.now() < cq.held_until.load(Relaxed)
         {
             return Verdict::Refuse(NtStatus::UNSUCCESSFUL);
@@ -228,13 +228,10 @@ const fn is_initiator(function: Function) -> bool {
     )
 }
 
-const fn is_poll(function: Function) -> bool {
-    matches!(function, Function::GetCqResults | Function::GetCqResultsEx)
-}
-
 impl<O: InterposeOs, T: Target> Hooks for Faults<O, T> {
     type Os = O;
     type State = State<O>;
+    type Call = ();
     const INTERFERES: bool = true;
 
     fn os(&self) -> &O {
@@ -269,7 +266,7 @@ impl<O: InterposeOs, T: Target> Hooks for Faults<O, T> {
         }
     }
 
-    fn event(&self, event: &Event<'_, State<O>>) -> Verdict {
+    fn event(&self, event: &Event<'_, State<O>>, (): &mut ()) -> Verdict {
         if let State::Cq(cq) = event.object.state {
             match (event.phase, event.function, event.args, event.outcome) {
                 (Phase::Callback, Function::CqNotification, ..) => {
