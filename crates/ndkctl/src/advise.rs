@@ -9,7 +9,7 @@ use interpose::adviser::{Adviser, Finding, Mode, Report, Settings, Sink, Totals}
 use crate::output::{align_right, print_table, table};
 
 /// Prints what is found, if that is wanted.
-struct Printer {
+pub struct Printer {
     verbose: bool,
 }
 
@@ -38,16 +38,18 @@ impl Advice {
         Ok(Self { totals, sink })
     }
 
+    /// The adviser of an adapter.
+    pub fn hooks(&self) -> impl Fn(&HostOs) -> Adviser<HostOs, Printer> + Clone + Send + Sync + use<> {
+        let (totals, sink) = (self.totals.clone(), self.sink.clone());
+        // How long a callback takes on a host says nothing: its processors are threads.
+        let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
+        move |os| Adviser::new(os.clone(), settings, sink.clone(), totals.clone())
+    }
+
     /// The layer between suite and provider.
     pub fn layer(&self) -> Layer {
-        let (totals, sink) = (self.totals.clone(), self.sink.clone());
-        Arc::new(move |platform| {
-            let (totals, sink) = (totals.clone(), sink.clone());
-            // How long a callback takes on a host says nothing: its processors are threads.
-            let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
-            let make = move |os: &HostOs| Adviser::new(os.clone(), settings, sink.clone(), totals.clone());
-            Box::new(Interposed::new(platform, Box::new(make)))
-        })
+        let hooks = self.hooks();
+        Arc::new(move |platform| Box::new(Interposed::new(platform, Box::new(hooks.clone()))))
     }
 
     /// How often each finding was made, without those that were not.

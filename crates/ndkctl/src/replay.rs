@@ -62,7 +62,7 @@ pub fn run(args: &Replay) -> Result<End, String> {
     let advice = if args.advise { Some(Advice::new(!args.json)?) } else { None };
     let report = advice.as_ref().map_or_else(
         || replay::run(&recording, args.seed),
-        |advice| replay::run_behind(&recording, args.seed, &advice.layer()),
+        |advice| replay::run_behind(&recording, args.seed, advice.hooks()),
     );
     drop(running);
     let report = report.map_err(|error| format!("{}: {error}", args.file.display()))?;

@@ -21,13 +21,17 @@ mod connecting;
 mod memory;
 mod objects;
 mod player;
+mod polls;
 mod posts;
 
 use std::sync::Arc;
 
 use conformance::host::{HostPlatform, Interposed, Layer};
-use interpose::NoHooks;
+use host::HostOs;
+use interpose::{Hooks, NoHooks};
 use recording::Recording;
+
+use crate::polls::{AsRecorded, Left};
 
 /// Something that was otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,15 +63,20 @@ pub const MOST_DIFFERENCES: usize = 1000;
 /// One line: the recording does not begin with its first record, has none, or asks for more than a replay has; the machine cannot be
 /// made.
 pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
-    run_behind(recording, seed, &without_hooks())
+    run_behind(recording, seed, |os| NoHooks(os.clone()))
 }
 
-/// [`run`], with a layer that forwards between the calls and the provider: the adviser, for example.
+/// [`run`], with hooks between the calls and the provider that only look on: the adviser, for example. They hear of polls as these were
+/// recorded.
 ///
 /// # Errors
 ///
 /// As [`run`].
-pub fn run_behind(recording: &Recording, seed: u64, layer: &Layer) -> Result<Report, String> {
+pub fn run_behind<H: Hooks<Os = HostOs>>(
+    recording: &Recording,
+    seed: u64,
+    hooks: impl Fn(&HostOs) -> H + Clone + Send + Sync + 'static,
+) -> Result<Report, String> {
     if recording.records.is_empty() {
         return Err("nothing was recorded: there is nothing to run again".to_owned());
     }
@@ -77,10 +86,12 @@ pub fn run_behind(recording: &Recording, seed: u64, layer: &Layer) -> Result<Rep
             recording.first
         ));
     }
-    player::Player::start(recording, seed, layer)?.run()
-}
-
-/// A layer that does nothing.
-fn without_hooks() -> Layer {
-    Arc::new(|host: &Arc<HostPlatform>| Box::new(Interposed::new(host, Box::new(|os| NoHooks(os.clone())))))
+    let left = Left::default();
+    let of_hooks = left.clone();
+    let layer: Layer = Arc::new(move |host: &Arc<HostPlatform>| {
+        let (hooks, left) = (hooks.clone(), of_hooks.clone());
+        let make = move |os: &HostOs| AsRecorded { hooks: hooks(os), left: left.clone() };
+        Box::new(Interposed::new(host, Box::new(make)))
+    });
+    player::Player::start(recording, seed, &layer, left)?.run()
 }

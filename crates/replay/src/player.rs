@@ -19,6 +19,7 @@ use crate::{
     answers::{Events, Ongoing, created, requested},
     memory::Memory,
     objects::{Objects, created_by},
+    polls::Left,
     posts::Taking,
 };
 
@@ -53,6 +54,8 @@ pub struct Player<'r> {
     pub memory: Memory,
     pub ports: Ports,
     pub taking: Taking,
+    /// What hooks are told of the room that was left in a poll.
+    pub left: Left,
     /// The peer of each queue pair, and the adapter of each object.
     pub peers: HashMap<u32, u32>,
     pub adapter_of: HashMap<u32, u8>,
@@ -74,7 +77,7 @@ impl<'r> Player<'r> {
     /// # Errors
     ///
     /// One line.
-    pub fn start(recording: &'r Recording, seed: u64, layer: &Layer) -> Result<Self, String> {
+    pub fn start(recording: &'r Recording, seed: u64, layer: &Layer, left: Left) -> Result<Self, String> {
         let wanted = Adapters::of(recording)?;
         let setup = Setup {
             scheduler: Scheduler::Seeded { seed, preemption: 0 },
@@ -98,6 +101,7 @@ impl<'r> Player<'r> {
             memory: Memory::of(recording),
             ports: Ports::default(),
             taking: Taking::default(),
+            left,
             peers: recording::peers(recording),
             adapter_of: HashMap::new(),
             answers: HashMap::new(),

@@ -1,6 +1,9 @@
 //! Posts and polls.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use interpose::Function;
 use ndkpi::{
@@ -155,15 +158,33 @@ impl Player<'_> {
 
     /// A poll was recorded: as many completions are taken here, and compared.
     pub fn poll(&mut self, record: &Record) {
-        let Arguments::GetCqResults { results, .. } = &record.arguments else { return };
+        let Arguments::GetCqResults { room, results, .. } = &record.arguments else { return };
         for recorded in results {
             self.take(record, recorded);
         }
+        self.look(record, *room);
         if let Outcome::Count(count) = record.outcome
             && count as usize > results.len()
         {
             let kept = results.len();
             self.differ(record, format!("recorded {count} completions, of which {kept} are in the recording"));
+        }
+    }
+
+    /// A look at the queue, of which hooks learn what the consumer did.
+    fn look(&self, record: &Record, room: u32) {
+        let Some(cq) = self.objects.get::<NDK_CQ>(record.object) else { return };
+        let Outcome::Count(count) = record.outcome else { return };
+        self.left.store(room.saturating_sub(count), Relaxed);
+        // SAFETY: the queue is open.
+        if let Some(function) = unsafe { NDK_CQ::get_cq_results_ex(cq) } {
+            let mut none = NDK_RESULT_EX::ZEROED;
+            // SAFETY: an open queue, on which no other call runs, and room for none.
+            unsafe { function(cq, &raw mut none, 0) };
+        } else if let Some(function) = crate::calls::slot!(cq, NdkGetCqResults) {
+            let mut none = NOTHING;
+            // SAFETY: as above.
+            unsafe { function(cq, &raw mut none, 0) };
         }
     }
 
@@ -210,6 +231,14 @@ impl Player<'_> {
     }
 }
 
+/// A place for a result.
+const NOTHING: NDK_RESULT = NDK_RESULT {
+    Status: NtStatus::SUCCESS,
+    BytesTransferred: 0,
+    QPContext: std::ptr::null_mut(),
+    RequestContext: std::ptr::null_mut(),
+};
+
 /// Takes one completion.
 fn one(cq: *mut NDK_CQ) -> Option<Taken> {
     // SAFETY: the queue is open.
@@ -228,12 +257,7 @@ fn one(cq: *mut NDK_CQ) -> Option<Taken> {
         });
     }
     let function = crate::calls::slot!(cq, NdkGetCqResults)?;
-    let mut result = NDK_RESULT {
-        Status: NtStatus::SUCCESS,
-        BytesTransferred: 0,
-        QPContext: std::ptr::null_mut(),
-        RequestContext: std::ptr::null_mut(),
-    };
+    let mut result = NOTHING;
     // SAFETY: as above.
     let count = unsafe { function(cq, &raw mut result, 1) };
     (count == 1).then(|| Taken {
