@@ -11,6 +11,8 @@ mod ending;
 mod fuzz;
 #[path = "nd2_processes/kernel_peer.rs"]
 mod kernel_peer;
+#[path = "nd2_processes/owners.rs"]
+mod owners;
 #[path = "nd2_processes/program.rs"]
 mod program;
 #[path = "drivers/provider_interface.rs"]
@@ -19,5 +21,9 @@ mod provider_interface;
 mod security;
 #[path = "nd2_processes/traffic.rs"]
 mod traffic;
+#[path = "drivers/transport.rs"]
+mod transport;
+#[path = "nd2_processes/width.rs"]
+mod width;
 #[path = "nd2_processes/world.rs"]
 mod world;

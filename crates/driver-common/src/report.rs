@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use control::provider_device::{INFO_TEST_BUILD, Info};
+use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
 
@@ -65,6 +66,15 @@ pub fn counters<'a>(adapters: impl Iterator<Item = &'a Device>) -> [u8; 240] {
     bytes
 }
 
+/// `UserModeOwner` and `OwnerPid` of an entry.
+#[must_use]
+pub const fn owner(owner: Owner) -> (u8, [u8; 4]) {
+    match owner.process {
+        Some(process) => (1, process.to_le_bytes()),
+        None => (0, [0; 4]),
+    }
+}
+
 /// The answer to `QUERY_CONNECTIONS`: `NDIS_NDK_CONNECTIONS` of the adapters together.
 ///
 /// # Errors
@@ -82,8 +92,9 @@ pub fn connections<'a>(adapters: impl Iterator<Item = &'a Device>) -> Result<Vec
             bytes.try_reserve(ENTRY).map_err(no_memory)?;
             bytes.extend_from_slice(&socket::bytes(connection.local));
             bytes.extend_from_slice(&socket::bytes(connection.remote));
-            // Neither a program's nor of a process: consumers of these drivers are in the kernel.
-            bytes.extend_from_slice(&[0; 8]);
+            let (user_mode, process) = owner(connection.owner);
+            bytes.extend_from_slice(&[user_mode, 0, 0, 0]);
+            bytes.extend_from_slice(&process);
             Ok::<_, NtStatus>(())
         })?;
     }

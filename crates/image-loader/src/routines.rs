@@ -176,6 +176,7 @@ macro_rules! with_routines {
                 PoSetPowerState
                 PoStartNextPowerIrp
                 PsCreateSystemThread
+                PsGetCurrentProcessId
                 PsGetCurrentThreadId
                 PsGetVersion
                 PsTerminateSystemThread

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::{ffi::c_void, ptr};
 
 use engine::{
+    connection::Owner,
     memory::Domain,
     os::{Affinity, Os, SpinLock},
 };
@@ -32,6 +33,7 @@ pub struct AdapterCore<P: Platform> {
     device: Arc<Device<P>>,
     /// Registered memory is good for all objects of one open adapter.
     domain: Arc<Domain<P::Os>>,
+    owner: Owner,
     files: <P::Os as Os>::Lock<Files<P>>,
 }
 
@@ -55,6 +57,11 @@ impl<P: Platform> AdapterCore<P> {
 
     pub const fn domain(&self) -> &Arc<Domain<P::Os>> {
         &self.domain
+    }
+
+    /// Whose connections and listeners are made on it.
+    pub const fn owner(&self) -> Owner {
+        self.owner
     }
 
     /// The file with this handle.
@@ -121,15 +128,15 @@ impl<P: Platform> AdapterCore<P> {
 }
 
 impl<P: Platform> Adapter<P> {
-    /// Opens `device`.
+    /// Opens `device` for `owner`.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(device: &Arc<Device<P>>) -> Result<Self, NtStatus> {
+    pub fn try_new(device: &Arc<Device<P>>, owner: Owner) -> Result<Self, NtStatus> {
         let domain = Domain::try_new(device.memory())?;
         let files = device.platform().os().lock(Files { list: Vec::new(), next: 0 })?;
-        let core = AdapterCore { device: device.clone(), domain, files };
+        let core = AdapterCore { device: device.clone(), domain, owner, files };
         Arc::try_new(core).map(Self).map_err(Into::into)
     }
 }

@@ -5,6 +5,7 @@
 
 use core::ffi::c_void;
 
+use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::GUID;
 
@@ -40,8 +41,9 @@ pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
         return HRESULT::E_NOINTERFACE;
     }
     match devices() {
+        // Nobody outside of the process lists its connections.
         // SAFETY: the caller's promise.
-        Ok(devices) => unsafe { Provider::create(devices.as_ref(), iid, out) },
+        Ok(devices) => unsafe { Provider::create(devices.as_ref(), Owner::default(), iid, out) },
         Err(result) => result,
     }
 }

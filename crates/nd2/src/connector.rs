@@ -4,7 +4,7 @@ use core::{ffi::c_void, net::SocketAddr};
 
 use engine::{
     connection::{
-        Connector as EngineConnector, ConnectorClient, ConnectorRequest, DisconnectReason, Incoming, Owner, ReadLimits,
+        Connector as EngineConnector, ConnectorClient, ConnectorRequest, DisconnectReason, Incoming, ReadLimits,
         SharedEndpoint,
     },
     os::{Os, SpinLock},
@@ -329,7 +329,7 @@ impl<P: Platform> Core<P> {
         }
         let client = Self::client(this);
         let number = client.number;
-        let made = EngineConnector::try_new(this.adapter.device().port(), Owner::default(), client)?;
+        let made = EngineConnector::try_new(this.adapter.device().port(), this.adapter.owner(), client)?;
         let (engine, unused) = this.state.with(|state| {
             if let Some(engine) = &state.engine {
                 return (engine.clone(), Some(made));
@@ -359,7 +359,7 @@ impl<P: Platform> Core<P> {
         }
         let address = own_address(self.adapter.device(), address)?;
         let port = self.adapter.device().port();
-        let endpoint = SharedEndpoint::try_new(port, address, Owner::default(), ())?;
+        let endpoint = SharedEndpoint::try_new(port, address, self.adapter.owner(), ())?;
         // Another thread may have been faster. What was made in vain is dropped after the lock is released.
         let unused = self.state.with(|state| match state.bound {
             None => {

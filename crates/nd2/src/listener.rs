@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
 
 use engine::{
-    connection::{Incoming, Listener as EngineListener, ListenerClient, Owner},
+    connection::{Incoming, Listener as EngineListener, ListenerClient},
     os::{Os, SpinLock},
 };
 use fallible::Arc;
@@ -95,7 +95,7 @@ impl<P: Platform> Core<P> {
             return Err(NtStatus::ADDRESS_ALREADY_ASSOCIATED);
         }
         let address = own_address(device, address)?;
-        let engine = EngineListener::try_new(device.port(), Owner::default(), Client(this.clone()))?;
+        let engine = EngineListener::try_new(device.port(), this.adapter.owner(), Client(this.clone()))?;
         engine.pause(true);
         EngineListener::listen(&engine, address).inspect_err(|_| EngineListener::close(&engine))?;
         // Another thread may have been faster.

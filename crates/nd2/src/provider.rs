@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::c_void;
 
+use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::{GUID, SOCKADDR};
 
@@ -17,20 +18,21 @@ use crate::{
 /// A provider of some adapters.
 pub struct Provider<P: Platform> {
     devices: Vec<Arc<Device<P>>>,
+    owner: Owner,
 }
 
 impl<P: Platform> Provider<P> {
-    /// Makes a COM object with the interface `iid` that provides `devices`.
+    /// Makes a COM object with the interface `iid` that provides `devices`. Listings say that connections are `owner`'s.
     ///
     /// # Safety
     ///
     /// `iid` is null or valid for reading, `out` null or valid for writing.
-    pub unsafe fn create(devices: &[Arc<Device<P>>], iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    pub unsafe fn create(devices: &[Arc<Device<P>>], owner: Owner, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
         let make = || {
             let mut own = Vec::new();
             own.try_reserve_exact(devices.len()).map_err(|_| HRESULT::ND_NO_MEMORY)?;
             own.extend(devices.iter().cloned());
-            Ok(Self { devices: own })
+            Ok(Self { devices: own, owner })
         };
         // SAFETY: the caller's promise.
         unsafe { Object::hand_out(iid, out, make) }
@@ -119,7 +121,7 @@ unsafe extern "system" fn open_adapter<P: Platform>(
         let is_it = |device: &&Arc<Device<P>>| device.config().info.AdapterId == adapter;
         let device = object.devices.iter().find(is_it).ok_or(HRESULT::ND_INVALID_PARAMETER)?;
         device.check_present()?;
-        Adapter::try_new(device).map_err(|_| HRESULT::ND_NO_MEMORY)
+        Adapter::try_new(device, object.owner).map_err(|_| HRESULT::ND_NO_MEMORY)
     };
     // SAFETY: the caller's promise.
     unsafe { Object::hand_out(iid, out, make) }

@@ -16,6 +16,9 @@ pub struct DriverId(pub u32);
 /// No driver: the kernel itself, or the test.
 pub const NOBODY: DriverId = DriverId(0);
 
+/// The number of the process that system threads belong to.
+pub const SYSTEM_PROCESS: u32 = 4;
+
 thread_local! {
     /// The driver whose code runs, while the kernel is not running on its behalf.
     static RUNNING: Cell<DriverId> = const { Cell::new(NOBODY) };
@@ -27,6 +30,8 @@ thread_local! {
     static CRITICAL: Cell<u32> = const { Cell::new(0) };
     /// The number of the system thread; zero for a thread of the test or a processor.
     static THREAD: Cell<u64> = const { Cell::new(0) };
+    /// The process in whose context the thread runs.
+    static PROCESS: Cell<u32> = const { Cell::new(SYSTEM_PROCESS) };
     /// Where the driver called the kernel from, if it is an image.
     static SITE: Cell<usize> = const { Cell::new(0) };
     /// The driver's stack pointer at that call; zero if nobody knows.
@@ -97,6 +102,19 @@ pub fn critical() -> u32 {
 /// Enters or leaves critical regions.
 pub fn set_critical(count: u32) {
     CRITICAL.set(count);
+}
+
+/// The number of the process in whose context the thread runs.
+pub fn process() -> u32 {
+    PROCESS.get()
+}
+
+/// Does `work` in the context of a process.
+pub fn in_process<R>(number: u32, work: impl FnOnce() -> R) -> R {
+    let before = PROCESS.replace(number);
+    let result = work();
+    PROCESS.set(before);
+    result
 }
 
 /// The number of the system thread.

@@ -12,6 +12,7 @@ use std::sync::{
 use wdk_bindings::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE};
 
 use crate::{
+    context,
     kernel::{Kernel, lock},
     platform,
     pool::PAGE,
@@ -76,27 +77,47 @@ impl Drop for LockedPages {
 
 /// A process. When it is dropped it ends as [`Process::kill`] says.
 pub struct Process {
+    number: u32,
+    first: u64,
     files: Mutex<Vec<Arc<File>>>,
     requests: Mutex<Vec<Pending>>,
     pages: Mutex<Vec<Arc<Pages>>>,
 }
 
 impl Kernel {
-    /// A new process.
+    /// A new process of 64 bits, whose memory begins low.
     #[must_use]
     pub fn process(&self) -> Process {
-        Process { files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
+        self.process_from(FIRST)
+    }
+
+    /// A new process whose memory begins at `first`.
+    ///
+    /// # Panics
+    ///
+    /// If there have been too many.
+    #[must_use]
+    pub fn process_from(&self, first: u64) -> Process {
+        // Multiples of four, none of which is that of the system's own.
+        let number = 4 * (u32::try_from(self.state.next()).expect("a small number") + 1);
+        Process { number, first, files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
     }
 }
 
 impl Process {
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Opens a device, for as long as the process lives.
     ///
     /// # Errors
     ///
     /// As [`Kernel::open`].
     pub fn open(&self, kernel: &Kernel, link: &str) -> Result<Arc<File>, NTSTATUS> {
-        let file = Arc::new(kernel.open(link)?);
+        let file = Arc::new(context::in_process(self.number, || kernel.open(link))?);
         lock(&self.files).push(file.clone());
         Ok(file)
     }
@@ -125,7 +146,7 @@ impl Process {
         let bytes = platform::map(length.next_multiple_of(PAGE), writable);
         let mut pages = lock(&self.pages);
         let address =
-            pages.last().map_or(FIRST, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
+            pages.last().map_or(self.first, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
         let new = Pages { address, length, writable, bytes, locks: AtomicUsize::new(0) };
         pages.push(Arc::new(new));
         address

@@ -59,7 +59,7 @@ impl<'b> Random<'b> {
 
 /// What stands in an input.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
+pub enum Field {
     /// A handle of what that verb makes.
     Made(Verb),
     /// An address, a context, an adapter's number: 64 bits.
@@ -75,7 +75,7 @@ enum Field {
 }
 
 /// What a verb wants.
-fn shape(verb: Verb) -> Vec<Field> {
+pub fn shape(verb: Verb) -> Vec<Field> {
     use Field::{Address, Bytes, Elements, Long, Made, Small};
     let (adapter, queue, region) = (Made(Verb::Open), Made(Verb::CreateCompletionQueue), Made(Verb::CreateRegion));
     let (qp, srq, window) =

@@ -16,6 +16,7 @@ use ndkpi::{NDK_VERSION, NtStatus};
 use simulated_kernel::{Kernel, wdk::STATUS_SUCCESS};
 
 use crate::{
+    owners::connections,
     program::{Program, Region, Side, address, of},
     provider_interface::Interface,
     traffic::ALL,
@@ -222,6 +223,9 @@ fn exchange(kernel: Kernel, connect: impl Fn(&mut Ends<'_>) -> Connection) {
     let program = Program::start(&world.kernel, 1);
     let mut ends = ends(&world, &program);
     let connection = connect(&mut ends);
+    let mut owners: Vec<_> = connections(&world).iter().map(|one| one.process).collect();
+    owners.sort_unstable();
+    assert_eq!(owners, [None, Some(program.process.number())], "one is the kernel's");
     // The active side sends first (`NDKPI 7.7`), and the active side may be either: each begins once.
     ends.process_initiates();
     ends.kernel_initiates();

@@ -28,6 +28,7 @@ use nd2_control::{
 use ndkpi::NtStatus;
 use wdk_sys::{
     ULONG, WDF_FILEOBJECT_CONFIG, WDFDEVICE, WDFFILEOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding,
+    ntddk::PsGetCurrentProcessId,
 };
 
 pub use self::request::NdRequest;
@@ -148,7 +149,12 @@ unsafe extern "C" fn create(device: WDFDEVICE, request: WDFREQUEST, file: WDFFIL
     let request = unsafe { Request::new(request) };
     // SAFETY: the device was created with a context of this kind.
     let sessions = unsafe { DEVICE.get(device.cast()) };
-    let made = sessions.ok_or(NtStatus::DEVICE_NOT_READY).and_then(|sessions| File::try_new(&sessions));
+    // The framework calls in the context of the thread that opens the file.
+    // SAFETY: no precondition.
+    let process = unsafe { PsGetCurrentProcessId() };
+    // Numbers of processes have 32 bits.
+    let process = u32::try_from(process.addr()).unwrap_or(0);
+    let made = sessions.ok_or(NtStatus::DEVICE_NOT_READY).and_then(|sessions| File::try_new(&sessions, process));
     request.finish(made.map(|made| {
         // SAFETY: the file is live, and the device has said that files carry a context of this kind.
         unsafe { FILE.put(file.cast(), made) };

@@ -42,8 +42,8 @@ impl<S: System> Sessions<S> {
         Arc::try_new(Self { system: system.clone(), limits, most, list }).map_err(Into::into)
     }
 
-    fn begin(&self, key: [u8; KEY]) -> Result<Arc<Session<S>>, NtStatus> {
-        let session = Session::try_new(&self.system, self.limits)?;
+    fn begin(&self, key: [u8; KEY], process: u32) -> Result<Arc<Session<S>>, NtStatus> {
+        let session = Session::try_new(&self.system, self.limits, process)?;
         let added = self.list.with(|list| {
             if list.iter().any(|member| same(&member.key, &key)) {
                 return Err(NtStatus::INVALID_PARAMETER);
@@ -114,18 +114,19 @@ enum Place<S: System> {
 /// An open file.
 pub struct File<S: System> {
     sessions: Arc<Sessions<S>>,
+    process: u32,
     place: <S::Os as Os>::Lock<Place<S>>,
 }
 
 impl<S: System> File<S> {
-    /// A file that has just been opened.
+    /// A file that the process with this number has just opened.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(sessions: &Arc<Sessions<S>>) -> Result<Arc<Self>, NtStatus> {
+    pub fn try_new(sessions: &Arc<Sessions<S>>, process: u32) -> Result<Arc<Self>, NtStatus> {
         let place = sessions.system.os().lock(Place::New)?;
-        Arc::try_new(Self { sessions: sessions.clone(), place }).map_err(Into::into)
+        Arc::try_new(Self { sessions: sessions.clone(), process, place }).map_err(Into::into)
     }
 
     /// The session that the file belongs to, if it belongs to one.
@@ -191,7 +192,7 @@ impl<S: System> File<S> {
         if version != VERSION || same(&key, &[0; KEY]) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        if verb == Verb::Begin { self.sessions.begin(key) } else { self.sessions.join(key) }
+        if verb == Verb::Begin { self.sessions.begin(key, self.process) } else { self.sessions.join(key) }
     }
 
     /// The last handle of the file is closed: its session ends, if it is the last of it. Requests that came by the file and still

@@ -3,7 +3,10 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use engine::os::{Os, SpinLock};
+use engine::{
+    connection::Owner,
+    os::{Os, SpinLock},
+};
 use fallible::{Arc, try_slice};
 use nd2::{
     Device,
@@ -47,25 +50,31 @@ struct State {
 pub struct Session<S: System> {
     system: S,
     limits: Limits,
+    process: u32,
     state: <S::Os as Os>::Lock<State>,
     calls: AtomicU32,
     locked: AtomicU64,
 }
 
 impl<S: System> Session<S> {
-    /// A session without objects.
+    /// A session without objects, of the process with this number.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(system: &S, limits: Limits) -> Result<Arc<Self>, NtStatus> {
+    pub fn try_new(system: &S, limits: Limits, process: u32) -> Result<Arc<Self>, NtStatus> {
         let state = system.os().lock(State { handles: Handles::default(), ended: false })?;
         let (calls, locked) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::try_new(Self { system: system.clone(), limits, state, calls, locked }).map_err(Into::into)
+        Arc::try_new(Self { system: system.clone(), limits, process, state, calls, locked }).map_err(Into::into)
     }
 
     pub(crate) const fn system(&self) -> &S {
         &self.system
+    }
+
+    /// Who listings say that its connections belong to.
+    pub(crate) const fn owner(&self) -> Owner {
+        Owner { process: Some(self.process) }
     }
 
     /// Requests that pend, and bytes that are locked.

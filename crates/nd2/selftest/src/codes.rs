@@ -188,7 +188,7 @@ impl HostTransport {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &HostSystem) -> Result<Self, NtStatus> {
         let sessions = Sessions::try_new(system, Limits::default(), 1)?;
-        let file = Arc::new(OpenFile(File::try_new(&sessions)?));
+        let file = Arc::new(OpenFile(File::try_new(&sessions, std::process::id())?));
         let key = Key::try_new(|key| {
             key.fill(0x5D);
             Ok::<_, NtStatus>(())
@@ -243,7 +243,7 @@ impl Transport for HostTransport {
     }
 
     fn open(&self) -> Result<SessionFile, NtStatus> {
-        let open = OpenFile(File::try_new(&self.sessions)?);
+        let open = OpenFile(File::try_new(&self.sessions, std::process::id())?);
         let (code, word) = self.key.join();
         send(&open.0, code, &word, &mut [])?;
         Ok(SessionFile { file: Arc::new(self.platform.create_file()?), open })

@@ -45,9 +45,10 @@ fn list_endpoints(adapter: &Adapter) -> Result<Vec<u8>, NtStatus> {
     adapter.provider().port().endpoints(|endpoint| {
         bytes.try_reserve(ENTRY).map_err(no_memory)?;
         bytes.extend_from_slice(&driver_common::socket::bytes(endpoint.local));
-        // Not a program's: consumers of this driver are in the kernel.
         let is_listener = u8::from(endpoint.kind == EndpointKind::Listener);
-        bytes.extend_from_slice(&[0, is_listener, 0, 0, 0, 0, 0, 0]);
+        let (user_mode, process) = report::owner(endpoint.owner);
+        bytes.extend_from_slice(&[user_mode, is_listener, 0, 0]);
+        bytes.extend_from_slice(&process);
         Ok::<_, NtStatus>(())
     })?;
     let count = u32::try_from((bytes.len() - head) / ENTRY).unwrap_or(u32::MAX);

@@ -271,6 +271,11 @@ extern "C" fn KeQueryPriorityThread(thread: PKTHREAD) -> KPRIORITY {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn PsGetCurrentProcessId() -> HANDLE {
+    routine!("PsGetCurrentProcessId", |_| ptr::without_provenance_mut(context::process() as usize))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn PsGetCurrentThreadId() -> HANDLE {
     routine!("PsGetCurrentThreadId", |_| {
         // The kernel's numbers of threads are multiples of four, and not zero.
