@@ -15,6 +15,8 @@ mod cases;
 mod delays;
 #[path = "nd2/faults.rs"]
 mod faults;
+#[path = "nd2/random.rs"]
+mod random;
 #[path = "nd2/settings.rs"]
 mod settings;
 #[path = "nd2/statuses.rs"]

@@ -201,7 +201,11 @@ pub unsafe extern "system" fn bind<P: Platform>(
     let write = if access & ND_OP_FLAG_ALLOW_WRITE == 0 { Rights::LOCAL_READ } else { Rights::REMOTE_WRITE };
     let what = Bind { address: buffer.addr() as u64, length: length as u64, rights: read | write };
     let domain = object.adapter().domain();
-    let work = || domain.prepare_bind(&window, &region, &what).map(Work::Bind);
+    let work = || match domain.prepare_bind(&window, &region, &what) {
+        // It is not registered: memory that is not valid.
+        Err(NtStatus::INVALID_DEVICE_STATE) => Err(NtStatus::ACCESS_VIOLATION),
+        prepared => prepared.map(Work::Bind),
+    };
     let context = context.expose_provenance();
     object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), work, || Ok(queue))).into()
 }

@@ -31,7 +31,7 @@ const COLUMNS: [ND2_REQUEST_TYPE; 6] = [
     ND2_REQUEST_TYPE::WRITE,
 ];
 
-fn is_valid(kind: ND2_REQUEST_TYPE, status: HRESULT) -> bool {
+pub fn is_valid(kind: ND2_REQUEST_TYPE, status: HRESULT) -> bool {
     let column = COLUMNS.iter().position(|column| *column == kind).expect("a column");
     TABLE.iter().any(|(row, cells)| *row == status && cells[column])
 }

@@ -12,7 +12,7 @@
 
 mod case;
 mod cases;
-mod client;
+pub mod client;
 mod codes;
 mod host;
 mod stream;

@@ -107,7 +107,8 @@ impl World {
         };
         let platform = HostPlatform::new(&machine);
         let second = 2_000_000;
-        let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 5 * second };
+        // Who waits for the peer to answer Disconnect waits longer than any case does.
+        let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 60 * second };
         let mut config =
             Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, nic, faults, ..Config::default() };
         config.limits.set(Resource::Listeners, MAX_LISTENERS);
@@ -199,7 +200,7 @@ impl World {
     }
 
     /// `DllGetClassObject`.
-    pub(crate) fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    pub fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
         self.adapters.class_object(iid, out)
     }
 
@@ -227,7 +228,7 @@ impl World {
     }
 
     /// Lets everything happen that is going to.
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         if matches!(self.schedule, Schedule::Seeded(..)) {
             return self.run_seeded();
         }

@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     Case::new("connection.disconnect_flushes", "IND2Connector::Disconnect, remarks", disconnect),
     Case::new("connection.disconnect_cancels_sends", "IND2Connector::Disconnect, remarks", disconnect_cancels),
     Case::new("connection.disconnect_when_broken", "IND2Connector::Disconnect, return value 5", broken),
+    Case::new("connection.disconnect_while_breaking", "IND2Connector::Disconnect, return values", breaking),
     Case::new("connection.release_disconnects", "IND2Connector::Disconnect, implementation notes", release),
     Case::new("connection.device_removed", "IND2Connector, IND2Listener, return values", removed),
 ];
@@ -195,6 +196,17 @@ fn broken(world: &World) -> Result<String, Failure> {
         is("Disconnect", connector.disconnect(&world.request()), HRESULT::ND_CONNECTION_INVALID)?;
     }
     Ok("ND_CONNECTION_INVALID: a connection that has broken is none".into())
+}
+
+fn breaking(world: &World) -> Result<String, Failure> {
+    let stream = Stream::new(world, 8)?;
+    let request = world.request();
+    let result = stream.link.active.disconnect(&request);
+    holds("Disconnect", result == HRESULT::ND_SUCCESS || result.is_pending())?;
+    // Before the peer has answered, unless it has been quick.
+    world.break_queue(stream.queue.as_ptr())?;
+    world.succeeds("Disconnect", &stream.link.active, &request, result)?;
+    Ok("the connection has ended, which is what was asked for".into())
 }
 
 fn release(world: &World) -> Result<String, Failure> {

@@ -166,14 +166,15 @@ fn window_rights(world: &World) -> Result<String, Failure> {
     let window = made("the window", world.adapter.window())?;
     let region = made("the region", world.adapter.region(world.file))?;
     let (buffer, request) = ([0_u8; 64], world.request());
+    let at = buffer.as_ptr().addr() as u64;
+    let bind = |place, flags| stream.sender.bind(1, &region, &window, place, flags);
+    is("before it is registered", bind((at, 64), ND_OP_FLAG_ALLOW_READ), HRESULT::ND_ACCESS_VIOLATION)?;
     world.now(
         "Register",
         &region,
         &request,
         region.register(buffer.as_ptr().cast(), 64, ND_MR_FLAG_ALLOW_REMOTE_READ, &request),
     )?;
-    let at = buffer.as_ptr().addr() as u64;
-    let bind = |place, flags| stream.sender.bind(1, &region, &window, place, flags);
     is("write without local write", bind((at, 64), ND_OP_FLAG_ALLOW_WRITE), HRESULT::ND_ACCESS_VIOLATION)?;
     is("outside of the region", bind((at, 65), ND_OP_FLAG_ALLOW_READ), HRESULT::ND_ACCESS_VIOLATION)?;
     is("no right", bind((at, 64), 0), HRESULT::ND_INVALID_PARAMETER_6)?;

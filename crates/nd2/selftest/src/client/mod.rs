@@ -24,7 +24,7 @@ use nd2::abi::{
     KAFFINITY, ND2_ADAPTER_INFO, OVERLAPPED, SOCKET_ADDRESS_LIST, Table,
 };
 use ndkpi::{GUID, SOCKADDR_INET};
-pub use version1::{Adapter1, Connector1, Endpoint1, Factory, Provider1, Region1};
+pub use version1::{Adapter1, Connector1, Endpoint1, Factory, Listen1, Provider1, Region1};
 
 use crate::{Handle, HostPlatform};
 
