@@ -2,8 +2,11 @@
 //
 //   nd2-run.exe SECONDS LIBRARY ARGUMENT... [-- LIBRARY ARGUMENT...]
 //
-// Each side is a library that side.cpp is part of. The first is started half a second before the second, whose output goes
-// to LIBRARY.txt as that of the first. Prints "exit N" for each, or "hung" after SECONDS; ends with 0 if each ended with 0.
+// Each side is a library that side.cpp is part of. The second is started when the first has nothing to do any more; the output of
+// each goes to LIBRARY.txt. Prints "exit N" for each, or "hung"; ends with 0 if each ended with 0.
+//
+// A side hangs if the process has had nothing to do for half a minute, or has used SECONDS of processor time: how busy the machine
+// is makes no difference.
 
 #include <windows.h>
 
@@ -14,6 +17,29 @@
 #include <vector>
 
 using Side = std::vector<wchar_t *>;
+
+// The processor time of this process, in milliseconds.
+static ULONGLONG used() {
+    FILETIME created, ended, kernel, user;
+    GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user);
+    auto number = [](const FILETIME &time) { return static_cast<ULONGLONG>(time.dwHighDateTime) << 32 | time.dwLowDateTime; };
+    return (number(kernel) + number(user)) / 10000;
+}
+
+// Waits until the events are set, or the process has used so many milliseconds, or has used none for so many seconds.
+static void wait(const std::vector<HANDLE> &events, ULONGLONG limit, int idle) {
+    int quiet = 0;
+    for (ULONGLONG before = used(); quiet < idle && before < limit;) {
+        if (!events.empty() && WaitForMultipleObjects(static_cast<DWORD>(events.size()), events.data(), TRUE, 0) != WAIT_TIMEOUT) {
+            return;
+        }
+        Sleep(1000);
+        ULONGLONG now = used();
+        // Looking takes some time itself.
+        quiet = now - before <= 20 ? quiet + 1 : 0;
+        before = now;
+    }
+}
 
 static HANDLE start(Side &side, HMODULE &module) {
     module = LoadLibraryW(side[0]);
@@ -45,16 +71,16 @@ extern "C" int wmain(int argc, wchar_t *argv[]) {
         std::printf("usage: nd2-run.exe SECONDS LIBRARY ARGUMENT... [-- LIBRARY ARGUMENT...]\n");
         return 2;
     }
-    DWORD limit = std::wcstoul(argv[1], nullptr, 10) * 1000;
+    ULONGLONG limit = std::wcstoul(argv[1], nullptr, 10) * 1000ULL;
     std::vector<HMODULE> modules(sides.size());
     std::vector<HANDLE> events;
     for (size_t i = 0; i < sides.size(); i++) {
         if (i == 1) {
-            Sleep(500);
+            wait({}, 60000, 2);
         }
         events.push_back(start(sides[i], modules[i]));
     }
-    WaitForMultipleObjects(static_cast<DWORD>(events.size()), events.data(), TRUE, limit);
+    wait(events, limit, 30);
     int result = 0;
     for (size_t i = 0; i < sides.size(); i++) {
         if (WaitForSingleObject(events[i], 0) != WAIT_OBJECT_0) {
