@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The headers for consumers, and the sample that uses them. Compiles crates/control/include/softndk.h as C and as C++ and compares it
 # with the Rust crate; compiles crates/ndkpi/include and compares it with the facts; runs the sample in C and its wrong variants in the
-# simulated kernel (their images: tools/run-sample.sh). Installs Debian's compilers, with their DDK headers, if they are missing.
+# simulated kernel; builds their images with both compilers. Installs Debian's compilers, with their DDK headers, if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -15,3 +15,5 @@ command -v llvm-dlltool >/dev/null || packages+=(llvm)
 command -v patch >/dev/null || packages+=(patch)
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 SOFTNDK_REQUIRE_HEADER=1 cargo test -p tests-host --test driver_header --test ndkpi_header --test runs
+samples/consumer-c/build.sh
+samples/consumer-c/build.sh --compiler mingw --out target/consumer-c-mingw

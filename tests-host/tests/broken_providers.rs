@@ -150,11 +150,11 @@ fn read(path: &str) -> String {
 
 #[test]
 fn the_document_lists_every_mistake_with_its_cases() {
-    let document = read("docs/verification.md");
+    let document = read("docs/broken-providers.md");
     for (fault, names) in FAULTS {
         let cases: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         let row = format!("| `{fault:?}` | {} |", cases.join(", "));
-        assert!(document.contains(&row), "docs/verification.md lacks the row\n{row}");
+        assert!(document.contains(&row), "docs/broken-providers.md lacks the row\n{row}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Spin locks: the kernel's queued ones, whose waiters spin on memory of their own and get the lock in the order in which
 //! they came. The choice is open to figures: what is measured so far, that it does not speak for a queue, and what has to be
-//! measured on Windows, is in `docs/verification.md`.
+//! measured on Windows, is in `docs/tests.md`.
 
 use core::cell::UnsafeCell;
 
