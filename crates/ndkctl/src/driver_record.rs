@@ -136,7 +136,7 @@ mod tests {
         OpenDriver { driver: ProviderDriver::new(stand), name: ProviderName::Softndk }
     }
 
-    /// A driver with a recording of 3000 slots, of which every third is lost.
+    /// A driver with a recording of 3000 slots, of which every third is missing. For 1000 more there was no room.
     #[derive(Default)]
     struct Stand {
         has_one: bool,
@@ -198,7 +198,7 @@ mod tests {
         assert!(waited && said.contains("2000 slots; there was no room for 1000 more"), "{said}");
         assert_eq!(file.len(), 64 + 2000 * 64 + 8);
         let recording = recording::Recording::read(&file).expect("a recording");
-        assert_eq!((recording.lost, recording.processors), (1000, 3));
+        assert_eq!((recording.lost, recording.processors), (1000 + 1000, 3), "what is missing is lost too");
     }
 
     #[test]
