@@ -62,7 +62,8 @@ impl Slot {
 
 /// Where records go. All that writers share is the number of the next slot.
 ///
-/// A writer takes as many slots as its record has, and writes them: nobody waits, and nobody is asked. See [`mark_of`].
+/// A writer takes as many slots as its record has, and writes them without a lock. Each slot has a check of its words, so a reader
+/// skips one that is being written.
 pub struct Ring {
     slots: Box<[Slot]>,
     keep: Keep,
