@@ -1,6 +1,6 @@
 //! The ring below completion queues and request queues: what its two ends promise.
 
-use engine::ring::{self, Spare};
+use engine::ring::{self, Plan, ResizeError, Spare};
 
 fn taken(consumer: &mut ring::Consumer<u32>, most: usize) -> Vec<u32> {
     let mut taken = Vec::new();
@@ -98,7 +98,7 @@ fn batches_keep_their_entries_apart_and_in_order() {
 }
 
 #[test]
-fn entries_arrive_once_and_in_order_whatever_the_limit() {
+fn fast_pushes_and_others_arrive_once_and_in_order() {
     for limit in [1, 31, 63, 64, 65, 100, 128, 255, 256, 300, 600] {
         for first in [0, 17, u64::MAX - 40, u64::MAX - 1000] {
             let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
@@ -106,10 +106,10 @@ fn entries_arrive_once_and_in_order_whatever_the_limit() {
             let entry = |number: u64| [u64::MAX - number; 5];
             for round in 0..2_000_usize {
                 for _ in 0..round * 7 % 90 {
-                    let is_there = producer.push(entry(pushed % 200));
-                    assert_eq!(is_there, pushed - polled < u64::from(limit), "limit {limit}, first {first}");
-                    pushed += u64::from(is_there);
+                    let next = entry(pushed % 200);
+                    pushed += u64::from(producer.fast_push(next) || producer.push(next));
                     producer.publish();
+                    producer.enable_fast_push();
                 }
                 consumer.take(round * 11 % 97, |found| {
                     assert_eq!(*found, entry(polled % 200), "limit {limit}, first {first}");
@@ -121,16 +121,72 @@ fn entries_arrive_once_and_in_order_whatever_the_limit() {
     }
 }
 
-/// Resizes a ring. Returns true if it goes on in new memory, `None` if it holds more than that.
-fn resize(producer: &mut ring::Producer<u32>, limit: u32) -> Option<bool> {
-    producer.resize(Spare::try_new(limit).expect("memory")).ok().map(|unused| unused.is_none())
+#[test]
+fn fast_pushes_go_in_while_they_are_enabled_and_there_is_room() {
+    for (limit, first) in [(5, 0), (20, 7), (1000, 40), (300, 250), (5, u64::MAX - 2), (100, u64::MAX - 31)] {
+        let (mut producer, mut consumer) = ring::try_new(limit, first).expect("memory");
+        assert!(!producer.fast_push(0), "nobody has enabled it");
+        producer.enable_fast_push();
+        let mut pushed = 0;
+        while producer.fast_push(pushed) {
+            pushed += 1;
+        }
+        // As many as fit, up to the last one of the slots.
+        let slots = u64::from(limit.next_power_of_two());
+        let until_end = slots - first % slots;
+        assert_eq!(u64::from(pushed), u64::from(limit).min(until_end), "limit {limit}, first {first}");
+        // Other pushes count too.
+        producer.publish();
+        assert_eq!(taken(&mut consumer, 2000), (0..pushed).collect::<Vec<_>>());
+        assert!(producer.has_room(5));
+        producer.enable_fast_push();
+        assert_eq!(push_all(&mut producer, &[1, 2, 3, 4, 5]), 5);
+        producer.publish();
+        let fit = (0..2000).take_while(|_| producer.fast_push(6)).count();
+        producer.publish();
+        assert!(fit <= limit as usize && taken(&mut consumer, 2000).len() == 5 + fit);
+    }
 }
 
 #[test]
-fn a_resize_below_what_is_queued_changes_nothing() {
+fn a_resize_disables_fast_pushes() {
+    let (mut producer, mut consumer) = ring::try_new(20, 0).expect("memory");
+    producer.enable_fast_push();
+    assert!(producer.fast_push(1));
+    producer.disable_fast_push();
+    assert!(!producer.fast_push(2));
+    producer.enable_fast_push();
+    producer.resize(2, None).expect("room");
+    assert!(!producer.fast_push(2), "the consumer's index has to be read first");
+    producer.enable_fast_push();
+    assert!(producer.fast_push(2) && !producer.fast_push(3));
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [1, 2]);
+}
+
+#[test]
+fn what_is_retracted_disables_fast_pushes() {
+    let (mut producer, mut consumer) = ring::try_new(4, 3).expect("memory");
+    assert!(producer.push(1));
+    producer.enable_fast_push();
+    producer.retract();
+    // Passes are counted from the tail.
+    assert!(!producer.fast_push(2));
+    producer.enable_fast_push();
+    assert!(producer.fast_push(2) && !producer.fast_push(3), "the last slot of the pass");
+    assert!(producer.push(3));
+    producer.publish();
+    assert_eq!(taken(&mut consumer, 9), [2, 3]);
+}
+
+#[test]
+fn a_resize_without_the_memory_it_needs_changes_nothing() {
     let (mut producer, mut consumer) = ring::try_new(2, 0).expect("memory");
     assert_eq!(push_all(&mut producer, &[0, 1]), 2);
-    assert_eq!(resize(&mut producer, 1), None);
+    assert_eq!(producer.plan(3), Plan::NewSegment);
+    assert_eq!(producer.resize(3, None), Err(ResizeError::NeedsSpare));
+    assert_eq!(producer.resize(100, Spare::try_new(3).ok()), Err(ResizeError::NeedsSpare), "too small");
+    assert_eq!(producer.resize(1, None), Err(ResizeError::Occupied));
     assert_eq!(producer.limit(), 2);
     assert!(!producer.push(2));
     producer.publish();
@@ -138,29 +194,14 @@ fn a_resize_below_what_is_queued_changes_nothing() {
 }
 
 #[test]
-fn a_resize_within_the_memory_at_hand_gives_the_other_back() {
+fn a_resize_within_the_memory_at_hand_needs_no_other() {
     let (mut producer, mut consumer) = ring::try_new(8, 0).expect("memory");
-    assert_eq!(resize(&mut producer, 5), Some(false));
+    assert_eq!(producer.plan(5), Plan::InPlace);
+    producer.resize(5, None).expect("room");
     assert_eq!(push_all(&mut producer, &[0; 9]), 5);
-    assert_eq!(resize(&mut producer, 8), Some(false));
+    assert_eq!(producer.plan(8), Plan::InPlace);
+    producer.resize(8, None).expect("room");
     assert_eq!(push_all(&mut producer, &[1; 9]), 3);
     producer.publish();
     assert_eq!(taken(&mut consumer, 9), [0, 0, 0, 0, 0, 1, 1, 1]);
-}
-
-#[test]
-fn a_resize_counts_what_is_queued_and_what_was_taken() {
-    let (mut producer, mut consumer) = ring::try_new(4, u64::MAX - 2).expect("memory");
-    assert_eq!(push_all(&mut producer, &[0, 1, 2, 3, 4]), 4);
-    producer.publish();
-    assert_eq!(taken(&mut consumer, 3), [0, 1, 2]);
-    // Room is what the new limit leaves, not what the producer knew of before.
-    assert_eq!(resize(&mut producer, 3), Some(false));
-    assert_eq!(push_all(&mut producer, &[4, 5, 6]), 2);
-    assert_eq!(resize(&mut producer, 9), Some(true));
-    assert_eq!(push_all(&mut producer, &[6, 7, 8, 9, 10, 11, 12]), 6);
-    producer.publish();
-    // What lies in the old segment first; what is in the new one once that is empty.
-    assert_eq!(taken(&mut consumer, 20), [3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    assert_eq!(resize(&mut producer, 1), Some(true), "the memory of the large ring goes");
 }
