@@ -55,13 +55,7 @@ fn a_control_code_is_answered() {
 #[test]
 fn a_request_pends_and_is_completed_or_cancelled() {
     run(Parts { control: driver::pend, ..Parts::default() }, |_, driver, file| {
-        let pending = file.begin(CODE, &[], 0);
-        assert!(!pending.is_complete());
-        driver.run(driver::complete_pending);
-        assert!(pending.wait().is_success());
-        let pending = file.begin(CODE, &[], 0);
-        pending.cancel();
-        assert_eq!(pending.wait().status, STATUS_CANCELLED);
+        driver::completes_and_cancels(driver, file);
     });
 }
 

@@ -123,7 +123,7 @@ impl Requests {
         self.pending = pending;
         for (method, request) in ended {
             expect(method.name, request.status(), method.statuses);
-            self.seen.insert(format!("{} {}", method.name, request.status()));
+            self.see(method.name, request.status());
             assert!(request.is_signalled(), "{}: its event", method.name);
             assert!(self.told.contains(&request.as_ptr()), "{}: no packet", method.name);
             self.ended.push(request);

@@ -242,6 +242,17 @@ pub fn complete_pending() {
     }
 }
 
+/// A request pends and is completed, and another one is cancelled.
+pub fn completes_and_cancels(driver: &Driver, file: &IoFile) {
+    let pending = file.begin(CODE, &[], 0);
+    assert!(!pending.is_complete());
+    driver.run(complete_pending);
+    assert!(pending.wait().is_success());
+    let pending = file.begin(CODE, &[], 0);
+    pending.cancel();
+    assert_eq!(pending.wait().status, wdk_sys::STATUS_CANCELLED);
+}
+
 /// Cancels the IRP that pends.
 pub unsafe extern "C" fn cancel(_: PDEVICE_OBJECT, irp: PIRP) {
     release_cancel(irp);

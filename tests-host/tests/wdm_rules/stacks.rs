@@ -174,13 +174,7 @@ fn a_request_that_pends_below_is_completed_or_cancelled_through_the_stack() {
         if device == below() { driver::pend(device, irp) } else { pass_on(device, irp) }
     };
     run(two(pend), |_, driver, file| {
-        let pending = file.begin(CODE, &[], 0);
-        assert!(!pending.is_complete());
-        driver.run(driver::complete_pending);
-        assert!(pending.wait().is_success());
-        let pending = file.begin(CODE, &[], 0);
-        pending.cancel();
-        assert_eq!(pending.wait().status, STATUS_CANCELLED);
+        driver::completes_and_cancels(driver, file);
         assert_eq!(CALLED.load(SeqCst), 2);
     });
 }

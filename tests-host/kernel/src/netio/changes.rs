@@ -81,6 +81,11 @@ impl Listeners {
 }
 
 impl Listener {
+    /// Returns true if it is for addresses, or interfaces, of that family.
+    fn is_for(&self, of_interfaces: bool, family: u16) -> bool {
+        matches!(self.callback, Callback::Interface(_)) == of_interfaces && [AF_UNSPEC, family].contains(&self.family)
+    }
+
     /// Tells of a row of the kind that the registration is for; null at the beginning.
     fn tell(&self, state: &State, row: *mut c_void, kind: MIB_NOTIFICATION_TYPE) {
         self.running.fetch_add(1, SeqCst);
@@ -114,10 +119,7 @@ impl State {
             let all: Vec<_> = net.listeners.all.values().cloned().collect();
             (all, net.luid(index))
         };
-        let wants = |listener: &&Arc<Listener>| {
-            matches!(listener.callback, Callback::Address(_)) && [AF_UNSPEC, family].contains(&listener.family)
-        };
-        for listener in all.iter().filter(wants) {
+        for listener in all.iter().filter(|listener| listener.is_for(false, family)) {
             // Only these three fields are documented to be filled in.
             let mut row = MIB_UNICASTIPADDRESS_ROW {
                 Address: SocketAddr::new(address, 0).into(),
@@ -141,10 +143,7 @@ impl State {
     pub fn tell_of_interface(&self, index: NET_IFINDEX, luid: NET_LUID, kind: MIB_NOTIFICATION_TYPE) {
         let all: Vec<_> = lock(&self.net).listeners.all.values().cloned().collect();
         for family in [AF_INET, AF_INET6] {
-            let wants = |listener: &&Arc<Listener>| {
-                matches!(listener.callback, Callback::Interface(_)) && [AF_UNSPEC, family].contains(&listener.family)
-            };
-            for listener in all.iter().filter(wants) {
+            for listener in all.iter().filter(|listener| listener.is_for(true, family)) {
                 let mut row = InterfaceRow { family, luid, index, rest: [0xCCCC_CCCC; 37] };
                 listener.tell(self, (&raw mut row).cast(), kind);
             }
@@ -153,11 +152,12 @@ impl State {
 
     fn listen(
         &self,
-        (family, callback): (u16, Callback),
+        (family, callback): (u16, Option<Callback>),
         context: PVOID,
         initial: bool,
         handle: *mut PVOID,
     ) -> NtStatus {
+        let Some(callback) = callback.filter(|_| !handle.is_null()) else { return NtStatus::INVALID_PARAMETER };
         if ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
             return NtStatus::INVALID_PARAMETER;
         }
@@ -194,8 +194,7 @@ extern "system" fn NotifyUnicastIpAddressChange(
     handle: *mut PVOID,
 ) -> NtStatus {
     helper!("NotifyUnicastIpAddressChange", |state| {
-        let Some(callback) = callback.filter(|_| !handle.is_null()) else { return NtStatus::INVALID_PARAMETER };
-        state.listen((family, Callback::Address(callback)), caller, initial != 0, handle)
+        state.listen((family, callback.map(Callback::Address)), caller, initial != 0, handle)
     })
 }
 
@@ -208,8 +207,7 @@ extern "system" fn NotifyIpInterfaceChange(
     handle: *mut PVOID,
 ) -> NtStatus {
     helper!("NotifyIpInterfaceChange", |state| {
-        let Some(callback) = callback.filter(|_| !handle.is_null()) else { return NtStatus::INVALID_PARAMETER };
-        state.listen((family, Callback::Interface(callback)), caller, initial != 0, handle)
+        state.listen((family, callback.map(Callback::Interface)), caller, initial != 0, handle)
     })
 }
 

@@ -60,8 +60,12 @@ use std::{
     time::Duration,
 };
 
-/// Carries out a routine, at most at the IRQL of the DDI reference.
+/// Carries out a routine, at most at the IRQL of the DDI reference, or at one that is named: for what the reference documents under the
+/// name of a macro, or not there.
 macro_rules! routine {
+    ($name:literal, $level:ident, $work:expr) => {
+        $crate::kernel::routine($name, || host::machine::Irql::$level, $work)
+    };
     ($name:literal, $work:expr) => {{
         static LIMIT: std::sync::OnceLock<host::machine::Irql> = std::sync::OnceLock::new();
         $crate::kernel::routine($name, || *LIMIT.get_or_init(|| $crate::limits::of($name)), $work)

@@ -21,24 +21,24 @@ const LIST: ULONG = 7;
 /// What the strings that are made for a driver are tagged with.
 const TAG: u32 = u32::from_ne_bytes(*b"Rqrv");
 
-/// Where a path leads. `None` if that is nowhere here.
-fn resolve(state: &State, relative: ULONG, path: PCWSTR) -> Option<String> {
-    if relative & RTL_REGISTRY_HANDLE != 0 {
-        return Some(path_of_handle(state, path.cast_mut().cast()));
-    }
-    let path = text::wide(path);
-    match relative & !RTL_REGISTRY_OPTIONAL {
-        RTL_REGISTRY_ABSOLUTE => Some(path),
-        RTL_REGISTRY_SERVICES => Some(format!("{SERVICES}{path}")),
-        _ => None,
-    }
+/// The key that a path leads to. `None` if there is none.
+fn find(state: &State, relative: ULONG, path: PCWSTR) -> Option<String> {
+    let path = if relative & RTL_REGISTRY_HANDLE != 0 {
+        path_of_handle(state, path.cast_mut().cast())
+    } else {
+        match relative & !RTL_REGISTRY_OPTIONAL {
+            RTL_REGISTRY_ABSOLUTE => text::wide(path),
+            RTL_REGISTRY_SERVICES => format!("{SERVICES}{}", text::wide(path)),
+            _ => return None,
+        }
+    };
+    state.key(&path).map(|_| path)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn RtlCheckRegistryKey(relative: ULONG, path: PWSTR) -> NTSTATUS {
     routine!("RtlCheckRegistryKey", |state| {
-        let found = resolve(state, relative, path).and_then(|path| state.key(&path));
-        if found.is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
+        if find(state, relative, path).is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
     })
 }
 
@@ -52,9 +52,7 @@ extern "C" fn RtlWriteRegistryValue(
     length: ULONG,
 ) -> NTSTATUS {
     routine!("RtlWriteRegistryValue", |state| {
-        let Some(path) = resolve(state, relative, path).filter(|path| state.key(path).is_some()) else {
-            return STATUS_OBJECT_NAME_NOT_FOUND;
-        };
+        let Some(path) = find(state, relative, path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
         set_value(state, &path, &text::wide(name), (kind, &bytes_of(data, length)))
     })
 }
@@ -62,9 +60,7 @@ extern "C" fn RtlWriteRegistryValue(
 #[unsafe(no_mangle)]
 extern "C" fn RtlDeleteRegistryValue(relative: ULONG, path: PCWSTR, name: PCWSTR) -> NTSTATUS {
     routine!("RtlDeleteRegistryValue", |state| {
-        let Some(path) = resolve(state, relative, path).filter(|path| state.key(path).is_some()) else {
-            return STATUS_OBJECT_NAME_NOT_FOUND;
-        };
+        let Some(path) = find(state, relative, path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
         delete_value(state, &path, &text::wide(name))
     })
 }
@@ -79,9 +75,7 @@ extern "C" fn RtlQueryRegistryValues(
 ) -> NTSTATUS {
     routine!("RtlQueryRegistryValues", |state| {
         let missing = if relative & RTL_REGISTRY_OPTIONAL == 0 { STATUS_OBJECT_NAME_NOT_FOUND } else { STATUS_SUCCESS };
-        let Some(top) = resolve(state, relative, path).filter(|path| state.key(path).is_some()) else {
-            return missing;
-        };
+        let Some(top) = find(state, relative, path) else { return missing };
         let (mut here, mut entry) = (top.clone(), table);
         loop {
             // SAFETY: the driver's table, which ends with an entry without routine and name.

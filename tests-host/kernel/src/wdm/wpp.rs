@@ -3,25 +3,13 @@
 
 use std::ffi::c_void;
 
-use host::machine::Irql;
 use wdk_bindings::{
     NTSTATUS, PDEVICE_OBJECT, PULONG, PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS,
     ULONG,
 };
 
-use crate::{
-    context,
-    kernel::{self, lock},
-    report::bug_check,
-    rule::Rule,
-};
-
-/// Carries out a routine that the reference documents up to that IRQL, or that must work wherever a message comes from.
-macro_rules! wpp {
-    ($name:literal, $level:ident, $work:expr) => {
-        kernel::routine($name, || Irql::$level, $work)
-    };
-}
+use super::routine;
+use crate::{context, kernel::lock, report::bug_check, rule::Rule};
 
 /// Registers the provider of a driver, whose routine would be called if somebody listened.
 #[unsafe(no_mangle)]
@@ -32,7 +20,7 @@ extern "C" fn EtwRegisterClassicProvider(
     _argument: PVOID,
     handle: *mut u64,
 ) -> NTSTATUS {
-    wpp!("EtwRegisterClassicProvider", APC_LEVEL, |state| {
+    routine!("EtwRegisterClassicProvider", APC_LEVEL, |state| {
         if provider.is_null() || routine.is_null() {
             bug_check(Rule::BadArgument, format_args!("a provider of events without identifier or routine"));
         }
@@ -50,7 +38,7 @@ extern "C" fn EtwRegisterClassicProvider(
 /// Registers a device, or takes that back.
 #[unsafe(no_mangle)]
 extern "C" fn IoWMIRegistrationControl(device: PDEVICE_OBJECT, action: ULONG) -> NTSTATUS {
-    wpp!("IoWMIRegistrationControl", PASSIVE_LEVEL, |_| {
+    routine!("IoWMIRegistrationControl", PASSIVE_LEVEL, |_| {
         if device.is_null() || !(1..=5).contains(&(action & 0xFFFF)) {
             bug_check(Rule::BadArgument, format_args!("IoWMIRegistrationControl with the action {action}"));
         }
@@ -67,7 +55,7 @@ extern "C" fn WmiQueryTraceInformation(
     needed: PULONG,
     _buffer: PVOID,
 ) -> NTSTATUS {
-    wpp!("WmiQueryTraceInformation", HIGH_LEVEL, |_| {
+    routine!("WmiQueryTraceInformation", HIGH_LEVEL, |_| {
         // SAFETY: null or the driver's place, which lives until the call returns.
         if let Some(needed) = unsafe { needed.as_mut() } {
             *needed = 0;
@@ -79,7 +67,7 @@ extern "C" fn WmiQueryTraceInformation(
 /// There is no session that a message could be for. What comes after `number` are pointers and lengths, which are not read.
 #[unsafe(no_mangle)]
 extern "C" fn WmiTraceMessage(_session: u64, _flags: ULONG, _message: *const c_void, _number: u16) -> NTSTATUS {
-    wpp!("WmiTraceMessage", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
+    routine!("WmiTraceMessage", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
 }
 
 /// The same, with a list of arguments.
@@ -91,5 +79,5 @@ extern "C" fn WmiTraceMessageVa(
     _number: u16,
     _arguments: PVOID,
 ) -> NTSTATUS {
-    wpp!("WmiTraceMessageVa", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
+    routine!("WmiTraceMessageVa", HIGH_LEVEL, |_| STATUS_INVALID_HANDLE)
 }

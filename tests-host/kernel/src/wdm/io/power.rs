@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use host::machine::Irql;
 use wdk_bindings::{
     _POWER_STATE_TYPE, _SYSTEM_POWER_STATE, IRP_MJ_POWER, IRP_MN_QUERY_POWER, IRP_MN_SET_POWER, NTSTATUS,
     PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, POWER_STATE, POWER_STATE_TYPE, PVOID, STATUS_INSUFFICIENT_RESOURCES,
@@ -19,7 +18,7 @@ use crate::{
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
-    wdm,
+    wdm::{self, routine},
 };
 
 /// `REQUEST_POWER_COMPLETE`.
@@ -77,20 +76,20 @@ fn write(request: &Request, kind: POWER_STATE_TYPE, state: i32) {
 pub fn set_system_state(state: &Arc<State>, top: &Arc<Device>, works: bool) -> Result<(), NTSTATUS> {
     let system =
         if works { _SYSTEM_POWER_STATE::PowerSystemWorking } else { _SYSTEM_POWER_STATE::PowerSystemSleeping3 };
-    let mut last = 0;
-    for (minor, what) in [(IRP_MN_QUERY_POWER, "IRP_MN_QUERY_POWER"), (IRP_MN_SET_POWER, "IRP_MN_SET_POWER")] {
-        if minor == IRP_MN_QUERY_POWER && works {
-            continue;
-        }
+    let send = |minor, what| {
         let request = PlainDevice::request(state, top, (IRP_MJ_POWER, minor), Maker::System);
         write(&request, _POWER_STATE_TYPE::SystemPowerState, system);
-        last = PlainDevice::send(state, top, &request, what);
-        if minor == IRP_MN_QUERY_POWER && last < 0 {
-            return Err(last);
+        PlainDevice::send(state, top, &request, what)
+    };
+    if !works {
+        let answer = send(IRP_MN_QUERY_POWER, "IRP_MN_QUERY_POWER");
+        if answer < 0 {
+            return Err(answer);
         }
     }
-    if last < 0 {
-        bug_check(Rule::IrpStatus, format_args!("IRP_MN_SET_POWER was refused with {last:#x}"));
+    let status = send(IRP_MN_SET_POWER, "IRP_MN_SET_POWER");
+    if status < 0 {
+        bug_check(Rule::IrpStatus, format_args!("IRP_MN_SET_POWER was refused with {status:#x}"));
     }
     Ok(())
 }
@@ -103,35 +102,27 @@ extern "C" fn PoCallDriver(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
 /// Does nothing since Windows Vista: power requests are not one at a time any more.
 #[unsafe(no_mangle)]
 extern "C" fn PoStartNextPowerIrp(irp: PIRP) {
-    crate::kernel::routine(
-        "PoStartNextPowerIrp",
-        || Irql::DISPATCH_LEVEL,
-        |state| {
-            if state.irp(irp).is_none() {
-                bug_check(Rule::BadHandle, format_args!("{irp:p} is no IRP, or was completed"));
-            }
-        },
-    );
+    routine!("PoStartNextPowerIrp", DISPATCH_LEVEL, |state| {
+        if state.irp(irp).is_none() {
+            bug_check(Rule::BadHandle, format_args!("{irp:p} is no IRP, or was completed"));
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn PoSetPowerState(device: PDEVICE_OBJECT, kind: POWER_STATE_TYPE, state: POWER_STATE) -> POWER_STATE {
-    crate::kernel::routine(
-        "PoSetPowerState",
-        || Irql::DISPATCH_LEVEL,
-        |kernel| {
-            let device = kernel.device_at(device);
-            let Some(index) = usize::try_from(kind).ok().filter(|&index| index < 2) else {
-                bug_check(Rule::BadArgument, format_args!("there is no type {kind} of power states"));
-            };
-            // SAFETY: both arms are numbers.
-            let new = unsafe { state.DeviceState };
-            let mut io = lock(&kernel.wdm.io);
-            // Every device begins with the state 1: the system works, and so does the device.
-            let told = io.power.entry(device.address).or_insert(Told { states: [1; 2] });
-            of(std::mem::replace(&mut told.states[index], new))
-        },
-    )
+    routine!("PoSetPowerState", DISPATCH_LEVEL, |kernel| {
+        let device = kernel.device_at(device);
+        let Some(index) = usize::try_from(kind).ok().filter(|&index| index < 2) else {
+            bug_check(Rule::BadArgument, format_args!("there is no type {kind} of power states"));
+        };
+        // SAFETY: both arms are numbers.
+        let new = unsafe { state.DeviceState };
+        let mut io = lock(&kernel.wdm.io);
+        // Every device begins with the state 1: the system works, and so does the device.
+        let told = io.power.entry(device.address).or_insert(Told { states: [1; 2] });
+        of(std::mem::replace(&mut told.states[index], new))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -143,42 +134,38 @@ extern "C" fn PoRequestPowerIrp(
     context: PVOID,
     place: *mut PIRP,
 ) -> NTSTATUS {
-    crate::kernel::routine(
-        "PoRequestPowerIrp",
-        || Irql::DISPATCH_LEVEL,
-        |kernel| {
-            let target = kernel.device_at(device);
-            if ![IRP_MN_SET_POWER, IRP_MN_QUERY_POWER].contains(&ULONG::from(minor)) {
-                return STATUS_INVALID_PARAMETER_2;
-            }
-            if kernel.strikes() {
-                return STATUS_INSUFFICIENT_RESOURCES;
-            }
-            let top = kernel.top_of(&target);
-            // SAFETY: both arms are numbers.
-            let wanted = unsafe { state.DeviceState };
-            let owner = context::caller();
-            let power = PowerRequest {
-                owner,
-                device: device.expose_provenance(),
-                minor,
-                state: wanted,
-                routine,
-                context: context.expose_provenance(),
-            };
-            let maker = Maker::Power(power);
-            let request = PlainDevice::request(kernel, &top, (IRP_MJ_POWER, minor.into()), maker);
-            write(&request, _POWER_STATE_TYPE::DevicePowerState, wanted);
-            // SAFETY: null, or the driver's place, which lives until the call returns.
-            if let Some(place) = unsafe { place.as_mut() } {
-                *place = request.pointer();
-            }
-            let state = kernel.clone();
-            // The driver may be at `DISPATCH_LEVEL`, where a device that can be paged may not be asked.
-            wdm::spawn_for_work_item(kernel, owner, move || {
-                PlainDevice::send(&state, &top, &request, "a power request of a driver");
-            });
-            STATUS_PENDING
-        },
-    )
+    routine!("PoRequestPowerIrp", DISPATCH_LEVEL, |kernel| {
+        let target = kernel.device_at(device);
+        if ![IRP_MN_SET_POWER, IRP_MN_QUERY_POWER].contains(&ULONG::from(minor)) {
+            return STATUS_INVALID_PARAMETER_2;
+        }
+        if kernel.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let top = kernel.top_of(&target);
+        // SAFETY: both arms are numbers.
+        let wanted = unsafe { state.DeviceState };
+        let owner = context::caller();
+        let power = PowerRequest {
+            owner,
+            device: device.expose_provenance(),
+            minor,
+            state: wanted,
+            routine,
+            context: context.expose_provenance(),
+        };
+        let maker = Maker::Power(power);
+        let request = PlainDevice::request(kernel, &top, (IRP_MJ_POWER, minor.into()), maker);
+        write(&request, _POWER_STATE_TYPE::DevicePowerState, wanted);
+        // SAFETY: null, or the driver's place, which lives until the call returns.
+        if let Some(place) = unsafe { place.as_mut() } {
+            *place = request.pointer();
+        }
+        let state = kernel.clone();
+        // The driver may be at `DISPATCH_LEVEL`, where a device that can be paged may not be asked.
+        wdm::spawn_for_work_item(kernel, owner, move || {
+            PlainDevice::send(&state, &top, &request, "a power request of a driver");
+        });
+        STATUS_PENDING
+    })
 }

@@ -16,14 +16,8 @@ use crate::{
     rule::Rule,
     tracked::Object,
     waiting,
+    wdm::routine,
 };
-
-/// Carries out a routine that the reference documents under the name of a macro, at most at that IRQL.
-macro_rules! io_routine {
-    ($name:literal, $level:ident, $work:expr) => {
-        $crate::kernel::routine($name, || host::machine::Irql::$level, $work)
-    };
-}
 
 /// A remove lock: the tags of those who hold it.
 #[derive(Default)]
@@ -68,7 +62,7 @@ extern "C" fn IoInitializeRemoveLockEx(
     _high_watermark: ULONG,
     size: ULONG,
 ) {
-    io_routine!("IoInitializeRemoveLockEx", PASSIVE_LEVEL, |state| {
+    routine!("IoInitializeRemoveLockEx", PASSIVE_LEVEL, |state| {
         if size as usize != size_of::<IO_REMOVE_LOCK>() {
             bug_check(Rule::BadArgument, format_args!("a remove lock of {size} bytes"));
         }
@@ -84,7 +78,7 @@ extern "C" fn IoAcquireRemoveLockEx(
     _line: ULONG,
     size: ULONG,
 ) -> NTSTATUS {
-    io_routine!("IoAcquireRemoveLockEx", DISPATCH_LEVEL, |state| {
+    routine!("IoAcquireRemoveLockEx", DISPATCH_LEVEL, |state| {
         let found = find(state, place, size);
         if found.removed.load(Acquire) {
             return STATUS_DELETE_PENDING;
@@ -96,7 +90,7 @@ extern "C" fn IoAcquireRemoveLockEx(
 
 #[unsafe(no_mangle)]
 extern "C" fn IoReleaseRemoveLockEx(place: PIO_REMOVE_LOCK, tag: PVOID, size: ULONG) {
-    io_routine!("IoReleaseRemoveLockEx", DISPATCH_LEVEL, |state| {
+    routine!("IoReleaseRemoveLockEx", DISPATCH_LEVEL, |state| {
         find(state, place, size).release(tag);
         state.dispatcher.signal();
     });
@@ -104,7 +98,7 @@ extern "C" fn IoReleaseRemoveLockEx(place: PIO_REMOVE_LOCK, tag: PVOID, size: UL
 
 #[unsafe(no_mangle)]
 extern "C" fn IoReleaseRemoveLockAndWaitEx(place: PIO_REMOVE_LOCK, tag: PVOID, size: ULONG) {
-    io_routine!("IoReleaseRemoveLockAndWaitEx", PASSIVE_LEVEL, |state| {
+    routine!("IoReleaseRemoveLockAndWaitEx", PASSIVE_LEVEL, |state| {
         let found = find(state, place, size);
         found.removed.store(true, Release);
         found.release(tag);

@@ -69,6 +69,23 @@ extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
     })
 }
 
+/// Queues a work item, whose routine `call` calls with the device and the argument.
+fn queue<R: Send + 'static>(
+    state: &Arc<State>,
+    item: PIO_WORKITEM,
+    routine: Option<R>,
+    argument: PVOID,
+    call: impl FnOnce(R, PDEVICE_OBJECT, PVOID) + Send + 'static,
+) {
+    let found = find(state, item);
+    let Some(routine) = routine else { bug_check(Rule::BadArgument, format_args!("a work item without a routine")) };
+    let (device, argument) = (found.device, argument.expose_provenance());
+    found.queued.queue(state, found.owner, move || {
+        let device = std::ptr::with_exposed_provenance_mut(device);
+        call(routine, device, std::ptr::with_exposed_provenance_mut(argument));
+    });
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn IoQueueWorkItem(
     item: PIO_WORKITEM,
@@ -77,15 +94,9 @@ extern "C" fn IoQueueWorkItem(
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItem", |state| {
-        let found = find(state, item);
-        let Some(routine) = routine else {
-            bug_check(Rule::BadArgument, format_args!("a work item without a routine"))
-        };
-        let (device, argument) = (found.device, argument.expose_provenance());
-        found.queued.queue(state, found.owner, move || {
-            let device = std::ptr::with_exposed_provenance_mut(device);
+        queue(state, item, routine, argument, |routine, device, argument| {
             // SAFETY: the driver's own routine, device and argument, at `PASSIVE_LEVEL`.
-            unsafe { routine(device, std::ptr::with_exposed_provenance_mut(argument)) };
+            unsafe { routine(device, argument) };
         });
     });
 }
@@ -98,16 +109,10 @@ extern "C" fn IoQueueWorkItemEx(
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItemEx", |state| {
-        let found = find(state, item);
-        let Some(routine) = routine else {
-            bug_check(Rule::BadArgument, format_args!("a work item without a routine"))
-        };
-        let (device, argument, item) = (found.device, argument.expose_provenance(), item.addr());
-        found.queued.queue(state, found.owner, move || {
-            let device = std::ptr::with_exposed_provenance_mut(device);
-            let argument = std::ptr::with_exposed_provenance_mut(argument);
+        let place = item.addr();
+        queue(state, item, routine, argument, move |routine, device, argument| {
             // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
-            unsafe { routine(device, argument, std::ptr::without_provenance_mut(item)) };
+            unsafe { routine(device.cast(), argument, std::ptr::without_provenance_mut(place)) };
         });
     });
 }
