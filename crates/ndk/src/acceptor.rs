@@ -102,16 +102,32 @@ impl Adapter {
         offer: &Offer<'_>,
         micros: u64,
     ) -> Result<[Connection; 2], NtStatus> {
-        let acceptor = self.acceptor(at)?;
-        let connecting = self.create_connector()?.connect(active, at, acceptor.local_address()?, offer)?;
-        // The accept pends until the connect is completed, so wait for it last.
-        let accepting = acceptor.wait_for(micros)?.accept(passive, offer, || ())?;
-        let active = connecting.wait()?.complete(|| ())?.wait()?;
-        Ok([active, accepting.wait()?])
+        self.acceptor(at)?.connect((self, at), active, passive, offer, micros)
     }
 }
 
 impl Acceptor {
+    /// Connects a queue pair of `from`, an adapter and its address, with one of the acceptor's adapter. Waits at most about `micros`
+    /// microseconds for the connection request. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// The provider's status; `STATUS_IO_TIMEOUT` if no connection request arrived.
+    pub fn connect(
+        &self,
+        (from, at): (&Adapter, SocketAddr),
+        active: &impl QueuePair,
+        passive: &impl QueuePair,
+        offer: &Offer<'_>,
+        micros: u64,
+    ) -> Result<[Connection; 2], NtStatus> {
+        let connecting = from.create_connector()?.connect(active, at, self.local_address()?, offer)?;
+        // The accept pends until the connect is completed, so wait for it last.
+        let accepting = self.wait_for(micros)?.accept(passive, offer, || ())?;
+        let active = connecting.wait()?.complete(|| ())?.wait()?;
+        Ok([active, accepting.wait()?])
+    }
+
     /// Waits for a connection request, at most about this many microseconds. `PASSIVE_LEVEL`.
     ///
     /// # Errors

@@ -94,11 +94,8 @@ fn run(machine: &Loopback, stop: &AtomicBool, ready: &AtomicBool) -> Result<(), 
 fn connect(machine: &Loopback, [near, far]: [&Adapter; 2], acceptor: &Acceptor) -> Result<Pair, NtStatus> {
     let (a, b) = (Side::new(near)?, Side::new(far)?);
     let offer = Offer { inbound_reads: 16, outbound_reads: 16, private_data: b"" };
-    let connector = near.create_connector()?;
-    let connecting = connector.connect(&a.qp, machine.address(0, 0), acceptor.local_address()?, &offer)?;
-    let accepting = acceptor.wait_for(PATIENCE)?.accept(&b.qp, &offer, || ())?;
-    let active = connecting.wait()?.complete(|| ())?.wait()?;
-    Ok(Pair { a, b, _connections: [active, accepting.wait()?] })
+    let connections = acceptor.connect((near, machine.address(0, 0)), &a.qp, &b.qp, &offer, PATIENCE)?;
+    Ok(Pair { a, b, _connections: connections })
 }
 
 /// Runs `look` again and again beside the traffic, until it says that it has seen enough or somebody interrupts.
