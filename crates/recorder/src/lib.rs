@@ -2,7 +2,8 @@
 //!
 //! [`Recorder`] is a set of hooks for the crate `interpose`. It writes one record for each call, return, callback and return of a
 //! callback into a [`Ring`], with the time and the processor. A post, arm or poll that nothing else came into has one record with its
-//! return. Nothing is allocated there, and what several processors share is one index. `docs/recorder.md` describes the file that a program makes of it; [`format`](mod@format) has its numbers.
+//! return. Nothing is allocated there, and what several processors share is one index. `docs/recorder.md` describes the file that a
+//! program makes of it; [`format`](mod@format) has its numbers.
 
 #![no_std]
 

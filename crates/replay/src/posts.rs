@@ -7,7 +7,7 @@ use std::{
 
 use interpose::Function;
 use ndkpi::{
-    NDK_CQ, NDK_MR, NDK_MW, NDK_OP_FLAG_INLINE as INLINE, NDK_QP, NDK_RESULT, NDK_RESULT_EX, NDK_SGE, NDK_SRQ, NtStatus,
+    NDK_CQ, NDK_MR, NDK_MW, NDK_OP_FLAG_INLINE as INLINE, NDK_QP, NDK_RESULT, NDK_RESULT_EX, NDK_SGE, NDK_SRQ,
 };
 use recording::{Arguments, Element, Outcome, Record, Taken};
 
@@ -182,7 +182,7 @@ impl Player<'_> {
             // SAFETY: an open queue, on which no other call runs, and room for none.
             unsafe { function(cq, &raw mut none, 0) };
         } else if let Some(function) = crate::calls::slot!(cq, NdkGetCqResults) {
-            let mut none = NOTHING;
+            let mut none = NDK_RESULT::ZEROED;
             // SAFETY: as above.
             unsafe { function(cq, &raw mut none, 0) };
         }
@@ -231,14 +231,6 @@ impl Player<'_> {
     }
 }
 
-/// A place for a result.
-const NOTHING: NDK_RESULT = NDK_RESULT {
-    Status: NtStatus::SUCCESS,
-    BytesTransferred: 0,
-    QPContext: std::ptr::null_mut(),
-    RequestContext: std::ptr::null_mut(),
-};
-
 /// Takes one completion.
 fn one(cq: *mut NDK_CQ) -> Option<Taken> {
     // SAFETY: the queue is open.
@@ -257,7 +249,7 @@ fn one(cq: *mut NDK_CQ) -> Option<Taken> {
         });
     }
     let function = crate::calls::slot!(cq, NdkGetCqResults)?;
-    let mut result = NOTHING;
+    let mut result = NDK_RESULT::ZEROED;
     // SAFETY: as above.
     let count = unsafe { function(cq, &raw mut result, 1) };
     (count == 1).then(|| Taken {

@@ -11,7 +11,7 @@ use ndkpi::{
 use super::{
     Adviser, Finding, Sink, State,
     node::{Attached, CqNode, Look, Node, QpNode, body},
-    queue::{Completed, Queue},
+    queue::Completed,
 };
 use crate::{Args, Event, Function, InterposeOs, Outcome};
 
@@ -214,7 +214,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     pub(super) fn attach(event: &Event<'_, State<O>>) {
         let Some(created) = event.created else { return };
         let node = created.state;
-        if let Some(pd) = node.parent.as_ref().and_then(|domain| body!(domain, Pd)) {
+        if let Some(pd) = node.domain() {
             add(&pd.queues, node.clone(), |queues, _| queues.len());
         }
         let Some(qp) = body!(node, Qp) else { return };
@@ -229,22 +229,20 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 initiator: is_one || index == 1,
                 receive: index == 0,
             };
-            let room: u64 = attached.queues().map(Queue::depth).sum();
-            cq.room.fetch_add(room, Relaxed);
+            cq.room.fetch_add(attached.room(), Relaxed);
             add(&cq.qps, attached, |qps, new| qps.partition_point(|there| there.context < new.context));
         }
     }
 
     /// A queue pair or shared receive queue is no more.
     pub(super) fn detach(node: &State<O>) {
-        if let Some(pd) = node.parent.as_ref().and_then(|domain| body!(domain, Pd)) {
+        if let Some(pd) = node.domain() {
             drop(take(&pd.queues, |there| is_same(there, node)));
         }
         let Some(qp) = body!(node, Qp) else { return };
         for cq in [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
             if let Some(attached) = take(&cq.qps, |there| is_same(&there.node, node)) {
-                let room: u64 = attached.queues().map(Queue::depth).sum();
-                cq.room.fetch_sub(room, Relaxed);
+                cq.room.fetch_sub(attached.room(), Relaxed);
             }
         }
     }

@@ -82,7 +82,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     pub(super) fn must_not_be_in_flight(&self, event: &Event<'_, State<O>>, mr: &MrNode<O>) {
         let Some(token) = mr.registration.with(|registration| registration.token) else { return };
-        let Some(pd) = event.object.state.parent.as_ref().and_then(|domain| body!(domain, Pd)) else { return };
+        let Some(pd) = event.object.state.domain() else { return };
         let elements_of = |queue: &Queue| if queue.is_blurred() { 0 } else { queue.elements_of(token) };
         let in_flight: usize = pd.queues.with(|queues| {
             let each = queues.iter().map(|node| match &node.body {

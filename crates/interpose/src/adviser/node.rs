@@ -113,6 +113,11 @@ impl<O: InterposeOs> Attached<O> {
         let initiator = qp.filter(|_| self.initiator).map(|qp| &*qp.initiator);
         initiator.into_iter().chain(qp.filter(|qp| self.receive && qp.srq.is_none()).map(|qp| &*qp.receive))
     }
+
+    /// How many requests they have room for.
+    pub fn room(&self) -> u64 {
+        self.queues().map(Queue::depth).sum()
+    }
 }
 
 impl<O: InterposeOs> CqNode<O> {
@@ -367,6 +372,11 @@ impl<O: InterposeOs> Node<O> {
             was_disconnected: AtomicBool::new(false),
             read_limit: AtomicU32::new(0),
         })
+    }
+
+    /// The protection domain that it was made in.
+    pub fn domain(&self) -> Option<&PdNode<O>> {
+        self.parent.as_ref().and_then(|parent| body!(parent, Pd))
     }
 
     /// A place in the list of this domain, for when the queue is there.
