@@ -6,8 +6,9 @@ use core::sync::atomic::{
     Ordering::{Relaxed, Release, SeqCst},
 };
 
+use crossbeam_utils::CachePadded;
 use engine::os::SpinLock;
-use fallible::try_slice;
+use fallible::{try_box, try_slice};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
@@ -49,7 +50,8 @@ fn places<T: Default>(count: usize) -> Result<Box<[T]>, NtStatus> {
 /// Of an adapter.
 pub struct AdapterNode<O: InterposeOs> {
     pub info: NDK_ADAPTER_INFO,
-    pub tokens: Lock<O, Tokens<O>>,
+    /// On lines of its own: posts of all queue pairs take it, and read what is beside it.
+    pub tokens: Box<CachePadded<Lock<O, Tokens<O>>>>,
     pub regions: AtomicUsize,
     /// Objects that are open.
     pub open: AtomicU32,
@@ -298,7 +300,7 @@ impl<O: InterposeOs> Node<O> {
     pub(super) fn adapter(os: &O, info: &NDK_ADAPTER_INFO) -> Result<Self, NtStatus> {
         let body = Body::Adapter(AdapterNode {
             info: *info,
-            tokens: os.lock(Tokens::try_new()?)?,
+            tokens: try_box(CachePadded::new(os.lock(Tokens::try_new()?)?))?,
             regions: AtomicUsize::new(0),
             open: AtomicU32::new(0),
             mappings: AtomicU32::new(0),
