@@ -296,7 +296,7 @@ impl Layer {
                 (wrapped.expect("memory"), close_layer::<Adviser<HostOs, Silent>, O>)
             }
             Self::Recording => {
-                let ring = Ring::try_new(Self::SLOTS, Keep::Last).expect("memory");
+                let ring = Ring::try_new(Self::SLOTS, Keep::Last, os.machine().processors()).expect("memory");
                 // SAFETY: as above.
                 let wrapped = unsafe { interpose::wrap(adapter, Recorder::new(os.clone(), ring)) };
                 (wrapped.expect("memory"), close_layer::<Recorder<HostOs>, O>)

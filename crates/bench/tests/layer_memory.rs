@@ -141,7 +141,7 @@ fn closed_objects_leave_nothing_behind() {
     assert!(advised <= plain + STEP, "behind the adviser: {advised} bytes beside {plain}");
     for keep in [Keep::First, Keep::Last] {
         let before = in_use();
-        let ring = Ring::try_new(SLOTS, keep).expect("memory");
+        let ring = Ring::try_new(SLOTS, keep, 1).expect("memory");
         let taken = in_use() - before;
         assert!((SLOTS * SLOT_BYTES..SLOTS * SLOT_BYTES + 1024).contains(&taken), "{taken} bytes for {SLOTS} slots");
         let of_layer = ring.clone();

@@ -64,7 +64,7 @@ impl Recordings {
     }
 
     fn begin(&self, slots: u32, keep: Keep) -> Result<(), NtStatus> {
-        let ring = Ring::try_new(slots as usize, keep)?;
+        let ring = Ring::try_new(slots as usize, keep, Kernel.processors())?;
         let (address, bytes) = ring.memory();
         LATEST[0].store(address, Relaxed);
         LATEST[1].store(bytes, Relaxed);
@@ -97,7 +97,7 @@ impl Recordings {
             processors,
             first: range.start,
             end: range.end,
-            lost: ring.beyond(&range),
+            lost: ring.beyond(),
         }
     }
 

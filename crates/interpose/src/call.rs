@@ -1,5 +1,10 @@
 //! How the functions of the tables begin and end.
 
+#![expect(
+    clippy::inline_always,
+    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
+)]
+
 use core::{ffi::c_void, ptr};
 
 use fallible::Arc;
@@ -37,7 +42,7 @@ pub struct Told<'a, H: Hooks> {
 
 impl<'a, H: Hooks> Told<'a, H> {
     /// An event of a call that begins.
-    #[inline]
+    #[inline(always)]
     pub fn new(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
         let root = &*shadow.root;
         let call = match (H::LISTENS, H::NUMBERS_ALL || !function.is_of_data_path()) {
@@ -60,7 +65,7 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// With other objects that the function is given.
-    #[inline]
+    #[inline(always)]
     pub fn with(mut self, related: [Option<&'a Shadow<H>>; 3]) -> Self {
         self.event.related = related.map(|shadow| shadow.map(Shadow::object_ref));
         self
@@ -103,7 +108,7 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// Tells the hooks.
-    #[inline]
+    #[inline(always)]
     pub fn tell(&mut self, phase: Phase, outcome: Outcome) -> Verdict {
         if !H::LISTENS {
             return Verdict::Forward;
@@ -114,6 +119,7 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// Tells the hooks of the call. `Err` if it is to be refused.
+    #[inline(always)]
     pub fn begin(&mut self) -> Result<Verdict, NtStatus> {
         match self.tell(Phase::Call, Outcome::None) {
             Verdict::Refuse(status) => {
@@ -125,12 +131,14 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 
     /// Tells the hooks of the return, with other arguments.
+    #[inline(always)]
     pub fn end_with(&mut self, args: Args<'a>, outcome: Outcome) {
         self.event.args = args;
         self.tell(Phase::Return, outcome);
     }
 
     /// Tells the hooks of the return.
+    #[inline(always)]
     pub fn end(&mut self, outcome: Outcome) {
         self.tell(Phase::Return, outcome);
     }

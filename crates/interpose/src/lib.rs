@@ -108,10 +108,12 @@ mod request;
 mod shadow;
 mod srq;
 mod tables;
+mod ticks;
 mod wrap;
 
 pub use event::{
     Args, ConnectArgs, Event, Function, List, ObjectId, ObjectRef, OutArgs, Outcome, Phase, Place, QpArgs, RequestArgs,
 };
 pub use hooks::{Hooks, InterposeOs, Misuse, NoHooks, Results, Verdict};
+pub use ticks::ticks;
 pub use wrap::{close, close_through, inner, wrap};

@@ -1,5 +1,10 @@
 //! Functions of a queue pair (`NDKPI 5.7`), and the post of a shared receive queue. Nothing is allocated here.
 
+#![expect(
+    clippy::inline_always,
+    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
+)]
+
 use core::ffi::c_void;
 
 use ndkpi::{
@@ -17,6 +22,7 @@ use crate::{
 /// # Safety
 ///
 /// `public` is an object that stays open until this returns.
+#[inline(always)]
 unsafe fn post<'a, H: Hooks, T: Object>(
     public: *mut T,
     function: Function,
@@ -43,6 +49,7 @@ unsafe fn post<'a, H: Hooks, T: Object>(
 /// # Safety
 ///
 /// `sgl` is null or points to `count` elements, which do not change during the call.
+#[inline(always)]
 unsafe fn transfer<'a>(
     context: *mut c_void,
     sgl: *const NDK_SGE,

@@ -13,7 +13,7 @@ use control::{
     provider_device::{Recording, RecordingState},
 };
 use host::{note, say};
-use recorder::format::{HEADER_BYTES, Header, SLOT_BYTES};
+use recorder::format::{HEADER_BYTES, SLOT_BYTES};
 
 use crate::{
     End,
@@ -32,7 +32,7 @@ pub struct DriverRecord {
     /// Duration in seconds, 1 to 3600; by default until Ctrl-C
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<u32>,
-    /// Size in slots of 64 bytes of non-paged pool, 256 to 1M; a request takes about five
+    /// Size in slots of 64 bytes of non-paged pool, 256 to 1M; a request takes one or two
     #[arg(long, default_value = "64K", value_name = "SLOTS", value_parser = parse_driver_slots)]
     pub slots: u32,
     /// When full, overwrite the oldest instead of dropping the newest
@@ -109,9 +109,7 @@ fn record<T: Transport>(
 /// The file of what the driver has recorded.
 fn file(state: &RecordingState, slots: &[Slot]) -> Vec<u8> {
     let RecordingState { first, end, lost, processors, .. } = *state;
-    let count = slots.len() as u64;
-    let lost = lost.saturating_add(end.saturating_sub(first).saturating_sub(count));
-    recording::seal(Header { slots: count, first, lost, processors }.to_bytes().to_vec(), slots)
+    recording::file(first..end, slots, lost, processors)
 }
 
 #[cfg(test)]

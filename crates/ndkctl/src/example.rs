@@ -30,7 +30,8 @@ pub fn run(which: Example) -> Result<(Recording, Options, String), String> {
         ..Setup::default()
     };
     let host = HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?;
-    let (host, ring) = (Arc::new(host), Ring::try_new(1 << 12, Keep::First).map_err(|_| "no memory".to_owned())?);
+    let ring = Ring::try_new(1 << 12, Keep::First, host.machine().processors());
+    let (host, ring) = (Arc::new(host), ring.map_err(|_| "no memory".to_owned())?);
     let shared = ring.clone();
     let platform: Arc<dyn Platform + Send> =
         Arc::new(Interposed::new(&host, Box::new(move |os| Recorder::new(os.clone(), shared.clone()))));

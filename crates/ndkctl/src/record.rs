@@ -27,7 +27,7 @@ pub struct Record {
     /// Draw the recording: a picture if the name ends in .svg, else an HTML page with zoom, search and details
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
-    /// With --record or --timeline: size in slots of 64 bytes, 256 to 16M; a request takes about five
+    /// With --record or --timeline: size in slots of 64 bytes, 256 to 16M; a request takes one or two
     #[arg(long = "record-slots", requires = "recorded", default_value = "256K", value_name = "SLOTS", value_parser = parse_slots)]
     pub slots: u32,
     /// With --record or --timeline: when full, overwrite the oldest instead of dropping the newest
@@ -83,9 +83,10 @@ impl Record {
     /// One line if memory for the recording runs out.
     pub fn platform(&self, platform: &Arc<HostPlatform>, latest: &Latest) -> Result<Box<dyn Platform + Send>, String> {
         let keep = if self.last { Keep::Last } else { Keep::First };
-        let ring = Ring::try_new(self.slots as usize, keep)
+        let processors = platform.machine().processors();
+        let ring = Ring::try_new(self.slots as usize, keep, processors)
             .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.slots))?;
-        latest.put(ring.clone(), platform.machine().processors());
+        latest.put(ring.clone(), processors);
         Ok(Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone())))))
     }
 

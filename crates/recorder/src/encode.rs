@@ -4,7 +4,7 @@ use interpose::{Args, ConnectArgs, List, OutArgs, QpArgs};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_RESULT, NDK_RESULT_EX, NDK_SGE};
 
 use crate::{
-    format::{MOST_BYTES, MOST_ELEMENTS, MOST_PAGES, MOST_RESULTS, PAYLOAD_WORDS, tag},
+    format::{MOST_BYTES, MOST_ELEMENTS, MOST_PAGES, MOST_RESULTS, tag},
     ring::Writer,
 };
 
@@ -22,23 +22,6 @@ impl Sink for Count {
     #[inline]
     fn put(&mut self, _: u64) {
         self.0 += 1;
-    }
-}
-
-/// The words of one slot.
-#[derive(Default)]
-pub struct OneSlot {
-    pub words: [u64; PAYLOAD_WORDS],
-    used: usize,
-}
-
-impl Sink for OneSlot {
-    #[inline]
-    fn put(&mut self, value: u64) {
-        if let Some(place) = self.words.get_mut(self.used) {
-            *place = value;
-        }
-        self.used += 1;
     }
 }
 
@@ -171,31 +154,10 @@ pub struct Beside<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The words of a transfer of one element or none, as [`encode`] gives them: a slot full.
-#[inline]
-pub fn words_of_transfer(args: &Args<'_>) -> [u64; PAYLOAD_WORDS] {
-    let Args::Transfer { context, ref sgl, flags, remote_address, remote_token } = *args else {
-        return [0; PAYLOAD_WORDS];
-    };
-    let (kept, address, more) = match sgl.elements() {
-        [element, ..] => (1, element.logical_address().to_bits(), two(element.Length, element.MemoryRegionToken)),
-        [] => (0, 0, 0),
-    };
-    [context as u64, remote_address, two(remote_token, flags), count(sgl.count(), kept), address, more, 0]
-}
-
 /// Which arguments these are, and how many words [`encode`] gives of them.
 pub fn length(args: &Args<'_>, beside: &Beside<'_>) -> (u8, usize) {
-    match args {
-        // The commonest ones, counted without going through them.
-        Args::Transfer { sgl, .. } => (tag::TRANSFER, 4 + 2 * sgl.elements().len().min(MOST_ELEMENTS)),
-        Args::GetCqResults { results, .. } => (tag::GET_CQ_RESULTS, 1 + 5 * results.len().min(MOST_RESULTS)),
-        Args::GetCqResultsEx { results, .. } => (tag::GET_CQ_RESULTS_EX, 1 + 5 * results.len().min(MOST_RESULTS)),
-        _ => {
-            let mut words = Count::default();
-            (encode(args, beside, &mut words), words.0)
-        }
-    }
+    let mut words = Count::default();
+    (encode(args, beside, &mut words), words.0)
 }
 
 /// Gives the words of the arguments to `sink`. Returns which arguments they are.

@@ -6,15 +6,37 @@
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NDKREC\r\n";
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 64;
 /// Words of a slot besides its ordinal.
 pub const PAYLOAD_WORDS: usize = SLOT_BYTES / 8 - 1;
-/// Beside the ordinal of a slot that is not the first one of its record.
-pub const FURTHER: u64 = 1 << 63;
+/// The bits of a slot's ordinal beside which its [`kind`] stands.
+pub const KIND_SHIFT: u32 = 62;
+
+/// What a slot is.
+pub mod kind {
+    /// The first one of a record.
+    pub const FIRST: u64 = 0;
+    /// Another one of a record.
+    pub const FURTHER: u64 = 1;
+    /// A pair of ticks and time: words [`ANCHOR_TICKS`], [`ANCHOR_TIME`], [`ANCHOR_UNIT`].
+    pub const ANCHOR: u64 = 2;
+    /// Taken and not written: to be left out.
+    pub const UNUSED: u64 = 3;
+
+    /// The ticks.
+    pub const ANCHOR_TICKS: usize = 0;
+    /// The time then.
+    pub const ANCHOR_TIME: usize = 1;
+    /// How many ticks a unit of time has, if both begin together; else 0.
+    pub const ANCHOR_UNIT: usize = 2;
+}
+
+/// The number of a call that has a short record, or is of the data path, is that of its record, beside this bit.
+pub const OF_RECORD: u64 = 1 << 63;
 /// Times are in units of which a second has so many.
 pub const TICKS_PER_SECOND: u64 = 10_000_000;
 /// Slots behind the first one of a record at most.
@@ -88,57 +110,66 @@ impl Checksum {
 
 /// Where the fields of a record are in its first slot, in bytes.
 pub mod at {
-    /// The number of the slot, counted from 0. 8 bytes, of every slot.
+    /// The number of the slot, counted from 0, and its [`super::kind`]. 8 bytes, of every slot.
     pub const ORDINAL: usize = 0;
     /// When, in ticks. 8 bytes.
-    pub const TIME: usize = 8;
-    /// What the call, its return and its completion have in common, for one adapter. 8 bytes.
-    pub const CALL: usize = 16;
+    pub const TICKS: usize = 8;
     /// The object. 4 bytes.
-    pub const OBJECT: usize = 24;
-    /// The object that was created, or 0. 4 bytes.
-    pub const CREATED: usize = 28;
-    /// Two other objects, or 0. 8 bytes.
-    pub const RELATED: usize = 32;
-    /// The status, number or token. 4 bytes.
-    pub const OUTCOME: usize = 40;
-    /// Of a call that has returned: how many slots lie between this one and the next one at its return, this one included. 2 bytes.
-    pub const AFTER: usize = 44;
-    /// What the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token. 1 byte.
-    pub const OUTCOME_KIND: usize = 46;
-    /// Bit 0: the request has a completion callback; bit 1: it is a creation without a place for the object; bit 2: the call has
-    /// returned, with this outcome, and has no other record for that. 1 byte.
-    pub const FLAGS: usize = 47;
+    pub const OBJECT: usize = 16;
     /// The thread, as a number that equal threads have. 4 bytes.
-    pub const THREAD: usize = 48;
-    /// The processor. 2 bytes.
-    pub const PROCESSOR: usize = 52;
+    pub const THREAD: usize = 20;
+    /// The function: its place in `interpose::Function::ALL`. 1 byte.
+    pub const FUNCTION: usize = 24;
     /// The number of the adapter, from 1. 1 byte.
-    pub const ADAPTER: usize = 54;
+    pub const ADAPTER: usize = 25;
+    /// Which arguments there are: a number of [`super::tag`]. 1 byte.
+    pub const ARGS: usize = 26;
+    /// Slots that follow. 1 byte.
+    pub const MORE: usize = 27;
     /// What it is the beginning or end of: 0 call, 1 return, 2 callback, 3 return of a callback; from bit 2 on the type of the object that
     /// was created (`NDKPI 2.1`). 1 byte.
-    pub const PHASE: usize = 55;
-    /// A third other object, or 0. 4 bytes.
-    pub const RELATED_LAST: usize = 56;
-    /// The function: its place in `interpose::Function::ALL`. 1 byte.
-    pub const FUNCTION: usize = 60;
-    /// Which arguments follow: a number of [`super::tag`]. 1 byte.
-    pub const ARGS: usize = 61;
-    /// Slots that follow with the arguments. 1 byte.
-    pub const MORE: usize = 62;
-    /// The IRQL. 1 byte.
-    pub const IRQL: usize = 63;
+    pub const PHASE: usize = 28;
+    /// Bit 0: the request has a completion callback; bit 1: it is a creation without a place for the object; bit 2: the first word
+    /// behind the first slot is the time; from bit 4 on the IRQL. 1 byte.
+    pub const FLAGS: usize = 29;
+    /// The processor. 2 bytes.
+    pub const PROCESSOR: usize = 30;
+    /// Of a short record: its arguments. 3 words.
+    pub const SHORT: usize = 32;
+    /// Of any other: what the call, its return and its completion have in common, for one adapter. 8 bytes.
+    pub const CALL: usize = 32;
+    /// The object that was created, or 0. 4 bytes.
+    pub const CREATED: usize = 40;
+    /// Three other objects, or 0. 12 bytes.
+    pub const RELATED: usize = 44;
+    /// The status, number or token. 4 bytes.
+    pub const OUTCOME: usize = 56;
+    /// Of a short record: more of its arguments. 2 bytes.
+    pub const EXTRA: usize = 60;
+    /// From bit 12 on what the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token; bit 14: the call has returned, with this
+    /// outcome, and has no other record for that. 2 bytes.
+    pub const RESULT: usize = 62;
 }
 
 /// The request has a completion callback.
 pub const FLAG_COMPLETION: u8 = 1;
 /// The request is a creation, and there is no place for the object.
 pub const FLAG_NO_PLACE: u8 = 2;
+/// The first word behind the first slot is the time.
+pub const FLAG_TIME: u8 = 4;
+/// From this bit on the flags have the IRQL.
+pub const IRQL_SHIFT: u32 = 4;
 
-/// The record is of a call and of its return.
-pub const FLAG_RETURNED: u8 = 4;
+/// From this bit on a result says what the outcome is.
+pub const OUTCOME_SHIFT: u32 = 12;
+/// In a result: the record is of the call and of its return.
+pub const RETURNED: u16 = 1 << 14;
 
-/// Which arguments a record has. What follows each is in words of 64 bits.
+/// In the extra bits of a short transfer: it has an element. The others are its flags.
+pub const HAS_ELEMENT: u16 = 1 << 15;
+
+/// Which arguments a record has: those of a short one are in its first slot, and go on behind it; of any other they are behind it, behind
+/// the time. All are words of 64 bits.
 #[expect(missing_docs, reason = "each is named like the arguments of the crate interpose")]
 pub mod tag {
     pub const NONE: u8 = 0;
@@ -170,4 +201,12 @@ pub mod tag {
     pub const LISTEN: u8 = 26;
     pub const CONTROL_CONNECT_EVENTS: u8 = 27;
     pub const EVENT: u8 = 28;
+    /// A transfer with one element or none: its context, the address, length and token of the element; behind it the remote address and
+    /// token, if there are any.
+    pub const SHORT_TRANSFER: u8 = 29;
+    /// A poll whose results are successes of one queue pair: its context, and of each result the context, bytes and type. The extra
+    /// bits are the room.
+    pub const SHORT_POLL: u8 = 30;
+    /// An arm: its type.
+    pub const SHORT_ARM: u8 = 31;
 }

@@ -1,5 +1,10 @@
 //! The hooks that record.
 
+#![expect(
+    clippy::inline_always,
+    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
+)]
+
 use core::{ptr, slice};
 
 use fallible::Arc;
@@ -7,11 +12,13 @@ use interpose::{Args, Event, Hooks, InterposeOs, ObjectId, OutArgs, Outcome, Pha
 use ndkpi::{NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NtStatus};
 
 use crate::{
-    encode::{Beside, OneSlot, encode, length, words_of_transfer},
+    encode::{Beside, encode, length},
     format::{
-        FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_RETURNED, MOST_BYTES, MOST_MORE, MOST_PAGES, PAYLOAD_WORDS, at, tag,
+        FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, HAS_ELEMENT, IRQL_SHIFT, MOST_BYTES, MOST_MORE, MOST_PAGES,
+        MOST_RESULTS, OF_RECORD, OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, tag,
     },
-    ring::{Recorded, Ring},
+    ring::{Anchor, Ring, Room, Writer},
+    taken::Taken,
 };
 
 /// What is kept of an object: its number in the recording, which no other object has.
@@ -45,68 +52,143 @@ impl<O: InterposeOs> Recorder<O> {
         State { object: self.ring.next_object(), adapter }
     }
 
-    /// Writes a record. Returns what its return needs, unless there was no room.
-    fn record(&self, event: &Event<'_, State>, number: Number, returned: bool) -> Option<Begun> {
+    /// Ticks and time now.
+    fn anchor(&self) -> Anchor {
+        let ticks = self.os.stamp(Phase::Return).time;
+        Anchor { ticks, time: self.os.place().time, unit: self.os.ticks_per_unit() }
+    }
+
+    /// Writes a record of any kind. Returns what its return needs, unless there was no room.
+    #[inline(never)]
+    fn record(&self, event: &Event<'_, State>, call: Option<u64>) -> Option<Begun> {
         // SAFETY: the event is of a call that goes on.
         let beside = unsafe { self.beside(event) };
+        let place = self.os.stamp(event.phase);
         let (tag, words) = length(&event.args, &beside);
-        let more = words.div_ceil(PAYLOAD_WORDS).min(MOST_MORE);
-        let place = self.os.place();
-        let mut writer = self.ring.begin(more);
-        let call = match number {
-            Number::Given(call) => call,
-            Number::OfRecord => OF_RECORD | writer.ordinal(),
-        };
-        let words = head(event, &Head { place, call, tag, more, returned });
-        let recorded = writer.put_first(&words)?;
-        if more == 1 {
-            let mut rest = OneSlot::default();
-            encode(&event.args, &beside, &mut rest);
-            writer.put_slot(&rest.words);
-        } else if more > 1 {
-            encode(&event.args, &beside, &mut writer);
-        }
-        Some(Begun { recorded, flags: words[RESULT] })
-    }
-
-    /// The commonest record, which has two slots: a transfer with one element, or none. As [`Recorder::record`] writes it, without looking
-    /// for what it does not have.
-    #[inline]
-    fn transfer(&self, event: &Event<'_, State>) -> Option<Begun> {
-        let place = self.os.place();
-        let mut writer = self.ring.begin(1);
-        let call = OF_RECORD | writer.ordinal();
-        let recorded = writer.put_first(&head_of_transfer(event, &place, call))?;
-        writer.put_slot(&words_of_transfer(&event.args));
-        Some(Begun { recorded, flags: 0 })
-    }
-
-    /// What is not a post of one element, or a poll that begins.
-    #[inline(never)]
-    fn other(&self, event: &Event<'_, State>, call: &mut Option<Begun>) {
         let is_of_data_path = event.function.is_of_data_path();
-        match event.phase {
-            Phase::Return if event.function.is_poll() => {
-                let _ = self.record(event, Number::OfRecord, true);
+        // It costs a clock, and mostly no slot.
+        let has_time = !is_of_data_path && (words != 0 || event.phase == Phase::Call);
+        let more = (words + usize::from(has_time)).div_ceil(PAYLOAD_WORDS).min(MOST_MORE);
+        let room = self.ring.take(place.processor, 1 + more as u64, || self.anchor())?;
+        let call = match call {
+            Some(call) => call,
+            None if is_of_data_path => OF_RECORD | room.ordinal,
+            None => event.call,
+        };
+        // A poll is recorded when it returns.
+        let returned = event.phase == Phase::Return && event.function.is_poll();
+        self.ring.put_first(&room, head(event, &place, &Head { call, tag, more, has_time, returned }));
+        let mut writer = Writer::new(&self.ring, &room);
+        if has_time {
+            writer.put(self.os.place().time);
+        }
+        encode(&event.args, &beside, &mut writer);
+        Some(Begun { room, extra: 0 })
+    }
+
+    /// Writes a record of which everything but the arguments is what most have.
+    #[inline(always)]
+    fn short(
+        &self,
+        event: &Event<'_, State>,
+        tag: u8,
+        more: usize,
+        [first, second, third]: [u64; 3],
+        result: u64,
+    ) -> Option<Room> {
+        let place = self.os.stamp(event.phase);
+        let room = self.ring.take(place.processor, 1 + more as u64, || self.anchor())?;
+        let words = [place.time, runs(event, &place), what(event, &place, tag, more), first, second, third, result];
+        self.ring.put_first(&room, words);
+        Some(room)
+    }
+
+    /// A transfer begins. Most have a short record: with one element or none, and flags that fit.
+    #[inline(always)]
+    fn transfer(&self, event: &Event<'_, State>) -> Option<Begun> {
+        let Args::Transfer { context, ref sgl, flags, remote_address, remote_token } = event.args else { return None };
+        let (address, more, has_element) = match sgl.elements() {
+            [element] => {
+                (element.logical_address().to_bits(), two(element.Length, element.MemoryRegionToken), HAS_ELEMENT)
             }
-            Phase::Call if is_of_data_path => *call = self.record(event, Number::OfRecord, false),
-            Phase::Return if is_of_data_path => self.returned(event, call.as_ref()),
+            [] if !sgl.is_missing() => (0, 0, 0),
+            _ => return self.long(*event),
+        };
+        if flags >= HAS_ELEMENT.into() {
+            return self.long(*event);
+        }
+        let extra = low_half(flags) | has_element;
+        let has_remote = remote_address != 0 || remote_token != 0;
+        let words = [context as u64, address, more];
+        let room = self.short(event, tag::SHORT_TRANSFER, usize::from(has_remote), words, u64::from(extra) << 32)?;
+        if has_remote {
+            let words = [remote_address, remote_token.into(), 0, 0, 0, 0, 0];
+            self.ring.put_further(room.ordinal + 1, &words);
+        }
+        Some(Begun { room, extra })
+    }
+
+    fn arm(&self, event: &Event<'_, State>, kind: u32) -> Option<Begun> {
+        let room = self.short(event, tag::SHORT_ARM, 0, [kind.into(), 0, 0], 0)?;
+        Some(Begun { room, extra: 0 })
+    }
+
+    /// A record that is not short. The event comes as a copy: where this is called, it need not be in memory otherwise.
+    #[cold]
+    #[inline(never)]
+    fn long(&self, event: Event<'_, State>) -> Option<Begun> {
+        self.record(&event, None)
+    }
+
+    /// The return of a call has a record of its own.
+    #[cold]
+    #[inline(never)]
+    fn return_of(&self, event: Event<'_, State>, ordinal: u64) {
+        let _ = self.record(&event, Some(OF_RECORD | ordinal));
+    }
+
+    /// What is no transfer, arm or poll.
+    #[inline(never)]
+    fn other(&self, event: Event<'_, State>, call: &mut Option<Begun>) {
+        let event = &event;
+        match (event.phase, event.function.is_of_data_path()) {
+            (Phase::Return, true) => self.returned(event, call.as_ref()),
+            (Phase::Call, true) => *call = self.record(event, None),
             _ => {
-                let _ = self.record(event, Number::Given(event.call), false);
+                let _ = self.record(event, None);
             }
         }
     }
 
-    /// A call has returned: its record says so, and how many slots came meanwhile. If it is not there any more, the return has a record of
-    /// its own. Without its call a return says nothing.
-    #[inline]
+    /// A call has returned: its record says so. If it cannot, the return has a record of its own. Without its call a return says nothing.
+    #[inline(always)]
     fn returned(&self, event: &Event<'_, State>, call: Option<&Begun>) {
         let Some(begun) = call else { return };
-        let amended = self.ring.amend(&begun.recorded, RESULT, begun.flags, |after| {
-            begun.flags | result(event.outcome, FLAG_RETURNED, after)
-        });
-        if !amended {
-            let _ = self.record(event, Number::Given(OF_RECORD | begun.recorded.ordinal), false);
+        if !self.ring.amend(&begun.room, result(event.outcome, true) | u64::from(begun.extra) << 32) {
+            self.return_of(*event, begun.room.ordinal);
+        }
+    }
+
+    /// A poll has returned. That is when it took place, for it says what it has found. Most have a short record: of successes of one
+    /// queue pair.
+    #[inline(always)]
+    fn polled<R: Taken>(&self, event: &Event<'_, State>, room: u32, results: &[R]) {
+        let (qp, [context, more], rest) = match results {
+            [] => (0, [0; 2], results),
+            [first, rest @ ..] => (first.qp(), first.words(), rest),
+        };
+        let is_short = results.iter().all(|one| one.is_plain() && one.qp() == qp);
+        let is_all = u32::try_from(results.len()).is_ok_and(|found| event.outcome == Outcome::Count(found));
+        if !is_short || !is_all || room > u16::MAX.into() || results.len() > MOST_RESULTS {
+            self.long(*event);
+            return;
+        }
+        let slots = (2 * rest.len()).div_ceil(PAYLOAD_WORDS);
+        let result = result(event.outcome, true) | u64::from(room) << 32;
+        let place = self.short(event, tag::SHORT_POLL, slots, [qp as u64, context, more], result);
+        if let (Some(place), false) = (place, rest.is_empty()) {
+            let mut writer = Writer::new(&self.ring, &place);
+            rest.iter().flat_map(R::words).for_each(|word| writer.put(word));
         }
     }
 
@@ -170,69 +252,55 @@ unsafe fn bytes_of<'a>(out: OutArgs) -> &'a [u8] {
     unsafe { slice::from_raw_parts(buffer, length) }
 }
 
-/// The number of a call of the data path is that of its record, with this bit.
-const OF_RECORD: u64 = 1 << 63;
-
-/// Where a call's number comes from.
-#[derive(Clone, Copy)]
-enum Number {
-    Given(u64),
-    OfRecord,
-}
-
 /// A call of the data path that was recorded, for its return.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    recorded: Recorded,
-    /// The word of its first slot that the return changes.
-    flags: u64,
+    room: Room,
+    /// What stands beside its result.
+    extra: u16,
 }
 
-/// The word of a first slot, after its ordinal, that says how a call has ended.
-const RESULT: usize = at::OUTCOME / 8 - 1;
-
-const fn result(outcome: Outcome, flags: u8, after: u16) -> u64 {
+/// The word of a first slot that says how a call has ended, and if the record is that of its return, too.
+const fn result(outcome: Outcome, returned: bool) -> u64 {
     let (kind, outcome) = match outcome {
         Outcome::None => (0, 0),
         Outcome::Status(status) => (1, status.0.cast_unsigned()),
         Outcome::Count(count) => (2, count),
         Outcome::Token(token) => (3, token),
     };
-    outcome as u64 | (after as u64) << 32 | kind << 48 | (flags as u64) << 56
+    let result: u16 = kind << OUTCOME_SHIFT | if returned { RETURNED } else { 0 };
+    outcome as u64 | (result as u64) << 48
 }
 
-/// The first slot of a transfer, as [`head`] makes it.
-#[inline]
-fn head_of_transfer(event: &Event<'_, State>, place: &Place, call: u64) -> [u64; PAYLOAD_WORDS] {
-    [place.time, call, event.object.state.object.into(), 0, 0, runs(event, place), what(event, tag::TRANSFER, 1, place)]
-}
-
-/// Where it runs, for which adapter.
+/// The object, and the thread.
 #[inline]
 fn runs(event: &Event<'_, State>, place: &Place) -> u64 {
     let thread = place.thread as u64;
-    (thread ^ thread >> 32) & 0xFFFF_FFFF
-        | u64::from(place.processor & 0xFFFF) << 32
-        | u64::from(event.object.state.adapter) << 48
+    u64::from(event.object.state.object) | (thread ^ thread >> 32) << 32
 }
 
-/// What it is.
+/// What it is, in which adapter, and on which processor: of a call without a completion.
 #[inline]
-fn what(event: &Event<'_, State>, tag: u8, more: u8, place: &Place) -> u64 {
-    u64::from(event.function as u8) << 32 | u64::from(tag) << 40 | u64::from(more) << 48 | u64::from(place.irql) << 56
+fn what(event: &Event<'_, State>, place: &Place, tag: u8, more: usize) -> u64 {
+    u64::from(event.function as u8)
+        | u64::from(event.object.state.adapter) << 8
+        | u64::from(tag) << 16
+        | (more as u64) << 24
+        | u64::from(place.irql & 0xF) << (40 + IRQL_SHIFT)
+        | u64::from(place.processor & 0xFFFF) << 48
 }
 
 /// What of a first slot does not come from the event.
 struct Head {
-    place: Place,
     call: u64,
     tag: u8,
     more: usize,
+    has_time: bool,
     returned: bool,
 }
 
-/// The first slot, after its ordinal.
-fn head(event: &Event<'_, State>, head: &Head) -> [u64; PAYLOAD_WORDS] {
+/// The first slot, after its ordinal, of a record that is not short.
+fn head(event: &Event<'_, State>, place: &Place, head: &Head) -> [u64; PAYLOAD_WORDS] {
     let number = |state: Option<&State>| state.map_or(0, |state| state.object);
     let related = event.related.map(|related| number(related.map(|object| object.state)));
     let (created, created_kind) =
@@ -245,28 +313,29 @@ fn head(event: &Event<'_, State>, head: &Head) -> [u64; PAYLOAD_WORDS] {
         Phase::Callback => 2,
         Phase::CallbackReturn => 3,
     };
-    let more = low_byte(u32::try_from(head.more).unwrap_or(u32::MAX));
-    let (mut flags, mut after) = (0, 0);
-    if head.returned {
-        (flags, after) = (FLAG_RETURNED, 1 + u16::from(more));
-    }
+    let mut flags = if head.has_time { FLAG_TIME } else { 0 };
     if let Some(request) = event.request {
         flags |= if request.has_completion { FLAG_COMPLETION } else { 0 };
         flags |= if request.lacks_place { FLAG_NO_PLACE } else { 0 };
     }
     [
-        head.place.time,
+        place.time,
+        runs(event, place),
+        what(event, place, head.tag, head.more) | u64::from(phase | created_kind << 2) << 32 | u64::from(flags) << 40,
         head.call,
-        two(event.object.state.object, created),
-        two(related[0], related[1]),
-        result(event.outcome, flags, after),
-        runs(event, &head.place) | u64::from(phase | created_kind << 2) << 56,
-        u64::from(related[2]) | what(event, head.tag, more, &head.place),
+        two(created, related[0]),
+        two(related[1], related[2]),
+        result(event.outcome, head.returned),
     ]
 }
 
 const fn low_byte(value: u32) -> u8 {
     value.to_le_bytes()[0]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+const fn low_half(value: u32) -> u16 {
+    value as u16
 }
 
 const fn two(low: u32, high: u32) -> u64 {
@@ -291,16 +360,20 @@ impl<O: InterposeOs> Hooks for Recorder<O> {
         Ok(self.next(event.object.state.adapter))
     }
 
+    // Where it is inlined, phase and arguments are known, and little is left of it.
+    #[inline(always)]
     fn event(&self, event: &Event<'_, State>, call: &mut Option<Begun>) -> Verdict {
         if !self.ring.is_on() {
             return Verdict::Forward;
         }
         match (event.phase, &event.args) {
-            (Phase::Call, Args::Transfer { sgl, .. }) if sgl.elements().len() <= 1 => *call = self.transfer(event),
+            (Phase::Call, Args::Transfer { .. }) => *call = self.transfer(event),
             (Phase::Return, Args::Transfer { .. }) => self.returned(event, call.as_ref()),
-            // Its return says what it has found: that is when it took place.
             (Phase::Call, Args::GetCqResults { .. } | Args::GetCqResultsEx { .. }) => {}
-            _ => self.other(event, call),
+            (Phase::Return, &Args::GetCqResults { room, results }) => self.polled(event, room, results),
+            (Phase::Return, &Args::GetCqResultsEx { room, results }) => self.polled(event, room, results),
+            (Phase::Call, &Args::ArmCq { kind }) => *call = self.arm(event, kind),
+            _ => self.other(*event, call),
         }
         Verdict::Forward
     }

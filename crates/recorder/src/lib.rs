@@ -1,8 +1,8 @@
 //! The recorder: what happens between an NDK consumer and its provider, in bounded memory.
 //!
 //! [`Recorder`] is a set of hooks for the crate `interpose`. It writes one record for each call, return, callback and return of a
-//! callback into a [`Ring`], with the time and the processor. A post, arm or poll that nothing else came into has one record with its
-//! return. Nothing is allocated there, and what several processors share is one index. `docs/recorder.md` describes the file that a
+//! callback into a [`Ring`], with ticks and the processor. A post, arm or poll that nothing else came into has one record with its
+//! return. Nothing is allocated there, and a processor writes into memory of its own. `docs/recorder.md` describes the file that a
 //! program makes of it; [`format`](mod@format) has its numbers.
 
 #![no_std]
@@ -13,6 +13,7 @@ mod encode;
 pub mod format;
 mod hooks;
 mod ring;
+mod taken;
 
 pub use hooks::{Begun, Recorder, State};
 pub use ring::{Keep, Ring, from_memory};

@@ -1,15 +1,20 @@
 //! Slots in bounded memory, written by all processors at once.
 
+#![expect(
+    clippy::inline_always,
+    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
+)]
+
 use alloc::boxed::Box;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed},
 };
 
 use crossbeam_utils::CachePadded;
 use fallible::{AllocError, Arc, try_slice};
 
-use crate::format::{self, Header, PAYLOAD_WORDS, SLOT_BYTES};
+use crate::format::{KIND_SHIFT, OUTCOME_SHIFT, PAYLOAD_WORDS, SLOT_BYTES, kind};
 
 /// What is kept when there is no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +25,59 @@ pub enum Keep {
     Last,
 }
 
-/// In a mark: the slot is not the first one of its record.
-const FURTHER: u64 = 1;
+/// A pair of ticks and time ([`kind::ANCHOR`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anchor {
+    /// The ticks, read first.
+    pub ticks: u64,
+    /// The time, in units of 100 nanoseconds.
+    pub time: u64,
+    /// How many ticks a unit has, if both begin together; else 0.
+    pub unit: u64,
+}
 
 /// What the words of a slot are multiplied with for its check.
 const FACTORS: [u64; PAYLOAD_WORDS] =
     [0x4F1B_BCDD, 0x6A09_E667, 0x7B67_AE85, 0x3C6E_F373, 0x514F_F53B, 0x5B05_688D, 0x1F83_D9AB];
 
+/// The word of a first slot that the return of a call changes. It has a tag instead of a part in the check.
+const RESULT: usize = 6;
+/// Where that word has its tag: 12 bits.
+const TAG_SHIFT: u32 = 48;
+const TAG: u64 = ((1 << OUTCOME_SHIFT) - 1) << TAG_SHIFT;
+
+/// The tag of a round of the ring.
+const fn tag_of(round: u64) -> u64 {
+    (round + 1) << TAG_SHIFT & TAG
+}
+
 /// The sum of the words of a slot, from which its check is made.
 #[inline]
-fn sum_of(words: &[u64; PAYLOAD_WORDS]) -> u64 {
+fn sum_of(kind: u64, words: &[u64; PAYLOAD_WORDS]) -> u64 {
     // Written out: a loop takes twice as many instructions.
     let term = |index: usize| words[index].wrapping_mul(FACTORS[index]);
     let first = term(0).wrapping_add(term(1)).wrapping_add(term(2));
     let second = term(3).wrapping_add(term(4)).wrapping_add(term(5));
-    first.wrapping_add(second).wrapping_add(term(6))
+    let sum = first.wrapping_add(second);
+    match kind {
+        kind::FIRST => sum,
+        // Its words are what was there before.
+        kind::UNUSED => 0,
+        _ => sum.wrapping_add(term(6)),
+    }
 }
 
-/// The mark of a slot: which time the ring is written, [`FURTHER`], and a check of that and of the words, whose sum is given.
+/// The lower half of a mark: which time the ring is written, and what the slot is.
+const fn low_of(round: u64, kind: u64) -> u64 {
+    (round + 1) << 2 & 0xFFFF_FFFF | kind
+}
+
+/// The mark of a slot: which time the ring is written, what the slot is, and a check of that and of the words, whose sum is given.
 ///
 /// The check takes the place of a lock: whatever is not the whole of one record, because somebody writes there now or was held up for
 /// a round of the ring, does not fit its mark, and is not read.
-const fn mark_of(round: u64, further: u64, sum: u64) -> u64 {
-    let low = (round + 1) << 1 & 0xFFFF_FFFF | further;
+const fn mark_of(round: u64, kind: u64, sum: u64) -> u64 {
+    let low = low_of(round, kind);
     let sum = sum.wrapping_add(low.wrapping_mul(0x2545_F491));
     low | (sum ^ sum >> 32) << 32
 }
@@ -58,37 +93,91 @@ impl Slot {
     const fn empty() -> Self {
         Self { mark: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; PAYLOAD_WORDS] }
     }
+
+    #[inline(always)]
+    fn fill(&self, round: u64, kind: u64, words: &[u64; PAYLOAD_WORDS]) {
+        let put = |index: usize| self.words[index].store(words[index], Relaxed);
+        put(0);
+        put(1);
+        put(2);
+        put(3);
+        put(4);
+        put(5);
+        put(6);
+        self.mark.store(mark_of(round, kind, sum_of(kind, words)), Relaxed);
+    }
 }
 
-/// Where records go. All that writers share is the number of the next slot.
+/// It records.
+const ON: u8 = 0;
+/// It keeps what came first, and there is no more room: what comes is counted.
+const FULL: u8 = 1;
+/// It has been ended.
+const STOPPED: u8 = 2;
+
+/// Slots of a chunk: few in a small ring, so that each processor has some, and else as many as are 16 KiB. Small ones are slow: what
+/// a processor fetches ahead of itself is its neighbour's then.
+const CHUNKS: core::ops::RangeInclusive<usize> = 1 << 4..=1 << 8;
+
+/// So many processors have a chunk of their own at most.
+const MOST_PROCESSORS: usize = 64;
+
+/// Where records go.
 ///
-/// A writer takes as many slots as its record has, and writes them without a lock. Each slot has a check of its words, so a reader
-/// skips one that is being written.
+/// A processor takes a chunk of slots at a time, so the processors share nothing else, and a record takes its slots from the chunk of
+/// the processor that it is made on. It is written without a lock: each slot has a check of its words, so a reader skips one that is
+/// being written. The ordinals of two processors' slots say nothing of their order: their ticks do.
+///
+/// The first slot of a chunk is an [`Anchor`].
 pub struct Ring {
     slots: Box<[Slot]>,
+    /// How many there are is a power of two: its logarithm, and one less than it.
+    size: u32,
+    mask: u64,
     keep: Keep,
-    is_on: AtomicBool,
+    state: AtomicU8,
+    /// Slots of a chunk: a power of two.
+    chunk: u64,
+    /// The first slot of the next chunk.
     next: CachePadded<AtomicU64>,
+    /// Of each processor, the first slot of its chunk, and in the [`USED`] bits how many of it are taken, or more: a record that finds no
+    /// room any more has added its slots all the same.
+    places: Box<[CachePadded<AtomicU64>]>,
+    /// Slots for which there was no more room.
+    beyond: AtomicU64,
     objects: AtomicU32,
     adapters: AtomicU32,
 }
+
+/// How many bits say what is used of a chunk.
+const USED_BITS: u32 = 16;
+const USED: u64 = (1 << USED_BITS) - 1;
 
 impl Ring {
     /// The smallest and the largest ring, in slots.
     pub const SIZES: core::ops::RangeInclusive<usize> = 1 << 8..=1 << 24;
 
-    /// A ring of that many slots, rounded up to a power of two and into [`Ring::SIZES`]. It records.
+    /// A ring of that many slots, rounded up to a power of two and into [`Ring::SIZES`], for so many processors. It records.
     ///
     /// # Errors
     ///
     /// There is no memory.
-    pub fn try_new(slots: usize, keep: Keep) -> Result<Arc<Self>, AllocError> {
+    pub fn try_new(slots: usize, keep: Keep, processors: u32) -> Result<Arc<Self>, AllocError> {
         let slots = slots.clamp(*Self::SIZES.start(), *Self::SIZES.end()).next_power_of_two();
+        // Four chunks for each, at the least.
+        let processors = (processors as usize).clamp(1, MOST_PROCESSORS).min(slots / 64).next_power_of_two();
+        let chunk = (slots / processors / 4).clamp(*CHUNKS.start(), *CHUNKS.end()) as u64;
         Arc::try_new(Self {
             slots: try_slice(slots, |_| Slot::empty())?,
+            size: slots.trailing_zeros(),
+            mask: slots as u64 - 1,
             keep,
-            is_on: AtomicBool::new(true),
+            state: AtomicU8::new(ON),
+            chunk,
             next: CachePadded::new(AtomicU64::new(0)),
+            // There is nothing left of no chunk.
+            places: try_slice(processors, |_| CachePadded::new(AtomicU64::new(chunk)))?,
+            beyond: AtomicU64::new(0),
             objects: AtomicU32::new(0),
             adapters: AtomicU32::new(0),
         })
@@ -96,13 +185,14 @@ impl Ring {
 
     /// Ends the recording: what comes from now on is not recorded.
     pub fn stop(&self) {
-        self.is_on.store(false, Relaxed);
+        self.state.store(STOPPED, Relaxed);
     }
 
     /// Returns true if it records. At any IRQL.
+    #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.state.load(Relaxed) != STOPPED
     }
 
     /// The number of one more object, from 1.
@@ -149,69 +239,96 @@ impl Ring {
         }
     }
 
-    /// How many slots came when there was no more room, beyond those of `range`.
+    /// How many slots came when there was no more room.
     #[must_use]
-    pub fn beyond(&self, range: &core::ops::Range<u64>) -> u64 {
-        let beyond = self.next.load(Relaxed).saturating_sub(range.end);
-        if self.keep == Keep::First { beyond } else { 0 }
+    pub fn beyond(&self) -> u64 {
+        self.beyond.load(Relaxed)
     }
 
-    /// What a file of the slots in `range`, of which `slots` are there, begins with.
-    #[must_use]
-    pub fn header(&self, range: &core::ops::Range<u64>, slots: u64, processors: u32) -> Header {
-        let missing = (range.end - range.start).saturating_sub(slots);
-        Header { slots, first: range.start, lost: self.beyond(range) + missing, processors }
+    #[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by a length")]
+    #[inline(always)]
+    const fn index(&self, ordinal: u64) -> usize {
+        (ordinal & self.mask) as usize
     }
 
+    #[inline(always)]
     fn slot(&self, ordinal: u64) -> &Slot {
-        #[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by a length")]
-        let index = (ordinal & (self.slots.len() as u64 - 1)) as usize;
-        &self.slots[index]
+        &self.slots[self.index(ordinal)]
     }
 
+    #[inline(always)]
     const fn round(&self, ordinal: u64) -> u64 {
-        ordinal >> self.slots.len().trailing_zeros()
+        ordinal >> self.size
     }
 
-    /// Takes room for a record of one slot and `more` behind it.
-    #[inline]
-    pub fn begin(&self, more: usize) -> Writer<'_> {
-        let slots = 1 + more as u64;
-        let ordinal = self.next.fetch_add(slots, Relaxed);
-        let has_room = self.keep == Keep::Last || ordinal + slots <= self.slots.len() as u64;
-        let end = if has_room { ordinal + slots } else { ordinal };
-        Writer { ring: self, ordinal, end, further: 0, words: [0; PAYLOAD_WORDS], used: 0 }
+    /// Takes room for a record of so many slots, made on this processor. `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn take(&self, processor: u32, slots: u64, anchor: impl FnOnce() -> Anchor) -> Option<Room> {
+        #[expect(clippy::cast_possible_truncation, reason = "there are few")]
+        let place = processor & (self.places.len() as u32 - 1);
+        if slots < self.chunk {
+            let before = self.places[place as usize].fetch_add(slots, Relaxed);
+            let (first, used) = (before >> USED_BITS, before & USED);
+            let (index, round) = (self.index(first), self.round(first));
+            // A processor may have recorded nothing for a round of the ring: then its chunk is another one's.
+            let mark = self.slots[index].mark.load(Relaxed);
+            let is_ours = mark & 0xFFFF_FFFF == low_of(round, kind::ANCHOR);
+            if used + slots <= self.chunk && is_ours && self.state.load(Relaxed) == ON {
+                return Some(Room { ordinal: first + used, round, place, after: before + slots });
+            }
+        }
+        self.take_elsewhere(place, slots, &anchor())
     }
 
-    /// Writes a slot. Returns the sum of its words.
-    #[inline]
-    fn fill(&self, ordinal: u64, further: u64, words: &[u64; PAYLOAD_WORDS]) -> u64 {
-        let (slot, sum) = (self.slot(ordinal), sum_of(words));
-        let put = |index: usize| slot.words[index].store(words[index], Relaxed);
-        put(0);
-        put(1);
-        put(2);
-        put(3);
-        put(4);
-        put(5);
-        put(6);
-        slot.mark.store(mark_of(self.round(ordinal), further, sum), Relaxed);
-        sum
+    /// The record does not fit into its processor's chunk: it gets a new one.
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&self, place: u32, slots: u64, anchor: &Anchor) -> Option<Room> {
+        if self.state.load(Relaxed) != ON {
+            self.beyond.fetch_add(slots, Relaxed);
+            return None;
+        }
+        let taken = (1 + slots).next_multiple_of(self.chunk);
+        let first = self.next.fetch_add(taken, Relaxed);
+        if self.keep == Keep::First && first + taken > self.slots.len() as u64 {
+            // For all processors: a recording has no more of one than of another.
+            let _ = self.state.compare_exchange(ON, FULL, Relaxed, Relaxed);
+            self.beyond.fetch_add(slots, Relaxed);
+            return None;
+        }
+        let words = [anchor.ticks, anchor.time, anchor.unit, 0, 0, 0, 0];
+        self.slot(first).fill(self.round(first), kind::ANCHOR, &words);
+        for ordinal in first + 1..first + taken {
+            self.slot(ordinal).mark.store(mark_of(self.round(ordinal), kind::UNUSED, 0), Relaxed);
+        }
+        let after = first << USED_BITS | (1 + slots);
+        if taken == self.chunk {
+            // Another record of this processor may have brought a chunk, too: what is left of that one is not used.
+            self.places[place as usize].store(after, Relaxed);
+        }
+        Some(Room { ordinal: first + 1, round: self.round(first), place, after })
     }
 
-    /// Changes a word of the first slot of a record: `to` is given how many slots were taken from that one on. `false` if that are so many
-    /// that it may not be there any more.
+    /// Writes the first slot of a record.
+    #[inline(always)]
+    pub(crate) fn put_first(&self, room: &Room, mut words: [u64; PAYLOAD_WORDS]) {
+        words[RESULT] |= tag_of(room.round);
+        self.slot(room.ordinal).fill(room.round, kind::FIRST, &words);
+    }
+
+    /// Writes a slot of a record that is not the first one.
     #[inline]
-    pub(crate) fn amend(&self, record: &Recorded, index: usize, from: u64, to: impl FnOnce(u16) -> u64) -> bool {
-        let taken = self.next.load(Relaxed).wrapping_sub(record.ordinal);
-        let Ok(after) = u16::try_from(taken) else { return false };
-        if self.keep == Keep::Last && taken > self.slots.len() as u64 {
+    pub(crate) fn put_further(&self, ordinal: u64, words: &[u64; PAYLOAD_WORDS]) {
+        self.slot(ordinal).fill(self.round(ordinal), kind::FURTHER, words);
+    }
+
+    /// Says how a call has ended whose record is here. `false` if its processor has recorded something else meanwhile.
+    #[inline(always)]
+    pub(crate) fn amend(&self, room: &Room, result: u64) -> bool {
+        if self.places[room.place as usize].load(Relaxed) != room.after {
             return false;
         }
-        let (slot, to) = (self.slot(record.ordinal), to(after));
-        slot.words[index].store(to, Relaxed);
-        let sum = record.sum.wrapping_add(to.wrapping_sub(from).wrapping_mul(FACTORS[index]));
-        slot.mark.store(mark_of(self.round(record.ordinal), 0, sum), Relaxed);
+        self.slot(room.ordinal).words[RESULT].store(result | tag_of(room.round), Relaxed);
         true
     }
 
@@ -220,20 +337,29 @@ impl Ring {
     pub fn read(&self, ordinal: u64) -> Option<[u8; SLOT_BYTES]> {
         let slot = self.slot(ordinal);
         let mark = slot.mark.load(Acquire);
-        let words: [u64; PAYLOAD_WORDS] = core::array::from_fn(|index| slot.words[index].load(Relaxed));
-        (mark == mark_of(self.round(ordinal), mark & FURTHER, sum_of(&words))).then(|| bytes_of(ordinal, mark, &words))
+        let words = core::array::from_fn(|index| slot.words[index].load(Relaxed));
+        slot_of(self.round(ordinal), ordinal, mark, words)
     }
 }
 
-/// A slot as it is in a file.
-fn bytes_of(ordinal: u64, mark: u64, words: &[u64; PAYLOAD_WORDS]) -> [u8; SLOT_BYTES] {
+/// A slot as it is in a file, if these are the mark and the words of one.
+fn slot_of(round: u64, ordinal: u64, mark: u64, mut words: [u64; PAYLOAD_WORDS]) -> Option<[u8; SLOT_BYTES]> {
+    let kind = mark & 3;
+    if mark != mark_of(round, kind, sum_of(kind, &words)) {
+        return None;
+    }
+    match kind {
+        kind::FIRST if words[RESULT] & TAG != tag_of(round) => return None,
+        kind::FIRST => words[RESULT] &= !TAG,
+        kind::UNUSED => words = [0; PAYLOAD_WORDS],
+        _ => {}
+    }
     let mut bytes = [0; SLOT_BYTES];
-    let further = if mark & FURTHER == 0 { 0 } else { format::FURTHER };
-    bytes[..8].copy_from_slice(&(ordinal | further).to_le_bytes());
+    bytes[..8].copy_from_slice(&(ordinal | kind << KIND_SHIFT).to_le_bytes());
     for (place, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    bytes
+    Some(bytes)
 }
 
 /// What a ring of so many slots had in the slot with this index, from the bytes that lay there ([`Ring::memory`]).
@@ -244,65 +370,47 @@ fn bytes_of(ordinal: u64, mark: u64, words: &[u64; PAYLOAD_WORDS]) -> [u8; SLOT_
 pub fn from_memory(index: usize, slots: usize, memory: &[u8; SLOT_BYTES]) -> Option<(u64, [u8; SLOT_BYTES])> {
     let word = |place: usize| memory[8 * place..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     let (mark, words) = (word(0), core::array::from_fn(|index| word(1 + index)));
-    let round = ((mark & 0xFFFF_FFFF) >> 1).checked_sub(1)?;
-    if mark != mark_of(round, mark & FURTHER, sum_of(&words)) {
-        return None;
-    }
+    let round = ((mark & 0xFFFF_FFFF) >> 2).checked_sub(1)?;
     let ordinal = round * slots as u64 + index as u64;
-    Some((ordinal, bytes_of(ordinal, mark, &words)))
+    slot_of(round, ordinal, mark, words).map(|slot| (ordinal, slot))
 }
 
-/// A record that was begun, of which something is to be changed.
+/// Room for a record.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded {
+pub struct Room {
     /// The number of its first slot.
     pub ordinal: u64,
-    /// Of the words of its first slot.
-    sum: u64,
+    /// Which time the ring is written there.
+    round: u64,
+    /// Whose chunk it is in.
+    place: u32,
+    /// What stands there as long as nothing comes behind it.
+    after: u64,
 }
 
-/// Writes the words of one record.
+/// Writes the words of the slots behind the first one.
 pub struct Writer<'r> {
     ring: &'r Ring,
     /// The slot that comes next.
     ordinal: u64,
-    /// One after the last slot of the record.
     end: u64,
-    /// [`FURTHER`] after the first slot.
-    further: u64,
     /// Those of the next slot, as far as they are there.
     words: [u64; PAYLOAD_WORDS],
     used: usize,
 }
 
-impl Writer<'_> {
-    /// The number of the slot that comes next.
-    pub(crate) const fn ordinal(&self) -> u64 {
-        self.ordinal
-    }
-
-    /// Writes the first slot. `None` if there was no room.
-    #[inline]
-    pub(crate) fn put_first(&mut self, words: &[u64; PAYLOAD_WORDS]) -> Option<Recorded> {
-        if self.ordinal == self.end {
-            return None;
-        }
-        let ordinal = self.ordinal;
-        let sum = self.ring.fill(ordinal, 0, words);
-        (self.ordinal, self.further) = (ordinal + 1, FURTHER);
-        Some(Recorded { ordinal, sum })
-    }
-
-    /// Writes the next slot, which is none of the first.
-    #[inline]
-    pub(crate) fn put_slot(&mut self, words: &[u64; PAYLOAD_WORDS]) {
-        if self.ordinal < self.end {
-            self.ring.fill(self.ordinal, FURTHER, words);
-            self.ordinal += 1;
+impl<'r> Writer<'r> {
+    pub(crate) const fn new(ring: &'r Ring, room: &Room) -> Self {
+        Self {
+            ring,
+            ordinal: room.ordinal + 1,
+            end: (room.after >> USED_BITS) + (room.after & USED),
+            words: [0; PAYLOAD_WORDS],
+            used: 0,
         }
     }
 
-    /// Writes the next word. Words beyond the record's room are left out.
+    /// Writes the next word. Words beyond the room are left out.
     pub fn put(&mut self, value: u64) {
         if self.ordinal == self.end {
             return;
@@ -315,8 +423,8 @@ impl Writer<'_> {
     }
 
     fn finish_slot(&mut self) {
-        self.ring.fill(self.ordinal, self.further, &self.words);
-        (self.further, self.used, self.words) = (FURTHER, 0, [0; PAYLOAD_WORDS]);
+        self.ring.put_further(self.ordinal, &self.words);
+        (self.used, self.words) = (0, [0; PAYLOAD_WORDS]);
         self.ordinal += 1;
     }
 }
@@ -334,113 +442,180 @@ impl Drop for Writer<'_> {
 mod tests {
     extern crate std;
 
-    use core::sync::atomic::Ordering::Relaxed;
     use std::{thread, vec::Vec};
 
-    use super::{Keep, Ring};
-    use crate::format::{PAYLOAD_WORDS, SLOT_BYTES};
+    use super::{Anchor, Keep, RESULT, Relaxed, Ring, Room, Writer};
+    use crate::format::{KIND_SHIFT, PAYLOAD_WORDS, SLOT_BYTES, kind};
 
     fn word(bytes: &[u8; SLOT_BYTES], index: usize) -> u64 {
         u64::from_le_bytes(bytes[8 * index..][..8].try_into().expect("eight bytes"))
     }
 
-    fn record(ring: &Ring, more: usize, value: u64) {
-        let mut writer = ring.begin(more);
-        (0..(1 + more) * PAYLOAD_WORDS).for_each(|_| writer.put(value));
+    fn kind_of(slot: &[u8; SLOT_BYTES]) -> u64 {
+        word(slot, 0) >> KIND_SHIFT
+    }
+
+    /// A ring for one processor, in chunks of 64 slots: of which one is an anchor.
+    fn ring(keep: Keep) -> fallible::Arc<Ring> {
+        Ring::try_new(256, keep, 1).expect("memory")
+    }
+
+    /// Words that have no part in the result.
+    const fn words(value: u64) -> [u64; PAYLOAD_WORDS] {
+        [value, value, value, value, value, value, 0]
+    }
+
+    /// Records as many slots as `more` says and one, and returns the number of the first.
+    fn record(ring: &Ring, processor: u32, more: usize, value: u64) -> Option<u64> {
+        let room = ring.take(processor, 1 + more as u64, Anchor::default)?;
+        ring.put_first(&room, words(value));
+        let mut writer = Writer::new(ring, &room);
+        (0..more * PAYLOAD_WORDS).for_each(|_| writer.put(value));
+        Some(room.ordinal)
+    }
+
+    /// The slots that are there, by what they are.
+    fn slots(ring: &Ring, kind: u64) -> Vec<[u8; SLOT_BYTES]> {
+        ring.range().filter_map(|ordinal| ring.read(ordinal)).filter(|slot| kind_of(slot) == kind).collect()
     }
 
     #[test]
     fn the_first_are_kept() {
-        let ring = Ring::try_new(256, Keep::First).expect("memory");
-        (0..300).for_each(|value| record(&ring, 0, value));
-        let range = ring.range();
-        assert_eq!(range, 0..256);
-        assert!(range.clone().all(|ordinal| ring.read(ordinal).is_some_and(|slot| word(&slot, 1) == ordinal)));
-        assert_eq!(ring.header(&range, 256, 1).lost, 44, "what came later is counted");
-        assert_eq!(ring.header(&range, 256, 1).first, 0);
+        let ring = ring(Keep::First);
+        let kept = (0..300).filter_map(|value| record(&ring, 0, 0, value)).count();
+        assert_eq!((ring.range(), kept, ring.beyond()), (0..256, 252, 48), "what came later is counted");
+        assert!(slots(&ring, kind::FIRST).iter().map(|slot| word(slot, 1)).eq(0..252));
+        assert_eq!(slots(&ring, kind::ANCHOR).len(), 4);
     }
 
     #[test]
     fn the_last_are_kept() {
-        let ring = Ring::try_new(256, Keep::Last).expect("memory");
-        (0..300).for_each(|value| record(&ring, 0, value));
-        let range = ring.range();
-        assert_eq!(range, 44..300);
-        assert!(range.clone().all(|ordinal| ring.read(ordinal).is_some_and(|slot| word(&slot, 7) == ordinal)));
-        assert!(ring.read(43).is_none(), "written over");
-        assert_eq!(ring.header(&range, 256, 1).lost, 0);
+        let ring = ring(Keep::Last);
+        (0..300).for_each(|value| assert!(record(&ring, 0, 0, value).is_some()));
+        assert_eq!((ring.range(), ring.beyond()), (64..320, 0));
+        assert!(slots(&ring, kind::FIRST).iter().map(|slot| word(slot, 6)).eq(63..300));
+        assert!(ring.read(63).is_none(), "written over");
+        assert_eq!(slots(&ring, kind::UNUSED).len(), 15, "the rest of the chunk");
+    }
+
+    #[test]
+    fn when_one_processor_has_no_more_room_none_records() {
+        let ring = Ring::try_new(256, Keep::First, 4).expect("memory");
+        assert!(record(&ring, 3, 0, 0).is_some());
+        while record(&ring, 0, 0, 1).is_some() {}
+        assert!(record(&ring, 3, 0, 2).is_none(), "its chunk has room, but the recording has ended");
+        assert_eq!(ring.beyond(), 2);
+    }
+
+    #[test]
+    fn processors_have_chunks_of_their_own() {
+        let ring = Ring::try_new(1 << 12, Keep::First, 2).expect("memory");
+        let places = [0, 1].map(|processor| {
+            record(&ring, processor, 0, 0);
+            [record(&ring, processor, 0, 1), record(&ring, processor, 1, 2)].map(|ordinal| ordinal.expect("room"))
+        });
+        assert_eq!(places, [[2, 3], [256 + 2, 256 + 3]]);
+    }
+
+    #[test]
+    fn a_record_longer_than_a_chunk_is_whole() {
+        let ring = Ring::try_new(1 << 9, Keep::Last, 2).expect("memory");
+        record(&ring, 0, 0, 1);
+        assert_eq!(record(&ring, 0, 199, 2), Some(64 + 1));
+        assert_eq!(slots(&ring, kind::FURTHER).len(), 199);
+        assert_eq!(record(&ring, 0, 0, 3), Some(2), "the chunk of before goes on");
+        assert_eq!(ring.range().end, 64 + 256);
     }
 
     #[test]
     fn a_record_that_is_not_filled_has_nothing_of_an_older_one() {
-        let ring = Ring::try_new(256, Keep::Last).expect("memory");
-        (0..256).for_each(|_| record(&ring, 0, 7));
-        ring.begin(1).put(9);
-        let [first, second] = [256, 257].map(|ordinal| ring.read(ordinal).expect("written"));
-        assert_eq!((word(&first, 1), word(&first, 2), word(&second, 1)), (9, 0, 0));
+        let ring = ring(Keep::Last);
+        (0..252).for_each(|_| assert!(record(&ring, 0, 0, 7).is_some()));
+        let room = ring.take(0, 2, Anchor::default).expect("room");
+        ring.put_first(&room, words(8));
+        Writer::new(&ring, &room).put(9);
+        let [first, second] = [257, 258].map(|ordinal| ring.read(ordinal).expect("written"));
+        assert_eq!((word(&first, 1), word(&second, 1), word(&second, 2)), (8, 9, 0));
     }
 
     #[test]
     fn a_writer_that_is_held_up_for_a_round_costs_one_slot() {
-        let ring = Ring::try_new(256, Keep::Last).expect("memory");
-        let mut slow = ring.begin(0);
-        slow.put(1);
-        (0..257).for_each(|value| record(&ring, 0, value));
-        drop(slow);
-        assert!(ring.read(256).is_none(), "its place was taken");
-        let range = ring.range();
-        let there = range.clone().filter(|ordinal| ring.read(*ordinal).is_some()).count() as u64;
-        assert_eq!(ring.header(&range, there, 1).lost, 1);
-        record(&ring, 0, 5);
-        (0..256).for_each(|value| record(&ring, 0, value));
-        assert!(ring.range().all(|ordinal| ring.read(ordinal).is_some()), "it goes on");
+        let ring = ring(Keep::Last);
+        let slow = ring.take(0, 1, Anchor::default).expect("room");
+        (0..252).for_each(|value| assert!(record(&ring, 0, 0, value).is_some()));
+        ring.put_first(&slow, words(1));
+        let missing = || ring.range().filter(|ordinal| ring.read(*ordinal).is_none()).count();
+        assert_eq!((missing(), ring.read(257)), (1, None), "its place was taken");
+        (0..252).for_each(|value| assert!(record(&ring, 0, 0, value).is_some()));
+        assert_eq!(missing(), 0, "it goes on");
+    }
+
+    #[test]
+    fn a_processor_that_was_idle_for_a_round_writes_over_nothing() {
+        let ring = Ring::try_new(256, Keep::Last, 2).expect("memory");
+        record(&ring, 1, 0, 1);
+        (0..300).for_each(|value| assert!(record(&ring, 0, 0, value).is_some()));
+        let ordinal = record(&ring, 1, 0, 2).expect("room");
+        assert!(ordinal > 256, "{ordinal}: in a new chunk");
+        assert!(ring.range().all(|ordinal| ring.read(ordinal).is_some()));
     }
 
     #[test]
     fn a_slot_with_words_of_two_records_is_not_read() {
-        let ring = Ring::try_new(256, Keep::Last).expect("memory");
-        (0..512).for_each(|value| record(&ring, 0, value));
-        for (index, word) in ring.slots[9].words.iter().enumerate() {
-            let before = word.swap(9, Relaxed);
-            assert!(ring.read(256 + 9).is_none(), "word {index} is that of the round before");
-            word.store(before, Relaxed);
+        let ring = ring(Keep::Last);
+        (0..2 * 252).for_each(|value| assert!(record(&ring, 0, usize::from(value % 2 == 0), value).is_some()));
+        for ordinal in
+            ring.range().filter(|ordinal| ring.read(*ordinal).is_some_and(|slot| kind_of(&slot) != kind::UNUSED))
+        {
+            for (index, word) in ring.slot(ordinal).words.iter().enumerate() {
+                let before = word.swap(ordinal + 9, Relaxed);
+                assert!(ring.read(ordinal).is_none(), "word {index} is another record's");
+                word.store(before, Relaxed);
+            }
+            assert!(ring.read(ordinal).is_some());
         }
-        assert!(ring.read(256 + 9).is_some() && ring.read(9).is_none());
     }
 
     #[test]
-    fn a_record_is_amended_as_long_as_it_is_there() {
-        let ring = Ring::try_new(256, Keep::Last).expect("memory");
-        let mut writer = ring.begin(1);
-        let first = writer.put_first(&[1, 2, 3, 4, 5, 6, 7]).expect("room");
-        drop(writer);
-        record(&ring, 0, 1);
-        assert!(ring.amend(&first, 4, 5, |taken| 100 + u64::from(taken)));
-        let slot = ring.read(0).expect("whole");
-        assert_eq!([1, 4, 5, 6, 7].map(|index| word(&slot, index)), [1, 4, 103, 6, 7]);
-        (0..254).for_each(|value| record(&ring, 0, value));
-        assert!(!ring.amend(&first, 4, 103, |_| 0), "its slot is another's");
-        assert!(ring.read(256).is_some());
+    fn the_return_is_said_in_the_record_of_the_call_unless_another_one_came() {
+        let ring = ring(Keep::Last);
+        let begin = || -> Room {
+            let room = ring.take(0, 1, Anchor::default).expect("room");
+            ring.put_first(&room, words(3));
+            room
+        };
+        let first = begin();
+        assert!(ring.amend(&first, 17));
+        let slot = ring.read(first.ordinal).expect("whole");
+        assert_eq!((word(&slot, 1), word(&slot, 1 + RESULT)), (3, 17));
+        let second = begin();
+        record(&ring, 0, 0, 4);
+        assert!(!ring.amend(&second, 17));
+        assert_eq!(word(&ring.read(second.ordinal).expect("whole"), 1 + RESULT), 0);
     }
 
     #[test]
     fn slots_are_whole_while_all_write_and_one_reads() {
-        let ring = Ring::try_new(1 << 10, Keep::Last).expect("memory");
+        let ring = Ring::try_new(1 << 10, Keep::Last, 2).expect("memory");
         thread::scope(|scope| {
-            for writer in 1..=3_u64 {
+            for writer in 1..=3 {
                 let ring = &ring;
-                scope.spawn(move || (0..20_000).for_each(|round| record(ring, 1, writer << 32 | round)));
+                // Two of them on one processor, as threads are that are preempted.
+                scope.spawn(move || {
+                    (0..20_000).for_each(|round| {
+                        assert!(record(ring, writer, 1, u64::from(writer) << 32 | round).is_some());
+                    });
+                });
             }
             for _ in 0..200 {
-                for slot in ring.range().filter_map(|ordinal| ring.read(ordinal)) {
+                for slot in slots(&ring, kind::FURTHER) {
                     let words: Vec<_> = (1..=PAYLOAD_WORDS).map(|index| word(&slot, index)).collect();
                     assert!(words.iter().all(|word| *word == words[0]), "{words:?}");
                 }
             }
         });
-        let range = ring.range();
-        assert_eq!(range.end, 3 * 20_000 * 2);
-        let there = range.clone().filter(|ordinal| ring.read(*ordinal).is_some()).count() as u64;
-        assert!(there + ring.header(&range, there, 1).lost >= 1 << 10);
+        let missing = ring.range().filter(|ordinal| ring.read(*ordinal).is_none()).count();
+        assert!(missing < 1 << 7, "{missing}");
+        assert!(ring.range().end >= 3 * 20_000 * 2);
     }
 }

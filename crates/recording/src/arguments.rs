@@ -1,7 +1,10 @@
 //! The arguments of a call, as they were recorded.
 
+use interpose::Function;
 use ndkpi::{GUID, NDK_ADAPTER_INFO, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus};
-use recorder::format::tag;
+use recorder::format::{HAS_ELEMENT, tag};
+
+use crate::Outcome;
 
 /// A scatter/gather element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +229,52 @@ const fn half(number: u32) -> u16 {
 }
 
 impl Arguments {
+    /// Reads the arguments of a short record: the words and extra bits of its first slot, and the words behind it. `None` if there are too
+    /// few words, or no such kind.
+    pub(crate) fn read_short(
+        kind: u8,
+        function: Function,
+        outcome: Outcome,
+        ([first, second, third], extra): ([u64; 3], u16),
+        words: &[u64],
+    ) -> Option<Self> {
+        Some(match kind {
+            tag::SHORT_TRANSFER => {
+                let mut words = Words(words);
+                let (remote_address, remote_token) = (words.one().unwrap_or(0), words.number().unwrap_or(0));
+                let element = Element { address: second, length: low(third), token: low(third >> 32) };
+                let has_element = extra & HAS_ELEMENT != 0;
+                Self::Transfer {
+                    context: first,
+                    remote_address,
+                    remote_token,
+                    flags: (extra & !HAS_ELEMENT).into(),
+                    given: has_element.into(),
+                    elements: if has_element { vec![element] } else { Vec::new() },
+                }
+            }
+            tag::SHORT_POLL => {
+                let Outcome::Count(count) = outcome else { return None };
+                let words = [&[second, third], words].concat();
+                // However many it says: no more than there are words for.
+                let results = words.as_chunks().0.get(..count as usize)?;
+                let taken = |&[request_context, more]: &[u64; 2]| Taken {
+                    status: NtStatus::SUCCESS,
+                    bytes: low(more),
+                    qp_context: first,
+                    request_context,
+                    kind: low(more >> 32),
+                    error: 0,
+                    output: 0,
+                };
+                let extended = function == Function::GetCqResultsEx;
+                Self::GetCqResults { room: extra.into(), extended, results: results.iter().map(taken).collect() }
+            }
+            tag::SHORT_ARM => Self::ArmCq { kind: low(first) },
+            _ => return None,
+        })
+    }
+
     /// Reads the arguments of this kind; `None` if there are too few words, or no such kind.
     pub(crate) fn read(kind: u8, words: &[u64]) -> Option<Self> {
         let mut words = Words(words);

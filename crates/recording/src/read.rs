@@ -1,15 +1,18 @@
 //! Reads a recording. Whatever the bytes are, the answer is a recording or one line.
 
-use std::{cmp::Reverse, fmt};
+use std::fmt;
 
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recorder::format::{
-    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_RETURNED, FURTHER, HEADER_BYTES, MAGIC, PAYLOAD_WORDS, SLOT_BYTES,
-    TICKS_PER_SECOND, VERSION, at,
+    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, HEADER_BYTES, IRQL_SHIFT, KIND_SHIFT, MAGIC, OF_RECORD,
+    OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at, kind, tag,
 };
 
-use crate::Arguments;
+use crate::{
+    Arguments,
+    clock::{Clock, Pair},
+};
 
 /// How a call, or what it began, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +131,10 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
 impl Recording {
     /// Reads a recording.
     ///
@@ -168,14 +175,23 @@ impl Recording {
     }
 
     fn take(&mut self, slots: &[&[u8]]) -> Result<(), ReadError> {
-        let (mut index, mut ordered) = (0, Vec::new());
+        let (mut index, mut ordered, mut pairs, mut unit) = (0, Vec::new(), Vec::new(), 0);
         while let Some(slot) = slots.get(index) {
-            let ordinal = word(slot, at::ORDINAL);
+            let (ordinal, kind) = ordinal_of(slot);
+            if kind == kind::ANCHOR {
+                let field = |place: usize| word(slot, 8 * (1 + place));
+                pairs.push(Pair { ticks: field(kind::ANCHOR_TICKS), time: field(kind::ANCHOR_TIME) });
+                unit = field(kind::ANCHOR_UNIT);
+            }
+            if matches!(kind, kind::ANCHOR | kind::UNUSED) {
+                index += 1;
+                continue;
+            }
             let more = slot[at::MORE] as usize;
-            let rest = slots.get(index + 1..index + 1 + more).filter(|_| ordinal & FURTHER == 0);
+            let rest = slots.get(index + 1..index + 1 + more).filter(|_| kind == kind::FIRST);
             let whole = rest.filter(|rest| {
-                let mut expected = (1..).map(|further| ordinal.wrapping_add(further) | FURTHER);
-                rest.iter().all(|slot| expected.next() == Some(word(slot, at::ORDINAL)))
+                let mut expected = (1..).map(|further| (ordinal.wrapping_add(further), kind::FURTHER));
+                rest.iter().all(|slot| expected.next() == Some(ordinal_of(slot)))
             });
             // A recording of the last slots may begin within a record, and slots may have been lost.
             let Some(rest) = whole else {
@@ -185,19 +201,22 @@ impl Recording {
             };
             let words: Vec<u64> =
                 rest.iter().flat_map(|slot| (1..=PAYLOAD_WORDS).map(|place| word(slot, 8 * place))).collect();
-            let record = record(slot, &words).ok_or(ReadError::Record(ordinal))?;
-            if slot[at::FLAGS] & FLAG_RETURNED == 0 {
-                ordered.push((Place { ordinal, is_there: true, begun: Reverse(ordinal) }, record));
+            let (record, time) = record(slot, &words).ok_or(ReadError::Record(ordinal))?;
+            let ticks = word(slot, at::TICKS);
+            pairs.extend(time.map(|time| Pair { ticks, time }));
+            if half(slot, at::RESULT) & RETURNED == 0 {
+                ordered.push((ticks, record));
             } else {
                 let (call, returned) = parted(record).ok_or(ReadError::Record(ordinal))?;
-                let next = ordinal.wrapping_add(u16::from_le_bytes([slot[at::AFTER], slot[at::AFTER + 1]]).into());
-                ordered.push((Place { ordinal, is_there: true, begun: Reverse(ordinal) }, call));
-                ordered.push((Place { ordinal: next, is_there: false, begun: Reverse(ordinal) }, returned));
+                ordered.extend([(ticks, call), (ticks, returned)]);
             }
             index += 1 + more;
         }
-        ordered.sort_by_key(|(place, _)| *place);
-        self.records = ordered.into_iter().map(|(_, record)| record).collect();
+        // Those of the same ticks stay in the order of their slots.
+        ordered.sort_by_key(|(ticks, _)| *ticks);
+        let clock = Clock::new(pairs, unit);
+        self.records =
+            ordered.into_iter().map(|(ticks, record)| Record { time: clock.time(ticks), ..record }).collect();
         Ok(())
     }
 
@@ -209,14 +228,10 @@ impl Recording {
     }
 }
 
-/// Where a record belongs: in the order of the slots. The return of a call that has no slot of its own comes before the slot that was
-/// next then; of several such, what was called last returns first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    ordinal: u64,
-    /// It has the slot.
-    is_there: bool,
-    begun: Reverse<u64>,
+/// The ordinal of a slot, and its kind.
+fn ordinal_of(slot: &[u8]) -> (u64, u64) {
+    let both = word(slot, at::ORDINAL);
+    (both & ((1 << KIND_SHIFT) - 1), both >> KIND_SHIFT)
 }
 
 /// The call and the return of a record that is both.
@@ -231,14 +246,14 @@ fn parted(record: Record) -> Option<(Record, Record)> {
     Some((call, Record { phase: Phase::Return, ..record }))
 }
 
-fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
+/// A record, and the time if it says so.
+fn record(slot: &[u8], words: &[u64]) -> Option<(Record, Option<u64>)> {
     let outcome = number(slot, at::OUTCOME);
-    let outcome = match slot[at::OUTCOME_KIND] {
+    let outcome = match half(slot, at::RESULT) >> OUTCOME_SHIFT & 3 {
         0 => Outcome::None,
         1 => Outcome::Status(NtStatus(outcome.cast_signed())),
         2 => Outcome::Count(outcome),
-        3 => Outcome::Token(outcome),
-        _ => return None,
+        _ => Outcome::Token(outcome),
     };
     let phase = match slot[at::PHASE] & 3 {
         0 => Phase::Call,
@@ -246,23 +261,116 @@ fn record(slot: &[u8], words: &[u64]) -> Option<Record> {
         2 => Phase::Callback,
         _ => Phase::CallbackReturn,
     };
-    Some(Record {
-        ordinal: word(slot, at::ORDINAL),
-        time: word(slot, at::TIME),
-        call: word(slot, at::CALL),
+    let (function, flags, ordinal) =
+        (*Function::ALL.get(usize::from(slot[at::FUNCTION]))?, slot[at::FLAGS], ordinal_of(slot).0);
+    let mut record = Record {
+        ordinal,
+        time: 0,
+        call: OF_RECORD | ordinal,
         object: number(slot, at::OBJECT),
-        created: number(slot, at::CREATED),
+        created: 0,
         created_kind: NDK_OBJECT_TYPE((slot[at::PHASE] >> 2).into()),
-        related: [at::RELATED, at::RELATED + 4, at::RELATED_LAST].map(|place| number(slot, place)),
+        related: [0; 3],
         outcome,
         thread: number(slot, at::THREAD),
-        processor: u16::from_le_bytes([slot[at::PROCESSOR], slot[at::PROCESSOR + 1]]),
+        processor: half(slot, at::PROCESSOR),
         adapter: slot[at::ADAPTER],
         phase,
-        function: *Function::ALL.get(usize::from(slot[at::FUNCTION]))?,
-        irql: slot[at::IRQL],
-        has_completion: slot[at::FLAGS] & FLAG_COMPLETION != 0,
-        lacks_place: slot[at::FLAGS] & FLAG_NO_PLACE != 0,
-        arguments: Arguments::read(slot[at::ARGS], words)?,
-    })
+        function,
+        irql: flags >> IRQL_SHIFT,
+        has_completion: flags & FLAG_COMPLETION != 0,
+        lacks_place: flags & FLAG_NO_PLACE != 0,
+        arguments: Arguments::None,
+    };
+    if slot[at::ARGS] >= tag::SHORT_TRANSFER {
+        let short = ([0, 8, 16].map(|place| word(slot, at::SHORT + place)), half(slot, at::EXTRA));
+        record.arguments = Arguments::read_short(slot[at::ARGS], function, outcome, short, words)?;
+        return Some((record, None));
+    }
+    let (time, words) = match words {
+        [time, words @ ..] if flags & FLAG_TIME != 0 => (Some(*time), words),
+        _ => (None, words),
+    };
+    record.call = word(slot, at::CALL);
+    record.created = number(slot, at::CREATED);
+    record.related = [0, 4, 8].map(|place| number(slot, at::RELATED + place));
+    record.arguments = Arguments::read(slot[at::ARGS], words)?;
+    Some((record, time))
+}
+
+#[cfg(test)]
+mod tests {
+    use recorder::format::Header;
+
+    use super::{
+        Function, KIND_SHIFT, NtStatus, OUTCOME_SHIFT, Outcome, Phase, RETURNED, ReadError, Recording, SLOT_BYTES, at,
+        kind, tag,
+    };
+    use crate::{Arguments, seal};
+
+    type Slot = [u8; SLOT_BYTES];
+
+    fn slot(ordinal: u64, kind: u64, words: [u64; 3]) -> Slot {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..8].copy_from_slice(&(ordinal | kind << KIND_SHIFT).to_le_bytes());
+        for (place, word) in slot[8..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        slot
+    }
+
+    /// An arm that has returned, or a poll that found so many results.
+    fn record(ordinal: u64, ticks: u64, function: Function, count: u32) -> Slot {
+        let mut slot = slot(ordinal, kind::FIRST, [ticks, 0, 0]);
+        let (args, kind) = if function == Function::ArmCq { (tag::SHORT_ARM, 0) } else { (tag::SHORT_POLL, 2) };
+        (slot[at::FUNCTION], slot[at::ARGS]) = (function as u8, args);
+        slot[at::OUTCOME..][..4].copy_from_slice(&count.to_le_bytes());
+        let result: u16 = kind << OUTCOME_SHIFT | RETURNED;
+        slot[at::RESULT..][..2].copy_from_slice(&result.to_le_bytes());
+        slot
+    }
+
+    fn read(slots: &[Slot]) -> Result<Recording, ReadError> {
+        let header = Header { slots: slots.len() as u64, first: 0, lost: 0, processors: 2 };
+        Recording::read(&seal(header.to_bytes().to_vec(), slots))
+    }
+
+    #[test]
+    fn records_of_several_processors_are_in_the_order_of_their_ticks() {
+        let slots = [
+            slot(0, kind::ANCHOR, [1000, 10, 0]),
+            record(1, 1000, Function::ArmCq, 0),
+            record(2, 4000, Function::GetCqResults, 0),
+            slot(16, kind::ANCHOR, [3000, 30, 0]),
+            record(17, 2000, Function::GetCqResultsEx, 1),
+            record(18, 4000, Function::ArmCq, 0),
+        ];
+        let records = read(&slots).expect("a recording").records;
+        let found: Vec<_> = records.iter().map(|record| (record.ordinal, record.phase, record.time)).collect();
+        let both = |ordinal, time| [(ordinal, Phase::Call, time), (ordinal, Phase::Return, time)];
+        assert_eq!(
+            found,
+            [both(1, 10), both(17, 20), both(2, 40), both(18, 40)].concat(),
+            "a call and its return together"
+        );
+        assert_eq!(records[3].outcome, Outcome::Count(1));
+        let Arguments::GetCqResults { extended: true, results, .. } = &records[3].arguments else {
+            panic!("{:?}", records[3])
+        };
+        assert_eq!(results.iter().map(|result| result.status).collect::<Vec<_>>(), [NtStatus::SUCCESS]);
+    }
+
+    #[test]
+    fn a_poll_of_more_results_than_there_are_cannot_be() {
+        assert!(read(&[record(0, 0, Function::GetCqResults, 1)]).is_ok());
+        assert_eq!(read(&[record(0, 0, Function::GetCqResults, 2)]), Err(ReadError::Record(0)));
+        assert_eq!(read(&[record(0, 0, Function::GetCqResults, u32::MAX)]), Err(ReadError::Record(0)));
+    }
+
+    #[test]
+    fn what_was_not_written_is_left_out_and_a_part_of_a_record_is_counted() {
+        let slots = [slot(0, kind::UNUSED, [7; 3]), slot(1, kind::FURTHER, [7; 3]), record(2, 0, Function::ArmCq, 0)];
+        let recording = read(&slots).expect("a recording");
+        assert_eq!((recording.records.len(), recording.torn), (2, 1));
+    }
 }

@@ -14,7 +14,6 @@ use control::{
 };
 use interpose::Function;
 use ndkpi::{NDK_VERSION, NtStatus};
-use recorder::format::Header;
 use recording::Recording;
 use simulated_kernel::{Kernel, Value, wdk::STATUS_BUFFER_TOO_SMALL};
 
@@ -30,8 +29,8 @@ type Driver = ProviderDriver<ToKernel>;
 fn recorded(driver: &Driver) -> Vec<u8> {
     let state = driver.recording().expect("a state");
     let slots = driver.recorded(&state).expect("slots");
-    let RecordingState { first, lost, processors, .. } = state;
-    recording::seal(Header { slots: slots.len() as u64, first, lost, processors }.to_bytes().to_vec(), &slots)
+    let RecordingState { first, end, lost, processors, .. } = state;
+    recording::file(first..end, &slots, lost, processors)
 }
 
 /// A consumer that opens the adapter and makes a few objects.

@@ -15,7 +15,6 @@ use interpose::{
 };
 use kernel::ConsumerOs;
 use ndk::{Adapter, NtStatus};
-use recorder::format::Header;
 use simulated_kernel::{
     Driver, IoFile, Kernel, Nic,
     wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER},
@@ -187,9 +186,7 @@ fn what_a_consumer_does_is_recorded_while_it_is_wanted() {
         program.record(&Recording { slots: 0, keep: 0 }).expect("its end");
         let state = program.recording().expect("an answer");
         let slots = program.recorded(&state).expect("slots");
-        let header =
-            Header { slots: slots.len() as u64, first: state.first, lost: state.lost, processors: state.processors };
-        let file = recording::seal(header.to_bytes().to_vec(), &slots);
+        let file = recording::file(state.first..state.end, &slots, state.lost, state.processors);
         let recording = recording::Recording::read(&file).expect("a recording");
         assert_eq!(recording.lost, 0);
         for function in [Function::CreateQp, Function::Connect, Function::Send, Function::Close] {

@@ -41,10 +41,12 @@ fn a_recording_of_which_a_part_is_missing_is_refused() {
 #[test]
 fn a_recording_of_another_version_is_refused() {
     let mut other = file();
-    other[8] = 1;
-    let refused = Recording::read(&other).expect_err("another version");
-    assert_eq!(refused, ReadError::Version(1));
-    assert!(refused.to_string().contains("version 1"));
+    for version in [0, 1, 2, 4] {
+        other[8] = version;
+        let refused = Recording::read(&other).expect_err("another version");
+        assert_eq!(refused, ReadError::Version(version.into()));
+        assert!(refused.to_string().contains(&format!("version {version} ")));
+    }
 }
 
 #[test]
@@ -127,7 +129,9 @@ fn a_recording_is_made_of_the_memory_that_a_crash_has_left() {
             Recording::read(&recording::salvage(&memory).expect("the memory of a ring")).expect("a recording");
         assert_eq!(salvaged.records, whole.records);
         // Written while the machine stopped.
-        memory[0] |= 1;
+        // Behind the first slot, which is of no record.
+        let record = SLOT_BYTES;
+        memory[record] |= 1;
         let without =
             Recording::read(&recording::salvage(&memory).expect("the memory of a ring")).expect("a recording");
         assert!(without.records.len() < whole.records.len());

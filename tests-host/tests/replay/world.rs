@@ -23,7 +23,7 @@ pub fn ring_of(name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>, falli
     let latest: Arc<Mutex<Option<fallible::Arc<Ring>>>> = Arc::default();
     let kept = latest.clone();
     let layer: Layer = Arc::new(move |platform: &Arc<HostPlatform>| {
-        let ring = Ring::try_new(slots, keep).expect("memory");
+        let ring = Ring::try_new(slots, keep, 2).expect("memory");
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(ring.clone());
         Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone()))))
     });

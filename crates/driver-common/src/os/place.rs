@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use interpose::{InterposeOs, Place};
+use interpose::{InterposeOs, Phase, Place};
 use ndkpi::MDL;
 use wdk_sys::{
     PDRIVER_OBJECT,
@@ -39,6 +39,13 @@ impl InterposeOs for Kernel {
         let mut counter = 0;
         // SAFETY: the place lives until the call returns. Interrupt time counts units of 100 nanoseconds.
         let time = unsafe { KeQueryInterruptTimePrecise(&raw mut counter) };
+        // SAFETY: callable at any IRQL; it only reads.
+        let thread = unsafe { PsGetCurrentThreadId() };
+        Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+    }
+
+    fn stamp(&self, phase: Phase) -> Place {
+        let time = interpose::ticks(phase);
         // SAFETY: callable at any IRQL; it only reads.
         let thread = unsafe { PsGetCurrentThreadId() };
         Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }

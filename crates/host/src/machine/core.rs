@@ -43,6 +43,8 @@ pub struct Core {
     pub failures: Failures,
     random: RandomSource,
     started: Instant,
+    /// The greatest that [`MachineRef::ticks`] has returned.
+    ticks: AtomicU64,
     /// All threads have ended.
     stopped: AtomicBool,
     /// The number of DPC objects alive.
@@ -54,6 +56,9 @@ pub struct Core {
     /// The most registered bytes that one deferred call has copied.
     pub most_copied: AtomicUsize,
 }
+
+/// [`MachineRef::ticks_per_unit`], as a power of two.
+const TICKS_SHIFT: u32 = 16;
 
 /// A machine, as its objects and callers refer to it.
 #[derive(Clone)]
@@ -116,6 +121,7 @@ impl Machine {
             failures: Failures::default(),
             random,
             started: Instant::now(),
+            ticks: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             dpcs: AtomicUsize::new(0),
             next_number: AtomicU64::new(1),
@@ -195,10 +201,25 @@ impl MachineRef {
     /// some processor, always the same one.
     #[must_use]
     pub fn current_processor(&self) -> u32 {
-        thread::with(|state| state.processor_of(self.core.number)).unwrap_or_else(|| match self.core.seeded {
+        thread::with(|state| state.processor_of(self.core.number)).unwrap_or_else(|| self.processor_of_others())
+    }
+
+    /// The current thread, as a number that no other live thread has, its processor and its IRQL.
+    #[inline]
+    #[must_use]
+    pub fn here(&self) -> (usize, u32, Irql) {
+        let (thread, processor, irql) =
+            thread::with(|state| (state.token(), state.processor_of(self.core.number), state.irql.get()));
+        (thread, processor.unwrap_or_else(|| self.processor_of_others()), irql)
+    }
+
+    /// The processor of a thread that was put on none.
+    #[cold]
+    fn processor_of_others(&self) -> u32 {
+        match self.core.seeded {
             None => thread::number() % self.processors(),
             Some(_) => 0,
-        })
+        }
     }
 
     /// Puts the current thread on `processor`. A thread stands on a processor of one machine at a time.
@@ -232,6 +253,23 @@ impl MachineRef {
             },
             |seeded| seeded.now().saturating_mul(10),
         )
+    }
+
+    /// A count that orders what happens on a seeded machine, whose time stands still meanwhile: no two calls return the same. `None` on
+    /// a machine of threads, which has the processor's counter.
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> Option<u64> {
+        self.core.seeded.as_ref().map(|_| {
+            self.core.ticks.fetch_max(self.now_100ns() << TICKS_SHIFT, Relaxed);
+            self.core.ticks.fetch_add(1, Relaxed) + 1
+        })
+    }
+
+    /// How many of [`MachineRef::ticks`] there are in 100 nanoseconds; 0 on a machine of threads.
+    #[must_use]
+    pub fn ticks_per_unit(&self) -> u64 {
+        if self.core.seeded.is_some() { 1 << TICKS_SHIFT } else { 0 }
     }
 
     /// The shortest delay that a timer can tell from none, in microseconds.

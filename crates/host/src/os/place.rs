@@ -1,15 +1,10 @@
 //! Where code runs on the host, and for whom.
 
-use interpose::{InterposeOs, Place};
+use interpose::{InterposeOs, Phase, Place};
 use ndkpi::MDL;
 
 use super::HostOs;
 use crate::{HostMdl, machine::current_irql};
-
-thread_local! {
-    /// Its address tells threads apart.
-    static HERE: u8 = const { 0 };
-}
 
 /// What the names of functions begin with that stand between a consumer's call and [`HostOs::stack`].
 const LAYER: [&str; 6] = ["backtrace::", "core::", "fallible::", "host::", "interpose::", "std::"];
@@ -30,14 +25,26 @@ pub fn names(addresses: &[usize]) -> Vec<String> {
     names.split_off(first)
 }
 
+impl HostOs {
+    #[inline]
+    fn place_at(&self, time: u64) -> Place {
+        let (thread, processor, irql) = self.machine.here();
+        Place { time, processor, irql: irql.0, thread }
+    }
+}
+
 impl InterposeOs for HostOs {
     fn place(&self) -> Place {
-        Place {
-            time: self.machine.now_100ns(),
-            processor: self.machine.current_processor(),
-            irql: current_irql().0,
-            thread: HERE.with(|here| std::ptr::from_ref(here).addr()),
-        }
+        self.place_at(self.machine.now_100ns())
+    }
+
+    #[inline]
+    fn stamp(&self, phase: Phase) -> Place {
+        self.place_at(self.machine.ticks().unwrap_or_else(|| interpose::ticks(phase)))
+    }
+
+    fn ticks_per_unit(&self) -> u64 {
+        self.machine.ticks_per_unit()
     }
 
     fn irql(&self) -> u8 {
