@@ -1,11 +1,14 @@
 //! Findings about completion queues: who commits them, and who comes close.
 
+use std::ptr;
+
 use conformance::Platform;
 use interpose::{Function, adviser::Finding};
 use ndkpi::*;
+use provider::CompletionMode;
 
 use crate::{
-    consumer::{Differs, Moved, Pair, World, ndk},
+    consumer::{Differs, Done, Moved, Pair, World, created, ndk},
     rows::{Found, Row, near, with_pair},
 };
 
@@ -138,3 +141,37 @@ pub const ROWS: &[Row] = &[
         },
     },
 ];
+
+/// The list of a completion queue has no place for all queue pairs that are being made at once. Those without one are not followed, and
+/// what they have posted is not counted for ever.
+#[test]
+fn queue_pairs_that_are_made_at_once_are_not_accused_of_an_overrun() {
+    let world = World::with(Differs { completion: CompletionMode::Pending, ..Differs::default() });
+    let (pd, cq) = (world.pd(), world.cq(4));
+    let region = world.region(pd, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+    let begun: Vec<_> = (1..=12)
+        .map(|qp_context| {
+            let (done, mut none) = (Done::new(), ptr::null_mut());
+            let (context, out) = (ptr::without_provenance_mut(qp_context), &raw mut none);
+            let status = ndk!(pd, NdkCreateQp(cq, cq, context, 1, 1, 2, 2, 16, Some(created), done.context(), out));
+            assert_eq!(status, NtStatus::PENDING);
+            done
+        })
+        .collect();
+    world.wait("the creations", &|| begun.iter().all(|done| done.count() > 0));
+    let qps: Vec<*mut NDK_QP> = begun.iter().map(|done| done.object()).collect();
+    for (context, &qp) in (1..).zip(&qps) {
+        let element = region.element(0, 64);
+        let status = ndk!(qp, NdkReceive(ptr::without_provenance_mut(context), &raw const element, 1));
+        assert!(status.is_success());
+        ndk!(qp, NdkFlush());
+        assert_eq!(world.completions(cq, 1).len(), 1);
+    }
+    for qp in qps {
+        world.close(qp);
+    }
+    world.close(region.mr);
+    world.close(cq);
+    world.close(pd);
+    assert_eq!(world.end(), []);
+}

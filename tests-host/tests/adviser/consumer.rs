@@ -120,6 +120,11 @@ impl Done {
         self.count.load(SeqCst)
     }
 
+    /// The object of a creation.
+    pub fn object<T>(&self) -> *mut T {
+        self.object.load(SeqCst).cast()
+    }
+
     pub fn status(&self) -> NtStatus {
         NtStatus(self.status.load(SeqCst))
     }
@@ -294,7 +299,7 @@ impl World {
         let status = call(Some(created), done.context(), &raw mut object);
         let pended = status == NtStatus::PENDING;
         assert_eq!(self.finish(status, done), NtStatus::SUCCESS, "a creation");
-        if pended { done.object.load(SeqCst).cast() } else { object }
+        if pended { done.object() } else { object }
     }
 
     /// Begins a close.

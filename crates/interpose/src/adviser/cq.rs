@@ -93,8 +93,8 @@ impl<O: InterposeOs> Attached<O> {
     }
 }
 
-/// Adds to a list, where `place` says, if there is room. If there is none, because others were faster, it is not followed.
-fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T], &T) -> usize) {
+/// Adds to a list, where `place` says, if there is room. `false` if there is none, because others were faster: it is not followed.
+fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T], &T) -> usize) -> bool {
     let left = list.with(|list| {
         if list.len() < list.capacity() {
             list.insert(place(list, &item), item);
@@ -102,8 +102,8 @@ fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T],
         }
         Some(item)
     });
-    // A reference, which is given back without the lock.
-    drop(left);
+    // What is left is a reference, which is given back without the lock.
+    left.is_none()
 }
 
 fn take<T: Send, L: SpinLock<Vec<T>>>(list: &L, is_it: impl FnMut(&T) -> bool) -> Option<T> {
@@ -229,8 +229,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 initiator: is_one || index == 1,
                 receive: index == 0,
             };
-            cq.room.fetch_add(attached.room(), Relaxed);
-            add(&cq.qps, attached, |qps, new| qps.partition_point(|there| there.context < new.context));
+            let room = attached.room();
+            if add(&cq.qps, attached, |qps, new| qps.partition_point(|there| there.context < new.context)) {
+                cq.room.fetch_add(room, Relaxed);
+            } else {
+                qp.blur();
+            }
         }
     }
 

@@ -215,7 +215,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if event.function == Function::Read {
             kind |= READ;
         }
-        if cq.is_some_and(CqNode::is_tight) {
+        // Who is blurred is not followed to the end, so it is not counted either.
+        if cq.is_some_and(CqNode::is_tight) && !queue.is_blurred() {
             kind |= COUNTED;
         }
         match queue.push(context, kind, elements) {
