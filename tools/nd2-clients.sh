@@ -140,7 +140,7 @@ while IFS='|' read -r name program first second expected reason; do
     cp ./*.dll.txt "$name/" 2>/dev/null || true
     # How a failing side ends is a line of its source: which is not what counts.
     outcome=$(sed -E 's/exit 0\b/ok/g; s/exit -?[0-9]+/failed/g' <<<"$outcome")
-    if [[ $outcome == "$expected" ]]; then
+    if [[ -n $outcome && " or $expected or " == *" or $outcome or "* ]]; then
         as_expected=$((as_expected + 1))
         printf '%-22s %-16s as expected%s\n' "$name" "$outcome" "${reason:+: $reason}"
     else
