@@ -128,7 +128,7 @@ const MOST_PROCESSORS: usize = 64;
 /// the processor that it is made on. It is written without a lock: each slot has a check of its words, so a reader skips one that is
 /// being written. The ordinals of two processors' slots say nothing of their order: their ticks do.
 ///
-/// The first slot of a chunk is an [`Anchor`].
+/// The first slot of a chunk is an `Anchor`.
 pub struct Ring {
     slots: Box<[Slot]>,
     /// How many there are is a power of two: its logarithm, and one less than it.
