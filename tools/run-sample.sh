@@ -5,7 +5,7 @@
 #   tools/run-sample.sh [SEEDS]     how many seeds for the sample as it is; 200 by default
 #
 # NDKCTL names a build of ndkctl; without it one is made. Needs target/drivers/x86_64/softndknic.sys (tools/build-drivers.sh) and
-# target/runner/worker.exe (tools/build-runner.sh). Builds the rest.
+# target/runner/worker.exe (tools/build-runner.sh). Builds the rest. Skipped where Wine is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,7 @@ SAMPLE=samples/consumer-c
 for needed in "$NIC" target/runner/worker.exe; do
     [[ -f $needed ]] || { echo "there is no $needed" >&2; exit 1; }
 done
+command -v wine >/dev/null || { echo "skipped: Wine is not installed"; exit 0; }
 for compiler in clang mingw; do "$SAMPLE/build.sh" --compiler "$compiler" --out "target/consumer-c-$compiler" >/dev/null; done
 [[ -n ${NDKCTL-} ]] || { cargo build --quiet --release --package ndkctl && NDKCTL=target/release/ndkctl; }
 run() { "$NDKCTL" run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
