@@ -128,8 +128,7 @@ fn a_recording_is_made_of_the_memory_that_a_crash_has_left() {
         let salvaged =
             Recording::read(&recording::salvage(&memory).expect("the memory of a ring")).expect("a recording");
         assert_eq!(salvaged.records, whole.records);
-        // Written while the machine stopped.
-        // Behind the first slot, which is of no record.
+        // Written while the machine stopped. The first slot is of no record.
         let record = SLOT_BYTES;
         memory[record] |= 1;
         let without =

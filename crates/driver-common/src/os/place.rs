@@ -34,21 +34,21 @@ fn own_code() -> Range<usize> {
     IMAGE[0].load(Relaxed)..IMAGE[1].load(Relaxed)
 }
 
+fn place_at(time: u64) -> Place {
+    // SAFETY: callable at any IRQL; it only reads.
+    let thread = unsafe { PsGetCurrentThreadId() };
+    Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+}
+
 impl InterposeOs for Kernel {
     fn place(&self) -> Place {
         let mut counter = 0;
         // SAFETY: the place lives until the call returns. Interrupt time counts units of 100 nanoseconds.
-        let time = unsafe { KeQueryInterruptTimePrecise(&raw mut counter) };
-        // SAFETY: callable at any IRQL; it only reads.
-        let thread = unsafe { PsGetCurrentThreadId() };
-        Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+        place_at(unsafe { KeQueryInterruptTimePrecise(&raw mut counter) })
     }
 
     fn stamp(&self, phase: Phase) -> Place {
-        let time = interpose::ticks(phase);
-        // SAFETY: callable at any IRQL; it only reads.
-        let thread = unsafe { PsGetCurrentThreadId() };
-        Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+        place_at(interpose::ticks(phase))
     }
 
     fn irql(&self) -> u8 {
