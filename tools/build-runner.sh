@@ -3,7 +3,7 @@
 #
 #   tools/build-runner.sh [--no-install]
 #
-# What is missing is installed from Debian (as root).
+# What is missing is installed from Debian (as root), Wine too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -15,3 +15,4 @@ say "building the worker of ndkctl run for $TRIPLE"
 cargo_for_windows build --quiet --package driver-images --bin worker
 keep_worker
 say "target/runner/worker.exe"
+install_wine || say "Wine is not installed, and ndkctl run needs it"

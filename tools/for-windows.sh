@@ -22,6 +22,9 @@ prepare_for_windows() {
     cp Cargo.lock "$CACHE.lock/Cargo.lock"
 }
 
+# install_wine: false if Wine is not there and cannot be installed
+install_wine() { command -v wine >/dev/null || { may_install && install_packages wine wine64; }; }
+
 cargo_for_windows() {
     env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$CACHE" CARGO_INCREMENTAL=0 \
         CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only \

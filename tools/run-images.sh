@@ -74,7 +74,7 @@ keep_worker
 # The newest of each: cargo names them in JSON only.
 program() { ls -t "$CACHE/$TRIPLE/debug/deps/$1"-*.exe | head -1; }
 
-if ! command -v wine >/dev/null && ! { may_install && install_packages wine wine64; }; then
+if ! install_wine; then
     say "skipped: Wine is not installed and cannot be"
     exit 0
 fi

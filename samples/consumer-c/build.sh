@@ -20,30 +20,35 @@ while (($# > 0)); do
     esac
 done
 
+missing=()
 # need PROGRAM PACKAGE
-need() { command -v "$1" >/dev/null || { echo "$1 is missing: apt-get install $2" >&2 && exit 1; }; }
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
 headers=${MINGW_INCLUDE:-/usr/share/mingw-w64/include}
-[[ -f $headers/ddk/ntddk.h ]] || { echo "$headers/ddk/ntddk.h is missing: apt-get install mingw-w64-x86-64-dev" >&2 && exit 1; }
+[[ -f $headers/ddk/ntddk.h ]] || missing+=(mingw-w64-x86-64-dev)
 need patch patch
+case $compiler in
+clang) need clang clang && need lld-link lld && need llvm-dlltool llvm ;;
+mingw) need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64-win32 ;;
+*) echo "--compiler is $compiler: clang or mingw" >&2 && exit 2 ;;
+esac
+((${#missing[@]} == 0)) || { echo "missing: apt-get install ${missing[*]}" >&2 && exit 1; }
+
 flags=(-std=c11 -O2 -Wall -Wextra -ffreestanding -fno-builtin -fno-strict-aliasing)
 includes=(-include "$here/mingw.h" -I "$here" -I "$root/crates/ndkpi/include" -isystem "$headers/ddk" -isystem "$headers")
 mkdir -p "$out"
 case $compiler in
 clang)
-    need clang clang && need lld-link lld && need llvm-dlltool llvm
     flags+=(-target x86_64-pc-windows-msvc -fms-extensions -fgnuc-version=4.2.1 -g -gcodeview -Xclang -cfguard -fstack-protector-strong)
     for library in ntoskrnl netio; do
         llvm-dlltool -m i386:x86-64 -d "$here/$library.def" -l "$out/$library.lib"
     done
     ;;
 mingw)
-    need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64-win32
     flags+=(-g -fno-stack-protector -mno-stack-arg-probe)
     for library in ntoskrnl netio; do
         x86_64-w64-mingw32-dlltool -d "$here/$library.def" -l "$out/lib$library.a"
     done
     ;;
-*) echo "--compiler is $compiler: clang or mingw" >&2 && exit 2 ;;
 esac
 
 # build NAME SOURCE: NAME.sys
