@@ -246,7 +246,7 @@ impl TestCq {
     pub fn push(&self, completions: &[Cqe]) {
         match completions {
             [completion] => Cq::push(&self.cq(), *completion),
-            _ => Cq::push_all(&self.cq(), completions),
+            _ => Cq::push_all(&self.cq(), || completions),
         }
     }
 

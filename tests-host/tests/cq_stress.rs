@@ -102,7 +102,7 @@ impl Field {
                 let context = producer * EACH + next + offset;
                 *place = if offset + 1 == length { last(context) } else { plain(context) };
             }
-            Cq::push_all(&cq, &batch[..length]);
+            Cq::push_all(&cq, || &batch[..length]);
             next += length;
         }
     }

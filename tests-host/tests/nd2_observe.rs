@@ -54,7 +54,8 @@ fn who_arms_and_then_looks_sees_what_is_queued_taken_and_failed() {
     let os = HostOs::new(&machine);
     let parameters = CqParameters { depth: 4, max_depth: 4, processor: os.current_processor() };
     let (cq, mut consumer) = Cq::try_new(&os, parameters, Nobody).expect("memory");
-    Cq::push_all(&cq, &[completion(NtStatus::SUCCESS, true), completion(NtStatus::CANCELLED, false)]);
+    let completions = [completion(NtStatus::SUCCESS, true), completion(NtStatus::CANCELLED, false)];
+    Cq::push_all(&cq, || &completions);
     assert_eq!(consumer.poll(1, |_| {}), 1);
     consumer.arm(ArmType::Errors);
     let seen = cq.observe();

@@ -211,15 +211,6 @@ pub struct LoopbackNic<O: Os, M: Member> {
 }
 
 impl<O: Os, M: Member> LoopbackNic<O, M> {
-    /// A NIC with an engine on every processor, which carries everything out.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(os: &O) -> Result<Arc<Self>, NtStatus> {
-        Self::try_new_in(os, NicMode::Deferred)
-    }
-
     /// A NIC with one engine per processor.
     ///
     /// # Errors

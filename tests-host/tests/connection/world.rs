@@ -16,6 +16,7 @@ use engine::{
     },
     cq::{Cq, CqClient, CqConsumer, CqParameters, notify::CqFailure},
     memory::{Domain, MemoryLimits, MemoryTable},
+    nic::NicMode,
     qp::{Flags, Qp, QpParameters, Sge, Work},
 };
 use host::{HostOs, machine::Machine};
@@ -310,7 +311,7 @@ impl World {
         let table = MemoryTable::try_new(&os, limits).expect("memory");
         Self {
             fabric: Fabric::try_new(&os).expect("memory"),
-            nic: Nic::try_new(&os).expect("memory"),
+            nic: Nic::try_new_in(&os, NicMode::Deferred).expect("memory"),
             domain: Domain::try_new(&table).expect("memory"),
             alive: Arc::default(),
             machine,

@@ -130,7 +130,7 @@ fn ours_handed_off<O: Os>(context: &Context<'_>, os: &O, count: usize) -> f64 {
             }
             wait.over();
             refill(&mut batch, sent, completion);
-            Cq::push_all(&cq, &batch);
+            Cq::push_all(&cq, || &batch);
             sent += BATCH;
         }
     };

@@ -4,6 +4,7 @@ use engine::{
     Nic,
     cq::{Cq, CqParameters, Cqe},
     memory::{Domain, MemoryLimits, MemoryTable},
+    nic::NicMode,
     qp::{Qp, QpParameters},
 };
 
@@ -43,7 +44,7 @@ fn idle(context: &Context<'_>) -> Vec<Row> {
     let bytes = (in_use() - before - queues.capacity() * size_of_val(&queues[0])) / COUNT;
     let cq = row(names[0], bytes, 256 * size_of::<Cqe>());
 
-    let nic = Nic::try_new(os).expect("memory");
+    let nic = Nic::try_new_in(os, NicMode::default()).expect("memory");
     let limits = MemoryLimits { tokens: 16, mappings: 16, ..MemoryLimits::MAX };
     let domain = Domain::try_new(&MemoryTable::try_new(os, limits).expect("memory")).expect("memory");
     let parameters = QpParameters {

@@ -169,7 +169,8 @@ fn ours_in_bursts<O: Os>(context: &Context<'_>, os: &O, batch: usize) -> f64 {
             if batch == 1 {
                 Cq::push(&cq, completion_of(producer, first));
             } else {
-                Cq::push_all(&cq, &turn(producer, first, completion_of));
+                let batch = turn(producer, first, completion_of);
+                Cq::push_all(&cq, || &batch);
             }
         }
     };

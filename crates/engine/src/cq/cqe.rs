@@ -1,7 +1,5 @@
 //! Completion queue entries.
 
-use core::fmt;
-
 use crate::NtStatus;
 
 /// The kind of request a completion is for (`NDKPI 2.2`).
@@ -26,82 +24,55 @@ pub enum Operation {
     Write,
 }
 
-impl Operation {
-    /// The kind with this number, of which the lowest three bits count.
-    const fn numbered(number: u64) -> Self {
-        match number & 7 {
-            0 => Self::Receive,
-            1 => Self::ReceiveAndInvalidate,
-            2 => Self::Send,
-            3 => Self::FastRegister,
-            4 => Self::Bind,
-            5 => Self::Invalidate,
-            6 => Self::Read,
-            _ => Self::Write,
-        }
-    }
+/// How a request has ended: all that an arm looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CqeOutcome {
+    status: NtStatus,
+    operation: Operation,
+    is_solicited: bool,
 }
 
-/// How a request has ended: its kind, its status, and if its sender asked for an event.
-///
-/// One word, so that a producer which looks at many entries does not wait for its own stores.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CqeOutcome(u64);
-
 impl CqeOutcome {
-    /// The sign of a status: it is a failure.
-    const FAILED: u64 = 1 << 31;
-    /// Where the kind of the request begins.
-    const OPERATION: u32 = 32;
-    const SOLICITED: u64 = 1 << 40;
-
     /// The outcome of a request whose sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn new(operation: Operation, status: NtStatus) -> Self {
-        Self(status.to_bits() as u64 | (operation as u64) << Self::OPERATION)
+        Self { status, operation, is_solicited: false }
     }
 
-    /// The same, with an event if `solicited`.
+    /// The same, with an event if `is_solicited`.
     #[inline]
     #[must_use]
-    pub const fn soliciting(self, solicited: bool) -> Self {
-        Self(self.0 & !Self::SOLICITED | if solicited { Self::SOLICITED } else { 0 })
+    pub const fn soliciting(self, is_solicited: bool) -> Self {
+        Self { is_solicited, ..self }
     }
 
     /// Success, or why the request failed.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half of the word")]
     pub const fn status(self) -> NtStatus {
-        NtStatus::from_bits(self.0 as u32)
+        self.status
     }
 
     /// The kind of request.
     #[inline]
     #[must_use]
     pub const fn operation(self) -> Operation {
-        Operation::numbered(self.0 >> Self::OPERATION)
+        self.operation
     }
 
     /// Returns true if the sender asked for an event.
     #[inline]
     #[must_use]
     pub const fn is_solicited(self) -> bool {
-        self.0 & Self::SOLICITED != 0
+        self.is_solicited
     }
 
     /// Returns true if the request has succeeded and its sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {
-        self.0 & (Self::FAILED | Self::SOLICITED) == 0
-    }
-}
-
-impl fmt::Debug for CqeOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let event = if self.is_solicited() { ", solicited" } else { "" };
-        write!(f, "{:?}, {:?}{event}", self.operation(), self.status())
+        self.status.is_success() && !self.is_solicited
     }
 }
 

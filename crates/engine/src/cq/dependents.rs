@@ -2,9 +2,12 @@
 
 use alloc::boxed::Box;
 
-use fallible::{AllocError, Arc, try_box};
+use fallible::{AllocError, Arc};
 
 use crate::slab::Slab;
+
+/// Dependents that one run of a deferred call fails before it queues itself again.
+const FAILURES_PER_RUN: usize = 16;
 
 /// Fails when the queue fails: a queue pair.
 pub trait Dependent: Send + Sync + 'static {
@@ -14,16 +17,6 @@ pub trait Dependent: Send + Sync + 'static {
 
 /// A reference to a dependent.
 pub type DependentRef = Arc<Box<dyn Dependent>>;
-
-/// Makes a reference to a dependent.
-///
-/// # Errors
-///
-/// [`AllocError`].
-pub fn try_dependent(dependent: impl Dependent) -> Result<DependentRef, AllocError> {
-    let dependent: Box<dyn Dependent> = try_box(dependent)?;
-    Arc::try_new(dependent)
-}
 
 /// The dependents of a queue, and how far its failure has spread.
 #[derive(Default)]
@@ -74,4 +67,17 @@ impl Dependents {
         self.next = Some(number + 1);
         self.list.get(number).cloned().map_or(ToFail::Nobody, ToFail::Dependent)
     }
+}
+
+/// Fails a bounded number of dependents, which `next` takes from their [`Dependents`] under the lock. Returns true if there may be
+/// more.
+pub fn fail_some(mut next: impl FnMut() -> ToFail) -> bool {
+    for _ in 0..FAILURES_PER_RUN {
+        match next() {
+            ToFail::Dependent(dependent) => dependent.fail(),
+            ToFail::Nobody => {}
+            ToFail::Done => return false,
+        }
+    }
+    true
 }

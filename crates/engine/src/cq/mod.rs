@@ -1,13 +1,12 @@
 //! Completion queues (`NDKPI 7.1`).
 //!
-//! Any number of NIC engines [push](Cq::push) completions, one after the other under the queue's lock. The consumer takes them
-//! out through its [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), and here the exclusive
-//! reference says so. When to call the consumer back is decided in [`notify`], for producers and arms alike; the callback
-//! itself always comes from the queue's own deferred call, with no lock held.
+//! Any number of NIC engines [push](Cq::push) completions under the queue's lock. The consumer polls them through its
+//! [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), which the exclusive reference expresses.
+//! [`notify`] decides when to call the consumer back, for producers and arms alike. The callback always comes from the queue's own
+//! deferred call, with no lock held.
 //!
-//! A plain completion that has no consequence now and is known to fit is a *fast push*: a comparison and a few stores under the
-//! lock. For every other one the queue decides, and enables fast pushes if it finds that plain completions have no consequence.
-//! Whoever else takes the lock disables them.
+//! A plain completion that [has no consequence now](Notify::ignores_plain) costs a few comparisons and stores under the lock. All
+//! others go through the decision.
 
 mod cqe;
 pub mod dependents;
@@ -19,7 +18,7 @@ use core::marker::PhantomData;
 
 use crate::NtStatus;
 pub use cqe::{Cqe, CqeOutcome, Operation};
-use dependents::{DependentRef, Dependents, ToFail};
+use dependents::{DependentRef, Dependents, fail_some};
 use fallible::{Arc, try_box};
 use moderation::Moderation;
 use notify::{Action, ArmType, Class, CqFailure, Notify, View};
@@ -27,14 +26,12 @@ use notify::{Action, ArmType, Class, CqFailure, Notify, View};
 use crate::{
     fault, mistake,
     os::{Dpc, Os, Routine, SpinLock, Timer},
-    ring::{self, Plan, ResizeError, Spare},
+    ring::{self, Spare},
     sync::CachePadded,
 };
 
 /// Callbacks in one run of the deferred call, which queues itself again if there are more.
 const CALLBACKS_PER_RUN: usize = 4;
-/// Queue pairs that one run of the deferred call fails before it queues itself again.
-const FAILURES_PER_RUN: usize = 16;
 
 /// What a completion queue calls.
 ///
@@ -86,14 +83,16 @@ impl State {
     /// Pushes a completion of `cq`, which the caller publishes. Returns true if the deferred call has to be queued.
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
+        if cqe.outcome.is_plain() && self.notify.ignores_plain() && self.entries.push(cqe) {
+            self.notify.queued_plain();
+            return false;
+        }
         let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
-        // Deliberate mistakes are made where everything is decided.
-        let is_fast = outcome.is_plain() && !fault::is_any() && self.entries.fast_push(cqe);
-        !is_fast && self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
+        self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
     }
 
-    /// [`State::push`] where it is not fast.
-    // The fields, because a completion whose address is taken lies in memory, also where it is pushed fast.
+    /// [`State::push`] for a completion that may have a consequence.
+    // The fields, because a completion whose address is taken lies in memory, also where it has no consequence.
     #[inline(never)]
     fn push_and_decide<O: Os>(
         &mut self,
@@ -103,45 +102,28 @@ impl State {
         request_context: usize,
         [bytes, invalidated_token]: [u32; 2],
     ) -> bool {
-        self.settled();
+        mistake!(ResizeLosesEntry if fault::recall() => return false);
         if self.notify.failure().is_some() {
             return false;
         }
-        mistake!(ResizeLosesEntry if fault::recall() => return false);
         if !self.entries.push(Cqe { qp_context, outcome, request_context, bytes, invalidated_token }) {
             return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
         }
+        self.update(cq, |notify, is_full| notify.queued(Class::of(outcome), is_full))
+    }
+
+    /// Lets `work` update the notification state, with `true` if the queue is full, and sets the timer that it asks for. Returns
+    /// true if the deferred call has to be queued.
+    fn update<O: Os>(&mut self, cq: &Arc<Cq<O>>, work: impl FnOnce(&mut Notify, bool) -> Action) -> bool {
         let is_full = !self.entries.has_room(1);
-        let action = self.notify.queued(Class::of(outcome), is_full);
-        if self.notify.ignores_plain() {
-            self.entries.enable_fast_push();
-        }
-        if let Some(micros) = action.timer {
-            self.hold(cq, micros);
+        let action = work(&mut self.notify, is_full);
+        if let Some(micros) = action.timer
+            && mistake!(ModerationIgnoresInterval => false, else true)
+        {
+            self.notify.hold_for(cq.os.now(), micros);
+            cq.timer.set(u64::from(micros), cq);
         }
         action.queue
-    }
-
-    /// [`State::push`] for several completions.
-    #[inline(never)]
-    fn push_all<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqes: &[Cqe]) -> bool {
-        cqes.iter().fold(false, |queue, cqe| self.push(cq, *cqe) | queue)
-    }
-
-    /// Counts what was pushed fast, and lets nothing be pushed fast until the next push has decided.
-    #[inline]
-    fn settled(&mut self) -> &mut Self {
-        self.entries.disable_fast_push();
-        self.notify.queued_plain(self.entries.tail());
-        self
-    }
-
-    /// Sets the timer that ends a hold.
-    #[cold]
-    fn hold<O: Os>(&mut self, cq: &Arc<Cq<O>>, micros: u32) {
-        mistake!(ModerationIgnoresInterval => return);
-        self.notify.hold_for(cq.os.now(), micros);
-        cq.timer.set(u64::from(micros), cq);
     }
 
     /// [`Cq::fail`]. Returns true if the deferred call has to be queued.
@@ -221,64 +203,38 @@ impl<O: Os> Cq<O> {
     ///
     /// If the queue is full, it fails (`NDKPI 7.1.10`): queued completions stay, this one and all later ones are lost, and the
     /// attached queue pairs fail.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers until it is in its slot")]
     pub fn push(this: &Arc<Self>, cqe: Cqe) {
-        let queue = this.state.with(|state| {
-            let queue = state.push(this, cqe);
-            state.entries.publish();
-            queue
-        });
-        if queue {
-            this.dpc.queue(this);
-        }
+        Self::push_one(this, || cqe);
     }
 
-    /// [`Cq::push`] for several completions, which become visible together.
-    pub fn push_all(this: &Arc<Self>, cqes: &[Cqe]) {
-        Self::push_all_of(this, || cqes);
+    /// [`Cq::push`] for the completion that `work` returns: it is made with the queue locked, and stays in registers.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "code of its own for each caller, because `work` is")]
+    pub(crate) fn push_one(this: &Arc<Self>, work: impl FnOnce() -> Cqe) {
+        Self::push_under_lock(this, |state| state.push(this, work()));
     }
 
-    /// [`Cq::push_all`] for the completions that `work` returns. It runs with the queue locked: it must be short and must not use
-    /// the queue.
+    /// [`Cq::push`] for the completions that `work` returns, which become visible together. It runs with the queue locked: it must
+    /// be short and must not use the queue.
     ///
     /// `work` writes what the completions announce. To lock the queue after that would wait until those stores have reached the
     /// consumer's processor.
     #[inline]
-    pub(crate) fn push_all_of<'a>(this: &Arc<Self>, work: impl FnOnce() -> &'a [Cqe]) {
+    pub fn push_all<'a>(this: &Arc<Self>, work: impl FnOnce() -> &'a [Cqe]) {
+        Self::push_under_lock(this, |state| match work() {
+            [cqe] => state.push(this, *cqe),
+            cqes => cqes.iter().fold(false, |queue, cqe| state.push(this, *cqe) | queue),
+        });
+    }
+
+    /// Publishes what `push` pushes, and queues the deferred call if it says so.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "code of its own for each caller, because `push` is")]
+    fn push_under_lock(this: &Arc<Self>, push: impl FnOnce(&mut State) -> bool) {
         let queue = this.state.with(|state| {
-            let queue = match work() {
-                [cqe] => state.push(this, *cqe),
-                cqes => state.push_all(this, cqes),
-            };
+            let queue = push(state);
             state.entries.publish();
             queue
-        });
-        if queue {
-            this.dpc.queue(this);
-        }
-    }
-
-    /// Prefetches the slot of the next completion.
-    pub(crate) fn prefetch(&self) {
-        self.state.with(|state| state.entries.prefetch(0));
-    }
-
-    /// Lets `work` see and change everything.
-    #[inline]
-    fn with_state<U>(&self, work: impl FnOnce(&mut State) -> U) -> U {
-        // Moved, so that nothing has to lie in memory for the sake of a lock that is taken.
-        self.state.with(move |state| work(state.settled()))
-    }
-
-    /// [`Cq::with_state`] for a change that may have a callback as its consequence.
-    fn change(this: &Arc<Self>, change: impl FnOnce(&mut State) -> Action) {
-        let queue = this.with_state(|state| {
-            let action = change(state);
-            if let Some(micros) = action.timer {
-                state.hold(this, micros);
-            }
-            action.queue
         });
         if queue {
             this.dpc.queue(this);
@@ -287,7 +243,7 @@ impl<O: Os> Cq<O> {
 
     /// Fails the queue for good, as a broken adapter would (`NDKPI 7.1.10`).
     pub fn fail(this: &Arc<Self>, failure: CqFailure) {
-        if this.with_state(|state| state.fail(failure)) {
+        if this.state.with(|state| state.fail(failure)) {
             this.dpc.queue(this);
         }
     }
@@ -295,13 +251,13 @@ impl<O: Os> Cq<O> {
     /// How the queue has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<CqFailure> {
-        self.with_state(|state| state.notify.failure())
+        self.state.with(|state| state.notify.failure())
     }
 
     /// The state of the queue now. A client that arms before it observes misses nothing: later completions satisfy the arm.
     #[must_use]
     pub fn observe(&self) -> Observation {
-        self.with_state(|state| Observation {
+        self.state.with(|state| Observation {
             view: state.notify.view(),
             newest_failed: state.notify.newest_failed(),
             failure: state.notify.failure(),
@@ -316,29 +272,19 @@ impl<O: Os> Cq<O> {
     /// are queued than that, `STATUS_INSUFFICIENT_RESOURCES`. The queue is unchanged then.
     pub fn resize(this: &Arc<Self>, depth: u32) -> Result<(), NtStatus> {
         check_depth(depth, this.max_depth)?;
-        let mut spare = match this.with_state(|state| state.entries.plan(depth)) {
-            Plan::InPlace => None,
-            Plan::NewSegment => Some(Spare::try_new(depth)?),
-        };
-        loop {
-            let (given, mut result) = (spare.take(), Ok(()));
-            Self::change(this, |state| {
-                result = state.entries.resize(depth, given);
-                if result.is_err() {
-                    return Action::default();
-                }
-                state.depth = depth;
-                mistake!(ResizeLosesEntry => fault::remember());
-                let is_full = !state.entries.has_room(1);
-                state.notify.resized(depth, is_full)
-            });
-            match result {
-                Ok(()) => return Ok(()),
-                Err(ResizeError::Occupied) => return Err(NtStatus::BUFFER_OVERFLOW),
-                // Another resize came between the plan and the lock.
-                Err(ResizeError::NeedsSpare) => spare = Some(Spare::try_new(depth)?),
-            }
+        // Allocated and freed without the lock; a queue that keeps its memory does not use it.
+        let spare = Spare::try_new(depth)?;
+        let result = this.state.with(|state| {
+            let unused = state.entries.resize(spare)?;
+            state.depth = depth;
+            mistake!(ResizeLosesEntry => fault::remember());
+            Ok((unused, state.update(this, |notify, is_full| notify.resized(depth, is_full))))
+        });
+        let (_unused, queue) = result.map_err(|_: Spare<Cqe>| NtStatus::BUFFER_OVERFLOW)?;
+        if queue {
+            this.dpc.queue(this);
         }
+        Ok(())
     }
 
     /// Sets the interrupt moderation (`NDKPI 7.1.6`), `interval` in microseconds.
@@ -347,21 +293,15 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
     pub fn moderate(this: &Arc<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
-        let mut result = Ok(());
-        Self::change(this, |state| {
+        let queue = this.state.with(|state| {
             let moderation = Moderation::new(interval, count, state.depth, this.os.timer_resolution());
-            match mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation) {
-                Ok(moderation) => {
-                    let is_full = !state.entries.has_room(1);
-                    state.notify.moderate(moderation, is_full, this.os.now())
-                }
-                Err(status) => {
-                    result = Err(status);
-                    Action::default()
-                }
-            }
-        });
-        result
+            let moderation = mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation)?;
+            Ok::<_, NtStatus>(state.update(this, |notify, is_full| notify.moderate(moderation, is_full, this.os.now())))
+        })?;
+        if queue {
+            this.dpc.queue(this);
+        }
+        Ok(())
     }
 
     /// [`CqConsumer::arm`] for a consumer that has [taken](CqConsumer::taken) that much.
@@ -369,12 +309,10 @@ impl<O: Os> Cq<O> {
     /// The callback may begin, and poll, before this returns. Therefore this does not use the consumer's end.
     #[inline]
     pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
-        let queue = this.with_state(move |state| {
-            // An arm is never held back.
-            state.notify.arm(kind, taken).queue
-        });
+        // An arm is never held back.
+        let queue = this.state.with(move |state| state.notify.arm(kind, taken).queue);
         mistake!(CallbackInsideArm if queue => return Self::notify(this));
-        mistake!(CallbackReentered if this.with_state(|state| state.notify.reenter()) => return Self::notify(this));
+        mistake!(CallbackReentered if this.state.with(|state| state.notify.reenter()) => return Self::notify(this));
         if queue {
             this.dpc.queue(this);
         }
@@ -382,7 +320,7 @@ impl<O: Os> Cq<O> {
 
     /// Prevents further callbacks. One that runs goes on; the client is dropped after it. May be called by the callback.
     pub fn close(&self) {
-        self.with_state(|state| {
+        self.state.with(|state| {
             state.notify.close();
             let _ = self.timer.cancel();
         });
@@ -394,31 +332,31 @@ impl<O: Os> Cq<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub(crate) fn attach(&self, dependent: DependentRef) -> Result<usize, NtStatus> {
-        self.with_state(|state| state.dependents.insert(dependent)).map_err(Into::into)
+        self.state.with(|state| state.dependents.insert(dependent)).map_err(Into::into)
     }
 
     /// Removes what [`Cq::attach`] added.
     pub(crate) fn detach(&self, number: usize) {
         // The reference is dropped after the lock is released.
-        drop(self.with_state(|state| state.dependents.remove(number)));
+        drop(self.state.with(|state| state.dependents.remove(number)));
     }
 
     /// Makes the callbacks that are due, a bounded number of them.
     fn notify(this: &Arc<Self>) {
-        mistake!(CallbackUnderLock => return this.with_state(|state| {
+        mistake!(CallbackUnderLock => return this.state.with(|state| {
             if let Some(status) = state.notify.begin() {
                 this.client.notify(status);
                 let _ = state.notify.end();
             }
         }));
         for _ in 0..CALLBACKS_PER_RUN {
-            let (status, failure) = this.with_state(|state| (state.notify.begin(), state.notify.failure()));
+            let (status, failure) = this.state.with(|state| (state.notify.begin(), state.notify.failure()));
             if let Some(failure) = failure {
                 Self::spread_failure(this, failure);
             }
             let Some(status) = status else { return };
             this.client.notify(status);
-            if !this.with_state(|state| state.notify.end()) {
+            if !this.state.with(|state| state.notify.end()) {
                 return;
             }
         }
@@ -428,17 +366,12 @@ impl<O: Os> Cq<O> {
     /// Tells the client of a failure, and fails a bounded number of dependents.
     #[cold]
     fn spread_failure(this: &Arc<Self>, failure: CqFailure) {
-        if !this.with_state(|state| core::mem::replace(&mut state.told, true)) {
+        if !this.state.with(|state| core::mem::replace(&mut state.told, true)) {
             this.client.failed(failure);
         }
-        for _ in 0..FAILURES_PER_RUN {
-            match this.with_state(|state| state.dependents.next_to_fail()) {
-                ToFail::Dependent(dependent) => dependent.fail(),
-                ToFail::Nobody => {}
-                ToFail::Done => return,
-            }
+        if fail_some(|| this.state.with(|state| state.dependents.next_to_fail())) {
+            this.dpc.queue(this);
         }
-        this.dpc.queue(this);
     }
 }
 
@@ -494,6 +427,8 @@ impl<O: Os> Routine for HoldExpiry<O> {
     type Target = Cq<O>;
 
     fn run(cq: &Arc<Cq<O>>) {
-        Cq::change(cq, |state| state.notify.timer_ran(cq.os.now()));
+        if cq.state.with(|state| state.update(cq, |notify, _| notify.timer_ran(cq.os.now()))) {
+            cq.dpc.queue(cq);
+        }
     }
 }

@@ -5,32 +5,11 @@ use crate::NtStatus;
 /// An interval or a count without a limit.
 pub const UNLIMITED: u32 = u32::MAX;
 
-/// How long a callback waits after its arm was satisfied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Delay {
-    /// Not at all.
-    None,
-    /// This many microseconds.
-    Micros(u32),
-    /// Until the count is reached.
-    UntilCount,
-}
-
-impl Delay {
-    /// The time for a timer, if one is needed.
-    #[must_use]
-    pub const fn micros(self) -> Option<u32> {
-        match self {
-            Self::Micros(micros) => Some(micros),
-            Self::None | Self::UntilCount => None,
-        }
-    }
-}
-
 /// The moderation of one completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moderation {
-    delay: Delay,
+    /// Microseconds that a callback is held back at most, or [`UNLIMITED`].
+    interval: u32,
     /// The consumer's count, or [`UNLIMITED`].
     count: u32,
     /// Completions that end a hold: the count, or more than there can be if that is above the depth.
@@ -39,7 +18,7 @@ pub struct Moderation {
 
 impl Moderation {
     /// No moderation: the state of a new queue.
-    pub const OFF: Self = Self { delay: Delay::None, count: 1, limit: 1 };
+    pub const OFF: Self = Self { interval: 0, count: 1, limit: 1 };
 
     /// The moderation of a queue for `depth` entries. `interval` is in microseconds, rounded down to a multiple of the
     /// timer's `resolution`.
@@ -52,34 +31,33 @@ impl Moderation {
         if interval == UNLIMITED && !counts {
             return Err(NtStatus::INVALID_PARAMETER_MIX);
         }
+        let interval = if interval == UNLIMITED { interval } else { interval - interval % resolution };
         if interval == 0 || count <= 1 {
             return Ok(Self::OFF);
         }
-        let delay = if interval == UNLIMITED {
-            Delay::UntilCount
-        } else {
-            match interval - interval % resolution {
-                0 => return Ok(Self::OFF),
-                micros => Delay::Micros(micros),
-            }
-        };
-        Ok(Self { delay, count, limit: u64::MAX }.at_depth(depth))
+        Ok(Self { interval, count, limit: u64::MAX }.at_depth(depth))
     }
 
     /// The same moderation for a queue of another depth: a count above the depth is ignored (`NDKPI 7.1.6`) until a resize makes
     /// room for it. A count that is the only limit is never ignored, because nothing else ends a hold.
     #[must_use]
     pub const fn at_depth(self, depth: u32) -> Self {
-        let counts = self.count <= depth || matches!(self.delay, Delay::UntilCount);
+        let counts = self.count <= depth || self.interval == UNLIMITED;
         // Not a cast that loses: `From` is not const.
         let limit = if counts && self.count != UNLIMITED { self.count as u64 } else { u64::MAX };
         Self { limit, ..self }
     }
 
-    /// How long to hold a callback back.
+    /// Returns true if no callback is held back.
     #[must_use]
-    pub const fn delay(&self) -> Delay {
-        self.delay
+    pub const fn is_off(&self) -> bool {
+        self.interval == 0
+    }
+
+    /// Microseconds that a callback is held back at most, if there is such a limit.
+    #[must_use]
+    pub fn micros(&self) -> Option<u32> {
+        (self.interval != UNLIMITED).then_some(self.interval)
     }
 
     /// Returns true if `completions` since the arm was satisfied end the hold.

@@ -6,11 +6,9 @@
 //!
 //! The *ordinal* of an entry is its number, counted from one. Ordinals may wrap around; [`newer`] compares them.
 
-use super::{
-    CqeOutcome,
-    moderation::{Delay, Moderation},
-};
-use crate::{NtStatus, mistake};
+use super::{CqeOutcome, moderation::Moderation};
+pub use crate::ring::newer;
+use crate::{NtStatus, fault, mistake};
 
 /// What an arm waits for, weakest first (`NDKPI 7.1.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,13 +68,6 @@ impl Class {
             (true, false) => Self::Plain,
         }
     }
-}
-
-/// Returns true if ordinal `this` is after `that`.
-#[inline]
-#[must_use]
-pub const fn newer(this: u64, that: u64) -> bool {
-    this.wrapping_sub(that).cast_signed() > 0
 }
 
 /// The input of the decision.
@@ -221,22 +212,22 @@ impl Notify {
         self.failure
     }
 
-    /// Shortcut: returns true if a plain entry has no consequence now, so that such need not be told one by one. A queue that has
-    /// not failed [pushes them fast](crate::ring::Producer::fast_push).
+    /// Shortcut: returns true if a plain entry has no consequence now, so that [`Notify::queued_plain`] suffices. A queue that has
+    /// failed takes no entries, plain or not.
     ///
-    /// To prove: an arm that stands was not satisfied before the entry, for it is taken away when it is. A plain entry changes
-    /// `newest` only, which [`satisfied`] asks for with ANY only. A hold counts every entry (`NDKPI 7.1.6`).
+    /// Proof obligation: the arm was not satisfied before the entry, or it would be gone. A plain entry changes `newest` only,
+    /// which [`satisfied`] looks at for ANY only. A hold counts every entry (`NDKPI 7.1.6`). (Deliberate mistakes are made in the
+    /// decision.)
     #[inline]
     #[must_use]
     pub fn ignores_plain(&self) -> bool {
-        mistake!(UnarmedCallback => false, else self.view.arm != Some(ArmType::Any) && self.hold.is_none())
+        self.view.arm != Some(ArmType::Any) && self.hold.is_none() && self.failure.is_none() && !fault::is_any()
     }
 
-    /// [`Notify::queued`] for plain entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain), if there are
-    /// any.
+    /// [`Notify::queued`] for a plain entry that is [ignored](Notify::ignores_plain).
     #[inline]
-    pub const fn queued_plain(&mut self, newest: u64) {
-        self.view.newest = newest;
+    pub const fn queued_plain(&mut self) {
+        self.view.newest = self.view.newest.wrapping_add(1);
     }
 
     /// An entry of `class` was queued; `full` is true if it was the last one that fits. Called for every entry, in order.
@@ -264,14 +255,11 @@ impl Notify {
         if !satisfied || self.due {
             return Action::default();
         }
-        match self.moderation.delay() {
-            Delay::None => self.make_due(),
-            _ if urgent => self.make_due(),
-            delay => {
-                self.hold = Some(Hold { completions: 1, since: None, deadline: None });
-                Action { queue: false, timer: delay.micros() }
-            }
+        if urgent || self.moderation.is_off() {
+            return self.make_due();
         }
+        self.hold = Some(Hold { completions: 1, since: None, deadline: None });
+        Action { queue: false, timer: self.moderation.micros() }
     }
 
     /// The consumer, which has taken the entries up to `taken`, arms the queue. A closed queue stays unarmed.
@@ -316,17 +304,9 @@ impl Notify {
         if full || moderation.counted(hold.completions) {
             return self.make_due();
         }
-        match moderation.delay() {
-            Delay::None => self.make_due(),
-            Delay::UntilCount => Action::default(),
-            Delay::Micros(micros) => {
-                let elapsed = hold.since.map_or(0, |since| now.saturating_sub(since));
-                match u32::try_from(u64::from(micros).saturating_sub(elapsed)) {
-                    Ok(0) | Err(_) => self.make_due(),
-                    Ok(left) => Action { queue: false, timer: Some(left) },
-                }
-            }
-        }
+        let Some(micros) = moderation.micros() else { return Action::default() };
+        let elapsed = hold.since.map_or(0, |since| now.saturating_sub(since));
+        self.due_in(u64::from(micros).saturating_sub(elapsed))
     }
 
     /// The queue was resized to `depth`; `full` is true if it is full. No entry can end the hold of a full queue, and a count that
@@ -350,7 +330,12 @@ impl Notify {
     /// of that of `now`.
     pub fn timer_ran(&mut self, now: u64) -> Action {
         let Some(Hold { deadline: Some(deadline), .. }) = self.hold else { return Action::default() };
-        match u32::try_from(deadline.saturating_sub(now)) {
+        self.due_in(deadline.saturating_sub(now))
+    }
+
+    /// Makes a callback due after this many microseconds.
+    fn due_in(&mut self, micros: u64) -> Action {
+        match u32::try_from(micros) {
             Ok(0) | Err(_) => self.make_due(),
             Ok(left) => Action { queue: false, timer: Some(left) },
         }

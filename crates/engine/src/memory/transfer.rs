@@ -90,3 +90,16 @@ fn transfer_between_lists<O: Os>(
         left -= now;
     }
 }
+
+/// Writes bytes to a list of segments, from the byte `offset` of the list on, as [`transfer`] does.
+pub fn write<O: Os>(to: &[Segment<O>], offset: usize, bytes: &[u8]) {
+    let (mut to, mut rest) = (Cursor::at(to, offset), bytes);
+    while let (false, Some(target)) = (rest.is_empty(), to.run(rest.len())) {
+        let (now, later) = rest.split_at(target.length.min(rest.len()));
+        if let Some((memory, at)) = target.memory() {
+            memory.write(at, now);
+        }
+        target.skip(now.len());
+        rest = later;
+    }
+}

@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use super::{
     Flags, NtStatus, Qp, Work,
     receive_queue::ReceiveQueue,
-    request::{INLINE, LocalData, WorkRequest},
+    request::{INLINE, LocalData, WORD, WorkRequest},
 };
 use crate::{
     cq::{Cq, Cqe, Operation},
@@ -34,30 +34,28 @@ type Received = ArrayVec<Cqe, 32>;
 /// Memory, and an offset in it.
 type Location<'a, O> = (&'a <O as Os>::Memory, usize);
 
-/// The requests that the executor takes, in order.
+/// The requests that the executor takes, in order. A type for each source, so that each has an executor of its own.
 pub(super) trait Requests {
-    /// Gives `work` the request `ahead` places behind the first one; `None` if there is none.
-    fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
+    /// The first request, which is known to be there.
+    fn first(&self) -> Option<&WorkRequest>;
 
-    /// [`Requests::with`] for the first request, which is known to be there.
-    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U>;
+    /// The request `ahead` places behind the first one; `None` if there is none.
+    fn get(&mut self, ahead: usize) -> Option<&WorkRequest>;
 
     /// The first `count` requests have been carried out.
     fn finish(&mut self, count: usize);
-
-    /// Has the processor fetch where the consumer's next request goes.
-    fn prefetch_next(&self);
 }
 
+/// The send queue.
 impl Requests for &mut Consumer<WorkRequest> {
     #[inline]
-    fn with<U>(&mut self, ahead: usize, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.with_ahead(ahead, work)
+    fn first(&self) -> Option<&WorkRequest> {
+        self.get_known(0)
     }
 
     #[inline]
-    fn first<U>(&self, work: impl FnOnce(&WorkRequest) -> U) -> Option<U> {
-        self.with_known(0, work)
+    fn get(&mut self, ahead: usize) -> Option<&WorkRequest> {
+        Consumer::get(self, ahead)
     }
 
     #[inline(always)]
@@ -65,10 +63,22 @@ impl Requests for &mut Consumer<WorkRequest> {
     fn finish(&mut self, count: usize) {
         self.advance(count);
     }
+}
 
-    fn prefetch_next(&self) {
-        self.prefetch_end();
+/// The request of a post, which is not in the queue.
+impl Requests for &WorkRequest {
+    #[inline]
+    fn first(&self) -> Option<&WorkRequest> {
+        Some(self)
     }
+
+    #[inline]
+    fn get(&mut self, ahead: usize) -> Option<&WorkRequest> {
+        (ahead == 0).then_some(*self)
+    }
+
+    #[inline]
+    fn finish(&mut self, _: usize) {}
 }
 
 /// A run of the executor.
@@ -82,25 +92,9 @@ pub(super) struct Execution<'run, O: Os, R> {
 /// What a run has done.
 #[derive(Default)]
 struct Run {
-    requests: u32,
-    bytes: usize,
-    /// The last request, whose completion is left to do.
-    last: Option<Done>,
-}
-
-/// What is left to know of a request that was carried out.
-struct Done {
-    context: usize,
-    length: u32,
-    flags: Flags,
-    operation: Operation,
-}
-
-impl Done {
-    #[inline]
-    const fn of(request: &WorkRequest, operation: Operation) -> Self {
-        Self { context: request.context, length: request.length, flags: request.flags, operation }
-    }
+    moved: Moved,
+    /// The context and the flags of the last request, which has not completed yet.
+    last: Option<(usize, Flags)>,
 }
 
 impl<O: Os, R: Requests> Execution<'_, O, R> {
@@ -108,40 +102,37 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
     pub fn execute(mut self) -> Option<Moved> {
-        let (qp, peer, most) = (self.qp, self.peer, self.budget.bytes);
-        // None for a send.
-        let copied = self.requests.first(|request| {
-            if matches!(request.work, Work::Send { invalidate: None }) {
+        let (qp, peer) = (self.qp, self.peer);
+        let request = self.requests.first()?;
+        let (operation, run) = if matches!(request.work, Work::Send { invalidate: None }) {
+            (Operation::Send, self.send())
+        } else {
+            let bytes = request.length as usize;
+            if bytes > self.budget.bytes {
                 return None;
             }
-            if request.length as usize > UNDER_LOCKS {
-                // A copy of many bytes drives the queues out of the caches. What is written behind it comes while it runs.
-                self.requests.prefetch_next();
-                qp.initiator_cq.prefetch();
-            }
-            Some(match request.work {
-                _ if request.length as usize > most => None,
-                Work::Write { address, token } => Self::copy::<false>(qp, peer, request, (address, token)),
-                Work::Read { address, token } => Self::copy::<true>(qp, peer, request, (address, token)),
-                _ => None,
-            })
-        });
-        let Some(copied) = copied.flatten() else { return self.send() };
-        let last = copied?;
-        self.requests.finish(1);
-        Some(Self::complete(qp, peer, &last, 1, last.length as usize))
-    }
-
-    /// Completes the last of `requests`, unless its consumer wants to know failures only, and counts all of them.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: the completion stays in registers")]
-    fn complete(qp: &Qp<O>, peer: &Qp<O>, last: &Done, requests: u32, bytes: usize) -> Moved {
-        if !last.flags.are_silent(NtStatus::SUCCESS) {
-            Cq::push(&qp.initiator_cq, qp.cqe(last.context, last.operation, NtStatus::SUCCESS));
+            let operation = match request.work {
+                Work::Write { address, token } => {
+                    Self::copy::<false>(qp, peer, request, (address, token))?;
+                    Operation::Write
+                }
+                Work::Read { address, token } => {
+                    Self::copy::<true>(qp, peer, request, (address, token))?;
+                    Operation::Read
+                }
+                _ => return None,
+            };
+            let last = Some((request.context, request.flags));
+            self.requests.finish(1);
+            (operation, Run { moved: Moved { is_read: operation == Operation::Read, requests: 1, bytes }, last })
+        };
+        // The completion of a send follows that of the receive, whose queue may be the same.
+        let (context, flags) = run.last?;
+        if !flags.are_silent(NtStatus::SUCCESS) {
+            Cq::push_one(&qp.initiator_cq, || qp.cqe(context, operation, NtStatus::SUCCESS));
         }
-        let moved = Moved { is_read: matches!(last.operation, Operation::Read), requests, bytes };
-        qp.engine.count(&peer.engine, &moved);
-        moved
+        qp.engine.count(&peer.engine, &run.moved);
+        Some(run.moved)
     }
 
     /// Copies the data of a read or a write, found by the queue pair's cache or the token table. `None` if it is not contiguous on
@@ -153,19 +144,15 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         peer: &Qp<O>,
         request: &WorkRequest,
         (address, token): (u64, u32),
-    ) -> Option<Done> {
-        let (operation, access, remote_access) = if READ {
-            (Operation::Read, Access::ReadSink, Access::RemoteRead)
-        } else {
-            (Operation::Write, Access::LocalRead, Access::RemoteWrite)
-        };
+    ) -> Option<()> {
+        let (access, remote_access) =
+            if READ { (Access::ReadSink, Access::RemoteRead) } else { (Access::LocalRead, Access::RemoteWrite) };
         let (remote, length) = ((Lookup { token, access: remote_access }, address), request.length);
-        let done = Done::of(request, operation);
         let local = match &request.data {
             LocalData::Elements { count: 1, first } if !(READ && request.flags.contains(Flags::LOCAL_INVALIDATE)) => {
                 (first.key(access), first.address)
             }
-            LocalData::Inline(_) if !READ => return write_inline(peer, request, remote).then_some(done),
+            LocalData::Inline(_) if !READ => return write_inline(peer, request, remote),
             _ => return None,
         };
         let move_bytes = |local: Location<'_, O>, remote: Location<'_, O>| {
@@ -177,7 +164,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             false
         } else {
             match qp.translations.with_both(local, remote, length, move_bytes) {
-                CacheResult::Hit(()) => return Some(done),
+                CacheResult::Hit(()) => return Some(()),
                 CacheResult::Miss { is_due } => is_due,
             }
         };
@@ -186,43 +173,45 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
             qp.domain.cache(&qp.translations, Side::Local, local.0);
             peer.domain.cache(&qp.translations, Side::Remote, remote.0);
         }
-        copied.map(|()| done)
+        copied
     }
 
     /// Carries out consecutive sends with the same tokens, while the locks are held once: between two messages there is no atomic
     /// operation, which would wait until the stores of the first one have reached the peer's processor.
     // Not inlined: it would take registers from reads and writes.
     #[inline(never)]
-    fn send(mut self) -> Option<Moved> {
-        let (qp, peer, mut run, mut received) = (self.qp, self.peer, Run::default(), Received::new());
+    fn send(mut self) -> Run {
+        let (peer, mut run, mut received) = (self.peer, Run::default(), Received::new());
         // The lock of the receive queue keeps the order of its completions.
         peer.with_receives(|receives| {
             let received = &mut received;
-            Cq::push_all_of(&peer.receive_cq, || {
-                if let Some(token) = receives.first_token() {
-                    let sink = Lookup { token, access: Access::LocalWrite };
-                    let source = self.requests.first(|request| match &request.data {
-                        LocalData::Elements { first, .. } => Some(first.key(Access::LocalRead)),
-                        LocalData::Inline(_) => None,
-                    });
-                    let done = match source.flatten() {
-                        None => {
-                            peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
-                        }
-                        Some(source) => qp.domain.with_tokens(source, &peer.domain, sink, |local, remote| {
-                            let put = |request: &_, to: Location<'_, O>| put_element(local, request, to);
-                            self.send_run(receives, received, remote, put)
-                        }),
-                    };
-                    run = done.unwrap_or_default();
-                }
+            Cq::push_all(&peer.receive_cq, || {
+                run = self.send_locked(receives, received).unwrap_or_default();
                 &*received
             });
         });
-        Some(Self::complete(qp, peer, &run.last?, run.requests, run.bytes))
+        run
     }
 
-    /// [`Execution::send`] with everything locked. `put` copies the bytes of a request to where they go, or returns false.
+    /// [`Execution::send`] with the receives and their completion queue locked. Locks the tokens; `None` if they may not be used.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted with the one after it")]
+    fn send_locked(&mut self, receives: &mut ReceiveQueue, received: &mut Received) -> Option<Run> {
+        let (qp, peer) = (self.qp, self.peer);
+        let sink = Lookup { token: receives.first_token()?, access: Access::LocalWrite };
+        match self.requests.first()?.data {
+            LocalData::Inline(_) => {
+                peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
+            }
+            LocalData::Elements { first, .. } => {
+                qp.domain.with_tokens(first.key(Access::LocalRead), &peer.domain, sink, |local, remote| {
+                    self.send_run(receives, received, remote, |request, to| put_element(local, request, to))
+                })
+            }
+        }
+    }
+
+    /// [`Execution::send`] with everything locked. `put` copies the data of a request to its destination, or returns `None`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 50 instructions of a message")]
     fn send_run(
@@ -230,34 +219,30 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         receives: &mut ReceiveQueue,
         received: &mut Received,
         remote: &LockedMr<'_, O>,
-        put: impl Fn(&WorkRequest, Location<'_, O>) -> bool,
+        put: impl Fn(&WorkRequest, Location<'_, O>) -> Option<()>,
     ) -> Run {
         let mut run = Run::default();
         let most = self.budget.bytes.min(UNDER_LOCKS);
-        while run.requests < self.budget.requests && !received.is_full() {
-            let ahead = run.requests as usize;
-            let left = most - run.bytes;
-            let done = self.requests.with(ahead, |request| {
-                if !matches!(request.work, Work::Send { invalidate: None }) || request.length as usize > left {
-                    return None;
-                }
-                let context = receives.fill(ahead, request.length, remote, |to| put(request, to))?;
-                received.push(self::received(self.peer, context, request.length, request.flags));
-                Some(Done::of(request, Operation::Send))
-            });
-            let Some(Some(done)) = done else { break };
-            run.requests += 1;
-            run.bytes += done.length as usize;
+        while run.moved.requests < self.budget.requests && !received.is_full() {
+            let ahead = run.moved.requests as usize;
+            let Some(request) = self.requests.get(ahead) else { break };
+            let &WorkRequest { context, work, flags, length, .. } = request;
+            if !matches!(work, Work::Send { invalidate: None }) || length as usize > most - run.moved.bytes {
+                break;
+            }
+            let Some(receive) = receives.fill(ahead, length, remote, |to| put(request, to)) else { break };
+            received.push(self::received(self.peer, receive, length, flags));
+            run.moved.requests += 1;
+            run.moved.bytes += length as usize;
+            run.last = Some((context, flags));
             // Its completion follows that of the receive, whose queue may be the same and is locked.
-            let is_last = !done.flags.are_silent(NtStatus::SUCCESS);
-            run.last = Some(done);
-            if is_last {
+            if !flags.are_silent(NtStatus::SUCCESS) {
                 break;
             }
         }
         // The slots are free before the consumers see the completions.
-        receives.take_out(run.requests as usize);
-        self.requests.finish(run.requests as usize);
+        receives.requests.advance(run.moved.requests as usize);
+        self.requests.finish(run.moved.requests as usize);
         run
     }
 }
@@ -270,25 +255,25 @@ pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: 
     Cqe { outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..cqe }
 }
 
-/// Copies the inline bytes of a send, if they are few. One word is stored without a call of the copy routine.
+/// Copies the inline bytes of a request, if it holds all of them. A word is copied without a call of the copy routine.
 #[inline]
-fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> bool {
+fn put_inline<M: Memory>(request: &WorkRequest, (to, at): (&M, usize)) -> Option<()> {
     let length = request.length as usize;
     match &request.data {
-        LocalData::Inline(bytes) if length == size_of::<u64>() => to.write(at, &bytes.bytes()[0]),
-        LocalData::Inline(bytes) if length <= INLINE => to.write(at, &bytes.bytes().as_flattened()[..length]),
-        _ => return false,
+        LocalData::Inline(data) if length == WORD => to.write(at, &data.0[..WORD]),
+        LocalData::Inline(data) if length <= INLINE => to.write(at, &data.0[..length]),
+        _ => return None,
     }
-    true
+    Some(())
 }
 
 /// Copies the data of a send with one element, which is a part of `local`.
 #[inline]
-fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> bool {
-    let LocalData::Elements { count: 1, first } = &request.data else { return false };
-    let Some((from, start)) = local.find(first.token, first.address, first.length) else { return false };
+fn put_element<O: Os>(local: &LockedMr<'_, O>, request: &WorkRequest, (to, at): Location<'_, O>) -> Option<()> {
+    let LocalData::Elements { count: 1, first } = &request.data else { return None };
+    let (from, start) = local.find(first.token, first.address, first.length)?;
     to.copy_from(at, from, start, request.length as usize);
-    true
+    Some(())
 }
 
 /// [`Execution::copy`] by the token table: few bytes with the tokens locked, more with references to the memory.
@@ -316,10 +301,6 @@ fn copy_by_table<O: Os>(
 
 /// [`Execution::copy`] for a write of few inline bytes.
 #[inline(never)]
-fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> bool {
-    if request.length == 0 || request.length as usize > INLINE {
-        return false;
-    }
-    let write = |mr: &LockedMr<'_, O>| Some(put_inline(request, mr.locate(address, request.length)?));
-    peer.domain.with_token(remote, write).flatten() == Some(true)
+fn write_inline<O: Os>(peer: &Qp<O>, request: &WorkRequest, (remote, address): (Lookup, u64)) -> Option<()> {
+    peer.domain.with_token(remote, |mr| put_inline(request, mr.locate(address, request.length)?))?
 }

@@ -119,15 +119,14 @@ impl<O: Os> Qp<O> {
     pub fn set_link_client(&self, client: Box<dyn LinkClient>) -> Result<(), NtStatus> {
         // A client that is refused is dropped after the lock is released.
         let refused = self.link.with(|link| {
-            let status = match link.client {
-                _ if self.is_dead() => NtStatus::CONNECTION_INVALID,
-                None if !link.used => {
-                    link.client = Some(client);
-                    return Ok(());
-                }
-                _ => NtStatus::CONNECTION_ACTIVE,
-            };
-            Err((status, client))
+            if self.is_dead() {
+                return Err((NtStatus::CONNECTION_INVALID, client));
+            }
+            if link.used || link.client.is_some() {
+                return Err((NtStatus::CONNECTION_ACTIVE, client));
+            }
+            link.client = Some(client);
+            Ok(())
         });
         refused.map_err(|(status, _)| status)
     }

@@ -6,17 +6,16 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `post` | into the send queue |
-//! | `send_queue`, `direct` | the doorbell, and requests out of the queue in a quantum, or out of their post |
-//! | `execute` | the executor: does what is simple, wholly or not at all |
-//! | `progress` | what takes several steps, and every error |
-//! | `receive_queue`, `srq` | where messages go |
+//! | `post` | puts requests into the send queue, or passes them to the executor |
+//! | `send_queue` | the doorbell and the quantum |
+//! | `execute` | the fast path: carries out simple requests, wholly or not at all |
+//! | `progress` | the slow path: requests of several steps, and every error |
+//! | `receive_queue`, `srq` | receives, and the messages that fill them |
 //! | `link` | the connection of two queue pairs |
 //!
 //! A quantum owns the send queue of its queue pair, and fills receives of the peer's receive queue. The receive that it fills is
 //! *claimed*, so that a flush by the peer waits for it and the order is kept.
 
-mod direct;
 mod execute;
 mod link;
 mod post;
@@ -29,12 +28,11 @@ mod srq;
 use alloc::boxed::Box;
 use core::any::Any;
 
-pub use direct::DIRECT_QUANTUM;
 use fallible::{Arc, try_box};
 use link::Link;
 pub use link::LinkClient;
 use post::Limits;
-pub use post::{Flags, Payload, SqProducer};
+pub use post::{DIRECT_QUANTUM, Flags, Payload, SqProducer};
 use receive_queue::ReceiveQueue;
 pub use receive_queue::RqProducer;
 use request::{CHUNK, INLINE, ReceiveRequest, WorkRequest, chunks_for};
@@ -44,10 +42,7 @@ pub use srq::{Srq, SrqClient, SrqParameters};
 
 use crate::{
     NtStatus,
-    cq::{
-        Cq, Cqe, CqeOutcome, Operation,
-        dependents::{Dependent, try_dependent},
-    },
+    cq::{Cq, Cqe, CqeOutcome, Operation, dependents::Dependent},
     memory::{Domain, Side, TranslationCache},
     nic::{Engine, LoopbackNic, NicMode},
     os::{Os, SpinLock},
@@ -87,10 +82,6 @@ impl QpParameters {
         let initiator = size_of::<WorkRequest>() + others(self.max_initiator_sge) + inline;
         let receive = size_of::<ReceiveRequest>() + others(self.max_receive_sge);
         self.initiator_depth as usize * initiator + self.receive_depth as usize * receive
-    }
-
-    const fn limits(&self) -> Limits {
-        Limits { elements: self.max_initiator_sge, inline: self.inline_size, transfer: self.max_transfer }
     }
 
     /// The send queue: the end to post to, and the engine's end under its lock.
@@ -248,7 +239,11 @@ impl<O: Os> Qp<O> {
             _references: CachePadded::new(()),
             engine: nic.deal()?,
             is_direct: nic.mode() == NicMode::Direct && parameters.initiator_depth > 0,
-            limits: parameters.limits(),
+            limits: Limits {
+                elements: parameters.max_initiator_sge,
+                inline: parameters.inline_size,
+                transfer: parameters.max_transfer,
+            },
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),
@@ -273,7 +268,8 @@ impl<O: Os> Qp<O> {
     }
 
     fn attach(this: &Arc<Self>) -> Result<(), NtStatus> {
-        let dependent = try_dependent(this.clone())?;
+        let dependent: Box<dyn Dependent> = try_box(this.clone())?;
+        let dependent = Arc::try_new(dependent)?;
         let receive = this.receive_cq.attach(dependent.clone())?;
         let initiator = this.initiator_cq.attach(dependent.clone()).inspect_err(|_| this.receive_cq.detach(receive))?;
         let shared = this.srq.as_ref().map(|srq| srq.attach(dependent)).transpose().inspect_err(|_| {

@@ -1,8 +1,10 @@
 //! Posting to the send queue.
 //!
-//! What the poster owns is kept apart from what others see. As soon as a request is published it may complete, and the consumer,
-//! called back, may post the next one, although the function that posted this one has not returned. So a post takes the
-//! poster's end of the queue as a guard, and drops it before it publishes.
+//! As soon as a request is published it may complete, and the consumer's callback may post the next one before the post of this
+//! one has returned. So a post takes the poster's end of the queue as a guard, and drops it before it publishes.
+//!
+//! If the NIC carries requests out in posts ([`NicMode::Direct`](crate::nic::NicMode::Direct)) and the queue is empty, a request
+//! passes the queue by and goes to the executor. If it is not simple it is posted like any other.
 
 use core::{mem, ops::DerefMut};
 
@@ -11,11 +13,20 @@ use fallible::Arc;
 
 use super::{
     NtStatus, Qp,
-    direct::DIRECT_QUANTUM,
+    execute::Execution,
     request::{CHUNK, Chunk, INLINE, InlineData, LocalData, Sge, Work, WorkRequest},
     send_queue::doorbell,
 };
-use crate::{mistake, os::Os, ring::Producer, sync::Ordering};
+use crate::{
+    mistake,
+    nic::Budget,
+    os::{Os, SpinLock},
+    ring::Producer,
+    sync::Ordering,
+};
+
+/// What a queue pair may do in a post of its consumer.
+pub const DIRECT_QUANTUM: Budget = Budget { bytes: 256 << 10, requests: 64 };
 
 bitflags! {
     /// How a request is to be carried out.
@@ -68,11 +79,6 @@ impl Limits {
         self.inline.min(self.transfer)
     }
 
-    #[inline]
-    fn most_elements(&self) -> u32 {
-        mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements)
-    }
-
     /// Checks a number of elements.
     ///
     /// # Errors
@@ -80,7 +86,8 @@ impl Limits {
     /// `STATUS_DATA_OVERRUN` if they are too many.
     #[inline]
     pub fn check_count(&self, elements: usize) -> Result<u32, NtStatus> {
-        u32::try_from(elements).ok().filter(|count| *count <= self.most_elements()).ok_or(NtStatus::DATA_OVERRUN)
+        let most = mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements);
+        u32::try_from(elements).ok().filter(|count| *count <= most).ok_or(NtStatus::DATA_OVERRUN)
     }
 }
 
@@ -110,7 +117,7 @@ impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &
         match self {
             Self::Elements(list) => {
                 let first = if list.len() == 1 { list.clone().next() } else { None }?;
-                let fits = limits.check_count(1).is_ok() && first.length <= limits.transfer;
+                let fits = limits.elements > 0 && first.length <= limits.transfer;
                 fits.then_some((LocalData::Elements { count: 1, first }, first.length))
             }
             Self::Inline(parts) => {
@@ -122,12 +129,14 @@ impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &
         }
     }
 
-    /// Puts what does not fit into the request in its queue. Returns what the request holds of the bytes, and how many they are.
+    /// Pushes the data that does not fit into the request. Returns the data of the request, and the length of all.
     ///
     /// # Errors
     ///
     /// The queues are unchanged then. `STATUS_DATA_OVERRUN` for too many elements, `STATUS_BUFFER_OVERFLOW` or, if they are
     /// inline, `STATUS_INVALID_BUFFER_SIZE` for too many bytes.
+    #[cold]
+    #[inline(never)]
     fn push(
         self,
         elements: &mut Producer<Sge>,
@@ -165,16 +174,16 @@ pub(super) fn push_elements(
     if length > most {
         return Err(NtStatus::BUFFER_OVERFLOW);
     }
-    let mut others = 0_u32;
+    let mut has_others = false;
     for element in elements {
         let longer = length.checked_add(element.length).filter(|longer| *longer <= most);
-        let result = longer.ok_or(NtStatus::BUFFER_OVERFLOW);
-        let result =
-            result.and_then(|longer| if queue.push(element) { Ok(longer) } else { Err(NtStatus::NO_MORE_ENTRIES) });
-        length = result.inspect_err(|_| queue.retract())?;
-        others += 1;
+        let pushed = longer
+            .ok_or(NtStatus::BUFFER_OVERFLOW)
+            .and_then(|longer| if queue.push(element) { Ok(longer) } else { Err(NtStatus::NO_MORE_ENTRIES) });
+        length = pushed.inspect_err(|_| queue.retract())?;
+        has_others = true;
     }
-    if others > 0 {
+    if has_others {
         queue.publish();
     }
     Ok((first, length))
@@ -210,7 +219,7 @@ fn push_inline<'a>(
         queue.publish();
     }
     // At most `most`, a u32.
-    Ok((InlineData::new(&first), u32::try_from(length).unwrap_or(u32::MAX)))
+    Ok((InlineData(first), u32::try_from(length).unwrap_or(u32::MAX)))
 }
 
 impl<O: Os> Qp<O> {
@@ -238,58 +247,57 @@ impl<O: Os> Qp<O> {
         payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
-        if let Some((data, length)) = payload.single(&this.limits) {
-            if !this.may_post_direct(length, flags) {
-                return Self::enqueue(this, flags, queue, |queue| {
-                    this.check_connection(&work)?;
-                    let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-                    // Built in its slot: a copy would load it in other widths than it was stored in, and wait for the stores.
-                    vacancy.fill(WorkRequest { context, work, flags, length, data });
-                    Ok(length)
-                });
-            }
-            let request = WorkRequest { context, work, flags, length, data };
-            return if Self::post_direct(this, &request) {
-                Ok(())
-            } else {
-                Self::post_after_all(this, &request, queue)
-            };
-        }
-        Self::post_list(this, context, work, flags, payload, queue)
+        let Some((data, length)) = payload.single(&this.limits) else {
+            return Self::post_queued(this, context, work, flags, queue, |elements, chunks| {
+                payload.push(elements, chunks, &this.limits)
+            });
+        };
+        let is_done = this.may_post_direct(length, flags)
+            && Self::post_direct(this, &WorkRequest { context, work, flags, length, data });
+        if is_done { Ok(()) } else { Self::post_queued(this, context, work, flags, queue, |_, _| Ok((data, length))) }
     }
 
-    /// [`Qp::post`] for a request that could not be carried out in its post.
-    #[cold]
-    #[inline(never)]
-    fn post_after_all<G: DerefMut<Target = SqProducer>>(
-        this: &Arc<Self>,
-        request: &WorkRequest,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
-    ) -> Result<(), NtStatus> {
-        Self::enqueue(this, request.flags, queue, |queue| {
-            this.check_connection(&request.work)?;
-            queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?.fill(*request);
-            Ok(request.length)
-        })
-    }
-
-    /// [`Qp::post`] for a payload that does not fit into its request.
-    #[cold]
-    #[inline(never)]
-    fn post_list<'a, G: DerefMut<Target = SqProducer>>(
+    /// Posts a request to the queue. `data` pushes what does not fit into the request, and returns its data and length.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
+    fn post_queued<G: DerefMut<Target = SqProducer>>(
         this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
-        payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
+        data: impl FnOnce(&mut Producer<Sge>, &mut Producer<Chunk>) -> Result<(LocalData, u32), NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
             this.check_connection(&work)?;
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            let (data, length) = payload.push(&mut queue.elements, &mut queue.chunks, &this.limits)?;
+            let (data, length) = data(&mut queue.elements, &mut queue.chunks)?;
+            // Built in its slot: a copy would load it in other widths than it was stored in, and wait for the stores.
             vacancy.fill(WorkRequest { context, work, flags, length, data });
             Ok(length)
+        })
+    }
+
+    /// Returns true if a request of this length may be carried out in its post. A deferred one joins its batch in the queue.
+    #[inline]
+    const fn may_post_direct(&self, length: u32, flags: Flags) -> bool {
+        self.is_direct && !flags.contains(Flags::DEFER) && (length as usize).wrapping_sub(1) < DIRECT_QUANTUM.bytes
+    }
+
+    /// Carries a request out if nothing is before it and it is simple. Returns false if nothing has happened.
+    ///
+    /// No other post to the send queue runs.
+    #[inline(never)]
+    fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
+        // Does not wait for a quantum that runs or is due.
+        let is_busy = this.initiating.doorbell.load(Ordering::Relaxed) != 0;
+        if is_busy || this.forbids(&request.work) {
+            return false;
+        }
+        this.initiating.send_queue.with(|queue| {
+            let Some(peer) = queue.peer_if_idle(this) else { return false };
+            let budget = Budget { requests: 1, ..DIRECT_QUANTUM };
+            Execution { qp: this, peer, requests: request, budget }.execute().is_some()
         })
     }
 
@@ -358,6 +366,22 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
+    /// Rings the doorbell for requests that this call may carry out itself.
+    #[inline(never)]
+    fn ring_direct(this: &Arc<Self>) {
+        // If no quantum runs or is due, the lock of the send queue suffices. If the doorbell is rung meanwhile, a quantum follows.
+        let is_idle = this.initiating.doorbell.load(Ordering::Relaxed) & doorbell::OWNED == 0;
+        let is_unfinished = || {
+            this.initiating.send_queue.with(|queue| {
+                queue.take_orders(this);
+                queue.run(this, 0, &mut DIRECT_QUANTUM.clone())
+            })
+        };
+        if !is_idle || is_unfinished() {
+            Self::ring(this, doorbell::REQUESTS);
+        }
+    }
+
     /// Checks that the queue pair is connected, and that its connection allows this request.
     #[inline]
     fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
@@ -370,7 +394,7 @@ impl<O: Os> Qp<O> {
 
     /// Returns true if the connection does not allow this request.
     #[inline]
-    pub(super) fn forbids(&self, work: &Work) -> bool {
+    fn forbids(&self, work: &Work) -> bool {
         matches!(work, Work::Read { .. }) && self.no_reads.load(Ordering::Relaxed)
     }
 }

@@ -5,12 +5,12 @@ use fallible::Arc;
 use super::{
     Flags, NtStatus, Qp, Work, execute,
     receive_queue::{Claim, Claimed},
-    request::{CHUNK, INLINE, InlineData, LocalData, WorkRequest, chunks_for, resolve_all},
+    request::{Chunk, InlineData, LocalData, WorkRequest, chunks_for, resolve_all},
     send_queue::SendQueue,
 };
 use crate::{
     cq::{Cq, CqeOutcome, Operation},
-    memory::{Access, Segment, Transfers, transfer},
+    memory::{self, Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
     os::Os,
@@ -22,24 +22,8 @@ pub(super) struct Current<O: Os> {
     claim: Option<Claim<O>>,
     /// Bytes moved so far.
     moved: usize,
-    /// Its inline bytes have left their queue.
-    inline_moved: bool,
     /// After its token was invalidated: the transfers that may still use the memory.
     invalidated: Option<Transfers>,
-}
-
-/// Why a request cannot go on.
-#[derive(Clone, Copy)]
-struct Failure {
-    status: NtStatus,
-    /// The connection is at an end already, and not because of this request.
-    peer_gone: bool,
-}
-
-impl Failure {
-    const fn of(status: NtStatus) -> Self {
-        Self { status, peer_gone: false }
-    }
 }
 
 /// The result of a step.
@@ -58,20 +42,29 @@ impl<O: Os> SendQueue<O> {
     /// Makes progress with the first request.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
-        let Some(request) = &self.requests.peek(0) else { return Step::Waiting };
+        let Some(request) = &self.requests.get(0).copied() else { return Step::Waiting };
         if self.peer.is_none() {
             // Since this quantum took its orders, the queue pair may have been connected and the request posted.
             self.take_orders(qp);
         }
-        let step = self.try_progress(qp, request, budget).unwrap_or_else(|failure| self.fail(qp, request, failure));
-        if matches!(step, Step::Finished) {
-            budget.requests -= 1;
+        let cancelled = self.cancellation(qp, request);
+        if let (Some(_), Work::FastRegister(posted) | Work::Bind(posted)) = (cancelled, request.work) {
+            qp.domain.cancel(posted);
         }
-        step
+        // An error of a request ends the connection (`NDKPI 7.2`).
+        let result =
+            cancelled.map_or_else(|| self.try_progress(qp, request, budget).inspect_err(|_| Qp::fail(qp)), Err);
+        let status = match result {
+            Ok(Step::Finished) => NtStatus::SUCCESS,
+            Ok(step) => return step,
+            Err(status) => status,
+        };
+        self.complete(qp, request, status);
+        budget.requests -= 1;
+        Step::Finished
     }
 
-    fn try_progress(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, budget: &mut Budget) -> Result<Step, Failure> {
-        self.check_cancelled(qp, request)?;
+    fn try_progress(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, budget: &mut Budget) -> Result<Step, NtStatus> {
         if self.current.is_none() && !self.start(qp, request)? {
             return Ok(Step::Waiting);
         }
@@ -85,23 +78,22 @@ impl<O: Os> SendQueue<O> {
         Ok(Step::Finished)
     }
 
-    /// Fails if the first request must not be carried out, or not any further.
-    fn check_cancelled(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), Failure> {
-        let status = if (self.current.is_none() && self.is_flushed()) || qp.is_dead() {
-            NtStatus::CANCELLED
-        } else if self.peer.is_some() {
-            return Ok(());
-        } else {
-            let is_first = !core::mem::replace(&mut self.broken, true);
-            if is_first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED }
-        };
-        Err(Failure { status, peer_gone: true })
+    /// The status of the first request if it is cancelled: it was flushed, or the connection has ended for another reason.
+    fn cancellation(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Option<NtStatus> {
+        if (self.current.is_none() && self.is_flushed()) || qp.is_dead() {
+            return Some(NtStatus::CANCELLED);
+        }
+        if self.peer.is_some() {
+            return None;
+        }
+        let is_first = !core::mem::replace(&mut self.broken, true);
+        Some(if is_first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED })
     }
 
     /// Resolves the data of the first request on both sides. Returns false if the peer has no receive for it.
     ///
     /// The local side comes first: a request with a local error fails with that, and does not affect the peer.
-    fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, Failure> {
+    fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, NtStatus> {
         let local_comes_last = mistake!(RemoteErrorsFirst => true, else false);
         if !local_comes_last {
             self.find_local(qp, request)?;
@@ -109,114 +101,91 @@ impl<O: Os> SendQueue<O> {
         let Some(peer) = &self.peer else { return Ok(false) };
         let mut claim = None;
         match request.work {
-            Work::Send { .. } => match Qp::claim(peer, &mut self.remote) {
+            Work::Send { .. } => match Qp::claim(peer, request.length, &mut self.remote) {
                 Claimed::Nothing => {
                     // While a request waits, its registrations may end.
                     self.local.clear();
                     return Ok(false);
                 }
-                Claimed::Receive(found) if found.request.length < request.length => {
-                    Self::break_peer(found, NtStatus::BUFFER_OVERFLOW);
-                    return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
-                }
                 Claimed::Receive(found) => claim = Some(found),
                 Claimed::Unusable(found, status) => {
-                    Self::break_peer(found, status);
-                    return Err(Failure::of(NtStatus::REMOTE_RESOURCES));
+                    // The receive fails, and the peer with it.
+                    found.fail(status);
+                    Qp::fail(peer);
+                    return Err(NtStatus::REMOTE_RESOURCES);
                 }
             },
             Work::Read { address, token } => self.find_remote(address, token, request.length, Access::RemoteRead)?,
             Work::Write { address, token } => self.find_remote(address, token, request.length, Access::RemoteWrite)?,
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
-        self.current = Some(Current { claim, moved: 0, inline_moved: false, invalidated: None });
+        self.current = Some(Current { claim, moved: 0, invalidated: None });
         if local_comes_last {
             self.find_local(qp, request)?;
         }
         Ok(true)
     }
 
-    fn find_remote(&mut self, address: u64, token: u32, length: u32, access: Access) -> Result<(), Failure> {
+    fn find_remote(&mut self, address: u64, token: u32, length: u32, access: Access) -> Result<(), NtStatus> {
         if length == 0 {
             return Ok(());
         }
         let Some(peer) = &self.peer else { return Ok(()) };
         // Whatever the peer's adapter finds wrong is a remote error here.
-        let piece = peer.domain.resolve(token, address, length, access);
-        self.remote.push(piece.map_err(|_| Failure::of(NtStatus::REMOTE_RESOURCES))?);
+        let segment = peer.domain.resolve(token, address, length, access);
+        self.remote.push(segment.map_err(|_| NtStatus::REMOTE_RESOURCES)?);
         Ok(())
     }
 
-    fn find_local(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), Failure> {
+    fn find_local(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), NtStatus> {
         let LocalData::Elements { first, .. } = request.data else { return Ok(()) };
         let access = if matches!(request.work, Work::Read { .. }) { Access::ReadSink } else { Access::LocalRead };
-        let others = (0..request.data.queued_elements()).map_while(|index| self.elements.peek(index));
-        resolve_all(&qp.domain, first, others, access, &mut self.local).map_err(Failure::of)
-    }
-
-    /// A receive of the peer cannot be filled: it fails, and the peer's queue pair with it.
-    fn break_peer(claim: Claim<O>, status: NtStatus) {
-        let peer = claim.qp.clone();
-        claim.finish(status, |_| {});
-        Qp::fail(&peer);
+        let others = (0..request.data.queued_elements()).map_while(|index| self.elements.get(index).copied());
+        resolve_all(&qp.domain, first, others, access, &mut self.local)
     }
 
     /// Moves bytes of the first request, within the budget. Returns true if none are left.
     fn advance(&mut self, request: &WorkRequest, budget: &mut Budget) -> bool {
         let Some(current) = &mut self.current else { return true };
         let left = request.length as usize - current.moved;
-        let now = left.min(budget.bytes);
-        match (request.data, request.work) {
-            (_, Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. }) => return true,
-            // Moved before; since then the request waits for something else.
-            (LocalData::Inline(_), _) if current.inline_moved => return true,
-            (LocalData::Inline(first), _) => {
-                // Inline bytes are few, and lie in the queue until they are moved at once.
-                Self::move_inline(&first, &mut self.chunks, &self.remote, request.length as usize);
-                current.inline_moved = true;
-                budget.bytes = budget.bytes.saturating_sub(left);
-                current.moved += left;
-                return true;
-            }
-            (LocalData::Elements { .. }, Work::Read { .. }) => {
-                transfer(&self.local, current.moved, &self.remote, current.moved, now);
-            }
-            (LocalData::Elements { .. }, _) => {
-                transfer(&self.remote, current.moved, &self.local, current.moved, now);
-            }
+        if left == 0 {
+            return true;
         }
-        budget.bytes -= now;
+        let now = match &request.data {
+            // Inline bytes are few.
+            LocalData::Inline(_) => left,
+            LocalData::Elements { .. } => left.min(budget.bytes),
+        };
+        match (&request.data, request.work) {
+            (LocalData::Inline(first), _) => Self::move_inline(first, &mut self.chunks, &self.remote, left),
+            (_, Work::Read { .. }) => transfer(&self.local, current.moved, &self.remote, current.moved, now),
+            _ => transfer(&self.remote, current.moved, &self.local, current.moved, now),
+        }
+        budget.bytes = budget.bytes.saturating_sub(now);
         current.moved += now;
         now == left
     }
 
-    fn move_inline(first: &InlineData, chunks: &mut Consumer<[u8; CHUNK]>, to: &[Segment<O>], length: usize) {
-        let (mut pieces, mut place) = (to.iter(), 0);
-        let mut piece = pieces.next();
-        let mut put = |mut bytes: &[u8]| {
-            while let (Some(target), false) = (piece, bytes.is_empty()) {
-                let (now, later) = bytes.split_at(bytes.len().min(target.len() - place));
-                target.write(place, now);
-                place += now.len();
-                bytes = later;
-                if place == target.len() {
-                    (piece, place) = (pieces.next(), 0);
-                }
-            }
+    /// Moves inline bytes: the `first`, and those in their queue, where they stay until the request completes.
+    fn move_inline(first: &InlineData, chunks: &mut Consumer<Chunk>, to: &[Segment<O>], length: usize) {
+        let mut moved = 0;
+        let mut put = |bytes: &[u8]| {
+            let now = bytes.len().min(length - moved);
+            memory::write(to, moved, &bytes[..now]);
+            moved += now;
         };
-        put(&first.bytes().as_flattened()[..length.min(INLINE)]);
-        let mut left = length.saturating_sub(INLINE);
-        chunks.take(chunks_for(length), |chunk| {
-            let bytes = &chunk[..left.min(CHUNK)];
-            left -= bytes.len();
-            put(bytes);
-        });
+        put(&first.0);
+        for index in 0..chunks_for(length) {
+            if let Some(chunk) = chunks.get(index) {
+                put(chunk);
+            }
+        }
     }
 
     /// Invalidates the token that the first request names, if it names one. Returns false while transfers still use the memory:
     /// the invalidation must not complete before they are over (`NDKPI 7.6`), and the object is not registered or bound again
     /// before.
-    fn invalidate(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, Failure> {
+    fn invalidate(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, NtStatus> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
             (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
@@ -244,7 +213,7 @@ impl<O: Os> SendQueue<O> {
             } else {
                 domain.invalidate(token)
             };
-            result.map_err(Failure::of)?;
+            result?;
             current.invalidated = Some(transfers);
         }
         let are_over = current.invalidated.as_ref().is_none_or(Transfers::are_over);
@@ -252,59 +221,39 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Carries out the rest of the first request, whose bytes have moved.
-    fn succeed(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), Failure> {
+    fn succeed(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), NtStatus> {
         let Some(current) = &mut self.current else { return Ok(()) };
         match request.work {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
-                    let receive = execute::received(&claim.qp, claim.request.context, request.length, request.flags);
-                    claim.finish(NtStatus::SUCCESS, |cqe| {
-                        *cqe = receive;
-                        if let Some(token) = invalidate {
-                            let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
-                            cqe.outcome = outcome.soliciting(receive.outcome.is_solicited());
-                            cqe.invalidated_token = token;
-                        }
-                    });
+                    let mut cqe = execute::received(&claim.qp, claim.request.context, request.length, request.flags);
+                    if let Some(token) = invalidate {
+                        let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
+                        cqe.outcome = outcome.soliciting(cqe.outcome.is_solicited());
+                        cqe.invalidated_token = token;
+                    }
+                    claim.finish(cqe);
                 }
             }
-            Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted).map_err(Failure::of)?,
+            Work::FastRegister(posted) | Work::Bind(posted) => qp.domain.commit(posted)?,
             Work::Read { .. } | Work::Write { .. } | Work::Invalidate { .. } => {}
         }
         if let Some(peer) = self.peer.as_ref().filter(|_| request.work.moves_bytes()) {
             let is_read = matches!(request.work, Work::Read { .. });
             qp.engine.count(&peer.engine, &Moved { is_read, requests: 1, bytes: request.length as usize });
         }
-        self.complete(qp, request, NtStatus::SUCCESS);
         Ok(())
-    }
-
-    /// The first request fails. Unless its peer was gone before, that ends the connection (`NDKPI 7.2`).
-    fn fail(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, failure: Failure) -> Step {
-        if let Some(claim) = self.current.as_mut().and_then(|current| current.claim.take()) {
-            claim.give_back();
-        }
-        if let Work::FastRegister(posted) | Work::Bind(posted) = request.work
-            && failure.peer_gone
-        {
-            qp.domain.cancel(posted);
-        }
-        if !failure.peer_gone {
-            Qp::fail(qp);
-        }
-        self.complete(qp, request, failure.status);
-        Step::Finished
     }
 
     /// Removes the first request from the queue, and completes it.
     fn complete(&mut self, qp: &Qp<O>, request: &WorkRequest, status: NtStatus) {
-        let inline_moved = self.current.take().is_some_and(|current| current.inline_moved);
+        if let Some(claim) = self.current.take().and_then(|current| current.claim) {
+            claim.give_back();
+        }
         self.local.clear();
         self.remote.clear();
         self.elements.advance(request.data.queued_elements());
-        if matches!(request.data, LocalData::Inline(_)) && !inline_moved {
-            self.chunks.advance(chunks_for(request.length as usize));
-        }
+        self.chunks.advance(request.queued_chunks());
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
         if !request.flags.are_silent(status) {

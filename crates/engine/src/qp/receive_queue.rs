@@ -9,7 +9,7 @@ use super::{
     NtStatus, Qp,
     post::{Limits, push_elements},
     request::{ReceiveRequest, Sge, resolve_all},
-    send_queue::{Next, doorbell},
+    send_queue::doorbell,
     srq::Srq,
 };
 use crate::{
@@ -54,7 +54,7 @@ const PREFETCH: usize = 4;
 
 /// The engine's end of a receive queue.
 pub(super) struct ReceiveQueue {
-    requests: Consumer<ReceiveRequest>,
+    pub(super) requests: Consumer<ReceiveRequest>,
     elements: Consumer<Sge>,
     /// The first receive is claimed.
     claimed: bool,
@@ -76,7 +76,7 @@ pub(super) enum Claimed<O: Os> {
     Receive(Claim<O>),
     /// Nothing. The peer's doorbell will be rung for the next receive.
     Nothing,
-    /// A receive whose memory may not be written. It is claimed all the same.
+    /// A receive whose memory may not be written, or that is too short. It is claimed too.
     Unusable(Claim<O>, NtStatus),
 }
 
@@ -93,38 +93,32 @@ impl ReceiveQueue {
     /// The token of the first receive, if it has exactly one element.
     #[inline]
     pub(super) fn first_token(&mut self) -> Option<u32> {
-        self.requests.with_ahead(0, |request| (request.elements == 1).then_some(request.first.token))?
+        self.requests.get(0).filter(|request| request.elements == 1).map(|request| request.first.token)
     }
 
-    /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, all in one go and without a
-    /// [`Claim`]. `put` puts the message where its only element is, a part of `mr`; it says whether it has done so. Returns the
-    /// context of the receive, which the caller has to [take out](ReceiveQueue::take_out) and to complete.
-    ///
-    /// `None` if that cannot be done with this receive, if there is none, or if something is wrong with it: then nothing has
-    /// been done.
+    /// Fills the receive `ahead` places behind the first one with a message of `length` bytes, without a [`Claim`]. Its only
+    /// element must be a part of `mr`; `put` copies the message there, or returns `None`. Returns the context of the receive,
+    /// which the caller has to remove and to complete; `None` if nothing has happened.
     #[inline]
     pub(super) fn fill<M: Memory, O: Os<Memory = M>>(
         &mut self,
         ahead: usize,
         length: u32,
         mr: &LockedMr<'_, O>,
-        put: impl FnOnce((&M, usize)) -> bool,
+        put: impl FnOnce((&M, usize)) -> Option<()>,
     ) -> Option<usize> {
         self.requests.prefetch(ahead + 2 * PREFETCH);
-        let _ = self.requests.with_known(ahead + PREFETCH, |request| mr.prefetch(request.first.address));
-        self.requests.with_ahead(ahead, |request| {
-            // The whole element must be valid, even if the message is shorter.
-            let Sge { address, token, length: room } = request.first;
-            let fits = request.elements == 1 && room >= length;
-            let to = if fits { mr.find(token, address, room) } else { None }?;
-            put(to).then_some(request.context)
-        })?
-    }
-
-    /// Takes out the first `count` receives, which are [filled](ReceiveQueue::fill).
-    #[inline]
-    pub(super) fn take_out(&mut self, count: usize) {
-        self.requests.advance(count);
+        if let Some(later) = self.requests.get_known(ahead + PREFETCH) {
+            mr.prefetch(later.first.address);
+        }
+        let request = self.requests.get(ahead)?;
+        // The whole element must be valid, even if the message is shorter.
+        let Sge { address, token, length: room } = request.first;
+        if request.elements != 1 || room < length {
+            return None;
+        }
+        put(mr.find(token, address, room)?)?;
+        Some(request.context)
     }
 
     fn remove_first(&mut self, request: &ReceiveRequest) {
@@ -175,26 +169,26 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    /// Claims the first receive for the peer and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Arc<Self>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
+    /// Claims the first receive for a message of this length, and resolves its elements into `sink`, which has room for them.
+    pub(super) fn claim(this: &Arc<Self>, message: u32, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         if let Some(srq) = &this.srq {
-            return Srq::claim(srq, this, sink);
+            return Srq::claim(srq, this, message, sink);
         }
         this.receive.with(|receive| {
             if receive.claimed || receive.is_flushed() || this.is_dead() {
                 this.awaited.swap(true, Ordering::AcqRel);
                 return Claimed::Nothing;
             }
-            let mut request = receive.requests.peek(0);
+            let mut request = receive.requests.get(0).copied();
             if request.is_none() {
                 // Pairs with the swap of a post: either that sees that the receive is awaited, or this sees the receive.
                 this.awaited.swap(true, Ordering::AcqRel);
-                request = receive.requests.peek(0);
+                request = receive.requests.get(0).copied();
             }
             let Some(request) = request else { return Claimed::Nothing };
             receive.claimed = true;
-            let others = (0..request.queued_elements()).map_while(|index| receive.elements.peek(index));
-            Claim { qp: this.clone(), request, shared: false }.resolve(&this.domain, others, sink)
+            let others = (0..request.queued_elements()).map_while(|index| receive.elements.get(index).copied());
+            Claim { qp: this.clone(), request, shared: false }.resolve(&this.domain, message, others, sink)
         })
     }
 
@@ -218,24 +212,24 @@ impl<O: Os> Qp<O> {
         this.receive.with(|receive| receive.flush_to = receive.flush_to.max(tail));
     }
 
-    /// Cancels receives that were flushed, or all if the queue pair is dead.
+    /// Cancels receives that were flushed, or all if the queue pair is dead. Returns true if some are left for another quantum.
     #[cold]
-    pub(super) fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> Next {
-        let (next, posted) = this.receive.with(|receive| {
+    pub(super) fn cancel_receives(this: &Arc<Self>, budget: &mut Budget) -> bool {
+        let (is_unfinished, posted) = this.receive.with(|receive| {
             // The end of a claim rings the doorbell again.
             while !receive.claimed && (this.is_dead() || receive.is_flushed()) {
-                let Some(request) = receive.requests.peek(0) else { break };
+                let Some(request) = receive.requests.get(0).copied() else { break };
                 if budget.requests == 0 {
-                    return (Next::Unfinished, false);
+                    return (true, false);
                 }
                 budget.requests -= 1;
                 receive.remove_first(&request);
                 let cqe = this.cqe(request.context, Operation::Receive, NtStatus::CANCELLED);
                 Cq::push(&this.receive_cq, cqe);
             }
-            (Next::Idle, receive.requests.peek(0).is_some())
+            (false, receive.requests.get(0).is_some())
         });
-        if next == Next::Unfinished {
+        if is_unfinished {
             this.initiating.doorbell.fetch_or(doorbell::FLUSH_RECEIVE, Ordering::AcqRel);
         }
         // The peer may wait because of a flushed receive. It has to be told of the receives behind that.
@@ -246,29 +240,35 @@ impl<O: Os> Qp<O> {
         {
             Self::ring(&peer, doorbell::REQUESTS);
         }
-        next
+        is_unfinished
     }
 }
 
 impl<O: Os> Claim<O> {
-    /// Finds the bytes of the receive, whose elements are its first and the `others`.
+    /// Resolves the receive's elements, its first and the `others`, for a message of this length.
     pub(super) fn resolve(
         self,
         domain: &Domain<O>,
+        message: u32,
         others: impl Iterator<Item = Sge>,
         sink: &mut Vec<Segment<O>>,
     ) -> Claimed<O> {
         match resolve_all(domain, self.request.first, others, Access::LocalWrite, sink) {
+            Ok(()) if self.request.length < message => Claimed::Unusable(self, NtStatus::BUFFER_OVERFLOW),
             Ok(()) => Claimed::Receive(self),
             Err(status) => Claimed::Unusable(self, status),
         }
     }
 
-    /// Completes the receive. `describe` fills in what is special about the completion.
-    pub(super) fn finish(self, status: NtStatus, describe: impl FnOnce(&mut Cqe)) {
+    /// Completes the receive with a failure.
+    pub(super) fn fail(self, status: NtStatus) {
+        let cqe = self.qp.cqe(self.request.context, Operation::Receive, status);
+        self.finish(cqe);
+    }
+
+    /// Completes the receive.
+    pub(super) fn finish(self, cqe: Cqe) {
         let Self { qp, request, shared } = self;
-        let mut cqe = qp.cqe(request.context, Operation::Receive, status);
-        describe(&mut cqe);
         if shared {
             return Cq::push(&qp.receive_cq, cqe);
         }
@@ -285,7 +285,7 @@ impl<O: Os> Claim<O> {
     /// Gives the receive back, unused. One of a shared receive queue stays with the queue pair, and is cancelled.
     pub(super) fn give_back(self) {
         if self.shared {
-            return self.finish(NtStatus::CANCELLED, |_| {});
+            return self.fail(NtStatus::CANCELLED);
         }
         let flushed = self.qp.receive.with(|receive| {
             receive.claimed = false;

@@ -117,6 +117,16 @@ pub struct WorkRequest {
     pub data: LocalData,
 }
 
+impl WorkRequest {
+    /// How many entries of the queue of inline bytes belong to the request.
+    pub const fn queued_chunks(&self) -> usize {
+        match self.data {
+            LocalData::Elements { .. } => 0,
+            LocalData::Inline(_) => chunks_for(self.length as usize),
+        }
+    }
+}
+
 /// The local data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalData {
@@ -155,44 +165,26 @@ impl LocalData {
 /// Inline bytes that a request holds itself: the size of an element.
 pub const INLINE: usize = size_of::<Sge>();
 
-/// Up to [`INLINE`] bytes, in two words that are stored and loaded as such.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct InlineData {
-    low: u64,
-    high: u64,
-}
+/// The most frequent length of an inline message.
+pub const WORD: usize = size_of::<u64>();
+
+/// Up to [`INLINE`] bytes, and zeros behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(8))]
+pub struct InlineData(pub [u8; INLINE]);
 
 impl InlineData {
     /// `bytes`, of which there are at most [`INLINE`].
     #[inline]
     pub fn new(bytes: &[u8]) -> Self {
-        match bytes.split_first_chunk() {
-            Some((first, [])) => Self { low: u64::from_le_bytes(*first), high: 0 },
-            Some((first, rest)) => Self { low: u64::from_le_bytes(*first), high: word(rest) },
-            None => Self { low: word(bytes), high: 0 },
+        let mut data = [0; INLINE];
+        match bytes.first_chunk::<WORD>() {
+            // Without a call of the copy routine.
+            Some(word) if bytes.len() == WORD => data[..WORD].copy_from_slice(word),
+            _ => data[..bytes.len()].copy_from_slice(bytes),
         }
+        Self(data)
     }
-
-    /// The bytes, and zeros behind them.
-    #[inline]
-    pub const fn bytes(&self) -> [[u8; 8]; INLINE / 8] {
-        [self.low.to_le_bytes(), self.high.to_le_bytes()]
-    }
-}
-
-/// At most eight bytes, put together in a register.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    if let Some(whole) = bytes.first_chunk() {
-        return u64::from_le_bytes(*whole);
-    }
-    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else {
-        return bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    };
-    // Two halves, which overlap if there are less than eight.
-    let [low, high] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
-    low | high << (8 * (bytes.len() - 4))
 }
 
 /// A request in a receive queue. All elements but the first lie in a queue of their own.
@@ -223,20 +215,4 @@ pub type Chunk = [u8; CHUNK];
 /// How many chunks a request with this many inline bytes needs.
 pub const fn chunks_for(length: usize) -> usize {
     length.saturating_sub(INLINE).div_ceil(CHUNK)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{INLINE, InlineData};
-
-    #[test]
-    fn inline_bytes_keep_their_places() {
-        let bytes = *b"sixteen letters!";
-        for length in 0..=INLINE {
-            let packed = InlineData::new(&bytes[..length]).bytes();
-            let mut expected = [0; INLINE];
-            expected[..length].copy_from_slice(&bytes[..length]);
-            assert_eq!(packed.as_flattened(), expected, "{length} bytes");
-        }
-    }
 }

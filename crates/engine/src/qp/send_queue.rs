@@ -37,15 +37,6 @@ pub(super) mod doorbell {
     pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
 }
 
-/// What a queue does after a quantum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Nothing, until the doorbell rings.
-    Idle,
-    /// More, in another quantum: because the budget is spent or because others have to come first.
-    Unfinished,
-}
-
 /// The engine's end of a send queue.
 pub(super) struct SendQueue<O: Os> {
     pub requests: Consumer<WorkRequest>,
@@ -83,9 +74,8 @@ impl<O: Os> Member for Qp<O> {
             // Taken under the lock: they have been followed when the lock is next taken (see `Qp::quiesce`).
             let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
             let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
-            let receives = if flushes { Self::cancel_receives(this, budget) } else { Next::Idle };
-            let requests = queue.run(this, orders, budget);
-            receives == Next::Unfinished || requests == Next::Unfinished
+            let has_receives_left = flushes && Self::cancel_receives(this, budget);
+            queue.run(this, orders, budget) || has_receives_left
         });
         // Orders that were given since then need another quantum.
         let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -121,8 +111,9 @@ impl<O: Os> SendQueue<O> {
         })
     }
 
-    /// Follows `orders`, and carries requests out until there are none, the first has to wait, or the budget is spent.
-    pub fn run(&mut self, qp: &Arc<Qp<O>>, orders: u32, budget: &mut Budget) -> Next {
+    /// Follows `orders`, and carries requests out until there are none, the first has to wait, or the budget is spent. Returns
+    /// true if it needs another quantum; otherwise it waits for the doorbell.
+    pub fn run(&mut self, qp: &Arc<Qp<O>>, orders: u32, budget: &mut Budget) -> bool {
         #[cfg(feature = "faults")]
         if let Some((domain, token)) = self.late.take() {
             let _ = domain.invalidate_remote(token);
@@ -130,12 +121,12 @@ impl<O: Os> SendQueue<O> {
         if orders & doorbell::SEND_ORDERS != 0 {
             self.follow(qp, orders);
         }
-        let next = loop {
+        let is_unfinished = loop {
             if self.requests.is_empty() {
-                break Next::Idle;
+                break false;
             }
             if budget.is_spent() {
-                break Next::Unfinished;
+                break true;
             }
             let moved = match &self.peer {
                 Some(peer) if self.current.is_none() && !self.is_flushed() && !qp.is_dead() => {
@@ -150,8 +141,8 @@ impl<O: Os> SendQueue<O> {
             }
             match self.progress(qp, budget) {
                 Step::Finished | Step::Moving => {}
-                Step::Held => break Next::Unfinished,
-                Step::Waiting => break Next::Idle,
+                Step::Held => break true,
+                Step::Waiting => break false,
             }
         };
         if let Some(Some(srq)) = self.peer.as_ref().map(|peer| &peer.srq) {
@@ -160,7 +151,7 @@ impl<O: Os> SendQueue<O> {
         if self.drain_to.take_if(|end| !newer(*end, self.requests.head())).is_some() {
             qp.tell_drained();
         }
-        next
+        is_unfinished
     }
 
     /// Takes and follows the orders that the doorbell has now.

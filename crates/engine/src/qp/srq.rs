@@ -17,16 +17,13 @@ use super::{
     send_queue::doorbell,
 };
 use crate::{
-    cq::dependents::{DependentRef, Dependents, ToFail},
+    cq::dependents::{DependentRef, Dependents, fail_some},
     memory::{Domain, Segment},
     mistake,
     os::{Dpc, Os, Routine, SpinLock},
-    ring::{Consumer, Plan, ResizeError, Spare},
+    ring::{Consumer, Spare},
     sync::Ordering,
 };
-
-/// Queue pairs that one run of the deferred call fails before it queues itself again.
-const FAILURES_PER_RUN: usize = 16;
 
 /// What a shared receive queue calls. Dropped with the queue.
 pub trait SrqClient: Send + Sync + 'static {
@@ -196,15 +193,12 @@ impl<O: Os> Srq<O> {
             this.resize(depth)?;
         }
         mistake!(SrqZeroThresholdDisarms if threshold == 0 => this.state.with(|state| state.armed = false));
-        if threshold > 0 {
-            let queue = this.state.with(|state| {
-                state.threshold = threshold;
-                state.armed = true;
-                state.check_low_water()
-            });
-            if queue {
-                this.dpc.queue(this);
-            }
+        let is_due = |state: &mut State<O>| {
+            (state.threshold, state.armed) = (threshold, true);
+            state.check_low_water()
+        };
+        if threshold > 0 && this.state.with(is_due) {
+            this.dpc.queue(this);
         }
         Ok(())
     }
@@ -212,27 +206,18 @@ impl<O: Os> Srq<O> {
     fn resize(&self, depth: u32) -> Result<(), NtStatus> {
         // The size of a new queue of elements for this depth.
         let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
-        let plans =
-            self.state.with(|state| (state.queue.requests.plan(depth), state.queue.elements.plan(element_limit)));
-        let mut requests = (plans.0 == Plan::NewSegment).then(|| Spare::try_new(depth)).transpose()?;
-        let mut elements = (plans.1 == Plan::NewSegment).then(|| Spare::try_new(element_limit)).transpose()?;
-        let result = self.state.with(|state| {
-            if state.queue.requests.occupied() > u64::from(depth) {
-                return Err(ResizeError::Occupied);
-            }
-            // The elements first: more room for them than receives need does no harm.
-            state.queue.elements.resize(element_limit, elements.take())?;
-            state.queue.requests.resize(depth, requests.take())
+        // Allocated and freed without the lock.
+        let (requests, elements) = (Spare::try_new(depth)?, Spare::try_new(element_limit)?);
+        let resized = self.state.with(|state| match state.queue.requests.resize(requests) {
+            // The elements of the receives in the queue fit too.
+            Ok(unused) => Ok((unused, state.queue.elements.resize(elements))),
+            Err(unused) => Err((unused, elements)),
         });
-        result.map_err(|error| match error {
-            ResizeError::Occupied => NtStatus::BUFFER_OVERFLOW,
-            // Two resizes at the same time: the other one has used what this one had planned with.
-            ResizeError::NeedsSpare => NtStatus::INSUFFICIENT_RESOURCES,
-        })
+        resized.map(drop).map_err(|_| NtStatus::BUFFER_OVERFLOW)
     }
 
-    /// Takes a receive for `qp` and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
+    /// Takes a receive for a message of this length to `qp`, and resolves its elements into `sink`, which has room for them.
+    pub(super) fn claim(this: &Arc<Self>, qp: &Arc<Qp<O>>, message: u32, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         let (claimed, queue) = this.state.with(|state| {
             // A queue pair that is closed is dead before it is detached. In the list it would stay alive. Its peer learns of the
             // end of the connection.
@@ -247,7 +232,7 @@ impl<O: Os> Srq<O> {
             };
             let mut others = (0..request.queued_elements()).map_while(|_| state.elements.pop());
             let claim = Claim { qp: qp.clone(), request, shared: true };
-            let claimed = claim.resolve(&this.domain, &mut others, sink);
+            let claimed = claim.resolve(&this.domain, message, &mut others, sink);
             // Those behind one that may not be used.
             others.for_each(drop);
             (claimed, state.check_low_water())
@@ -308,14 +293,11 @@ impl<O: Os> Srq<O> {
     }
 
     fn notify(this: &Arc<Self>) {
-        for _ in 0..FAILURES_PER_RUN {
-            match this.state.with(|state| state.dependents.next_to_fail()) {
-                ToFail::Dependent(dependent) => dependent.fail(),
-                ToFail::Nobody => {}
-                ToFail::Done => return Self::notify_client(this),
-            }
+        if fail_some(|| this.state.with(|state| state.dependents.next_to_fail())) {
+            this.dpc.queue(this);
+        } else {
+            Self::notify_client(this);
         }
-        this.dpc.queue(this);
     }
 
     fn notify_client(this: &Arc<Self>) {
@@ -323,15 +305,9 @@ impl<O: Os> Srq<O> {
             if state.running || !state.due {
                 return None;
             }
-            state.due = false;
-            state.running = true;
-            match &mut state.failed {
-                Some(told) if !*told => {
-                    *told = true;
-                    Some(NtStatus::INTERNAL_ERROR)
-                }
-                _ => Some(NtStatus::SUCCESS),
-            }
+            (state.due, state.running) = (false, true);
+            let is_untold = state.failed.as_mut().is_some_and(|told| !core::mem::replace(told, true));
+            Some(if is_untold { NtStatus::INTERNAL_ERROR } else { NtStatus::SUCCESS })
         });
         let Some(status) = status else { return };
         this.client.notify(status);

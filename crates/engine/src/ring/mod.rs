@@ -22,13 +22,10 @@ mod segment;
 
 pub use consumer::Consumer;
 use fallible::{AllocError, Arc};
-pub use producer::{Plan, Producer, ResizeError, Spare, TailPublisher, Vacancy};
+pub use producer::{Producer, Spare, TailPublisher, Vacancy};
 use segment::{Segment, SegmentView};
 
 use crate::sync::{AtomicU32, AtomicU64, CachePadded};
-
-/// Bytes that processors exchange at once.
-const CACHE_LINE: usize = 64;
 
 /// The indices that both sides see.
 struct Indices {
@@ -74,9 +71,10 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     Ok((Producer::new(indices, SegmentView::new(segment, 0), limit, first), consumer))
 }
 
-/// Returns true if number `this` comes after `that`.
+/// Returns true if number `this` is after `that`.
 #[inline]
-const fn is_past(this: u64, that: u64) -> bool {
+#[must_use]
+pub const fn newer(this: u64, that: u64) -> bool {
     this.wrapping_sub(that).cast_signed() > 0
 }
 
