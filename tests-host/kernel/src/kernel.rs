@@ -262,6 +262,12 @@ impl Kernel {
         self.state.calls.load(Relaxed)
     }
 
+    /// The machine below: its processors, deferred calls, timers and time.
+    #[must_use]
+    pub fn machine(&self) -> &MachineRef {
+        &self.state.machine
+    }
+
     /// How many deferred calls were made.
     #[must_use]
     pub fn dpcs_run(&self) -> u64 {

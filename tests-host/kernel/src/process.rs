@@ -13,12 +13,13 @@ use wdk_bindings::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE};
 
 use crate::{
     context,
-    kernel::{Kernel, lock},
+    kernel::{Kernel, State, lock},
     platform,
     pool::PAGE,
     report::bug_check,
     rule::Rule,
-    user::{File, Pending},
+    user::{Ended, File, Pending},
+    waiting,
 };
 
 /// Where the memory of every process begins.
@@ -30,6 +31,8 @@ struct Pages {
     address: u64,
     length: usize,
     writable: bool,
+    /// Where code of the test has the same bytes, at the process's address.
+    view: Option<*mut u8>,
     /// As the kernel does.
     bytes: *mut u8,
     /// Requests for which they are locked.
@@ -48,6 +51,10 @@ impl Drop for Pages {
         }
         // SAFETY: the mapping is this value's, and nobody has a reference into it.
         unsafe { platform::unmap(self.bytes, self.length.next_multiple_of(PAGE)) };
+        if let Some(view) = self.view {
+            // SAFETY: as before.
+            unsafe { platform::unmap(view, self.length.next_multiple_of(PAGE)) };
+        }
     }
 }
 
@@ -77,6 +84,7 @@ impl Drop for LockedPages {
 
 /// A process. When it is dropped it ends as [`Process::kill`] says.
 pub struct Process {
+    state: Arc<State>,
     number: u32,
     first: u64,
     files: Mutex<Vec<Arc<File>>>,
@@ -100,7 +108,8 @@ impl Kernel {
     pub fn process_from(&self, first: u64) -> Process {
         // Multiples of four, none of which is that of the system's own.
         let number = 4 * (u32::try_from(self.state.next()).expect("a small number") + 1);
-        Process { number, first, files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
+        let state = self.state.clone();
+        Process { state, number, first, files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
     }
 }
 
@@ -116,8 +125,8 @@ impl Process {
     /// # Errors
     ///
     /// As [`Kernel::open`].
-    pub fn open(&self, kernel: &Kernel, link: &str) -> Result<Arc<File>, NTSTATUS> {
-        let file = Arc::new(context::in_process(self.number, || kernel.open(link))?);
+    pub fn open(&self, link: &str) -> Result<Arc<File>, NTSTATUS> {
+        let file = Arc::new(context::in_process(self.number, || self.state.open(link))?);
         lock(&self.files).push(file.clone());
         Ok(file)
     }
@@ -145,11 +154,29 @@ impl Process {
     pub fn allocate(&self, length: usize, writable: bool) -> u64 {
         let bytes = platform::map(length.next_multiple_of(PAGE), writable);
         let mut pages = lock(&self.pages);
-        let address =
-            pages.last().map_or(self.first, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
-        let new = Pages { address, length, writable, bytes, locks: AtomicUsize::new(0) };
+        let address = pages
+            .iter()
+            .rfind(|one| one.view.is_none())
+            .map_or(self.first, |last| last.address + (last.length.next_multiple_of(PAGE) + PAGE) as u64);
+        let new = Pages { address, length, writable, view: None, bytes, locks: AtomicUsize::new(0) };
         pages.push(Arc::new(new));
         address
+    }
+
+    /// Zeroed memory of its own, for a program that is code of the test: it reads and writes the bytes through the pointer, whose address
+    /// is the process's, until it gives them back or the process ends. The kernel has them at another address, as always.
+    ///
+    /// # Panics
+    ///
+    /// If the host has no memory.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn allocate_view(&self, length: usize) -> *mut u8 {
+        let [bytes, view] = platform::map_twice(length.next_multiple_of(PAGE));
+        let (address, locks) = (view.expose_provenance() as u64, AtomicUsize::new(0));
+        let new = Pages { address, length, writable: true, view: Some(view), bytes, locks };
+        lock(&self.pages).push(Arc::new(new));
+        view
     }
 
     /// Gives memory back. Pages that are locked stay until they are not.
@@ -209,6 +236,24 @@ impl Process {
         self.keep(file.begin(code, input, output))
     }
 
+    /// Sends a control code whose end `ended` is told, as the system tells a program by its structure, event and port: when the driver
+    /// completes the request, on whatever thread, with no lock held. Nobody takes the answer.
+    pub fn begin_reported(&self, file: &File, code: u32, input: &[u8], ended: impl FnOnce(NTSTATUS) + Send + 'static) {
+        let ended: Ended = Box::new(ended);
+        self.keep(file.begin_reported(code, input, ended));
+    }
+
+    /// Waits for `what`, as a thread of the process does: until `condition` holds.
+    pub fn wait_until(&self, what: &str, condition: impl FnMut() -> bool) {
+        waiting::until(&self.state, None, what, condition);
+    }
+
+    /// How many of its requests have not ended.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        lock(&self.requests).iter().filter(|one| !one.is_complete()).count()
+    }
+
     /// Sends a control code of a direct method, whose second buffer is in the process's memory. The system locks its pages.
     ///
     /// # Errors
@@ -237,6 +282,9 @@ impl Process {
 
     fn keep(&self, pending: Pending) -> Pending {
         let mut requests = lock(&self.requests);
+        for reported in requests.iter().filter(|one| one.is_reported()) {
+            let _ = reported.collect();
+        }
         requests.retain(|one| !one.is_collected());
         requests.push(pending.clone());
         pending

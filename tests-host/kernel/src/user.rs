@@ -28,6 +28,9 @@ pub struct Answer {
     pub bytes: Vec<u8>,
 }
 
+/// Who is told how a request has ended.
+pub type Ended = Box<dyn FnOnce(NTSTATUS) + Send>;
+
 /// A request on its way.
 #[derive(Clone)]
 pub struct Pending {
@@ -43,13 +46,20 @@ impl Kernel {
     ///
     /// `STATUS_OBJECT_NAME_NOT_FOUND` if there is none, or if it cannot be opened yet; what the driver says of the file.
     pub fn open(&self, link: &str) -> Result<File, NTSTATUS> {
-        let device = self.state.device_linked(link).filter(|device| device.finished.load(Acquire));
+        self.state.open(link)
+    }
+}
+
+impl State {
+    /// [`Kernel::open`].
+    pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
+        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire));
         let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.files.fetch_add(1, AcqRel);
-        let object = self.state.create_file(&device).inspect_err(|_| {
+        let object = self.create_file(&device).inspect_err(|_| {
             device.files.fetch_sub(1, AcqRel);
         })?;
-        Ok(File { state: self.state.clone(), device, object })
+        Ok(File { state: self.clone(), device, object })
     }
 }
 
@@ -72,20 +82,25 @@ impl File {
     /// Sends a control code. The driver gets it before this returns, if its queue lets it.
     #[must_use]
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> Pending {
-        self.send(code, input, Output::Copied(output))
+        self.send(code, input, Output::Copied(output), None)
     }
 
     /// Sends a control code of a direct method, whose second buffer is in a process's memory.
     #[must_use]
     pub fn begin_locked(&self, code: u32, input: &[u8], pages: LockedPages) -> Pending {
-        self.send(code, input, Output::Locked(pages))
+        self.send(code, input, Output::Locked(pages), None)
     }
 
-    fn send(&self, code: u32, input: &[u8], output: Output) -> Pending {
+    /// Sends a control code without room for an answer, whose end `ended` is told.
+    pub(crate) fn begin_reported(&self, code: u32, input: &[u8], ended: Ended) -> Pending {
+        self.send(code, input, Output::Copied(0), Some(ended))
+    }
+
+    fn send(&self, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
         if let Some(file) = &self.object {
             file.request_begins();
         }
-        let request = Arc::new(RequestObject::of(code, input, output, self.object.clone()));
+        let request = Arc::new(RequestObject::of(code, input, output, self.object.clone()).telling(ended));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
@@ -139,7 +154,7 @@ impl Pending {
     }
 
     /// What has come of a request that is complete.
-    fn collect(&self) -> Answer {
+    pub(crate) fn collect(&self) -> Answer {
         if self.request.collected.swap(true, AcqRel) {
             return Answer { status: wdk_bindings::STATUS_CANCELLED, bytes: Vec::new() };
         }
@@ -154,6 +169,11 @@ impl Pending {
             self.complete();
             let _ = self.collect();
         }
+    }
+
+    /// Returns true if whoever wanted to be told of the end was told.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.request.reported.load(Acquire)
     }
 
     /// Returns true if somebody has taken the answer.

@@ -135,7 +135,7 @@ pub struct Actor {
 impl Actor {
     pub fn new(kernel: &Kernel, number: u8) -> Self {
         let process = kernel.process();
-        let file = process.open(kernel, LINK_NAME).expect("the device");
+        let file = process.open(LINK_NAME).expect("the device");
         let begun = file.control(Verb::Begin.code(), &Input::default().u32(VERSION).bytes(&[number; KEY]).0, 0);
         assert!(begun.is_success());
         let memory = process.allocate(8192, true);

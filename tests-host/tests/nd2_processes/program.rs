@@ -61,12 +61,12 @@ pub struct Killed;
 impl Program {
     /// Starts one, which says who it is by a key made of `number`.
     pub fn start(kernel: &Kernel, number: u8) -> Self {
-        Self::start_in(kernel.process(), kernel, number)
+        Self::start_in(kernel.process(), number)
     }
 
     /// Starts one in this process.
-    pub fn start_in(process: Process, kernel: &Kernel, number: u8) -> Self {
-        let file = process.open(kernel, LINK_NAME).expect("the device is there");
+    pub fn start_in(process: Process, number: u8) -> Self {
+        let file = process.open(LINK_NAME).expect("the device is there");
         let program = Self { process, file: Arc::downgrade(&file), left: Cell::new(None) };
         drop(file);
         assert_eq!(program.enter(Verb::Begin, number), STATUS_SUCCESS);

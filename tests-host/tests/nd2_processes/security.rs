@@ -90,8 +90,7 @@ fn a_file_says_once_whose_it_is_and_nobody_guesses() {
         let input = Input::default().u32(version).bytes(&key);
         file.control(verb.code(), &input.0, 0).status
     };
-    let [fresh, wrong, zero, old, taken, joined] =
-        [(); 6].map(|()| stranger.open(&world.kernel, LINK_NAME).expect("the device"));
+    let [fresh, wrong, zero, old, taken, joined] = [(); 6].map(|()| stranger.open(LINK_NAME).expect("the device"));
     assert_eq!(fresh.control(Verb::Query.code(), &of(adapter).0, 96).status, INVALID_DEVICE_STATE, "nobody's");
     assert_eq!(say(&wrong, Verb::Join, VERSION, [2; KEY]), STATUS_INVALID_PARAMETER);
     assert_eq!(say(&wrong, Verb::Join, VERSION, [1; KEY]), INVALID_DEVICE_STATE, "no second guess");

@@ -42,8 +42,7 @@ const CONTEXTS: [u64; 2] = [u32::MAX as u64, u64::MAX];
 fn connected(seed: u64, work: impl FnOnce(&Kernel, &End<'_>, &End<'_>)) {
     let world = World::seeded(seed, 1);
     let kernel = &world.kernel;
-    let programs =
-        [(TOP, 1), (ABOVE, 2)].map(|(first, number)| Program::start_in(kernel.process_from(first), kernel, number));
+    let programs = [(TOP, 1), (ABOVE, 2)].map(|(first, number)| Program::start_in(kernel.process_from(first), number));
     let sides = [0, 1].map(|index| side(&programs[index], CONTEXTS[index]));
     connect(&sides[0], &sides[1], 1);
     let [narrow, wide] = sides.map(|side| {

@@ -1,6 +1,14 @@
 //! Memory of a Unix.
 
-use std::{ptr, time::Duration};
+use std::{
+    env,
+    fs::{self, File},
+    io,
+    os::fd::AsRawFd,
+    ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use crate::{paged, violation};
 
@@ -39,7 +47,30 @@ pub fn map(length: usize, writable: bool) -> *mut u8 {
     bytes.cast()
 }
 
-/// Gives pages of [`map`] back.
+/// New zeroed pages, at two addresses.
+pub fn map_twice(length: usize) -> [*mut u8; 2] {
+    let file = unnamed(length).expect("a file for memory");
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    [(); 2].map(|()| {
+        // SAFETY: a new mapping at an address of the system's choice, of a file that nobody else has.
+        let bytes = unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        assert!(bytes != libc::MAP_FAILED, "no memory for {length} bytes");
+        bytes.cast()
+    })
+}
+
+/// A new file of zeros without a name. It lives as long as its mappings.
+fn unnamed(length: usize) -> io::Result<File> {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let (process, number) = (std::process::id(), FILES.fetch_add(1, Relaxed));
+    let path = env::temp_dir().join(format!("simulated-kernel-{process}-{number}"));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    file.set_len(length as u64)?;
+    Ok(file)
+}
+
+/// Gives pages of [`map`] or [`map_twice`] back.
 ///
 /// # Safety
 ///

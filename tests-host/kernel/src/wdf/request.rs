@@ -22,6 +22,7 @@ use crate::{
     process::LockedPages,
     report::bug_check,
     rule::Rule,
+    user::Ended,
 };
 
 /// The tag of the system's copies of buffers.
@@ -67,6 +68,10 @@ pub struct RequestObject {
     pub file: Option<Arc<FileObject>>,
     /// Somebody has taken the outcome.
     pub collected: AtomicBool,
+    /// Who is told of the end.
+    ended: Mutex<Option<Ended>>,
+    /// They were told.
+    pub reported: AtomicBool,
     pub progress: Mutex<Progress>,
     pub cancelled: AtomicBool,
 }
@@ -137,9 +142,16 @@ impl RequestObject {
             locked: Mutex::new(locked),
             file,
             collected: AtomicBool::new(false),
+            ended: Mutex::new(None),
+            reported: AtomicBool::new(false),
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
         }
+    }
+
+    /// The request, of whose end somebody is told.
+    pub fn telling(self, ended: Option<Ended>) -> Self {
+        Self { ended: Mutex::new(ended), ..self }
     }
 
     /// The driver has it now.
@@ -234,6 +246,11 @@ impl State {
         self.delete_object(handle);
         if let Some(file) = &request.file {
             self.request_ended(file);
+        }
+        let ended = lock(&request.ended).take();
+        if let Some(ended) = ended {
+            ended(status);
+            request.reported.store(true, Release);
         }
         self.dispatcher.signal();
     }
