@@ -2,8 +2,9 @@
 //! what a client needs to reach one.
 //!
 //! A case is a client: it calls the tables of functions through raw pointers, as a program in C++ would, and knows of the
-//! provider only what the documents say. The operating system is the host's machine, with threads or seeded; the equivalents
-//! of events, file handles and completion ports are in [`host`](HostPlatform).
+//! provider only what the documents say. Where it runs is an [`Environment`]: [`run`] has the host's machine, with threads or seeded; the
+//! tests of the driver have a process of a simulated kernel. The equivalents of events, file handles and completion ports are in
+//! [`host`](HostPlatform).
 //!
 //! ```
 //! let rows = nd2_selftest::run(&nd2_selftest::Options { filter: Some("notify.eleven"), ..Default::default() });
@@ -14,7 +15,9 @@ mod case;
 mod cases;
 pub mod client;
 mod codes;
+pub mod environment;
 mod host;
+mod memory;
 mod stream;
 mod world;
 
@@ -27,7 +30,9 @@ pub use case::{Case, Failure, Outcome, Row};
 pub use cases::all as cases;
 pub use client::{Client, Com, Overlapped};
 pub use engine::nic::NicMode;
-pub use host::{CompletionPort, Handle, HostPlatform, Packet};
+pub use environment::Environment;
+pub use host::{CompletionPort, Handle, HostFile, HostPlatform, Packet};
+pub use memory::Memory;
 use nd2::{CompletionPolicy, Faults};
 pub use stream::Stream;
 pub use world::{Schedule, World};
@@ -69,9 +74,15 @@ pub fn run(options: &Options<'_>) -> Vec<Row> {
 /// Runs one case, whatever the filter.
 #[must_use]
 pub fn run_one(case: &Case, options: &Options<'_>) -> Row {
+    run_in(case, || World::with(options))
+}
+
+/// Runs one case in a world of its own.
+#[must_use]
+pub fn run_in(case: &Case, world: impl FnOnce() -> Result<World, Failure>) -> Row {
     let started = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let world = World::with(options)?;
+        let world = world()?;
         let seen = (case.run)(&world)?;
         world.end()?;
         Ok::<_, Failure>(seen)

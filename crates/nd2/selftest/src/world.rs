@@ -1,31 +1,22 @@
-//! What a case runs in: a machine, two adapters on a fabric, and an open one.
+//! What a case runs in: an environment with two adapters on a fabric, and an open one.
 
 use std::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
-use engine::connection::{Fabric, InterfaceAddress, Timeouts};
-use host::{PinnedBuffer, machine::Machine};
 use nd2::{
-    CompletionPolicy, Config, Device, Platform, Resource,
-    abi::{
-        HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
-        mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
-    },
-    class::get_class_object,
+    CompletionPolicy, Config,
+    abi::{HANDLE, HRESULT, IID_IND2Adapter, IID_IND2Provider, mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE},
 };
-
-use nd2_control::Server;
-use ndkpi::GUID;
+use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    BackEnd, CompletionPort, Failure, HostPlatform, Options,
+    CompletionPort, Environment, Failure, HostPlatform, Memory, Options,
     case::{is, ok},
     client::{Adapter, Client, Com, Connector, Overlapped, Piece, Provider, Qp, QpSizes},
-    codes::{HostSystem, HostTransport},
+    environment::HostEnvironment,
 };
 
 /// What decides which processor of the machine is next.
@@ -51,21 +42,9 @@ pub const MAX_LISTENERS: u64 = 64;
 /// Bytes that can be registered.
 pub const MAX_REGISTERED: u64 = 64 << 20;
 /// Pieces that a read may have.
-const MAX_READ_SGE: u32 = 3;
-/// The longest that something may take before it is called a hang.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub const MAX_READ_SGE: u32 = 3;
 
-/// Where the adapters are. The second one cannot resize queues.
-enum Adapters {
-    /// In the client's process.
-    Here([fallible::Arc<Device<HostPlatform>>; 2]),
-    /// Behind control codes.
-    Codes([Adapter2; 2], HostSystem, HostTransport),
-}
-
-type Adapter2 = nd2_control::Adapter<HostSystem>;
-
-/// A machine with two adapters.
+/// An environment, with its first adapter open.
 pub struct World {
     /// The provider of both adapters.
     pub provider: Provider,
@@ -73,19 +52,14 @@ pub struct World {
     pub adapter: Adapter,
     /// A file of it.
     pub file: HANDLE,
-    adapters: Adapters,
     /// The equivalents of Windows.
     pub platform: HostPlatform,
     /// Last, because everything above lives on it.
-    machine: Machine,
-    schedule: Schedule,
-    policy: CompletionPolicy,
-    /// The longest that the adapters are late on purpose, in microseconds.
-    late: u64,
+    environment: Box<dyn Environment>,
 }
 
 impl World {
-    /// Starts the machine with the deferred engine and opens the adapter.
+    /// Starts a machine of the host's with the deferred engine and opens the adapter.
     ///
     /// # Errors
     ///
@@ -94,120 +68,77 @@ impl World {
         Self::with(&Options { schedule, policy, ..Options::default() })
     }
 
-    /// Starts the machine and opens the adapter.
+    /// Starts a machine of the host's and opens the adapter.
     ///
     /// # Errors
     ///
     /// What did not work.
     pub fn with(options: &Options<'_>) -> Result<Self, Failure> {
-        let Options { schedule, policy, nic, faults, .. } = *options;
-        let machine = match schedule {
-            Schedule::Threads => Machine::threads().processors(2).start(),
-            Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
-        };
-        let platform = HostPlatform::new(&machine);
-        let second = 2_000_000;
-        // Who waits for the peer to answer Disconnect waits longer than any case does.
-        let timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 60 * second };
-        let mut config =
-            Config { max_notify_requests: MAX_NOTIFY_REQUESTS, timeouts, policy, nic, faults, ..Config::default() };
-        config.limits.set(Resource::Listeners, MAX_LISTENERS);
-        config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
-        // Fewer than of other requests.
-        config.info.MaxReadSge = MAX_READ_SGE;
-        let adapters = match options.back_end {
-            BackEnd::Process => Adapters::Here(devices(&platform, config)?),
-            BackEnd::Codes => {
-                let system = HostSystem::new(&platform);
-                let devices = devices(&Server(system.clone()), config)?;
-                system.set_devices(&devices);
-                let transport = HostTransport::try_new(&system)?;
-                Adapters::Codes(devices, system, transport)
-            }
-        };
-        let provider = Com::make(|out| adapters.class_object(&IID_IND2Provider, out));
+        Self::on(Box::new(HostEnvironment::try_new(options)?))
+    }
+
+    /// Opens the first adapter of an environment.
+    ///
+    /// # Errors
+    ///
+    /// What did not work.
+    pub fn on(environment: Box<dyn Environment>) -> Result<Self, Failure> {
+        let provider = Com::make(|out| class_object(&*environment, &IID_IND2Provider, out));
         let provider: Provider = provider.map_err(|result| Failure::new(format!("the provider: {result}")))?;
         let adapter = provider.open(&IID_IND2Adapter, 1).map_err(|result| Failure::new(format!("open: {result}")))?;
         let file = adapter.file().map_err(|result| Failure::new(format!("the file: {result}")))?;
-        let late = faults.completion_delay.longest().max(faults.request_delay.longest()).into();
-        Ok(Self { provider, adapter, file, adapters, platform, machine, schedule, policy, late })
+        let platform = environment.platform().clone();
+        Ok(Self { provider, adapter, file, platform, environment })
     }
 
-    /// Closes everything and stops the machine, which watches that nothing is left.
+    /// Closes everything and ends the environment, which watches that nothing is left.
     ///
     /// # Errors
     ///
     /// What is left.
     pub fn end(self) -> Result<(), Failure> {
-        let Self { provider, adapter, adapters, platform, machine, .. } = self;
-        drop((adapter, provider));
-        // What runs still refers to the adapters.
-        for _ in 0..4 {
-            machine.flush();
-        }
-        match adapters {
-            Adapters::Here(devices) => no_references(devices)?,
-            Adapters::Codes(devices, system, transport) => {
-                is("requests and locked bytes that are left", transport.session().in_use(), (0, 0))?;
-                system.set_devices(&[]);
-                drop((transport, system));
-                no_references(devices)?;
-            }
-        }
-        drop(platform);
-        machine.shutdown();
-        Ok(())
+        let Self { provider, adapter, platform, environment, .. } = self;
+        drop((adapter, provider, platform));
+        environment.end()
     }
 
     /// Removes an adapter: the first has number 0.
     pub fn remove(&self, number: usize) {
-        match &self.adapters {
-            Adapters::Here(devices) => devices[number].remove(),
-            Adapters::Codes(devices, ..) => devices[number].remove(),
-        }
+        self.environment.remove(number);
     }
 
     /// What the first adapter was made with.
     #[must_use]
     pub fn config(&self) -> &Config {
-        match &self.adapters {
-            Adapters::Here(devices) => devices[0].config(),
-            Adapters::Codes(devices, ..) => devices[0].config(),
-        }
+        self.environment.config()
     }
 
     /// References to the first adapter, besides those of the world.
     #[must_use]
     pub fn references(&self) -> usize {
-        match &self.adapters {
-            Adapters::Here(devices) => fallible::Arc::references_now(&devices[0]) - 1,
-            Adapters::Codes(devices, ..) => fallible::Arc::references_now(&devices[0]) - 2,
-        }
+        self.environment.references()
+    }
+
+    /// The limits that the client has reached since this was asked last, with their names.
+    pub(crate) fn limits_reached(&self) -> Vec<(&'static str, u64)> {
+        self.environment.limits_reached()
     }
 
     /// Lets a completion queue fail as broken hardware would.
     pub(crate) fn break_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
-        match &self.adapters {
-            // SAFETY: the case has the object.
-            Adapters::Here(_) => unsafe { Device::<HostPlatform>::break_completion_queue(queue) }?,
-            Adapters::Codes(_, _, transport) => {
-                // SAFETY: the case has the object.
-                let handle = unsafe { nd2_remote::queue_handle::<HostTransport>(queue) };
-                transport.session().break_completion_queue(handle.unwrap_or(0))?;
-            }
-        }
-        Ok(())
+        // SAFETY: the case has the object.
+        unsafe { self.environment.break_queue(queue) }
     }
 
     /// `DllGetClassObject`.
     pub fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
-        self.adapters.class_object(iid, out)
+        class_object(&*self.environment, iid, out)
     }
 
     /// The machine it runs on.
     #[must_use]
-    pub const fn schedule(&self) -> Schedule {
-        self.schedule
+    pub fn schedule(&self) -> Schedule {
+        self.environment.schedule()
     }
 
     /// A request's structure with an event.
@@ -223,45 +154,43 @@ impl World {
 
     /// How requests that wait for nothing end.
     #[must_use]
-    pub const fn policy(&self) -> CompletionPolicy {
-        self.policy
+    pub fn policy(&self) -> CompletionPolicy {
+        if self.environment.every_request_pends() { CompletionPolicy::Pending } else { self.config().policy }
     }
 
     /// Lets everything happen that is going to.
     pub fn settle(&self) {
-        if matches!(self.schedule, Schedule::Seeded(..)) {
-            return self.run_seeded();
-        }
-        // A call that runs may queue another: longer chains than this are not in the way of a notification.
-        for _ in 0..6 {
-            self.machine.flush();
-        }
-    }
-
-    /// Time passes only if the adapters are late: a timeout would be as good as anything else to a seeded machine.
-    fn run_seeded(&self) {
-        self.machine.run_for(self.late);
-        self.machine.run_until_idle();
+        self.environment.settle();
     }
 
     /// Lets time pass on a seeded machine, in microseconds.
     pub fn let_pass(&self, time: u64) {
-        self.machine.run_for(time);
+        self.environment.let_pass(time);
+    }
+
+    /// Bytes of the client's.
+    pub(crate) fn bytes(&self, length: usize) -> Result<Memory, NtStatus> {
+        self.environment.memory(length)
     }
 
     /// Waits until `condition` holds.
     pub(crate) fn until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Failure> {
-        let started = Instant::now();
-        while !condition() {
-            match self.schedule {
-                Schedule::Threads => self.machine.yield_now(),
-                Schedule::Seeded(..) => self.run_seeded(),
-            }
-            if started.elapsed() > PATIENCE {
-                return Err(Failure::new(format!("waited in vain: {what}")));
-            }
+        let came = self.environment.wait(what, &mut condition);
+        if came { Ok(()) } else { Err(Failure::new(format!("waited in vain: {what}"))) }
+    }
+
+    /// Checks that a request is refused: by its method, or by its end if every request pends that gets beyond the library.
+    pub(crate) fn refuses(&self, what: &str, request: &Client, result: HRESULT, with: HRESULT) -> Result<(), Failure> {
+        if !(self.environment.every_request_pends() && result.is_pending()) {
+            return is(what, result, with);
         }
-        Ok(())
+        self.until(what, || !request.status().is_pending())?;
+        is(what, request.status(), with)
+    }
+
+    /// What the structure of a request says that was refused with this: nothing, unless every request pends.
+    pub(crate) fn structure_after(&self, refusal: HRESULT) -> HRESULT {
+        if self.environment.every_request_pends() { refusal } else { HRESULT::ND_SUCCESS }
     }
 
     /// Waits for the end of a request and checks it.
@@ -301,7 +230,7 @@ impl World {
 
     /// Checks that a method which could answer at once does what the adapter's policy says.
     pub(crate) fn policy_holds(&self, what: &str, result: HRESULT) -> Result<(), Failure> {
-        match self.policy {
+        match self.policy() {
             CompletionPolicy::Pending => is(what, result, HRESULT::ND_PENDING),
             CompletionPolicy::Mixed if result.is_pending() => Ok(()),
             CompletionPolicy::Inline | CompletionPolicy::Mixed => ok(what, result),
@@ -323,7 +252,7 @@ impl World {
     /// Registered bytes with these rights.
     pub(crate) fn registered(&self, length: usize, flags: u32) -> Result<Piece, Failure> {
         let region = self.adapter.region(self.file).map_err(|result| Failure::new(format!("region: {result}")))?;
-        let buffer = PinnedBuffer::new(length)?;
+        let buffer = self.bytes(length)?;
         let request = self.request();
         self.now("Register", &region, &request, region.register(buffer.pointer(0).cast(), length, flags, &request))?;
         Ok(Piece { region, buffer })
@@ -341,6 +270,9 @@ impl World {
         is("GetConnectionRequest", listener.request(&link.passive, &arrives), HRESULT::ND_PENDING)?;
         ok("Connector::Bind", link.active.bind(SocketAddr::new(HERE, 0)))?;
         is("Connect", link.active.connect(active, at, (16, 16), b"hello", &connects), HRESULT::ND_PENDING)?;
+        let either = || !arrives.status().is_pending() || !connects.status().is_pending();
+        self.until("the connection request", either)?;
+        is("Connect", connects.status(), HRESULT::ND_PENDING)?;
         self.ends("the connection request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
         is("Accept", link.passive.accept(passive, (16, 16), b"welcome", &accepts), HRESULT::ND_PENDING)?;
         self.ends("the connect", &link.active, &connects, HRESULT::ND_SUCCESS)?;
@@ -350,37 +282,11 @@ impl World {
     }
 }
 
-impl Adapters {
-    fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
-        let version2 = |iid, out| match self {
-            // SAFETY: the identifier and the place are valid or null.
-            Self::Here(devices) => unsafe { get_class_object(iid, out, || Ok(devices.clone())) },
-            Self::Codes(_, _, transport) => {
-                let transport = transport.clone();
-                // SAFETY: the identifier and the place are valid or null.
-                unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) }
-            }
-        };
-        // SAFETY: the identifier and the place are valid or null.
-        unsafe { nd2_version1::get_class_object(iid, out, version2) }
-    }
-}
-
-/// The two adapters on a fabric of their own.
-fn devices<P: Platform>(platform: &P, mut config: Config) -> Result<[fallible::Arc<Device<P>>; 2], Failure> {
-    let fabric = Fabric::try_new(platform.os())?;
-    let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
-    let first = Device::try_new(platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
-    config.info.AdapterId = 2;
-    config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
-    Ok([first, Device::try_new(platform, &fabric, &[network(THERE)], config)?])
-}
-
-fn no_references<P: Platform>(devices: [fallible::Arc<Device<P>>; 2]) -> Result<(), Failure> {
-    for device in devices {
-        is("references to the adapter that are left", fallible::Arc::references_now(&device), 1)?;
-    }
-    Ok(())
+fn class_object(environment: &dyn Environment, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    // SAFETY: the identifier and the place are valid or null.
+    let version2 = |iid, out| unsafe { environment.class_object(iid, out) };
+    // SAFETY: as before.
+    unsafe { nd2_version1::get_class_object(iid, out, version2) }
 }
 
 /// A connection.

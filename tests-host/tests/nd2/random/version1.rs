@@ -7,7 +7,6 @@ use std::{
 };
 
 use conformance::random::Random;
-use host::PinnedBuffer;
 use nd2::{
     CompletionPolicy,
     abi::{
@@ -17,7 +16,7 @@ use nd2::{
     },
 };
 use nd2_selftest::{
-    Client, Com, Overlapped, World,
+    Client, Com, Memory, Overlapped, World,
     client::{Adapter1, Connector1, Endpoint1, Factory, Listen1, Provider1, Queue1, Region1},
 };
 
@@ -59,7 +58,7 @@ impl Version1 {
         let factory: Factory = Com::make(|out| world.class_object(&raw const iid, out)).expect("a factory");
         let provider: Provider1 = factory.create(ptr::null_mut(), &IID_INDProvider).expect("the provider");
         let adapter = provider.open(SocketAddr::new(HERE, 0)).expect("the adapter");
-        let (buffer, request) = (PinnedBuffer::new(BYTES).expect("memory"), world.request());
+        let (buffer, request) = (Memory::try_new(BYTES).expect("memory"), world.request());
         let mut handle = ND_MR_HANDLE(0);
         let result = adapter.register(buffer.pointer(0).cast(), BYTES, &request, &mut handle);
         assert!(result == HRESULT::ND_SUCCESS || result.is_pending(), "{result}");
@@ -273,7 +272,7 @@ impl Version1 {
     }
 
     /// Releases everything, in any order. What comes back is to be kept until the world has ended.
-    pub fn end_all(mut self, world: &World, random: &mut Random) -> (PinnedBuffer, Blocks) {
+    pub fn end_all(mut self, world: &World, random: &mut Random) -> (Memory, Blocks) {
         for _ in 0..random.below(30) {
             self.release(random);
         }

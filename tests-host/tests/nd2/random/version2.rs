@@ -6,7 +6,6 @@ use std::{
 };
 
 use conformance::random::Random;
-use host::PinnedBuffer;
 use nd2::abi::{
     HRESULT, IID_IND2MemoryRegion, IID_IND2MemoryWindow, ND2_REQUEST_TYPE, ND2_RESULT, ND2_SGE, OVERLAPPED,
     mr_flags::{ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE},
@@ -17,7 +16,7 @@ use nd2::abi::{
     },
 };
 use nd2_selftest::{
-    Overlapped, World,
+    Memory, Overlapped, World,
     client::{Connector, Listener, Piece, Qp, QpSizes, Queue, Region, Srq, Window, foreign},
 };
 
@@ -159,7 +158,7 @@ struct Link {
 /// A client of version 2. What it releases leaves an empty place.
 pub struct Version2 {
     memory: Piece,
-    buffers: Vec<PinnedBuffer>,
+    buffers: Vec<Memory>,
     queues: Vec<Completions>,
     shared: Vec<(Option<Srq>, Vec<usize>)>,
     pairs: Vec<Pair>,
@@ -181,9 +180,9 @@ fn alive<T>(random: &mut Random, all: &[Option<T>]) -> Option<usize> {
 
 impl Version2 {
     pub fn new(world: &World, requests: &mut Requests) -> Self {
-        let buffer = PinnedBuffer::new(3 * SLOT * SLOTS).expect("memory");
+        let buffer = Memory::try_new(3 * SLOT * SLOTS).expect("memory");
         let region = world.adapter.region(world.file).expect("a region");
-        let (at, length) = (buffer.pointer(0).cast(), buffer.len());
+        let (at, length) = (buffer.pointer(0).cast(), 3 * SLOT * SLOTS);
         let flags = ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
         requests.ask(world, &REGISTER, |request| region.register(at, length, flags, request));
         world.settle();
@@ -581,7 +580,7 @@ impl Version2 {
         let Some(at) = alive(random, &self.regions) else { return };
         let region = self.regions[at].as_ref().expect("a region");
         if random.chance(50) {
-            let buffer = PinnedBuffer::new(4096).expect("memory");
+            let buffer = Memory::try_new(4096).expect("memory");
             let flags = [0, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE][random.below(3) as usize];
             let bytes = buffer.pointer(0).cast();
             requests.ask(world, &REGISTER, |request| region.register(bytes, 4096, flags, request));
@@ -674,7 +673,7 @@ impl Version2 {
     }
 
     /// Releases everything, in any order. The memory is to be kept until the world has ended.
-    pub fn end(mut self, world: &World, random: &mut Random) -> Vec<PinnedBuffer> {
+    pub fn end(mut self, world: &World, random: &mut Random) -> Vec<Memory> {
         for _ in 0..random.below(60) {
             self.release(random);
             if random.chance(10) {

@@ -75,10 +75,15 @@ fn establish(world: &World) -> Result<String, Failure> {
     world.pends("the connect", &a.connector, &connects)?;
     let again = world.request();
     let result = a.connector.connect(&a.qp, at, (0, 0), &[], &again);
-    is("another Connect meanwhile", result, HRESULT::ND_CONNECTION_ACTIVE)?;
+    world.refuses("another Connect meanwhile", &again, result, HRESULT::ND_CONNECTION_ACTIVE)?;
     let result = a.connector.disconnect(&again);
-    is("Disconnect meanwhile", result, HRESULT::ND_CONNECTION_INVALID)?;
-    is("another role meanwhile", listener.request(&a.connector, &again), HRESULT::ND_CONNECTION_ACTIVE)?;
+    world.refuses("Disconnect meanwhile", &again, result, HRESULT::ND_CONNECTION_INVALID)?;
+    world.refuses(
+        "another role meanwhile",
+        &again,
+        listener.request(&a.connector, &again),
+        HRESULT::ND_CONNECTION_ACTIVE,
+    )?;
     is("the peer's address", b.connector.peer(), a.connector.local())?;
     is("the listener's address", b.connector.local(), Ok(at))?;
     let mut data = [0; 512];
@@ -87,7 +92,12 @@ fn establish(world: &World) -> Result<String, Failure> {
     let mut short = [0; 4];
     is("a short buffer", b.connector.private_data(&mut short), (HRESULT::ND_BUFFER_OVERFLOW, 512))?;
     is("what fitted", &short, b"from")?;
-    is("CompleteConnect too early", a.connector.complete(&completes), HRESULT::ND_CONNECTION_INVALID)?;
+    world.refuses(
+        "CompleteConnect too early",
+        &completes,
+        a.connector.complete(&completes),
+        HRESULT::ND_CONNECTION_INVALID,
+    )?;
     is("Accept", b.connector.accept(&b.qp, (8, 8), b"from b", &accepts), HRESULT::ND_PENDING)?;
     world.ends("the connect", &a.connector, &connects, HRESULT::ND_SUCCESS)?;
     world.pends("the accept", &b.connector, &accepts)?;
@@ -107,7 +117,12 @@ fn waiting(world: &World) -> Result<String, Failure> {
     // One request waits for a connection, one connection for a request.
     let [first, second] = [(); 2].map(|()| world.request());
     is("GetConnectionRequest", listener.request(&passives[0].connector, &first), HRESULT::ND_PENDING)?;
-    is("the same again", listener.request(&passives[0].connector, &second), HRESULT::ND_CONNECTION_ACTIVE)?;
+    world.refuses(
+        "the same again",
+        &second,
+        listener.request(&passives[0].connector, &second),
+        HRESULT::ND_CONNECTION_ACTIVE,
+    )?;
     let connects = [connect(world, &actives[0], at)?, connect(world, &actives[1], at)?];
     world.ends("the first", &listener, &first, HRESULT::ND_SUCCESS)?;
     world.settle();
@@ -175,10 +190,13 @@ fn refused(world: &World) -> Result<String, Failure> {
 
 fn unreachable(world: &World) -> Result<String, Failure> {
     let (side, request) = (side(world)?, world.request());
-    let to = |ip: IpAddr| side.connector.connect(&side.qp, SocketAddr::new(ip, 5), (0, 0), &[], &request);
-    is("a host", to(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77))), HRESULT::ND_HOST_UNREACHABLE)?;
-    is("a network", to(IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1))), HRESULT::ND_NETWORK_UNREACHABLE)?;
-    is("no address", to(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), HRESULT::ND_INVALID_ADDRESS)?;
+    let refused = |what, ip, with| {
+        let result = side.connector.connect(&side.qp, SocketAddr::new(ip, 5), (0, 0), &[], &request);
+        world.refuses(what, &request, result, with)
+    };
+    refused("a host", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77)), HRESULT::ND_HOST_UNREACHABLE)?;
+    refused("a network", IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1)), HRESULT::ND_NETWORK_UNREACHABLE)?;
+    refused("no address", IpAddr::V4(Ipv4Addr::UNSPECIFIED), HRESULT::ND_INVALID_ADDRESS)?;
     Ok("ND_HOST_UNREACHABLE and ND_NETWORK_UNREACHABLE".into())
 }
 
@@ -278,7 +296,12 @@ fn cancel(world: &World) -> Result<String, Failure> {
     ok("cancel", a.connector.cancel())?;
     is("the connect", a.connector.outcome(&connects, false), HRESULT::ND_CANCELED)?;
     world.settle();
-    is("Accept", b.connector.accept(&b.qp, (0, 0), &[], &accepts), HRESULT::ND_CONNECTION_ABORTED)?;
+    world.refuses(
+        "Accept",
+        &accepts,
+        b.connector.accept(&b.qp, (0, 0), &[], &accepts),
+        HRESULT::ND_CONNECTION_ABORTED,
+    )?;
     // And once more with the same objects.
     let c = side(world)?;
     let arrives = world.request();
@@ -346,7 +369,12 @@ fn between(world: &World) -> Result<String, Failure> {
     is("GetConnectionRequest", listener.request(&passive, &arrives), HRESULT::ND_PENDING)?;
     let connects = connect(world, &a, SocketAddr::new(THERE, 7000))?;
     world.ends("the request", &listener, &arrives, HRESULT::ND_SUCCESS)?;
-    is("a foreign queue pair", passive.accept(&a.qp, (0, 0), &[], &accepts), HRESULT::ND_INVALID_PARAMETER)?;
+    world.refuses(
+        "a foreign queue pair",
+        &accepts,
+        passive.accept(&a.qp, (0, 0), &[], &accepts),
+        HRESULT::ND_INVALID_PARAMETER,
+    )?;
     is("Accept", passive.accept(&qp, (0, 0), &[], &accepts), HRESULT::ND_PENDING)?;
     world.ends("the connect", &a.connector, &connects, HRESULT::ND_SUCCESS)?;
     world.now("CompleteConnect", &a.connector, &completes, a.connector.complete(&completes))?;
@@ -362,7 +390,7 @@ fn private_data(world: &World) -> Result<String, Failure> {
     let (listener, at) = listen(world, 0)?;
     let much = [0; 513];
     let result = side.connector.connect(&side.qp, at, (0, 0), &much, &request);
-    is("Connect", result, HRESULT::ND_INVALID_BUFFER_SIZE)?;
+    world.refuses("Connect", &request, result, HRESULT::ND_INVALID_BUFFER_SIZE)?;
     drop(listener);
     Ok("ND_INVALID_BUFFER_SIZE beyond 512 bytes".into())
 }

@@ -69,7 +69,7 @@ fn refused_queue_pair(world: &World) -> Result<String, Failure> {
     let connects = connect(world, &a, at)?;
     let other = made("another connector", world.adapter.connector(world.file))?;
     let result = other.connect(&a.qp, at, (0, 0), &[], &late);
-    is("Connect with a queue pair in use", result, HRESULT::ND_CONNECTION_ACTIVE)?;
+    world.refuses("Connect with a queue pair in use", &late, result, HRESULT::ND_CONNECTION_ACTIVE)?;
     world.pends("the first connect", &a.connector, &connects)?;
     let Side { qp, connector } = a;
     drop(qp);
@@ -91,14 +91,14 @@ fn gave_up(world: &World) -> Result<String, Failure> {
     ok("cancel", b.connector.cancel())?;
     world.ends("the accept", &b.connector, &accepts, HRESULT::ND_CANCELED)?;
     world.settle();
-    is("CompleteConnect", a.connector.complete(&completes), HRESULT::ND_CONNECTION_INVALID)?;
+    world.refuses("CompleteConnect", &completes, a.connector.complete(&completes), HRESULT::ND_CONNECTION_INVALID)?;
     Ok("ND_CONNECTION_INVALID when the passive side has given up".into())
 }
 
 fn notify_disconnect(world: &World) -> Result<String, Failure> {
     let (a, b) = (side(world)?, side(world)?);
     let [never, first, second, late] = [(); 4].map(|()| world.request());
-    is("never connected", a.connector.notify_disconnect(&never), HRESULT::ND_CONNECTION_INVALID)?;
+    world.refuses("never connected", &never, a.connector.notify_disconnect(&never), HRESULT::ND_CONNECTION_INVALID)?;
     let link = world.connect(&a.qp, &b.qp)?;
     for request in [&first, &second] {
         is("NotifyDisconnect", link.active.notify_disconnect(request), HRESULT::ND_PENDING)?;
@@ -163,7 +163,7 @@ fn disconnect(world: &World) -> Result<String, Failure> {
     let found = (results[0].RequestContext.addr(), results[0].Status);
     is("the receive", found, (number, HRESULT::ND_CANCELED))?;
     is("a send", stream.receiver.send(1, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
-    is("again", stream.link.passive.disconnect(&request), HRESULT::ND_CONNECTION_INVALID)?;
+    world.refuses("again", &request, stream.link.passive.disconnect(&request), HRESULT::ND_CONNECTION_INVALID)?;
     Ok("what was outstanding is ND_CANCELED".into())
 }
 
@@ -193,7 +193,8 @@ fn broken(world: &World) -> Result<String, Failure> {
     world.break_queue(stream.queue.as_ptr())?;
     world.ends("the end of the connection", &stream.link.active, &request, HRESULT::ND_SUCCESS)?;
     for connector in [&stream.link.active, &stream.link.passive] {
-        is("Disconnect", connector.disconnect(&world.request()), HRESULT::ND_CONNECTION_INVALID)?;
+        let again = world.request();
+        world.refuses("Disconnect", &again, connector.disconnect(&again), HRESULT::ND_CONNECTION_INVALID)?;
     }
     Ok("ND_CONNECTION_INVALID: a connection that has broken is none".into())
 }
@@ -237,12 +238,12 @@ fn removed(world: &World) -> Result<String, Failure> {
     holds("ND_SUCCESS or ND_DEVICE_REMOVED", [HRESULT::ND_SUCCESS, gone].contains(&heard))?;
     world.ends("the connect", &c.connector, &connecting, gone)?;
     world.ends("the connection request", &idle, &waits, gone)?;
-    is("Connect", c.connector.connect(&c.qp, at, (0, 0), &[], &connects), gone)?;
-    is("GetConnectionRequest", idle.request(&waiting.connector, &late), gone)?;
+    world.refuses("Connect", &connects, c.connector.connect(&c.qp, at, (0, 0), &[], &connects), gone)?;
+    world.refuses("GetConnectionRequest", &late, idle.request(&waiting.connector, &late), gone)?;
     is("Listen", listener.listen(0), gone)?;
     is("Bind", c.connector.bind(at), gone)?;
-    is("NotifyDisconnect", link.active.notify_disconnect(&late), gone)?;
-    is("Disconnect", link.active.disconnect(&late), gone)?;
+    world.refuses("NotifyDisconnect", &late, link.active.notify_disconnect(&late), gone)?;
+    world.refuses("Disconnect", &late, link.active.disconnect(&late), gone)?;
     is("Receive", a.qp.receive(1, &[]), gone)?;
     ok("CancelOverlappedRequests", link.active.cancel())?;
     // Nobody finds the adapter any more.
@@ -252,6 +253,6 @@ fn removed(world: &World) -> Result<String, Failure> {
     let qp = made("its queue pair", other.qp(queue.as_ptr(), queue.as_ptr(), 0, SIZES))?;
     let connector = made("its connector", other.connector(file))?;
     let result = connector.connect(&qp, at, (0, 0), &[], &late);
-    is("Connect from another adapter", result, HRESULT::ND_HOST_UNREACHABLE)?;
+    world.refuses("Connect from another adapter", &late, result, HRESULT::ND_HOST_UNREACHABLE)?;
     Ok("ND_DEVICE_REMOVED for what was outstanding and for what comes later".into())
 }

@@ -50,7 +50,7 @@ fn internal_error(world: &World) -> Result<String, Failure> {
         world.ends("an outstanding request", &stream.queue, request, HRESULT::ND_INTERNAL_ERROR)?;
     }
     let late = world.request();
-    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_INTERNAL_ERROR)?;
+    world.refuses("Notify later", &late, stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_INTERNAL_ERROR)?;
     Ok("ND_INTERNAL_ERROR for what was outstanding and for what comes later".into())
 }
 
@@ -100,7 +100,7 @@ fn overflow(world: &World) -> Result<String, Failure> {
     overrun(&stream)?;
     world.ends("the outstanding request", &stream.queue, &errors, HRESULT::ND_BUFFER_OVERFLOW)?;
     let late = world.request();
-    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_BUFFER_OVERFLOW)?;
+    world.refuses("Notify later", &late, stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_BUFFER_OVERFLOW)?;
     Ok("3 completions in a queue for 2: ND_BUFFER_OVERFLOW".into())
 }
 
@@ -125,7 +125,7 @@ fn every_type(world: &World) -> Result<String, Failure> {
     for _ in 0..2 {
         for kind in [ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CQ_NOTIFY_ANY] {
             let request = world.request();
-            is("Notify", stream.queue.notify(kind, &request), HRESULT::ND_BUFFER_OVERFLOW)?;
+            world.refuses("Notify", &request, stream.queue.notify(kind, &request), HRESULT::ND_BUFFER_OVERFLOW)?;
         }
     }
     Ok("the same status for every type, as often as it is asked".into())
@@ -181,7 +181,7 @@ fn removed(world: &World) -> Result<String, Failure> {
         world.ends("an outstanding request", &stream.queue, request, HRESULT::ND_DEVICE_REMOVED)?;
     }
     let late = world.request();
-    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_DEVICE_REMOVED)?;
+    world.refuses("Notify later", &late, stream.queue.notify(ND_CQ_NOTIFY_ANY, &late), HRESULT::ND_DEVICE_REMOVED)?;
     Ok("ND_DEVICE_REMOVED for what was outstanding and for what comes later".into())
 }
 

@@ -40,16 +40,26 @@ fn register(world: &World) -> Result<String, Failure> {
     let region = made("the region", world.adapter.region(world.file))?;
     let request = world.request();
     is("tokens before", (region.local_token(), region.remote_token()), (0, 0))?;
-    let buffer = [0_u8; 64];
-    let at = buffer.as_ptr().cast();
+    let buffer = world.bytes(64)?;
+    let at = buffer.pointer(0).cast();
     let flags = ND_MR_FLAG_ALLOW_LOCAL_WRITE;
-    is("no buffer", region.register(ptr::null(), 64, flags, &request), HRESULT::ND_ACCESS_VIOLATION)?;
-    is("no bytes", region.register(at, 0, flags, &request), HRESULT::ND_ACCESS_VIOLATION)?;
-    is("beyond the end", region.register(at, usize::MAX >> 8, flags, &request), HRESULT::ND_INVALID_PARAMETER)?;
-    is("unknown flags", region.register(at, 64, 0x10, &request), HRESULT::ND_INVALID_PARAMETER)?;
+    world.refuses(
+        "no buffer",
+        &request,
+        region.register(ptr::null(), 64, flags, &request),
+        HRESULT::ND_ACCESS_VIOLATION,
+    )?;
+    world.refuses("no bytes", &request, region.register(at, 0, flags, &request), HRESULT::ND_ACCESS_VIOLATION)?;
+    world.refuses(
+        "beyond the end",
+        &request,
+        region.register(at, usize::MAX >> 8, flags, &request),
+        HRESULT::ND_INVALID_PARAMETER,
+    )?;
+    world.refuses("unknown flags", &request, region.register(at, 64, 0x10, &request), HRESULT::ND_INVALID_PARAMETER)?;
     world.now("Register", &region, &request, region.register(at, 64, flags | ND_MR_FLAG_DO_NOT_SECURE_VM, &request))?;
     holds("tokens", region.local_token() != 0 && region.remote_token() != 0)?;
-    is("again", region.register(at, 64, flags, &request), HRESULT::ND_INVALID_DEVICE_STATE)?;
+    world.refuses("again", &request, region.register(at, 64, flags, &request), HRESULT::ND_INVALID_DEVICE_STATE)?;
     // The same bytes in another region.
     let other = made("another region", world.adapter.region(world.file))?;
     world.now("Register", &other, &request, other.register(at, 64, ND_MR_FLAG_ALLOW_REMOTE_READ, &request))?;
@@ -64,7 +74,7 @@ fn deregister(world: &World) -> Result<String, Failure> {
     let (piece, request) = (world.memory(64, 0)?, world.request());
     let sge = piece.sge(0, 8);
     world.now("Deregister", &piece.region, &request, piece.region.deregister(&request))?;
-    is("again", piece.region.deregister(&request), HRESULT::ND_INVALID_DEVICE_STATE)?;
+    world.refuses("again", &request, piece.region.deregister(&request), HRESULT::ND_INVALID_DEVICE_STATE)?;
     stream.receive()?;
     ok("Send", stream.sender.send(1, &[sge], 0))?;
     is("a send of its bytes", take(world, &stream.sends, 1)?[0].Status, HRESULT::ND_ACCESS_VIOLATION)?;
@@ -80,7 +90,7 @@ fn busy(world: &World) -> Result<String, Failure> {
     let (piece, request) = (world.memory(4096, ND_MR_FLAG_ALLOW_REMOTE_READ)?, world.request());
     ok("Bind", stream.sender.bind(1, &piece.region, &window, (piece.address(0), 64), ND_OP_FLAG_ALLOW_READ))?;
     take(world, &stream.sends, 1)?;
-    is("with a window", piece.region.deregister(&request), HRESULT::ND_DEVICE_BUSY)?;
+    world.refuses("with a window", &request, piece.region.deregister(&request), HRESULT::ND_DEVICE_BUSY)?;
     ok("Invalidate", stream.sender.invalidate(2, &window, 0))?;
     take(world, &stream.sends, 1)?;
     let result = piece.region.deregister(&request);
@@ -165,15 +175,15 @@ fn window_rights(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let window = made("the window", world.adapter.window())?;
     let region = made("the region", world.adapter.region(world.file))?;
-    let (buffer, request) = ([0_u8; 64], world.request());
-    let at = buffer.as_ptr().addr() as u64;
+    let (buffer, request) = (world.bytes(64)?, world.request());
+    let at = buffer.address(0);
     let bind = |place, flags| stream.sender.bind(1, &region, &window, place, flags);
     is("before it is registered", bind((at, 64), ND_OP_FLAG_ALLOW_READ), HRESULT::ND_ACCESS_VIOLATION)?;
     world.now(
         "Register",
         &region,
         &request,
-        region.register(buffer.as_ptr().cast(), 64, ND_MR_FLAG_ALLOW_REMOTE_READ, &request),
+        region.register(buffer.pointer(0).cast(), 64, ND_MR_FLAG_ALLOW_REMOTE_READ, &request),
     )?;
     is("write without local write", bind((at, 64), ND_OP_FLAG_ALLOW_WRITE), HRESULT::ND_ACCESS_VIOLATION)?;
     is("outside of the region", bind((at, 65), ND_OP_FLAG_ALLOW_READ), HRESULT::ND_ACCESS_VIOLATION)?;

@@ -34,11 +34,16 @@ pub const CASES: &[Case] = &[
     Case::new("results.of_a_released_queue_pair", "IND2QueuePair, remarks", released),
 ];
 
+/// What is in a queue, taken so many at a time.
+fn drain(queue: &Queue, batch: u32) -> impl Iterator<Item = ND2_RESULT> {
+    std::iter::from_fn(move || Some(queue.results(batch)).filter(|some| !some.is_empty())).flatten()
+}
+
 /// What comes out of a queue until there are so many.
 pub fn take(world: &World, queue: &Queue, count: usize) -> Result<Vec<ND2_RESULT>, Failure> {
     let mut results = Vec::new();
     world.until("results", || {
-        results.extend(queue.results(16));
+        results.extend(drain(queue, 16));
         results.len() >= count
     })?;
     is("the number of results", results.len(), count)?;
@@ -263,7 +268,7 @@ fn receives_in_order(world: &World) -> Result<String, Failure> {
     }
     let mut found = Vec::new();
     world.until("all", || {
-        found.extend(stream.queue.results(7).iter().map(|result| result.RequestContext.addr()));
+        found.extend(drain(&stream.queue, 7).map(|result| result.RequestContext.addr()));
         found.len() >= 20
     })?;
     is("receives", found, numbers)?;

@@ -105,7 +105,12 @@ fn errors(world: &World) -> Result<String, Failure> {
     stream.pends("after a completion", &request)?;
     stream.deliver(&mut b, 0)?;
     stream.ends("after an overrun", &request, HRESULT::ND_BUFFER_OVERFLOW)?;
-    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_BUFFER_OVERFLOW)?;
+    world.refuses(
+        "Notify later",
+        &request,
+        stream.queue.notify(ND_CQ_NOTIFY_ANY, &request),
+        HRESULT::ND_BUFFER_OVERFLOW,
+    )?;
     Ok("ND_BUFFER_OVERFLOW after an overrun".into())
 }
 
@@ -233,7 +238,7 @@ fn failure(world: &World) -> Result<String, Failure> {
     is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
     world.break_queue(stream.queue.as_ptr())?;
     stream.ends("the request", &request, HRESULT::ND_FAILURE)?;
-    is("Notify later", stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &request), HRESULT::ND_FAILURE)?;
+    world.refuses("Notify later", &request, stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &request), HRESULT::ND_FAILURE)?;
     world.until("the queue pair", || stream.receiver.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID)?;
     Ok(format!("ND_FAILURE, which is {} here", HRESULT::ND_FAILURE))
 }
@@ -254,7 +259,8 @@ fn too_many(world: &World) -> Result<String, Failure> {
     for request in &requests {
         is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, request), HRESULT::ND_PENDING)?;
     }
-    is("one more", queue.notify(ND_CQ_NOTIFY_ANY, &world.request()), HRESULT::ND_INSUFFICIENT_RESOURCES)?;
+    let more = world.request();
+    world.refuses("one more", &more, queue.notify(ND_CQ_NOTIFY_ANY, &more), HRESULT::ND_INSUFFICIENT_RESOURCES)?;
     ok("cancel", queue.cancel())?;
     Ok("ND_INSUFFICIENT_RESOURCES".into())
 }
@@ -265,7 +271,7 @@ fn removed(world: &World) -> Result<String, Failure> {
     is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
     world.remove(0);
     is("the request", queue.outcome(&request, true).0, HRESULT::ND_DEVICE_REMOVED)?;
-    is("Notify", queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_DEVICE_REMOVED)?;
+    world.refuses("Notify", &request, queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_DEVICE_REMOVED)?;
     Ok("ND_DEVICE_REMOVED".into())
 }
 

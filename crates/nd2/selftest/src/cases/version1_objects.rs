@@ -5,7 +5,6 @@ use std::{
     ptr,
 };
 
-use host::PinnedBuffer;
 use nd2::{
     abi::{
         HRESULT, IClassFactoryVtbl, IID_IClassFactory, IID_IND2Adapter, IID_IND2Provider, IID_INDAdapter,
@@ -99,7 +98,7 @@ impl End {
 
 /// Registers zeroed bytes.
 fn memory(world: &World, adapter: &Adapter1, length: usize) -> Result<Region1, Failure> {
-    let (buffer, request, mut handle) = (PinnedBuffer::new(length)?, world.request(), ND_MR_HANDLE(0));
+    let (buffer, request, mut handle) = (world.bytes(length)?, world.request(), ND_MR_HANDLE(0));
     let result = adapter.register(buffer.pointer(0).cast(), length, &request, &mut handle);
     world.now("RegisterMemory", adapter, &request, result)?;
     holds("a handle", handle.0 != 0)?;
@@ -271,7 +270,12 @@ fn deregister_busy(world: &World) -> Result<String, Failure> {
     let pair = Pair::new(world)?;
     let (window, _) = pair.window(world, (0, 64), ND_OP_FLAG_ALLOW_READ)?;
     let request = world.request();
-    is("with a window", pair.adapter.deregister(pair.region.handle, &request), HRESULT::ND_DEVICE_BUSY)?;
+    world.refuses(
+        "with a window",
+        &request,
+        pair.adapter.deregister(pair.region.handle, &request),
+        HRESULT::ND_DEVICE_BUSY,
+    )?;
     let mut block = EMPTY;
     ok("Invalidate", pair.far.endpoint.invalidate(&mut block, &window))?;
     pair.far.succeeds(world, &block)?;
@@ -304,7 +308,7 @@ fn connect(world: &World) -> Result<String, Failure> {
     let request = world.request();
     let nobody = SocketAddr::new(HERE, 9);
     let no_endpoint = near.connector.connect(ptr::null_mut(), nobody, &[], &request);
-    is("without an endpoint", no_endpoint, HRESULT::ND_INVALID_PARAMETER)?;
+    world.refuses("without an endpoint", &request, no_endpoint, HRESULT::ND_INVALID_PARAMETER)?;
     let result = near.connector.connect(near.endpoint.as_ptr(), nobody, &[], &request);
     is("to nobody", result, HRESULT::ND_PENDING)?;
     world.ends("that connect", &near.connector, &request, HRESULT::ND_CONNECTION_REFUSED)?;
@@ -530,7 +534,7 @@ fn removed(world: &World) -> Result<String, Failure> {
     let pair = Pair::new(world)?;
     world.remove(0);
     let (request, mut handle, mut block, mut length) = (world.request(), ND_MR_HANDLE(0), EMPTY, 0x80);
-    let bytes = PinnedBuffer::new(64)?;
+    let bytes = world.bytes(64)?;
     let result = pair.adapter.register(bytes.pointer(0).cast(), 64, &request, &mut handle);
     is("RegisterMemory", (result, handle), (HRESULT::ND_DEVICE_REMOVED, ND_MR_HANDLE(0)))?;
     let info = pair.adapter.info(ND_VERSION_1, &mut length);

@@ -2,10 +2,10 @@
 
 use std::{ffi::c_void, ptr};
 
-use host::PinnedBuffer;
 use nd2::abi::{HRESULT, ND2_SGE};
 
 use super::{Client, Region, Window};
+use crate::Memory;
 
 impl Region {
     /// `Register`.
@@ -46,7 +46,7 @@ pub struct Piece {
     /// The region. Dropped before its bytes.
     pub region: Region,
     /// The bytes.
-    pub buffer: PinnedBuffer,
+    pub buffer: Memory,
 }
 
 impl Piece {

@@ -2,7 +2,6 @@
 
 use std::{ffi::c_void, net::SocketAddr, ptr};
 
-use host::PinnedBuffer;
 use nd2::abi::{
     HANDLE, HRESULT, IClassFactoryVtbl, INDAdapterVtbl, INDConnectorVtbl, INDEndpointVtbl, INDListenVtbl,
     INDProviderVtbl, IUnknownVtbl, ND_ADAPTER_INFO1, ND_MR_HANDLE, ND_MW_DESCRIPTOR, ND_RESULT, ND_SGE,
@@ -11,6 +10,7 @@ use nd2::abi::{
 use ndkpi::{GUID, SOCKADDR_INET};
 
 use super::{Client, Com, Overlapped, Queue1};
+use crate::Memory;
 
 /// `IClassFactory`.
 pub type Factory = Com<IClassFactoryVtbl>;
@@ -89,7 +89,7 @@ pub struct Region1 {
     /// Its handle.
     pub handle: ND_MR_HANDLE,
     /// The bytes.
-    pub buffer: PinnedBuffer,
+    pub buffer: Memory,
 }
 
 impl Region1 {
