@@ -11,6 +11,8 @@
 //! | last handle of a file closed, which a process's death is too | the session ends with its last file: every object is released |
 //! | the last adapter goes | every session ends, and the device goes |
 
+#[cfg(all(feature = "faults", not(windows)))]
+pub mod access;
 mod request;
 
 use driver_common::{os::Kernel, trace};
@@ -20,12 +22,13 @@ use kernel::{
     wdf::{ControlDevice, Files, Names, Request, attributes},
     wide,
 };
-use nd2::{Config, Device};
+use nd2::{CompletionPolicy, Config, Device};
 use nd2_control::{
     Call, File, Limits, Server, Sessions, System,
     wire::{DEVICE_NAME, LINK_NAME, SDDL, SDDL_USERS},
 };
 use ndkpi::NtStatus;
+use provider::CompletionMode;
 use wdk_sys::{
     ULONG, WDF_FILEOBJECT_CONFIG, WDFDEVICE, WDFFILEOBJECT, WDFQUEUE, WDFREQUEST, call_unsafe_wdf_function_binding,
     ntddk::PsGetCurrentProcessId,
@@ -60,6 +63,8 @@ impl System for NdSystem {
 
     fn limit_reached(&self, name: &'static str, most: u64) {
         trace::limit(name, most);
+        #[cfg(all(feature = "faults", not(windows)))]
+        access::limit_reached(name, most);
     }
 }
 
@@ -77,14 +82,30 @@ pub fn adapter(
     const LONGEST: usize = u32::MAX as usize - 4096;
     let mut config = Config { max_tokens: provider.config().max_tokens, ..Config::default() };
     config.max_backlog = provider.config().backlog;
+    config.policy = policy(provider.config().mode);
     config.take_limits(&provider.config().info);
     let info = &mut config.info;
     info.AdapterId = number.into();
     info.MaxRegistrationSize = info.MaxRegistrationSize.min(LONGEST);
     info.MaxWindowSize = info.MaxRegistrationSize;
+    #[cfg(all(feature = "faults", not(windows)))]
+    access::change(number, &mut config);
     let addresses = provider.config().addresses.iter().flatten().map(|one| one.address);
     let server = Server(NdSystem(driver.clone()));
-    Device::try_new_on(&server, (provider.nic(), provider.port()), addresses, config)
+    let adapter = Device::try_new_on(&server, (provider.nic(), provider.port()), addresses, config)?;
+    #[cfg(all(feature = "faults", not(windows)))]
+    access::made(number, &adapter);
+    Ok(adapter)
+}
+
+/// How requests end that wait for nothing, by what the driver does with those of kernel consumers. A program sees no difference: the
+/// framework has let the request pend.
+const fn policy(mode: CompletionMode) -> CompletionPolicy {
+    match mode {
+        CompletionMode::Inline => CompletionPolicy::Inline,
+        CompletionMode::Pending | CompletionMode::Early => CompletionPolicy::Pending,
+        CompletionMode::Mixed => CompletionPolicy::Mixed,
+    }
 }
 
 /// The device.
@@ -119,6 +140,8 @@ impl NdDevice {
         let access: &[u16] = if driver.controls().settings().nd_users() { &USERS } else { &ADMINISTRATORS };
         let names = Names { device: &NAME, link: &LINK, access };
         let sessions = Sessions::try_new(&NdSystem(driver.clone()), Limits::default(), MOST_PROCESSES)?;
+        #[cfg(all(feature = "faults", not(windows)))]
+        access::begun(&sessions);
         let config = WDF_FILEOBJECT_CONFIG {
             EvtDeviceFileCreate: Some(create),
             EvtFileCleanup: Some(cleanup),

@@ -89,6 +89,15 @@ impl<S: System> Sessions<S> {
         }
     }
 
+    /// A session of the process with this number. For tests.
+    #[must_use]
+    pub fn of_process(&self, process: u32) -> Option<Arc<Session<S>>> {
+        self.list.with(|list| {
+            let mut sessions = list.iter().map(|member| &member.session);
+            sessions.find(|session| session.owner().process == Some(process)).cloned()
+        })
+    }
+
     /// How many sessions there are.
     #[must_use]
     pub fn count(&self) -> usize {
