@@ -104,9 +104,9 @@ pub trait Environment {
 
 /// Makes the first adapter's settings what the cases expect.
 pub fn first(config: &mut Config) {
-    let second = 2_000_000;
+    let second = 1_000_000;
     // Who waits for the peer to answer Disconnect waits longer than any case does.
-    config.timeouts = Timeouts { connect: 30 * second, establish: 30 * second, disconnect: 60 * second };
+    config.timeouts = Timeouts { connect: 60 * second, establish: 60 * second, disconnect: 120 * second };
     config.max_notify_requests = MAX_NOTIFY_REQUESTS;
     config.limits.set(Resource::Listeners, MAX_LISTENERS);
     config.limits.set(Resource::RegisteredBytes, MAX_REGISTERED);
