@@ -247,31 +247,45 @@ impl<O: Os> Qp<O> {
         payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
+        let is_forbidden = this.forbids(&work);
         let Some((data, length)) = payload.single(&this.limits) else {
-            return Self::post_queued(this, context, work, flags, queue, |elements, chunks| {
-                payload.push(elements, chunks, &this.limits)
+            return Self::post_queued(this, context, flags, is_forbidden, queue, |elements, chunks| {
+                let (data, length) = payload.push(elements, chunks, &this.limits)?;
+                Ok((work, data, length))
             });
         };
-        let is_done = this.may_post_direct(length, flags)
+        let is_done = !is_forbidden
+            && this.may_post_direct(length, flags)
             && Self::post_direct(this, &WorkRequest { context, work, flags, length, data });
-        if is_done { Ok(()) } else { Self::post_queued(this, context, work, flags, queue, |_, _| Ok((data, length))) }
+        if is_done {
+            Ok(())
+        } else {
+            Self::post_queued(this, context, flags, is_forbidden, queue, |_, _| Ok((work, data, length)))
+        }
     }
 
-    /// Posts a request to the queue. `data` pushes what does not fit into the request, and returns its data and length.
+    /// Posts a request to the queue, unless the queue pair is not connected or its connection does not allow the request. `make`
+    /// pushes what does not fit into the request, and returns its work, data and length. It is called when nothing else can fail.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
     fn post_queued<G: DerefMut<Target = SqProducer>>(
         this: &Arc<Self>,
         context: usize,
-        work: Work,
         flags: Flags,
+        is_forbidden: bool,
         queue: impl FnOnce() -> Result<G, NtStatus>,
-        data: impl FnOnce(&mut Producer<Sge>, &mut Producer<Chunk>) -> Result<(LocalData, u32), NtStatus>,
+        make: impl FnOnce(&mut Producer<Sge>, &mut Producer<Chunk>) -> Result<(Work, LocalData, u32), NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(&work)?;
+            let is_linked = mistake!(UnconnectedPostAccepted => true, else this.is_linked());
+            if !is_linked || this.is_dead() {
+                return Err(NtStatus::CONNECTION_INVALID);
+            }
+            if is_forbidden {
+                return Err(NtStatus::INVALID_DEVICE_REQUEST);
+            }
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            let (data, length) = data(&mut queue.elements, &mut queue.chunks)?;
+            let (work, data, length) = make(&mut queue.elements, &mut queue.chunks)?;
             // Built in its slot: a copy would load it in other widths than it was stored in, and wait for the stores.
             vacancy.fill(WorkRequest { context, work, flags, length, data });
             Ok(length)
@@ -290,8 +304,7 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
         // Does not wait for a quantum that runs or is due.
-        let is_busy = this.initiating.doorbell.load(Ordering::Relaxed) != 0;
-        if is_busy || this.forbids(&request.work) {
+        if this.initiating.doorbell.load(Ordering::Relaxed) != 0 {
             return false;
         }
         this.initiating.send_queue.with(|queue| {
@@ -313,12 +326,7 @@ impl<O: Os> Qp<O> {
         work: impl FnOnce() -> Result<Work, NtStatus>,
         queue: impl FnOnce() -> Result<G, NtStatus>,
     ) -> Result<(), NtStatus> {
-        Self::enqueue(this, flags, queue, |queue| {
-            this.check_connection(&Work::Send { invalidate: None })?;
-            let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
-            vacancy.fill(WorkRequest { context, work: work()?, flags, length: 0, data: LocalData::NONE });
-            Ok(0)
-        })
+        Self::post_queued(this, context, flags, false, queue, |_, _| Ok((work()?, LocalData::NONE, 0)))
     }
 
     /// A post that fails with `status`. Requests that were deferred before it are carried out.
@@ -380,16 +388,6 @@ impl<O: Os> Qp<O> {
         if !is_idle || is_unfinished() {
             Self::ring(this, doorbell::REQUESTS);
         }
-    }
-
-    /// Checks that the queue pair is connected, and that its connection allows this request.
-    #[inline]
-    fn check_connection(&self, work: &Work) -> Result<(), NtStatus> {
-        let is_linked = mistake!(UnconnectedPostAccepted => true, else self.is_linked());
-        if !is_linked || self.is_dead() {
-            return Err(NtStatus::CONNECTION_INVALID);
-        }
-        if self.forbids(work) { Err(NtStatus::INVALID_DEVICE_REQUEST) } else { Ok(()) }
     }
 
     /// Returns true if the connection does not allow this request.
