@@ -5,7 +5,7 @@
 #   tools/run-images.sh [--no-install] [--no-drivers] [--seeds N] [--jobs N]
 #
 # --no-drivers takes the images that are in target/drivers/x86_64; else they are built (tools/build-drivers.sh). --seeds N: as many runs of
-# the suite with a seed each (100). --jobs N: as much at a time, without it as there are processors. What is missing is installed from
+# the suite with a seed each (2). --jobs N: as much at a time, without it as there are processors. What is missing is installed from
 # Debian (as root); without Wine the tests are built and not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ source tools/debian.sh
 source tools/for-windows.sh
 
 DRIVERS=1
-SEEDS=100
+SEEDS=2
 JOBS=$(nproc)
 while (($#)); do
     case $1 in
