@@ -37,3 +37,9 @@ install_packages() {
     rm -rf "$archives"
     return $result
 }
+
+# Packages may be installed: by root, unless the script was called with --no-install (INSTALL=0).
+may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
+
+# install_wine [COMMAND]: false if the command, wine without it, is not there and Wine cannot be installed
+install_wine() { command -v "${1:-wine}" >/dev/null || { may_install && install_packages wine wine64; }; }

@@ -6,7 +6,6 @@ TRIPLE=x86_64-pc-windows-gnu
 LINKER=x86_64-w64-mingw32-gcc-win32
 
 say() { printf '== %s\n' "$*"; }
-may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
 
 # prepare_for_windows [PACKAGE...]: has the compiler, the linker and these packages, or ends the script
 prepare_for_windows() {
@@ -21,9 +20,6 @@ prepare_for_windows() {
     mkdir -p "$CACHE.lock"
     cp Cargo.lock "$CACHE.lock/Cargo.lock"
 }
-
-# install_wine: false if Wine is not there and cannot be installed
-install_wine() { command -v wine >/dev/null || { may_install && install_packages wine wine64; }; }
 
 # The library and others' crates are optimised a little too, without their assertions: the tests run twice as fast under Wine.
 cargo_for_windows() {

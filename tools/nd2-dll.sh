@@ -35,8 +35,6 @@ CACHE=${ND2_TARGET_DIR:-$TOP/target/nd2-build}
 
 say() { printf '== %s\n' "$*"; }
 
-may_install() { ((INSTALL)) && [[ $(id -u) == 0 ]]; }
-
 # width BITS: from now on it is about programs of so many bits
 width() {
     BITS=$1
@@ -124,7 +122,7 @@ programs() {
         "$MINGW-g++-win32" -std=c++17 -O1 -Wall -Wextra -Wno-cast-function-type -Wno-non-virtual-dtor -static \
             -o "$OUT/nd2-$program.exe" "crates/nd2/dll/client/$program.cpp" -lws2_32
     done
-    if ! command -v "$WINE" >/dev/null && ! { may_install && install_packages wine wine64; }; then
+    if ! install_wine "$WINE"; then
         say "skipped: Wine is not installed and cannot be"
         return
     fi
