@@ -1,10 +1,5 @@
 //! How the functions of the tables begin and end.
 
-#![expect(
-    clippy::inline_always,
-    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
-)]
-
 use core::{ffi::c_void, ptr};
 
 use fallible::Arc;
@@ -32,8 +27,8 @@ macro_rules! slot {
 }
 pub(crate) use slot;
 
-/// What an event is made of.
-pub struct Told<'a, H: Hooks> {
+/// What an event is made of. `DATA_PATH`: of a post, an arm or a poll.
+pub struct Told<'a, H: Hooks, const DATA_PATH: bool = false> {
     root: &'a Root<H>,
     event: Event<'a, H::State>,
     /// What the hooks keep of the call.
@@ -42,14 +37,28 @@ pub struct Told<'a, H: Hooks> {
 
 impl<'a, H: Hooks> Told<'a, H> {
     /// An event of a call that begins.
-    #[inline(always)]
     pub fn new(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
-        let root = &*shadow.root;
-        let call = match (H::LISTENS, H::NUMBERS_ALL || !function.is_of_data_path()) {
+        let call = if H::LISTENS { shadow.root.next_call() } else { 0 };
+        Self::numbered(shadow, function, args, call)
+    }
+}
+
+impl<'a, H: Hooks> Told<'a, H, true> {
+    /// An event of a post, an arm or a poll that begins.
+    #[inline(always)]
+    pub fn of_data_path(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
+        let call = match (H::LISTENS, H::NUMBERS_ALL) {
             (false, _) => 0,
-            (true, true) => root.next_call(),
-            (true, false) => root.coming_call(),
+            (true, true) => shadow.root.next_call(),
+            (true, false) => shadow.root.coming_call(),
         };
+        Self::numbered(shadow, function, args, call)
+    }
+}
+
+impl<'a, H: Hooks, const DATA_PATH: bool> Told<'a, H, DATA_PATH> {
+    #[inline(always)]
+    fn numbered(shadow: &'a Shadow<H>, function: Function, args: Args<'a>, call: u64) -> Self {
         let event = Event {
             phase: Phase::Call,
             function,
@@ -61,7 +70,7 @@ impl<'a, H: Hooks> Told<'a, H> {
             request: None,
             outcome: Outcome::None,
         };
-        Self { root, event, kept: H::Call::default() }
+        Self { root: &shadow.root, event, kept: H::Call::default() }
     }
 
     /// With other objects that the function is given.
@@ -115,7 +124,8 @@ impl<'a, H: Hooks> Told<'a, H> {
         }
         self.event.phase = phase;
         self.event.outcome = outcome;
-        self.root.hooks.event(&self.event, &mut self.kept)
+        let (hooks, event, kept) = (&self.root.hooks, &self.event, &mut self.kept);
+        if DATA_PATH { hooks.data_path(event, kept) } else { hooks.event(event, kept) }
     }
 
     /// Tells the hooks of the call. `Err` if it is to be refused.

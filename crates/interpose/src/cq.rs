@@ -41,7 +41,7 @@ pub unsafe extern "system" fn resize<H: Hooks>(
 pub unsafe extern "system" fn arm<H: Hooks>(cq: *mut NDK_CQ, kind: u32) {
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::ArmCq) }) else { return };
-    let mut told = Told::new(shadow, Function::ArmCq, Args::ArmCq { kind });
+    let mut told = Told::of_data_path(shadow, Function::ArmCq, Args::ArmCq { kind });
     let verdict = told.tell(Phase::Call, Outcome::None);
     if !forwards(shadow, verdict, true) {
         told.end(Outcome::None);
@@ -74,7 +74,7 @@ const unsafe fn stored<'a, T>(results: *const T, count: u32) -> &'a [T] {
 pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT, room: u32) -> u32 {
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResults) }) else { return 0 };
-    let mut told = Told::new(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
+    let mut told = Told::of_data_path(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
     if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }
@@ -103,7 +103,7 @@ pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *m
 pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, room: u32) -> u32 {
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResultsEx) }) else { return 0 };
-    let mut told = Told::new(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
+    let mut told = Told::of_data_path(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
     if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }

@@ -137,6 +137,13 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// beginning of the call that returns, or of the callback that returns; otherwise it is new.
     fn event(&self, event: &Event<'_, Self::State>, call: &mut Self::Call) -> Verdict;
 
+    /// As [`Hooks::event`], for the calls and returns of posts, arms and polls, which that hears of unless this is implemented. Where
+    /// it is inlined, phase and function are known. Hooks around others pass both on.
+    #[inline]
+    fn data_path(&self, event: &Event<'_, Self::State>, call: &mut Self::Call) -> Verdict {
+        self.event(event, call)
+    }
+
     /// How many microseconds an event callback is held back that the provider makes now: a notification of a completion queue, a
     /// connect or a disconnect event. 0: not at all.
     fn delay(&self, function: Function, object: ObjectRef<'_, Self::State>) -> u64 {
@@ -193,6 +200,23 @@ impl<O: InterposeOs> Hooks for NoHooks<O> {
     }
 }
 
+/// What two hooks want, in the order in which they hear of it.
+#[inline]
+fn verdict_of_both(phase: Phase, first: impl FnOnce() -> Verdict, second: impl FnOnce() -> Verdict) -> Verdict {
+    if phase != Phase::Call {
+        let _ = (second(), first());
+        return Verdict::Forward;
+    }
+    match first() {
+        refused @ Verdict::Refuse(_) => refused,
+        Verdict::Forward => second(),
+        other => match second() {
+            Verdict::Forward => other,
+            second => second,
+        },
+    }
+}
+
 /// Two hooks: the first hears a call first, and of a return or callback last; what one does not forward, the other does not hear
 /// of.
 impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
@@ -217,22 +241,17 @@ impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
     }
 
     fn event(&self, event: &Event<'_, Self::State>, (first, second): &mut Self::Call) -> Verdict {
-        let mut first =
-            || if A::LISTENS { self.0.event(&event.map(|state| &state.0), first) } else { Verdict::Forward };
-        let mut second =
-            || if B::LISTENS { self.1.event(&event.map(|state| &state.1), second) } else { Verdict::Forward };
-        if event.phase != crate::Phase::Call {
-            let _ = (second(), first());
-            return Verdict::Forward;
-        }
-        match (first(), event) {
-            (refused @ Verdict::Refuse(_), _) => refused,
-            (Verdict::Forward, _) => second(),
-            (other, _) => match second() {
-                Verdict::Forward => other,
-                second => second,
-            },
-        }
+        let first = || if A::LISTENS { self.0.event(&event.map(|state| &state.0), first) } else { Verdict::Forward };
+        let second = || if B::LISTENS { self.1.event(&event.map(|state| &state.1), second) } else { Verdict::Forward };
+        verdict_of_both(event.phase, first, second)
+    }
+
+    #[inline]
+    fn data_path(&self, event: &Event<'_, Self::State>, (first, second): &mut Self::Call) -> Verdict {
+        let (of_first, of_second) = (|| event.map(|state| &state.0), || event.map(|state| &state.1));
+        let first = || if A::LISTENS { self.0.data_path(&of_first(), first) } else { Verdict::Forward };
+        let second = || if B::LISTENS { self.1.data_path(&of_second(), second) } else { Verdict::Forward };
+        verdict_of_both(event.phase, first, second)
     }
 
     fn delay(&self, function: Function, object: ObjectRef<'_, Self::State>) -> u64 {

@@ -1,10 +1,5 @@
 //! Functions of a queue pair (`NDKPI 5.7`), and the post of a shared receive queue. Nothing is allocated here.
 
-#![expect(
-    clippy::inline_always,
-    reason = "where hooks are inlined, what is known of the call leaves little of them; without it the compiler does not"
-)]
-
 use core::ffi::c_void;
 
 use ndkpi::{
@@ -35,7 +30,7 @@ unsafe fn post<'a, H: Hooks, T: Object>(
         Ok(shadow) => shadow,
         Err(status) => return status,
     };
-    let mut told = Told::new(shadow, function, args).with(related);
+    let mut told = Told::of_data_path(shadow, function, args).with(related);
     if let Err(status) = told.begin() {
         return status;
     }

@@ -243,15 +243,21 @@ const SIGNATURE: u64 = u64::from_le_bytes(*b"NDK-SHDW");
 /// - `public` is the consumer's once the object was handed out. It is not read again (`NDKPI 7.10`).
 /// - `inner` is the provider's object, open as long as the state is `OPEN` or `CLOSING`.
 /// - `creation`, `event` and the header are written before the object is handed out; `close` by who sets the state to `CLOSING`.
-#[repr(C)]
+///
+/// What every post reads comes first, on cache lines of its own: nobody writes to them, and a neighbour that somebody writes to would
+/// take them away.
+#[repr(C, align(128))]
 pub struct Shadow<H: Hooks> {
     public: UnsafeCell<Public>,
     signature: u64,
-    layer: TypeId,
     kind: NDK_OBJECT_TYPE,
     state: AtomicU32,
+    layer: TypeId,
     inner: AtomicPtr<c_void>,
+    /// Everything of this adapter.
+    pub root: Arc<Root<H>>,
     number: u32,
+    hooks_state: H::State,
     creation: UnsafeCell<Option<Creation>>,
     close: UnsafeCell<Option<CloseRequest>>,
     event: UnsafeCell<Option<EventCallback>>,
@@ -259,8 +265,6 @@ pub struct Shadow<H: Hooks> {
     pub requests: Requests<H>,
     /// The disconnect events of a connector, the newest first.
     pub disconnects: AtomicPtr<DisconnectEvent<H>>,
-    /// Everything of this adapter.
-    pub root: Arc<Root<H>>,
     /// The object on which this one was created; none for the adapter.
     pub parent: Option<Arc<Self>>,
     closed: AtomicBool,
@@ -272,7 +276,6 @@ pub struct Shadow<H: Hooks> {
     pub notifier: Option<Notifier<H>>,
     /// Of a connector, for hooks that interfere.
     pub ending: Option<Ending<H>>,
-    hooks_state: H::State,
 }
 
 #[allow(clippy::non_send_fields_in_send_ty, reason = "the pointers are the consumer's and the provider's")]

@@ -147,19 +147,6 @@ impl<O: InterposeOs> Recorder<O> {
         let _ = self.record(&event, Some(OF_RECORD | ordinal));
     }
 
-    /// What is no transfer, arm or poll.
-    #[inline(never)]
-    fn other(&self, event: Event<'_, State>, call: &mut Option<Begun>) {
-        let event = &event;
-        match (event.phase, event.function.is_of_data_path()) {
-            (Phase::Return, true) => self.returned(event, call.as_ref()),
-            (Phase::Call, true) => *call = self.record(event, None),
-            _ => {
-                let _ = self.record(event, None);
-            }
-        }
-    }
-
     /// A call has returned: its record says so. If it cannot, the return has a record of its own. Without its call a return says nothing.
     #[inline(always)]
     fn returned(&self, event: &Event<'_, State>, call: Option<&Begun>) {
@@ -360,20 +347,26 @@ impl<O: InterposeOs> Hooks for Recorder<O> {
         Ok(self.next(event.object.state.adapter))
     }
 
-    // Where it is inlined, phase and arguments are known, and little is left of it.
+    fn event(&self, event: &Event<'_, State>, _: &mut Option<Begun>) -> Verdict {
+        if self.ring.is_on() {
+            let _ = self.record(event, None);
+        }
+        Verdict::Forward
+    }
+
     #[inline(always)]
-    fn event(&self, event: &Event<'_, State>, call: &mut Option<Begun>) -> Verdict {
+    fn data_path(&self, event: &Event<'_, State>, call: &mut Option<Begun>) -> Verdict {
         if !self.ring.is_on() {
             return Verdict::Forward;
         }
         match (event.phase, &event.args) {
             (Phase::Call, Args::Transfer { .. }) => *call = self.transfer(event),
-            (Phase::Return, Args::Transfer { .. }) => self.returned(event, call.as_ref()),
-            (Phase::Call, Args::GetCqResults { .. } | Args::GetCqResultsEx { .. }) => {}
-            (Phase::Return, &Args::GetCqResults { room, results }) => self.polled(event, room, results),
-            (Phase::Return, &Args::GetCqResultsEx { room, results }) => self.polled(event, room, results),
             (Phase::Call, &Args::ArmCq { kind }) => *call = self.arm(event, kind),
-            _ => self.other(*event, call),
+            (Phase::Call, Args::GetCqResults { .. } | Args::GetCqResultsEx { .. }) => {}
+            (Phase::Call, _) => *call = self.long(*event),
+            (_, &Args::GetCqResults { room, results }) => self.polled(event, room, results),
+            (_, &Args::GetCqResultsEx { room, results }) => self.polled(event, room, results),
+            _ => self.returned(event, call.as_ref()),
         }
         Verdict::Forward
     }

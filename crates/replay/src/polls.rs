@@ -44,13 +44,17 @@ impl<H: Hooks> Hooks for AsRecorded<H> {
     }
 
     fn event(&self, event: &Event<'_, H::State>, call: &mut H::Call) -> Verdict {
+        self.hooks.event(event, call)
+    }
+
+    fn data_path(&self, event: &Event<'_, H::State>, call: &mut H::Call) -> Verdict {
         let room = self.left.load(Relaxed);
         let args = match event.args {
             Args::GetCqResults { room: 0, results } => Args::GetCqResults { room, results },
             Args::GetCqResultsEx { room: 0, results } => Args::GetCqResultsEx { room, results },
             other => other,
         };
-        self.hooks.event(&Event { args, ..*event }, call)
+        self.hooks.data_path(&Event { args, ..*event }, call)
     }
 
     fn delay(&self, function: Function, object: ObjectRef<'_, H::State>) -> u64 {

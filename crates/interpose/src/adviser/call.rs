@@ -61,13 +61,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// Looks at where a call is made: all that posts, polls and arms have in common.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_place(&self, event: &Event<'_, State<O>>) {
         self.check_irql(event);
         self.check_stack(event);
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_irql(&self, event: &Event<'_, State<O>>) {
         let most = match event.function {
             Function::QueryAdapterInfo | Function::CloseAdapter => PASSIVE_LEVEL,
@@ -222,17 +222,17 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// Looks for contexts of this thread whose frames have returned, if there are contexts on stacks at all.
-    #[inline]
+    #[inline(always)]
     fn check_stack(&self, event: &Event<'_, State<O>>) {
         if let Some(adapter) = event.object.state.adapter_node()
             && adapter.stack_used.load(Relaxed) != 0
         {
-            self.check_contexts(event, adapter);
+            self.check_contexts(event.object.state, event.function, adapter);
         }
     }
 
     #[cold]
-    fn check_contexts(&self, event: &Event<'_, State<O>>, adapter: &AdapterNode<O>) {
+    fn check_contexts(&self, node: &State<O>, function: Function, adapter: &AdapterNode<O>) {
         let here = 0_u8;
         let here = core::ptr::from_ref(&here).addr();
         let thread = self.os.place().thread;
@@ -246,7 +246,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if let Some(address) = gone {
             adapter.stack_used.fetch_sub(1, SeqCst);
             let what = format_args!("the context {address:#x} of a request that pends is below the stack");
-            self.found(Finding::StackContext, event.object.state, event.function, what);
+            self.found(Finding::StackContext, node, function, what);
         }
     }
 }

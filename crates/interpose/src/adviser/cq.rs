@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use engine::os::SpinLock;
 use ndkpi::{
-    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus,
+    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX,
+    NtStatus,
 };
 
 use super::{
@@ -116,6 +117,7 @@ fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A poll or arm begins.
+    #[inline(always)]
     pub(super) fn cq_call_begins(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(cq) = body!(node, Cq) else { return };
@@ -127,11 +129,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.found(Finding::OverlappingCqCalls, node, event.function, what);
         }
         if let Args::ArmCq { kind } = event.args {
-            self.armed(event, cq, kind);
+            self.armed(event.object.state, cq, kind);
         }
     }
 
     /// A poll or arm has returned.
+    #[inline(always)]
     pub(super) fn cq_call_ends(event: &Event<'_, State<O>>) {
         let Some(cq) = body!(event.object.state, Cq) else { return };
         let is_arm = event.function == Function::ArmCq;
@@ -141,18 +144,17 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    fn armed(&self, event: &Event<'_, State<O>>, cq: &CqNode<O>, kind: u32) {
-        let node = event.object.state;
+    fn armed(&self, node: &State<O>, cq: &CqNode<O>, kind: u32) {
         let new = strength(kind);
         let _ = cq.look.compare_exchange(Look::FULL, Look::ARMED_UNSEEN, SeqCst, SeqCst);
         if new == 0 {
-            self.found(Finding::UnknownArm, node, event.function, format_args!("a type of {kind}"));
+            self.found(Finding::UnknownArm, node, Function::ArmCq, format_args!("a type of {kind}"));
             return;
         }
         let before = cq.armed.fetch_max(new, SeqCst);
         if before > new {
             let what = format_args!("a type of {kind}, armed for a stronger one already");
-            self.found(Finding::WeakerArm, node, event.function, what);
+            self.found(Finding::WeakerArm, node, Function::ArmCq, what);
         }
     }
 
@@ -181,32 +183,38 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A poll has returned: what has completed is not in flight any more.
+    #[inline(always)]
     pub(super) fn polled(&self, event: &Event<'_, State<O>>) {
-        let Some(cq) = body!(event.object.state, Cq) else { return };
         let Outcome::Count(count) = event.outcome else { return };
         match event.args {
-            Args::GetCqResults { room, results } => {
-                cq.looked(count >= room);
-                for result in results.iter().filter(|result| !result.Status.is_success()) {
-                    self.request_failed(event, None, result.Status);
-                }
-                cq.retire(results.iter().map(|result| Completed::new(result, None)));
-            }
-            Args::GetCqResultsEx { room, results } => {
-                cq.looked(count >= room);
-                let done = |result: &NDK_RESULT_EX| Completed::new(&(*result).into(), Some(result.Type.is_receive()));
-                for result in results.iter().filter(|result| !result.Status.is_success()) {
-                    self.request_failed(event, Some(result.Type), result.Status);
-                }
-                cq.retire(results.iter().map(done));
-                let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
-                for result in results.iter().filter(|result| result.Type == invalidated) {
-                    if let Some(token) = result.invalidated_token() {
-                        Self::invalidated_by_peer(event.object.state, token);
-                    }
-                }
-            }
+            Args::GetCqResults { room, results } => self.took(event.object.state, count >= room, results),
+            Args::GetCqResultsEx { room, results } => self.took_ex(event.object.state, count >= room, results),
             _ => {}
+        }
+    }
+
+    fn took(&self, node: &State<O>, was_full: bool, results: &[NDK_RESULT]) {
+        let Some(cq) = body!(node, Cq) else { return };
+        cq.looked(was_full);
+        for result in results.iter().filter(|result| !result.Status.is_success()) {
+            self.request_failed(node.id, None, result.Status);
+        }
+        cq.retire(results.iter().map(|result| Completed::new(result, None)));
+    }
+
+    fn took_ex(&self, node: &State<O>, was_full: bool, results: &[NDK_RESULT_EX]) {
+        let Some(cq) = body!(node, Cq) else { return };
+        cq.looked(was_full);
+        for result in results.iter().filter(|result| !result.Status.is_success()) {
+            self.request_failed(node.id, Some(result.Type), result.Status);
+        }
+        let done = |result: &NDK_RESULT_EX| Completed::new(&(*result).into(), Some(result.Type.is_receive()));
+        cq.retire(results.iter().map(done));
+        let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
+        for result in results.iter().filter(|result| result.Type == invalidated) {
+            if let Some(token) = result.invalidated_token() {
+                Self::invalidated_by_peer(node, token);
+            }
         }
     }
 

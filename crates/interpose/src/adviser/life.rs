@@ -47,13 +47,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         let is_used = match &node.body {
             Body::Cq(cq) => cq.running.load(SeqCst) != 0,
-            Body::Srq(srq) => srq.running.load(SeqCst) != 0,
+            Body::Srq(srq) => srq.receive.running_post() != 0,
             Body::Qp(qp) => {
                 let notified = [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten();
                 let callback = notified.filter_map(|cq| body!(cq, Cq)).map(|cq| cq.callback.load(SeqCst)).max();
                 // Inside a notification to which the post has led, nobody can know that it has not returned yet.
-                [&qp.initiator_running, &qp.receive_running].iter().any(|running| {
-                    let running = running.load(SeqCst);
+                [&qp.initiator, &qp.receive].iter().any(|queue| {
+                    let running = queue.running_post();
                     running != 0 && callback.unwrap_or(0) < running
                 })
             }

@@ -151,14 +151,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// Looks at the elements of a request of an object whose protection domain is `domain`.
     pub(super) fn check_elements(
         &self,
-        event: &Event<'_, State<O>>,
+        node: &State<O>,
+        function: Function,
         elements: &[NDK_SGE],
         domain: Option<&State<O>>,
         is_written: bool,
     ) {
-        let node = event.object.state;
         let Some(adapter) = node.adapter_node() else { return };
-        let is_read = event.function == Function::Read;
+        let is_read = function == Function::Read;
         let needs_sink = is_read && adapter.info.AdapterFlags & SINK_NOT_REQUIRED == 0;
         let privileged = domain.and_then(|domain| body!(domain, Pd)).map_or(0, |pd| pd.privileged.load(Relaxed));
         for element in elements.iter().filter(|element| element.Length > 0) {
@@ -166,7 +166,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             if u64::from(token) + 1 == privileged {
                 if needs_sink {
                     let what = format_args!("the privileged token is the target of a read");
-                    self.found(Finding::ReadSink, node, event.function, what);
+                    self.found(Finding::ReadSink, node, function, what);
                 }
                 continue;
             }
@@ -185,14 +185,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let Some(named) = named else { continue };
             let Some(region) = named else {
                 let what = format_args!("no region has the local token {token:#x}");
-                self.found(Finding::UnknownToken, node, event.function, what);
+                self.found(Finding::UnknownToken, node, function, what);
                 continue;
             };
             if !region.is_ours {
                 let what = format_args!("{} is of another domain", region.id);
-                self.found(Finding::OtherDomain, node, event.function, what);
+                self.found(Finding::OtherDomain, node, function, what);
             }
-            self.check_region(event, &region, element, is_written, needs_sink);
+            self.check_region((node, function), &region, element, is_written, needs_sink);
         }
     }
 
@@ -200,43 +200,48 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     #[cold]
     fn check_region(
         &self,
-        event: &Event<'_, State<O>>,
+        (node, function): (&State<O>, Function),
         region: &Named,
         element: &NDK_SGE,
         is_written: bool,
         needs_sink: bool,
     ) {
         let now = &region.registration;
-        let node = event.object.state;
         match now.state {
             RegionState::Registered => {}
             RegionState::Initialised if now.was_invalidated => {
                 let what = format_args!("{} is invalidated", region.id);
-                self.found(Finding::TokenAfterInvalidate, node, event.function, what);
+                self.found(Finding::TokenAfterInvalidate, node, function, what);
                 return;
             }
             _ => {
                 let what = format_args!("{} is not registered ({:?})", region.id, now.state);
-                self.found(Finding::UnknownToken, node, event.function, what);
+                self.found(Finding::UnknownToken, node, function, what);
                 return;
             }
         }
         let (address, length) = (element.virtual_address().addr() as u64, u64::from(element.Length));
         if !is_within(now, address, length) {
             let what = format_args!("{length} bytes at {address:#x}, {} has {} bytes", region.id, now.length);
-            self.found(Finding::OutsideRegistration, node, event.function, what);
+            self.found(Finding::OutsideRegistration, node, function, what);
         }
         if is_written && !now.local_write {
             let what = format_args!("{} has no local write", region.id);
-            self.found(Finding::NoLocalWrite, node, event.function, what);
+            self.found(Finding::NoLocalWrite, node, function, what);
         }
         if needs_sink && !now.read_sink {
             let what = format_args!("{} is no read sink", region.id);
-            self.found(Finding::ReadSink, node, event.function, what);
+            self.found(Finding::ReadSink, node, function, what);
         }
     }
 
-    pub(super) fn check_bind_length(&self, event: &Event<'_, State<O>>) {
+    #[inline(never)]
+    pub(super) fn check_bind(&self, event: Event<'_, State<O>>) {
+        self.check_bind_length(&event);
+        self.check_window(&event);
+    }
+
+    fn check_bind_length(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let most = node.adapter_node().map_or(usize::MAX, |adapter| adapter.info.MaxWindowSize);
         if let Args::Bind { length, .. } = event.args
@@ -247,7 +252,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    pub(super) fn check_bind(&self, event: &Event<'_, State<O>>) {
+    fn check_window(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Args::Bind { address, length, flags, .. } = event.args else { return };
         let (Some(region), Some(window)) =
@@ -281,7 +286,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    pub(super) fn check_fast_register(&self, event: &Event<'_, State<O>>) {
+    #[inline(never)]
+    pub(super) fn check_fast_register(&self, event: Event<'_, State<O>>) {
         let node = event.object.state;
         let Args::FastRegister { pages, first_byte, length, base, flags, .. } = event.args else { return };
         if pages.is_missing() {
@@ -332,7 +338,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         });
     }
 
-    pub(super) fn check_invalidate(&self, event: &Event<'_, State<O>>) {
+    #[inline(never)]
+    pub(super) fn check_invalidate(&self, event: Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(object) = event.related[0].map(|object| object.state) else { return };
         if !matches!(object.id.kind, NDK_OBJECT_TYPE::MR | NDK_OBJECT_TYPE::MW) {
@@ -349,13 +356,24 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A post has succeeded.
+    #[inline(always)]
     pub(super) fn posted(event: &Event<'_, State<O>>) {
+        let may_invalidate = match event.args {
+            Args::Invalidate { .. } => true,
+            Args::Transfer { flags, .. } => event.function == Function::Read && op_flags::invalidates_read_sink(flags),
+            _ => false,
+        };
+        if may_invalidate {
+            Self::has_invalidated(*event);
+        }
+    }
+
+    #[inline(never)]
+    fn has_invalidated(event: Event<'_, State<O>>) {
         let node = event.object.state;
         let region = match event.args {
             Args::Invalidate { .. } => event.related[0].map(|object| object.state.clone()),
-            Args::Transfer { sgl, flags, .. }
-                if event.function == Function::Read && op_flags::invalidates_read_sink(flags) =>
-            {
+            Args::Transfer { sgl, .. } => {
                 let flags = node.adapter_node().map_or(0, |adapter| adapter.info.AdapterFlags);
                 let first = sgl.elements().first().filter(|_| flags & LOCAL_INVALIDATE != 0);
                 first.and_then(|element| region_of(node, element.MemoryRegionToken))
@@ -377,7 +395,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A post of a fast registration has failed: the region is as it was.
-    pub(super) fn fast_register_failed(event: &Event<'_, State<O>>) {
+    #[inline(never)]
+    pub(super) fn fast_register_failed(event: Event<'_, State<O>>) {
         if event.function != Function::FastRegister {
             return;
         }

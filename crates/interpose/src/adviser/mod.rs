@@ -162,22 +162,27 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
         Arc::try_new(node).map_err(Into::into)
     }
 
-    fn event(&self, event: &Event<'_, State<O>>, post: &mut Post) -> Verdict {
-        match (event.phase, event.function.is_post()) {
-            (Phase::Call, true) => {
+    fn event(&self, event: &Event<'_, State<O>>, _: &mut Post) -> Verdict {
+        self.other_event(event);
+        Verdict::Forward
+    }
+
+    #[inline(always)]
+    fn data_path(&self, event: &Event<'_, State<O>>, post: &mut Post) -> Verdict {
+        match (event.phase == Phase::Call, event.function.is_post()) {
+            (true, is_post) => {
                 self.check_place(event);
-                *post = self.post_begins(event);
+                if is_post {
+                    *post = self.post_begins(event);
+                } else {
+                    self.cq_call_begins(event);
+                }
             }
-            (Phase::Return, true) => self.post_ends(event, *post),
-            (Phase::Call, false) if event.function.is_of_data_path() => {
-                self.check_place(event);
-                self.cq_call_begins(event);
-            }
-            (Phase::Return, false) if event.function.is_of_data_path() => {
+            (false, true) => self.post_ends(event, *post),
+            (false, false) => {
                 self.polled(event);
                 Self::cq_call_ends(event);
             }
-            _ => self.other_event(event),
         }
         Verdict::Forward
     }
@@ -193,13 +198,12 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
 }
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
-    /// What is not a post, arm or poll. Apart from those, which have few instructions of their own.
-    #[inline(never)]
+    /// What is not a post, arm or poll.
     fn other_event(&self, event: &Event<'_, State<O>>) {
         let is_end =
             matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
         if is_end && !event.outcome.status().is_success() {
-            self.failed(event);
+            self.failed(*event);
         }
         match event.phase {
             Phase::Call => {
@@ -220,15 +224,15 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// A call, or what it began, has failed.
     #[cold]
-    fn failed(&self, event: &Event<'_, State<O>>) {
+    fn failed(&self, event: Event<'_, State<O>>) {
         self.sink.failed(event.function, event.object.id, event.outcome.status());
     }
 
     /// A request has failed, as a poll says.
     #[cold]
-    fn request_failed(&self, event: &Event<'_, State<O>>, kind: Option<NDK_OPERATION_TYPE>, status: NtStatus) {
+    fn request_failed(&self, cq: ObjectId, kind: Option<NDK_OPERATION_TYPE>, status: NtStatus) {
         if status != NtStatus::CANCELLED {
-            self.sink.request_failed(kind, event.object.id, status);
+            self.sink.request_failed(kind, cq, status);
         }
     }
 

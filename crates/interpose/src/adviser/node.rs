@@ -150,10 +150,6 @@ pub struct QpNode<O: InterposeOs> {
     pub srq: Option<State<O>>,
     pub initiator: Box<Queue>,
     pub receive: Box<Queue>,
-    pub initiator_running: AtomicU64,
-    pub receive_running: AtomicU64,
-    /// The last request was deferred.
-    pub is_chained: AtomicBool,
     /// A connect or accept was called with it.
     pub was_connected: AtomicBool,
     pub was_disconnected: AtomicBool,
@@ -167,7 +163,6 @@ pub struct SrqNode<O: InterposeOs> {
     pub receive: Box<Queue>,
     /// Who has it may take requests out of the queue.
     pub taking: Lock<O, ()>,
-    pub running: AtomicU64,
 }
 
 /// Where a region is in its life.
@@ -331,7 +326,7 @@ impl<O: InterposeOs> Node<O> {
             (NDK_OBJECT_TYPE::SRQ, Args::CreateSrq { depth, max_sge, .. }) => {
                 parent.make_room_for_queue()?;
                 let (receive, taking) = (Queue::try_new(depth)?, os.lock(())?);
-                Body::Srq(SrqNode { max_sge, receive, taking, running: AtomicU64::new(0) })
+                Body::Srq(SrqNode { max_sge, receive, taking })
             }
             (NDK_OBJECT_TYPE::MR, Args::CreateMr { fast_register }) => {
                 adapter.make_room_for_region()?;
@@ -367,9 +362,6 @@ impl<O: InterposeOs> Node<O> {
             srq,
             initiator: Queue::try_new(args.initiator_depth)?,
             receive: Queue::try_new(args.receive_depth)?,
-            initiator_running: AtomicU64::new(0),
-            receive_running: AtomicU64::new(0),
-            is_chained: AtomicBool::new(false),
             was_connected: AtomicBool::new(false),
             was_disconnected: AtomicBool::new(false),
             read_limit: AtomicU32::new(0),

@@ -1,9 +1,6 @@
 //! Duties of posts (`NDKPI 7.2`, `NDKPI 7.3`).
 
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release, SeqCst},
-};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use engine::os::SpinLock as _;
 use ndkpi::{NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED as LOCAL_INVALIDATE, NDK_SGE, op_flags};
@@ -59,29 +56,23 @@ enum Side<'a, O: InterposeOs> {
     Srq(&'a SrqNode<O>),
 }
 
-/// The post has returned. If another one has begun meanwhile, this is not the one to end.
-fn post_has_run<S>(event: &Event<'_, S>, running: &AtomicU64) {
-    if running.load(Relaxed) == event.call {
-        running.store(0, Relaxed);
-    }
-}
-
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A post begins.
+    #[inline(always)]
     pub(super) fn post_begins(&self, event: &Event<'_, State<O>>) -> Post {
         let node = event.object.state;
-        if let Some(srq) = body!(node, Srq) {
-            self.post_runs(event, &srq.running, &[]);
+        if let (Function::SrqReceive, Some(srq)) = (event.function, body!(node, Srq)) {
+            self.post_runs(event, &srq.receive, &[]);
             if let Args::Transfer { sgl, .. } = event.args {
                 self.check_list(event, &sgl, srq.max_sge);
-                self.check_elements(event, sgl.elements(), node.parent.as_ref(), true);
+                self.check_elements(node, event.function, sgl.elements(), node.parent.as_ref(), true);
             }
             return self.goes_in_flight(event, &srq.receive, &Side::Srq(srq));
         }
         let Some(qp) = body!(node, Qp) else { return Post::NotFollowed };
         let is_receive = event.function == Function::Receive;
-        let running = if is_receive { &qp.receive_running } else { &qp.initiator_running };
-        self.post_runs(event, running, &[&qp.receive_cq, &qp.initiator_cq]);
+        let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
+        self.post_runs(event, queue, &[&qp.receive_cq, &qp.initiator_cq]);
         if is_receive && qp.srq.is_some() {
             self.found(Finding::ReceiveBesideSrq, node, event.function, format_args!("a receive"));
             return Post::NotFollowed;
@@ -90,29 +81,32 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.check_initiator(event, qp);
         }
         self.check_arguments(event, qp);
-        let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
         self.goes_in_flight(event, queue, &Side::Cq(cq.as_ref()))
     }
 
     /// Marks that a post runs. It is no mistake to post inside a notification to which the other post has led.
-    ///
-    /// Two that begin in the same moment may miss each other: an exchange would cost each post more than all other checks.
-    fn post_runs(&self, event: &Event<'_, State<O>>, running: &AtomicU64, queues: &[&Option<State<O>>]) {
-        let before = running.load(Relaxed);
-        running.store(event.call, Relaxed);
-        if before == 0 {
-            return;
+    #[inline(always)]
+    fn post_runs(&self, event: &Event<'_, State<O>>, queue: &Queue, queues: &[&Option<State<O>>]) {
+        let before = queue.begin_post(event.call);
+        if before != 0 {
+            self.post_overlaps(event.object.state, event.function, before, queues);
         }
+    }
+
+    /// A post on the same queue seems to run, with the number `before`.
+    #[cold]
+    fn post_overlaps(&self, node: &State<O>, function: Function, before: u64, queues: &[&Option<State<O>>]) {
         let is_led_to = queues.iter().filter_map(|cq| cq.as_ref()).filter_map(|cq| body!(cq, Cq)).any(|cq| {
             let callback = cq.callback.load(SeqCst);
             callback >= before
         });
         if !is_led_to {
-            let what = format_args!("{} while another post on the same queue runs", event.function.name());
-            self.found(Finding::OverlappingPosts, event.object.state, event.function, what);
+            let what = format_args!("{} while another post on the same queue runs", function.name());
+            self.found(Finding::OverlappingPosts, node, function, what);
         }
     }
 
+    #[inline(always)]
     fn check_initiator(&self, event: &Event<'_, State<O>>, qp: &QpNode<O>) {
         let node = event.object.state;
         let flags = flags_of(&event.args);
@@ -127,7 +121,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let what = format_args!("no connect or accept was called with the queue pair");
             self.found(Finding::PostBeforeConnection, node, event.function, what);
         }
-        qp.is_chained.store(op_flags::is_deferred(flags), Release);
+        qp.initiator.set_chained(op_flags::is_deferred(flags));
         let Some(adapter) = node.adapter_node() else { return };
         if event.function == Function::Read {
             let supported = adapter.info.AdapterFlags & LOCAL_INVALIDATE != 0;
@@ -143,6 +137,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
+    #[inline(always)]
     fn check_arguments(&self, event: &Event<'_, State<O>>, qp: &QpNode<O>) {
         let node = event.object.state;
         match event.args {
@@ -163,18 +158,16 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 };
                 self.check_list(event, &sgl, most);
                 let is_written = matches!(event.function, Function::Receive | Function::Read);
-                self.check_elements(event, sgl.elements(), node.parent.as_ref(), is_written);
+                self.check_elements(node, event.function, sgl.elements(), node.parent.as_ref(), is_written);
             }
-            Args::Bind { .. } => {
-                self.check_bind_length(event);
-                self.check_bind(event);
-            }
-            Args::FastRegister { .. } => self.check_fast_register(event),
-            Args::Invalidate { .. } => self.check_invalidate(event),
+            Args::Bind { .. } => self.check_bind(*event),
+            Args::FastRegister { .. } => self.check_fast_register(*event),
+            Args::Invalidate { .. } => self.check_invalidate(*event),
             _ => {}
         }
     }
 
+    #[inline(always)]
     fn check_list(&self, event: &Event<'_, State<O>>, sgl: &List<'_, NDK_SGE>, most: u32) {
         let node = event.object.state;
         if sgl.is_missing() {
@@ -193,7 +186,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// The request is in flight from now on, unless the provider refuses it.
-    #[inline]
+    #[inline(always)]
     fn goes_in_flight(&self, event: &Event<'_, State<O>>, queue: &Queue, side: &Side<'_, O>) -> Post {
         let cq = match *side {
             Side::Cq(cq) => match cq.and_then(|node| body!(node, Cq)) {
@@ -221,15 +214,16 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         match queue.push(context, kind, elements) {
             Some(posted) if !posted.is_counted() => Post::InFlight(posted),
-            posted => self.without_ease(event, queue, side, (context, kind, elements), posted),
+            posted => self.without_ease(*event, queue, side, (context, kind, elements), posted),
         }
     }
 
-    /// The request is counted against a completion queue, or there is no place for it yet.
+    /// The request is counted against a completion queue, or there is no place for it yet. The event comes as a copy: where this is
+    /// called, it need not be in memory otherwise.
     #[inline(never)]
     fn without_ease(
         &self,
-        event: &Event<'_, State<O>>,
+        event: Event<'_, State<O>>,
         queue: &Queue,
         side: &Side<'_, O>,
         (context, kind, elements): (usize, u32, &[NDK_SGE]),
@@ -238,7 +232,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         loop {
             if let Some(posted) = posted {
                 if posted.is_counted() {
-                    self.check_overrun(event, side);
+                    self.check_overrun(&event, side);
                 }
                 return Post::InFlight(posted);
             }
@@ -277,20 +271,22 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A post has returned.
+    #[inline(always)]
     pub(super) fn post_ends(&self, event: &Event<'_, State<O>>, post: Post) {
         let node = event.object.state;
         let failed = !event.outcome.status().is_success();
         if failed {
-            self.failed(event);
+            self.failed(*event);
         }
-        if let Some(srq) = body!(node, Srq) {
-            post_has_run(event, &srq.running);
+        if let (Function::SrqReceive, Some(srq)) = (event.function, body!(node, Srq)) {
+            srq.receive.end_post(event.call);
             Self::outcome_known(&srq.receive, None, post, failed);
             return;
         }
         let Some(qp) = body!(node, Qp) else { return };
         let is_receive = event.function == Function::Receive;
-        post_has_run(event, if is_receive { &qp.receive_running } else { &qp.initiator_running });
+        let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
+        queue.end_post(event.call);
         if is_receive && qp.srq.is_some() {
             return;
         }
@@ -298,14 +294,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Self::posted(event);
         } else if !is_receive {
             // The provider pushes what was deferred before (`NDKPI 7.3`).
-            qp.is_chained.store(false, Release);
-            Self::fast_register_failed(event);
+            qp.initiator.set_chained(false);
+            Self::fast_register_failed(*event);
         }
-        let (queue, cq) = if is_receive { (&qp.receive, &qp.receive_cq) } else { (&qp.initiator, &qp.initiator_cq) };
         Self::outcome_known(queue, cq.as_ref(), post, failed);
     }
 
     /// A post has succeeded or failed.
+    #[inline(always)]
     fn outcome_known(queue: &Queue, cq: Option<&State<O>>, post: Post, failed: bool) {
         match post {
             Post::InFlight(posted) if failed && !queue.is_blurred() => {
@@ -328,7 +324,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     pub(super) fn chain_of(&self, node: &State<O>, event: &Event<'_, State<O>>) {
         let Some(qp) = body!(node, Qp) else { return };
-        if qp.is_chained.swap(false, SeqCst) {
+        if qp.initiator.take_chain() {
             let what = format_args!("the last request was deferred");
             self.found(Finding::OpenDeferChain, node, event.function, what);
         }

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
@@ -85,17 +85,28 @@ impl Ended {
     }
 }
 
-/// A request that was added, for its post to take back.
+/// A request that was added, for its post to take back: its number, and above that what it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Posted {
-    number: u64,
-    about: u32,
-}
+pub struct Posted(u64);
 
 impl Posted {
+    const ABOUT_SHIFT: u32 = 48;
+
+    const fn new(number: u64, about: u32) -> Self {
+        Self(number | (about as u64) << Self::ABOUT_SHIFT)
+    }
+
+    const fn number(self) -> u64 {
+        self.0 & ((1 << Self::ABOUT_SHIFT) - 1)
+    }
+
+    const fn is(self, kind: u32) -> bool {
+        self.0 >> Self::ABOUT_SHIFT & kind as u64 != 0
+    }
+
     /// It is [`COUNTED`].
     pub const fn is_counted(self) -> bool {
-        self.about & COUNTED != 0
+        self.is(COUNTED)
     }
 }
 
@@ -108,6 +119,16 @@ struct End {
     reads: AtomicU32,
 }
 
+/// What who posts writes.
+#[derive(Default)]
+struct Posts {
+    end: End,
+    /// The post that runs; 0 for none.
+    running: AtomicU64,
+    /// The last request was deferred.
+    is_chained: AtomicBool,
+}
+
 /// The requests in flight, the oldest first.
 pub struct Queue {
     slots: Box<[Slot]>,
@@ -115,7 +136,7 @@ pub struct Queue {
     /// Completions could not be told apart: nothing is certain any more.
     is_blurred: AtomicBool,
     /// Written by who posts.
-    posted: CachePadded<End>,
+    posts: CachePadded<Posts>,
     /// Written by who polls.
     ended: CachePadded<End>,
 }
@@ -129,7 +150,7 @@ impl Queue {
             slots,
             depth: depth.into(),
             is_blurred: AtomicBool::new(false),
-            posted: CachePadded::default(),
+            posts: CachePadded::default(),
             ended: CachePadded::default(),
         })
         .map_err(Into::into)
@@ -150,10 +171,44 @@ impl Queue {
         self.is_blurred.store(true, Relaxed);
     }
 
+    /// A post begins, with this number. Returns that of another one that runs; 0 for none.
+    ///
+    /// Two that begin in the same moment may miss each other: an exchange would cost each post more than all other checks.
+    #[inline(always)]
+    pub fn begin_post(&self, call: u64) -> u64 {
+        let before = self.posts.running.load(Relaxed);
+        self.posts.running.store(call, Relaxed);
+        before
+    }
+
+    /// The post with this number has returned. If another one has begun meanwhile, this is not the one to end.
+    #[inline(always)]
+    pub fn end_post(&self, call: u64) {
+        if self.posts.running.load(Relaxed) == call {
+            self.posts.running.store(0, Relaxed);
+        }
+    }
+
+    /// The number of the post that runs; 0 for none.
+    pub fn running_post(&self) -> u64 {
+        self.posts.running.load(SeqCst)
+    }
+
+    /// The last request was deferred, or was not.
+    #[inline(always)]
+    pub fn set_chained(&self, is_chained: bool) {
+        self.posts.is_chained.store(is_chained, Relaxed);
+    }
+
+    /// Returns true if the last request was deferred, once.
+    pub fn take_chain(&self) -> bool {
+        self.posts.is_chained.swap(false, SeqCst)
+    }
+
     /// The numbers of the requests in flight.
     fn numbers(&self) -> core::ops::Range<u64> {
         let first = self.ended.requests.load(Acquire);
-        first..self.posted.requests.load(Acquire)
+        first..self.posts.end.requests.load(Acquire)
     }
 
     /// How many are in flight.
@@ -164,7 +219,7 @@ impl Queue {
 
     /// Reads in flight.
     pub fn reads(&self) -> u32 {
-        self.posted.reads.load(Relaxed).saturating_sub(self.ended.reads.load(Relaxed))
+        self.posts.end.reads.load(Relaxed).saturating_sub(self.ended.reads.load(Relaxed))
     }
 
     fn slot(&self, number: u64) -> &Slot {
@@ -175,9 +230,9 @@ impl Queue {
 
     /// Adds a request: its context, what it is ([`SILENT`], [`READ`], [`COUNTED`]), and its elements. `None` if there is no place. For
     /// who posts.
-    #[inline]
+    #[inline(always)]
     pub fn push(&self, context: usize, kind: u32, elements: &[NDK_SGE]) -> Option<Posted> {
-        let number = self.posted.requests.load(Relaxed);
+        let number = self.posts.end.requests.load(Relaxed);
         if number.wrapping_sub(self.ended.requests.load(Acquire)) >= self.depth {
             return None;
         }
@@ -190,24 +245,25 @@ impl Queue {
         slot.context.store(context, Relaxed);
         slot.about.store(about, Relaxed);
         if about & READ != 0 {
-            self.posted.reads.store(self.posted.reads.load(Relaxed).wrapping_add(1), Relaxed);
+            self.posts.end.reads.store(self.posts.end.reads.load(Relaxed).wrapping_add(1), Relaxed);
         }
-        self.posted.requests.store(number + 1, Release);
-        Some(Posted { number, about })
+        self.posts.end.requests.store(number + 1, Release);
+        Some(Posted::new(number, about))
     }
 
     /// Takes back a request that the provider has refused. For who posts.
     pub fn take_back(&self, posted: Posted) {
-        if self.ended.requests.load(Acquire) > posted.number {
+        let number = posted.number();
+        if self.ended.requests.load(Acquire) > number {
             return;
         }
-        if posted.about & READ != 0 {
-            self.posted.reads.store(self.posted.reads.load(Relaxed).wrapping_sub(1), Relaxed);
+        if posted.is(READ) {
+            self.posts.end.reads.store(self.posts.end.reads.load(Relaxed).wrapping_sub(1), Relaxed);
         }
-        if self.posted.requests.load(Relaxed) == posted.number + 1 {
-            self.posted.requests.store(posted.number, Release);
+        if self.posts.end.requests.load(Relaxed) == number + 1 {
+            self.posts.end.requests.store(number, Release);
         } else {
-            self.slot(posted.number).about.store(VOID, Relaxed);
+            self.slot(number).about.store(VOID, Relaxed);
         }
     }
 
