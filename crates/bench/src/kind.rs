@@ -147,6 +147,7 @@ impl Drop for Held<'_> {
 }
 
 impl<T: Send> SpinLock<T> for CalledLock<T> {
+    #[inline]
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         self.word.acquire();
         let _held = Held(&self.word);

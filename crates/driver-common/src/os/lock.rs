@@ -36,6 +36,7 @@ impl<T> KernelLock<T> {
 }
 
 impl<T: Send> SpinLock<T> for KernelLock<T> {
+    #[inline]
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         let mut held = Held(KLOCK_QUEUE_HANDLE::default());
         // SAFETY: the lock is initialised (invariant), and the handle stays where it is until the lock is released.

@@ -5,8 +5,8 @@
 //! [`notify`] decides when to call the consumer back, for producers and arms alike. The callback always comes from the queue's own
 //! deferred call, with no lock held.
 //!
-//! A plain completion that [has no consequence now](Notify::ignores_plain) costs a few comparisons and stores under the lock. All
-//! others go through the decision.
+//! A plain completion that [has no consequence now](Notify::ignores_plain) costs a few comparisons and stores under the lock, and is
+//! told of when the next decision is made. All others go through the decision.
 
 mod cqe;
 pub mod dependents;
@@ -67,10 +67,12 @@ pub struct Observation {
     pub failure: Option<CqFailure>,
 }
 
-// The entries first, close to the lock.
+// What a plain completion needs is first, close to the lock: producers on several processors take few cache lines from each other.
 #[repr(C)]
 struct State {
     entries: ring::Producer<Cqe>,
+    /// Plain entries have no consequence, and [`State::settle`] tells `notify` of them.
+    ignores_plain: bool,
     notify: Notify,
     depth: u32,
     /// The queue pairs that complete here, once for each of their queues that does.
@@ -83,12 +85,10 @@ impl State {
     /// Pushes a completion of `cq`, which the caller publishes. Returns true if the deferred call has to be queued.
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
-        if cqe.outcome.is_plain() && self.notify.ignores_plain() && self.entries.push(cqe) {
-            self.notify.queued_plain();
-            return false;
-        }
         let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
-        self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
+        // Deliberate mistakes are made where everything is decided.
+        let is_ignored = self.ignores_plain && outcome.is_plain() && !fault::is_any() && self.entries.push(cqe);
+        !is_ignored && self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
     }
 
     /// [`State::push`] for a completion that may have a consequence.
@@ -103,34 +103,51 @@ impl State {
         [bytes, invalidated_token]: [u32; 2],
     ) -> bool {
         mistake!(ResizeLosesEntry if fault::recall() => return false);
-        if self.notify.failure().is_some() {
+        if self.settle().failure().is_some() {
             return false;
         }
         if !self.entries.push(Cqe { qp_context, outcome, request_context, bytes, invalidated_token }) {
             return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
         }
-        self.update(cq, |notify, is_full| notify.queued(Class::of(outcome), is_full))
-    }
-
-    /// Lets `work` update the notification state, with `true` if the queue is full, and sets the timer that it asks for. Returns
-    /// true if the deferred call has to be queued.
-    fn update<O: Os>(&mut self, cq: &Arc<Cq<O>>, work: impl FnOnce(&mut Notify, bool) -> Action) -> bool {
         let is_full = !self.entries.has_room(1);
-        let action = work(&mut self.notify, is_full);
-        if let Some(micros) = action.timer
-            && mistake!(ModerationIgnoresInterval => false, else true)
-        {
-            self.notify.hold_for(cq.os.now(), micros);
-            cq.timer.set(u64::from(micros), cq);
+        let action = self.notify.queued(Class::of(outcome), is_full);
+        self.ignores_plain = self.notify.ignores_plain();
+        if let Some(micros) = action.timer {
+            self.hold(cq, micros);
         }
         action.queue
+    }
+
+    /// The notification state, which has been told of all entries. The next one is decided on.
+    fn settle(&mut self) -> &mut Notify {
+        self.ignores_plain = false;
+        self.notify.ignored_up_to(self.entries.tail());
+        &mut self.notify
+    }
+
+    /// Lets `work` update the notification state, with `true` if the queue is full. Returns true if the deferred call has to be
+    /// queued.
+    fn update<O: Os>(&mut self, cq: &Arc<Cq<O>>, work: impl FnOnce(&mut Notify, bool) -> Action) -> bool {
+        let is_full = !self.entries.has_room(1);
+        let action = work(self.settle(), is_full);
+        if let Some(micros) = action.timer {
+            self.hold(cq, micros);
+        }
+        action.queue
+    }
+
+    /// Sets the timer that ends a hold.
+    fn hold<O: Os>(&mut self, cq: &Arc<Cq<O>>, micros: u32) {
+        mistake!(ModerationIgnoresInterval => return);
+        self.notify.hold_for(cq.os.now(), micros);
+        cq.timer.set(u64::from(micros), cq);
     }
 
     /// [`Cq::fail`]. Returns true if the deferred call has to be queued.
     #[cold]
     #[inline(never)]
     fn fail(&mut self, failure: CqFailure) -> bool {
-        if self.notify.failure().is_some() {
+        if self.settle().failure().is_some() {
             return false;
         }
         mistake!(OverrunLeavesQueuePairs => (), else self.dependents.begin_failure());
@@ -187,7 +204,7 @@ impl<O: Os> Cq<O> {
         let limit = mistake!(DepthOffByOne => depth + 1, else depth);
         let (producer, consumer) = ring::try_new(limit, first)?;
         let (notify, dependents) = (Notify::new(first), Dependents::default());
-        let state = State { entries: producer, notify, depth, dependents, told: false };
+        let state = State { entries: producer, ignores_plain: false, notify, depth, dependents, told: false };
         let cq = Arc::try_new(Self {
             os: os.clone(),
             state: CachePadded::new(os.lock(state)?),
@@ -203,8 +220,11 @@ impl<O: Os> Cq<O> {
     ///
     /// If the queue is full, it fails (`NDKPI 7.1.10`): queued completions stay, this one and all later ones are lost, and the
     /// attached queue pairs fail.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the completion stays in registers until it is in its slot")]
     pub fn push(this: &Arc<Self>, cqe: Cqe) {
-        Self::push_one(this, || cqe);
+        let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
+        Self::push_one(this, move || Cqe { qp_context, outcome, request_context, bytes, invalidated_token });
     }
 
     /// [`Cq::push`] for the completion that `work` returns: it is made with the queue locked, and stays in registers.
@@ -257,10 +277,9 @@ impl<O: Os> Cq<O> {
     /// The state of the queue now. A client that arms before it observes misses nothing: later completions satisfy the arm.
     #[must_use]
     pub fn observe(&self) -> Observation {
-        self.state.with(|state| Observation {
-            view: state.notify.view(),
-            newest_failed: state.notify.newest_failed(),
-            failure: state.notify.failure(),
+        self.state.with(|state| {
+            let notify = state.settle();
+            Observation { view: notify.view(), newest_failed: notify.newest_failed(), failure: notify.failure() }
         })
     }
 
@@ -310,9 +329,9 @@ impl<O: Os> Cq<O> {
     #[inline]
     pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
         // An arm is never held back.
-        let queue = this.state.with(move |state| state.notify.arm(kind, taken).queue);
+        let queue = this.state.with(move |state| state.settle().arm(kind, taken).queue);
         mistake!(CallbackInsideArm if queue => return Self::notify(this));
-        mistake!(CallbackReentered if this.state.with(|state| state.notify.reenter()) => return Self::notify(this));
+        mistake!(CallbackReentered if this.state.with(|state| state.settle().reenter()) => return Self::notify(this));
         if queue {
             this.dpc.queue(this);
         }
@@ -321,7 +340,7 @@ impl<O: Os> Cq<O> {
     /// Prevents further callbacks. One that runs goes on; the client is dropped after it. May be called by the callback.
     pub fn close(&self) {
         self.state.with(|state| {
-            state.notify.close();
+            state.settle().close();
             let _ = self.timer.cancel();
         });
     }
@@ -344,19 +363,19 @@ impl<O: Os> Cq<O> {
     /// Makes the callbacks that are due, a bounded number of them.
     fn notify(this: &Arc<Self>) {
         mistake!(CallbackUnderLock => return this.state.with(|state| {
-            if let Some(status) = state.notify.begin() {
+            if let Some(status) = state.settle().begin() {
                 this.client.notify(status);
-                let _ = state.notify.end();
+                let _ = state.settle().end();
             }
         }));
         for _ in 0..CALLBACKS_PER_RUN {
-            let (status, failure) = this.state.with(|state| (state.notify.begin(), state.notify.failure()));
+            let (status, failure) = this.state.with(|state| (state.settle().begin(), state.notify.failure()));
             if let Some(failure) = failure {
                 Self::spread_failure(this, failure);
             }
             let Some(status) = status else { return };
             this.client.notify(status);
-            if !this.state.with(|state| state.notify.end()) {
+            if !this.state.with(|state| state.settle().end()) {
                 return;
             }
         }

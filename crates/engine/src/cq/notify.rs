@@ -8,7 +8,7 @@
 
 use super::{CqeOutcome, moderation::Moderation};
 pub use crate::ring::newer;
-use crate::{NtStatus, fault, mistake};
+use crate::{NtStatus, mistake};
 
 /// What an arm waits for, weakest first (`NDKPI 7.1.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -212,22 +212,21 @@ impl Notify {
         self.failure
     }
 
-    /// Shortcut: returns true if a plain entry has no consequence now, so that [`Notify::queued_plain`] suffices. A queue that has
-    /// failed takes no entries, plain or not.
+    /// Shortcut: returns true if plain entries have no consequence until the state changes otherwise, so that it suffices to tell of
+    /// them later ([`Notify::ignored_up_to`]). A queue that has failed takes no entries, plain or not.
     ///
     /// Proof obligation: the arm was not satisfied before the entry, or it would be gone. A plain entry changes `newest` only,
-    /// which [`satisfied`] looks at for ANY only. A hold counts every entry (`NDKPI 7.1.6`). (Deliberate mistakes are made in the
-    /// decision.)
+    /// which [`satisfied`] looks at for ANY only. A hold counts every entry (`NDKPI 7.1.6`).
     #[inline]
     #[must_use]
     pub fn ignores_plain(&self) -> bool {
-        self.view.arm != Some(ArmType::Any) && self.hold.is_none() && self.failure.is_none() && !fault::is_any()
+        self.view.arm != Some(ArmType::Any) && self.hold.is_none() && self.failure.is_none()
     }
 
-    /// [`Notify::queued`] for a plain entry that is [ignored](Notify::ignores_plain).
+    /// [`Notify::queued`] for all entries up to the ordinal `newest` that were [ignored](Notify::ignores_plain).
     #[inline]
-    pub const fn queued_plain(&mut self) {
-        self.view.newest = self.view.newest.wrapping_add(1);
+    pub const fn ignored_up_to(&mut self, newest: u64) {
+        self.view.newest = newest;
     }
 
     /// An entry of `class` was queued; `full` is true if it was the last one that fits. Called for every entry, in order.
