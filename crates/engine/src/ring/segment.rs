@@ -17,9 +17,6 @@ pub(super) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 ///
 /// - The number of `slots` is a power of two.
 /// - `next` is written by the producer before it counts the segment as sealed, and belongs to the consumer afterwards.
-///
-/// On cache lines of its own: both sides read where the slots are, each time, and the slots lie before it on the heap.
-#[repr(align(128))]
 pub(super) struct Segment<T> {
     slots: Box<[Slot<T>]>,
     pub next: UnsafeCell<Option<Link<T>>>,
