@@ -12,6 +12,7 @@ use std::{
 
 use engine::os::{Os, SpinLock};
 use host::{HostMemory, HostOs};
+use interpose::{InterposeOs, Phase, Place};
 use ndkpi::{MDL, NtStatus};
 use provider::{NdkOs, NicMode};
 
@@ -95,6 +96,43 @@ impl NdkOs for CalledOs {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<HostMemory, NtStatus> {
         // SAFETY: the caller's promise.
         unsafe { self.0.memory_from_mdl(mdl, length) }
+    }
+}
+
+impl InterposeOs for CalledOs {
+    fn place(&self) -> Place {
+        self.0.place()
+    }
+
+    #[inline]
+    fn stamp(&self, phase: Phase) -> Place {
+        self.0.stamp(phase)
+    }
+
+    fn ticks_per_unit(&self) -> u64 {
+        self.0.ticks_per_unit()
+    }
+
+    fn irql(&self) -> u8 {
+        self.0.irql()
+    }
+}
+
+/// An operating system that a provider and a layer run on.
+pub trait LayerOs: NdkOs + InterposeOs {
+    /// The host that it is.
+    fn host(&self) -> &HostOs;
+}
+
+impl LayerOs for HostOs {
+    fn host(&self) -> &HostOs {
+        self
+    }
+}
+
+impl LayerOs for CalledOs {
+    fn host(&self) -> &HostOs {
+        &self.0
     }
 }
 

@@ -31,7 +31,7 @@ use ndkpi::{
 use provider::{CompletionMode, Config, Device, NdkOs, NicMode};
 use recorder::{Keep, Recorder, Ring};
 
-use crate::kind::{CalledOs, Kind, Lock};
+use crate::kind::{CalledOs, Kind, LayerOs, Lock};
 
 /// A function of an object's dispatch table.
 macro_rules! slot {
@@ -278,13 +278,13 @@ impl Layer {
     const SLOTS: usize = 1 << 16;
 
     /// Puts the layer in front of an adapter that was just opened, and says how it is closed.
-    fn wrap<O: NdkOs>(self, os: &HostOs, adapter: *mut NDK_ADAPTER) -> (*mut NDK_ADAPTER, unsafe fn(*mut NDK_ADAPTER)) {
+    fn wrap<O: LayerOs>(self, os: &O, adapter: *mut NDK_ADAPTER) -> (*mut NDK_ADAPTER, unsafe fn(*mut NDK_ADAPTER)) {
         match self {
             Self::None => (adapter, Device::<O>::close),
             Self::Forwarding => {
                 // SAFETY: the adapter is open, and nobody else uses it.
                 let wrapped = unsafe { interpose::wrap(adapter, NoHooks(os.clone())) };
-                (wrapped.expect("memory"), close_layer::<NoHooks<HostOs>, O>)
+                (wrapped.expect("memory"), close_layer::<NoHooks<O>, O>)
             }
             Self::Advising => {
                 let (sink, totals) = (fallible::Arc::try_new(Silent), fallible::Arc::try_new(Totals::default()));
@@ -293,13 +293,13 @@ impl Layer {
                 let hooks = Adviser::new(os.clone(), settings, sink.expect("memory"), totals.expect("memory"));
                 // SAFETY: as above.
                 let wrapped = unsafe { interpose::wrap(adapter, hooks) };
-                (wrapped.expect("memory"), close_layer::<Adviser<HostOs, Silent>, O>)
+                (wrapped.expect("memory"), close_layer::<Adviser<O, Silent>, O>)
             }
             Self::Recording => {
-                let ring = Ring::try_new(Self::SLOTS, Keep::Last, os.machine().processors()).expect("memory");
+                let ring = Ring::try_new(Self::SLOTS, Keep::Last, os.host().machine().processors()).expect("memory");
                 // SAFETY: as above.
                 let wrapped = unsafe { interpose::wrap(adapter, Recorder::new(os.clone(), ring)) };
-                (wrapped.expect("memory"), close_layer::<Recorder<HostOs>, O>)
+                (wrapped.expect("memory"), close_layer::<Recorder<O>, O>)
             }
         }
     }
@@ -379,7 +379,7 @@ impl Connection {
         Self::with_buffers(os, plan, [buffer(), buffer()])
     }
 
-    /// [`Connection::new`] behind a layer.
+    /// [`Connection::new`] behind a layer, whose locks are like the adapter's.
     ///
     /// # Panics
     ///
@@ -387,7 +387,7 @@ impl Connection {
     #[must_use]
     pub fn behind(os: &HostOs, plan: Plan, layer: Layer) -> Self {
         let buffer = || Arc::new(PinnedBuffer::new(plan.bytes).expect("memory"));
-        Self::on(os, os, plan, [buffer(), buffer()], layer)
+        Self::make(os, plan, [buffer(), buffer()], layer)
     }
 
     /// [`Connection::new`] with the bytes of others.
@@ -397,14 +397,18 @@ impl Connection {
     /// As [`Connection::new`].
     #[must_use]
     pub fn with_buffers(os: &HostOs, plan: Plan, buffers: [Arc<PinnedBuffer>; 2]) -> Self {
+        Self::make(os, plan, buffers, Layer::None)
+    }
+
+    fn make(os: &HostOs, plan: Plan, buffers: [Arc<PinnedBuffer>; 2], layer: Layer) -> Self {
         match plan.kind.lock {
-            Lock::Inlined => Self::on(os, os, plan, buffers, Layer::None),
-            Lock::Called => Self::on(os, &CalledOs::new(os), plan, buffers, Layer::None),
+            Lock::Inlined => Self::on(os, plan, buffers, layer),
+            Lock::Called => Self::on(&CalledOs::new(os), plan, buffers, layer),
         }
     }
 
-    fn on<O: NdkOs>(host: &HostOs, os: &O, plan: Plan, buffers: [Arc<PinnedBuffer>; 2], layer: Layer) -> Self {
-        let machine = Driver { machine: host.machine().clone(), steps: plan.steps };
+    fn on<O: LayerOs>(os: &O, plan: Plan, buffers: [Arc<PinnedBuffer>; 2], layer: Layer) -> Self {
+        let machine = Driver { machine: os.host().machine().clone(), steps: plan.steps };
         let mut config = Config { nic: plan.kind.engine, mode: CompletionMode::Inline, ..Config::default() };
         // What the engine can register at once.
         let longest = usize::try_from(engine::memory::MAX_LENGTH).unwrap_or(usize::MAX);
@@ -412,7 +416,7 @@ impl Connection {
         config.info.MaxWindowSize = longest.min(config.info.MaxWindowSize);
         let device = Device::try_new(os, config).expect("memory");
         let adapter = Device::open(&device, NDK_VERSION::V2_1).expect("memory");
-        let (adapter, close_adapter) = layer.wrap::<O>(host, adapter);
+        let (adapter, close_adapter) = layer.wrap(os, adapter);
         let (create, mut pd) = (slot!(adapter, NdkCreatePd), ptr::null_mut());
         // SAFETY: the adapter is open, and `pd` is valid for writing.
         let status = unsafe { create(adapter, CREATED, ptr::null_mut(), &raw mut pd) };

@@ -266,9 +266,9 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
             time
         }
     };
-    let behind = |layer| {
+    let behind = |kind, layer| {
         move || {
-            let mut connection = Connection::behind(context.os, plan(Kind::DIRECT), layer);
+            let mut connection = Connection::behind(context.os, plan(kind), layer);
             let time = stream(context, &mut connection, count, NDK_OP_FLAG_INLINE, 32);
             connection.close();
             time
@@ -282,9 +282,11 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         Box::new(ours(Kind::DEFERRED, NDK_OP_FLAG_INLINE, 32)),
         Box::new(ours(Kind::DEFERRED.called(), NDK_OP_FLAG_INLINE, 32)),
         Box::new(|| bounds::message::stream(&context.cores, count)),
-        Box::new(behind(Layer::Forwarding)),
-        Box::new(behind(Layer::Advising)),
-        Box::new(behind(Layer::Recording)),
+        Box::new(behind(Kind::DIRECT, Layer::Forwarding)),
+        Box::new(behind(Kind::DIRECT, Layer::Advising)),
+        Box::new(behind(Kind::DIRECT, Layer::Recording)),
+        Box::new(behind(Kind::DEFERRED.called(), Layer::Advising)),
+        Box::new(behind(Kind::DEFERRED.called(), Layer::Recording)),
     ];
     let (measured, peers) = context.beside(subjects, &[Peer::UcxRate], SIZE, context.effort.scale(1 << 19));
     let ours = &measured.samples;
@@ -292,8 +294,8 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         peers[0].row(&format!("{name}, {}{what}", kind.words()), Unit::Millions, goal, ours)
     };
     let batch = ", inline data, 32 a doorbell";
-    let layered = |layer: Layer, ours: &Samples, plain: &Samples| {
-        let name = format!("{name}, {}{batch}, {}", Kind::DIRECT.words(), layer.words());
+    let layered = |kind: Kind, layer: Layer, ours: &Samples, plain: &Samples| {
+        let name = format!("{name}, {}{batch}, {}", kind.words(), layer.words());
         Row::measured(&name, "the same without the layer", Unit::Millions, Goal::AtLeast(0.5), ours, plain)
     };
     let least =
@@ -305,9 +307,11 @@ fn rate(context: &Context<'_>) -> Vec<Row> {
         row(Kind::DIRECT.called(), batch, &ours[3], Goal::Reported),
         row(Kind::DEFERRED, batch, &ours[4], goal).bounded(goal, &least),
         row(Kind::DEFERRED.called(), batch, &ours[5], Goal::Reported),
-        layered(Layer::Forwarding, &ours[7], &ours[0]),
-        layered(Layer::Advising, &ours[8], &ours[0]),
-        layered(Layer::Recording, &ours[9], &ours[0]),
+        layered(Kind::DIRECT, Layer::Forwarding, &ours[7], &ours[0]),
+        layered(Kind::DIRECT, Layer::Advising, &ours[8], &ours[0]),
+        layered(Kind::DIRECT, Layer::Recording, &ours[9], &ours[0]),
+        layered(Kind::DEFERRED.called(), Layer::Advising, &ours[10], &ours[5]),
+        layered(Kind::DEFERRED.called(), Layer::Recording, &ours[11], &ours[5]),
         least,
         measured.row("8 byte message rate"),
     ]

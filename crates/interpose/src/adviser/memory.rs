@@ -15,7 +15,7 @@ use super::{
     node::{Body, MrNode, RegionState, Registration, body},
     queue::Queue,
 };
-use crate::{Args, Event, Function, InterposeOs, ObjectId, Outcome};
+use crate::{Args, Event, Function, InterposeOs, ObjectId, ObjectRef, Outcome};
 
 const PAGE: usize = 4096;
 
@@ -358,29 +358,25 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A post has succeeded.
     #[inline(always)]
     pub(super) fn posted(event: &Event<'_, State<O>>) {
-        let may_invalidate = match event.args {
-            Args::Invalidate { .. } => true,
-            Args::Transfer { flags, .. } => event.function == Function::Read && op_flags::invalidates_read_sink(flags),
-            _ => false,
-        };
-        if may_invalidate {
-            Self::has_invalidated(*event);
+        match (event.function, event.args) {
+            (Function::Invalidate, _) => {
+                if let Some(region) = event.related[0] {
+                    Self::invalidated(region.state);
+                }
+            }
+            (Function::Read, Args::Transfer { sgl, flags, .. }) if op_flags::invalidates_read_sink(flags) => {
+                Self::sink_invalidated(event.object.state, sgl.elements());
+            }
+            _ => {}
         }
     }
 
+    /// A read has been posted that invalidates its sink.
     #[inline(never)]
-    fn has_invalidated(event: Event<'_, State<O>>) {
-        let node = event.object.state;
-        let region = match event.args {
-            Args::Invalidate { .. } => event.related[0].map(|object| object.state.clone()),
-            Args::Transfer { sgl, .. } => {
-                let flags = node.adapter_node().map_or(0, |adapter| adapter.info.AdapterFlags);
-                let first = sgl.elements().first().filter(|_| flags & LOCAL_INVALIDATE != 0);
-                first.and_then(|element| region_of(node, element.MemoryRegionToken))
-            }
-            _ => None,
-        };
-        if let Some(region) = region {
+    fn sink_invalidated(node: &State<O>, elements: &[NDK_SGE]) {
+        let flags = node.adapter_node().map_or(0, |adapter| adapter.info.AdapterFlags);
+        let first = elements.first().filter(|_| flags & LOCAL_INVALIDATE != 0);
+        if let Some(region) = first.and_then(|element| region_of(node, element.MemoryRegionToken)) {
             Self::invalidated(&region);
         }
     }
@@ -396,13 +392,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// A post of a fast registration has failed: the region is as it was.
     #[inline(never)]
-    pub(super) fn fast_register_failed(event: Event<'_, State<O>>) {
-        if event.function != Function::FastRegister {
-            return;
-        }
-        let Some(region) = event.related[0].map(|object| object.state) else { return };
-        let _ = region.change(|registration| {
-            if registration.call == event.call && registration.state == RegionState::Registered {
+    pub(super) fn fast_register_failed(region: Option<ObjectRef<'_, State<O>>>, call: u64) {
+        let Some(region) = region else { return };
+        let _ = region.state.change(|registration| {
+            if registration.call == call && registration.state == RegionState::Registered {
                 registration.state = registration.before;
             }
         });

@@ -203,7 +203,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let is_end =
             matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
         if is_end && !event.outcome.status().is_success() {
-            self.failed(*event);
+            self.failed(event.function, event.object.id, event.outcome.status());
         }
         match event.phase {
             Phase::Call => {
@@ -224,8 +224,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// A call, or what it began, has failed.
     #[cold]
-    fn failed(&self, event: Event<'_, State<O>>) {
-        self.sink.failed(event.function, event.object.id, event.outcome.status());
+    fn failed(&self, function: Function, object: ObjectId, status: NtStatus) {
+        self.sink.failed(function, object, status);
     }
 
     /// A request has failed, as a poll says.

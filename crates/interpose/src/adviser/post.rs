@@ -26,12 +26,13 @@ const fn accepted(function: Function) -> Option<u32> {
 }
 
 /// The flags that a request was given.
+#[inline(always)]
 const fn flags_of(args: &Args<'_>) -> u32 {
-    match args {
+    match *args {
         Args::Transfer { flags, .. }
         | Args::Bind { flags, .. }
         | Args::FastRegister { flags, .. }
-        | Args::Invalidate { flags, .. } => *flags,
+        | Args::Invalidate { flags, .. } => flags,
         _ => 0,
     }
 }
@@ -188,6 +189,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// The request is in flight from now on, unless the provider refuses it.
     #[inline(always)]
     fn goes_in_flight(&self, event: &Event<'_, State<O>>, queue: &Queue, side: &Side<'_, O>) -> Post {
+        let node = event.object.state;
         let cq = match *side {
             Side::Cq(cq) => match cq.and_then(|node| body!(node, Cq)) {
                 Some(cq) => Some(cq),
@@ -196,11 +198,11 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             },
             Side::Srq(_) => None,
         };
-        let (context, flags, elements) = match &event.args {
-            Args::Transfer { context, flags, sgl, .. } => (*context, *flags, sgl.elements()),
+        let (context, flags, elements) = match event.args {
+            Args::Transfer { context, flags, sgl, .. } => (context, flags, sgl.elements()),
             Args::Bind { context, flags, .. }
             | Args::FastRegister { context, flags, .. }
-            | Args::Invalidate { context, flags } => (*context, *flags, [].as_slice()),
+            | Args::Invalidate { context, flags } => (context, flags, [].as_slice()),
             _ => return Post::NotFollowed,
         };
         let elements = if op_flags::is_inline(flags) { &[] } else { elements };
@@ -214,16 +216,15 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         match queue.push(context, kind, elements) {
             Some(posted) if !posted.is_counted() => Post::InFlight(posted),
-            posted => self.without_ease(*event, queue, side, (context, kind, elements), posted),
+            posted => self.without_ease((node, event.function), queue, side, (context, kind, elements), posted),
         }
     }
 
-    /// The request is counted against a completion queue, or there is no place for it yet. The event comes as a copy: where this is
-    /// called, it need not be in memory otherwise.
+    /// The request is counted against a completion queue, or there is no place for it yet.
     #[inline(never)]
     fn without_ease(
         &self,
-        event: Event<'_, State<O>>,
+        (node, function): (&State<O>, Function),
         queue: &Queue,
         side: &Side<'_, O>,
         (context, kind, elements): (usize, u32, &[NDK_SGE]),
@@ -232,7 +233,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         loop {
             if let Some(posted) = posted {
                 if posted.is_counted() {
-                    self.check_overrun(&event, side);
+                    self.check_overrun(function, side);
                 }
                 return Post::InFlight(posted);
             }
@@ -252,14 +253,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         if !queue.is_blurred() {
             let what = format_args!("{} requests are in flight already", queue.len());
-            self.found(Finding::QueueFull, event.object.state, event.function, what);
+            self.found(Finding::QueueFull, node, function, what);
         }
         // Not followed. That is no harm if the provider refuses the request, as it should.
         Post::Overfull
     }
 
     /// One more counted request completes into this queue.
-    fn check_overrun(&self, event: &Event<'_, State<O>>, side: &Side<'_, O>) {
+    fn check_overrun(&self, function: Function, side: &Side<'_, O>) {
         let Side::Cq(Some(node)) = *side else { return };
         let Some(cq) = body!(node, Cq) else { return };
         let (outstanding, depth) = (cq.outstanding.fetch_add(1, Relaxed) + 1, cq.depth.load(Relaxed));
@@ -267,7 +268,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             return;
         }
         let what = format_args!("{outstanding} requests in flight complete into a queue of {depth}");
-        self.found(Finding::CqOverrun, node, event.function, what);
+        self.found(Finding::CqOverrun, node, function, what);
     }
 
     /// A post has returned.
@@ -276,7 +277,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let node = event.object.state;
         let failed = !event.outcome.status().is_success();
         if failed {
-            self.failed(*event);
+            self.failed(event.function, event.object.id, event.outcome.status());
         }
         if let (Function::SrqReceive, Some(srq)) = (event.function, body!(node, Srq)) {
             srq.receive.end_post(event.call);
@@ -295,7 +296,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         } else if !is_receive {
             // The provider pushes what was deferred before (`NDKPI 7.3`).
             qp.initiator.set_chained(false);
-            Self::fast_register_failed(*event);
+            if event.function == Function::FastRegister {
+                Self::fast_register_failed(event.related[0], event.call);
+            }
         }
         Self::outcome_known(queue, cq.as_ref(), post, failed);
     }
