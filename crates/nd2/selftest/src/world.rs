@@ -152,6 +152,12 @@ impl World {
         self.platform.completion_port(self.file).ok_or_else(|| Failure::new("no such file"))
     }
 
+    /// Takes the packets of all that has happened so far: one may come later than its request's end is seen.
+    pub(crate) fn drain(&self, port: &CompletionPort) {
+        self.settle();
+        while port.get().is_some() {}
+    }
+
     /// How requests that wait for nothing end.
     #[must_use]
     pub fn policy(&self) -> CompletionPolicy {

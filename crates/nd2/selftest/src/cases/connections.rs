@@ -150,8 +150,7 @@ fn in_order(world: &World) -> Result<String, Failure> {
     }
     ok("Reject", passives[0].connector.reject(&[]))?;
     world.ends("the connect", &active.connector, &connects, HRESULT::ND_CONNECTION_REFUSED)?;
-    world.settle();
-    while port.get().is_some() {}
+    world.drain(&port);
     ok("cancel", listener.cancel())?;
     for request in &waits[1..] {
         let packet = port.get().map(|packet| (packet.overlapped, packet.status));

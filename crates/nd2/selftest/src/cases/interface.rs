@@ -61,7 +61,7 @@ fn completion_port(world: &World) -> Result<String, Failure> {
     let port = world.port()?;
     let stream = Stream::new(world, 8)?;
     // What the connection had to say.
-    while port.get().is_some() {}
+    world.drain(&port);
     let request = world.request();
     is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, &request), HRESULT::ND_PENDING)?;
     stream.deliver()?;

@@ -115,7 +115,7 @@ fn structure(world: &World) -> Result<String, Failure> {
 fn success(world: &World) -> Result<String, Failure> {
     let port = world.port()?;
     let stream = Stream::new(world, 8)?;
-    while port.get().is_some() {}
+    world.drain(&port);
     stream.deliver()?;
     let request = world.request();
     world.now("Notify", &stream.queue, &request, stream.queue.notify(ND_CQ_NOTIFY_ANY, &request))?;
@@ -193,7 +193,7 @@ fn several(world: &World) -> Result<String, Failure> {
 fn all_at_once(world: &World) -> Result<String, Failure> {
     let port = world.port()?;
     let stream = Stream::new(world, 8)?;
-    while port.get().is_some() {}
+    world.drain(&port);
     let requests = three(world, &stream, [ND_CQ_NOTIFY_ANY; 3])?;
     stream.deliver()?;
     let mut order = Vec::new();
@@ -275,7 +275,7 @@ fn drain(world: &World) -> Result<String, Failure> {
 fn nothing_by_default(world: &World) -> Result<String, Failure> {
     let port = world.port()?;
     let stream = Stream::new(world, 8)?;
-    while port.get().is_some() {}
+    world.drain(&port);
     stream.deliver()?;
     world.settle();
     holds("nothing comes to the port", port.get().is_none())?;

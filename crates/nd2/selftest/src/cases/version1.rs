@@ -303,7 +303,7 @@ fn several(world: &World) -> Result<String, Failure> {
 fn by_default(world: &World) -> Result<String, Failure> {
     let port = world.port()?;
     let stream = Stream::new(world, 8)?;
-    while port.get().is_some() {}
+    world.drain(&port);
     let mut block = EMPTY;
     stream.deliver(&mut block, 0)?;
     world.settle();
