@@ -375,8 +375,7 @@ impl Connection {
     /// If anything fails: then there is nothing to measure.
     #[must_use]
     pub fn new(os: &HostOs, plan: Plan) -> Self {
-        let buffer = || Arc::new(PinnedBuffer::new(plan.bytes).expect("memory"));
-        Self::with_buffers(os, plan, [buffer(), buffer()])
+        Self::behind(os, plan, Layer::None)
     }
 
     /// [`Connection::new`] behind a layer, whose locks are like the adapter's.

@@ -457,7 +457,7 @@ impl Outcome {
 }
 
 /// Something that happens between consumer and provider. `S` is what the hooks keep of an object.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Event<'a, S> {
     /// What it is the beginning or end of.
     pub phase: Phase,
@@ -479,14 +479,6 @@ pub struct Event<'a, S> {
     /// The result, except in [`Phase::Call`].
     pub outcome: Outcome,
 }
-
-impl<S> Clone for Event<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for Event<'_, S> {}
 
 impl<'a, S> Event<'a, S> {
     /// The same event for hooks that keep a part of the state.

@@ -244,8 +244,8 @@ const SIGNATURE: u64 = u64::from_le_bytes(*b"NDK-SHDW");
 /// - `inner` is the provider's object, open as long as the state is `OPEN` or `CLOSING`.
 /// - `creation`, `event` and the header are written before the object is handed out; `close` by who sets the state to `CLOSING`.
 ///
-/// What every post reads comes first, on cache lines of its own: nobody writes to them, and a neighbour that somebody writes to would
-/// take them away.
+/// What every post reads comes first, on cache lines of its own: nobody writes to them while the object is open, and a neighbour on
+/// the heap that somebody writes to would take them away.
 #[repr(C, align(128))]
 pub struct Shadow<H: Hooks> {
     public: UnsafeCell<Public>,

@@ -5,8 +5,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use engine::os::SpinLock;
 use ndkpi::{
-    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX,
-    NtStatus,
+    NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OPERATION_TYPE, NDK_RESULT, NtStatus,
 };
 
 use super::{
@@ -187,35 +186,40 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     pub(super) fn polled(&self, event: &Event<'_, State<O>>) {
         let Outcome::Count(count) = event.outcome else { return };
         match event.args {
-            Args::GetCqResults { room, results } => self.took(event.object.state, count >= room, results),
-            Args::GetCqResultsEx { room, results } => self.took_ex(event.object.state, count >= room, results),
+            Args::GetCqResults { room, results } => {
+                self.took(event.object.state, count >= room, results, |result| (*result, None));
+            }
+            Args::GetCqResultsEx { room, results } => {
+                let node = event.object.state;
+                self.took(node, count >= room, results, |result| ((*result).into(), Some(result.Type)));
+                let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
+                for result in results.iter().filter(|result| result.Type == invalidated) {
+                    if let Some(token) = result.invalidated_token() {
+                        Self::invalidated_by_peer(node, token);
+                    }
+                }
+            }
             _ => {}
         }
     }
 
-    fn took(&self, node: &State<O>, was_full: bool, results: &[NDK_RESULT]) {
+    /// A poll has taken these. `parts` makes a result of the older kind of one, and says which request it is of, if it can.
+    fn took<R>(
+        &self,
+        node: &State<O>,
+        was_full: bool,
+        results: &[R],
+        parts: impl Fn(&R) -> (NDK_RESULT, Option<NDK_OPERATION_TYPE>),
+    ) {
         let Some(cq) = body!(node, Cq) else { return };
         cq.looked(was_full);
-        for result in results.iter().filter(|result| !result.Status.is_success()) {
-            self.request_failed(node.id, None, result.Status);
+        for (result, kind) in results.iter().map(&parts).filter(|(result, _)| !result.Status.is_success()) {
+            self.request_failed(node.id, kind, result.Status);
         }
-        cq.retire(results.iter().map(|result| Completed::new(result, None)));
-    }
-
-    fn took_ex(&self, node: &State<O>, was_full: bool, results: &[NDK_RESULT_EX]) {
-        let Some(cq) = body!(node, Cq) else { return };
-        cq.looked(was_full);
-        for result in results.iter().filter(|result| !result.Status.is_success()) {
-            self.request_failed(node.id, Some(result.Type), result.Status);
-        }
-        let done = |result: &NDK_RESULT_EX| Completed::new(&(*result).into(), Some(result.Type.is_receive()));
-        cq.retire(results.iter().map(done));
-        let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
-        for result in results.iter().filter(|result| result.Type == invalidated) {
-            if let Some(token) = result.invalidated_token() {
-                Self::invalidated_by_peer(node, token);
-            }
-        }
+        cq.retire(results.iter().map(|result| {
+            let (result, kind) = parts(result);
+            Completed::new(&result, kind.map(NDK_OPERATION_TYPE::is_receive))
+        }));
     }
 
     /// A queue pair or shared receive queue is there: its requests are followed.

@@ -236,9 +236,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     #[inline(never)]
-    pub(super) fn check_bind(&self, event: Event<'_, State<O>>) {
-        self.check_bind_length(&event);
-        self.check_window(&event);
+    pub(super) fn check_bind(&self, event: &Event<'_, State<O>>) {
+        self.check_bind_length(event);
+        self.check_window(event);
     }
 
     fn check_bind_length(&self, event: &Event<'_, State<O>>) {
@@ -287,7 +287,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     #[inline(never)]
-    pub(super) fn check_fast_register(&self, event: Event<'_, State<O>>) {
+    pub(super) fn check_fast_register(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Args::FastRegister { pages, first_byte, length, base, flags, .. } = event.args else { return };
         if pages.is_missing() {
@@ -339,7 +339,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     #[inline(never)]
-    pub(super) fn check_invalidate(&self, event: Event<'_, State<O>>) {
+    pub(super) fn check_invalidate(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(object) = event.related[0].map(|object| object.state) else { return };
         if !matches!(object.id.kind, NDK_OBJECT_TYPE::MR | NDK_OBJECT_TYPE::MW) {

@@ -161,9 +161,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 let is_written = matches!(event.function, Function::Receive | Function::Read);
                 self.check_elements(node, event.function, sgl.elements(), node.parent.as_ref(), is_written);
             }
-            Args::Bind { .. } => self.check_bind(*event),
-            Args::FastRegister { .. } => self.check_fast_register(*event),
-            Args::Invalidate { .. } => self.check_invalidate(*event),
+            Args::Bind { .. } => self.check_bind(event),
+            Args::FastRegister { .. } => self.check_fast_register(event),
+            Args::Invalidate { .. } => self.check_invalidate(event),
             _ => {}
         }
     }
