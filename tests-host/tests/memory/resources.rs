@@ -106,7 +106,7 @@ fn every_allocation_may_fail() {
 #[test]
 fn nothing_is_left_after_close() {
     let world = World::new();
-    let lost = growth(|| {
+    let lives = || {
         let table = MemoryTable::try_new(&world.os, SMALL).expect("memory");
         let domain = Domain::try_new(&table).expect("memory");
         let buffer = Buffer::new(0, 8192);
@@ -125,8 +125,10 @@ fn nothing_is_left_after_close() {
         drop(segment);
         assert!(!buffer.is_mapped());
         assert_eq!(buffer.told(), 2);
-    });
-    assert_eq!(lost, 0);
+    };
+    // The first time teaches the machine which locks there are.
+    lives();
+    assert_eq!(growth(lives), 0);
 }
 
 #[test]
