@@ -31,7 +31,7 @@ impl EphemeralPorts {
             let free = !(self.used[word] | skipped);
             if free != 0 {
                 let index = word * u64::BITS as usize + free.trailing_zeros() as usize;
-                self.next = (index + 1) % PORTS;
+                self.next = index + 1;
                 // An index below `PORTS`.
                 return u16::try_from(index).ok().map(|index| FIRST + index);
             }
@@ -83,6 +83,15 @@ mod tests {
         assert_eq!(ports.find(), Some(FIRST + 70));
         // The next search begins behind it.
         assert_eq!(ports.find(), Some(FIRST + 70));
+    }
+
+    #[test]
+    fn a_port_that_was_given_back_is_not_the_next() {
+        let mut ports = EphemeralPorts::try_new().expect("memory");
+        let first = ports.find().expect("a free port");
+        ports.take(first, true);
+        ports.take(first, false);
+        assert_eq!(ports.find(), Some(first + 1));
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! Shared endpoints: one local port for many outgoing connections (`NDKPI 7.8`).
 
 use alloc::boxed::Box;
-use core::{
-    any::Any,
-    hash::{BuildHasherDefault, Hasher},
-    net::SocketAddr,
-};
+use core::{any::Any, net::SocketAddr};
 
 use fallible::{Arc, try_box};
+use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use ntstatus::NtStatus;
 
@@ -23,8 +20,9 @@ pub struct SharedEndpoint<O: Os> {
     client: Box<dyn Any + Send + Sync>,
 }
 
-/// The remote addresses that connections from the endpoint have, so that none is used twice.
-struct Remotes(HashSet<SocketAddr, BuildHasherDefault<Mixer>>);
+/// The remote addresses that connections from the endpoint have, so that none is used twice. The hash need not resist an attacker: all
+/// of them are of one consumer.
+struct Remotes(HashSet<SocketAddr, FixedState>);
 
 impl<O: Os> SharedEndpoint<O> {
     /// Opens a shared endpoint at `address`, with an ephemeral port if the port number is zero. `client` is dropped when the
@@ -105,39 +103,5 @@ impl<O: Os> SharedUse<O> {
 impl<O: Os> Drop for SharedUse<O> {
     fn drop(&mut self) {
         self.forget();
-    }
-}
-
-/// A hash for addresses. It need not resist an attacker: a consumer's addresses are in its own endpoints' sets only.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        // Murmur's finaliser.
-        let mut mixed = self.0.rotate_left(5) ^ word;
-        mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-        mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-        self.0 = mixed ^ (mixed >> 33);
-    }
-
-    fn write_u16(&mut self, word: u16) {
-        self.write_u64(word.into());
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(word.into());
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
