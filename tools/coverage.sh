@@ -41,7 +41,10 @@ for nic in deferred direct; do
     "$directory/debug/ndkctl" selftest --deterministic --nic "$nic" --completion mixed | tail -1
 done
 if [[ ! $short ]]; then
-    tests=(cq_rules qp_rules memory connection notify_decision cq_model out_of_memory provider_objects conformance soak)
+    tests=(
+        cq_rules qp_rules memory connection notify_decision cq_model out_of_memory provider_objects provider_notes profiles limits
+        faults mdl_chains conformance conformance_cancel soak
+    )
     built test --no-run -p tests-host "${tests[@]/#/--test=}"
     for program in "${programs[@]:2}"; do
         "$program" -q 2>&1 | tail -1

@@ -22,7 +22,8 @@ rustup run nightly rustc --version >/dev/null 2>&1 || skip "there is no nightly 
 command -v c++ >/dev/null || skip "there is no C++ compiler for libFuzzer"
 if ! command -v cargo-fuzz >/dev/null && ! [[ -x ${CARGO_HOME:-$HOME/.cargo}/bin/cargo-fuzz ]]; then
     echo "installing cargo-fuzz"
-    cargo install --quiet --locked cargo-fuzz || skip "cargo-fuzz cannot be installed"
+    # Not optimised: it only calls others.
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug cargo-fuzz || skip "cargo-fuzz cannot be installed"
 fi
 
 # The targets are a workspace of their own, with versions of their own: cargo-fuzz would change them without a word.
