@@ -108,6 +108,13 @@ impl Results {
         records.get(&mutant.name).filter(|record| record.file == file).map(|record| record.outcome)
     }
 
+    /// The tests that have noticed mutants of `file`.
+    fn noticed(&self, file: &str) -> HashSet<String> {
+        let records = self.records.lock().expect("no thread panics");
+        let of_file = records.values().filter(|record| record.mutant.split(':').next() == Some(file));
+        of_file.filter_map(|record| record.by.clone()).collect()
+    }
+
     fn add(&self, record: Record) -> Result<()> {
         let mut records = self.records.lock().expect("no thread panics");
         let mut file = fs::OpenOptions::new().create(true).append(true).open(&self.path)?;
@@ -152,17 +159,22 @@ fn measure(programs: &[Program], count: usize, out: &Path) -> Result<Vec<Test>> 
     Ok(tests.map(|(_, test)| test.into_inner().expect("no thread panics")).collect())
 }
 
-/// Runs tests until one fails.
+/// Runs tests until one fails: first those that have noticed other mutants of the file, or are named after it.
 fn judge(
     programs: &[Program],
     reaching: Vec<&Test>,
-    number: usize,
+    (number, mutant): (usize, &Mutant),
+    noticed: &HashSet<String>,
     budget: Duration,
 ) -> Result<(Outcome, Option<String>)> {
     if reaching.is_empty() {
         return Ok((Outcome::Unreached, None));
     }
-    for group in test_run::groups(reaching, budget) {
+    let stem = Path::new(&mutant.file).file_stem().unwrap_or_default().to_string_lossy();
+    let likely = |test: &Test| {
+        test.name.as_ref().is_some_and(|name| noticed.contains(name) || (stem.len() > 3 && name.contains(&*stem)))
+    };
+    for group in test_run::groups(reaching, likely, budget) {
         let takes: Duration = group.iter().map(|test| test.takes).sum();
         let limit = Duration::from_secs(10) + 10 * takes;
         match test_run::run(&programs[group[0].program], &group, number, limit)? {
@@ -219,7 +231,13 @@ fn run(options: &Options) -> Result<bool> {
         } else if options.reach && !reaching.is_empty() {
             return Ok(());
         } else {
-            judge(&programs, reaching, number, Duration::from_secs(options.budget))?
+            judge(
+                &programs,
+                reaching,
+                (number, mutant),
+                &results.noticed(&mutant.file),
+                Duration::from_secs(options.budget),
+            )?
         };
         if matches!(outcome, Outcome::Missed | Outcome::Unreached) && known.reason(mutant, line_of(mutant)).is_none() {
             let words = if outcome == Outcome::Missed { "missed" } else { "reached by no test" };

@@ -110,13 +110,13 @@ pub fn measure(program: &Program, test: &mut Test, count: usize, file: &Path) ->
     Ok(output.status.success())
 }
 
-/// Tests in the order in which they are run for a mutant, in groups: the quickest first, each group twice as long as the one before,
-/// until `budget` is spent. A group is split by program.
+/// Tests in the order in which they are run for a mutant, in groups: those that are `likely` to notice it first, the quicker ones before
+/// the others, each group twice as long as the one before, until `budget` is spent. A group is split by program.
 #[must_use]
-pub fn groups<'a>(mut reaching: Vec<&'a Test>, budget: Duration) -> Vec<Vec<&'a Test>> {
-    reaching.sort_by_key(|test| test.takes);
+pub fn groups<'a>(mut tests: Vec<&'a Test>, likely: impl Fn(&Test) -> bool, budget: Duration) -> Vec<Vec<&'a Test>> {
+    tests.sort_by_key(|test| (!likely(test), test.takes));
     let (mut spent, mut size, mut groups) = (Duration::ZERO, Duration::from_millis(500), Vec::new());
-    let mut rest = reaching.as_slice();
+    let mut rest = tests.as_slice();
     while let [first, ..] = rest {
         let (mut group, mut takes): (BTreeMap<usize, Vec<&'a Test>>, Duration) = (BTreeMap::new(), Duration::ZERO);
         if spent + first.takes > budget {
@@ -148,12 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn the_quickest_come_first_and_the_budget_ends_it() {
+    fn the_likely_and_the_quick_come_first_and_the_budget_ends_it() {
         let tests =
             [test(0, "slow", 900), test(0, "a", 100), test(1, "b", 200), test(0, "c", 300), test(0, "endless", 9000)];
-        let groups = groups(tests.iter().collect(), Duration::from_secs(2));
+        let likely = |test: &Test| test.name.as_deref() == Some("c");
+        let groups = groups(tests.iter().collect(), likely, Duration::from_secs(2));
         let names: Vec<Vec<_>> =
             groups.iter().map(|group| group.iter().map(|test| test.name.as_deref().unwrap()).collect()).collect();
-        assert_eq!(names, [vec!["a"], vec!["b"], vec!["c"], vec!["slow"]]);
+        assert_eq!(names, [vec!["c", "a"], vec!["b"], vec!["slow"]]);
     }
 }

@@ -1,5 +1,7 @@
 //! Logical addresses and the privileged token (`NDKPI 7.5`).
 
+use std::collections::HashSet;
+
 use engine::memory::{Access, MemoryLimits, PAGE_SIZE, Release, pages_touched};
 use ndkpi::NtStatus;
 
@@ -117,17 +119,19 @@ fn logical_address_after_release_is_refused() {
 
 #[test]
 fn logical_address_does_not_become_that_of_another_mapping_soon() {
-    // One place only, so that it is used again at once.
+    // The fewest places, each of which is used again three times.
     let world = World::with_limits(MemoryLimits { mappings: 1, ..SMALL });
     let domain = world.domain();
     let buffer = Buffer::new(0, 4096);
     let first = world.map(&buffer);
+    let mut keys = HashSet::from([first.key()]);
     let _ = world.table.unmap(first.key()).expect("mapped");
-    for _ in 0..511 {
+    for _ in 0..4 * 4096 {
         let other = world.map(&buffer);
         assert_eq!(refusal(&domain, domain.privileged_token(), other.key(), 1, Access::LocalRead), NtStatus::SUCCESS);
         assert_eq!(refusal(&domain, domain.privileged_token(), first.key(), 1, Access::LocalRead), VIOLATION);
         assert_eq!(world.table.unmap(first.key()), Err(NtStatus::INVALID_DEVICE_REQUEST));
+        assert!(keys.insert(other.key()), "{:#x} was another mapping's", other.key());
         let _ = world.table.unmap(other.key()).expect("mapped");
     }
 }

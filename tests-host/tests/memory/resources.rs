@@ -152,13 +152,72 @@ fn no_more_objects_than_the_limit() {
 
 #[test]
 fn tables_grow_with_what_they_hold() {
+    const MANY: usize = 10_000;
     let world = World::with_limits(MemoryLimits::MAX);
     let domain = world.domain();
+    let zero = Buffer::new(0, 0);
+    let mut regions = Vec::with_capacity(2 * MANY);
+    let mut add = || regions.push(registered(&domain, &zero, ALL));
+    // After these each lane of the table has slots to spare.
+    (0..16).for_each(|_| add());
+    let of_a_region = growth(&mut add);
     let empty = world.table.counts().bytes;
-    let regions: Vec<_> = (0..10_000).map(|_| Region::try_new(&domain, RegionKind::Normal).expect("memory")).collect();
-    let grown = world.table.counts().bytes - empty;
-    assert!(regions.iter().all(|region| region.local_token() == 0));
-    assert!(grown < 10_000 * 200, "{grown} bytes for 10000 regions");
+    let grown = growth(|| (0..MANY).for_each(|_| add()));
+    let of_the_table = i64::try_from(world.table.counts().bytes - empty).expect("a small number");
+    assert_eq!(grown, 10_000 * of_a_region + of_the_table, "what is counted is what was allocated");
+    assert!(0 < of_the_table && of_the_table < 10_000 * 200, "{of_the_table} bytes for 10000 regions");
+}
+
+#[test]
+fn what_is_counted_of_a_table_that_is_empty_grows_with_what_it_allocates() {
+    let world = World::new();
+    let made = |tokens, mappings| {
+        let mut bytes = 0;
+        let lasting = growth(|| {
+            let table = MemoryTable::try_new(&world.os, MemoryLimits { tokens, mappings, ..SMALL }).expect("memory");
+            bytes = i64::try_from(table.counts().bytes).expect("a small number");
+            std::mem::forget(table);
+        });
+        (bytes, lasting)
+    };
+    let (few, many_tokens, many_mappings) = (made(1, 1), made(100_000, 1), made(1, 100_000));
+    assert!(0 < few.0 && few.0 <= few.1, "{few:?}");
+    for many in [many_tokens, many_mappings] {
+        // The host's locks have memory of their own beside the table's.
+        let (counted, allocated) = (many.0 - few.0, many.1 - few.1);
+        assert!((counted..=3 * counted).contains(&allocated), "{counted} bytes counted, {allocated} allocated");
+        // A lock for a chunk of 64 slots.
+        assert!(counted < 100_000 / 64 * 128, "{counted} bytes for what is not there yet");
+    }
+}
+
+#[test]
+fn mappings_are_counted() {
+    let world = World::new();
+    let buffer = Buffer::new(0, 4096);
+    let mappings: Vec<_> = (1..=3)
+        .map(|count| {
+            let mapping = world.map(&buffer);
+            assert_eq!(world.table.counts().mappings, count);
+            mapping
+        })
+        .collect();
+    for (mapping, left) in mappings.iter().zip([2, 1, 0]) {
+        let _ = world.table.unmap(mapping.key()).expect("mapped");
+        assert_eq!(world.table.counts().mappings, left);
+    }
+}
+
+#[test]
+fn a_table_takes_as_many_as_it_was_made_for() {
+    // More than one row of its chunks, and not a whole number of them.
+    const MANY: u32 = 3000;
+    let world = World::with_limits(MemoryLimits { tokens: MANY, ..SMALL });
+    let domain = world.domain();
+    let zero = Buffer::new(0, 0);
+    let regions: Vec<_> = (1..MANY).map(|_| registered(&domain, &zero, ALL)).collect();
+    assert_eq!(world.table.counts().regions as usize, regions.len());
+    assert!(Region::try_new(&domain, RegionKind::Normal).is_err());
 }
 
 #[test]

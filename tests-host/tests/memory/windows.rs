@@ -89,6 +89,7 @@ fn window_outside_region_is_refused() {
     ] {
         assert_eq!(bind(&domain, &window, &region, address, length, REMOTE), Err(VIOLATION), "{address:#x}+{length}");
     }
+    assert_eq!(bind(&domain, &window, &region, BASE, 4096, REMOTE), Err(VIOLATION));
     assert_eq!(bind(&domain, &window, &region, BASE, 4097, REMOTE), Err(NtStatus::INVALID_PARAMETER));
     assert_eq!(region.deregister(), Ok(Release::Done), "nothing was bound");
 }

@@ -254,3 +254,38 @@ fn who_sees_a_message_can_post_its_receive_again() {
         }
     });
 }
+
+#[test]
+fn each_request_of_a_batch_names_its_bytes_by_a_token_of_its_own() {
+    const WRONG: u32 = 0xDEAD_BEEF;
+    on_nics(|net| {
+        for wrong_is_received in [false, true] {
+            let (a, b) = net.pair();
+            let mut from = [a.sge(0, 8), a.sge(8, 8)];
+            let mut to = [b.sge(HALF, 8), b.sge(HALF + 8, 8)];
+            a.buffer().write(0, &[7; 16]);
+            // The address is right.
+            if wrong_is_received {
+                to[1].token = WRONG;
+            } else {
+                from[1].token = WRONG;
+            }
+            to.iter()
+                .enumerate()
+                .for_each(|(context, element)| b.post_receive(context, &[*element]).expect("a receive"));
+            a.post(0, SEND, Flags::SILENT_SUCCESS | DEFERRED, &from[..1]).expect("a send");
+            a.post(1, SEND, PLAIN, &from[1..]).expect("a send");
+            net.settle();
+            assert_eq!(b.buffer().bytes(HALF, 16), [[7; 8], [0; 8]].concat());
+            let mut received = vec![(0, NtStatus::SUCCESS)];
+            let sent = if wrong_is_received {
+                received.push((1, NtStatus::ACCESS_VIOLATION));
+                NtStatus::REMOTE_RESOURCES
+            } else {
+                NtStatus::ACCESS_VIOLATION
+            };
+            assert_eq!(a.sent(), all([1], sent));
+            assert_eq!(b.received(), received);
+        }
+    });
+}

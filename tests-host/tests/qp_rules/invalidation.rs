@@ -4,7 +4,7 @@ use engine::{
     cq::Operation,
     memory::{Bind, Rights, Window},
     nic::NicMode,
-    qp::Work,
+    qp::{Flags, Work},
 };
 use fallible::Arc;
 use host::{HostOs, machine::Machine};
@@ -102,4 +102,15 @@ fn the_receive_completes_when_nobody_uses_the_memory_any_more_and_later_requests
         machine.run_until_idle();
         machine.shutdown();
     }
+}
+
+#[test]
+fn a_read_that_is_to_invalidate_its_sink_needs_one_that_can_be() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        a.post(1, b.read_from(0), Flags::LOCAL_INVALIDATE, &[a.sge(0, 8)]).expect("a read");
+        net.settle();
+        assert_eq!(a.sent(), all([1], NtStatus::INVALID_DEVICE_REQUEST), "a region that was registered by a call");
+        assert!(!a.qp().is_linked());
+    });
 }

@@ -286,3 +286,18 @@ fn the_end_of_a_queue_is_given_back_before_the_request_has_an_effect() {
         assert_eq!(a.sent(), all([1], NtStatus::SUCCESS));
     });
 }
+
+#[test]
+fn the_room_of_a_queue_pair_in_its_engine_is_that_of_the_next_one() {
+    on_nics(|net| {
+        let lives = |times| {
+            for _ in 0..times {
+                net.qp(PARAMETERS).close();
+                net.settle();
+            }
+        };
+        // The first time teaches the machine which locks there are.
+        lives(16);
+        assert_eq!(tests_host::allocation::growth(|| lives(256)), 0);
+    });
+}

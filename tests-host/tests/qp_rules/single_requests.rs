@@ -278,6 +278,30 @@ fn a_silent_write_moves_its_bytes_and_completes_nothing() {
 }
 
 #[test]
+fn what_goes_out_of_one_adapter_comes_in_at_the_other_beside_what_stays_in_it() {
+    on_nics(|net| {
+        for mode in [NicMode::Deferred, NicMode::Direct] {
+            let far = Net::new(net.machine(), mode);
+            let (a, b) = (net.qp(PARAMETERS), far.qp(PARAMETERS));
+            Qp::link(a.qp(), b.qp()).expect("both are new");
+            let (c, d) = net.pair();
+            let before = net.nic().traffic();
+            (0..2).for_each(|context| b.receive(context, 64));
+            a.post(0, SEND, PLAIN, &[a.sge(0, 30)]).expect("a send");
+            a.post_inline(0, SEND, PLAIN, &[&[1; 7]]).expect("a send");
+            a.post(0, b.write_to(0), PLAIN, &[a.sge(0, 100)]).expect("a write");
+            (0..2).for_each(|_| a.post(0, b.read_from(0), PLAIN, &[a.sge(0, 5000)]).expect("a read"));
+            c.post(0, d.write_to(0), PLAIN, &[c.sge(0, 1)]).expect("a write");
+            net.settle();
+            let (near, far) = (net.nic().traffic(), far.nic().traffic());
+            assert_eq!((near.in_octets - before.in_octets, near.in_frames - before.in_frames), (10_001, 3));
+            assert_eq!((near.out_octets - before.out_octets, near.out_frames - before.out_frames), (138, 4));
+            assert_eq!((far.in_octets, far.in_frames, far.out_octets, far.out_frames), (137, 3, 10_000, 2));
+        }
+    });
+}
+
+#[test]
 fn what_a_single_request_moves_is_counted() {
     on_nics(|net| {
         let (a, b) = pair(net);
