@@ -203,6 +203,10 @@ fn a_rotating_remote_token_changes_with_each_registration() {
     let domain = world.domain();
     let region = fast(&domain);
     let mapping = world.map(&Buffer::new(0, 4096));
+    for _ in 0..64 {
+        let region = fast(&domain);
+        assert_ne!(region.remote_token(), region.local_token(), "neither is good for the other's purpose");
+    }
     let local = region.local_token();
     let mut stale = vec![region.remote_token()];
     for _ in 0..1000 {

@@ -124,12 +124,10 @@ impl<O: Os> Mappings<O> {
         Ok(Self { slots: SlotTable::try_new(os, capacity, REST)? })
     }
 
+    /// Gives `memory` addresses. It is no longer than [`MAX_LENGTH`], which the limits of the table see to.
     pub fn map(&self, memory: O::Memory, client: impl Released) -> Result<Mapping, NtStatus> {
         let length = memory.len() as u64;
         let first = memory.base() % PAGE_SIZE;
-        if length > MAX_LENGTH {
-            return Err(NtStatus::INVALID_PARAMETER);
-        }
         let pinned = Pinned::try_new(memory, client)?;
         let mut generation = 0;
         let number = self.slots.insert(|_, stamp| {
