@@ -57,6 +57,10 @@ fn an_accept_that_is_not_completed_times_out_and_that_is_final() {
     assert_eq!(Connector::reject(&active.node.connector, b"").err(), Some(NtStatus::CONNECTION_ABORTED));
     assert_eq!(connect(&active, "10.0.0.1", server.address, b""), Err(NtStatus::CONNECTION_ACTIVE));
     assert_eq!(accept(&passive, b""), Err(NtStatus::CONNECTION_ABORTED));
+    for side in [&active, &passive] {
+        let disconnected = Connector::disconnect(&side.node.connector);
+        assert_eq!(disconnected.err(), Some(NtStatus::CONNECTION_INVALID), "there was no connection");
+    }
     active.close();
     passive.close();
     server.close();

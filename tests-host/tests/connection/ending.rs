@@ -290,17 +290,37 @@ fn the_indication_may_disconnect_and_close() {
 
 #[test]
 fn a_queue_pair_is_not_closed_before_its_connector() {
-    let (world, server, active, passive) = connection();
-    let Side { node, queues } = active;
-    let gone = queues.close();
+    for is_active in [true, false] {
+        let (world, server, active, passive) = connection();
+        let (Side { node, queues }, peer) = if is_active { (active, passive) } else { (passive, active) };
+        let gone = queues.close();
+        world.run();
+        assert!(!gone.get(), "the close pends");
+        // Closing the queue pair has broken the connection, and the connector hears of it.
+        assert_eq!(node.take(), [lost(DisconnectReason::Failed)]);
+        peer.close();
+        world.run();
+        assert!(!gone.get(), "the peer does not keep it");
+        let heard = node.close();
+        world.run();
+        assert_eq!(heard.take(), [Said::Gone]);
+        assert!(gone.get());
+        finish(world, server, []);
+    }
+}
+
+#[test]
+fn an_end_that_comes_before_an_answer_is_told_is_told_after_it() {
+    let world = World::new();
+    let (client, peer) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
+    let server = world.server(&peer, "10.0.0.2:1");
+    let (active, passive) = world.accepted("10.0.0.1", &client, &server);
+    drop(Connector::complete_connect(&active.node.connector).expect("accepted"));
+    active.close();
+    assert_eq!(passive.heard(), [], "nothing is told inline");
     world.run();
-    assert!(!gone.get(), "the close pends");
-    // Closing the queue pair has broken the connection, and the connector hears of it.
-    assert_eq!(node.take(), [lost(DisconnectReason::Failed)]);
-    let heard = node.close();
-    world.run();
-    assert_eq!(heard.take(), [Said::Gone]);
-    assert!(gone.get());
+    assert_eq!(passive.heard(), [answer(ConnectorRequest::Accept, OK), lost(DisconnectReason::Closed)]);
+    drop((client, peer));
     finish(world, server, [passive]);
 }
 
