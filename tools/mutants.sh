@@ -7,6 +7,7 @@
 #     --diff BASE      only those in lines that differ from the commit BASE
 #     --budget SECONDS of tests for each mutant, the quickest first (20)
 #     --reach          only those that no test reaches
+#     --known-too      also those with a reason: which of them are caught, or are no mutants any more
 #     --again          also those that were caught before
 #
 # cargo-mutants says what the mutants are. All of them are built at once, and a number chooses one when a test program begins
@@ -34,7 +35,7 @@ while (($#)); do
         list+=(--in-diff "$results/diff") && shift
         ;;
     --budget) options+=(--budget "${2:?--budget: seconds}") && shift ;;
-    --reach) options+=(--reach) ;;
+    --reach | --known-too) options+=("$1") ;;
     --again) rm -f "$results/results.jsonl" ;;
     -*) usage ;;
     *) files+=("$1") ;;

@@ -46,6 +46,9 @@ struct Options {
     /// Seconds of tests for each mutant, the quickest first
     #[arg(long, default_value_t = 20)]
     budget: u64,
+    /// Also try the mutants of the list: one that is caught does not belong in it
+    #[arg(long)]
+    known_too: bool,
     /// Only build, and list mutants that no test reaches
     #[arg(long)]
     reach: bool,
@@ -64,6 +67,8 @@ enum Outcome {
     Timeout,
     /// No test that reaches it fails.
     Missed,
+    /// It is in the list of those that no test could notice, and was not tried.
+    Known,
     /// No test reaches it.
     Unreached,
     /// It does not compile, or is part of a constant.
@@ -217,7 +222,6 @@ fn run(options: &Options) -> Result<bool> {
 
     let line_of =
         |mutant: &Mutant| files[mutant.file.as_str()].0.lines().nth(mutant.span.start.line - 1).unwrap_or_default();
-    let missed = Mutex::new(Vec::new());
     let progress = bar(mutants.len(), "mutants:");
     (0..mutants.len()).into_par_iter().try_for_each(|index| {
         let (number, mutant) = (index + 1, &mutants[index]);
@@ -226,8 +230,11 @@ fn run(options: &Options) -> Result<bool> {
             return Ok(());
         }
         let reaching: Vec<&Test> = tests.iter().filter(|test| test.reaches.contains(&number)).collect();
+        let reason = known.reason(mutant, line_of(mutant));
         let (outcome, by) = if tree.left_out().contains(&number) {
             (Outcome::Unviable, None)
+        } else if reason.is_some() && !options.known_too {
+            (Outcome::Known, None)
         } else if options.reach && !reaching.is_empty() {
             return Ok(());
         } else {
@@ -239,10 +246,17 @@ fn run(options: &Options) -> Result<bool> {
                 Duration::from_secs(options.budget),
             )?
         };
-        if matches!(outcome, Outcome::Missed | Outcome::Unreached) && known.reason(mutant, line_of(mutant)).is_none() {
-            let words = if outcome == Outcome::Missed { "missed" } else { "reached by no test" };
+        let (outcome, words) = match (outcome, reason) {
+            (Outcome::Missed, None) => (outcome, Some("missed")),
+            (Outcome::Unreached, None) => (outcome, Some("reached by no test")),
+            (Outcome::Missed | Outcome::Unreached, Some(_)) => (Outcome::Known, None),
+            (Outcome::Caught | Outcome::Timeout, Some(_)) => {
+                (outcome, Some("caught, so it does not belong in the list"))
+            }
+            _ => (outcome, None),
+        };
+        if let Some(words) = words {
             progress.suspend(|| println!("{words}: {}\n    {}", mutant.name, line_of(mutant).trim()));
-            missed.lock().expect("no thread panics").push(index);
         }
         let file = files[mutant.file.as_str()].1;
         results.add(Record { mutant: mutant.name.clone(), file, outcome, by })
@@ -250,22 +264,21 @@ fn run(options: &Options) -> Result<bool> {
     progress.finish_and_clear();
 
     let count = |outcome| mutants.iter().filter(|mutant| earlier(mutant) == Some(outcome)).count();
-    let missed = missed.into_inner().expect("no thread panics").len();
-    let survivors = count(Outcome::Missed) + count(Outcome::Unreached);
+    let missed = count(Outcome::Missed) + count(Outcome::Unreached);
     println!(
         "{} mutants: {} caught, {} without end, {} constant or not compiling, {} with a reason, {missed} missed",
         mutants.len(),
         count(Outcome::Caught),
         count(Outcome::Timeout),
         count(Outcome::Unviable),
-        survivors - missed,
+        count(Outcome::Known),
     );
     let names: Vec<String> = mutants.iter().map(Mutant::stable_name).collect();
-    let stale = known.stale(&names);
+    let stale = if options.known_too { known.stale(&names) } else { Vec::new() };
     for name in &stale {
-        println!("{} has what is no mutant here: {name}", options.known.display());
+        println!("{} has what is no mutant: {name}", options.known.display());
     }
-    Ok(missed == 0)
+    Ok(missed == 0 && stale.is_empty())
 }
 
 fn main() -> Result<ExitCode> {

@@ -17,6 +17,8 @@ use crate::{mutant::Mutant, weave::weave};
 /// What the crates ask whether a mutant is on. All of them depend on this one.
 const CHOOSER: &str = "crates/fallible/src/lib.rs";
 const CHOOSER_TEXT: &str = include_str!("chooser.rs");
+/// It is asked in constants too.
+const CHOOSER_FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
 
 /// A program with tests in it.
 pub struct Program {
@@ -99,6 +101,10 @@ impl Tree {
         let on = if name.starts_with("crates/fallible/") { "crate::mutants::on" } else { "::fallible::mutants::on" };
         let mut woven = weave(text, &mutants, on).with_context(|| name.to_owned())?;
         if name == CHOOSER {
+            woven.text.insert_str(0, CHOOSER_FEATURES);
+            for (_, range) in &mut woven.written {
+                *range = range.start + CHOOSER_FEATURES.len()..range.end + CHOOSER_FEATURES.len();
+            }
             woven.text.push_str("\n/// Chooses a mutant.\npub mod mutants {\n");
             woven.text.push_str(CHOOSER_TEXT);
             woven.text.push_str("}\n");
@@ -145,6 +151,8 @@ impl Tree {
             .current_dir(&self.root)
             // Mutants may be as ugly as they like.
             .env("RUSTFLAGS", "--cap-lints=allow")
+            // For the features of the one that has the chooser.
+            .env("RUSTC_BOOTSTRAP", "fallible")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

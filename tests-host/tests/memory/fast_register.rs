@@ -467,3 +467,19 @@ fn a_transfer_in_progress_keeps_its_pages_when_others_are_registered() {
         assert_eq!(read(&old), expected);
     }
 }
+
+#[test]
+fn a_registration_beside_one_in_force_need_not_wait_to_fail() {
+    let world = World::new();
+    let (domain, region, _buffer, pages) = setup(&world, 2);
+    fast_register(&domain, &region, &pages, 0x4000, 8192, ALL).expect("mapped");
+    let what = FastRegister { pages: &pages, first_byte: 0, length: 8192, base: 0x4000, rights: ALL };
+    let posted = domain.prepare_fast_register(&region, &what).expect("mapped");
+    let segment = domain.resolve(region.local_token(), 0x4000, 1, Access::LocalRead).expect("registered");
+    assert!(domain.may_commit(posted), "whoever uses the one in force");
+    domain.invalidate(region.local_token()).expect("registered");
+    assert!(!domain.may_commit(posted), "the bytes of the one before are in use");
+    drop(segment);
+    assert!(domain.may_commit(posted));
+    assert_eq!(domain.commit(posted), Ok(()));
+}

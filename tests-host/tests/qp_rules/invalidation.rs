@@ -105,6 +105,43 @@ fn the_receive_completes_when_nobody_uses_the_memory_any_more_and_later_requests
 }
 
 #[test]
+fn a_bind_is_carried_out_when_nobody_uses_what_was_bound_before() {
+    // One processor: each step moves a megabyte.
+    let machine = Machine::seeded(0).processors(1).start();
+    let net = Net::new(&machine, NicMode::Deferred);
+    let length = 4 << 20;
+    let srq = net.try_srq(8, 0, length).expect("memory");
+    let (a, b) = net.pair_on(&srq, 1);
+    let (window, token) = window(&net, &srq, &b);
+    let writer = net.qp_on(PARAMETERS, &net.cq(8), &net.cq(8), length);
+    let target = net.joined_on(&srq, 2, &writer);
+    let all_of_it = u32::try_from(length).expect("small");
+    let write = Work::Write { address: srq.buffer().address(0), token };
+    writer.post(1, write, PLAIN, &[writer.sge(0, all_of_it)]).expect("a write");
+    machine.step();
+    assert_eq!(writer.sent(), [], "in the middle of it");
+    // On two queue pairs: the bind does not wait for the invalidation to complete.
+    target.post(2, Work::Invalidate { token: window.invalidation_token() }, PLAIN, &[]).expect("an invalidation");
+    let bind = Bind { address: srq.buffer().address(0), length: 1, rights: Rights::REMOTE_READ };
+    let posted = srq.region().domain().prepare_bind(&window, srq.region(), &bind).expect("a bind");
+    b.post(3, Work::Bind(posted), PLAIN, &[]).expect("a bind");
+    let bound = loop {
+        let bound = b.sent();
+        if !bound.is_empty() {
+            break bound;
+        }
+        assert!(machine.step());
+    };
+    assert_eq!(bound, all([3], NtStatus::SUCCESS));
+    assert_eq!(writer.sent(), all([1], NtStatus::SUCCESS), "what was in progress came to its end first");
+    net.settle();
+    assert_eq!(target.sent(), all([2], NtStatus::SUCCESS));
+    drop((window, target, writer, a, b, srq, net));
+    machine.run_until_idle();
+    machine.shutdown();
+}
+
+#[test]
 fn a_read_that_is_to_invalidate_its_sink_needs_one_that_can_be() {
     on_nics(|net| {
         let (a, b) = net.pair();
