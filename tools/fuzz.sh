@@ -3,13 +3,20 @@
 # interface, OIDs), the readers of recordings and of images, and the provider through its dispatch tables, beside a sequential
 # oracle (tests-host/programs).
 #
-#   tools/fuzz.sh [seconds]     how long, for all targets together; 60 by default
+#   tools/fuzz.sh [seconds]              how long, for all targets together; 60 by default
+#   tools/fuzz.sh --minimise [seconds]   then keeps, of all inputs of up to 512 bytes, the fewest that reach as much
 #
+# Each target begins with its inputs in tests-host/fuzz: seeds, which are written by hand, and corpus, which --minimise makes.
 # libFuzzer needs a nightly compiler and a C++ compiler. Without them this says so and does nothing: `cargo test` runs the same
 # targets for a moment, without looking at what they reach. What is found lies in target/fuzz-artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+MINIMISE="" LENGTH=2048
+if [[ ${1:-} == --minimise ]]; then
+    MINIMISE=yes LENGTH=512
+    shift
+fi
 SECONDS_IN_ALL=${1:-60}
 TARGETS=(control_codes nd2_codes query_interface recording programs images oids)
 
@@ -35,10 +42,19 @@ for target in "${TARGETS[@]}"; do
     cargo +nightly fuzz build "${OPTIONS[@]}" "$target"
 done
 for target in "${TARGETS[@]}"; do
-    corpus=target/fuzz-corpus/$target
-    mkdir -p "$corpus" target/fuzz-artifacts
+    corpus=target/fuzz-corpus/$target kept=target/fuzz-kept/$target packed=tests-host/fuzz/corpus/$target.txt
+    rm -rf "$kept"
+    mkdir -p "$corpus" "$kept" target/fuzz-artifacts
+    if [[ -e $packed ]]; then tools/corpus.py unpack "$packed" "$kept"; fi
     echo "fuzzing $target for $((SECONDS_IN_ALL / ${#TARGETS[@]})) s"
-    cargo +nightly fuzz run "${OPTIONS[@]}" "$target" "$corpus" "tests-host/fuzz/seeds/$target" -- \
-        -max_total_time="$((SECONDS_IN_ALL / ${#TARGETS[@]}))" -max_len=2048 -len_control=0 -timeout=60 -print_final_stats=1 \
+    cargo +nightly fuzz run "${OPTIONS[@]}" "$target" "$corpus" "$kept" "tests-host/fuzz/seeds/$target" -- \
+        -max_total_time="$((SECONDS_IN_ALL / ${#TARGETS[@]}))" -max_len="$LENGTH" -len_control=0 -timeout=60 -print_final_stats=1 \
         -artifact_prefix="$PWD/target/fuzz-artifacts/$target-"
+    if [[ $MINIMISE ]]; then
+        rm -rf "$kept.fewest"
+        mkdir "$kept.fewest"
+        cargo +nightly fuzz run "${OPTIONS[@]}" "$target" "$kept.fewest" "$corpus" "$kept" -- -merge=1 -max_len="$LENGTH" -timeout=60
+        tools/corpus.py pack "$kept.fewest" "$packed"
+        echo "$target: $(wc -l <"$packed") inputs in $packed"
+    fi
 done

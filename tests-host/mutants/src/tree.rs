@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use cargo_metadata::{Message, diagnostic::DiagnosticLevel};
+use cargo_metadata::{
+    Message,
+    diagnostic::{Diagnostic, DiagnosticLevel, DiagnosticSpan},
+};
 
 use crate::{mutant::Mutant, weave::weave};
 
@@ -186,21 +189,31 @@ impl Tree {
         Ok((programs, wrong))
     }
 
-    /// The mutants that an error is about: that which its place is in, else that which it mentions.
-    fn culprits(&self, error: &cargo_metadata::diagnostic::Diagnostic) -> HashSet<usize> {
-        let among = |primary: bool| {
-            let spans = error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans));
+    /// The mutants that an error is about: those that its places are in, else those that lie between its places.
+    fn culprits(&self, error: &Diagnostic) -> HashSet<usize> {
+        let spans = || error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans));
+        let among = |is_meant: &dyn Fn(&DiagnosticSpan, &Range<usize>) -> bool| {
             let mut found = HashSet::new();
-            for span in spans.filter(|span| span.is_primary == primary) {
-                for (number, range) in self.written.get(&span.file_name).into_iter().flatten() {
-                    if range.contains(&(span.byte_start as usize)) {
-                        found.insert(*number);
-                    }
-                }
+            for span in spans() {
+                let written = self.written.get(&span.file_name).into_iter().flatten();
+                found.extend(written.filter(|(_, range)| is_meant(span, range)).map(|(number, _)| *number));
             }
             found
         };
-        let primary = among(true);
-        if primary.is_empty() { among(false) } else { primary }
+        let is_in = |span: &DiagnosticSpan, range: &Range<usize>| range.contains(&(span.byte_start as usize));
+        let primary = among(&|span, range| span.is_primary && is_in(span, range));
+        if !primary.is_empty() {
+            return primary;
+        }
+        let other = among(&is_in);
+        if !other.is_empty() {
+            return other;
+        }
+        let first = |file: &str| spans().filter(|span| span.file_name == file).map(|span| span.byte_start).min();
+        let last = |file: &str| spans().filter(|span| span.file_name == file).map(|span| span.byte_end).max();
+        among(&|span, range| {
+            first(&span.file_name).is_some_and(|first| first as usize <= range.start)
+                && last(&span.file_name).is_some_and(|last| range.end <= last as usize)
+        })
     }
 }
