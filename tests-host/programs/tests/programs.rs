@@ -35,6 +35,19 @@ fn programs_do_what_the_oracle_says() {
 }
 
 #[test]
+fn what_the_fuzzer_has_kept_does_what_the_oracle_says() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/programs.txt");
+    let text = fs::read_to_string(&corpus).expect("the fuzzer has a corpus");
+    let mut counts = Counts::default();
+    for line in text.lines() {
+        let program = generate::from_digits(line).expect("an even number of hex digits");
+        programs::run(&program, &mut counts).unwrap_or_else(|words| panic!("--program {line}: {words}"));
+    }
+    assert!(counts.programs > 100, "{} programs", counts.programs);
+}
+
+#[test]
 fn wrong_providers_do_not_pass() {
     const MISTAKES: [Fault; 16] = [
         Fault::ArmDowngraded,

@@ -155,6 +155,32 @@ fn a_connector_goes_before_its_queue_pair_its_listener_and_its_shared_endpoint()
 }
 
 #[test]
+fn an_accepting_connector_goes_before_its_queue_pair() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let server = world.server(&adapter, "10.0.0.1:1");
+    let (active, node) = world.request("10.0.0.1", &adapter, &server);
+    let heard_before = Arc::<Mutex<Vec<Said>>>::default();
+    let (silent, gone) = world.silent();
+    let (heard, noted) = (node.heard.clone(), heard_before.clone());
+    let silent = silent.at_last(move || noted.lock().expect("no panic").extend(heard.take()));
+    let queues = world.try_queues_of(silent, gone).expect("memory");
+    let passive = Side { node, queues };
+    accept(&passive, b"").expect("pending");
+    world.run();
+    assert_eq!(passive.heard(), []);
+    let Side { node, queues } = passive;
+    queues.close();
+    node.close();
+    world.run();
+    assert_eq!(heard_before.lock().expect("no panic").last(), Some(&Said::Gone), "the queue pair goes last");
+    active.close();
+    server.close();
+    drop(adapter);
+    world.finish();
+}
+
+#[test]
 fn a_peer_keeps_nothing_of_a_side_that_is_closed() {
     let world = World::new();
     let adapter = world.adapter(&["10.0.0.1"]);
