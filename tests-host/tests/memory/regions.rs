@@ -144,6 +144,7 @@ fn a_piece_is_not_used_beyond_its_end() {
     let domain = world.domain();
     let region = registered(&domain, &Buffer::new(0x5000, 1000), ALL);
     let segment = domain.resolve(region.local_token(), 0x5000, 10, Access::LocalRead).expect("registered");
+    assert!(!segment.is_empty());
     segment.read(10, &mut [0]);
 }
 

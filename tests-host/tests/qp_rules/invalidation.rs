@@ -48,6 +48,42 @@ fn the_receiver_hears_of_the_token_and_the_sender_of_a_send() {
 }
 
 #[test]
+fn a_bind_and_an_invalidation_are_no_traffic() {
+    on_nics(|net| {
+        let srq = net.srq(8, 0);
+        let (_a, b) = net.pair_on(&srq, 0);
+        let before = net.nic().traffic();
+        let (window, _) = window(net, &srq, &b);
+        b.post(1, Work::Invalidate { token: window.invalidation_token() }, PLAIN, &[]).expect("an invalidation");
+        net.settle();
+        assert_eq!(b.sent(), all([1], NtStatus::SUCCESS));
+        assert_eq!(net.nic().traffic(), before);
+    });
+}
+
+#[test]
+fn a_window_and_a_region_are_found_together_wherever_their_tokens_lie() {
+    on_nics(|net| {
+        let srq = net.srq(8, 0);
+        let (a, b) = net.pair_on(&srq, 0);
+        // More of each than a table of tokens has lanes: some lie in the same place of their tables.
+        let windows: Vec<_> = (0..20).map(|_| window(net, &srq, &b)).collect();
+        for number in 1..=20 {
+            let source = a.more_bytes(8);
+            source.buffer().write(0, &[number; 8]);
+            for (_, token) in &windows {
+                let write = Work::Write { address: srq.buffer().address(0), token: *token };
+                a.post(0, write, PLAIN, &[source.sge(0, 8)]).expect("a write");
+                net.settle();
+                assert_eq!(a.sent(), all([0], NtStatus::SUCCESS));
+                assert_eq!(srq.buffer().bytes(0, 8), [number; 8]);
+                srq.buffer().write(0, &[0; 8]);
+            }
+        }
+    });
+}
+
+#[test]
 fn a_token_that_cannot_be_invalidated_ends_the_connection() {
     on_nics(|net| {
         let srq = net.srq(8, 0);

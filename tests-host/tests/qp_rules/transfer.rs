@@ -2,7 +2,7 @@
 
 use engine::{
     cq::{Operation, notify::ArmType},
-    qp::Flags,
+    qp::{Flags, Sge},
 };
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nics, on_nics, with_context};
@@ -64,6 +64,21 @@ fn bytes_are_gathered_and_scattered_across_elements_of_any_length() {
         arrived.extend(b.buffer().bytes(20_000, 2_299));
         arrived.extend(b.buffer().bytes(30_000, 1));
         assert_eq!(arrived, data);
+    });
+}
+
+#[test]
+fn an_element_of_no_bytes_needs_no_token() {
+    const WRONG: u32 = 0xDEAD_BEEF;
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        let nothing = Sge { address: 0, length: 0, token: WRONG };
+        a.buffer().write(0, b"something");
+        b.post_receive(0, &[nothing, b.sge(0, 4), nothing, b.sge(100, 5)]).expect("a receive");
+        a.post(0, SEND, PLAIN, &[nothing, a.sge(0, 5), nothing, a.sge(5, 4)]).expect("a send");
+        net.settle();
+        assert_eq!((a.sent(), b.received()), (all([0], NtStatus::SUCCESS), all([0], NtStatus::SUCCESS)));
+        assert_eq!([b.buffer().bytes(0, 4), b.buffer().bytes(100, 5)].concat(), b"something");
     });
 }
 
