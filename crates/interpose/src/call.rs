@@ -269,7 +269,7 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
     place.shadow = None;
     shadow.requests.give_back(place);
-    if let (true, Some(ending), Some(delay)) = (status.is_success(), &shadow.ending, end_after) {
+    if let (true, Some(ending), Some(delay)) = (status.is_success(), shadow.ending(), end_after) {
         ending.after(&shadow, delay);
     }
     told.end(Outcome::Status(status));
@@ -313,7 +313,7 @@ pub unsafe fn deliver_requested<H: Hooks>(place: *mut Request<H>, status: NtStat
     // SAFETY: the caller's promise.
     let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
     let Some(shadow) = place.shadow.take() else { return };
-    if let (true, Some(ending), Some(delay)) = (status.is_success(), &shadow.ending, place.end_after) {
+    if let (true, Some(ending), Some(delay)) = (status.is_success(), shadow.ending(), place.end_after) {
         ending.after(&shadow, delay);
     }
     let (function, number, completion, context) = (place.function, place.call, place.completion, place.context);

@@ -50,7 +50,7 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
         return NtStatus::SUCCESS;
     }
     if H::INTERFERES {
-        if let Some(ending) = &shadow.ending {
+        if let Some(ending) = shadow.ending() {
             ending.cancel();
         }
         // From the close on a listener refuses connections (`NDKPI 7.8`), so its close is not put off.

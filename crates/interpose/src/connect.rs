@@ -389,7 +389,7 @@ pub unsafe extern "system" fn disconnect<H: Hooks>(
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         // SAFETY: the connector is open.
         let shadow = unsafe { find::<H, _>(connector, Function::Disconnect) };
-        let ending = shadow.ok().and_then(|shadow| shadow.ending.as_ref());
+        let ending = shadow.ok().and_then(Shadow::ending);
         if ending.is_some_and(|ending| !ending.consumer_disconnects()) {
             return NtStatus::CONNECTION_ABORTED;
         }

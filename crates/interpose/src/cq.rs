@@ -152,7 +152,7 @@ pub unsafe extern "system" fn notified<H: Hooks>(context: *mut c_void, status: N
     let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
     // SAFETY: as above. The callback may close the queue.
     let shadow = unsafe { shadow.hold() };
-    let Some(notifier) = &shadow.notifier else {
+    let Some(notifier) = shadow.notifier() else {
         tell(&shadow, status);
         return;
     };
@@ -164,7 +164,7 @@ pub unsafe extern "system" fn notified<H: Hooks>(context: *mut c_void, status: N
 
 /// Does what hooks want of an arm or a poll. Returns true if the provider is to be called.
 fn forwards<H: Hooks>(shadow: &Shadow<H>, verdict: Verdict, is_arm: bool) -> bool {
-    let Some(notifier) = &shadow.notifier else { return true };
+    let Some(notifier) = shadow.notifier() else { return true };
     // SAFETY: the queue is open.
     let shadow = unsafe { shadow.hold() };
     if let Verdict::FailQueue(status) = verdict {

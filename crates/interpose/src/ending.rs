@@ -59,7 +59,7 @@ impl<H: Hooks> Ending<H> {
 
 /// Ends the connection of a connector.
 pub fn end<H: Hooks>(connector: &ShadowRef<H>) {
-    let Some(ending) = &connector.ending else { return };
+    let Some(ending) = connector.ending() else { return };
     if !connector.gate.enter() {
         return;
     }

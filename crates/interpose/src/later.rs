@@ -127,7 +127,7 @@ impl<H: Hooks> Later<H> {
     /// Does something `delay` microseconds from now. The close of its object waits for that. Gives the work back if it cannot be
     /// done later, because the object is being closed, or the place is taken.
     pub fn put(this: Option<&Arc<Self>>, delay: u64, work: Work<H>) -> Result<(), Work<H>> {
-        let Some(this) = this else { return Err(work) };
+        let Some(this) = this.filter(|_| H::INTERFERES) else { return Err(work) };
         let held = work.held().cloned();
         if held.as_ref().is_some_and(|held| !held.gate.enter()) {
             return Err(work);

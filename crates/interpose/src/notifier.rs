@@ -122,7 +122,7 @@ impl<H: Hooks> Notifier<H> {
 
 /// A notification that was held back is due.
 pub fn deliver_notification<H: Hooks>(cq: &ShadowRef<H>) {
-    let Some(notifier) = &cq.notifier else { return };
+    let Some(notifier) = cq.notifier() else { return };
     let is_free = notifier.state.with(|state| {
         state.is_waiting = false;
         !core::mem::replace(&mut state.is_running, true)

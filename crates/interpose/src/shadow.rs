@@ -272,10 +272,8 @@ pub struct Shadow<H: Hooks> {
     pub gate: Gate,
     /// For the completion of the creation, and later for the close.
     pub later: Option<Arc<Later<H>>>,
-    /// Of a completion queue, for hooks that interfere.
-    pub notifier: Option<Notifier<H>>,
-    /// Of a connector, for hooks that interfere.
-    pub ending: Option<Ending<H>>,
+    notifier: Option<Notifier<H>>,
+    ending: Option<Ending<H>>,
 }
 
 #[allow(clippy::non_send_fields_in_send_ty, reason = "the pointers are the consumer's and the provider's")]
@@ -336,6 +334,8 @@ impl<H: Hooks> Shadow<H> {
     }
 
     /// Makes a shadow for what a call or callback may bring about, as the hooks want it.
+    // Not inlined: what this takes of the stack is free again when the provider or the consumer is called.
+    #[inline(never)]
     pub fn try_new_for(
         parent: &ShadowRef<H>,
         kind: NDK_OBJECT_TYPE,
@@ -398,6 +398,18 @@ impl<H: Hooks> Shadow<H> {
     /// For an event.
     pub const fn object_ref(&self) -> ObjectRef<'_, H::State> {
         ObjectRef { id: self.id(), state: &self.hooks_state }
+    }
+
+    /// Of a completion queue, for hooks that interfere. For others the compiler leaves out what would be done with it.
+    #[inline]
+    pub const fn notifier(&self) -> Option<&Notifier<H>> {
+        if H::INTERFERES { self.notifier.as_ref() } else { None }
+    }
+
+    /// Of a connector, for hooks that interfere, as [`Shadow::notifier`].
+    #[inline]
+    pub const fn ending(&self) -> Option<&Ending<H>> {
+        if H::INTERFERES { self.ending.as_ref() } else { None }
     }
 
     /// Notes what the creation has to be told.
