@@ -259,14 +259,15 @@ fn messages(s: &Session<'_>) -> Verdict {
     let crew = Crew::new(s)?;
     let mut random = s.random();
     let plan = stream_plan();
-    let pairs = [
-        Pair::with(s, &plan, &plan)?,
-        Pair::with(s, &plan, &plan)?,
-        Pair::with(s, &plan, &plan)?,
-        Pair::with(s, &plan, &plan)?,
-    ];
     let posted = [const { AtomicU32::new(0) }; 4];
-    let mut parts = Vec::new();
+    // Not on the stack, of which a kernel has little.
+    let (mut pairs, mut parts) = (Vec::new(), Vec::new());
+    for _ in &posted {
+        if pairs.try_reserve(1).is_err() {
+            skip!("no memory for the case");
+        }
+        pairs.push(Pair::with(s, &plan, &plan)?);
+    }
     for (pair, posted) in pairs.iter().zip(&posted) {
         if parts.try_reserve(1).is_err() {
             skip!("no memory for the case");
