@@ -2,10 +2,11 @@
 # Builds softndk.sys and ndktest.sys on Linux (Debian), without the Windows Driver Kit, and test-signs them.
 #
 #   tools/build-drivers.sh [--arch x86_64|aarch64|all] [--debug] [--faults] [--check-reproducible] [--no-install] [--no-sign]
+#   tools/build-drivers.sh --types
 #
 # Results: target/drivers/<arch>/{softndk,softndknic,ndktest}.sys, with the driver packages beside them; with --debug in
-# target/drivers/debug/<arch>. What the stand-ins for the kit's crates are and why they can be trusted is in
-# docs/cross-build.md.
+# target/drivers/debug/<arch>. With --types images of x86_64 for tools/stack-depth.sh, which nobody installs, in
+# target/drivers/types. What the stand-ins for the kit's crates are and why they can be trusted is in docs/cross-build.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -17,6 +18,7 @@ PROFILE=release
 CHECK_REPRODUCIBLE=0
 INSTALL=1
 SIGN=1
+TYPES=0
 FEATURES=()
 while (($#)); do
     case $1 in
@@ -33,13 +35,15 @@ while (($#)); do
         --check-reproducible) CHECK_REPRODUCIBLE=1 ;;
         --no-install) INSTALL=0 ;;
         --no-sign) SIGN=0 ;;
-        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --types) ARCHES=(x86_64) SIGN=0 TYPES=1 OUT=$OUT/types ;;
+        -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) echo "unknown option: $1 (see --help)" >&2; exit 2 ;;
     esac
     shift
 done
 
 CACHE=${DRIVERS_TARGET_DIR:-$TOP/target/drivers-build}
+((TYPES)) && CACHE+=/types
 LINKER=lld-link-19
 
 say() { printf '== %s\n' "$*"; }
@@ -69,12 +73,36 @@ LINK_ARGUMENTS=(
     /RELEASE /Brepro /DEBUG:NONE
 )
 
+# What notes the type of each function and indirect call (kcfi), keeps functions apart that have one body, and lets a tool find the
+# function that an instruction comes from.
+TYPES_FLAGS=(
+    -Zsanitizer=kcfi -Cpanic=abort -Ccontrol-flow-guard=nochecks -Zmerge-functions=disabled
+    -Clink-arg=/OPT:NOICF -Clink-arg=/MAP -Clink-arg=/DEBUG:DWARF
+)
+
+# target_with_types TRIPLE FILE: the compiler's description of the target, but for two things that it does not offer for Windows: kcfi,
+# and debug information that addr2line reads. The file has to have the triple's name.
+target_with_types() {
+    RUSTC_BOOTSTRAP=1 "$COMPILER" -Zunstable-options --print target-spec-json --target "$1" |
+        sed -e 's/"address"/"address", "kcfi"/' -e 's/"debuginfo-kind": "pdb"/"debuginfo-kind": "dwarf"/' \
+            -e '/split-debuginfo/,/\]/s/"packed"/"off"/' >"$2"
+    grep -q kcfi "$2" && grep -q dwarf "$2" ||
+        { echo "$COMPILER describes $1 in another way than this script expects (target_with_types)" >&2; exit 1; }
+}
+
 # build ARCH TARGET_DIRECTORY: the three drivers
 build() {
     local triple=$1-pc-windows-msvc directory=$2
+    local target=(--target "$triple")
     local variable=${triple^^}
     variable=CARGO_TARGET_${variable//-/_}_LINKER
     local flags=(-Ctarget-feature=+crt-static -Ccontrol-flow-guard "${LINK_ARGUMENTS[@]/#/-Clink-arg=}" "-Clink-arg=/LIBPATH:$directory.lib")
+    if ((TYPES)); then
+        mkdir -p "$directory.target"
+        target_with_types "$triple" "$directory.target/$triple.json"
+        target=(--target "$directory.target/$triple.json" -Zjson-target-spec)
+        flags+=("${TYPES_FLAGS[@]}")
+    fi
     # No path of this machine in the image.
     flags+=("--remap-path-prefix=$TOP=softndk" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
     flags+=("--remap-path-prefix=$("$COMPILER" --print sysroot)=rust")
@@ -98,7 +126,7 @@ build() {
             cd "crates/$driver"
             env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" "$variable=$LINKER" \
                 CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f' && printf %s "${flags[*]}")" \
-                cargo build --quiet --profile "$PROFILE" --target "$triple" "${features[@]}" \
+                cargo build --quiet --profile "$PROFILE" "${target[@]}" "${features[@]}" \
                 -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem \
                 -Zlockfile-path --config "resolver.lockfile-path='$directory.lock/Cargo.lock'" \
                 --config "patch.crates-io.wdk-build.path='$TOP/xbuild/wdk-build'" \
@@ -172,8 +200,9 @@ for arch in "${ARCHES[@]}"; do
         sys=$OUT/$arch/$(basename "$product" .dll).sys
         cp "$product" "$sys"
         if ((SIGN)); then sign "$sys"; fi
+        if ((TYPES)); then cp "${product%/*}/deps/$(basename "$product" .dll).map" "${sys%.sys}.map"; fi
     done < <(products "$arch" "$CACHE/first")
-    package "$arch"
+    ((TYPES)) || package "$arch"
 done
 
 printf '\n%-10s %-14s %10s %-7s %s\n' arch driver bytes signed sha256
