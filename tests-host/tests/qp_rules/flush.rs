@@ -270,3 +270,17 @@ fn everything_posted_before_a_flush_completes_once_while_the_other_side_works() 
         }
     });
 }
+
+#[test]
+fn a_post_right_after_a_flush_does_not_keep_the_receives_from_being_cancelled() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        a.receive(1, 8);
+        b.receive(2, 8);
+        a.flush();
+        a.send(3, 8);
+        net.settle();
+        assert_eq!(a.received(), all([1], NtStatus::CANCELLED));
+        assert_eq!((a.sent(), b.received()), (all([3], NtStatus::SUCCESS), all([2], NtStatus::SUCCESS)));
+    });
+}
