@@ -187,6 +187,7 @@ fn the_depth_of_a_shared_queue_is_exact_and_changes() {
         Srq::modify(srq.srq(), 1, 0).expect("it is empty");
         srq.receive(0, 8);
         assert_eq!(srq.post(1, &[]), Err(NtStatus::NO_MORE_ENTRIES));
+        assert_eq!(Srq::modify(srq.srq(), 1_024, 0), Ok(()), "the adapter's limit");
     });
 }
 
@@ -242,5 +243,49 @@ fn a_failed_shared_queue_fails_its_queue_pairs_and_says_so_once() {
         assert!(pairs.iter().all(|(a, b)| b.qp().is_dead() && !a.qp().is_linked()));
         assert_eq!(srq.post(0, &[]), Err(NtStatus::INTERNAL_ERROR));
         assert_eq!(pairs[0].0.post(0, SEND, PLAIN, &[]), Err(NtStatus::CONNECTION_INVALID));
+    });
+}
+
+#[test]
+fn a_queue_that_is_closed_before_its_notification_gives_none() {
+    on_nics(|net| {
+        let srq = net.srq(4, 0);
+        Srq::fail(srq.srq());
+        srq.srq().close();
+        net.settle();
+        assert_eq!(srq.take_statuses(), []);
+    });
+}
+
+#[test]
+fn a_queue_that_has_failed_says_so_and_tells_its_consumer_once() {
+    on_nics(|net| {
+        let srq = net.srq(4, 0);
+        assert!(!srq.srq().has_failed());
+        Srq::fail(srq.srq());
+        net.settle();
+        assert_eq!((srq.srq().has_failed(), srq.take_statuses()), (true, vec![NtStatus::INTERNAL_ERROR]));
+        Srq::fail(srq.srq());
+        net.settle();
+        assert_eq!(srq.take_statuses(), []);
+    });
+}
+
+#[test]
+fn the_room_of_a_queue_pair_in_the_queue_is_that_of_the_next_one() {
+    on_nics(|net| {
+        let srq = net.srq(4, 0);
+        let lives = |times| {
+            for _ in 0..times {
+                let (a, b) = net.pair_on(&srq, 0);
+                a.close();
+                b.close();
+                drop((a, b));
+                net.settle();
+            }
+        };
+        // The first time teaches the machine which locks there are.
+        lives(16);
+        assert_eq!(tests_host::allocation::growth(|| lives(256)), 0);
     });
 }

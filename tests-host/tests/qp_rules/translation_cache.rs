@@ -355,3 +355,31 @@ fn what_takes_long_is_copied_without_the_cache() {
         }
     });
 }
+
+#[test]
+fn what_is_cached_is_of_no_use_to_a_request_that_is_wrong_on_both_sides() {
+    on_nics(|net| {
+        let (a, b) = net.pair();
+        let here = a.more_bytes_with(64, Rights::LOCAL_READ);
+        let there = b.more_bytes_with(64, Rights::REMOTE_WRITE);
+        for wrong_token in [false, true] {
+            let (a, _b) = net.pair_beside(&a, &b);
+            here.buffer().write(0, &[0; 8]);
+            for context in 0..OFTEN {
+                a.post(context, there.write_to(0), PLAIN, &[here.sge(0, 8)]).expect("a write");
+                net.settle();
+            }
+            assert_eq!(a.sent(), all(0..OFTEN, NtStatus::SUCCESS));
+            here.buffer().write(0, &[7; 8]);
+            let (mut element, mut work) = (here.sge(0, 8), there.read_from(0));
+            if wrong_token {
+                let Work::Write { address, token } = there.write_to(0) else { panic!("a write") };
+                (element.token, work) = (element.token ^ 1 << 8, Work::Write { address, token: token ^ 1 << 8 });
+            }
+            a.post(9, work, PLAIN, &[element]).expect("a request");
+            net.settle();
+            assert_eq!(a.sent(), all([9], NtStatus::ACCESS_VIOLATION), "wrong tokens: {wrong_token}");
+            assert_eq!((here.buffer().bytes(0, 8), there.buffer().bytes(0, 8)), (vec![7; 8], vec![0; 8]));
+        }
+    });
+}
