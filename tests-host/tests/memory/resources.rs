@@ -166,6 +166,7 @@ fn tables_grow_with_what_they_hold() {
     let of_the_table = i64::try_from(world.table.counts().bytes - empty).expect("a small number");
     assert_eq!(grown, 10_000 * of_a_region + of_the_table, "what is counted is what was allocated");
     assert!(0 < of_the_table && of_the_table < 10_000 * 200, "{of_the_table} bytes for 10000 regions");
+    drop(regions);
 }
 
 #[test]
@@ -215,9 +216,13 @@ fn a_table_takes_as_many_as_it_was_made_for() {
     let world = World::with_limits(MemoryLimits { tokens: MANY, ..SMALL });
     let domain = world.domain();
     let zero = Buffer::new(0, 0);
-    let regions: Vec<_> = (1..MANY).map(|_| registered(&domain, &zero, ALL)).collect();
-    assert_eq!(world.table.counts().regions as usize, regions.len());
+    let mut regions = Vec::new();
+    for count in 1..MANY {
+        regions.push(registered(&domain, &zero, ALL));
+        assert_eq!(world.table.counts().regions, count);
+    }
     assert!(Region::try_new(&domain, RegionKind::Normal).is_err());
+    drop(regions);
 }
 
 #[test]
