@@ -108,11 +108,6 @@ impl<O: NdkOs> CompletionQueue<O> {
         NtStatus::INVALID_DEVICE_STATE
     }
 
-    /// The adapter the queue was made on.
-    pub const fn adapter(&self) -> &ObjectRef<Adapter<O>> {
-        &self.adapter
-    }
-
     /// For the mistake `CallbackAfterClose`: the close has completed.
     #[cfg(feature = "faults")]
     pub fn call_late(&self) {

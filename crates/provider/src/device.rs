@@ -187,12 +187,6 @@ impl Quota {
     pub fn give_back(&self) {
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
-
-    /// Returns how many there are.
-    #[must_use]
-    pub fn used(&self) -> u32 {
-        self.used.load(Ordering::Relaxed)
-    }
 }
 
 /// The event counts of a device.

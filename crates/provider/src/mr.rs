@@ -58,11 +58,6 @@ impl<O: NdkOs> MemoryRegion<O> {
         ObjectRef::try_new_with(pd.adapter().version(), body, |object| Region::try_new_for(pd.domain(), kind, object))
     }
 
-    /// The protection domain of the region.
-    pub const fn pd(&self) -> &ObjectRef<ProtectionDomain<O>> {
-        &self.pd
-    }
-
     const TABLE: &'static NDK_MR_DISPATCH = &NDK_MR_DISPATCH {
         NdkCloseMr: Some(close::<Self>),
         NdkQueryExtension: Some(query_extension),

@@ -1,7 +1,7 @@
 //! Connectors: a consumer's side of a connection.
 
 use alloc::boxed::Box;
-use core::{any::Any, marker::PhantomData, net::SocketAddr};
+use core::{marker::PhantomData, net::SocketAddr};
 
 use fallible::{Arc, try_box};
 use ntstatus::NtStatus;
@@ -169,12 +169,6 @@ impl<O: Os> Connector<O> {
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
         let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
         Ok(connection.addresses[role.other()])
-    }
-
-    /// Returns the client that the connector was made with.
-    #[must_use]
-    pub fn client(&self) -> &dyn Any {
-        &*self.client
     }
 
     pub(super) const fn port(&self) -> &Arc<Port<O>> {

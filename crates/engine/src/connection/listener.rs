@@ -1,7 +1,7 @@
 //! Listeners: connection requests come in, and wait for their consumer (`NDKPI 7.7.2`, `7.7.8`).
 
 use alloc::{boxed::Box, collections::VecDeque};
-use core::{any::Any, marker::PhantomData, net::SocketAddr};
+use core::{marker::PhantomData, net::SocketAddr};
 
 use fallible::{Arc, try_box};
 use ntstatus::NtStatus;
@@ -118,12 +118,6 @@ impl<O: Os> Listener<O> {
         }));
         // The deferred call refuses what waits.
         this.dpc.queue(this);
-    }
-
-    /// Returns the client that the listener was made with.
-    #[must_use]
-    pub fn client(&self) -> &dyn Any {
-        &*self.client
     }
 
     pub(super) const fn port(&self) -> &Arc<Port<O>> {

@@ -17,7 +17,7 @@ pub struct SharedEndpoint<O: Os> {
     remotes: O::Lock<Remotes>,
     /// Dropped before the client: a consumer that is told of the close may use the port number again.
     endpoint: Endpoint<O>,
-    client: Box<dyn Any + Send + Sync>,
+    _client: Box<dyn Any + Send + Sync>,
 }
 
 /// The remote addresses that connections from the endpoint have, so that none is used twice. The hash need not resist an attacker: all
@@ -41,19 +41,13 @@ impl<O: Os> SharedEndpoint<O> {
         let client = try_box(client)?;
         let remotes = port.os().lock(Remotes(HashSet::default()))?;
         let endpoint = Port::open_listed_endpoint(port, address, EndpointKind::Shared, owner)?;
-        Arc::try_new(Self { port: port.clone(), remotes, endpoint, client }).map_err(Into::into)
+        Arc::try_new(Self { port: port.clone(), remotes, endpoint, _client: client }).map_err(Into::into)
     }
 
     /// Returns the endpoint's address, with its port number.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.endpoint.local()
-    }
-
-    /// Returns the client that the endpoint was made with.
-    #[must_use]
-    pub fn client(&self) -> &(dyn Any + Send + Sync) {
-        &*self.client
     }
 
     /// Returns true if the endpoint is one of `port`.

@@ -125,12 +125,6 @@ impl MemoryLimits {
     }
 }
 
-impl Default for MemoryLimits {
-    fn default() -> Self {
-        Self::MAX
-    }
-}
-
 /// Rules on which adapters differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryRules {

@@ -154,7 +154,7 @@ pub struct Qp<O: Os> {
     link: O::Lock<Link<O>>,
     attachments: O::Lock<Option<Attachments>>,
     /// Dropped with the queue pair.
-    client: Box<dyn Any + Send + Sync>,
+    _client: Box<dyn Any + Send + Sync>,
     initiating: CachePadded<Initiating<O>>,
     receive: CachePadded<O::Lock<ReceiveQueue>>,
     /// The peer waits for a receive. Every post of one swaps it.
@@ -259,7 +259,7 @@ impl<O: Os> Qp<O> {
             drain_to: AtomicU64::new(0),
             link,
             attachments,
-            client,
+            _client: client,
             initiating: CachePadded::new(Initiating { doorbell: AtomicU32::new(0), send_queue }),
             receive: CachePadded::new(receive_queue),
             awaited: CachePadded::new(AtomicBool::new(false)),
@@ -342,12 +342,6 @@ impl<O: Os> Qp<O> {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
-    }
-
-    /// The client that the queue pair was made with.
-    #[must_use]
-    pub fn client(&self) -> &(dyn Any + Send + Sync) {
-        &*self.client
     }
 
     /// The tokens whose translations are cached: the local one and the remote one.
