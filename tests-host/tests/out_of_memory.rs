@@ -75,4 +75,5 @@ every_allocation_fails_once! {
     while_a_connection_ends: "disconnect.graceful";
     while_an_endpoint_is_shared: "endpoint.shared-same-remote";
     while_objects_are_closed: "close.region-with-window";
+    while_a_receive_queue_is_shared: "srq.receive";
 }

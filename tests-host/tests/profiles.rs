@@ -146,3 +146,13 @@ fn a_profile_only_takes_away() {
     }
     assert_eq!(Profile::from_number(6), None);
 }
+
+#[test]
+fn every_profile_has_a_name_and_a_title_of_its_own() {
+    for text in [Profile::name, Profile::title] {
+        let mut texts = Profile::ALL.map(text).to_vec();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), Profile::ALL.len(), "{texts:?}");
+    }
+}

@@ -122,6 +122,7 @@ fn numbers_are_given_once_and_in_order() {
         assert_eq!(Reason::from_number(reason.number()).map(Reason::number), Some(reason.number()));
         assert!(reason.what.len() > 20 && !reason.fix.is_empty() && reason.section.starts_with("ND"), "{reason}");
         assert!(!reason.status.is_success(), "{reason}");
+        assert_eq!(reason.to_string(), format!("SR{:04}", reason.number()));
     }
     assert!(Reason::from_number(0).is_none());
 }

@@ -141,3 +141,29 @@ fn the_backlog_is_bounded_and_a_decision_makes_room() {
     drop(adapter);
     world.finish();
 }
+
+#[test]
+fn many_requests_at_once_all_come_in() {
+    const MANY: usize = 20;
+    let world = World::new();
+    let limits = ConnectionLimits { backlog: 20, ..LIMITS };
+    let adapter = world.adapter_with(&["10.0.0.1"], limits, TIMEOUTS);
+    let server = world.server(&adapter, "10.0.0.1:1");
+    let sides: Vec<_> = (0..MANY).map(|_| Side { node: world.node(&adapter), queues: world.queues() }).collect();
+    for side in &sides {
+        connect(side, "10.0.0.1", server.address, b"").expect("pending");
+    }
+    assert!(server.arrivals().is_empty(), "no event comes inside of a connect");
+    world.run();
+    let arrivals = server.arrivals();
+    assert_eq!(arrivals.len(), MANY);
+    for node in arrivals {
+        node.close();
+    }
+    for side in sides {
+        side.close();
+    }
+    server.close();
+    drop(adapter);
+    world.finish();
+}

@@ -156,3 +156,18 @@ fn nothing_begins_on_an_adapter_that_has_gone() {
     reachable.close();
     finish(world, server, [client, peer, other], [active, second]);
 }
+
+#[test]
+fn an_adapter_that_loses_its_connections_breaks_them_on_both_sides_and_can_connect_again() {
+    let (world, client, peer, server) = two_adapters();
+    let (mut active, passive) = world.connected("10.0.0.1", &client, &server);
+    active.queues.receive(1);
+    client.lose_connections();
+    world.run();
+    for side in [&active, &passive] {
+        assert_eq!(side.heard(), [Said::Disconnected(DisconnectReason::Failed)]);
+    }
+    assert_eq!(active.queues.completed(), [], "what was posted is the consumer's to flush");
+    let again = world.connected("10.0.0.1", &client, &server);
+    finish(world, server, [client, peer], [active, passive, again.0, again.1]);
+}

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use engine::memory::{Access, MemoryLimits, PAGE_SIZE, Release, pages_touched};
+use engine::memory::{Access, MemoryLimits, PAGE_SIZE, Release, pages_touched, transfer};
 use ndkpi::NtStatus;
 
 use super::{
     bytes::Buffer,
-    world::{SMALL, VIOLATION, World, read, refusal, registered},
+    world::{ALL, SMALL, VIOLATION, World, fast, fast_register, read, refusal, registered},
 };
 
 const LOCAL: [Access; 3] = [Access::LocalRead, Access::LocalWrite, Access::ReadSink];
@@ -173,4 +173,27 @@ fn mapping_above_the_limits_is_refused() {
     }
     let _ = world.table.unmap(first.key()).expect("mapped");
     assert!(world.table.map(buffer.memory(), buffer.client()).is_ok(), "its place is free again");
+}
+
+#[test]
+fn a_transfer_leaves_out_the_pages_of_a_mapping_that_was_released_under_it() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffers = [Buffer::patterned(0, 4096, 1), Buffer::patterned(0, 4096, 2)];
+    let [first, second] = [0, 1].map(|number: usize| world.map(&buffers[number]));
+    let region = fast(&domain);
+    fast_register(&domain, &region, &[first.key(), second.key()], 0x4000, 8192, ALL).expect("mapped");
+    let source = domain.resolve(region.local_token(), 0x4000, 8192, Access::LocalRead).expect("registered");
+    let mut expected = buffers[0].contents();
+    expected.extend(buffers[1].contents());
+    assert_eq!(read(&source), expected);
+    assert_eq!(world.table.unmap(second.key()), Ok(Release::Done), "against NDKPI 7.5");
+    expected[4096..].fill(0);
+    assert_eq!(read(&source), expected);
+    let target = Buffer::patterned(0x10_0000, 8192, 3);
+    expected[4096..].copy_from_slice(&target.contents()[4096..]);
+    let sink = registered(&domain, &target, ALL);
+    let sink = domain.resolve(sink.local_token(), 0x10_0000, 8192, Access::LocalWrite).expect("registered");
+    transfer(&[sink], 0, &[source], 0, 8192);
+    assert_eq!(target.contents(), expected);
 }

@@ -315,3 +315,17 @@ fn a_piece_outlives_everything() {
     drop((region, domain, world));
     assert_eq!(read(&segment), buffer.contents());
 }
+
+#[test]
+fn a_client_is_optional_for_a_registration_that_outlives_its_end() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::new(0x1000, 16);
+    let region = region(&domain);
+    region.register(buffer.memory(), ALL, ()).expect("memory");
+    let segment = domain.resolve(region.local_token(), 0x1000, 16, Access::LocalWrite).expect("registered");
+    assert_eq!(region.deregister(), Ok(Release::Pending));
+    assert!(buffer.is_mapped());
+    drop(segment);
+    assert!(!buffer.is_mapped());
+}

@@ -263,3 +263,22 @@ fn a_token_of_long_ago_is_refused() {
         let _ = region.deregister().expect("registered");
     }
 }
+
+#[test]
+fn a_post_of_a_region_that_is_gone_does_nothing_to_the_one_in_its_slot() {
+    let (world, domain) = world(3, FastTokens::Stable);
+    let page = world.map(&Buffer::new(0, 4096)).key();
+    let what = FastRegister { pages: &[page], first_byte: 0, length: 4096, base: 0, rights: ALL };
+    let gone = fast(&domain);
+    let slot = gone.local_token() >> 11;
+    let posted = domain.prepare_fast_register(&gone, &what).expect("there is room");
+    drop(gone);
+    assert_eq!(domain.commit(posted), Err(NtStatus::INVALID_DEVICE_REQUEST), "the slot is empty");
+    let buffer = Buffer::new(0x1000, 16);
+    let next = || Some(registered(&domain, &buffer, ALL)).filter(|region| region.local_token() >> 11 == slot);
+    let region = (0..5000).find_map(|_| next()).expect("a slot comes back");
+    domain.cancel(posted);
+    assert!(domain.may_commit(posted), "nothing speaks against it but its end");
+    assert_eq!(domain.commit(posted), Err(NtStatus::INVALID_DEVICE_REQUEST));
+    assert_eq!(refusal(&domain, region.local_token(), 0x1000, 16, Access::LocalWrite), NtStatus::SUCCESS);
+}

@@ -1,6 +1,6 @@
 //! Memory windows (`NDKPI 7.6`).
 
-use engine::memory::{Access, Bind, MemoryLimits, POSTED_BINDS, Release, Rights, Window};
+use engine::memory::{Access, Bind, MemoryLimits, POSTED_BINDS, Region, RegionKind, Release, Rights, Window};
 use ndkpi::NtStatus;
 
 use super::{
@@ -304,4 +304,13 @@ fn a_window_of_no_domain_is_none() {
     let domain = world.domain();
     assert_eq!(Window::try_new(&domain).err(), Some(NtStatus::INSUFFICIENT_RESOURCES));
     assert_eq!(world.table.counts().windows, 0);
+}
+
+#[test]
+fn bind_needs_an_initialised_region() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = Region::try_new(&domain, RegionKind::Fast).expect("memory");
+    let status = bind(&domain, &window(&domain), &region, 0, 0, Rights::REMOTE_READ);
+    assert_eq!(status, Err(NtStatus::INVALID_DEVICE_STATE));
 }

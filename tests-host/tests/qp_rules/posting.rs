@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use engine::qp::{Flags, Payload, Qp, QpParameters, SqProducer};
+use engine::qp::{Flags, Payload, Qp, QpParameters, Sge, SqProducer};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
 
@@ -300,4 +300,17 @@ fn the_room_of_a_queue_pair_in_its_engine_is_that_of_the_next_one() {
         lives(16);
         assert_eq!(tests_host::allocation::growth(|| lives(256)), 0);
     });
+}
+
+#[test]
+fn entries_of_a_queue_pair_take_what_each_request_may_carry() {
+    let depth = PARAMETERS.initiator_depth as usize;
+    let bytes = |change: fn(&mut QpParameters)| {
+        let mut parameters = PARAMETERS;
+        change(&mut parameters);
+        parameters.entry_bytes() - PARAMETERS.entry_bytes()
+    };
+    assert_eq!(bytes(|parameters| parameters.max_initiator_sge += 1), depth * size_of::<Sge>());
+    assert_eq!(bytes(|parameters| parameters.max_receive_sge += 1), depth * size_of::<Sge>());
+    assert_eq!(bytes(|parameters| parameters.inline_size += 16), depth * 16);
 }

@@ -1,7 +1,13 @@
 //! NDKPI 7.12: shared receive queues.
 
-use engine::{nic::NicMode, qp::Srq};
-use host::machine::Machine;
+use std::sync::{Arc, Mutex};
+
+use engine::{
+    memory::{Domain, MemoryLimits, MemoryTable},
+    nic::NicMode,
+    qp::{Srq, SrqClient, SrqParameters},
+};
+use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::qp_fixture::{Net, PLAIN, SEND, all, on_busy_nics, on_nics};
 
@@ -287,5 +293,39 @@ fn the_room_of_a_queue_pair_in_the_queue_is_that_of_the_next_one() {
         // The first time teaches the machine which locks there are.
         lives(16);
         assert_eq!(tests_host::allocation::growth(|| lives(256)), 0);
+    });
+}
+
+/// Fails its queue when it is called first, and writes down what it is told.
+#[derive(Clone, Default)]
+struct Failing {
+    queue: Arc<Mutex<Option<fallible::Arc<Srq<HostOs>>>>>,
+    told: Arc<Mutex<Vec<NtStatus>>>,
+}
+
+impl SrqClient for Failing {
+    fn notify(&self, status: NtStatus) {
+        self.told.lock().expect("no panic").push(status);
+        let queue = self.queue.lock().expect("no panic").take();
+        if let Some(queue) = queue {
+            Srq::fail(&queue);
+        }
+    }
+}
+
+#[test]
+fn what_becomes_due_in_a_notification_is_told_after_it() {
+    on_nics(|net| {
+        let limits = MemoryLimits { tokens: 4, mappings: 1, registration: 1, fast_register_pages: 1 };
+        let table = MemoryTable::try_new(net.os(), limits).expect("memory");
+        let domain = Domain::try_new(&table).expect("memory");
+        let parameters =
+            SrqParameters { depth: 8, max_depth: 8, max_sge: 1, max_transfer: 1, threshold: 0, processor: 0 };
+        let client = Failing::default();
+        let queue = Srq::try_new(net.os(), &domain, parameters, client.clone()).expect("memory");
+        *client.queue.lock().expect("no panic") = Some(queue.clone());
+        Srq::modify(&queue, 0, 1).expect("a good threshold");
+        net.settle();
+        assert_eq!(*client.told.lock().expect("no panic"), [NtStatus::SUCCESS, NtStatus::INTERNAL_ERROR]);
     });
 }
