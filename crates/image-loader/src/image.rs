@@ -262,6 +262,10 @@ fn check_header(headers: &ImageNtHeaders64) -> Result<(), Error> {
     if optional.size_of_image() == 0 || optional.size_of_headers() == 0 {
         return Err(Error::broken("header", "it says that it is empty"));
     }
+    // So that the last page of a section lies inside.
+    if !optional.size_of_image().is_multiple_of(alignment) {
+        return Err(Error::broken("header", "its size is no multiple of its alignment"));
+    }
     Ok(())
 }
 

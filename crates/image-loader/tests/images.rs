@@ -107,6 +107,8 @@ fn what_lies_outside_of_the_image_is_found_whatever_names_it() {
         other => panic!("{other:?}"),
     };
     let far = 0x00FF_FFF0_u32.to_le_bytes();
+    // The last section's bytes would fit, its page would not.
+    assert_eq!(part(changed(OPTIONAL + 56, &0x3FF0_u32.to_le_bytes())), "header");
     assert_eq!(part(changed(OPTIONAL + 16, &DATA.to_le_bytes())), "entry point");
     assert_eq!(part(changed(SECTIONS + 40 + 12, &TEXT.to_le_bytes())), "section table");
     assert_eq!(part(changed(SECTIONS + 20, &far)), "section table");
