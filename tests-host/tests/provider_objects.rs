@@ -13,7 +13,7 @@ use ndkpi::{
     GROUP_AFFINITY, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_ADAPTER_INFO,
     NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_OBJECT_HEADER, NDK_PD, NDK_RESULT, NDK_SRQ, NDK_VERSION, NtStatus,
 };
-use provider::{Config, Device};
+use provider::{CompletionMode, Config, Device};
 
 unsafe extern "system" fn created(_: *mut c_void, _: NtStatus, _: *mut NDK_OBJECT_HEADER) {}
 unsafe extern "system" fn closed(_: *mut c_void) {}
@@ -332,4 +332,30 @@ fn a_second_deregistration_under_load_is_refused() {
         session.settle();
         HELD
     });
+}
+
+#[test]
+fn a_completion_mode_says_when_requests_complete() {
+    let machine = Machine::threads().start();
+    let os = HostOs::new(&machine);
+    let drawn = |mode, seed| -> Vec<String> {
+        let config = Config { mode: CompletionMode::Inline, seed, ..Config::default() };
+        let device = Device::try_new(&os, config).expect("memory");
+        assert_eq!(format!("{:?}", device.completions().timing()), "Inline");
+        device.completions().set_mode(mode);
+        (0..300).map(|_| format!("{:?}", device.completions().timing())).collect()
+    };
+    for (mode, timing) in
+        [(CompletionMode::Inline, "Inline"), (CompletionMode::Early, "Early"), (CompletionMode::Pending, "Later")]
+    {
+        assert!(drawn(mode, 1).iter().all(|drawn| drawn == timing), "{mode:?}");
+    }
+    let mixed = drawn(CompletionMode::Mixed, 1);
+    for timing in ["Inline", "Early", "Later"] {
+        let share = mixed.iter().filter(|drawn| *drawn == timing).count();
+        assert!((60..=140).contains(&share), "{share} of 300 are {timing}");
+    }
+    assert_eq!(mixed, drawn(CompletionMode::Mixed, 1), "the seed determines them");
+    assert_ne!(mixed, drawn(CompletionMode::Mixed, 2));
+    machine.shutdown();
 }
