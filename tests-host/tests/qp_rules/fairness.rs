@@ -8,7 +8,7 @@ use std::sync::{
 use engine::{
     cq::notify::ArmType,
     nic::NicMode,
-    qp::{Qp, QpParameters},
+    qp::{Flags, Qp, QpParameters},
 };
 use host::machine::{Arguments, Dpc, Machine};
 use ndkpi::NtStatus;
@@ -101,6 +101,25 @@ fn one_run_of_an_engine_moves_a_bounded_number_of_bytes_for_many_requests_too() 
         net.settle();
         assert_eq!(done + many.sent().len(), 1_000);
     });
+}
+
+#[test]
+fn silent_messages_that_are_carried_out_together_do_not_overspend_the_budget() {
+    // The requests of a quantum end in the middle of a batch, and so do the bytes of a run.
+    for length in [8, 2_000] {
+        on_one_processor(|_, net| {
+            let (many, peer) = deep_pair(net);
+            for context in 0..400 {
+                peer.receive(context, length);
+                let silent = if context % 133 == 0 { PLAIN } else { Flags::SILENT_SUCCESS };
+                let deferred = if context < 399 { Flags::DEFER } else { PLAIN };
+                many.post(context, SEND, silent | deferred, &[many.sge(0, length)]).expect("a send");
+            }
+            net.settle();
+            assert_eq!(many.sent(), all([0, 133, 266, 399], NtStatus::SUCCESS));
+            assert_eq!(peer.received(), all(0..400, NtStatus::SUCCESS));
+        });
+    }
 }
 
 #[test]

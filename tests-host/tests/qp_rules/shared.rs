@@ -329,3 +329,22 @@ fn what_becomes_due_in_a_notification_is_told_after_it() {
         assert_eq!(*client.told.lock().expect("no panic"), [NtStatus::SUCCESS, NtStatus::INTERNAL_ERROR]);
     });
 }
+
+#[test]
+fn a_queue_pair_that_waits_for_a_receive_allocates_nothing() {
+    on_nics(|net| {
+        for is_first in [true, false] {
+            let srq = net.srq(4, 0);
+            let (a, b) = net.pair_on(&srq, 0);
+            let count = tests_host::allocation::count(|| {
+                a.send(1, 8);
+                net.settle();
+            });
+            // The first time teaches the machine which locks there are.
+            assert!(is_first || count == 0, "{count} allocations");
+            srq.receive(2, 8);
+            net.settle();
+            assert_eq!((a.sent(), b.received()), (all([1], NtStatus::SUCCESS), all([2], NtStatus::SUCCESS)));
+        }
+    });
+}
