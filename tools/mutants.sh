@@ -64,5 +64,5 @@ tests=(
 )
 packages=(fallible engine provider kernel driver-common softndk softndknic programs tests-host)
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
-cargo run --quiet -p mutants -- --list "$results/list.json" --out "$results" --known tests-host/mutants/survivors.toml "${options[@]}" \
+cargo run --quiet -p mutants --example mutants -- --list "$results/list.json" --out "$results" --known tests-host/mutants/survivors.toml "${options[@]}" \
     -- "${packages[@]/#/--package=}" --features softndk/faults --lib "${tests[@]/#/--test=}"

@@ -89,8 +89,10 @@ pub fn run(program: &Program, tests: &[&Test], mutant: usize, limit: Duration) -
     Ok(Verdict::Failed(failed.unwrap_or_else(|| output.status.to_string())))
 }
 
-/// Runs one test without a mutant and notes what it reaches, of mutants up to `count`. `file` is for what it tells. Returns false if
-/// the test fails: it needs something that is not in the copy of the tree, so it says nothing about a mutant.
+/// Runs one test without a mutant and notes what it reaches, of mutants up to `count`.
+///
+/// `file` is for what it tells. Returns false if the test fails: it needs something that is not in the copy of the tree, so it says
+/// nothing about a mutant.
 ///
 /// # Errors
 ///
@@ -110,8 +112,10 @@ pub fn measure(program: &Program, test: &mut Test, count: usize, file: &Path) ->
     Ok(output.status.success())
 }
 
-/// Tests in the order in which they are run for a mutant, in groups: those that are `likely` to notice it first, the quicker ones before
-/// the others, each group twice as long as the one before, until `budget` is spent. A group is split by program.
+/// Tests in the order in which they are run for a mutant, in groups that are split by program.
+///
+/// Those that are `likely` to notice it come first, the quicker ones before the others. Each group is twice as long as the one before,
+/// until `budget` is spent.
 #[must_use]
 pub fn groups<'a>(mut tests: Vec<&'a Test>, likely: impl Fn(&Test) -> bool, budget: Duration) -> Vec<Vec<&'a Test>> {
     tests.sort_by_key(|test| (!likely(test), test.takes));

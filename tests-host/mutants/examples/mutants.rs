@@ -1,13 +1,4 @@
-//! Mutation testing with one build. cargo-mutants says what the mutants are; all of them are written into one copy of the tree, a number
-//! chooses one at run time, and of the tests only those are run that reach it. `tools/mutants.sh` is the command to type.
-
-#![allow(clippy::multiple_crate_versions, reason = "what dependencies need is not decided here")]
-
-mod known;
-mod mutant;
-mod test_run;
-mod tree;
-mod weave;
+//! Runs the tests that reach each mutant of a list: `tools/mutants.sh` is the command to type.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,10 +17,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use serde::{Deserialize, Serialize};
 
-use known::Known;
-use mutant::Mutant;
-use test_run::{Test, Verdict};
-use tree::{Program, Tree};
+use mutants::{
+    known::Known,
+    mutant::Mutant,
+    test_run::{self, Test, Verdict},
+    tree::{Program, Tree},
+};
 
 /// Runs the tests that reach each mutant of a list.
 #[derive(Parser)]
