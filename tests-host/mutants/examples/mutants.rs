@@ -60,7 +60,7 @@ enum Outcome {
     Timeout,
     /// No test that reaches it fails.
     Missed,
-    /// It is in the list of those that no test could notice, and was not tried.
+    /// It is in the list of those that no test could notice, and none has noticed it.
     Known,
     /// No test reaches it.
     Unreached,

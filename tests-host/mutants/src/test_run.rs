@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    process::Command,
+    process::{Command, Output},
     time::{Duration, Instant},
 };
 
@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 
 use crate::tree::Program;
 
-/// More than a test needs, so that a mutant that allocates without end does not take the machine with it.
-const MOST_BYTES: &str = "--data=21474836480";
+/// For `prlimit`: more bytes than a test needs, so that a mutant that allocates without end does not take the machine with it.
+const LIMITS: [&str; 3] = ["--data=21474836480", "--core=0", "--"];
 
 /// A test.
 pub struct Test {
@@ -44,23 +44,29 @@ pub enum Verdict {
 ///
 /// The program cannot be run.
 pub fn names(program: &Program) -> Result<Vec<Option<String>>> {
-    let list = |more: &[&str]| -> Result<Vec<String>> {
+    let list = |more: &[&str]| {
         let output = Command::new(&program.path).args(["--list", "--format", "terse"]).args(more).output();
-        let output = output.with_context(|| program.path.display().to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok(text.lines().filter_map(|line| line.strip_suffix(": test").map(str::to_owned)).collect())
+        output.with_context(|| program.path.display().to_string())
     };
-    let (all, ignored) = (list(&[])?, list(&["--ignored"])?);
-    if all.is_empty() && has_no_harness(program)? {
+    let tests = |output: &Output| -> Vec<String> {
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines().filter_map(|line| line.strip_suffix(": test").map(str::to_owned)).collect()
+    };
+    let listed = list(&[])?;
+    let all = tests(&listed);
+    // A program without the test harness does not know its options, so it does what it always does.
+    if all.is_empty() && !(listed.stdout.is_empty() && listed.status.success()) {
         return Ok(vec![None]);
     }
+    let ignored = tests(&list(&["--ignored"])?);
     Ok(all.into_iter().filter(|name| !ignored.contains(name)).map(Some).collect())
 }
 
-/// A program without the test harness does not know its options, so it does what it always does.
-fn has_no_harness(program: &Program) -> Result<bool> {
-    let output = Command::new(&program.path).args(["--list", "--format", "terse"]).output()?;
-    Ok(!output.stdout.is_empty() || !output.status.success())
+/// The arguments that run tests one after the other; none for a program that is one test.
+fn arguments(tests: &[&Test]) -> Vec<String> {
+    let names: Option<Vec<String>> = tests.iter().map(|test| test.name.clone()).collect();
+    let options = ["--exact", "--test-threads=1"].map(str::to_owned);
+    names.map_or_else(Vec::new, |names| options.into_iter().chain(names).collect())
 }
 
 /// Runs tests of one program with a mutant on, 0 for none, one after the other.
@@ -71,10 +77,7 @@ fn has_no_harness(program: &Program) -> Result<bool> {
 pub fn run(program: &Program, tests: &[&Test], mutant: usize, limit: Duration) -> Result<Verdict> {
     let seconds = limit.as_secs().max(1).to_string();
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", &seconds, "prlimit", MOST_BYTES, "--core=0", "--"]).arg(&program.path);
-    if tests.iter().all(|test| test.name.is_some()) {
-        command.args(["--exact", "--test-threads=1"]).args(tests.iter().flat_map(|test| &test.name));
-    }
+    command.args(["-s", "KILL", &seconds, "prlimit"]).args(LIMITS).arg(&program.path).args(arguments(tests));
     let started = Instant::now();
     let output = command.current_dir(&program.folder).env("MUTANT", mutant.to_string()).output().context("timeout")?;
     if output.status.success() {
@@ -101,10 +104,7 @@ pub fn measure(program: &Program, test: &mut Test, count: usize, file: &Path) ->
     fs::write(file, vec![0; count + 1])?;
     let started = Instant::now();
     let mut command = Command::new("prlimit");
-    command.args([MOST_BYTES, "--core=0", "--"]).arg(&program.path);
-    if let Some(name) = &test.name {
-        command.args(["--exact", "--test-threads=1", name]);
-    }
+    command.args(LIMITS).arg(&program.path).args(arguments(&[test]));
     let output = command.current_dir(&program.folder).env("REACHED", file).output().context("prlimit")?;
     test.takes = started.elapsed();
     let reached = fs::read(file)?;
