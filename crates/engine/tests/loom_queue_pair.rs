@@ -302,6 +302,51 @@ fn the_end_of_the_connection_finishes_a_send_that_waits() {
 }
 
 #[test]
+fn a_failure_at_the_same_time_as_the_end_of_the_connection_cancels_receives() {
+    for mode in [NicMode::Deferred, NicMode::Direct] {
+        model(5, move || {
+            let (os, mut a, b) = pair(mode);
+            a.receive();
+            a.send().expect("connected");
+            Qp::unlink(&b.qp);
+            let engine = {
+                let os = os.clone();
+                thread::spawn(move || os.run_one())
+            };
+            Qp::fail(&a.qp);
+            engine.join().expect("no panic");
+            os.run_all();
+            let statuses = a.statuses();
+            assert_eq!(statuses.len(), 2, "{statuses:?}");
+            assert!(statuses.contains(&NtStatus::CANCELLED), "{statuses:?}");
+            end(&os, [a, b]);
+        });
+    }
+}
+
+#[test]
+fn a_link_at_the_same_time_as_a_failure_leaves_no_peer() {
+    for fails_first in [true, false] {
+        model(6, move || {
+            let (os, nic, domain) = adapter(NicMode::Deferred);
+            let (a, b) = (Side::new(&nic, &domain, None), Side::new(&nic, &domain, None));
+            let failing = {
+                let qp = if fails_first { &a.qp } else { &b.qp }.clone();
+                thread::spawn(move || Qp::fail(&qp))
+            };
+            let linked = Qp::link(&a.qp, &b.qp);
+            failing.join().expect("no panic");
+            assert!(matches!(linked, Ok(()) | Err(NtStatus::CONNECTION_ACTIVE)), "{linked:?}");
+            for side in [&a, &b] {
+                assert!(!side.qp.is_linked() && side.qp.peer().is_none());
+            }
+            os.run_all();
+            end(&os, [a, b]);
+        });
+    }
+}
+
+#[test]
 fn a_turn_at_the_same_time_as_the_link_does_not_miss_the_peer() {
     for mode in [NicMode::Deferred, NicMode::Direct] {
         model(4, move || {

@@ -1,9 +1,13 @@
 //! Private data and read limits (`NDKPI 7.7.3`, `7.7.4`).
 
-use engine::connection::{ConnectParameters, ConnectionData, ConnectionLimits, Connector, ReadLimits};
+use engine::{
+    connection::{ConnectParameters, ConnectionData, ConnectionLimits, Connector, ReadLimits},
+    nic::NicMode,
+};
 use ndkpi::NtStatus;
+use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN};
 
-use crate::world::{LIMITS, Node, Side, TIMEOUTS, World, accept, asking, at, connect};
+use crate::world::{LIMITS, Node, READS, Side, TIMEOUTS, World, accept, asking, at, connect};
 
 pub const CALLER: usize = LIMITS.max_caller_data as usize;
 pub const CALLEE: usize = LIMITS.max_callee_data as usize;
@@ -120,4 +124,37 @@ fn read_limits_are_the_least_of_what_both_sides_ask_and_their_adapters_allow() {
     }
     drop((client, peer));
     world.finish();
+}
+
+#[test]
+fn reads_are_refused_where_the_outbound_limit_is_zero() {
+    for mode in [NicMode::Deferred, NicMode::Direct] {
+        let world = World::new();
+        let net = Net::new(&world.machine, mode);
+        let (client, peer) = (world.adapter(&["10.0.0.1"]), world.adapter(&["10.0.0.2"]));
+        let server = world.server(&peer, "10.0.0.2:1");
+        for (limit, posted) in [(0, Err(NtStatus::INVALID_DEVICE_REQUEST)), (1, Ok(()))] {
+            let (a, b, node) = (net.qp(PARAMETERS), net.qp(PARAMETERS), world.node(&client));
+            let reads = ReadLimits { outbound: limit, ..READS };
+            let parameters = ConnectParameters { reads, ..asking(server.address, b"") };
+            Connector::connect(&node.connector, a.qp(), at("10.0.0.1:0"), &parameters).expect("pending");
+            world.run();
+            let arrival = server.arrival();
+            Connector::accept(&arrival.connector, b.qp(), READS, b"").expect("pending");
+            world.run();
+            drop(Connector::complete_connect(&node.connector).expect("accepted"));
+            world.run();
+            assert_eq!(a.post(1, b.read_from(0), PLAIN, &[a.sge(0, 8)]), posted, "{mode:?}");
+            assert_eq!(a.post(2, b.write_to(0), PLAIN, &[a.sge(0, 8)]), Ok(()), "{mode:?}");
+            world.run();
+            assert_eq!(a.sent().len(), if posted.is_ok() { 2 } else { 1 }, "{mode:?}");
+            node.close();
+            arrival.close();
+            a.close();
+            b.close();
+        }
+        server.close();
+        drop((net, client, peer));
+        world.finish();
+    }
 }

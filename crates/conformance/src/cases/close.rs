@@ -276,6 +276,7 @@ fn region_with_window(s: &Session<'_>) -> Verdict {
     let status = pair.a.qp.bind(1, &extra.mr, &window, extra.address(0), 4096, flags)?;
     ensure_eq!(status, NtStatus::SUCCESS, "NdkBind");
     pair.a.initiator_done(1)?;
+    window.stays_bound_to(extra.mr.core());
     let closing = extra.mr.start_close()?;
     pends(s, &closing, "the region")?;
     window.close()?;

@@ -113,8 +113,8 @@ pub const CASES: &[Case] = &[
     Case::new(
         "window.closed-under-load",
         "NDKPI 7.9",
-        "Closes a window while a peer writes megabytes through it.",
-        "The close completes, and no byte changes after that.",
+        "Closes a region and then the window that is bound to it, while a peer writes megabytes through the window.",
+        "Both closes complete, the window's first, and no byte changes after that.",
         closed_under_load,
     ),
     Case::new(
@@ -404,6 +404,17 @@ fn region_closed_under_load(s: &Session<'_>) -> Verdict {
 fn closed_under_load(s: &Session<'_>) -> Verdict {
     let plan = Plan { bytes: LOAD, ..Plan::new() };
     let pair = Pair::with(s, &plan, &plan)?;
-    let (mw, token) = bound(&pair.b, 0, LOAD, BOTH)?;
-    under_load(s, &pair, pair.b.region.buffer, at(&pair.b, token, 0), || mw.close().map(|_| ()))
+    let mw = pair.b.pd.core().create_mw()?;
+    let region = Region::new(pair.b.pd.core(), LOAD, MR_LOCAL_WRITE)?;
+    let status = post_bind(&pair.b, &region, &mw, 0, LOAD, BOTH)?;
+    ensure_eq!(status, NtStatus::SUCCESS, "NdkBind");
+    pair.b.initiator_done(0xB1)?;
+    mw.stays_bound_to(region.mr.core());
+    let remote = Remote { address: region.address(0), token: mw.remote_token()? };
+    let Region { mr, buffer, .. } = region;
+    under_load(s, &pair, buffer, remote, || {
+        let closing = mr.start_close()?;
+        mw.close()?;
+        closing.wait().map(|_| ())
+    })
 }

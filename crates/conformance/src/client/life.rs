@@ -51,9 +51,6 @@ impl Kind {
     ];
 }
 
-/// Something to do inside the callback of a close.
-pub type AfterClose<'s> = &'s (dyn Fn() + Send + Sync + 's);
-
 /// The object is being closed: no call begins any more. The other bits of the gate count the calls that run.
 const CLOSED: u32 = 1 << 31;
 
@@ -72,7 +69,6 @@ pub struct Life<'s> {
     closed: AtomicBool,
     close_callbacks: AtomicU32,
     close_returned: AtomicU32,
-    after_close: Option<AfterClose<'s>>,
 }
 
 /// That an object depends on another.
@@ -123,7 +119,6 @@ impl<'s> Life<'s> {
             closed: AtomicBool::new(false),
             close_callbacks: AtomicU32::new(0),
             close_returned: AtomicU32::new(RUNS),
-            after_close: None,
         };
         for (edge, antecedent) in life.antecedents.iter().zip(antecedents) {
             edge.to.set(antecedent);
@@ -336,9 +331,6 @@ unsafe extern "system" fn close_completed(context: *mut c_void) {
     } else {
         life.hold_antecedents();
         life.is_gone();
-        if let Some(work) = life.after_close {
-            work();
-        }
         life.let_go();
         session.await_callback(false);
     }

@@ -34,7 +34,7 @@ pub use connector::{ConnectionData, Connector, ConnectorCore, DisconnectHook, Of
 pub use cq::{Cq, CqCore, Done, Hook};
 pub use endpoint::{SharedEndpoint, SharedEndpointCore};
 pub use lam::Mapping;
-pub use life::{AfterClose, Call, Closing, Core, Interposed, Kind, Life, Owned};
+pub use life::{Call, Closing, Core, Interposed, Kind, Life, Owned};
 pub use listener::{ConnectHook, Listener, ListenerCore};
 pub use memory::{ALL_RIGHTS, Buffer, PAGE, Region};
 pub use mr::{Mr, MrCore};

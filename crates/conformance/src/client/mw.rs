@@ -2,7 +2,10 @@
 
 use ndkpi::NDK_MW;
 
-use super::life::{Core, Kind, Life, Owned};
+use super::{
+    life::{Core, Kind, Life, Owned},
+    mr::MrCore,
+};
 use crate::case::Check;
 
 /// A memory window.
@@ -31,6 +34,11 @@ impl<'s> MwCore<'s> {
     #[must_use]
     pub const fn life(&self) -> &Life<'s> {
         &self.life
+    }
+
+    /// Says that the window is bound to `region` and will be when it is closed: the region's close has to wait (`NDKPI 7.9`).
+    pub fn stays_bound_to(&self, region: &'s MrCore<'s>) {
+        self.life.depend_on(region.life());
     }
 
     /// `NdkGetRemoteTokenFromMw`.
