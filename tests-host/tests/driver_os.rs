@@ -6,6 +6,7 @@
 extern crate wdk_bindings as wdk_sys;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
@@ -13,12 +14,12 @@ use std::{
     time::Duration,
 };
 
-use driver_common::os::{Kernel as KernelOs, KernelDpc, KernelTimer};
-use engine::os::{Dpc, Os, Routine, Timer};
+use driver_common::os::{Kernel as KernelOs, KernelDpc, KernelEvent, KernelTimer};
+use engine::os::{Dpc, Event, Os, Routine, Timer};
 use simulated_kernel::{Kernel, irql};
 use wdk_sys::{
     LARGE_INTEGER,
-    ntddk::{KeDelayExecutionThread, KeFlushQueuedDpcs},
+    ntddk::{KeDelayExecutionThread, KeFlushQueuedDpcs, KeQueryInterruptTimePrecise},
 };
 
 /// Runs `work` as code of the provider driver, which is loaded for it.
@@ -311,5 +312,103 @@ fn calls_that_wait_for_a_thread_run_before_the_driver_is_unloaded() {
         });
         assert_eq!(ran.load(SeqCst), MANY, "one run for each");
         assert_eq!(Arc::strong_count(&ran), 1, "every owner has gone");
+    }
+}
+
+fn interrupt_time() -> u64 {
+    let mut counter = 0;
+    // SAFETY: the place lives until the call returns.
+    unsafe { KeQueryInterruptTimePrecise(&raw mut counter) }
+}
+
+#[test]
+fn the_clock_counts_microseconds() {
+    in_the_driver(&Kernel::threads().start(), || {
+        let before = interrupt_time() / 10;
+        let now = KernelOs.now();
+        assert!((before..=interrupt_time() / 10).contains(&now), "{before} {now}");
+    });
+}
+
+#[test]
+fn the_timer_resolution_is_that_of_the_clock_or_the_granularity_if_that_is_coarser() {
+    in_the_driver(&Kernel::threads().start(), || {
+        assert_eq!(KernelOs.timer_resolution(), 1_000, "what the driver asks the clock for");
+        KernelOs::set_granularity(5_000);
+        assert_eq!(KernelOs.timer_resolution(), 5_000);
+        KernelOs::set_granularity(1);
+        assert_eq!(KernelOs.timer_resolution(), 1_000);
+    });
+}
+
+#[test]
+fn random_numbers_differ() {
+    in_the_driver(&Kernel::threads().start(), || {
+        let numbers: HashSet<u32> = (0..1_000).map(|_| KernelOs.random()).collect();
+        assert!(numbers.len() > 990, "{} of 1000", numbers.len());
+    });
+}
+
+/// Where a deferred call has run.
+struct Place {
+    call: OnceLock<KernelDpc<Look>>,
+    seen: AtomicU32,
+}
+
+struct Look;
+
+impl Routine for Look {
+    type Target = Place;
+
+    fn run(place: &fallible::Arc<Place>) {
+        place.seen.store(KernelOs.current_processor(), SeqCst);
+    }
+}
+
+#[test]
+fn a_deferred_call_runs_on_its_processor() {
+    in_the_driver(&Kernel::threads().processors(3).start(), || {
+        for processor in 0..3 {
+            let place = Place { call: OnceLock::new(), seen: AtomicU32::new(u32::MAX) };
+            let place = fallible::Arc::try_new(place).expect("memory");
+            assert!(place.call.set(KernelDpc::try_new(processor).expect("a processor")).is_ok());
+            assert!(place.call.get().expect("it was set").queue(&place), "it was not queued before");
+            flush();
+            assert_eq!(place.seen.load(SeqCst), processor);
+        }
+    });
+}
+
+/// An event that is set by a timer.
+struct Alarm {
+    event: KernelEvent,
+    rang: AtomicU32,
+}
+
+struct Wake;
+
+impl Routine for Wake {
+    type Target = Alarm;
+
+    fn run(alarm: &fallible::Arc<Alarm>) {
+        alarm.rang.store(1, SeqCst);
+        alarm.event.set();
+    }
+}
+
+#[test]
+fn who_waits_for_an_event_goes_on_when_it_is_set() {
+    for kernel in kernels() {
+        in_the_driver(&kernel, || {
+            let alarm = Alarm { event: KernelOs.event().expect("memory"), rang: AtomicU32::new(0) };
+            let alarm = fallible::Arc::try_new(alarm).expect("memory");
+            let timer = KernelTimer::<Wake>::try_new().expect("memory");
+            timer.set(2_000, &alarm);
+            alarm.event.wait();
+            assert_eq!(alarm.rang.load(SeqCst), 1, "not before");
+            alarm.event.wait();
+            drop(timer);
+            flush();
+        });
     }
 }

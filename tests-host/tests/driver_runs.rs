@@ -6,6 +6,9 @@
 #[path = "driver_runs/client.rs"]
 mod client;
 #[cfg(unix)]
+#[path = "driver_runs/connections.rs"]
+mod connections;
+#[cfg(unix)]
 #[path = "driver_runs/consumer.rs"]
 mod consumer;
 #[cfg(unix)]
@@ -37,6 +40,9 @@ mod record;
 #[cfg(unix)]
 #[path = "driver_runs/removal.rs"]
 mod removal;
+#[cfg(unix)]
+#[path = "driver_runs/settings.rs"]
+mod settings;
 #[path = "drivers/transport.rs"]
 mod transport;
 #[expect(dead_code, reason = "the other tests of the drivers need more of it")]

@@ -15,12 +15,10 @@ pub type Device = Arc<provider::Device<Kernel>>;
 /// The answer to `QUERY_INFO`.
 pub fn info<'a>(adapters: impl Iterator<Item = &'a Consumers> + Clone) -> Info {
     const fn part(text: &str) -> u32 {
-        let (bytes, mut number, mut index) = (text.as_bytes(), 0, 0);
-        while index < bytes.len() {
-            number = number * 10 + (bytes[index] - b'0') as u32;
-            index += 1;
+        match u32::from_str_radix(text, 10) {
+            Ok(number) => number,
+            Err(_) => panic!("cargo's versions are numbers"),
         }
-        number
     }
     const VERSION: u32 = part(env!("CARGO_PKG_VERSION_MAJOR")) << 20
         | part(env!("CARGO_PKG_VERSION_MINOR")) << 10

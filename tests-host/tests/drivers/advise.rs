@@ -82,3 +82,15 @@ fn the_stack_of_a_driver_begins_with_who_calls_it() {
     assert_eq!(calls(&all[1..2])[0], all[0]);
     provider.unload();
 }
+
+#[cfg(unix)]
+#[test]
+fn each_number_of_the_registry_has_its_mode() {
+    use driver_common::advise::Advise;
+    use interpose::adviser::Mode;
+    let modes = [Mode::Log, Mode::Count, Mode::Break, Mode::Bugcheck].map(Advise::On);
+    let all = [Advise::Off].into_iter().chain(modes).chain([Advise::Off]);
+    for (number, advise) in (0..).zip(all) {
+        assert_eq!(Advise::from_number(number), advise, "{number}");
+    }
+}

@@ -26,6 +26,13 @@ fn the_provider_says_what_it_is() {
     assert!(answer.is_success(), "{answer:?}");
     let info = Info::from_bytes(&answer.bytes).expect("an answer of the right size");
     assert_eq!((info.adapters, info.open_adapters, info.processors, info.reserved), (1, 0, 3, 0));
+    assert_eq!((info.interface_version, info.ndk_version), (u32::from(SOFTNDK_INTERFACE_VERSION), 0x0002_0001));
+    let version = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<u32>().expect("a number"));
+    assert_eq!(
+        info.driver_version,
+        version.fold(0, |before, part| before << 10 | part),
+        "the workspace has one version"
+    );
     drop(file);
     provider.unload();
 }
