@@ -24,11 +24,11 @@ mod wsk;
 
 use std::{hint::black_box, ptr};
 
-use simulated_kernel::{Rule, caught};
+use simulated_kernel::{Rule, caught, object_attributes};
 use skeleton::{Loaded, Wrong, allocate, keep, run};
 use wdk_sys::{
-    _EVENT_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
-    POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID, call_unsafe_wdf_function_binding,
+    _EVENT_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
+    call_unsafe_wdf_function_binding,
     ntddk::{
         ExAcquireRundownProtection, ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection,
         ExReleaseRundownProtection, ExSetTimerResolution, IoAllocateMdl, IoFreeMdl, KeAcquireSpinLockAtDpcLevel,
@@ -272,7 +272,7 @@ unsafe extern "C" fn sleep(_: PVOID) {
 }
 
 fn start_thread() {
-    let mut attributes = OBJECT_ATTRIBUTES { Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() };
+    let mut attributes = object_attributes();
     let (mut handle, none) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: the structures live until the call returns.
     let status = unsafe {

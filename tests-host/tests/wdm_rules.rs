@@ -8,6 +8,8 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "wdm_rules/driver.rs"]
 mod driver;
+#[path = "wdm_rules/objects.rs"]
+mod objects;
 #[path = "wdm_rules/plug.rs"]
 mod plug;
 #[path = "wdm_rules/registry.rs"]

@@ -8,8 +8,8 @@ use ndkpi::NtStatus;
 use wdk_sys::{
     EX_RUNDOWN_REF,
     ntddk::{
-        ExAcquireRundownProtection, ExInitializeRundownProtection, ExReInitializeRundownProtection,
-        ExReleaseRundownProtection, ExWaitForRundownProtectionRelease,
+        ExAcquireRundownProtection, ExInitializeRundownProtection, ExReleaseRundownProtection,
+        ExWaitForRundownProtectionRelease,
     },
 };
 
@@ -55,12 +55,6 @@ impl Rundown {
     pub fn shut(&self) {
         // SAFETY: the reference is initialised (invariant) and the caller is at `PASSIVE_LEVEL`.
         unsafe { ExWaitForRundownProtectionRelease(self.reference.get()) };
-    }
-
-    /// Opens the gate again after [`Rundown::shut`] has returned.
-    pub fn reopen(&self) {
-        // SAFETY: the reference is initialised (invariant); the owner calls this after `shut`, so nobody is inside.
-        unsafe { ExReInitializeRundownProtection(self.reference.get()) };
     }
 
     /// Leaves on behalf of a [`Permit`] that was [kept](Permit::keep). `IRQL <= DISPATCH_LEVEL`.

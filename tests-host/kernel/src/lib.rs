@@ -60,7 +60,7 @@ pub use crate::{
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     user::{Answer, File, Pending},
-    wdm::{IoFile, IoPending, PlainDevice},
+    wdm::{IoFile, IoPending, PlainDevice, thread::object_attributes},
     wsk::NdkProvider,
 };
 

@@ -18,9 +18,9 @@ use ndis::{
     NET_LUID, NL_DAD_STATE, NotifyUnicastIpAddressChange,
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR_INET};
-use simulated_kernel::{Driver, Kernel, Network, NewInterface, Rule, caught, irql};
+use simulated_kernel::{Driver, Kernel, Network, NewInterface, Rule, caught, irql, object_attributes};
 use wdk_sys::{
-    _EVENT_TYPE, _KWAIT_REASON, KEVENT, LARGE_INTEGER, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PVOID,
+    _EVENT_TYPE, _KWAIT_REASON, KEVENT, LARGE_INTEGER, PVOID,
     ntddk::{
         KeDelayExecutionThread, KeInitializeEvent, KeSetEvent, KeWaitForSingleObject, PsCreateSystemThread, ZwClose,
     },
@@ -324,7 +324,7 @@ fn start_canceller() {
     unsafe { KeInitializeEvent(lock, _EVENT_TYPE::SynchronizationEvent, 1) };
     LOCK.store(lock, SeqCst);
     HANDLE.store(listen(lock_in_callback, false), SeqCst);
-    let mut attributes = OBJECT_ATTRIBUTES { Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() };
+    let mut attributes = object_attributes();
     let (mut handle, none) = (ptr::null_mut(), ptr::null_mut());
     let routine = Some(cancel_with_the_lock as unsafe extern "C" fn(PVOID));
     // SAFETY: the structures live until the call returns.

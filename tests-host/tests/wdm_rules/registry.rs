@@ -5,13 +5,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Kernel, Rule, Value, caught};
+use simulated_kernel::{Kernel, Rule, Value, caught, object_attributes};
 use wdk_sys::{
-    HANDLE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PCWSTR, PVOID, PWSTR, REG_OPTION_NON_VOLATILE,
-    RTL_QUERY_REGISTRY_DELETE, RTL_QUERY_REGISTRY_DIRECT, RTL_QUERY_REGISTRY_REQUIRED, RTL_QUERY_REGISTRY_SUBKEY,
-    RTL_QUERY_REGISTRY_TABLE, RTL_QUERY_REGISTRY_TYPECHECK, RTL_QUERY_REGISTRY_TYPECHECK_SHIFT, RTL_REGISTRY_HANDLE,
-    RTL_REGISTRY_OPTIONAL, RTL_REGISTRY_SERVICES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH,
-    STATUS_SUCCESS, UNICODE_STRING,
+    HANDLE, NTSTATUS, OBJECT_ATTRIBUTES, PCWSTR, PVOID, PWSTR, REG_OPTION_NON_VOLATILE, RTL_QUERY_REGISTRY_DELETE,
+    RTL_QUERY_REGISTRY_DIRECT, RTL_QUERY_REGISTRY_REQUIRED, RTL_QUERY_REGISTRY_SUBKEY, RTL_QUERY_REGISTRY_TABLE,
+    RTL_QUERY_REGISTRY_TYPECHECK, RTL_QUERY_REGISTRY_TYPECHECK_SHIFT, RTL_REGISTRY_HANDLE, RTL_REGISTRY_OPTIONAL,
+    RTL_REGISTRY_SERVICES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS, UNICODE_STRING,
     ntddk::{
         EtwUnregister, ExFreePool, RtlCheckRegistryKey, RtlDeleteRegistryValue, RtlQueryRegistryValues,
         RtlWriteRegistryValue, ZwClose, ZwCreateKey, ZwDeleteValueKey, ZwSetValueKey,
@@ -55,12 +54,7 @@ fn string(units: &[u16]) -> UNICODE_STRING {
 fn create(root: HANDLE, name: &str) -> Result<(HANDLE, u32), NTSTATUS> {
     let units = wide(name);
     let mut name = string(&units);
-    let mut attributes = OBJECT_ATTRIBUTES {
-        RootDirectory: root,
-        ObjectName: &raw mut name,
-        Attributes: OBJ_KERNEL_HANDLE,
-        ..OBJECT_ATTRIBUTES::default()
-    };
+    let mut attributes = OBJECT_ATTRIBUTES { RootDirectory: root, ObjectName: &raw mut name, ..object_attributes() };
     let (mut key, mut made, attributes) = (ptr::null_mut(), 0, &raw mut attributes);
     let nobody = ptr::null_mut();
     let options = REG_OPTION_NON_VOLATILE;

@@ -5,13 +5,13 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Kernel, Rule, Value, caught, irql};
+use simulated_kernel::{Kernel, Rule, Value, caught, irql, object_attributes};
 use wdk_sys::{
     _KEY_VALUE_INFORMATION_CLASS, APC_LEVEL, DISPATCH_LEVEL, ERESOURCE, FAST_MUTEX, HANDLE, IO_CSQ, IO_CSQ_IRP_CONTEXT,
-    IRP, KDPC, KEVENT, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
-    PDEVICE_OBJECT, PIRP, POOL_TYPE, PVOID, RTL_OSVERSIONINFOEXW, SIZE_T, STATUS_BUFFER_OVERFLOW,
-    STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING,
-    STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, UNICODE_STRING, WORK_QUEUE_ITEM,
+    IRP, KDPC, KEVENT, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, NTSTATUS, OBJECT_ATTRIBUTES, PDEVICE_OBJECT, PIRP,
+    POOL_TYPE, PVOID, RTL_OSVERSIONINFOEXW, SIZE_T, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED,
+    STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
+    UNICODE_STRING, WORK_QUEUE_ITEM,
     ntddk::{
         EtwEventEnabled, EtwProviderEnabled, EtwRegister, EtwUnregister, EtwWrite, ExAcquireFastMutex,
         ExAcquireFastMutexUnsafe, ExAcquireResourceExclusiveLite, ExAcquireResourceSharedLite,
@@ -87,7 +87,7 @@ fn wait_no_time(object: PVOID) -> NTSTATUS {
 
 /// Starts a thread of the driver's.
 fn thread(work: unsafe extern "C" fn(PVOID), argument: PVOID) -> HANDLE {
-    let mut attributes = OBJECT_ATTRIBUTES { Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() };
+    let mut attributes = object_attributes();
     let (mut handle, nobody) = (ptr::null_mut(), ptr::null_mut());
     let status = call!(PsCreateSystemThread(
         &raw mut handle,
@@ -399,8 +399,7 @@ pub fn open_key(name: &str) -> Result<HANDLE, NTSTATUS> {
     let path: Vec<u16> = path.encode_utf16().collect();
     let bytes = u16::try_from(2 * path.len()).expect("a short path");
     let mut path = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: path.as_ptr().cast_mut() };
-    let mut attributes =
-        OBJECT_ATTRIBUTES { ObjectName: &raw mut path, Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() };
+    let mut attributes = OBJECT_ATTRIBUTES { ObjectName: &raw mut path, ..object_attributes() };
     let mut handle = ptr::null_mut();
     match call!(ZwOpenKey(&raw mut handle, wdk_sys::KEY_READ, &raw mut attributes)) {
         STATUS_SUCCESS => Ok(handle),

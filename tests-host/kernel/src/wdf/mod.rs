@@ -9,7 +9,7 @@ mod device_init;
 mod driver;
 mod file;
 mod miniport;
-mod object;
+pub mod object;
 mod queue;
 mod registry;
 mod request;

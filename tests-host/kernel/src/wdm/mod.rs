@@ -23,7 +23,7 @@ mod rundown;
 mod shared_lock;
 #[cfg(unix)]
 mod stack;
-mod thread;
+pub mod thread;
 mod timer;
 mod trace;
 mod version;

@@ -17,6 +17,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     text,
+    wdf::object::check_size,
 };
 
 /// Where the keys of services are.
@@ -130,6 +131,7 @@ fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates:
     if attributes.Attributes & OBJ_KERNEL_HANDLE == 0 {
         bug_check(Rule::BadArgument, format_args!("a key whose handle is not a kernel handle"));
     }
+    check_size::<OBJECT_ATTRIBUTES>(attributes.Length, "OBJECT_ATTRIBUTES");
     let path = path_of(state, attributes);
     if creates.is_none() && state.key(&path).is_none() {
         return STATUS_OBJECT_NAME_NOT_FOUND;

@@ -25,6 +25,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     waiting,
+    wdf::object::check_size,
 };
 
 /// A system thread.
@@ -177,6 +178,13 @@ fn check_live(item: PWORK_QUEUE_ITEM) {
     }
 }
 
+/// What `InitializeObjectAttributes`, a macro, makes for a kernel handle.
+#[must_use]
+pub fn object_attributes() -> OBJECT_ATTRIBUTES {
+    let length = ULONG::try_from(size_of::<OBJECT_ATTRIBUTES>()).expect("small");
+    OBJECT_ATTRIBUTES { Length: length, Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn PsCreateSystemThread(
     handle: *mut HANDLE,
@@ -193,9 +201,10 @@ extern "C" fn PsCreateSystemThread(
         }
         // SAFETY: null or the driver's structure, which lives until the call returns.
         let attributes = unsafe { attributes.as_ref() };
-        if attributes.is_none_or(|attributes| attributes.Attributes & OBJ_KERNEL_HANDLE == 0) {
+        let Some(attributes) = attributes.filter(|attributes| attributes.Attributes & OBJ_KERNEL_HANDLE != 0) else {
             bug_check(Rule::BadArgument, format_args!("a thread whose handle is not a kernel handle"));
-        }
+        };
+        check_size::<OBJECT_ATTRIBUTES>(attributes.Length, "OBJECT_ATTRIBUTES");
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
