@@ -15,7 +15,9 @@ use std::{
 };
 
 use driver_common::os::{Kernel as KernelOs, KernelDpc, KernelEvent, KernelTimer};
-use engine::os::{Dpc, Event, Os, Routine, Timer};
+use engine::os::{Affinity, Dpc, Event, Os, Routine, Timer};
+use interpose::{InterposeOs, Phase};
+use kernel::at_dispatch_level;
 use simulated_kernel::{Kernel, irql};
 use wdk_sys::{
     LARGE_INTEGER,
@@ -411,4 +413,51 @@ fn who_waits_for_an_event_goes_on_when_it_is_set() {
             flush();
         });
     }
+}
+
+#[test]
+fn processors_of_a_set_take_turns_and_others_are_not_there() {
+    in_the_driver(&Kernel::threads().processors(3).start(), || {
+        let set = |mask| Affinity { group: 0, mask };
+        for mask in [0b101, 0b111, 0b110] {
+            let chosen: Vec<_> = (0..6).map(|_| KernelOs.processor_for(set(mask)).expect("one of them")).collect();
+            assert!(chosen.iter().all(|chosen| mask >> chosen & 1 == 1), "{chosen:?}");
+            let (count, mut first) = (mask.count_ones() as usize, chosen[..mask.count_ones() as usize].to_vec());
+            first.sort_unstable();
+            first.dedup();
+            assert_eq!(first.len(), count, "each in its turn: {chosen:?}");
+        }
+        assert_eq!(KernelOs.processor_for(set(0)), None);
+        assert_eq!(KernelOs.processor_for(set(0b1000)), None);
+        assert_eq!(KernelOs.processor_for(Affinity { group: 1, mask: 1 }), None);
+        assert_eq!(KernelOs.processor_for(set(0b1010)), Some(1), "the only one that is there");
+    });
+}
+
+#[test]
+fn a_hook_knows_where_and_when_it_runs() {
+    in_the_driver(&Kernel::threads().processors(3).start(), || {
+        let before = interrupt_time();
+        let here = KernelOs.place();
+        assert!((before..=interrupt_time()).contains(&here.time), "{before} {}", here.time);
+        assert_eq!((here.irql, InterposeOs::irql(&KernelOs)), (0, 0));
+        assert_eq!(at_dispatch_level(|| (KernelOs.place().irql, InterposeOs::irql(&KernelOs))), (2, 2));
+        assert_ne!(here.thread, 0);
+        assert_eq!(KernelOs.place().thread, here.thread);
+        let thread = kernel::Thread::try_spawn(move || assert_ne!(KernelOs.place().thread, here.thread));
+        drop(thread.expect("a thread"));
+        for processor in 0..3 {
+            let bound = kernel::Bound::to(processor).expect("a processor");
+            assert_eq!(KernelOs.place().processor, processor);
+            drop(bound);
+        }
+
+        let stamps = [Phase::Call, Phase::Return].map(|phase| KernelOs.stamp(phase));
+        assert!(stamps[0].time < stamps[1].time && stamps[0].thread == here.thread);
+
+        let mut frames = [0; 8];
+        let count = KernelOs.stack(&mut frames);
+        assert!((2..=8).contains(&count) && frames[..count].iter().all(|&frame| frame != 0), "{frames:x?}");
+        assert_eq!(KernelOs.stack(&mut frames[..1]), 1);
+    });
 }

@@ -6,7 +6,7 @@ use conformance::{
     HELD, Stop, Verdict,
     client::{CompletionKind, FastRegistration, Offer, Options, QpSizes, Session},
     fixture::{Link, Terms, listen},
-    platform::Family,
+    platform::{Family, Platform},
 };
 use ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_VERSION, NtStatus};
 use simulated_kernel::{Kernel, Value};
@@ -146,5 +146,23 @@ fn tokens_of_fast_registrations_change_if_the_registry_says_so() {
             drop((link, mr, a, b, cq, pd));
             HELD
         });
+    }
+}
+
+#[test]
+fn an_adapter_has_the_addresses_of_the_registry() {
+    let kernel = Kernel::threads().start();
+    for (entries, first) in [
+        (&["1=10.1.2.3/8", "1=fd00::7/64"][..], ["10.1.2.3", "fd00::7"]),
+        (&["2=10.1.2.3/8"], ["192.0.2.1", "2001:db8::1"]),
+    ] {
+        let list = entries.iter().flat_map(|entry| entry.encode_utf16().chain([0])).chain([0]).collect();
+        let provider = Provider::load_with(&kernel, &[("Addresses", Value::List(list))]).expect("the provider loads");
+        let consumer = InKernel::query(&kernel, &provider.device);
+        let found =
+            [Family::V4, Family::V6].map(|family| consumer.address(0, family).map(|address| address.to_string()));
+        assert_eq!(found.map(|address| address.unwrap_or_default()), first, "{entries:?}");
+        provider.driver.run(|| drop(consumer));
+        provider.unload();
     }
 }

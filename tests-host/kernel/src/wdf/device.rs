@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use ndkpi::NtStatus;
 use wdk_bindings::{
     _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},
     GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
@@ -214,6 +215,10 @@ pub extern "C" fn WdfDeviceCreateSymbolicLink(
     function!("WdfDeviceCreateSymbolicLink", |state| {
         let (_, device) = device(state, handle);
         let name = text::text(name);
+        // A device of plug and play has the name of its physical device.
+        if device.control && device.name.is_empty() {
+            return NtStatus::INVALID_DEVICE_STATE.0;
+        }
         if state.device_linked(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
