@@ -13,6 +13,9 @@ use ndkpi::NtStatus;
 
 use crate::object::{Body, Ndk, ObjectRef};
 
+/// The status of a call on a queue while another call on it runs, against `NDKPI 7.1.2` or `NDKPI 7.3`.
+pub const OVERLAP: NtStatus = NtStatus::INVALID_DEVICE_STATE;
+
 /// An object that has one of the engine.
 pub trait EngineObject: Body {
     /// The engine's type.

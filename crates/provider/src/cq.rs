@@ -20,7 +20,7 @@ use ndkpi::{
 use crate::{
     NdkOs,
     adapter::Adapter,
-    borrow::{Exclusive, Slot},
+    borrow::{Exclusive, OVERLAP, Slot},
     device::Device,
     dispatch,
     note::Note,
@@ -62,7 +62,7 @@ impl<O: NdkOs> CqClient for Client<O> {
 
     fn failed(&self, failure: CqFailure) {
         let device = self.object.device();
-        device.events.cq_errors.fetch_add(1, Ordering::Relaxed);
+        device.cq_errors.fetch_add(1, Ordering::Relaxed);
         device.os().note(Note::QueueFailed(failure));
     }
 }
@@ -99,13 +99,6 @@ impl<O: NdkOs> CompletionQueue<O> {
         // SAFETY: as before.
         unsafe { object.consumer.replace(Some(consumer)) };
         Ok(object)
-    }
-
-    /// The status of a call that begins while another one on the consumer's end runs.
-    #[cold]
-    fn overlap(&self) -> NtStatus {
-        self.device().events.overlap();
-        NtStatus::INVALID_DEVICE_STATE
     }
 
     /// For the mistake `CallbackAfterClose`: the close has completed.
@@ -202,13 +195,10 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
             // SAFETY: the caller passes an open queue.
             unsafe { (*cq).Header.NdkReserved.rf = [ptr::null_mut(); 4] };
         });
-        let Some(kind) = ArmType::from_value(kind) else {
-            object.device().events.unknown_arms.fetch_add(1, Ordering::Relaxed);
-            return Err(NtStatus::INVALID_PARAMETER);
-        };
+        let kind = ArmType::from_value(kind).ok_or(NtStatus::INVALID_PARAMETER)?;
         // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
         // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-        let consumer = unsafe { object.consumer.borrow() }.ok_or_else(|| object.overlap())?;
+        let consumer = unsafe { object.consumer.borrow() }.ok_or(OVERLAP)?;
         let taken = consumer.taken();
         drop(consumer);
         object.engine().map(|cq| Cq::arm(cq, kind, taken))
@@ -257,7 +247,7 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
     };
     let poll = |object: &Borrowed<CompletionQueue<O>>| {
         // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
-        let mut consumer = unsafe { object.consumer.borrow() }.ok_or_else(|| object.overlap())?;
+        let mut consumer = unsafe { object.consumer.borrow() }.ok_or(OVERLAP)?;
         Ok(consumer.poll(count as usize, write))
     };
     // SAFETY: the caller passes an open queue.

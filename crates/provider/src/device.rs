@@ -189,25 +189,6 @@ impl Quota {
     }
 }
 
-/// The event counts of a device.
-#[derive(Default)]
-pub struct Events {
-    /// Completion queues that have failed (`CQError`, `NDIS-NDK 3`).
-    pub cq_errors: AtomicU32,
-    /// Arms of an unknown type. They are ignored: `NdkArmCq` returns nothing, so it cannot refuse.
-    pub unknown_arms: AtomicU32,
-    /// Calls on a queue while another call on it ran, against `NDKPI 7.1.2` or `NDKPI 7.3`.
-    pub overlapping_calls: AtomicU32,
-}
-
-impl Events {
-    /// Counts a call that begins while another one on the same queue runs.
-    #[cold]
-    pub fn overlap(&self) {
-        self.overlapping_calls.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// An adapter's port. Dropping this detaches it from the fabric.
 struct PortGuard<O: NdkOs>(Arc<Port<O>>);
 
@@ -231,8 +212,8 @@ pub struct Device<O: NdkOs> {
     pub(crate) cqs: Quota,
     /// Protection domains.
     pub(crate) pds: Quota,
-    /// The counts.
-    pub events: Events,
+    /// Completion queues that have failed (`CQError`, `NDIS-NDK 3`).
+    pub(crate) cq_errors: AtomicU32,
 }
 
 impl<O: NdkOs> Device<O> {
@@ -268,7 +249,7 @@ impl<O: NdkOs> Device<O> {
             qps: Quota::new(config.max_qps),
             cqs: Quota::new(config.max_cqs),
             pds: Quota::new(config.max_pds),
-            events: Events::default(),
+            cq_errors: AtomicU32::new(0),
         })
         .map_err(Into::into)
     }
@@ -345,7 +326,7 @@ impl<O: NdkOs> Device<O> {
             ConnectFailure: connections.connect_failure,
             ConnectionError: connections.connection_error,
             ActiveConnection: connections.active,
-            CQError: self.events.cq_errors.load(Ordering::Relaxed).into(),
+            CQError: self.cq_errors.load(Ordering::Relaxed).into(),
             RDMAInOctets: traffic.in_octets,
             RDMAOutOctets: traffic.out_octets,
             RDMAInFrames: traffic.in_frames,

@@ -18,6 +18,7 @@ use ndkpi::{
 
 use crate::{
     NdkOs,
+    borrow::OVERLAP,
     device::Device,
     dispatch,
     mr::MemoryRegion,
@@ -94,7 +95,7 @@ unsafe fn post<O: NdkOs>(
 ) -> Result<(), NtStatus> {
     // SAFETY: the queue pair is open (the caller's promise).
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
-    let qp = object.engine().map_err(|_| object.overlap())?;
+    let qp = object.engine().map_err(|_| OVERLAP)?;
     // SAFETY: no other post to the queue runs (the caller's promise).
     let queue = || unsafe { object.send_queue() };
     // SAFETY: the list is valid for reading (the caller's promise).
@@ -135,7 +136,7 @@ unsafe fn post_local<O: NdkOs>(
 ) -> Result<(), NtStatus> {
     // SAFETY: the queue pair is open (the caller's promise).
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
-    let qp = object.engine().map_err(|_| object.overlap())?;
+    let qp = object.engine().map_err(|_| OVERLAP)?;
     // SAFETY: no other post to the queue runs (the caller's promise).
     let queue = || unsafe { object.send_queue() };
     if op_flags::not_accepted(flags, accepted) != 0 {
@@ -232,7 +233,7 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
         if object.has_srq() {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
-        let qp = object.engine().map_err(|_| object.overlap())?;
+        let qp = object.engine().map_err(|_| OVERLAP)?;
         // SAFETY: no other receive is being posted (the caller's promise).
         let queue = || unsafe { object.receive_queue() };
         Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue)

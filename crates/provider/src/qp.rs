@@ -8,7 +8,7 @@ use ndkpi::{NDK_CQ, NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
-    borrow::{Exclusive, InUse, Slot},
+    borrow::{Exclusive, InUse, OVERLAP, Slot},
     cq::CompletionQueue,
     device::Device,
     dispatch,
@@ -141,7 +141,7 @@ impl<O: NdkOs> QueuePair<O> {
     ///
     /// # Errors
     ///
-    /// As [`QueuePair::overlap`], if somebody else uses it.
+    /// [`OVERLAP`] if somebody else uses it.
     ///
     /// # Safety
     ///
@@ -149,14 +149,14 @@ impl<O: NdkOs> QueuePair<O> {
     #[inline]
     pub unsafe fn send_queue(&self) -> Result<InUse<'_, SqProducer>, NtStatus> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.send_queue.borrow() }.ok_or_else(|| self.overlap())
+        unsafe { self.send_queue.borrow() }.ok_or(OVERLAP)
     }
 
     /// The poster's end of the receive queue.
     ///
     /// # Errors
     ///
-    /// As [`QueuePair::overlap`], if somebody else uses it.
+    /// [`OVERLAP`] if somebody else uses it.
     ///
     /// # Safety
     ///
@@ -164,14 +164,7 @@ impl<O: NdkOs> QueuePair<O> {
     #[inline]
     pub unsafe fn receive_queue(&self) -> Result<InUse<'_, RqProducer>, NtStatus> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.receive_queue.borrow() }.ok_or_else(|| self.overlap())
-    }
-
-    /// The status of a call that begins while another one on the same queue runs.
-    #[cold]
-    pub fn overlap(&self) -> NtStatus {
-        self.device().events.overlap();
-        NtStatus::INVALID_DEVICE_STATE
+        unsafe { self.receive_queue.borrow() }.ok_or(OVERLAP)
     }
 
     /// The protection domain of the queue pair.
