@@ -8,7 +8,13 @@ use conformance::{
     Case, Outcome, Run, Tally, cases,
     host::{Harness, Scheduler, Setup},
 };
-use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK, NDK_VERSION};
+use ndkpi::{
+    NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED as MODERATION, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED as RESIZE,
+    NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED as IN_ORDER, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK,
+    NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED as MULTI_ENGINE,
+    NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED as LOCAL_INVALIDATE,
+    NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED as SINK_NOT_REQUIRED, NDK_VERSION,
+};
 use provider::{Config, Profile};
 
 /// The suite, without what a correct consumer never does.
@@ -107,6 +113,26 @@ fn since(outcomes: &[(&'static Case, Outcome)], version: &str) -> Vec<&'static s
         .iter()
         .filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.as_str().contains(&words)));
     skipped.map(|(case, _)| case.name).collect()
+}
+
+#[test]
+fn each_profile_leaves_its_flags_out() {
+    let all = Config::default().info.AdapterFlags;
+    for (profile, left_out) in [
+        (Profile::Own, 0),
+        (Profile::RoceV2ConnectX, IN_ORDER),
+        (Profile::Iwarp, LOOPBACK | SINK_NOT_REQUIRED | MODERATION | RESIZE | MULTI_ENGINE),
+        (Profile::Small, SINK_NOT_REQUIRED | LOCAL_INVALIDATE),
+        (Profile::Ndkpi12, 0),
+        (Profile::Minimum, all),
+    ] {
+        let mut config = Config::default();
+        profile.limit(&mut config);
+        assert_eq!(config.info.AdapterFlags, all & !left_out, "{profile:?}");
+    }
+    let mut config = Config { versions: &[NDK_VERSION::V1_1], ..Config::default() };
+    Profile::Ndkpi12.limit(&mut config);
+    assert_eq!(config.versions, [NDK_VERSION::V1_1], "an older one stays");
 }
 
 #[test]

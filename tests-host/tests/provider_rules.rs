@@ -124,8 +124,11 @@ fn an_accept_that_has_failed_indicates_no_end() {
         assert!(!accepting.wait()?.is_success());
         session.settle();
         assert_eq!(passive.core().disconnects(), 0, "there was no connection");
+        let closing = b.start_close()?;
+        session.settle();
+        assert!(!closing.is_done(), "a queue pair closes after the connector that has accepted with it");
         passive.close()?;
-        b.close()?;
+        closing.wait()?;
         drop((a, listener, cq, pd));
         HELD
     });

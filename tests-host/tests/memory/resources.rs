@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use engine::memory::{
-    Access, Bind, Domain, FastRegister, MemoryCounts, MemoryLimits, MemoryTable, Region, RegionKind, Rights, Window,
-    transfer,
+    Access, Bind, Domain, FastRegister, FastTokens, MemoryCounts, MemoryLimits, MemoryRules, MemoryTable, Region,
+    RegionKind, Rights, Window, transfer,
 };
 use ndkpi::NtStatus;
 use tests_host::allocation::{count, fail_nth, growth};
@@ -166,6 +166,18 @@ fn tables_grow_with_what_they_hold() {
     let of_the_table = i64::try_from(world.table.counts().bytes - empty).expect("a small number");
     assert_eq!(grown, 10_000 * of_a_region + of_the_table, "what is counted is what was allocated");
     assert!(0 < of_the_table && of_the_table < 10_000 * 200, "{of_the_table} bytes for 10000 regions");
+    drop(regions);
+}
+
+#[test]
+fn regions_with_rotating_tokens_count_too() {
+    let world =
+        World::with(MemoryLimits::MAX, MemoryRules { fast_tokens: FastTokens::Rotating, ..MemoryRules::default() });
+    let domain = world.domain();
+    let before = world.table.counts().bytes;
+    let regions: Vec<_> = (0..1_000).map(|_| fast(&domain)).collect();
+    let grown = world.table.counts().bytes - before;
+    assert!(grown >= 1_000 * size_of::<u32>(), "{grown} bytes for 1000 regions");
     drop(regions);
 }
 
