@@ -294,14 +294,19 @@ fn an_adapter_counts_queues_that_overrun() {
 
 #[test]
 fn a_queue_pair_with_a_shared_queue_takes_no_receives_of_its_own() {
-    on(Setup::default(), |_| (), |session, _| {
-        let adapter = session.adapter()?;
-        let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(16, None)?);
-        let srq = pd.core().try_create_srq(4, 1, 0, None, true)?.expect("a shared queue");
-        let sizes = QpSizes { receive_depth: 0, ..SIZES };
-        let qp = pd.core().try_create_qp_with_srq(cq.core(), cq.core(), srq.core(), 1, sizes)?.expect("a queue pair");
-        assert_eq!(qp.receive(1, &[])?, NtStatus::INVALID_DEVICE_REQUEST);
-        drop((qp, srq, cq, pd));
-        HELD
-    });
+    on(
+        Setup::default(),
+        |_| (),
+        |session, _| {
+            let adapter = session.adapter()?;
+            let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(16, None)?);
+            let srq = pd.core().try_create_srq(4, 1, 0, None, true)?.expect("a shared queue");
+            let sizes = QpSizes { receive_depth: 0, ..SIZES };
+            let qp =
+                pd.core().try_create_qp_with_srq(cq.core(), cq.core(), srq.core(), 1, sizes)?.expect("a queue pair");
+            assert_eq!(qp.receive(1, &[])?, NtStatus::INVALID_DEVICE_REQUEST);
+            drop((qp, srq, cq, pd));
+            HELD
+        },
+    );
 }

@@ -1,7 +1,9 @@
 //! From load to unload, and what an adapter is on the way.
 
 use ndis::{
-    NDIS_DEVICE_POWER_STATE, NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE, NDIS_STATUS_PAUSED,
+    NDIS_DEVICE_POWER_STATE, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK,
+    NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE,
+    NDIS_STATUS_PAUSED,
 };
 use simulated_kernel::Kernel;
 
@@ -27,6 +29,9 @@ fn an_adapter_is_fast_ethernet_with_an_address_of_its_own() {
     with_pair(&Kernel::threads().start(), &[], |one, other| {
         assert_eq!(one.mtu_and_speed(), (1500, 100_000_000_000));
         assert_eq!(one.mac()[0], 2, "administered locally");
+        let options =
+            NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
+        assert_eq!(one.mac_options(), options);
         assert_ne!(one.mac(), other.mac());
     });
     let keywords = [("NetworkAddress", "02-11-22-33-44-55"), ("*JumboPacket", "9014")];
@@ -92,6 +97,26 @@ fn without_power_no_frames_go() {
         assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
         assert_eq!(one.send(&[&bytes]).wait(), [NDIS_STATUS::SUCCESS]);
         kernel.wait_until(|| other.received() == 1);
+    });
+}
+
+#[test]
+fn sends_that_wait_come_back_when_the_power_goes() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let buffers = usize::from(softndknic::receive::BUFFERS);
+        let bytes = frame(one, other, 1, 100);
+        let sent = one.send(&vec![bytes.as_slice(); buffers + 20]);
+        kernel.wait_until(|| other.kept() == buffers);
+        kernel.sleep(2_000);
+        assert!(!sent.is_complete(), "the other end has no buffer for them");
+        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
+        let returned = sent.wait().iter().filter(|status| **status == NDIS_STATUS_LOW_POWER_STATE).count();
+        assert_eq!(returned, 20);
+        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
+        other.keep_received(false);
+        let _ = other.give_back();
     });
 }
 

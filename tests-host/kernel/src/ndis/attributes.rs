@@ -32,6 +32,7 @@ pub struct Attributes {
 /// The general attributes, with copies of what they point to.
 pub struct General {
     pub mtu: u32,
+    pub mac_options: u32,
     pub mac: Vec<u8>,
     pub link_speed: u64,
     pub oids: Vec<u32>,
@@ -105,6 +106,7 @@ fn general(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
     }
     changing.attributes.general = Some(General {
         mtu: attributes.MtuSize,
+        mac_options: attributes.MacOptions,
         mac: mac.to_vec(),
         link_speed: attributes.XmitLinkSpeed,
         oids: oids.to_vec(),

@@ -180,6 +180,12 @@ impl Nic {
         changing.attributes.general.as_ref().map_or((0, 0), |general| (general.mtu, general.link_speed))
     }
 
+    /// The `NDIS_MAC_OPTION_` bits that the miniport has reported.
+    #[must_use]
+    pub fn mac_options(&self) -> u32 {
+        lock(&self.adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options)
+    }
+
     /// The OIDs that the miniport says it answers.
     #[must_use]
     pub fn supported_oids(&self) -> Vec<u32> {

@@ -9,10 +9,14 @@ use ndkpi::{NDK_ADAPTER, NDK_VERSION};
 use super::{
     Status,
     adapter::Adapter,
+    ndk::Provider,
     oid::{OidAnswer, Path, PendingOid, Question},
     send::Sent,
 };
-use crate::kernel::{State, lock};
+use crate::{
+    kernel::{State, lock},
+    wsk::NdkProvider,
+};
 
 /// An adapter of a miniport driver, with the protocols above it. It has to be removed.
 pub struct Nic {
@@ -21,6 +25,12 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// The adapter as consumers of NDK have it, also while it leaves.
+    #[must_use]
+    pub fn ndk_provider(&self) -> Arc<dyn NdkProvider> {
+        Arc::new(Provider(self.adapter.clone()))
+    }
+
     /// The interface's index.
     #[must_use]
     pub fn if_index(&self) -> u32 {
