@@ -159,7 +159,7 @@ impl Drop for Configuration {
 
 #[cfg(test)]
 mod tests {
-    use super::roce_frame;
+    use super::{LINK_HEADER, ROCE_HEADERS, roce_frame};
 
     #[test]
     fn the_path_mtu_fits_the_frame() {
@@ -168,5 +168,7 @@ mod tests {
         assert_eq!(roce_frame(4096, 9014), 4096);
         assert_eq!(roce_frame(512, 9014), 512);
         assert_eq!(roce_frame(1500, 9014), 1024);
+        let least = 1024 + ROCE_HEADERS + LINK_HEADER;
+        assert_eq!([roce_frame(4096, least), roce_frame(4096, least - 1)], [1024, 512]);
     }
 }

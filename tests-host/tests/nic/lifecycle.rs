@@ -41,6 +41,9 @@ fn an_adapter_is_fast_ethernet_with_an_address_of_its_own() {
     assert_eq!(nic.mac(), [2, 0x11, 0x22, 0x33, 0x44, 0x55]);
     assert_eq!(nic.mtu_and_speed().0, 9000);
     nic.remove();
+    let nic = add(&driver, &[("NetworkAddress", "02-11-22-33")]);
+    assert_eq!(nic.mac()[1], b'N', "that is none");
+    nic.remove();
     // A group's address is nobody's.
     let nic = add(&driver, &[("NetworkAddress", "03-11-22-33-44-55"), ("*JumboPacket", "77")]);
     assert_eq!((nic.mac()[1], nic.mtu_and_speed().0), (b'N', 1500));

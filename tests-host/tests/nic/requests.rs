@@ -1,9 +1,11 @@
 //! OID requests: every one that the adapter says it answers, with room and without.
 
 use ndis::{
-    NDIS_STATUS, NDIS_STATUS_MULTICAST_FULL, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE,
-    OID_802_3_MULTICAST_LIST, OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD, OID_GEN_CURRENT_PACKET_FILTER,
-    OID_GEN_LINK_PARAMETERS, OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK, OID_GEN_VENDOR_DESCRIPTION, OID_PNP_SET_POWER,
+    NDIS_INTERRUPT_MODERATION_PARAMETERS, NDIS_LINK_PARAMETERS, NDIS_STATUS, NDIS_STATUS_INVALID_DATA,
+    NDIS_STATUS_MULTICAST_FULL, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE, OID_802_3_MULTICAST_LIST,
+    OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD, OID_GEN_CURRENT_PACKET_FILTER,
+    OID_GEN_INTERRUPT_MODERATION as MODERATION, OID_GEN_LINK_PARAMETERS, OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK,
+    OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION, OID_PNP_SET_POWER,
 };
 use ndkpi::{
     OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
@@ -45,6 +47,10 @@ fn every_oid_of_the_list_is_answered() {
 fn answers_are_what_they_should_be() {
     with_pair(&Kernel::threads().start(), &[], |nic, _| {
         assert_eq!(nic.query(OID_GEN_MAXIMUM_TOTAL_SIZE, 4).bytes, 1514_u32.to_le_bytes());
+        let all = 1514 * u32::from(softndknic::receive::BUFFERS);
+        for space in [OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_TRANSMIT_BUFFER_SPACE] {
+            assert_eq!(nic.query(space, 4).bytes, all.to_le_bytes());
+        }
         assert_eq!(nic.query(OID_802_3_CURRENT_ADDRESS, 6).bytes, nic.mac());
         assert_eq!(nic.query(OID_802_3_PERMANENT_ADDRESS, 6).bytes, nic.mac());
         assert_eq!(nic.query(OID_802_3_MAXIMUM_LIST_SIZE, 4).bytes, 32_u32.to_le_bytes());
@@ -68,7 +74,17 @@ fn values_that_are_no_good_change_nothing() {
         assert_eq!(nic.set(OID_802_3_MULTICAST_LIST, &[1; 7]).status, NDIS_STATUS_INVALID_LENGTH);
         assert_eq!(nic.set(OID_802_3_MULTICAST_LIST, &[1; 6 * 32]).read, 6 * 32);
         assert_eq!(nic.query(OID_802_3_MULTICAST_LIST, 512).bytes, [1; 6 * 32]);
-        assert!(!nic.set(OID_GEN_CURRENT_LOOKAHEAD, &u32::MAX.to_le_bytes()).status.is_success());
+        for (oid, length, status) in [
+            (OID_GEN_LINK_PARAMETERS, size_of::<NDIS_LINK_PARAMETERS>(), NDIS_STATUS_INVALID_DATA),
+            (OID_GEN_LINK_PARAMETERS, size_of::<NDIS_LINK_PARAMETERS>() - 1, NDIS_STATUS_INVALID_LENGTH),
+            (MODERATION, size_of::<NDIS_INTERRUPT_MODERATION_PARAMETERS>(), NDIS_STATUS_INVALID_DATA),
+            (MODERATION, size_of::<NDIS_INTERRUPT_MODERATION_PARAMETERS>() - 1, NDIS_STATUS_INVALID_LENGTH),
+        ] {
+            assert_eq!(nic.set(oid, &vec![0; length]).status, status, "{oid:#x}, {length} bytes");
+        }
+        for (bytes, status) in [(1514, NDIS_STATUS::SUCCESS), (1515, NDIS_STATUS_INVALID_DATA)] {
+            assert_eq!(nic.set(OID_GEN_CURRENT_LOOKAHEAD, &u32::to_le_bytes(bytes)).status, status, "{bytes}");
+        }
         assert!(!nic.set(OID_PNP_SET_POWER, &9_u32.to_le_bytes()).status.is_success());
         assert_eq!(nic.set(OID_NDK_SET_STATE, &[]).status, NDIS_STATUS_INVALID_LENGTH);
     });
@@ -85,6 +101,8 @@ fn statistics_of_ndk_come_by_the_direct_path_too() {
         for other in [OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_GEN_MAXIMUM_TOTAL_SIZE] {
             assert_eq!(nic.query_directly(other, 64).status, NDIS_STATUS_NOT_SUPPORTED);
         }
+        let set = nic.set_directly(OID_GEN_CURRENT_PACKET_FILTER, &0_u32.to_le_bytes());
+        assert_eq!(set.status, NDIS_STATUS_NOT_SUPPORTED, "that may take its time");
         assert_eq!(nic.query(OID_NDK_CONNECTIONS, 64).bytes[..4], [0x80, 1, 0x10, 0]);
         assert_eq!(nic.query(OID_NDK_LOCAL_ENDPOINTS, 64).bytes[..4], [0x80, 1, 0x10, 0]);
     });

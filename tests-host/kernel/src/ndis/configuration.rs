@@ -158,7 +158,7 @@ fn address(value: &str) -> Option<Vec<u8>> {
     let digits: Vec<u32> =
         value.chars().filter(|letter| *letter != '-').map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
     let pairs = digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok());
-    pairs.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == 6)
+    pairs.collect::<Option<Vec<u8>>>().filter(|bytes| !bytes.is_empty())
 }
 
 #[unsafe(no_mangle)]

@@ -83,6 +83,16 @@ impl Nic {
         self.begin_query_directly(oid, length).wait()
     }
 
+    /// Sets a value by a direct request, at `DISPATCH_LEVEL`.
+    pub fn set_directly(&self, oid: u32, value: &[u8]) -> OidAnswer {
+        let kind = NDIS_REQUEST_TYPE::SET_INFORMATION;
+        let question = Question { oid, kind, input: value, length: value.len() };
+        let before = machine::raise(Irql::DISPATCH_LEVEL);
+        let pending = self.state.ask(&self.adapter, Path::Direct, &question);
+        machine::lower(before);
+        pending.wait()
+    }
+
     /// Asks for a value by a synchronous request, which must not pend, at `DISPATCH_LEVEL`.
     pub fn query_synchronously(&self, oid: u32, length: usize) -> OidAnswer {
         let question = Question { oid, kind: NDIS_REQUEST_TYPE::QUERY_INFORMATION, input: &[], length };
