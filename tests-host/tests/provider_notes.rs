@@ -247,6 +247,24 @@ fn a_refused_connect_is_noted_with_its_status() {
 }
 
 #[test]
+fn a_rejected_connect_is_noted_with_its_status() {
+    Noting::new().with(|session, platform| {
+        let side = conformance::fixture::Side::new(&session.adapter()?, &Plan::new(), 1)?;
+        let (listener, address) = conformance::fixture::listen(session, Family::V4)?;
+        let connector = session.adapter()?.create_connector()?;
+        let offer = conformance::fixture::Terms::new().a;
+        let from = session.address(0, Family::V4, 0)?;
+        let connecting = connector.core().connect(side.qp.core(), from, address, &offer)?;
+        assert_eq!(listener.take()?.reject(&[])?, NtStatus::SUCCESS);
+        let status = connecting.wait()?;
+        assert!(!status.is_success());
+        let request = engine::connection::ConnectorRequest::Connect;
+        assert_eq!(platform.take(), [Note::Failed { request, status }]);
+        HELD
+    });
+}
+
+#[test]
 fn an_overrun_is_noted_once() {
     Noting::new().with(|session, platform| {
         let shallow = Plan { depths: [2, 64], ..Plan::new() };

@@ -57,7 +57,11 @@ fn what_consumers_do_is_recorded_only_while_it_is_wanted() {
     let provider = Provider::load(&kernel).expect("the provider loads");
     let driver = Driver::new(ToKernel(provider_control(&kernel)));
     consume(&kernel, &provider);
-    assert_eq!(driver.recording().map(|state| (state.slots, state.end)), Ok((0, 0)), "off unless somebody wants it");
+    assert_eq!(
+        driver.recording().map(|state| (state.slots, state.end, state.processors)),
+        Ok((0, 0, 2)),
+        "off unless somebody wants it"
+    );
     driver.record(&Wanted { slots: 1000, keep: 0 }).expect("a recording");
     consume(&kernel, &provider);
     driver.record(&Wanted::default()).expect("it ends");

@@ -2,7 +2,7 @@
 
 use control::test_device::{self, Kind};
 use engine::memory::MemoryLimits;
-use simulated_kernel::{Kernel, Value};
+use simulated_kernel::{Kernel, Value, wdk::STATUS_INSUFFICIENT_RESOURCES};
 
 use crate::world::{Consumer, Provider, SEEDS, consumer_control, finish, progress, report, start};
 
@@ -31,6 +31,20 @@ fn the_device_starts_with_every_value_of_max_tokens() {
         let provider = Provider::load_with(&kernel, &parameters);
         provider.unwrap_or_else(|status| panic!("MaxTokens {value}: {status:#x}")).unload();
     }
+}
+
+#[test]
+fn there_are_eight_adapters_at_most_and_a_number_is_given_again() {
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let mut others: Vec<_> = (1..8).map(|_| provider.driver.add_device().expect("one more adapter")).collect();
+    assert_eq!(provider.driver.add_device().err(), Some(STATUS_INSUFFICIENT_RESOURCES), "a ninth");
+    assert!(others.remove(3).remove().is_ok());
+    others.push(provider.driver.add_device().expect("its number is free"));
+    for other in others {
+        assert!(other.remove().is_ok());
+    }
+    provider.unload();
 }
 
 #[test]

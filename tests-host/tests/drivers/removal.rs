@@ -1,10 +1,25 @@
 //! Stop, removal and surprise removal, idle and in the middle of a run.
 
-use control::test_device::{Kind, State};
+use std::{
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use control::{
+    SOFTNDK_INTERFACE_VERSION,
+    interface::SOFTNDK_INTERFACE_SIZE,
+    test_device::{Kind, State},
+};
+use ndkpi::NDK_VERSION;
 use simulated_kernel::Kernel;
 
 use crate::{
     holder,
+    provider_interface::Interface,
     world::{Consumer, Provider, SEEDS, consumer_control, progress, start},
 };
 
@@ -21,6 +36,32 @@ fn a_surprise_removal_without_consumers_comes_to_its_end() {
     let kernel = Kernel::threads().start();
     let Provider { driver, device } = Provider::load(&kernel).expect("the provider loads");
     device.surprise_remove();
+    driver.unload();
+}
+
+#[test]
+fn a_surprise_removal_waits_for_a_consumer_that_closes_late() {
+    let kernel = Kernel::threads().start();
+    let Provider { driver, device } = Provider::load(&kernel).expect("the provider loads");
+    let interface = Interface::query(|kind, place| {
+        // SAFETY: the place is that of an interface, which is as long as is said.
+        unsafe { device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION) }
+    })
+    .expect("an interface");
+    let adapter = interface.open(NDK_VERSION::V2_1).expect("an adapter").expose_provenance();
+    let has_closed = Arc::new(AtomicBool::new(false));
+    let consumer = std::thread::spawn({
+        let has_closed = has_closed.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            has_closed.store(true, SeqCst);
+            // SAFETY: the adapter was opened by this interface, and is not used again.
+            unsafe { interface.close(ptr::with_exposed_provenance_mut(adapter)) };
+        }
+    });
+    device.surprise_remove();
+    assert!(has_closed.load(SeqCst), "the adapter was open");
+    consumer.join().expect("no panic");
     driver.unload();
 }
 

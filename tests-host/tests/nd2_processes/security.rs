@@ -145,6 +145,19 @@ fn a_process_takes_no_more_than_its_quota_and_gives_it_back() {
 }
 
 #[test]
+fn processes_share_the_tokens_of_the_registry() {
+    let world = World::on(Kernel::seeded(1).start(), 1, &[("MaxTokens", Value::Number(16))]);
+    let program = Program::start(&world.kernel, 1);
+    let adapter = program.open(1);
+    let create = || program.call(Verb::CreateRegion, &of(adapter), 8).status;
+    let made = (0..16).take_while(|_| create() == STATUS_SUCCESS).count();
+    assert!((8..16).contains(&made), "{made} regions");
+    assert_eq!(create(), NtStatus::NO_MEMORY.0);
+    drop(program);
+    world.end();
+}
+
+#[test]
 fn a_token_of_another_process_is_no_good_on_a_connection() {
     let world = World::seeded(1, 1);
     let programs = [1, 2, 3].map(|number| Program::start(&world.kernel, number));

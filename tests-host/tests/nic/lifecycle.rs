@@ -132,6 +132,23 @@ fn a_shutdown_asks_nothing_of_the_adapter() {
 }
 
 #[test]
+fn there_are_four_cables_between_eight_adapters() {
+    let kernel = Kernel::threads().start();
+    let driver = load(&kernel).expect("it loads");
+    let nics: Vec<_> = (0..8).map(|_| add(&driver, &[])).collect();
+    for pair in nics.chunks(2) {
+        for [from, to] in [[&pair[0], &pair[1]], [&pair[1], &pair[0]]] {
+            assert_eq!(from.send(&[&frame(from, to, 1, 100)]).wait(), [NDIS_STATUS::SUCCESS]);
+            kernel.wait_until(|| to.received() == 1);
+        }
+    }
+    for nic in nics {
+        nic.remove();
+    }
+    driver.unload();
+}
+
+#[test]
 fn one_end_can_go_while_frames_come_to_it() {
     for seed in 1..6 {
         let kernel = Kernel::seeded(seed).start();
