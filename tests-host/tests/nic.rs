@@ -34,6 +34,9 @@ mod ndk;
 #[path = "nic/oids.rs"]
 mod oids;
 #[cfg(unix)]
+#[path = "nic/pulled.rs"]
+mod pulled;
+#[cfg(unix)]
 #[path = "nic/requests.rs"]
 mod requests;
 #[cfg(unix)]

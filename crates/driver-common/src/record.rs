@@ -88,7 +88,7 @@ impl Recordings {
     pub fn state(&self) -> RecordingState {
         let Latest { ring, generation } = self.latest();
         let processors = Kernel.processors();
-        let Some(ring) = ring else { return RecordingState { generation, processors, ..RecordingState::default() } };
+        let Some(ring) = ring else { return RecordingState { processors, ..RecordingState::default() } };
         let range = ring.range();
         RecordingState {
             slots: u32::try_from(ring.len()).unwrap_or(u32::MAX),

@@ -345,12 +345,6 @@ impl Receiver {
             this.dpc.queue(adapter);
         }
     }
-
-    /// How many buffers are free.
-    #[must_use]
-    pub fn free(&self) -> usize {
-        self.link.with(|link| link.free())
-    }
 }
 
 impl Drop for Receiver {

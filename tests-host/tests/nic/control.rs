@@ -115,7 +115,7 @@ fn any_control_code_is_answered() {
 }
 
 /// A consumer uses an adapter of the driver. How that went.
-fn use_it(driver: &Driver, nic: &Arc<Nic>) -> Result<(), NtStatus> {
+pub fn use_it(driver: &Driver, nic: &Arc<Nic>) -> Result<(), NtStatus> {
     let raw = nic.open_ndk(VERSION)?;
     driver.run(|| {
         let theirs = nic.clone();

@@ -1,6 +1,9 @@
 //! Frames between the two ends: none lost, none doubled, in order, unless the cable is told to.
 
-use ndis::{NDIS_STATUS, NDIS_STATUS_SEND_ABORTED, OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_PACKET_FILTER};
+use ndis::{
+    NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE, NDIS_STATUS_SEND_ABORTED,
+    OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_PACKET_FILTER,
+};
 use simulated_kernel::{Kernel, Nic};
 
 use crate::machine::{add, frame, load, number, on_both, statistics, with_pair};
@@ -101,6 +104,26 @@ fn sends_that_wait_are_cancelled_or_given_back_by_a_pause() {
 }
 
 #[test]
+fn sends_that_wait_come_back_when_the_power_goes() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let buffers = usize::from(softndknic::receive::BUFFERS);
+        let bytes = frame(one, other, 1, 100);
+        let sent = one.send(&vec![bytes.as_slice(); buffers + 20]);
+        kernel.wait_until(|| other.kept() == buffers);
+        kernel.sleep(2_000);
+        assert!(!sent.is_complete(), "the other end has no buffer for them");
+        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
+        let returned = sent.wait().iter().filter(|status| **status == NDIS_STATUS_LOW_POWER_STATE).count();
+        assert_eq!(returned, 20);
+        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
+        other.keep_received(false);
+        let _ = other.give_back();
+    });
+}
+
+#[test]
 fn what_waits_is_bounded_and_the_rest_is_counted() {
     let kernel = Kernel::threads().start();
     with_pair(&kernel, &[], |one, other| {
@@ -195,6 +218,89 @@ fn the_cable_delays_frames_and_keeps_their_order() {
         assert!(kernel.now() - started >= 20_000);
         assert!(other.take_received().iter().map(|frame| number(frame)).eq(0..100));
     });
+}
+
+#[test]
+fn a_delay_is_as_long_whenever_it_begins() {
+    let kernel = Kernel::seeded(3).start();
+    with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {
+        kernel.sleep(10_000_000);
+        let started = kernel.now();
+        assert_eq!(one.send(&[&frame(one, other, 1, 100)]).wait(), [NDIS_STATUS::SUCCESS]);
+        kernel.wait_until(|| other.received() == 1);
+        let took = kernel.now() - started;
+        assert!((20_000..1_000_000).contains(&took), "{took} us");
+    });
+}
+
+#[test]
+fn more_frames_than_one_deferred_call_indicates_all_arrive() {
+    let kernel = Kernel::seeded(3).start();
+    with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {
+        const COUNT: usize = 500;
+        let frames: Vec<_> = (0..COUNT).map(|each| frame(one, other, each as u64, 100)).collect();
+        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+        assert_eq!(one.send(&frames).wait().len(), COUNT);
+        kernel.wait_until(|| other.received() == COUNT);
+        assert!(other.take_received().iter().map(|frame| number(frame)).eq(0..COUNT as u64));
+    });
+}
+
+#[test]
+fn frames_on_their_way_to_an_adapter_that_is_paused_are_dropped_and_counted() {
+    let kernel = Kernel::seeded(3).start();
+    with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {
+        let bytes = frame(one, other, 1, 100);
+        assert_eq!(one.send(&[bytes.as_slice(); 5]).wait(), [NDIS_STATUS::SUCCESS; 5]);
+        other.pause();
+        assert_eq!(statistics(other).ifInDiscards, 5);
+        other.restart().expect("it restarts");
+        kernel.sleep(100_000);
+        assert_eq!(other.received(), 0);
+    });
+}
+
+/// Lists of five frames each to an end that has room for two of the first list's only. Those with the identifier 77 are cancelled.
+/// The numbers of the frames that arrive.
+fn cancelled_in_the_middle_of_a_list(first_is_cancelled: bool) -> Vec<u64> {
+    let kernel = Kernel::threads().start();
+    let mut numbers = Vec::new();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let buffers = usize::from(softndknic::receive::BUFFERS);
+        let bytes = frame(one, other, u64::MAX, 100);
+        assert_eq!(one.send(&vec![bytes.as_slice(); buffers - 2]).wait().len(), buffers - 2);
+        let frames: Vec<_> = (0..15).map(|each| frame(one, other, each, 100)).collect();
+        let lists: Vec<Vec<&[u8]>> = frames.chunks(5).map(|list| list.iter().map(Vec::as_slice).collect()).collect();
+        let cancel = |index| if (index == 0) == first_is_cancelled { 77 } else { 76 };
+        let sent =
+            (0..3).map(|index| (cancel(index), one.send_lists_cancellable(&lists[index..=index], cancel(index))));
+        let (cancelled, others): (Vec<_>, Vec<_>) = sent.partition(|(id, _)| *id == 77);
+        kernel.wait_until(|| other.kept() == buffers);
+        kernel.sleep(2_000);
+        one.cancel_sends(77);
+        for (_, sent) in cancelled {
+            assert_eq!(sent.wait(), [NDIS_STATUS_SEND_ABORTED]);
+        }
+        other.keep_received(false);
+        let _ = other.give_back();
+        for (_, sent) in others {
+            assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS]);
+        }
+        kernel.sleep(5_000);
+        numbers =
+            other.take_received().iter().map(|frame| number(frame)).filter(|number| *number != u64::MAX).collect();
+    });
+    numbers
+}
+
+#[test]
+fn sends_that_are_cancelled_in_the_middle_of_a_list_leave_the_others_whole() {
+    let all_of = |lists: &[u64]| lists.iter().flat_map(|list| 5 * list..5 * list + 5).collect::<Vec<_>>();
+    // The first two frames were sent before.
+    let first = cancelled_in_the_middle_of_a_list(true);
+    assert_eq!((&first[..2], &first[2..]), (&[0, 1][..], &all_of(&[1, 2])[..]));
+    assert_eq!(cancelled_in_the_middle_of_a_list(false), all_of(&[0]), "it goes on where it was");
 }
 
 #[test]

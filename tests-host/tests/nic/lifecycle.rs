@@ -104,26 +104,6 @@ fn without_power_no_frames_go() {
 }
 
 #[test]
-fn sends_that_wait_come_back_when_the_power_goes() {
-    let kernel = Kernel::threads().start();
-    with_pair(&kernel, &[], |one, other| {
-        other.keep_received(true);
-        let buffers = usize::from(softndknic::receive::BUFFERS);
-        let bytes = frame(one, other, 1, 100);
-        let sent = one.send(&vec![bytes.as_slice(); buffers + 20]);
-        kernel.wait_until(|| other.kept() == buffers);
-        kernel.sleep(2_000);
-        assert!(!sent.is_complete(), "the other end has no buffer for them");
-        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
-        let returned = sent.wait().iter().filter(|status| **status == NDIS_STATUS_LOW_POWER_STATE).count();
-        assert_eq!(returned, 20);
-        assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
-        other.keep_received(false);
-        let _ = other.give_back();
-    });
-}
-
-#[test]
 fn a_shutdown_asks_nothing_of_the_adapter() {
     with_pair(&Kernel::threads().start(), &[], |one, other| {
         one.shut_down(NDIS_SHUTDOWN_ACTION::POWER_OFF);

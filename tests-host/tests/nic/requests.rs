@@ -1,19 +1,26 @@
 //! OID requests: every one that the adapter says it answers, with room and without.
 
+use std::sync::Arc;
+
 use ndis::{
     NDIS_INTERRUPT_MODERATION_PARAMETERS, NDIS_LINK_PARAMETERS, NDIS_STATUS, NDIS_STATUS_INVALID_DATA,
     NDIS_STATUS_MULTICAST_FULL, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE, OID_802_3_MULTICAST_LIST,
     OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD, OID_GEN_CURRENT_PACKET_FILTER,
     OID_GEN_INTERRUPT_MODERATION as MODERATION, OID_GEN_LINK_PARAMETERS, OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK,
-    OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION, OID_PNP_SET_POWER,
+    OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION, OID_GEN_XMIT_OK,
+    OID_PNP_SET_POWER,
 };
 use ndkpi::{
     OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
     status::{NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_NOT_SUPPORTED},
 };
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Nic};
 
-use crate::{machine::with_pair, oids, rows};
+use crate::{
+    control_device::use_it,
+    machine::{add, configure, frame, load, statistics, with_pair},
+    oids, rows,
+};
 
 /// OIDs that are only set.
 const ONLY_SET: [u32; 3] = [OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER, OID_NDK_SET_STATE];
@@ -88,6 +95,43 @@ fn values_that_are_no_good_change_nothing() {
         assert!(!nic.set(OID_PNP_SET_POWER, &9_u32.to_le_bytes()).status.is_success());
         assert_eq!(nic.set(OID_NDK_SET_STATE, &[]).status, NDIS_STATUS_INVALID_LENGTH);
     });
+}
+
+#[test]
+fn frames_and_rdma_are_counted_together() {
+    let kernel = Kernel::seeded(5).start();
+    let driver = load(&kernel).expect("it loads");
+    let (one, other) = (Arc::new(add(&driver, &[])), add(&driver, &[]));
+    configure(&kernel, [&one, &other]);
+    // A message of seven bytes, of the adapter to itself.
+    assert_eq!(use_it(&driver, &one), Ok(()));
+    let to = |nic: &Nic, destination: [u8; 6], length| {
+        let mut bytes = frame(nic, nic, 0, length);
+        bytes[..6].copy_from_slice(&destination);
+        bytes
+    };
+    let group = [1, 0, 0x5E, 0, 0, 9];
+    for (from, to_whom, [multicast, broadcast], directed) in
+        [(&*one, &other, [300, 400], &[100, 200][..]), (&other, &*one, [310, 420], &[110, 230, 340])]
+    {
+        assert_eq!(to_whom.set(OID_802_3_MULTICAST_LIST, &group).status, NDIS_STATUS::SUCCESS);
+        let mut frames = vec![to(from, group, multicast), to(from, [0xFF; 6], broadcast)];
+        frames.extend(directed.iter().map(|length| frame(from, to_whom, 1, *length)));
+        let _ = from.send(&frames.iter().map(Vec::as_slice).collect::<Vec<_>>()).wait();
+        kernel.wait_until(|| to_whom.received() == frames.len());
+    }
+    let counted = statistics(&one);
+    assert_eq!((counted.ifHCOutUcastPkts, counted.ifHCOutMulticastPkts, counted.ifHCOutBroadcastPkts), (2 + 1, 1, 1));
+    assert_eq!((counted.ifHCOutUcastOctets, counted.ifHCOutOctets), (300 + 7, 1_000 + 7));
+    assert_eq!((counted.ifHCOutMulticastOctets, counted.ifHCOutBroadcastOctets), (300, 400));
+    assert_eq!((counted.ifHCInUcastPkts, counted.ifHCInMulticastPkts, counted.ifHCInBroadcastPkts), (3 + 1, 1, 1));
+    assert_eq!((counted.ifHCInUcastOctets, counted.ifHCInOctets), (680 + 7, 1_410 + 7));
+    assert_eq!((counted.ifHCInMulticastOctets, counted.ifHCInBroadcastOctets), (310, 420));
+    let count = |oid| u64::from_le_bytes(one.query(oid, 8).bytes.try_into().expect("eight bytes"));
+    assert_eq!((count(OID_GEN_XMIT_OK), count(OID_GEN_RCV_OK)), (4 + 1, 5 + 1));
+    Arc::into_inner(one).expect("nobody has it open").remove();
+    other.remove();
+    driver.unload();
 }
 
 #[test]

@@ -127,6 +127,11 @@ impl Nic {
         self.state.send(&self.adapter, lists, 0, true)
     }
 
+    /// The same, with an identifier by which the sends can be cancelled.
+    pub fn send_lists_cancellable(&self, lists: &[Vec<&[u8]>], cancel: usize) -> Sent {
+        self.state.send(&self.adapter, lists, cancel, true)
+    }
+
     /// Cancels the sends with that identifier. The miniport may complete them nevertheless.
     pub fn cancel_sends(&self, cancel: usize) {
         State::cancel_send(&self.adapter, cancel);
