@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
 };
 
-use kernel::{Bound, Buffered, NonPaged, Rundown, Thread, WaitLock, at_dispatch_level, irp, unicode, wide};
+use kernel::{Bound, Buffered, ConsumerOs, NonPaged, Rundown, Thread, WaitLock, at_dispatch_level, irp, unicode, wide};
+use ndk::Os;
 use ndkpi::NtStatus;
 use simulated_kernel::Kernel;
 use wdk_sys::{
@@ -82,6 +83,18 @@ fn a_gate_that_is_shut_waits_for_those_inside_and_lets_nobody_in() {
         assert!(has_left.load(SeqCst), "somebody was inside");
         assert!(gate.enter().is_none());
         drop(thread.expect("a thread"));
+    });
+}
+
+#[test]
+fn an_event_that_is_cleared_is_waited_for() {
+    in_a_driver(|| {
+        let event = Os::event(&ConsumerOs::new(|_| ())).expect("memory");
+        assert!(!event.wait_for(0));
+        event.set();
+        assert!(event.wait_for(0) && event.wait_for(0), "as long as nobody clears it");
+        event.clear();
+        assert!(!event.wait_for(0));
     });
 }
 
