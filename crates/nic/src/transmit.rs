@@ -135,9 +135,8 @@ impl Adapter {
         // SAFETY: the caller's promise.
         let mut lists = unsafe { Chain::of(lists) };
         let dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
-        let status = if this.has_power() { NDIS_STATUS_PAUSED } else { NDIS_STATUS_LOW_POWER_STATE };
         if !this.has_power() || !this.enter(lists.count()) {
-            return this.complete(lists, status, dispatch, false);
+            return this.complete(lists, this.refusal(), dispatch, false);
         }
         let mut refused = Chain::EMPTY;
         this.transmitter().queue.with(|queue| {
@@ -153,6 +152,11 @@ impl Adapter {
         this.sent().discard(refused.count().into());
         this.complete(refused, NtStatus::INSUFFICIENT_RESOURCES, dispatch, true);
         Self::wake_sender(this);
+    }
+
+    /// How sends end that an adapter without power, or one that is paused, does not take.
+    fn refusal(&self) -> NDIS_STATUS {
+        if self.has_power() { NDIS_STATUS_PAUSED } else { NDIS_STATUS_LOW_POWER_STATE }
     }
 
     /// `MiniportCancelSend`: gives back the lists with that identifier that wait. `IRQL <= DISPATCH_LEVEL`.
@@ -234,8 +238,9 @@ impl Adapter {
         let again = own.queue.with(|queue| {
             let mut lists = sending.lists.take();
             let more = lists.count() > 0 && !full;
-            // A pause takes what waits after it has closed the gate, so it finds what is put back here; or it is seen here.
-            if this.is_open() {
+            // A pause takes what waits after it has closed the gate, and a loss of power after it was noted: so they find what is put
+            // back here, or are seen here.
+            if this.is_open() && this.has_power() {
                 if lists.count() > 0 {
                     queue.next = sending.next;
                 }
@@ -247,7 +252,7 @@ impl Adapter {
             }
             queue.turn.end() || more
         });
-        this.complete(left, NDIS_STATUS_PAUSED, true, true);
+        this.complete(left, this.refusal(), true, true);
         if again {
             Self::wake_sender(this);
         }
