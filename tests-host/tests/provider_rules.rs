@@ -107,6 +107,24 @@ fn a_queue_pair_can_be_closed_when_its_connect_was_refused_at_once_or_later() {
 }
 
 #[test]
+fn a_queue_pair_can_be_closed_when_its_connect_was_rejected() {
+    in_each_mode(|session, _| {
+        let adapter = session.adapter()?;
+        let (pd, cq) = (adapter.create_pd()?, adapter.create_cq(16, None)?);
+        let from = session.address(adapter.number(), Family::V4, 0)?;
+        let (listener, address) = listen(session, Family::V4)?;
+        let (connector, qp) = (adapter.create_connector()?, pd.core().create_qp(cq.core(), cq.core(), 1, SIZES)?);
+        let connecting = connector.core().connect(qp.core(), from, address, &OFFER)?;
+        assert_eq!(listener.take()?.reject(&[])?, NtStatus::SUCCESS);
+        assert!(!connecting.wait()?.is_success());
+        session.settle();
+        qp.close()?;
+        drop((connector, listener, cq, pd));
+        HELD
+    });
+}
+
+#[test]
 fn an_accept_that_has_failed_indicates_no_end() {
     in_each_mode(|session, _| {
         let adapter = session.adapter()?;

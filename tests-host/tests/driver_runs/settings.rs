@@ -156,7 +156,8 @@ fn an_adapter_has_the_addresses_of_the_registry() {
         (&["1=10.1.2.3/8", "1=fd00::7/64"][..], ["10.1.2.3", "fd00::7"]),
         (&["2=10.1.2.3/8"], ["192.0.2.1", "2001:db8::1"]),
     ] {
-        let list = entries.iter().flat_map(|entry| entry.encode_utf16().chain([0])).chain([0]).collect();
+        let others = ["3=10.200.200.200/8"; 20];
+        let list = others.iter().chain(entries).flat_map(|entry| entry.encode_utf16().chain([0])).chain([0]).collect();
         let provider = Provider::load_with(&kernel, &[("Addresses", Value::List(list))]).expect("the provider loads");
         let consumer = InKernel::query(&kernel, &provider.device);
         let found =

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use engine::{
     memory::{Domain, MemoryLimits, MemoryTable},
     nic::NicMode,
-    qp::{Srq, SrqClient, SrqParameters},
+    qp::{QpParameters, Srq, SrqClient, SrqParameters},
 };
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
-use tests_host::qp_fixture::{Net, PLAIN, SEND, all, on_busy_nics, on_nics};
+use tests_host::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, all, on_busy_nics, on_nics};
 
 #[test]
 fn receives_complete_at_the_queue_pair_that_takes_them() {
@@ -327,6 +327,25 @@ fn what_becomes_due_in_a_notification_is_told_after_it() {
         Srq::modify(&queue, 0, 1).expect("a good threshold");
         net.settle();
         assert_eq!(*client.told.lock().expect("no panic"), [NtStatus::SUCCESS, NtStatus::INTERNAL_ERROR]);
+    });
+}
+
+#[test]
+fn a_message_without_elements_allocates_nothing() {
+    on_nics(|net| {
+        let without = QpParameters { max_receive_sge: 0, max_initiator_sge: 0, max_peer_sge: 0, ..PARAMETERS };
+        let (a, b) = net.pair_with(without);
+        for round in 0..3 {
+            let count = tests_host::allocation::count(|| {
+                a.send(1, 0);
+                net.settle();
+                b.receive(2, 0);
+                net.settle();
+            });
+            // The times before teach the machine in which order the locks are taken.
+            assert!(round < 2 || count == 0, "{count} allocations");
+            assert_eq!((a.sent(), b.received()), (all([1], NtStatus::SUCCESS), all([2], NtStatus::SUCCESS)));
+        }
     });
 }
 
