@@ -248,9 +248,11 @@ fn addresses_are_free_when_the_adapter_is_gone_or_could_not_be_made() {
     assert_eq!(Device::try_new_on(&os, &fabric, both).err(), Some(NtStatus::SHARING_VIOLATION));
     let second = Device::try_new_on(&os, &fabric, config(2)).expect("the address that was free is free again");
     assert_eq!(Device::try_new_on(&os, &fabric, config(1)).err(), Some(NtStatus::SHARING_VIOLATION));
+    // Whoever still has the port has no addresses any more.
+    let port = first.port().clone();
     drop(first);
     let again = Device::try_new_on(&os, &fabric, config(1)).expect("the addresses are free");
-    drop((second, again, fabric));
+    drop((port, second, again, fabric));
     machine.shutdown();
 }
 

@@ -135,10 +135,23 @@ fn a_failure_has_one_reason_at_most() {
             About::Calls(functions) => functions.iter().map(|&name| name.to_owned()).collect(),
             About::Requests(kinds) => kinds.iter().map(|kind| format!("{kind:?}")).collect(),
         };
+        if let About::Requests(kinds) = reason.about {
+            for &kind in kinds {
+                let found = [reason.status, NtStatus::SUCCESS].map(|status| Reason::of_request(kind, status));
+                assert_eq!(found.map(|found| found.map(Reason::number)), [Some(reason.number()), None], "{kind:?}");
+            }
+        }
         for name in what {
             if let About::Calls(_) = reason.about {
                 let is_known = Function::ALL.iter().any(|function| function.name() == name);
                 assert!(is_known, "{reason}: there is no function {name}");
+            }
+            if let About::Calls(_) = reason.about {
+                let found = Reason::of_call(&name, reason.status).map(Reason::number);
+                assert_eq!(found, Some(reason.number()), "{name} {}", reason.status);
+                assert!(
+                    Reason::of_call(&name, NtStatus::SUCCESS).is_none() && Reason::of_call("", reason.status).is_none()
+                );
             }
             assert!(seen.insert((name.clone(), reason.status.to_bits())), "{reason}: {name} {}", reason.status);
         }

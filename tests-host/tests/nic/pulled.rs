@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use kernel::ConsumerOs;
+use ndis::NDIS_STATUS;
 use ndk::{Acceptor, Adapter, Connection, Cq, Offer, Pd, Qp, QpSizes};
-use ndkpi::NtStatus;
+use ndkpi::{NtStatus, OID_NDK_SET_STATE};
 use simulated_kernel::{Kernel, NdkEvent};
 
 use crate::machine::{ADDRESSES, VERSION, add, configure, load};
@@ -51,10 +52,15 @@ fn consume(adapter: Adapter, lost: &Arc<AtomicU32>) -> Result<Consumer, NtStatus
 
 #[test]
 fn consumers_lose_their_connections_before_they_are_asked_to_leave_an_adapter_that_is_gone() {
-    let kernel = Kernel::threads().start();
-    let driver = Arc::new(load(&kernel).expect("it loads"));
+    for seed in 1..8 {
+        pulled(&Kernel::seeded(seed).start());
+    }
+}
+
+fn pulled(kernel: &Kernel) {
+    let driver = Arc::new(load(kernel).expect("it loads"));
     let (one, other) = (add(&driver, &[]), add(&driver, &[]));
-    configure(&kernel, [&one, &other]);
+    configure(kernel, [&one, &other]);
     let (provider, index) = (one.ndk_provider(), one.if_index());
     let raw = provider.open(VERSION).expect("it is enabled");
     let lost = Arc::new(AtomicU32::new(0));
@@ -78,6 +84,7 @@ fn consumers_lose_their_connections_before_they_are_asked_to_leave_an_adapter_th
                 let event = kernel::Event::try_new().expect("memory");
                 let waited = (0..1_000).find(|_| lost.load(SeqCst) == 2 || event.wait_micros(1_000));
                 assert!(waited.is_some(), "{} sides have heard of it", lost.load(SeqCst));
+                let _ = event.wait_micros(5_000);
                 assert_eq!(provider.open(VERSION).err(), Some(NtStatus::NDIS_ADAPTER_NOT_READY));
                 assert!(held.as_ref().is_some_and(|held| held.adapter.create_pd().is_ok()), "objects can be used");
                 drop(held);
@@ -85,6 +92,8 @@ fn consumers_lose_their_connections_before_they_are_asked_to_leave_an_adapter_th
             asked.fetch_add(1, SeqCst);
         }
     });
+    // What follows from this comes when the adapter is gone, and must not let anybody in.
+    assert_eq!(one.set(OID_NDK_SET_STATE, &[1]).status, NDIS_STATUS::SUCCESS);
     one.surprise_remove();
     assert_eq!(heard.load(SeqCst), 1);
     other.remove();
