@@ -8,15 +8,17 @@ use std::sync::{
 use kernel::ConsumerOs;
 use ndis::NDIS_STATUS;
 use ndk::{Acceptor, Adapter, Connection, Cq, Offer, Pd, Qp, QpSizes};
-use ndkpi::{NtStatus, OID_NDK_SET_STATE};
-use simulated_kernel::{Kernel, NdkEvent};
+use ndkpi::{
+    NDIS_NDK_LOCAL_ENDPOINT_ENTRY, NDIS_NDK_LOCAL_ENDPOINTS, NtStatus, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE,
+};
+use simulated_kernel::{Kernel, NdkEvent, Nic};
 
 use crate::machine::{ADDRESSES, VERSION, add, configure, load};
 
 /// A consumer with a connection, and what it is made of in the order in which it has to end.
 struct Consumer {
     _connections: [Connection; 2],
-    _acceptor: Acceptor,
+    acceptor: Acceptor,
     _queue_pairs: [Qp; 2],
     _queue: Cq,
     _domain: Pd,
@@ -40,14 +42,18 @@ fn consume(adapter: Adapter, lost: &Arc<AtomicU32>) -> Result<Consumer, NtStatus
     let accepting = acceptor.wait_for(1_000_000)?.accept(&far, &Offer::default(), count())?;
     let active = connecting.wait()?.complete(count())?.wait()?;
     let connections = [active, accepting.wait()?];
-    Ok(Consumer {
-        _connections: connections,
-        _acceptor: acceptor,
-        _queue_pairs: [near, far],
-        _queue: cq,
-        _domain: pd,
-        adapter,
-    })
+    Ok(Consumer { _connections: connections, acceptor, _queue_pairs: [near, far], _queue: cq, _domain: pd, adapter })
+}
+
+/// The addresses of the endpoints that an adapter lists, and which of them are listeners'.
+fn endpoints(nic: &Nic) -> Vec<([u8; 28], bool)> {
+    let head = NDIS_NDK_LOCAL_ENDPOINTS::size_for(0);
+    let answer = nic.query(OID_NDK_LOCAL_ENDPOINTS, 1024);
+    assert_eq!(answer.status, NDIS_STATUS::SUCCESS);
+    let (header, entries) = answer.bytes.split_at(head);
+    let entries = entries.chunks_exact(size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>());
+    assert_eq!(header[8..12], u32::try_from(entries.len()).expect("few").to_le_bytes(), "as many as it says");
+    entries.map(|entry| (*entry.first_chunk().expect("an address"), entry[29] != 0)).collect()
 }
 
 #[test]
@@ -74,6 +80,7 @@ fn pulled(kernel: &Kernel) {
         let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
         consume(adapter, &lost).expect("a connection")
     });
+    let listens_at = held.acceptor.local_address().expect("it listens");
     let (heard, code) = (Arc::new(AtomicU32::new(0)), Arc::downgrade(&driver));
     let (held, asked) = (Mutex::new(Some(held)), heard.clone());
     kernel.on_ndk(move |interface, event| {
@@ -92,6 +99,7 @@ fn pulled(kernel: &Kernel) {
             asked.fetch_add(1, SeqCst);
         }
     });
+    assert_eq!(endpoints(&one), [(driver_common::socket::bytes(listens_at), true)], "connections are listed elsewhere");
     // What follows from this comes when the adapter is gone, and must not let anybody in.
     assert_eq!(one.set(OID_NDK_SET_STATE, &[1]).status, NDIS_STATUS::SUCCESS);
     one.surprise_remove();
