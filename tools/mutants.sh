@@ -5,7 +5,7 @@
 #
 #   tools/mutants.sh [OPTION]... [FILE]...   the mutants of these files, globs too: 'crates/engine/src/cq/*'; without any, all
 #     --diff BASE      only those in lines that differ from the commit BASE
-#     --budget SECONDS of tests for each mutant, the quickest first (20)
+#     --budget SECONDS of tests for each mutant, the quickest first (40)
 #     --reach          only those that no test reaches
 #     --known-too      also those with a reason: which of them are caught, or are no mutants any more
 #     --again          also those that were caught before

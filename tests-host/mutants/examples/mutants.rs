@@ -37,7 +37,7 @@ struct Options {
     #[arg(long)]
     known: PathBuf,
     /// Seconds of tests for each mutant, the quickest first
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 40)]
     budget: u64,
     /// Also try the mutants of the list: one that is caught does not belong in it
     #[arg(long)]
