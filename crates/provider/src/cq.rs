@@ -184,7 +184,8 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
     unsafe { dispatch::request(cq, completion, context, resize) }
 }
 
-/// `NDK_FN_ARM_CQ` (`NDKPI 5.4`, `NDKPI 7.1.3` to `7.1.5`). An unknown type is counted and not obeyed.
+/// `NDK_FN_ARM_CQ` (`NDKPI 5.4`, `NDKPI 7.1.3` to `7.1.5`). An unknown type is ignored: the function returns nothing, so it cannot
+/// refuse.
 ///
 /// # Safety
 ///
