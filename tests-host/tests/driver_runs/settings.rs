@@ -162,7 +162,7 @@ fn an_adapter_has_the_addresses_of_the_registry() {
         let consumer = InKernel::query(&kernel, &provider.device);
         let found =
             [Family::V4, Family::V6].map(|family| consumer.address(0, family).map(|address| address.to_string()));
-        assert_eq!(found.map(|address| address.unwrap_or_default()), first, "{entries:?}");
+        assert_eq!(found.map(Option::unwrap_or_default), first, "{entries:?}");
         provider.driver.run(|| drop(consumer));
         provider.unload();
     }

@@ -89,7 +89,7 @@ fn each_number_of_the_registry_has_its_mode() {
     use driver_common::advise::Advise;
     use interpose::adviser::Mode;
     let modes = [Mode::Log, Mode::Count, Mode::Break, Mode::Bugcheck].map(Advise::On);
-    let all = [Advise::Off].into_iter().chain(modes).chain([Advise::Off]);
+    let all = std::iter::once(Advise::Off).chain(modes).chain([Advise::Off]);
     for (number, advise) in (0..).zip(all) {
         assert_eq!(Advise::from_number(number), advise, "{number}");
     }

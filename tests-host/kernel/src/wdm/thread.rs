@@ -181,8 +181,9 @@ fn check_live(item: PWORK_QUEUE_ITEM) {
 /// What `InitializeObjectAttributes`, a macro, makes for a kernel handle.
 #[must_use]
 pub fn object_attributes() -> OBJECT_ATTRIBUTES {
-    let length = ULONG::try_from(size_of::<OBJECT_ATTRIBUTES>()).expect("small");
-    OBJECT_ATTRIBUTES { Length: length, Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() }
+    #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
+    const LENGTH: ULONG = size_of::<OBJECT_ATTRIBUTES>() as ULONG;
+    OBJECT_ATTRIBUTES { Length: LENGTH, Attributes: OBJ_KERNEL_HANDLE, ..OBJECT_ATTRIBUTES::default() }
 }
 
 #[unsafe(no_mangle)]
