@@ -277,7 +277,7 @@ fn cancelled_in_the_middle_of_a_list(first_is_cancelled: bool) -> Vec<u64> {
             (0..3).map(|index| (cancel(index), one.send_lists_cancellable(&lists[index..=index], cancel(index))));
         let (cancelled, others): (Vec<_>, Vec<_>) = sent.partition(|(id, _)| *id == 77);
         kernel.wait_until(|| other.kept() == buffers);
-        kernel.sleep(2_000);
+        kernel.sleep(20_000);
         one.cancel_sends(77);
         for (_, sent) in cancelled {
             assert_eq!(sent.wait(), [NDIS_STATUS_SEND_ABORTED]);
@@ -287,7 +287,7 @@ fn cancelled_in_the_middle_of_a_list(first_is_cancelled: bool) -> Vec<u64> {
         for (_, sent) in others {
             assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS]);
         }
-        kernel.sleep(5_000);
+        kernel.sleep(20_000);
         numbers =
             other.take_received().iter().map(|frame| number(frame)).filter(|number| *number != u64::MAX).collect();
     });
