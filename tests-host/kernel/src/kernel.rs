@@ -1,7 +1,6 @@
 //! The kernel as a whole: how a test begins and ends one.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -279,12 +278,6 @@ impl Kernel {
     #[must_use]
     pub fn pool_bytes(&self) -> usize {
         pool::in_use()
-    }
-
-    /// How often each event of `TraceLogging` was written, by its name.
-    #[must_use]
-    pub fn events(&self) -> BTreeMap<String, u32> {
-        lock(&self.state.wdm.events).clone()
     }
 
     /// Microseconds since the kernel was started.

@@ -17,29 +17,7 @@ use crate::{
 struct EventData {
     address: u64,
     size: ULONG,
-    /// The lowest byte is the part's type.
-    kind: ULONG,
-}
-
-impl EventData {
-    /// `EVENT_DATA_DESCRIPTOR_TYPE_EVENT_METADATA`: an event of `TraceLogging` describes itself.
-    const METADATA: ULONG = 1;
-
-    fn bytes(&self) -> Vec<u8> {
-        let first = usize::try_from(self.address).unwrap_or(0);
-        // SAFETY: the driver says that there are as many bytes.
-        let byte = |offset| unsafe { ptr::with_exposed_provenance::<u8>(first + offset).read_volatile() };
-        (0..self.size as usize).map(byte).collect()
-    }
-
-    /// The name that an event says of itself: behind the size and the tags, of which the last byte has its highest bit clear.
-    fn name(&self) -> Option<String> {
-        let bytes = self.bytes();
-        let tags = bytes.get(2..)?;
-        let name = &tags[tags.iter().position(|tag| tag & 0x80 == 0)? + 1..];
-        let name = CStr::from_bytes_until_nul(name).ok()?;
-        Some(name.to_string_lossy().into_owned())
-    }
+    reserved: ULONG,
 }
 
 /// A provider whose registration has failed has the handle zero, and may go on to use it.
@@ -97,11 +75,6 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
         // SAFETY: as above.
         let part = unsafe { part.read_unaligned() };
         touch(usize::try_from(part.address).unwrap_or(0), part.size);
-        if part.kind & 0xFF == EventData::METADATA
-            && let Some(name) = part.name()
-        {
-            *lock(&state.wdm.events).entry(name).or_default() += 1;
-        }
     }
     STATUS_SUCCESS
 }
