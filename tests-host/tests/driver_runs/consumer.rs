@@ -5,7 +5,6 @@
 use std::{fmt, net::IpAddr};
 
 use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use control::{SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Device, Kernel};
 
@@ -20,11 +19,7 @@ pub struct InKernel<'k> {
 impl<'k> InKernel<'k> {
     /// Asks the provider's device for its interface, which counts this user.
     pub fn query(kernel: &'k Kernel, device: &Device) -> Self {
-        let interface = Interface::query(|kind, place| {
-            // SAFETY: the place has the size that is said.
-            unsafe { device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION) }
-        });
-        Self { kernel, interface: interface.expect("the provider has its interface") }
+        Self { kernel, interface: Interface::of(device) }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The adviser in front of the drivers' adapters: off by default, and on by the registry.
 
-use control::{SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use simulated_kernel::{Kernel, Value};
 
@@ -11,13 +10,7 @@ use crate::{provider_interface::Interface, world::Provider};
 fn opened(kernel: &Kernel, advise: Option<u32>) -> (usize, NtStatus) {
     let parameters = advise.map(|number| ("Advise", Value::Number(number)));
     let provider = Provider::load_with(kernel, parameters.as_slice()).expect("the provider loads");
-    let interface = Interface::query(|kind, place| {
-        // SAFETY: the place is that of an interface of this size.
-        unsafe {
-            provider.device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION)
-        }
-    })
-    .expect("the interface");
+    let interface = Interface::of(&provider.device);
     let adapter: *mut NDK_ADAPTER = interface.open(NDK_VERSION::new(2, 0)).expect("an adapter");
     let mut out = std::ptr::null_mut();
     // SAFETY: the adapter is open.

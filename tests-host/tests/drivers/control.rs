@@ -2,7 +2,6 @@
 
 use control::{
     SOFTNDK_INTERFACE_VERSION,
-    interface::SOFTNDK_INTERFACE_SIZE,
     provider_device::{self, Faults, Info, NicMode, Settings},
     test_device::{self, Progress, State},
 };
@@ -80,12 +79,7 @@ fn an_adapter_is_limited_like_the_profile_of_the_registry() {
     for (profile, versions) in [(0, [true, true]), (4, [false, true]), (5, [false, true]), (6, [true, true])] {
         let parameters = [("Profile", Value::Number(profile))];
         let provider = Provider::load_with(&kernel, &parameters).expect("the provider loads");
-        let interface = Interface::query(|kind, place| {
-            let (size, version) = (SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION);
-            // SAFETY: the place is that of an interface, which is as long as is said.
-            unsafe { provider.device.query_interface(kind, place.cast(), size, version) }
-        })
-        .expect("an interface");
+        let interface = Interface::of(&provider.device);
         for (major, is_there) in [2, 1].into_iter().zip(versions) {
             let opened = interface.open(NDK_VERSION::new(major, 0));
             assert_eq!(opened.is_ok(), is_there, "profile {profile}, NDKPI {major}");

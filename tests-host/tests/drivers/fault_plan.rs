@@ -2,11 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use control::{
-    SOFTNDK_INTERFACE_VERSION,
-    interface::SOFTNDK_INTERFACE_SIZE,
-    provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN},
-};
+use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN};
 use interpose::faults::{Delay, Kind, Plan, Rule, Which};
 use kernel::ConsumerOs;
 use ndk::{Adapter, NtStatus};
@@ -20,16 +16,6 @@ use crate::{
     provider_interface::Interface,
     world::{Provider, provider_control},
 };
-
-fn interface(provider: &Provider) -> Interface {
-    Interface::query(|kind, place| {
-        // SAFETY: the place is that of an interface of this size.
-        unsafe {
-            provider.device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION)
-        }
-    })
-    .expect("the interface")
-}
 
 /// The plan in force, and how often its first rule has happened.
 fn in_force(file: &File) -> (Plan, u64) {
@@ -47,7 +33,7 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
     let file = provider_control(kernel);
     let plan = Plan::new(1).with(rule).expect("a rule");
     assert!(file.control(SET_FAULT_PLAN, &plan.to_bytes(), 0).is_success());
-    let interface = Arc::new(interface(&provider));
+    let interface = Arc::new(Interface::of(&provider.device));
     let raw = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
     let mut outcome = Ok(());
     provider.driver.run(|| {
@@ -96,7 +82,7 @@ fn faults_and_the_adviser_go_together() {
 fn without_a_plan_the_tables_are_the_providers_own() {
     let kernel = Kernel::threads().start();
     let provider = Provider::load(&kernel).expect("the provider loads");
-    let (file, interface) = (provider_control(&kernel), interface(&provider));
+    let (file, interface) = (provider_control(&kernel), Interface::of(&provider.device));
     let table = || {
         let adapter = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
         // SAFETY: the adapter is open.

@@ -1,8 +1,8 @@
 //! The provider's interface as a consumer has it: queried, used, and given back when it is dropped.
 
-use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE};
+use control::{GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus};
-use simulated_kernel::wdk::GUID;
+use simulated_kernel::{Device, wdk::GUID};
 
 /// The interface, with the user that the query has counted.
 pub struct Interface(SOFTNDK_INTERFACE);
@@ -24,6 +24,19 @@ impl Interface {
         let mut interface = SOFTNDK_INTERFACE::EMPTY;
         query(&kind, &raw mut interface)?;
         Ok(Self(interface))
+    }
+
+    /// That of the provider's device, of the version that is current.
+    ///
+    /// # Panics
+    ///
+    /// If the device does not have it.
+    pub fn of(device: &Device) -> Self {
+        let interface = Self::query(|kind, place| {
+            // SAFETY: the place is that of an interface, which is as long as is said.
+            unsafe { device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION) }
+        });
+        interface.expect("the provider has its interface")
     }
 
     /// What the provider has filled in.

@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use control::{
-    SOFTNDK_INTERFACE_VERSION,
-    interface::SOFTNDK_INTERFACE_SIZE,
-    test_device::{Kind, State},
-};
+use control::test_device::{Kind, State};
 use ndkpi::NDK_VERSION;
 use simulated_kernel::Kernel;
 
@@ -43,11 +39,7 @@ fn a_surprise_removal_without_consumers_comes_to_its_end() {
 fn a_surprise_removal_waits_for_a_consumer_that_closes_late() {
     let kernel = Kernel::threads().start();
     let Provider { driver, device } = Provider::load(&kernel).expect("the provider loads");
-    let interface = Interface::query(|kind, place| {
-        // SAFETY: the place is that of an interface, which is as long as is said.
-        unsafe { device.query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION) }
-    })
-    .expect("an interface");
+    let interface = Interface::of(&device);
     let adapter = interface.open(NDK_VERSION::V2_1).expect("an adapter").expose_provenance();
     let has_closed = Arc::new(AtomicBool::new(false));
     let consumer = std::thread::spawn({

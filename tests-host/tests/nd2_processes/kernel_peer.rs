@@ -6,7 +6,6 @@ use std::sync::{
     mpsc::{self, Receiver},
 };
 
-use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use kernel::ConsumerOs;
 use nd2_control::wire::Verb;
 use ndk::{
@@ -35,11 +34,7 @@ struct Consumer {
 
 impl Consumer {
     fn open(world: &World) -> Result<Self, NtStatus> {
-        // SAFETY: the place has the size that is said.
-        let query = |kind: &_, place: *mut SOFTNDK_INTERFACE| unsafe {
-            world.adapters[0].query_interface(kind, place.cast(), SOFTNDK_INTERFACE_SIZE, SOFTNDK_INTERFACE_VERSION)
-        };
-        let interface = Arc::new(Interface::query(query).expect("the provider's interface"));
+        let interface = Arc::new(Interface::of(&world.adapters[0]));
         let raw = interface.open(NDK_VERSION::V2_1)?;
         let os = Box::new(ConsumerOs::new(move |adapter| {
             // SAFETY: the adapter came from this interface, and is not used again.
