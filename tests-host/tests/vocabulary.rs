@@ -41,7 +41,7 @@ const OLD_NAMES_OF_THE_ENGINE: [(&str, &str); 6] = [
 ];
 
 /// Words that mean something else in what these paths begin with.
-const EXCEPTIONS: [(&str, &str, &str); 16] = [
+const EXCEPTIONS: [(&str, &str, &str); 17] = [
     ("Line", "crates/control/", "a line of the suite's report"),
     ("Line", "crates/test-driver/", "a line of the suite's report"),
     ("Line", "crates/ndkctl/", "a line of the suite's report"),
@@ -50,6 +50,7 @@ const EXCEPTIONS: [(&str, &str, &str); 16] = [
     ("Opened", "crates/driver-common/", "an event of the traces"),
     ("Opened", "docs/windows-vm.md", "an event of the traces"),
     ("Opened", "tests-host/kernel/", "a file of the framework's that is open"),
+    ("Opened", "tests-host/tests/drivers/suite.rs", "an event of the traces"),
     ("Piece", "crates/nd2/", "a part of the bytes that a self-test sends"),
     ("Piece", "tests-host/tests/nd2/", "the same, in its random clients"),
     ("Shared", "crates/engine/src/connection/", "NDKPI's shared endpoint, as a variant"),

@@ -1,6 +1,7 @@
 //! The kernel as a whole: how a test begins and ends one.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -278,6 +279,12 @@ impl Kernel {
     #[must_use]
     pub fn pool_bytes(&self) -> usize {
         pool::in_use()
+    }
+
+    /// How often each event of `TraceLogging` was written, by its name.
+    #[must_use]
+    pub fn events(&self) -> BTreeMap<String, u32> {
+        lock(&self.state.wdm.events).clone()
     }
 
     /// Microseconds since the kernel was started.

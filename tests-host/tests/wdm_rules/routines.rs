@@ -378,18 +378,46 @@ fn a_threaded_deferred_call_runs_where_it_is_to() {
     });
 }
 
+unsafe extern "C" fn enabled(
+    _: *const wdk_sys::GUID,
+    code: u32,
+    level: u8,
+    any: u64,
+    all: u64,
+    _: wdk_sys::PEVENT_FILTER_DESCRIPTOR,
+    said: PVOID,
+) {
+    // SAFETY: the place that was registered with the callback.
+    unsafe { said.cast::<(u32, u8, u64, u64)>().write((code, level, any, all)) };
+}
+
+fn writes_events(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    /// `EVENT_DATA_DESCRIPTOR`, with the type of the part in the last field.
+    #[repr(C)]
+    struct Part(u64, u32, u32);
+    let (provider, mut handle, mut said) = (wdk_sys::GUID::default(), 0, (0_u32, 0_u8, 0_u64, 0_u64));
+    let registered = call!(EtwRegister(&raw const provider, Some(enabled), (&raw mut said).cast(), &raw mut handle));
+    assert_eq!((registered, said), (STATUS_SUCCESS, (1, 0xFF, u64::MAX, 0)), "every event is wanted");
+    let descriptor = [0_u64; 2];
+    let descriptor = descriptor.as_ptr().cast();
+    assert_eq!([call!(EtwEventEnabled(handle, descriptor)), call!(EtwProviderEnabled(handle, 4, 0))], [1, 1]);
+    assert_eq!(call!(EtwWrite(handle, descriptor, ptr::null(), 0, ptr::null_mut())), STATUS_SUCCESS);
+    // As TraceLogging has it: the size, the tags, the name, and the fields, of which there are none.
+    let text = b"\x0A\0\x81\x01Event\0";
+    let mut parts = [Part(descriptor.addr() as u64, 16, 2), Part(text.as_ptr().expose_provenance() as u64, 10, 1)];
+    assert_eq!(call!(EtwWrite(handle, descriptor, ptr::null(), 2, parts.as_mut_ptr().cast())), STATUS_SUCCESS);
+    call!(EtwUnregister(handle));
+    assert_eq!(call!(EtwEventEnabled(0, descriptor)), 0, "nobody is registered");
+    complete(irp, 0, 0)
+}
+
 #[test]
 fn events_are_written() {
-    does(|_, irp| {
-        let (provider, mut handle) = (wdk_sys::GUID::default(), 0);
-        assert_eq!(call!(EtwRegister(&raw const provider, None, ptr::null_mut(), &raw mut handle)), STATUS_SUCCESS);
-        let descriptor = [0_u64; 2];
-        let descriptor = descriptor.as_ptr().cast();
-        assert_eq!([call!(EtwEventEnabled(handle, descriptor)), call!(EtwProviderEnabled(handle, 4, 0))], [1, 1]);
-        assert_eq!(call!(EtwWrite(handle, descriptor, ptr::null(), 0, ptr::null_mut())), STATUS_SUCCESS);
-        call!(EtwUnregister(handle));
-        assert_eq!(call!(EtwEventEnabled(0, descriptor)), 0, "nobody is registered");
-        complete(irp, 0, 0)
+    run(Parts { control: writes_events, ..Parts::default() }, |kernel, _, file| {
+        for count in 1..3 {
+            assert_eq!(file.control(CODE, &[], 0).status, STATUS_SUCCESS);
+            assert_eq!(kernel.events().into_iter().collect::<Vec<_>>(), [("Event".to_owned(), count)]);
+        }
     });
 }
 

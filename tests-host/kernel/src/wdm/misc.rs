@@ -1,10 +1,7 @@
-//! Critical regions, strings, tracing.
+//! Critical regions, strings.
 
 use host::machine;
-use wdk_bindings::{
-    BOOLEAN, NTSTATUS, PCUNICODE_STRING, PCWSTR, PETWENABLECALLBACK, PUNICODE_STRING, PVOID, REGHANDLE, STATUS_SUCCESS,
-    ULONG, ULONG_PTR, UNICODE_STRING,
-};
+use wdk_bindings::{BOOLEAN, PCUNICODE_STRING, PCWSTR, PUNICODE_STRING, ULONG, ULONG_PTR, UNICODE_STRING};
 
 use super::routine;
 use crate::{
@@ -102,30 +99,4 @@ extern "C" fn RtlCopyUnicodeString(target: PUNICODE_STRING, source: PCUNICODE_ST
         unsafe { target.Buffer.copy_from_nonoverlapping(units.as_ptr(), count) };
         target.Length = u16::try_from(count * 2).unwrap_or(0);
     });
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn EtwRegister(
-    _provider: *const wdk_bindings::GUID,
-    _callback: PETWENABLECALLBACK,
-    _context: PVOID,
-    handle: *mut REGHANDLE,
-) -> NTSTATUS {
-    routine!("EtwRegister", |state| {
-        let number = state.next();
-        lock(&state.wdm.etw).insert(number, context::caller());
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { handle.write(number) };
-        STATUS_SUCCESS
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn EtwUnregister(handle: REGHANDLE) -> NTSTATUS {
-    routine!("EtwUnregister", |state| {
-        if lock(&state.wdm.etw).remove(&handle).is_none() {
-            bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
-        }
-        STATUS_SUCCESS
-    })
 }

@@ -89,6 +89,8 @@ pub struct Wdm {
     pub resolution: Lock<BTreeMap<DriverId, u32>>,
     /// Registered providers of events.
     pub etw: Lock<BTreeMap<u64, DriverId>>,
+    /// How often each event was written, by the name that it says of itself.
+    pub events: Lock<BTreeMap<String, u32>>,
     /// How often somebody has asked for the time, with a seed.
     pub asked: AtomicU64,
     /// Deferred calls that are running, of all drivers together by driver.

@@ -3,10 +3,13 @@
 use std::{ffi::CStr, ffi::c_char, ptr};
 
 use host::machine::Irql;
-use wdk_bindings::{BOOLEAN, NTSTATUS, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_SUCCESS, UCHAR, ULONG};
+use wdk_bindings::{
+    BOOLEAN, GUID, NTSTATUS, PETWENABLECALLBACK, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_SUCCESS, UCHAR, ULONG,
+};
 
 use super::routine;
 use crate::{
+    context,
     kernel::{self, State, lock},
     report::bug_check,
     rule::Rule,
@@ -17,7 +20,29 @@ use crate::{
 struct EventData {
     address: u64,
     size: ULONG,
-    reserved: ULONG,
+    /// The lowest byte is the part's type.
+    kind: ULONG,
+}
+
+impl EventData {
+    /// `EVENT_DATA_DESCRIPTOR_TYPE_EVENT_METADATA`: an event of `TraceLogging` describes itself.
+    const METADATA: ULONG = 1;
+
+    fn bytes(&self) -> Vec<u8> {
+        let first = usize::try_from(self.address).unwrap_or(0);
+        // SAFETY: the driver says that there are as many bytes.
+        let byte = |offset| unsafe { ptr::with_exposed_provenance::<u8>(first + offset).read_volatile() };
+        (0..self.size as usize).map(byte).collect()
+    }
+
+    /// The name that an event says of itself: behind the size and the tags, of which the last byte has its highest bit clear.
+    fn name(&self) -> Option<String> {
+        let bytes = self.bytes();
+        let tags = bytes.get(2..)?;
+        let name = &tags[tags.iter().position(|tag| tag & 0x80 == 0)? + 1..];
+        let name = CStr::from_bytes_until_nul(name).ok()?;
+        Some(name.to_string_lossy().into_owned())
+    }
 }
 
 /// A provider whose registration has failed has the handle zero, and may go on to use it.
@@ -26,6 +51,41 @@ fn is_registered(state: &State, handle: REGHANDLE) -> bool {
         bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
     }
     handle != 0
+}
+
+/// A session listens to every provider, at every level: the driver is told so before it has its handle, as Windows may do.
+#[unsafe(no_mangle)]
+extern "C" fn EtwRegister(
+    provider: *const GUID,
+    callback: PETWENABLECALLBACK,
+    argument: PVOID,
+    handle: *mut REGHANDLE,
+) -> NTSTATUS {
+    /// `EVENT_CONTROL_CODE_ENABLE_PROVIDER`.
+    const ENABLE: ULONG = 1;
+    routine!("EtwRegister", |state| {
+        let number = state.next();
+        lock(&state.wdm.etw).insert(number, context::caller());
+        if let Some(callback) = callback {
+            context::call(context::caller(), "the enable callback of a provider of events", || {
+                // SAFETY: the driver's own callback with its context; the identifier lives until EtwRegister returns.
+                unsafe { callback(provider, ENABLE, UCHAR::MAX, u64::MAX, 0, ptr::null_mut(), argument) };
+            });
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { handle.write(number) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn EtwUnregister(handle: REGHANDLE) -> NTSTATUS {
+    routine!("EtwUnregister", |state| {
+        if lock(&state.wdm.etw).remove(&handle).is_none() {
+            bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
+        }
+        STATUS_SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -75,11 +135,15 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
         // SAFETY: as above.
         let part = unsafe { part.read_unaligned() };
         touch(usize::try_from(part.address).unwrap_or(0), part.size);
+        if part.kind & 0xFF == EventData::METADATA
+            && let Some(name) = part.name()
+        {
+            *lock(&state.wdm.events).entry(name).or_default() += 1;
+        }
     }
     STATUS_SUCCESS
 }
 
-/// Everybody listens, so that what a driver says is looked at.
 #[unsafe(no_mangle)]
 extern "C" fn EtwEventEnabled(handle: REGHANDLE, _descriptor: *const u8) -> BOOLEAN {
     routine!("EtwEventEnabled", |state| BOOLEAN::from(is_registered(state, handle)))
