@@ -27,6 +27,14 @@ fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
+/// Waits up to 70 ms for a thread to find a registration: most are found before they end, some are not.
+fn wait_a_little(round: u64, is_found: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_found() && started.elapsed() < Duration::from_millis(round % 8 * 10) {
+        thread::yield_now();
+    }
+}
+
 /// Lets the other threads end, also if this one fails.
 struct Done<'a>(&'a AtomicBool);
 
@@ -65,11 +73,7 @@ fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
             register(&region, &buffer, ALL).expect("memory");
             token.store(region.remote_token(), SeqCst);
             let before = found.load(SeqCst);
-            // Most registrations are found by somebody before they end, some are not.
-            let started = Instant::now();
-            while found.load(SeqCst) == before && started.elapsed() < Duration::from_millis(round % 8 * 10) {
-                thread::yield_now();
-            }
+            wait_a_little(round, || found.load(SeqCst) != before);
             if region.deregister().expect("registered") == Release::Pending {
                 wait_until(|| buffer.told() != 0);
                 assert_eq!(buffer.told(), 1);
@@ -106,7 +110,8 @@ fn invalidated_bytes_are_not_touched_when_transfers_are_over() {
             });
         }
         let _done = Done(&done);
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            let before = marks.load(SeqCst);
             let what = FastRegister { pages: &pages, first_byte: 0, length: 8192, base: 0x1000, rights: ALL };
             domain
                 .commit(domain.prepare_fast_register(&fast_region, &what).expect("room"))
@@ -115,7 +120,7 @@ fn invalidated_bytes_are_not_touched_when_transfers_are_over() {
             let what = Bind { address: 0x1000, length: 4096, rights: Rights::REMOTE_WRITE };
             domain.commit(domain.prepare_bind(&view, &fast_region, &what).expect("room")).expect("invalidated before");
             tokens[1].store(view.remote_token(), SeqCst);
-            thread::yield_now();
+            wait_a_little(round, || marks.load(SeqCst) != before);
             for token in [view.remote_token(), fast_region.remote_token()] {
                 domain.invalidate(token).expect("in force");
                 wait_until(|| domain.transfers(token).are_over());
