@@ -2,6 +2,7 @@
 //! see written down.
 
 pub mod allocation;
+pub mod alone;
 pub mod arms;
 pub mod cq_fixture;
 pub mod decisions;

@@ -6,6 +6,7 @@ use control::{
     test_device::{Kind, Progress, Start, State},
 };
 use simulated_kernel::Kernel;
+use tests_host::alone::in_a_process_of_its_own;
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
 
@@ -122,25 +123,27 @@ fn a_performance_run_measures_each_thing_for_its_share_of_the_time() {
 
 #[test]
 fn the_suite_is_shown_step_by_step_and_as_the_progress_counts() {
-    let kernel = Kernel::threads().start();
-    with_drivers(&kernel, |driver| {
-        driver.start(&start(Kind::Conformance, 600)).expect("it starts");
-        assert_eq!(driver.start(&start(Kind::Conformance, 600)), Err(Refusal::Busy));
-        let mut seen = Seen::default();
-        let last =
-            driver.watch(|| kernel.sleep(10_000), || false, |event| seen.note(event)).expect("it can be watched");
-        assert_eq!(last.state, State::Finished as u32);
-        assert_eq!(seen.remarks.first().map(String::as_str), Some("seed 0x7"));
-        assert_eq!(seen.steps.len(), last.done as usize, "every step has a line");
-        let names = seen.steps.iter().map(|(name, ..)| name.as_str());
-        assert!(names.eq(conformance::cases::all().map(|case| case.name)), "in the order of the suite");
-        let words = ["passed", "failed", "observed", "skipped"];
-        assert!(seen.steps.iter().all(|(_, outcome, _)| words.contains(&outcome.as_str())));
-        assert!(seen.progress.is_sorted_by_key(|progress| progress.done));
-        // Somebody who comes later can read it again.
-        let mut again = Seen::default();
-        driver.watch(|| (), || false, |event| again.note(event)).expect("it can be watched");
-        assert_eq!(again.steps, seen.steps);
+    in_a_process_of_its_own("client::the_suite_is_shown_step_by_step_and_as_the_progress_counts", || {
+        let kernel = Kernel::threads().start();
+        with_drivers(&kernel, |driver| {
+            driver.start(&start(Kind::Conformance, 600)).expect("it starts");
+            assert_eq!(driver.start(&start(Kind::Conformance, 600)), Err(Refusal::Busy));
+            let mut seen = Seen::default();
+            let last =
+                driver.watch(|| kernel.sleep(10_000), || false, |event| seen.note(event)).expect("it can be watched");
+            assert_eq!(last.state, State::Finished as u32);
+            assert_eq!(seen.remarks.first().map(String::as_str), Some("seed 0x7"));
+            assert_eq!(seen.steps.len(), last.done as usize, "every step has a line");
+            let names = seen.steps.iter().map(|(name, ..)| name.as_str());
+            assert!(names.eq(conformance::cases::all().map(|case| case.name)), "in the order of the suite");
+            let words = ["passed", "failed", "observed", "skipped"];
+            assert!(seen.steps.iter().all(|(_, outcome, _)| words.contains(&outcome.as_str())));
+            assert!(seen.progress.is_sorted_by_key(|progress| progress.done));
+            // Somebody who comes later can read it again.
+            let mut again = Seen::default();
+            driver.watch(|| (), || false, |event| again.note(event)).expect("it can be watched");
+            assert_eq!(again.steps, seen.steps);
+        });
     });
 }
 

@@ -3,10 +3,11 @@
 use control::client::{Event, Refusal, TestDriver};
 use control::test_device::{Kind, Progress, Start, State};
 use simulated_kernel::{FaultPlan, Kernel, wdk::STATUS_INSUFFICIENT_RESOURCES};
+use tests_host::alone::in_a_process_of_its_own;
 
 use crate::{
     client::ToKernel,
-    world::{Consumer, Provider, consumer_control, in_a_process_of_its_own},
+    world::{Consumer, Provider, consumer_control},
 };
 
 const SECOND: Start = Start { kind: Kind::Performance as u32, seconds: 1, seed: 1 };

@@ -17,10 +17,11 @@ use control::{
 };
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Device, FaultPlan, Identity, Kernel, NdkProvider, Network, NewInterface, wdk::GUID};
+use tests_host::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
     client::ToKernel,
-    world::{Consumer, Provider, consumer_control, in_a_process_of_its_own},
+    world::{Consumer, Provider, consumer_control},
 };
 
 /// The private interface of an adapter of `SoftNDK`, as that what answers on a network interface.
@@ -154,21 +155,30 @@ impl World<'_> {
 
 #[test]
 fn the_suite_counts_the_same_over_winsock_as_over_the_private_interface() {
-    in_a_process_of_its_own("network::the_suite_counts_the_same_over_winsock_as_over_the_private_interface", || {
+    let run = |part| {
+        let mut lines = Vec::new();
         with_world(&Kernel::seeded(7).start(), |world| {
-            let start = Start { kind: Kind::Conformance as u32, seconds: 600, seed: 5 };
-            world.driver.start(&start).expect("it starts");
-            let (private, cases) = world.finish(|_| ());
-            assert_eq!(world.behind[0].opened.load(SeqCst), 0, "nothing over Winsock Kernel so far");
-            let begun = world.begin("Ethernet 3", "Ethernet 4");
-            assert_eq!(begun, Begun { index: world.indices[0], ..Begun::default() });
-            let (over, same) = world.finish(|_| ());
-            assert_eq!((over.state, over.reason), (State::Finished as u32, Reason::None as u32));
-            assert_eq!((over.total, over.passed, over.failed), (private.total, private.passed, 0));
-            assert_eq!(same, cases, "each case ends as it did");
-            assert!(world.behind.iter().all(|behind| behind.opened.load(SeqCst) > 0), "both adapters were opened");
+            if part == 0 {
+                let start = Start { kind: Kind::Conformance as u32, seconds: 600, seed: 5 };
+                world.driver.start(&start).expect("it starts");
+            } else {
+                let begun = world.begin("Ethernet 3", "Ethernet 4");
+                assert_eq!(begun, Begun { index: world.indices[0], ..Begun::default() });
+            }
+            let (last, cases) = world.finish(|_| ());
+            assert_eq!((last.state, last.reason, last.failed), (State::Finished as u32, Reason::None as u32, 0));
+            let were_opened = world.behind.iter().map(|behind| behind.opened.load(SeqCst) > 0);
+            assert!(were_opened.eq([part == 1; 2]), "Winsock Kernel opens both adapters, the private interface none");
+            lines.push(format!("{:?}", (last.total, last.passed)));
+            lines.extend(cases.iter().map(|(name, outcome)| format!("{name}: {outcome}")));
         });
-    });
+        lines
+    };
+    in_processes_of_their_own(
+        "network::the_suite_counts_the_same_over_winsock_as_over_the_private_interface",
+        run,
+        |[private, over]| assert_eq!(over, private, "each case ends as it did"),
+    );
 }
 
 #[test]

@@ -8,10 +8,9 @@ use simulated_kernel::{
     FaultPlan, Kernel,
     wdk::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
 };
+use tests_host::alone::in_a_process_of_its_own;
 
-use crate::world::{
-    Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, provider_control, report, start,
-};
+use crate::world::{Consumer, Provider, consumer_control, finish, provider_control, report, start};
 
 /// What can be refused is refused with this.
 fn check(status: NTSTATUS) {
@@ -77,20 +76,22 @@ fn each_call_site_that_the_suite_reaches_fails_once() {
 
 #[test]
 fn a_run_of_the_suite_survives_failures_all_over() {
-    let kernel = Kernel::seeded(3).start();
-    let provider = Provider::load(&kernel).expect("the provider loads");
-    let consumer = Consumer::load(&kernel).expect("the consumer loads");
-    let file = consumer_control(&kernel);
-    for period in [2, 31, 401] {
-        kernel.inject(FaultPlan::Every(period));
-        // Cases fail, of course. Nothing else may.
-        if start(&file, Kind::Conformance, period).is_success() {
-            let progress = finish(&kernel, &file);
-            assert!(progress.done > 0, "{}", report(&file));
+    in_a_process_of_its_own("faults::a_run_of_the_suite_survives_failures_all_over", || {
+        let kernel = Kernel::seeded(3).start();
+        let provider = Provider::load(&kernel).expect("the provider loads");
+        let consumer = Consumer::load(&kernel).expect("the consumer loads");
+        let file = consumer_control(&kernel);
+        for period in [2, 31, 401] {
+            kernel.inject(FaultPlan::Every(period));
+            // Cases fail, of course. Nothing else may.
+            if start(&file, Kind::Conformance, period).is_success() {
+                let progress = finish(&kernel, &file);
+                assert!(progress.done > 0, "{}", report(&file));
+            }
         }
-    }
-    kernel.inject(FaultPlan::None);
-    drop(file);
-    consumer.unload();
-    provider.unload();
+        kernel.inject(FaultPlan::None);
+        drop(file);
+        consumer.unload();
+        provider.unload();
+    });
 }

@@ -1,18 +1,17 @@
 //! The conformance suite, from one driver through the other.
 
-use std::process::Command;
-
 use control::{
     provider_device::{NicMode, QUERY_SETTINGS, SET_SETTINGS, Settings},
     report::Line,
     test_device::{Kind, Progress, State},
 };
 use simulated_kernel::{Kernel, Value};
-use tests_host::decisions::DECISIONS;
-
-use crate::world::{
-    Consumer, Provider, consumer_control, finish, in_a_process_of_its_own, provider_control, report, start,
+use tests_host::{
+    alone::{in_a_process_of_its_own, in_processes_of_their_own},
+    decisions::DECISIONS,
 };
+
+use crate::world::{Consumer, Provider, consumer_control, finish, provider_control, report, start};
 
 /// The drivers' code answers as the host's does.
 fn open_points_are_as_decided(report: &str) {
@@ -58,7 +57,27 @@ fn run(kernel: &Kernel, seed: u64, adapters: usize, provider: Provider) -> ((u64
         assert!(other.remove().is_ok(), "the adapter is removed");
     }
     provider.unload();
+    if cfg!(windows) {
+        events_are_written(kernel);
+    }
     (calls, skipped, progress)
+}
+
+/// What the suite does is traced. Events are written by images: tracelogging is a crate for Windows.
+fn events_are_written(kernel: &Kernel) {
+    let events = kernel.events();
+    for name in [
+        "Opened",
+        "Closed",
+        "Connected",
+        "Accepted",
+        "RequestFailed",
+        "Disconnected",
+        "ConnectionLost",
+        "CompletionQueueFailed",
+    ] {
+        assert!(events.contains_key(name), "{name}: {events:?}");
+    }
 }
 
 /// What is skipped however many adapters there are: cases for an adapter without moderation, and for one with short timeouts.
@@ -102,22 +121,24 @@ fn the_conformance_suite_passes_on_one_processor() {
 
 #[test]
 fn the_suite_counts_the_same_with_both_engines() {
-    in_a_process_of_its_own("suite::the_suite_counts_the_same_with_both_engines", || {
-        let run = |nic| {
-            let kernel = Kernel::seeded(7).start();
-            let provider = Provider::load(&kernel).expect("the provider loads");
-            // What is opened from now on has this engine, whatever the registry says.
-            let control = provider_control(&kernel);
-            let before = Settings::from_bytes(&control.control(QUERY_SETTINGS, &[], Settings::BYTES).bytes);
-            let wanted = Settings { nic_mode: nic as u32, ..before.expect("an answer of the right size") };
-            assert!(control.control(SET_SETTINGS, &wanted.to_bytes(), 0).is_success());
-            drop(control);
-            let (_, skipped, progress) = run(&kernel, 4, 1, provider);
-            ((progress.total, progress.passed, progress.failed, skipped), kernel.dpcs_run())
-        };
-        let (deferred, direct) = (run(NicMode::Deferred), run(NicMode::Direct));
-        assert_eq!(deferred.0, direct.0, "cases, passed, failed and skipped");
-        assert!(direct.1 < deferred.1 * 9 / 10, "posts carry requests out: {} of {} calls", direct.1, deferred.1);
+    let run = |part| {
+        let kernel = Kernel::seeded(7).start();
+        let provider = Provider::load(&kernel).expect("the provider loads");
+        // What is opened from now on has this engine, whatever the registry says.
+        let control = provider_control(&kernel);
+        let before = Settings::from_bytes(&control.control(QUERY_SETTINGS, &[], Settings::BYTES).bytes);
+        let nic = [NicMode::Deferred, NicMode::Direct][part];
+        let wanted = Settings { nic_mode: nic as u32, ..before.expect("an answer of the right size") };
+        assert!(control.control(SET_SETTINGS, &wanted.to_bytes(), 0).is_success());
+        drop(control);
+        let (_, skipped, progress) = run(&kernel, 4, 1, provider);
+        let cases = format!("{:?}", (progress.total, progress.passed, progress.failed, skipped));
+        vec![cases, kernel.dpcs_run().to_string()]
+    };
+    in_processes_of_their_own("suite::the_suite_counts_the_same_with_both_engines", run, |[deferred, direct]| {
+        assert_eq!(deferred[0], direct[0], "cases, passed, failed and skipped");
+        let [deferred, direct] = [deferred, direct].map(|engine| engine[1].parse::<u64>().expect("a number of calls"));
+        assert!(direct < deferred * 9 / 10, "posts carry requests out: {direct} of {deferred} calls");
     });
 }
 
@@ -140,28 +161,11 @@ fn the_suite_passes_behind_the_adviser() {
     });
 }
 
-/// Tells the process of a test to carry out the run and to print what it was.
-const CHILD: &str = "DRIVERS_REPLAY";
-
-/// A driver's static variables outlive its unload here, so each run has a process of its own.
 #[test]
 fn the_conformance_suite_passes_with_a_seed_and_replays() {
-    if std::env::var_os(CHILD).is_some() {
-        println!("the run was {:?}", conformance(&Kernel::seeded(5).start(), 3));
-        return;
-    }
-    let run = || {
-        let program = std::env::current_exe().expect("a test knows its own program");
-        let name = "suite::the_conformance_suite_passes_with_a_seed_and_replays";
-        let output = Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
-        let output = output.expect("a test can start its own program");
-        let words = String::from_utf8_lossy(&output.stdout);
-        let line = words.lines().find(|line| line.contains("the run was")).map(ToOwned::to_owned);
-        line.unwrap_or_else(|| panic!("{words}{}", String::from_utf8_lossy(&output.stderr)))
-    };
-    let (first, second) = std::thread::scope(|scope| {
-        let second = scope.spawn(run);
-        (run(), second.join().expect("the second run"))
-    });
-    assert_eq!(first, second, "the same seed is the same run");
+    in_processes_of_their_own(
+        "suite::the_conformance_suite_passes_with_a_seed_and_replays",
+        |_| vec![format!("{:?}", conformance(&Kernel::seeded(5).start(), 3))],
+        |[first, second]| assert_eq!(first, second, "the same seed is the same run"),
+    );
 }

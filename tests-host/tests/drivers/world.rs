@@ -1,7 +1,5 @@
 //! Both drivers, loaded.
 
-use std::process::Command;
-
 use control::{
     provider_device::{self, NicMode},
     test_device::{self, Kind, Progress, Start, State},
@@ -141,19 +139,4 @@ pub fn report(file: &File) -> String {
             return String::from_utf8(text).expect("a report is text");
         }
     }
-}
-
-/// Tells the process of a test to do its work.
-const ALONE: &str = "DRIVERS_ALONE";
-
-/// Does a test's work in a process of its own: one process has one kernel at a time, and long tests are to run beside others.
-pub fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
-    if std::env::var(ALONE).is_ok_and(|name| name == test) {
-        return work();
-    }
-    let program = std::env::current_exe().expect("a test knows its own program");
-    let output = Command::new(program).args(["--exact", test, "--nocapture"]).env(ALONE, test).output();
-    let output = output.expect("a test can start its own program");
-    let words = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && words.0.contains("1 passed"), "{}{}", words.0, words.1);
 }

@@ -22,6 +22,7 @@ use nd2_selftest::{
 use ndkpi::{GUID, NtStatus};
 use simulated_kernel::{Device, Driver, Kernel, Process, Value};
 use softndk::nd::access;
+use tests_host::alone::in_a_process_of_its_own;
 
 use crate::{library::ProcessTransport, world::World};
 
@@ -246,20 +247,28 @@ fn every_case_passes(schedule: Schedule, policy: CompletionPolicy) {
 
 #[test]
 fn every_case_passes_in_a_process_when_requests_pend() {
-    every_case_passes(Schedule::Seeded(2, 30), CompletionPolicy::Pending);
+    in_a_process_of_its_own("selftest::every_case_passes_in_a_process_when_requests_pend", || {
+        every_case_passes(Schedule::Seeded(2, 30), CompletionPolicy::Pending);
+    });
 }
 
 #[test]
 fn every_case_passes_in_a_process_when_methods_answer() {
-    every_case_passes(Schedule::Seeded(4, 40), CompletionPolicy::Inline);
+    in_a_process_of_its_own("selftest::every_case_passes_in_a_process_when_methods_answer", || {
+        every_case_passes(Schedule::Seeded(4, 40), CompletionPolicy::Inline);
+    });
 }
 
 #[test]
 fn every_case_passes_in_a_process_when_nobody_knows() {
-    every_case_passes(Schedule::Seeded(5, 0), CompletionPolicy::Mixed);
+    in_a_process_of_its_own("selftest::every_case_passes_in_a_process_when_nobody_knows", || {
+        every_case_passes(Schedule::Seeded(5, 0), CompletionPolicy::Mixed);
+    });
 }
 
 #[test]
 fn every_case_passes_in_a_process_with_threads() {
-    every_case_passes(Schedule::Threads, CompletionPolicy::Mixed);
+    in_a_process_of_its_own("selftest::every_case_passes_in_a_process_with_threads", || {
+        every_case_passes(Schedule::Threads, CompletionPolicy::Mixed);
+    });
 }

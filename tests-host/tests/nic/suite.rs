@@ -7,11 +7,12 @@ use control::{
 };
 use ndkpi::OID_NDK_STATISTICS;
 use simulated_kernel::{Kernel, Value};
+use tests_host::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
     machine::{add, configure, load_with, statistics},
     transport::ToKernel,
-    world::{Consumer, Provider, consumer_control, in_a_process_of_its_own},
+    world::{Consumer, Provider, consumer_control},
 };
 
 const SEED: u64 = 5;
@@ -91,16 +92,24 @@ fn counts((progress, _): &(Progress, Steps)) -> (u32, u32, u32, u32) {
 
 #[test]
 fn the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface() {
-    in_a_process_of_its_own(
+    let run = |part| {
+        let kernel = Kernel::seeded(7).start();
+        let seen = match part {
+            0 => over_the_private_interface(&kernel),
+            _ => through_the_miniport(&kernel, u32::from(part == 2)),
+        };
+        assert!(seen.0.total == cases() && seen.0.failed == 0, "{:?}", seen.0);
+        let steps = seen.1.iter().map(|(name, outcome)| format!("{name}: {outcome}"));
+        [format!("{:?}", counts(&seen))].into_iter().chain(steps).collect()
+    };
+    in_processes_of_their_own(
         "suite::the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface",
-        || {
-            let private = over_the_private_interface(&Kernel::seeded(7).start());
-            assert!(private.0.total == cases() && private.0.failed == 0, "{:?}", private.0);
-            for nic_mode in [0, 1] {
-                let through = through_the_miniport(&Kernel::seeded(7).start(), nic_mode);
-                assert_eq!(counts(&through), counts(&private), "engine {nic_mode}");
-                let others: Vec<_> = through.1.iter().zip(&private.1).filter(|(ours, theirs)| ours != theirs).collect();
-                assert!(others.is_empty(), "each case ends as it did, engine {nic_mode}: {others:?}");
+        run,
+        |[private, deferred, direct]| {
+            for (engine, through) in [("deferred", deferred), ("direct", direct)] {
+                assert_eq!(through.len(), private.len(), "engine {engine}");
+                let others: Vec<_> = through.iter().zip(&private).filter(|(ours, theirs)| ours != theirs).collect();
+                assert!(others.is_empty(), "each case ends as it did, engine {engine}: {others:?}");
             }
         },
     );
