@@ -3,6 +3,8 @@
 # makes one, in which every kind of request has to be found. Installs tshark from Debian if it is missing.
 #
 #   tools/packets.sh [recording]
+#
+# NDKCTL names a build of ndkctl; without it one is made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -10,15 +12,15 @@ source tools/debian.sh
 command -v tshark >/dev/null || install_packages tshark
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cargo build --quiet -p ndkctl
+[[ -n ${NDKCTL-} ]] || { cargo build --quiet -p ndkctl && NDKCTL=target/debug/ndkctl; }
 recording=${1:-$scratch/recording}
 opcodes=()
 if [[ $# -eq 0 ]]; then
-    target/debug/ndkctl soak --rounds 1 --workers 4 --deterministic --record-slots 1M --record "$recording" >/dev/null
+    "$NDKCTL" soak --rounds 1 --workers 4 --deterministic --record-slots 1M --record "$recording" >/dev/null
     # Send, write, read request, read response, acknowledgement.
     opcodes=(4 10 12 16 17)
 fi
-target/debug/ndkctl packets "$recording" "$scratch/packets.pcapng"
+"$NDKCTL" packets "$recording" "$scratch/packets.pcapng"
 
 # The bytes of messages are zeros, which tshark would take for a protocol above RDMA: it is not to guess.
 read_packets() {

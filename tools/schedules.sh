@@ -5,7 +5,7 @@
 # - random programs of NDKPI calls by two consumers, each step compared with a sequential oracle (tests-host/programs);
 # - the cases of the suite about completion queues and those with several tasks: a tenth as many, because each takes nine times as long.
 #
-#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about ten minutes of one processor
+#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about ten minutes of two processors
 #
 # A schedule is one program or one case with one seed. What fails says how to run it again: `programs --program ...`, `ndkctl
 # selftest --deterministic --seed ...`. Code between two such points runs as one step: interleavings of single loads and stores are
@@ -30,7 +30,11 @@ from_programs=$((schedules > from_cases ? schedules - from_cases : 0))
 
 cargo build --quiet --release -p programs --example programs
 started=$SECONDS
-cargo run --quiet --release -p programs --example programs -- --programs "$from_programs" --seed "$seed" --report 0
+# Beside each other: each is one thread.
+cargo run --quiet --release -p programs --example programs -- --programs "$from_programs" --seed "$seed" --report 0 &
+programs=$!
+trap 'kill "$programs" 2>/dev/null || true' EXIT
 ndkctl selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3
+wait "$programs"
 echo "$((from_programs + from_cases)) schedules: $from_programs programs, $cases cases with $repeat seeds from $seed, in" \
     "$((SECONDS - started)) s"

@@ -3,6 +3,8 @@
 # its rule, the text of what the pointer stands over. Installs chromium from Debian if it is missing. Nothing is loaded from a network.
 #
 #   tools/timeline.sh
+#
+# NDKCTL names a build of ndkctl; without it one is made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -14,8 +16,8 @@ if [[ -z $browser ]]; then
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cargo build --quiet -p ndkctl
-target/debug/ndkctl timeline --example merge --html "$scratch/page.html"
+[[ -n ${NDKCTL-} ]] || { cargo build --quiet -p ndkctl && NDKCTL=target/debug/ndkctl; }
+"$NDKCTL" timeline --example merge --html "$scratch/page.html"
 
 # The elements of the page after its program has run.
 dump() {

@@ -32,15 +32,20 @@ export WALK_LIST
 
 command -v gdb >/dev/null || install_packages gdb
 cargo build --quiet --profile walk -p bench --example walk
+# The walks go on beside each other. gdb shows where it stops at every step.
+declare -A walks
 for engine in "${engines[@]}"; do
-    echo "== $engine engine"
     WALK_MOST_FUNCTIONS="" WALK_MOST_FILES=""
     if [[ $engine == deferred ]]; then WALK_MOST_FUNCTIONS=$functions WALK_MOST_FILES=$files; fi
     export WALK_MOST_FUNCTIONS WALK_MOST_FILES
-    result=0
-    # gdb shows where it stops at every step.
-    gdb -batch -nx -iex 'set auto-load no' -x tools/walk.py --args target/walk/examples/walk "$engine" >target/walk/gdb.txt 2>&1 ||
-        result=$?
-    grep -E '^[- ] crates/|^[0-9]+ functions in |^too many |^walk\.py: ' target/walk/gdb.txt
-    ((result == 0)) || exit 1
+    gdb -batch -nx -iex 'set auto-load no' -x tools/walk.py --args target/walk/examples/walk "$engine" \
+        >"target/walk/gdb-$engine.txt" 2>&1 &
+    walks[$engine]=$!
 done
+failed=0
+for engine in "${engines[@]}"; do
+    wait "${walks[$engine]}" || failed=1
+    echo "== $engine engine"
+    grep -E '^[- ] crates/|^[0-9]+ functions in |^too many |^walk\.py: ' "target/walk/gdb-$engine.txt"
+done
+exit "$failed"
