@@ -1,5 +1,7 @@
 //! The conformance suite, from `ndktest` over Winsock Kernel, through the miniport.
 
+use std::iter;
+
 use control::{
     client::{Event, TestDriver},
     network::{Problem, Reason, StartOn},
@@ -100,7 +102,7 @@ fn the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface(
         };
         assert!(seen.0.total == cases() && seen.0.failed == 0, "{:?}", seen.0);
         let steps = seen.1.iter().map(|(name, outcome)| format!("{name}: {outcome}"));
-        [format!("{:?}", counts(&seen))].into_iter().chain(steps).collect()
+        iter::once(format!("{:?}", counts(&seen))).chain(steps).collect()
     };
     in_processes_of_their_own(
         "suite::the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface",
