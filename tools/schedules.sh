@@ -5,11 +5,11 @@
 # - random programs of NDKPI calls by two consumers, each step compared with a sequential oracle (tests-host/programs);
 # - the cases of the suite about completion queues and those with several tasks: a tenth as many, because each takes nine times as long.
 #
-#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about ten minutes of two processors
+#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about five minutes of two processors
 #
 # A schedule is one program or one case with one seed. What fails says how to run it again: `programs --program ...`, `ndkctl
 # selftest --deterministic --seed ...`. Code between two such points runs as one step: interleavings of single loads and stores are
-# tools/loom.sh's.
+# tools/loom.sh's. NDKCTL names a build of ndkctl; without it one is made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,9 +21,9 @@ for number in "$schedules" "$seed"; do
     fi
 done
 filter=arm.,notify.,overrun.,resize.,moderation.,flush.,close.
-ndkctl() { cargo run --quiet --release -p ndkctl -- "$@"; }
+[[ -n ${NDKCTL-} ]] || { cargo build --quiet --release -p ndkctl && NDKCTL=target/release/ndkctl; }
 
-cases=$(ndkctl selftest --list --filter "$filter" --json | grep -c '"name"')
+cases=$("$NDKCTL" selftest --list --filter "$filter" --json | grep -c '"name"')
 repeat=$(((schedules / 10 + cases - 1) / cases))
 from_cases=$((repeat * cases))
 from_programs=$((schedules > from_cases ? schedules - from_cases : 0))
@@ -34,7 +34,7 @@ started=$SECONDS
 cargo run --quiet --release -p programs --example programs -- --programs "$from_programs" --seed "$seed" --report 0 &
 programs=$!
 trap 'kill "$programs" 2>/dev/null || true' EXIT
-ndkctl selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3
+"$NDKCTL" selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3
 wait "$programs"
 echo "$((from_programs + from_cases)) schedules: $from_programs programs, $cases cases with $repeat seeds from $seed, in" \
     "$((SECONDS - started)) s"
