@@ -1,5 +1,5 @@
-//! Tests in processes of their own: a process has one simulated kernel at a time, and keeps the static variables of the drivers that are
-//! linked into it. Long tests run beside others so.
+//! Tests in processes of their own. A process has one simulated kernel at a time, and static variables of the drivers that are linked
+//! into it outlive a kernel. In processes of their own, long tests run in parallel.
 
 use std::{array, env, process::Command, thread};
 
