@@ -5,7 +5,7 @@
 # - random programs of NDKPI calls by two consumers, each step compared with a sequential oracle (tests-host/programs);
 # - the cases of the suite about completion queues and those with several tasks: a tenth as many, because each takes nine times as long.
 #
-#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about five minutes of two processors
+#   tools/schedules.sh [schedules] [first seed]     1000000 by default, from seed 0: about seven minutes of two processors
 #
 # A schedule is one program or one case with one seed. What fails says how to run it again: `programs --program ...`, `ndkctl
 # selftest --deterministic --seed ...`. Code between two such points runs as one step: interleavings of single loads and stores are
