@@ -1,5 +1,7 @@
-//! Tests in processes of their own. A process has one simulated kernel at a time, and static variables of the drivers that are linked
-//! into it outlive a kernel. In processes of their own, long tests run in parallel.
+//! Tests in processes of their own.
+//!
+//! A process has one simulated kernel at a time, and static variables of the drivers that are linked into it outlive a kernel. In
+//! processes of their own, long tests run in parallel.
 
 use std::{array, env, process::Command, thread};
 
@@ -43,7 +45,7 @@ pub fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
 ///
 /// # Panics
 ///
-/// Panics if a part does.
+/// Panics if a part does, or answers nothing.
 pub fn in_processes_of_their_own<const PARTS: usize>(
     test: &str,
     work: impl FnOnce(usize) -> Vec<String>,
@@ -58,6 +60,10 @@ pub fn in_processes_of_their_own<const PARTS: usize>(
     }
     compare(thread::scope(|scope| {
         let parts: [_; PARTS] = array::from_fn(|part| scope.spawn(move || run_alone(test, part)));
-        parts.map(|part| part.join().expect("the part is done"))
+        parts.map(|part| {
+            let answer = part.join().expect("the part is done");
+            assert!(!answer.is_empty(), "{test} has answered nothing");
+            answer
+        })
     }));
 }

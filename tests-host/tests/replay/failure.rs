@@ -1,25 +1,20 @@
 //! From a failure to a test, as `docs/recorder.md` describes it: what was recorded once is run again, and what was wrong is named.
 
-use std::{
-    env,
-    process::Command,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use engine::fault::{self, Fault};
 use host::HostOs;
 use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
 use recorder::Keep;
 use recording::Recording;
+use tests_host::alone::in_a_process_of_its_own;
 
 use crate::world::{recorded, run_of};
 
-/// Tells the process of a test to do its work: a deliberate mistake is one of the whole process.
-const ALONE: &str = "REPLAY_ALONE";
-
+/// A deliberate mistake is one of the whole process.
 #[test]
 fn the_replay_of_a_wrong_provider_says_where_it_was_wrong() {
-    if env::var_os(ALONE).is_some() {
+    in_a_process_of_its_own("failure::the_replay_of_a_wrong_provider_says_where_it_was_wrong", || {
         fault::set(Some(Fault::ArmIsNotOneShot));
         let (outcome, file) = run_of("arm.one-callback-per-arm", 1 << 14, Keep::First);
         fault::set(None);
@@ -30,14 +25,7 @@ fn the_replay_of_a_wrong_provider_says_where_it_was_wrong() {
         let said: Vec<_> = report.differences.iter().map(|one| one.what.as_str()).collect();
         let callback = |what: &&str| what.contains("recorded a callback, here none comes");
         assert!(said.iter().any(callback), "a callback that nobody had armed for: {said:?}");
-        return;
-    }
-    let program = env::current_exe().expect("a test knows its own program");
-    let name = "failure::the_replay_of_a_wrong_provider_says_where_it_was_wrong";
-    let output = Command::new(program).args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
-    let output = output.expect("a test can start its own program");
-    let words = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && words.0.contains("1 passed"), "{}{}", words.0, words.1);
+    });
 }
 
 /// Keeps what is found.
