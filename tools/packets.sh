@@ -8,11 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
+source tools/ndkctl.sh
 
 command -v tshark >/dev/null || install_packages tshark
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-[[ -n ${NDKCTL-} ]] || { cargo build --quiet -p ndkctl && NDKCTL=target/debug/ndkctl; }
+have_ndkctl dev
 recording=${1:-$scratch/recording}
 opcodes=()
 if [[ $# -eq 0 ]]; then

@@ -8,6 +8,7 @@
 # target/runner/worker.exe (tools/build-runner.sh). Builds the rest. Skipped where Wine is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/ndkctl.sh
 
 SEEDS=${1:-200}
 NIC=target/drivers/x86_64/softndknic.sys
@@ -17,7 +18,7 @@ for needed in "$NIC" target/runner/worker.exe; do
 done
 command -v wine >/dev/null || { echo "skipped: Wine is not installed"; exit 0; }
 for compiler in clang mingw; do "$SAMPLE/build.sh" --compiler "$compiler" --out "target/consumer-c-$compiler" >/dev/null; done
-[[ -n ${NDKCTL-} ]] || { cargo build --quiet --release --package ndkctl && NDKCTL=target/release/ndkctl; }
+have_ndkctl release
 run() { "$NDKCTL" run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
 
 began=$(date +%s%N)

@@ -12,6 +12,7 @@
 # tools/loom.sh's. NDKCTL names a build of ndkctl; without it one is made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/ndkctl.sh
 
 schedules=${1:-1000000} seed=${2:-0}
 for number in "$schedules" "$seed"; do
@@ -21,7 +22,7 @@ for number in "$schedules" "$seed"; do
     fi
 done
 filter=arm.,notify.,overrun.,resize.,moderation.,flush.,close.
-[[ -n ${NDKCTL-} ]] || { cargo build --quiet --release -p ndkctl && NDKCTL=target/release/ndkctl; }
+have_ndkctl release
 
 cases=$("$NDKCTL" selftest --list --filter "$filter" --json | grep -c '"name"')
 repeat=$(((schedules / 10 + cases - 1) / cases))
@@ -31,7 +32,7 @@ from_programs=$((schedules > from_cases ? schedules - from_cases : 0))
 cargo build --quiet --release -p programs --example programs
 started=$SECONDS
 # Beside each other: each is one thread.
-cargo run --quiet --release -p programs --example programs -- --programs "$from_programs" --seed "$seed" --report 0 &
+target/release/examples/programs --programs "$from_programs" --seed "$seed" --report 0 &
 programs=$!
 trap 'kill "$programs" 2>/dev/null || true' EXIT
 "$NDKCTL" selftest --deterministic --filter "$filter" --repeat "$repeat" --seed "$seed" | tail -3

@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
+source tools/ndkctl.sh
 
 browser=$(command -v chromium || command -v chromium-browser || true)
 if [[ -z $browser ]]; then
@@ -16,7 +17,7 @@ if [[ -z $browser ]]; then
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-[[ -n ${NDKCTL-} ]] || { cargo build --quiet -p ndkctl && NDKCTL=target/debug/ndkctl; }
+have_ndkctl dev
 "$NDKCTL" timeline --example merge --html "$scratch/page.html"
 
 # The elements of the page after its program has run.
