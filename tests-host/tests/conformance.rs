@@ -77,7 +77,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             row(Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
         ]
     };
-    // What a seed determines runs on one processor, and nobody waits for it.
+    // The rows with seeds use one processor; those on threads mostly wait.
     thread::scope(|scope| {
         let by_seeds = scope.spawn(by_seeds);
         let mut rows = on_threads();
