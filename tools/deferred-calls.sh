@@ -5,7 +5,7 @@
 #
 #   tools/deferred-calls.sh [--most INSTRUCTIONS] [--all]     600000 by default
 #
-# --all counts the instructions of every call of the first part: many minutes. That no call copies more than a run of the NIC may is
+# --all counts the instructions of every call of the first part: many minutes. That no call copies more than a quantum may is
 # also watched by the machine of the suite, of the soak and of the programs (`HostPlatform`): one that does breaks a rule.
 # Instructions are those of the host's code, its locks included. A copied byte counts as one where memmove is the processor's own
 # (`rep movsb`), as valgrind counts.

@@ -5,7 +5,7 @@
 //! `crates/nd2`).
 //!
 //! ```text
-//! post -> send queue of the QP -> doorbell -> NIC engine (a deferred call on a processor)
+//! post -> send queue of the QP -> doorbell -> a quantum (the QP's deferred call on a processor)
 //!      -> the receive is matched, tokens are checked, bytes move
 //!      -> completion queue -> the decision to notify -> notification call -> the consumer polls and arms again
 //! ```
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! Locks, in the order they are taken: a QP's send queue, the receive queue of its peer, a completion queue. The locks of
-//! links, memory tables and ready lists are leaves. No lock is held while a client is called.
+//! links and memory tables are leaves. No lock is held while a client is called.
 
 #![no_std]
 #![deny(unsafe_code)]
@@ -52,8 +52,6 @@ pub mod ring;
 pub mod slab;
 mod sync;
 
+pub use nic::Nic;
 /// Status codes. They are those of Windows, so that no layer translates them.
 pub use ntstatus::NtStatus;
-
-/// The NIC of queue pairs: here the cycle closes between the two, which know each other by a trait only.
-pub type Nic<O> = nic::LoopbackNic<O, qp::Qp<O>>;

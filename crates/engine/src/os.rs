@@ -115,6 +115,8 @@ pub trait Dpc<R: Routine>: Send + Sync {
     /// `false` if it was queued already: it then runs once, for the target of the first queueing. A call that has begun to
     /// run is not queued any more, and may run on another processor before the first has returned.
     ///
+    /// Whatever it returns, what the caller did before happens before the run.
+    ///
     /// Callable at any `IRQL <= DISPATCH_LEVEL`, with locks held.
     fn queue(&self, target: &Arc<R::Target>) -> bool;
 }

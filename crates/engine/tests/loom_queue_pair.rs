@@ -311,7 +311,11 @@ fn a_failure_at_the_same_time_as_the_end_of_the_connection_cancels_receives() {
             Qp::unlink(&b.qp);
             let engine = {
                 let os = os.clone();
-                thread::spawn(move || os.run_one())
+                thread::spawn(move || {
+                    // Those of both queue pairs.
+                    os.run_one();
+                    os.run_one();
+                })
             };
             Qp::fail(&a.qp);
             engine.join().expect("no panic");

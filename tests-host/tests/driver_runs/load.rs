@@ -17,7 +17,7 @@ use crate::{consumer::InKernel, world::Provider};
 
 const SIZES: QpSizes = QpSizes { receive_depth: 4, initiator_depth: 4, receive_sge: 1, initiator_sge: 1, inline: 0 };
 
-/// Callbacks. To each belong a run of the NIC and one of the completion queue.
+/// Callbacks. To each belong a quantum and a run of the completion queue's call.
 const ROUNDS: u32 = 8_000;
 /// How long deferred calls may keep the processor, in a kernel that counts 100 microseconds for each: 5,000 of them.
 const LIMIT: Duration = Duration::from_millis(500);

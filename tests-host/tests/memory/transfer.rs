@@ -79,7 +79,7 @@ fn transfer_equals_a_model() {
             model[buffer][at] = sources[source][source_at];
         }
 
-        // In chunks, as a NIC engine with a budget does it.
+        // In chunks, as quanta do it.
         let chunk = 1 + random.edge(20_000);
         let chunk = if chunk < 100 { chunk * 50 } else { chunk };
         let mut moved = 0;

@@ -200,7 +200,7 @@ fn a_flush_lets_end_what_has_begun_and_cancels_what_has_not() {
         a.post(3, SEND, PLAIN, &[a.sge(0, whole)]).expect("a send");
         a.send(4, 8);
         machine.step();
-        assert_eq!(a.sent(), [], "a megabyte for each run of the engine");
+        assert_eq!(a.sent(), [], "half a megabyte for each quantum");
         a.flush();
         net.settle();
         assert_eq!(a.sent(), [(3, NtStatus::SUCCESS), (4, NtStatus::CANCELLED)], "no half message at the peer");

@@ -2,7 +2,7 @@
 //!
 //! Windows ends with bug check 0x133 (`DPC_WATCHDOG_VIOLATION`, first parameter 1) when deferred calls have kept a processor at
 //! `DISPATCH_LEVEL` for two minutes, however short each call is. Under sustained load calls that queue themselves, or each other,
-//! would do that: an engine that never runs dry, a callback whose posts complete and lead to the next callback. Long before that no
+//! would do that: a queue pair that is never idle, a callback whose posts complete and lead to the next callback. Long before that no
 //! thread of that processor gets on.
 //!
 //! So each processor has a worker: a thread that stays on it. When [`BUDGET`] calls have run there since the worker last had
@@ -31,7 +31,7 @@ use wdk_sys::PVOID;
 use super::{KernelLock, dpc, processor};
 
 /// Deferred calls that a processor runs before further ones wait for its worker: a fifth of a second, at the 100 microseconds that
-/// the DDI reference allows a deferred call. The runs of the engine are bounded accordingly.
+/// the DDI reference allows a deferred call. Quanta of queue pairs are bounded accordingly.
 const BUDGET: u32 = 2048;
 
 /// A call's place in the queue of a worker.

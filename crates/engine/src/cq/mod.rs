@@ -1,6 +1,6 @@
 //! Completion queues (`NDKPI 7.1`).
 //!
-//! Any number of NIC engines [push](Cq::push) completions under the queue's lock. The consumer polls them through its
+//! Any number of queue pairs [push](Cq::push) completions under the queue's lock. The consumer polls them through its
 //! [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), which the exclusive reference expresses.
 //! [`notify`] decides when to call the consumer back, for producers and arms alike. The callback always comes from the queue's own
 //! deferred call, with no lock held.

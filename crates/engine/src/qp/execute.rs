@@ -131,7 +131,7 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         if !flags.are_silent(NtStatus::SUCCESS) {
             Cq::push_one(&qp.initiator_cq, || qp.cqe(context, operation, NtStatus::SUCCESS));
         }
-        qp.engine.count(&peer.engine, &run.moved);
+        qp.traffic.count(&peer.traffic, &run.moved);
         Some(run.moved)
     }
 

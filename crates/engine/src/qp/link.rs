@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use fallible::Arc;
 
-use super::{NtStatus, Qp, doorbell};
+use super::{NtStatus, Qp, order};
 use crate::{
     mistake,
     os::{Os, SpinLock},
@@ -25,7 +25,7 @@ pub trait LinkClient: Send + Sync + 'static {
 
 /// The connection of a queue pair.
 ///
-/// A send queue has its own copy of `peer`. Every change of `peer` gives the order [`doorbell::RELINK`] under the same lock, and a
+/// A send queue has its own copy of `peer`. Every change of `peer` gives the order [`order::RELINK`] under the same lock, and a
 /// quantum that takes the order copies `peer` under this lock afterwards. So it copies that change or a later one. `linked` is set
 /// after both: a quantum that finds a request which was posted because of it has the peer, or the order to copy it.
 pub(super) struct Link<O: Os> {
@@ -87,9 +87,9 @@ impl<O: Os> Qp<O> {
     /// Ends the connection of both sides. Requests end; receives stay (`NDKPI 7.7.6`).
     pub fn unlink(this: &Arc<Self>) {
         let Some(peer) = this.part() else { return };
-        Self::ring(this, doorbell::REQUESTS);
+        Self::ring(this);
         if peer.part().is_some() {
-            Self::ring(&peer, doorbell::REQUESTS);
+            Self::ring(&peer);
         }
     }
 
@@ -107,7 +107,7 @@ impl<O: Os> Qp<O> {
     /// Changes the peer, and gives the order to copy it: see [`Link`]. Returns the peer before.
     fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let before = core::mem::replace(&mut link.peer, peer);
-        self.initiating.doorbell.fetch_or(doorbell::RELINK, Ordering::AcqRel);
+        self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         before
     }
 

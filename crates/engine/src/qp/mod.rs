@@ -1,8 +1,8 @@
 //! Queue pairs (`NDKPI 7.2`, `7.3`).
 //!
 //! The consumer posts to two queues, the send queue (NDKPI's initiator queue) and the receive queue. NDKPI has it serialise posts
-//! to the same queue. Requests are carried out in *quanta* that a NIC engine gives the queue pair, one at a time, or in the post
-//! itself. In reading order:
+//! to the same queue. Requests are carried out in *quanta*, bounded runs of the queue pair's deferred call, or in the post itself. In
+//! reading order:
 //!
 //! | module | |
 //! |---|---|
@@ -37,14 +37,14 @@ use receive_queue::ReceiveQueue;
 pub use receive_queue::RqProducer;
 use request::{CHUNK, INLINE, ReceiveRequest, WorkRequest, chunks_for};
 pub use request::{Sge, Work};
-use send_queue::{SendQueue, doorbell};
+use send_queue::{Quantum, SendQueue, order};
 pub use srq::{Srq, SrqClient, SrqParameters};
 
 use crate::{
     NtStatus,
     cq::{Cq, Cqe, CqeOutcome, Operation, dependents::Dependent},
     memory::{Domain, Side, TranslationCache},
-    nic::{Engine, LoopbackNic, NicMode},
+    nic::{Nic, NicMode, TrafficCounters},
     os::{Os, SpinLock},
     ring::{self, Consumer, Producer, TailPublisher},
     sync::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Ordering},
@@ -130,7 +130,8 @@ fn receive_rings(
 pub struct Qp<O: Os> {
     /// Keeps the reference count, which every clone writes, away from the rest.
     _references: CachePadded<()>,
-    engine: Arc<Engine<O, Self>>,
+    dpc: O::Dpc<Quantum<O>>,
+    traffic: Arc<TrafficCounters>,
     /// Posts carry requests out themselves if they can ([`NicMode::Direct`]).
     is_direct: bool,
     limits: Limits,
@@ -163,8 +164,10 @@ pub struct Qp<O: Os> {
 
 /// The fields that posts and quanta of this side write.
 struct Initiating<O: Os> {
-    /// Bits of [`doorbell`].
-    doorbell: AtomicU32,
+    /// Bits of [`order`].
+    orders: AtomicU32,
+    /// A quantum runs or is due. A hint: what is there to do is seen with the send queue locked.
+    is_busy: AtomicBool,
     send_queue: O::Lock<SendQueue<O>>,
 }
 
@@ -202,7 +205,7 @@ impl<O: Os> Qp<O> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     #[inline(never)]
     pub fn try_new(
-        nic: &Arc<LoopbackNic<O, Self>>,
+        nic: &Arc<Nic<O>>,
         domain: &Arc<Domain<O>>,
         receive_cq: &Arc<Cq<O>>,
         initiator_cq: &Arc<Cq<O>>,
@@ -223,7 +226,7 @@ impl<O: Os> Qp<O> {
     /// Makes a queue pair of its two queues.
     #[inline(never)]
     fn around(
-        nic: &Arc<LoopbackNic<O, Self>>,
+        nic: &Arc<Nic<O>>,
         uses: &Uses<'_, O>,
         parameters: &QpParameters,
         client: Box<dyn Any + Send + Sync>,
@@ -234,10 +237,11 @@ impl<O: Os> Qp<O> {
         let os = nic.os();
         let link = os.lock(Link::new())?;
         let attachments = os.lock(None)?;
-        // If there is no memory, dropping the queue pair leaves the engine.
+        let (dpc, traffic) = nic.deal()?;
         Arc::try_new(Self {
             _references: CachePadded::new(()),
-            engine: nic.deal()?,
+            dpc,
+            traffic,
             is_direct: nic.mode() == NicMode::Direct && parameters.initiator_depth > 0,
             limits: Limits {
                 elements: parameters.max_initiator_sge,
@@ -260,7 +264,11 @@ impl<O: Os> Qp<O> {
             link,
             attachments,
             _client: client,
-            initiating: CachePadded::new(Initiating { doorbell: AtomicU32::new(0), send_queue }),
+            initiating: CachePadded::new(Initiating {
+                orders: AtomicU32::new(0),
+                is_busy: AtomicBool::new(false),
+                send_queue,
+            }),
             receive: CachePadded::new(receive_queue),
             awaited: CachePadded::new(AtomicBool::new(false)),
         })
@@ -292,19 +300,19 @@ impl<O: Os> Qp<O> {
         // Of two concurrent flushes the later position counts. Positions begin at zero and do not wrap around.
         this.flush_send_to.fetch_max(this.posted.tail(), Ordering::AcqRel);
         Self::mark_flushed(this);
-        Self::ring(this, doorbell::FLUSH_SEND | doorbell::FLUSH_RECEIVE);
+        Self::order(this, order::FLUSH_SEND | order::FLUSH_RECEIVE);
     }
 
     /// [`Qp::flush`] for the receive queue only. Requests in the send queue end by themselves when the connection is over.
     pub fn flush_receives(this: &Arc<Self>) {
         Self::mark_flushed(this);
-        Self::ring(this, doorbell::FLUSH_RECEIVE);
+        Self::order(this, order::FLUSH_RECEIVE);
     }
 
     /// Has the link client called when all requests that are now in the send queue have completed.
     pub fn drain(this: &Arc<Self>) {
         this.drain_to.store(this.posted.tail(), Ordering::Release);
-        Self::ring(this, doorbell::DRAIN);
+        Self::order(this, order::DRAIN);
     }
 
     /// Waits for the end of a quantum that runs, which is a bounded time. Later quanta know the current link.
@@ -320,7 +328,7 @@ impl<O: Os> Qp<O> {
         // Pairs with the swap of a post: either the post sees that the queue pair is dead, or the quantum sees the receive.
         this.awaited.fetch_or(false, Ordering::AcqRel);
         Self::unlink(this);
-        Self::ring(this, doorbell::FLUSH_RECEIVE);
+        Self::order(this, order::FLUSH_RECEIVE);
     }
 
     /// [`Qp::fail`], and detaches the queue pair from its completion queues. After that, only the caller's references and a
@@ -360,11 +368,5 @@ impl<O: Os> Qp<O> {
 impl<O: Os> Dependent for Arc<Qp<O>> {
     fn fail(&self) {
         Qp::fail(self);
-    }
-}
-
-impl<O: Os> Drop for Qp<O> {
-    fn drop(&mut self) {
-        self.engine.leave();
     }
 }

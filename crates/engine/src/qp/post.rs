@@ -15,7 +15,6 @@ use super::{
     NtStatus, Qp,
     execute::Execution,
     request::{CHUNK, Chunk, INLINE, InlineData, LocalData, Sge, Work, WorkRequest},
-    send_queue::doorbell,
 };
 use crate::{
     mistake,
@@ -304,7 +303,7 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     fn post_direct(this: &Arc<Self>, request: &WorkRequest) -> bool {
         // Does not wait for a quantum that runs or is due.
-        if this.initiating.doorbell.load(Ordering::Relaxed) != 0 {
+        if this.initiating.is_busy.load(Ordering::Relaxed) {
             return false;
         }
         this.initiating.send_queue.with(|queue| {
@@ -361,7 +360,7 @@ impl<O: Os> Qp<O> {
         drop(queue);
         let length = pushed.inspect_err(|_| {
             if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
-                Self::ring(this, doorbell::REQUESTS);
+                Self::ring(this);
             }
         })?;
         this.posted.publish();
@@ -369,7 +368,7 @@ impl<O: Os> Qp<O> {
         } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
             Self::ring_direct(this);
         } else {
-            Self::ring(this, doorbell::REQUESTS);
+            Self::ring(this);
         }
         Ok(())
     }
@@ -377,16 +376,15 @@ impl<O: Os> Qp<O> {
     /// Rings the doorbell for requests that this call may carry out itself.
     #[inline(never)]
     fn ring_direct(this: &Arc<Self>) {
-        // If no quantum runs or is due, the lock of the send queue suffices. If the doorbell is rung meanwhile, a quantum follows.
-        let is_idle = this.initiating.doorbell.load(Ordering::Relaxed) & doorbell::OWNED == 0;
+        let is_busy = this.initiating.is_busy.load(Ordering::Relaxed);
         let is_unfinished = || {
             this.initiating.send_queue.with(|queue| {
                 queue.take_orders(this);
                 queue.run(this, 0, &mut DIRECT_QUANTUM.clone())
             })
         };
-        if !is_idle || is_unfinished() {
-            Self::ring(this, doorbell::REQUESTS);
+        if is_busy || is_unfinished() {
+            Self::ring(this);
         }
     }
 

@@ -240,7 +240,7 @@ impl<O: Os> SendQueue<O> {
         }
         if let Some(peer) = self.peer.as_ref().filter(|_| request.work.moves_bytes()) {
             let is_read = matches!(request.work, Work::Read { .. });
-            qp.engine.count(&peer.engine, &Moved { is_read, requests: 1, bytes: request.length as usize });
+            qp.traffic.count(&peer.traffic, &Moved { is_read, requests: 1, bytes: request.length as usize });
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{
     NtStatus, Qp,
     post::{Limits, push_elements},
     request::{ReceiveRequest, Sge, resolve_all},
-    send_queue::doorbell,
+    send_queue::order,
     srq::Srq,
 };
 use crate::{
@@ -162,10 +162,10 @@ impl<O: Os> Qp<O> {
     #[inline(never)]
     fn tell_of_receive(this: &Arc<Self>, is_awaited: bool) {
         if is_awaited && let Some(peer) = this.peer() {
-            Self::ring(&peer, doorbell::REQUESTS);
+            Self::ring(&peer);
         }
         if this.is_dead() {
-            Self::ring(this, doorbell::FLUSH_RECEIVE);
+            Self::order(this, order::FLUSH_RECEIVE);
         }
     }
 
@@ -230,7 +230,7 @@ impl<O: Os> Qp<O> {
             (false, receive.requests.get(0).is_some())
         });
         if is_unfinished {
-            this.initiating.doorbell.fetch_or(doorbell::FLUSH_RECEIVE, Ordering::AcqRel);
+            this.initiating.orders.fetch_or(order::FLUSH_RECEIVE, Ordering::AcqRel);
         }
         // The peer may wait because of a flushed receive. It has to be told of the receives behind that.
         if this.srq.is_none()
@@ -238,7 +238,7 @@ impl<O: Os> Qp<O> {
             && this.awaited.swap(false, Ordering::AcqRel)
             && let Some(peer) = this.peer()
         {
-            Self::ring(&peer, doorbell::REQUESTS);
+            Self::ring(&peer);
         }
         is_unfinished
     }
@@ -297,7 +297,7 @@ impl<O: Os> Claim<O> {
     /// Has the queue pair cancel the receives that it could not cancel while the first one was claimed.
     fn wake(qp: &Arc<Qp<O>>, flushed: bool) {
         if flushed || qp.is_dead() {
-            Qp::ring(qp, doorbell::FLUSH_RECEIVE);
+            Qp::order(qp, order::FLUSH_RECEIVE);
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The engine's end of a send queue: the doorbell, and what a quantum does.
+//! The engine's end of a send queue: the doorbell, and the quantum.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use fallible::Arc;
 
@@ -13,29 +14,28 @@ use super::{
 use crate::{
     cq::notify::newer,
     memory::Segment,
-    nic::{Budget, Engine, Member},
-    os::{Os, SpinLock},
+    nic::Budget,
+    os::{Dpc, Os, Routine, SpinLock},
     ring::Consumer,
     sync::Ordering,
 };
 
-/// The orders to a queue pair: bits of one word, which a quantum takes at once.
-pub(super) mod doorbell {
-    pub use crate::nic::OWNED;
-
-    /// There may be requests.
-    pub const REQUESTS: u32 = 1 << 1;
+/// Orders to a queue pair besides that to carry out requests: bits of one word.
+pub(super) mod order {
     /// Copy the peer from the link.
-    pub const RELINK: u32 = 1 << 2;
+    pub const RELINK: u32 = 1 << 0;
     /// Cancel initiator requests up to [`crate::qp::Qp::flush_send_to`].
-    pub const FLUSH_SEND: u32 = 1 << 3;
+    pub const FLUSH_SEND: u32 = 1 << 1;
     /// Cancel receives that were flushed, or all if the queue pair is dead.
-    pub const FLUSH_RECEIVE: u32 = 1 << 4;
+    pub const FLUSH_RECEIVE: u32 = 1 << 2;
     /// Tell the link client when the requests up to [`crate::qp::Qp::drain_to`] have completed.
-    pub const DRAIN: u32 = 1 << 5;
+    pub const DRAIN: u32 = 1 << 3;
     /// The orders to the send queue.
-    pub const SEND_ORDERS: u32 = RELINK | FLUSH_SEND | DRAIN;
+    pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN;
 }
+
+/// What one quantum may do. Bytes: no deferred call lasts longer than Windows' guidelines allow.
+const QUANTUM: Budget = Budget { bytes: 512 << 10, requests: 128 };
 
 /// The engine's end of a send queue.
 pub(super) struct SendQueue<O: Os> {
@@ -60,26 +60,46 @@ pub(super) struct SendQueue<O: Os> {
     pub remote: Vec<Segment<O>>,
 }
 
-impl<O: Os> Qp<O> {
-    /// Rings the doorbell with `orders`.
-    pub(super) fn ring(this: &Arc<Self>, orders: u32) {
-        Engine::ring(&this.engine, &this.initiating.doorbell, orders, this);
+/// The deferred call of a queue pair.
+pub(super) struct Quantum<O>(PhantomData<O>);
+
+impl<O: Os> Routine for Quantum<O> {
+    type Target = Qp<O>;
+
+    fn run(qp: &Arc<Qp<O>>) {
+        Qp::quantum(qp);
     }
 }
 
-impl<O: Os> Member for Qp<O> {
-    fn quantum(this: &Arc<Self>, budget: &mut Budget) -> bool {
-        let Initiating { doorbell, send_queue } = &*this.initiating;
+impl<O: Os> Qp<O> {
+    /// Rings the doorbell: there may be requests, or there are orders. A quantum follows that knows what was done before.
+    pub(super) fn ring(this: &Arc<Self>) {
+        this.initiating.is_busy.store(true, Ordering::Relaxed);
+        // A call that is queued already has not begun, and will know too (see `Dpc::queue`).
+        this.dpc.queue(this);
+    }
+
+    /// Gives `orders`, and rings the doorbell.
+    pub(super) fn order(this: &Arc<Self>, orders: u32) {
+        this.initiating.orders.fetch_or(orders, Ordering::AcqRel);
+        Self::ring(this);
+    }
+
+    fn quantum(this: &Arc<Self>) {
+        let Initiating { orders, is_busy, send_queue } = &*this.initiating;
+        let mut budget = QUANTUM;
         let is_unfinished = send_queue.with(|queue| {
             // Taken under the lock: they have been followed when the lock is next taken (see `Qp::quiesce`).
-            let orders = doorbell.swap(doorbell::OWNED, Ordering::AcqRel);
-            let flushes = orders & doorbell::FLUSH_RECEIVE != 0;
-            let has_receives_left = flushes && Self::cancel_receives(this, budget);
-            queue.run(this, orders, budget) || has_receives_left
+            let orders = if orders.load(Ordering::Relaxed) == 0 { 0 } else { orders.swap(0, Ordering::AcqRel) };
+            let flushes = orders & order::FLUSH_RECEIVE != 0;
+            let has_receives_left = flushes && Self::cancel_receives(this, &mut budget);
+            let is_unfinished = queue.run(this, orders, &mut budget) || has_receives_left;
+            is_busy.store(is_unfinished, Ordering::Relaxed);
+            is_unfinished
         });
-        // Orders that were given since then need another quantum.
-        let is_over = || doorbell.compare_exchange(doorbell::OWNED, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        is_unfinished || !is_over()
+        if is_unfinished {
+            this.dpc.queue(this);
+        }
     }
 }
 
@@ -118,7 +138,7 @@ impl<O: Os> SendQueue<O> {
         if let Some((domain, token)) = self.late.take() {
             let _ = domain.invalidate_remote(token);
         }
-        if orders & doorbell::SEND_ORDERS != 0 {
+        if orders & order::TO_SEND_QUEUE != 0 {
             self.follow(qp, orders);
         }
         let is_unfinished = loop {
@@ -154,27 +174,28 @@ impl<O: Os> SendQueue<O> {
         is_unfinished
     }
 
-    /// Takes and follows the orders that the doorbell has now.
+    /// Takes and follows the orders that there are now.
     pub fn take_orders(&mut self, qp: &Qp<O>) {
-        if qp.initiating.doorbell.load(Ordering::Relaxed) & doorbell::SEND_ORDERS != 0 {
-            let given = qp.initiating.doorbell.fetch_and(!doorbell::SEND_ORDERS, Ordering::AcqRel);
+        let Initiating { orders, .. } = &*qp.initiating;
+        if orders.load(Ordering::Relaxed) & order::TO_SEND_QUEUE != 0 {
+            let given = orders.fetch_and(!order::TO_SEND_QUEUE, Ordering::AcqRel);
             self.follow(qp, given);
         }
     }
 
     #[cold]
     fn follow(&mut self, qp: &Qp<O>, given: u32) {
-        if given & doorbell::RELINK != 0 {
+        if given & order::RELINK != 0 {
             self.peer = qp.peer();
             if let Some(srq) = &qp.srq {
                 // The shared receive queue may have rung for this queue pair, whose peer has nothing to send any more.
                 srq.pass_on();
             }
         }
-        if given & doorbell::FLUSH_SEND != 0 {
+        if given & order::FLUSH_SEND != 0 {
             self.flush_to = Some(qp.flush_send_to.load(Ordering::Acquire));
         }
-        if given & doorbell::DRAIN != 0 {
+        if given & order::DRAIN != 0 {
             self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));
         }
     }
@@ -183,7 +204,7 @@ impl<O: Os> SendQueue<O> {
     #[inline]
     pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
         // The end of the connection gives an order. It is checked under the lock: see `Qp::quiesce`.
-        let has_orders = qp.initiating.doorbell.load(Ordering::Relaxed) != 0;
+        let has_orders = qp.initiating.orders.load(Ordering::Relaxed) != 0;
         #[cfg(feature = "faults")]
         let has_orders = has_orders || self.late.is_some();
         if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }

@@ -14,7 +14,6 @@ use super::{
     receive_queue::{Claim, Claimed},
     receive_rings,
     request::ReceiveRequest,
-    send_queue::doorbell,
 };
 use crate::{
     cq::dependents::{DependentRef, Dependents, fail_some},
@@ -151,7 +150,7 @@ impl<O: Os> Srq<O> {
         })?;
         // The reference to the queue pair itself is dropped without the lock.
         if let Some([_waiting, peer]) = waiter {
-            Qp::ring(&peer, doorbell::REQUESTS);
+            Qp::ring(&peer);
         }
         Ok(())
     }
@@ -164,7 +163,7 @@ impl<O: Os> Srq<O> {
             if is_empty { None } else { Self::next_waiter(state) }
         });
         if let Some([_waiting, peer]) = waiter {
-            Qp::ring(&peer, doorbell::REQUESTS);
+            Qp::ring(&peer);
         }
     }
 
