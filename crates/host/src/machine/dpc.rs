@@ -78,7 +78,8 @@ const FREED: u32 = 1 << 31;
 /// The call goes to the processor that queues it.
 const NO_TARGET: u32 = u32::MAX;
 
-/// The part of a DPC that a queue refers to.
+/// The part of a DPC that a queue refers to. Each call writes to it: it shares no cache line with what other processors use.
+#[repr(align(64))]
 pub struct DpcInner {
     pub machine: MachineRef,
     pub name: &'static str,

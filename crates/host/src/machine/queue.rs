@@ -95,7 +95,8 @@ struct Own {
     longest: AtomicUsize,
 }
 
-/// A processor.
+/// A processor, on cache lines of its own.
+#[repr(align(128))]
 pub struct Processor {
     queue: Mutex<Queue>,
     /// Nothing is queued, and the processor runs: calls that a thread queues to itself are next.
