@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation, Received,
     notify::{ArmType, CqFailure},
 };
 use host::{
@@ -50,8 +50,7 @@ pub const fn plain(context: usize) -> Cqe {
         qp_context: 0,
         outcome: CqeOutcome::new(Operation::Receive, NtStatus::SUCCESS),
         request_context: context,
-        bytes: 0,
-        invalidated_token: 0,
+        received: Received::new(0, 0),
     }
 }
 

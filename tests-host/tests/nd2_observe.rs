@@ -2,7 +2,7 @@
 
 use engine::{
     cq::{
-        Cq, CqClient, CqParameters, Cqe, CqeOutcome, Operation,
+        Cq, CqClient, CqParameters, Cqe, CqeOutcome, Operation, Received,
         notify::{ArmType, Class, CqFailure, Notify},
     },
     os::Os,
@@ -23,8 +23,7 @@ const fn completion(status: NtStatus, solicited: bool) -> Cqe {
         qp_context: 0,
         outcome: CqeOutcome::new(Operation::Receive, status).soliciting(solicited),
         request_context: 0,
-        bytes: 0,
-        invalidated_token: 0,
+        received: Received::new(0, 0),
     }
 }
 

@@ -12,7 +12,7 @@
 mod loom_os;
 
 use engine::cq::{
-    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation,
+    Cq, CqClient, CqConsumer, CqParameters, Cqe, CqeOutcome, Operation, Received,
     notify::{
         ArmType::{Any, Solicited},
         CqFailure,
@@ -43,8 +43,7 @@ const fn entry(context: usize) -> Cqe {
         qp_context: 0,
         outcome: CqeOutcome::new(Operation::Receive, NtStatus::SUCCESS).soliciting(true),
         request_context: context,
-        bytes: 0,
-        invalidated_token: 0,
+        received: Received::new(0, 0),
     }
 }
 

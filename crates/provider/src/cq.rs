@@ -269,7 +269,7 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
 const fn plain_result(completion: &Cqe) -> NDK_RESULT {
     NDK_RESULT {
         Status: completion.outcome.status(),
-        BytesTransferred: completion.bytes,
+        BytesTransferred: completion.received.bytes(),
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
     }
@@ -281,12 +281,12 @@ const fn plain_result(completion: &Cqe) -> NDK_RESULT {
 pub const fn extended_result(completion: &Cqe) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
         Status: completion.outcome.status(),
-        BytesTransferred: completion.bytes,
+        BytesTransferred: completion.received.bytes(),
         QPContext: ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: ptr::with_exposed_provenance_mut(completion.request_context),
         Type: operation_type(completion.outcome.operation()),
         ProviderErrorCode: if completion.outcome.status().is_success() { 0 } else { failure_code(completion) },
-        TypeSpecificCompletionOutput: completion.invalidated_token as usize,
+        TypeSpecificCompletionOutput: completion.received.invalidated_token() as usize,
     }
 }
 

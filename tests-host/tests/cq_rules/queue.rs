@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use engine::cq::{CqParameters, Cqe, CqeOutcome, notify::ArmType::Any, notify::CqFailure};
+use engine::cq::{CqParameters, Cqe, CqeOutcome, Received, notify::ArmType::Any, notify::CqFailure};
 use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use tests_host::{
@@ -126,8 +126,7 @@ fn a_completion_keeps_all_its_fields() {
             qp_context: usize::MAX,
             outcome: CqeOutcome::new(operation, NtStatus::IO_TIMEOUT).soliciting(true),
             request_context: usize::MAX - 1,
-            bytes: u32::MAX,
-            invalidated_token: 0xDEAD_BEEF,
+            received: Received::new(u32::MAX, 0xDEAD_BEEF),
         });
         cq.push(&completions);
         assert_eq!(cq.poll_entries(usize::MAX), completions, "together");

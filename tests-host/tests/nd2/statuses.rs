@@ -1,6 +1,6 @@
 //! The table of valid statuses by request type (`ND2_RESULT`, remarks): no other pair can be produced.
 
-use engine::cq::{Cqe, CqeOutcome};
+use engine::cq::{Cqe, CqeOutcome, Received};
 use nd2::{
     abi::{HRESULT, ND2_REQUEST_TYPE},
     cq::results::{request_type, result, result_status},
@@ -53,8 +53,7 @@ fn no_pair_outside_of_the_table_can_be_produced() {
                 qp_context: 1,
                 outcome: CqeOutcome::new(operation, status).soliciting(true),
                 request_context: 2,
-                bytes: 3,
-                invalidated_token: 4,
+                received: Received::new(3, 4),
             };
             let result = result(&completion);
             assert!(is_valid(result.RequestType, result.Status), "{operation:?}, {status}: {result:?}");

@@ -153,7 +153,7 @@ fn a_message_that_overruns_the_completion_queue_leaves_those_before_it() {
         net.settle();
         let entries = receives.poll_entries(usize::MAX);
         assert_eq!(outcomes(&entries), all(0..3, NtStatus::SUCCESS));
-        assert!(entries.iter().all(|entry| entry.bytes == 8 && entry.qp_context == 9));
+        assert!(entries.iter().all(|entry| entry.received.bytes() == 8 && entry.qp_context == 9));
         assert!(b.qp().is_dead(), "the overrun fails the queue pair");
     });
 }

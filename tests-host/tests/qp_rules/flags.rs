@@ -104,7 +104,7 @@ fn inline_bytes_of_every_length_arrive() {
             arrived.extend(b.buffer().bytes(200, 300));
             arrived.truncate(length);
             assert_eq!(arrived, data, "{length} bytes");
-            assert_eq!(b.receive_cq().poll_entries(2)[0].bytes as usize, length);
+            assert_eq!(b.receive_cq().poll_entries(2)[0].received.bytes() as usize, length);
         }
         assert_eq!(a.sent().len(), 11);
     });

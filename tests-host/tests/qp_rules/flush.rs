@@ -31,7 +31,7 @@ fn a_flushed_receive_completes_as_a_receive_of_no_bytes() {
         a.flush();
         net.settle();
         let entries = a.receive_cq().poll_entries(4);
-        assert_eq!((entries[0].outcome.operation(), entries[0].bytes), (engine::cq::Operation::Receive, 0));
+        assert_eq!((entries[0].outcome.operation(), entries[0].received.bytes()), (engine::cq::Operation::Receive, 0));
     });
 }
 

@@ -1,7 +1,7 @@
 //! NDKPI 7.6: what a send that invalidates a token of the peer does, as far as queues are concerned.
 
 use engine::{
-    cq::Operation,
+    cq::{Operation, Received},
     memory::{Bind, Rights, Window},
     nic::NicMode,
     qp::{Flags, Work},
@@ -37,7 +37,7 @@ fn the_receiver_hears_of_the_token_and_the_sender_of_a_send() {
         let received = b.receive_cq().poll_entries(8);
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].outcome.operation(), Operation::ReceiveAndInvalidate);
-        assert_eq!((received[0].invalidated_token, received[0].bytes), (token, 8));
+        assert_eq!(received[0].received, Received::new(8, token));
         let sent = a.send_cq().poll_entries(8);
         assert_eq!((sent[0].outcome.operation(), sent[0].outcome.status()), (Operation::Send, NtStatus::SUCCESS));
         let write = Work::Write { address: srq.buffer().address(0), token };

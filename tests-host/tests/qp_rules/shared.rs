@@ -25,7 +25,9 @@ fn receives_complete_at_the_queue_pair_that_takes_them() {
         }
         let taken = |qp: &tests_host::qp_fixture::TestQp| -> Vec<_> {
             let entries = qp.receive_cq().poll_entries(8);
-            assert!(entries.iter().all(|entry| entry.bytes == 8 && entry.outcome.status() == NtStatus::SUCCESS));
+            assert!(
+                entries.iter().all(|entry| entry.received.bytes() == 8 && entry.outcome.status() == NtStatus::SUCCESS)
+            );
             entries.iter().map(|entry| (entry.request_context, entry.qp_context)).collect()
         };
         assert_eq!(taken(&b), [(0, 0xB), (3, 0xB)]);

@@ -124,7 +124,7 @@ fn the_receive_of_a_message_says_how_many_bytes_came_and_whether_they_were_annou
                 let received = b.receive_cq().poll_entries(8);
                 let [receive] = received[..] else { panic!("{received:?}") };
                 assert_eq!(
-                    (receive.bytes, receive.outcome.is_solicited()),
+                    (receive.received.bytes(), receive.outcome.is_solicited()),
                     (8, flags.contains(Flags::SOLICIT)),
                     "{flags:?}"
                 );

@@ -23,7 +23,7 @@ fn a_send_fills_the_first_receive() {
         let received = b.receive_cq().poll_entries(8);
         assert_eq!(received.len(), 1);
         assert_eq!((received[0].request_context, received[0].outcome.status()), (7, NtStatus::SUCCESS));
-        assert_eq!(received[0].bytes, 1_000, "what came, not what there was room for");
+        assert_eq!(received[0].received.bytes(), 1_000, "what came, not what there was room for");
         assert_eq!(received[0].outcome.operation(), Operation::Receive);
         assert_eq!(b.buffer().bytes(2_000, 1_000), pattern(1_000));
         assert_eq!(b.buffer().bytes(3_000, 500), [0; 500], "nothing behind it");
@@ -91,7 +91,7 @@ fn messages_of_no_bytes_arrive() {
         a.send(3, 0);
         a.post(4, SEND, PLAIN, &[a.sge(5, 0)]).expect("a send");
         net.settle();
-        let bytes: Vec<_> = b.receive_cq().poll_entries(8).iter().map(|entry| entry.bytes).collect();
+        let bytes: Vec<_> = b.receive_cq().poll_entries(8).iter().map(|entry| entry.received.bytes()).collect();
         assert_eq!(bytes, [0, 0]);
         assert_eq!(a.sent(), all([3, 4], NtStatus::SUCCESS));
     });

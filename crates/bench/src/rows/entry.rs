@@ -3,7 +3,7 @@
 //! The peers hold them as they are. A completion queue of ours is given a [`Cqe`], which has 32 bytes, and the result is
 //! made when it is polled, as `NdkGetCqResultsEx` does it.
 
-use engine::cq::{Cqe, CqeOutcome, Operation};
+use engine::cq::{Cqe, CqeOutcome, Operation, Received};
 use ndkpi::{NDK_RESULT_EX, NtStatus};
 use provider::extended_result;
 
@@ -24,8 +24,7 @@ pub const fn completion(number: usize) -> Cqe {
         qp_context: 1,
         outcome: CqeOutcome::new(Operation::Send, NtStatus::SUCCESS),
         request_context: number,
-        bytes: 0,
-        invalidated_token: 0,
+        received: Received::new(0, 0),
     }
 }
 

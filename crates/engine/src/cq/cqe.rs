@@ -1,5 +1,7 @@
 //! Completion queue entries.
 
+use core::fmt;
+
 use crate::NtStatus;
 
 /// The kind of request a completion is for (`NDKPI 2.2`).
@@ -24,55 +26,118 @@ pub enum Operation {
     Write,
 }
 
-/// How a request has ended: all that an arm looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct CqeOutcome {
-    status: NtStatus,
-    operation: Operation,
-    is_solicited: bool,
+impl Operation {
+    /// The one with this number, which is below eight.
+    const fn from_bits(bits: u64) -> Self {
+        match bits & 7 {
+            0 => Self::Receive,
+            1 => Self::ReceiveAndInvalidate,
+            2 => Self::Send,
+            3 => Self::FastRegister,
+            4 => Self::Bind,
+            5 => Self::Invalidate,
+            6 => Self::Read,
+            _ => Self::Write,
+        }
+    }
 }
 
+/// How a request has ended, in one word: the status, the kind of request, and if its sender asked for an event. All that an arm
+/// looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CqeOutcome(u64);
+
 impl CqeOutcome {
+    const OPERATION: u32 = 32;
+    const SOLICITED: u64 = 1 << 40;
+
     /// The outcome of a request whose sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn new(operation: Operation, status: NtStatus) -> Self {
-        Self { status, operation, is_solicited: false }
+        Self((operation as u64) << Self::OPERATION | status.0.cast_unsigned() as u64)
     }
 
     /// The same, with an event if `is_solicited`.
     #[inline]
     #[must_use]
     pub const fn soliciting(self, is_solicited: bool) -> Self {
-        Self { is_solicited, ..self }
+        let plain = self.0 & !Self::SOLICITED;
+        Self(if is_solicited { plain | Self::SOLICITED } else { plain })
     }
 
     /// Success, or why the request failed.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
     pub const fn status(self) -> NtStatus {
-        self.status
+        NtStatus((self.0 as u32).cast_signed())
     }
 
     /// The kind of request.
     #[inline]
     #[must_use]
     pub const fn operation(self) -> Operation {
-        self.operation
+        Operation::from_bits(self.0 >> Self::OPERATION)
     }
 
     /// Returns true if the sender asked for an event.
     #[inline]
     #[must_use]
     pub const fn is_solicited(self) -> bool {
-        self.is_solicited
+        self.0 & Self::SOLICITED != 0
     }
 
     /// Returns true if the request has succeeded and its sender asked for no event.
     #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {
-        self.status.is_success() && !self.is_solicited
+        self.status().is_success() && !self.is_solicited()
+    }
+}
+
+impl fmt::Debug for CqeOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (operation, status) = (self.operation(), self.status());
+        f.debug_struct("CqeOutcome")
+            .field("operation", &operation)
+            .field("status", &status)
+            .field("is_solicited", &self.is_solicited())
+            .finish()
+    }
+}
+
+/// What a receive has got, in one word. Nothing for other requests.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received(u64);
+
+impl Received {
+    /// So many bytes, and the token that the sender invalidated, or zero.
+    #[inline]
+    #[must_use]
+    pub const fn new(bytes: u32, invalidated_token: u32) -> Self {
+        Self((invalidated_token as u64) << 32 | bytes as u64)
+    }
+
+    /// The number of bytes.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+    pub const fn bytes(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The token that the sender invalidated, for [`Operation::ReceiveAndInvalidate`].
+    #[inline]
+    #[must_use]
+    pub const fn invalidated_token(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, token) = (self.bytes(), self.invalidated_token());
+        f.debug_struct("Received").field("bytes", &bytes).field("invalidated_token", &token).finish()
     }
 }
 
@@ -81,8 +146,8 @@ impl CqeOutcome {
 /// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that follows from the kind of the
 /// request and its status (`NDKPI 3.6`).
 ///
-/// No two fields are neighbours here in the order of an `NDK_RESULT`: a consumer that polls at once would load both with one
-/// instruction, which waits until both stores of the producer have reached the cache.
+/// Each field is a word, and no two are neighbours here in the order of an `NDK_RESULT`. To load with one instruction what several
+/// have stored waits until those stores have reached the cache, and with them the message, whose cache line was the receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub struct Cqe {
@@ -92,10 +157,8 @@ pub struct Cqe {
     pub outcome: CqeOutcome,
     /// What the consumer gave when it posted the request.
     pub request_context: usize,
-    /// Bytes received. Zero for other requests.
-    pub bytes: u32,
-    /// The token that the sender invalidated, for [`Operation::ReceiveAndInvalidate`]. Zero for other requests.
-    pub invalidated_token: u32,
+    /// What the request has received.
+    pub received: Received,
 }
 
 const _: () = assert!(size_of::<Cqe>() == 32);
@@ -105,6 +168,6 @@ impl Cqe {
     #[inline]
     #[must_use]
     pub const fn new(qp_context: usize, request_context: usize, outcome: CqeOutcome) -> Self {
-        Self { qp_context, outcome, request_context, bytes: 0, invalidated_token: 0 }
+        Self { qp_context, outcome, request_context, received: Received::new(0, 0) }
     }
 }

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use crate::NtStatus;
-pub use cqe::{Cqe, CqeOutcome, Operation};
+pub use cqe::{Cqe, CqeOutcome, Operation, Received};
 use dependents::{DependentRef, Dependents, fail_some};
 use fallible::{Arc, try_box};
 use moderation::Moderation;
@@ -85,10 +85,10 @@ impl State {
     /// Pushes a completion of `cq`, which the caller publishes. Returns true if the deferred call has to be queued.
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
-        let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
+        let Cqe { qp_context, outcome, request_context, received } = cqe;
         // Deliberate mistakes are made where everything is decided.
         let is_ignored = self.ignores_plain && outcome.is_plain() && !fault::is_any() && self.entries.push(cqe);
-        !is_ignored && self.push_and_decide(cq, qp_context, outcome, request_context, [bytes, invalidated_token])
+        !is_ignored && self.push_and_decide(cq, qp_context, outcome, request_context, received)
     }
 
     /// [`State::push`] for a completion that may have a consequence.
@@ -100,13 +100,13 @@ impl State {
         qp_context: usize,
         outcome: CqeOutcome,
         request_context: usize,
-        [bytes, invalidated_token]: [u32; 2],
+        received: Received,
     ) -> bool {
         mistake!(ResizeLosesEntry if fault::recall() => return false);
         if self.settle().failure().is_some() {
             return false;
         }
-        if !self.entries.push(Cqe { qp_context, outcome, request_context, bytes, invalidated_token }) {
+        if !self.entries.push(Cqe { qp_context, outcome, request_context, received }) {
             return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
         }
         let is_full = !self.entries.has_room(1);
@@ -223,8 +223,8 @@ impl<O: Os> Cq<O> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the completion stays in registers until it is in its slot")]
     pub fn push(this: &Arc<Self>, cqe: Cqe) {
-        let Cqe { qp_context, outcome, request_context, bytes, invalidated_token } = cqe;
-        Self::push_one(this, move || Cqe { qp_context, outcome, request_context, bytes, invalidated_token });
+        let Cqe { qp_context, outcome, request_context, received } = cqe;
+        Self::push_one(this, move || Cqe { qp_context, outcome, request_context, received });
     }
 
     /// [`Cq::push`] for the completion that `work` returns: it is made with the queue locked, and stays in registers.

@@ -15,7 +15,7 @@ use super::{
     request::{INLINE, LocalData, WORD, WorkRequest},
 };
 use crate::{
-    cq::{Cq, Cqe, Operation},
+    cq::{self, Cq, Cqe, Operation},
     memory::{Access, CacheResult, LockedMr, Lookup, MOST_BY_CACHE, Side},
     mistake,
     nic::{Budget, Moved},
@@ -252,7 +252,11 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
 pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Cqe {
     let bytes = mistake!(BytesWrong => length + 1, else length);
     let cqe = peer.cqe(context, Operation::Receive, NtStatus::SUCCESS);
-    Cqe { outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)), bytes, ..cqe }
+    Cqe {
+        outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)),
+        received: cq::Received::new(bytes, 0),
+        ..cqe
+    }
 }
 
 /// Copies the inline bytes of a request, if it holds all of them. A word is copied without a call of the copy routine.

@@ -9,7 +9,7 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{Cq, CqeOutcome, Operation},
+    cq::{Cq, CqeOutcome, Operation, Received},
     memory::{self, Access, Segment, Transfers, transfer},
     mistake,
     nic::{Budget, Moved},
@@ -230,7 +230,7 @@ impl<O: Os> SendQueue<O> {
                     if let Some(token) = invalidate {
                         let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
                         cqe.outcome = outcome.soliciting(cqe.outcome.is_solicited());
-                        cqe.invalidated_token = token;
+                        cqe.received = Received::new(cqe.received.bytes(), token);
                     }
                     claim.finish(cqe);
                 }

@@ -48,7 +48,7 @@ pub const fn result(completion: &Cqe) -> ND2_RESULT {
     let kind = request_type(completion.outcome.operation());
     ND2_RESULT {
         Status: result_status(kind, completion.outcome.status()),
-        BytesTransferred: completion.bytes,
+        BytesTransferred: completion.received.bytes(),
         QueuePairContext: core::ptr::with_exposed_provenance_mut(completion.qp_context),
         RequestContext: core::ptr::with_exposed_provenance_mut(completion.request_context),
         RequestType: kind,

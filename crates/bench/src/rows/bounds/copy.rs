@@ -194,12 +194,12 @@ impl<F: FnMut()> Called<F> {
         for result in results {
             let Some(entry) = self.queue.take() else { break };
             result.Status = entry.outcome.status();
-            result.BytesTransferred = entry.bytes;
+            result.BytesTransferred = entry.received.bytes();
             result.QPContext = ptr::without_provenance_mut(entry.qp_context);
             result.RequestContext = ptr::without_provenance_mut(entry.request_context);
             result.Type = NDK_OPERATION_TYPE::WRITE;
             result.ProviderErrorCode = 0;
-            result.TypeSpecificCompletionOutput = entry.invalidated_token as usize;
+            result.TypeSpecificCompletionOutput = entry.received.invalidated_token() as usize;
             taken += 1;
         }
         taken
