@@ -81,10 +81,11 @@ impl Interrupted {
     #[inline]
     pub fn unmask(&self, state: &ThreadState) {
         if let Some(site) = self.site() {
-            if site.has_own() || site.processor().pending() {
-                site.run_queued(state);
+            let processor = site.processor();
+            if site.has_own() || processor.pending() {
+                site.run_queued(processor, state);
             }
-            site.processor().give();
+            processor.give();
         }
     }
 
@@ -110,11 +111,11 @@ impl Site {
         !self.own.borrow().is_empty()
     }
 
-    /// Queues a call to the thread itself, which is at `DISPATCH_LEVEL`. Returns false if it has to queue behind the calls of others,
+    /// Queues a call to the thread itself, which is at `DISPATCH_LEVEL` on `processor`. Returns false if it has to queue behind the calls of others,
     /// or there is no room.
     #[inline]
-    fn queue(&self, call: impl FnOnce() -> Call) -> bool {
-        let (processor, mut own) = (self.processor(), self.own.borrow_mut());
+    fn queue(&self, processor: &Processor, call: impl FnOnce() -> Call) -> bool {
+        let mut own = self.own.borrow_mut();
         let is_next = processor.is_quiet() && own.len() < OWN_CALLS;
         if is_next {
             own.push_back(call());
@@ -125,8 +126,7 @@ impl Site {
 
     /// Runs what is queued, also what is queued meanwhile.
     #[inline(never)]
-    fn run_queued(&self, state: &ThreadState) {
-        let processor = self.processor();
+    fn run_queued(&self, processor: &Processor, state: &ThreadState) {
         loop {
             if processor.pending()
                 && let Some(entry) = processor.next_here(self.has_own())
@@ -199,13 +199,13 @@ impl MachineRef {
                 return false;
             };
             if !state.is_interruptible() {
-                return site.queue(call);
+                return site.queue(processor, call);
             }
             if !raises {
                 return false;
             }
             let before = state.raise(Irql::DISPATCH_LEVEL);
-            let is_queued = site.queue(call);
+            let is_queued = site.queue(processor, call);
             state.lower(before);
             is_queued
         })
