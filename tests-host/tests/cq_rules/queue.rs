@@ -141,6 +141,20 @@ fn a_completion_keeps_all_its_fields() {
 }
 
 #[test]
+fn a_completion_can_be_read_in_the_message_of_a_failure() {
+    let outcome = CqeOutcome::new(OPERATIONS[1], NtStatus::CANCELLED).soliciting(true);
+    let text = format!("{outcome:?}, {:?}", Received::new(8, 5));
+    let (operation, status) = (outcome.operation(), outcome.status());
+    assert_eq!(
+        text,
+        format!(
+            "CqeOutcome {{ operation: {operation:?}, status: {status:?}, is_solicited: true }}, \
+             Received {{ bytes: 8, invalidated_token: 5 }}"
+        )
+    );
+}
+
+#[test]
 fn an_outcome_says_what_it_was_made_of() {
     for operation in OPERATIONS {
         for status in [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xC000_00B5, 0xFFFF_FFFF].map(NtStatus::from_bits) {
