@@ -138,7 +138,7 @@ fn the_suite_counts_the_same_with_both_engines() {
     in_processes_of_their_own("suite::the_suite_counts_the_same_with_both_engines", run, |[deferred, direct]| {
         assert_eq!(deferred[0], direct[0], "cases, passed, failed and skipped");
         let [deferred, direct] = [deferred, direct].map(|engine| engine[1].parse::<u64>().expect("a number of calls"));
-        assert!(direct < deferred * 9 / 10, "posts carry requests out: {direct} of {deferred} calls");
+        assert!(direct < deferred * 19 / 20, "posts carry requests out: {direct} of {deferred} calls");
     });
 }
 

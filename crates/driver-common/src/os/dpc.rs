@@ -1,7 +1,12 @@
 //! Deferred procedure calls on a chosen processor.
 
 use alloc::boxed::Box;
-use core::{cell::UnsafeCell, marker::PhantomData, ptr};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering::AcqRel},
+};
 
 use engine::os::{Dpc, Routine};
 use fallible::{Arc, try_box};
@@ -33,6 +38,9 @@ pub struct KernelDpc<R: Routine> {
 
 struct Call {
     dpc: UnsafeCell<KDPC>,
+    /// The kernel has the DPC in a queue, or is about to get it. Its own word for that is in the DPC, and no document says what order
+    /// it gives to a caller whose DPC is queued already.
+    is_queued: AtomicBool,
     /// Where the DPC runs.
     processor: u32,
     /// Its place in the queue of that processor's worker.
@@ -53,7 +61,8 @@ impl<R: Routine> KernelDpc<R> {
     /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no such processor.
     pub fn try_new(index: u32) -> Result<Self, NtStatus> {
         let mut number = processor::number(index)?;
-        let call = Call { dpc: UnsafeCell::new(KDPC::default()), processor: index, place: Place::new() };
+        let dpc = UnsafeCell::new(KDPC::default());
+        let call = Call { dpc, is_queued: AtomicBool::new(false), processor: index, place: Place::new() };
         let call = try_box(call).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let context: PVOID = ptr::from_ref(&*call).cast_mut().cast();
         let dpc = &call.dpc;
@@ -70,14 +79,15 @@ impl<R: Routine> KernelDpc<R> {
 
 impl<R: Routine> Dpc<R> for KernelDpc<R> {
     fn queue(&self, target: &Arc<R::Target>) -> bool {
+        // `run` reads what every call of this has written, also one that returns `false`.
+        if self.call.is_queued.swap(true, AcqRel) {
+            return false;
+        }
         let counted = Arc::into_raw(target.clone());
         // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
         let queued = unsafe { KeInsertQueueDpc(self.call.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
-        if queued == 0 {
-            // SAFETY: the DPC was queued before, with a reference of its own, so it did not take this one.
-            drop(unsafe { Arc::from_raw(counted) });
-        }
-        queued != 0
+        debug_assert!(queued != 0, "the DPC has begun since it was last queued");
+        true
     }
 }
 
@@ -95,6 +105,7 @@ impl<R: Routine> Drop for KernelDpc<R> {
 unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PVOID, _unused: PVOID) {
     // SAFETY: the address of the call (invariant), which lives until the routine begins (the contract of `Dpc`).
     let call = unsafe { &*context.cast_const().cast::<Call>() };
+    call.is_queued.swap(false, AcqRel);
     let fate = worker::of(call.processor).map_or(Fate::Runs, |worker| {
         // SAFETY: `queue` gave this call a counted reference (invariant), which nobody else takes. The call uses the worker of its
         // processor always, and as long as it waits it counts as queued: it is not dropped.
