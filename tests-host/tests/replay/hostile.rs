@@ -107,7 +107,7 @@ fn a_changed_recording_crashes_nothing() {
             }
         }
     }
-    assert!(read > 30 && refused > 2 && run > 2, "{read} read, {refused} refused, {run} run");
+    assert!(read > 30 && refused > 0 && run > 2, "{read} read, {refused} refused, {run} run");
 }
 
 /// The bytes of a ring, as a dump has them.
