@@ -216,6 +216,8 @@ impl<O: Os> MemoryTable<O> {
     /// # Errors
     ///
     /// As [`MemoryTable::try_new`].
+    // Not inlined, so that its parts do not lie in the stack frame of who makes an adapter.
+    #[inline(never)]
     pub fn try_new_with(os: &O, limits: MemoryLimits, rules: MemoryRules) -> Result<Arc<Self>, NtStatus> {
         if !limits.are_possible() {
             return Err(NtStatus::INVALID_PARAMETER);
