@@ -6,17 +6,17 @@
 //! others queue there wait. Below, these run on the processor's own thread: code on a host cannot be interrupted.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
-    fmt,
+    array,
+    cell::Cell,
+    fmt, iter,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    ptr,
+    ptr::{self, NonNull},
 };
 
 use super::{
     core::MachineRef,
-    dpc::{run, run_entry},
+    dpc::{run_entry, watch},
     irql::{Irql, assert_irql_at_most, current_irql},
     plain::Call,
     queue::Processor,
@@ -32,13 +32,56 @@ const OWN_CALLS: usize = 64;
 ///
 /// # Invariants
 ///
-/// `own` is empty while the thread is below `DISPATCH_LEVEL`. Its calls are older than those in the processor's queue, except those
-/// that go ahead of all.
+/// `processor` is one of `machine`, which keeps it alive. `own` is empty while the thread is below `DISPATCH_LEVEL`. Its calls are
+/// older than those in the processor's queue, except those that go ahead of all.
 struct Site {
     machine: MachineRef,
+    processor: NonNull<Processor>,
     index: u32,
     /// What the thread has queued to itself.
-    own: RefCell<VecDeque<Call>>,
+    own: OwnCalls,
+}
+
+/// The calls that a thread has queued to itself.
+///
+/// # Invariants
+///
+/// Those that have not run are in the slots of the numbers from `head` up to `tail`, at most [`OWN_CALLS`] of them. All other slots
+/// are empty.
+struct OwnCalls {
+    slots: [Cell<Option<Call>>; OWN_CALLS],
+    head: Cell<usize>,
+    tail: Cell<usize>,
+}
+
+impl OwnCalls {
+    fn new() -> Self {
+        Self { slots: array::from_fn(|_| Cell::new(None)), head: Cell::new(0), tail: Cell::new(0) }
+    }
+
+    #[inline]
+    const fn len(&self) -> usize {
+        self.tail.get().wrapping_sub(self.head.get())
+    }
+
+    /// Queues a call. There is room for it.
+    #[inline]
+    fn push(&self, call: Call) {
+        let tail = self.tail.get();
+        self.slots[tail % OWN_CALLS].set(Some(call));
+        self.tail.set(tail.wrapping_add(1));
+    }
+
+    /// Takes the oldest call.
+    #[inline]
+    fn pop(&self) -> Option<Call> {
+        let head = self.head.get();
+        if head == self.tail.get() {
+            return None;
+        }
+        self.head.set(head.wrapping_add(1));
+        self.slots[head % OWN_CALLS].take()
+    }
 }
 
 /// The processor whose deferred calls interrupt a thread, if there is one.
@@ -82,7 +125,7 @@ impl Interrupted {
     pub fn unmask(&self, state: &ThreadState) {
         if let Some(site) = self.site() {
             let processor = site.processor();
-            if site.has_own() || processor.pending() {
+            if site.own.len() > 0 || processor.pending() {
                 site.run_queued(processor, state);
             }
             processor.give();
@@ -92,9 +135,8 @@ impl Interrupted {
     /// [`Interrupted::unmask`] for a thread that unwinds: what is queued is left to the processor's own thread.
     pub fn unmask_in_panic(&self) {
         if let Some(site) = self.site() {
-            let mut own = site.own.borrow_mut();
-            site.processor().insert_own(site.index, own.drain(..).map(Call::into_entry));
-            drop(own);
+            let own = iter::from_fn(|| site.own.pop()).map(Call::into_entry);
+            site.processor().insert_own(site.index, own);
             site.processor().give();
             site.processor().begin();
         }
@@ -104,22 +146,19 @@ impl Interrupted {
 impl Site {
     #[inline]
     fn processor(&self) -> &Processor {
-        &self.machine.core.processors[self.index as usize]
-    }
-
-    fn has_own(&self) -> bool {
-        !self.own.borrow().is_empty()
+        // SAFETY: of the machine, which is alive (invariant).
+        unsafe { self.processor.as_ref() }
     }
 
     /// Queues a call to the thread itself, which is at `DISPATCH_LEVEL` on `processor`. Returns false if it has to queue behind the calls of others,
     /// or there is no room.
     #[inline]
     fn queue(&self, processor: &Processor, call: impl FnOnce() -> Call) -> bool {
-        let mut own = self.own.borrow_mut();
-        let is_next = processor.is_quiet() && own.len() < OWN_CALLS;
+        let length = self.own.len() + 1;
+        let is_next = processor.is_quiet() && length <= OWN_CALLS;
         if is_next {
-            own.push_back(call());
-            processor.count_own(own.len());
+            self.own.push(call());
+            processor.count_own(length);
         }
         is_next
     }
@@ -129,24 +168,27 @@ impl Site {
     fn run_queued(&self, processor: &Processor, state: &ThreadState) {
         loop {
             if processor.pending()
-                && let Some(entry) = processor.next_here(self.has_own())
+                && let Some(entry) = processor.next_here(self.own.len() > 0)
             {
-                self.run(entry.dpc.name, || run_entry(&self.machine, entry, self.index));
+                self.run(state, entry.dpc.name, || run_entry(&self.machine, entry, self.index));
                 processor.end_here();
                 continue;
             }
-            let Some(call) = self.own.borrow_mut().pop_front() else { return };
+            let Some(call) = self.own.pop() else { return };
             let (name, routine, arguments) = call.begin();
-            self.run(name, || run(state, &self.machine, self.index, name, || routine(arguments)));
+            self.run(state, name, || watch(state, &self.machine, name, || routine(arguments)));
             processor.end_own();
         }
     }
 
-    /// Runs a call. A panic is written down as if it had run on the processor's thread: who has queued the call has not failed.
+    /// Runs a call on the current thread, which is on the processor at `DISPATCH_LEVEL`, and holds no lock. A panic is written down
+    /// as if it had run on the processor's thread: who has queued the call has not failed.
     #[inline]
-    fn run(&self, name: &'static str, call: impl FnOnce()) {
+    fn run(&self, state: &ThreadState, name: &'static str, call: impl FnOnce()) {
         let outcome = catch_unwind(AssertUnwindSafe(call));
         if outcome.is_err() {
+            state.irql.set(Irql::DISPATCH_LEVEL);
+            state.locks.set(0);
             report(&self.machine, self.index, name, outcome);
         }
     }
@@ -183,8 +225,13 @@ impl MachineRef {
         assert!(self.core.seeded.is_none(), "a seeded machine runs everything on one thread already");
         thread::with(|state| assert!(state.interrupted.site().is_none(), "the thread is on a processor already"));
         self.bind_current_thread(processor);
-        let own = RefCell::new(VecDeque::with_capacity(OWN_CALLS));
-        let site: *const Site = Box::into_raw(Box::new(Site { machine: self.clone(), index: processor, own }));
+        let site = Site {
+            machine: self.clone(),
+            processor: NonNull::from(&self.core.processors[processor as usize]),
+            index: processor,
+            own: OwnCalls::new(),
+        };
+        let site: *const Site = Box::into_raw(Box::new(site));
         thread::with(|state| state.interrupted.0.set(site));
         OnProcessor { site, own: PhantomData }
     }

@@ -104,11 +104,13 @@ impl DpcInner {
     /// Says that the DPC is not queued any more. Called by its queue, under its lock.
     ///
     /// This reads what every unsuccessful queueing wrote, so that what happened before any of them happens before the run.
+    #[inline]
     pub fn clear_place(&self) {
         self.place.fetch_and(FREED, AcqRel);
     }
 
     /// Says that the DPC is queued. Returns false if it was before; else the caller puts it into a queue.
+    #[inline]
     pub fn claim(&self) -> bool {
         let before = self.place.fetch_or(QUEUED, AcqRel);
         if before & QUEUED != 0 {
@@ -122,6 +124,7 @@ impl DpcInner {
     }
 
     /// The processor whose queue is the next one.
+    #[inline]
     pub fn processor(&self) -> u32 {
         match self.target.load(Relaxed) {
             NO_TARGET => self.machine.current_processor(),
@@ -130,6 +133,7 @@ impl DpcInner {
     }
 
     /// Where in the queue it goes.
+    #[inline]
     pub fn importance(&self) -> Importance {
         Importance::from_number(self.importance.load(Relaxed))
     }
@@ -310,6 +314,17 @@ pub fn run_entry(machine: &MachineRef, entry: Entry, processor: u32) {
 #[inline]
 pub fn run(state: &ThreadState, machine: &MachineRef, processor: u32, name: &'static str, routine: impl FnOnce()) {
     let _entered = Entered::new(state, machine.number(), processor);
+    watch(state, machine, name, routine);
+}
+
+/// [`run`] for a thread that is on its processor at `DISPATCH_LEVEL` already.
+///
+/// # Panics
+///
+/// As [`run`].
+#[inline]
+pub fn watch(state: &ThreadState, machine: &MachineRef, name: &'static str, routine: impl FnOnce()) {
+    state.copied.set(0);
     let (limit, byte_limit) = (machine.settings().dpc_time_limit, machine.settings().dpc_byte_limit);
     let started = limit.map(|_| std::time::Instant::now());
     routine();

@@ -35,6 +35,7 @@ impl fmt::Display for Irql {
 }
 
 /// The IRQL of the current thread: `KeGetCurrentIrql`.
+#[inline]
 #[must_use]
 pub fn current_irql() -> Irql {
     thread::with(|state| state.irql.get())
@@ -45,15 +46,15 @@ pub fn current_irql() -> Irql {
 /// # Panics
 ///
 /// [`Rule::IrqlNotRaised`] if `to` is below the current IRQL.
+#[inline]
 #[track_caller]
 #[must_use = "the level to return to"]
 pub fn raise(to: Irql) -> Irql {
-    // Told outside of the closure, which does not know the caller's place.
-    let before = thread::with(|state| if to < state.irql.get() { state.irql.get() } else { state.raise(to) });
-    if to < before {
-        broken(Rule::IrqlNotRaised, format_args!("raised from {before} to {to}"));
+    let now = current_irql();
+    if to < now {
+        broken(Rule::IrqlNotRaised, format_args!("raised from {now} to {to}"));
     }
-    before
+    thread::with(|state| state.raise(to))
 }
 
 /// Lowers the IRQL of the current thread: `KeLowerIrql`.
@@ -64,21 +65,17 @@ pub fn raise(to: Irql) -> Irql {
 /// # Panics
 ///
 /// [`Rule::IrqlNotLowered`] if `to` is above the current IRQL, or below `DISPATCH_LEVEL` while a spin lock is held.
+#[inline]
 #[track_caller]
 pub fn lower(to: Irql) {
-    let (now, has_lock) = thread::with(|state| {
-        let (now, has_lock) = (state.irql.get(), to < Irql::DISPATCH_LEVEL && state.locks.get() > 0);
-        if to <= now && !has_lock {
-            state.lower(to);
-        }
-        (now, has_lock)
-    });
+    let now = current_irql();
     if to > now {
         broken(Rule::IrqlNotLowered, format_args!("lowered from {now} to {to}"));
     }
-    if has_lock {
+    if to < Irql::DISPATCH_LEVEL && !no_locks_held() {
         broken(Rule::IrqlNotLowered, format_args!("lowered to {to} while holding {HeldLocks}"));
     }
+    thread::with(|state| state.lower(to));
 }
 
 /// Checks that the current thread is at `level` or below.
@@ -96,12 +93,14 @@ pub fn assert_irql_at_most(level: Irql) {
 }
 
 /// How many spin locks the current thread holds.
+#[inline]
 #[must_use]
 pub fn locks_held() -> usize {
     thread::with(|state| state.locks.get())
 }
 
 /// Returns true if the current thread holds no spin lock.
+#[inline]
 #[must_use]
 pub fn no_locks_held() -> bool {
     locks_held() == 0

@@ -210,16 +210,17 @@ impl Processor {
     }
 
     /// Queues calls that a thread had queued to itself, and that are older than what others have queued.
-    pub fn insert_own(&self, index: u32, entries: impl DoubleEndedIterator<Item = Entry>) {
+    pub fn insert_own(&self, index: u32, entries: impl Iterator<Item = Entry>) {
         let mut queue = self.lock();
-        let place = queue.entries.iter().take_while(|entry| entry.ahead).count();
+        let ahead = queue.entries.iter().take_while(|entry| entry.ahead).count();
         let mut count = 0;
         // An entry of epoch 0 is waited for by every flush: one that has begun counts it among the thread's own.
-        for entry in entries.rev() {
+        for entry in entries {
             entry.dpc.set_place(index);
-            queue.entries.insert(place, entry);
+            queue.entries.insert(ahead + count, entry);
             count += 1;
         }
+        let count = count as u64;
         self.note_quiet(&queue);
         queue.left += count;
         self.own.ran.store(self.own.ran.load(Relaxed) + count, Release);

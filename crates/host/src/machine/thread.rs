@@ -184,7 +184,7 @@ impl<'thread> Entered<'thread> {
             irql: state.irql.replace(Irql::DISPATCH_LEVEL),
             locks: state.locks.get(),
             processor: state.processor.replace((machine, processor)),
-            copied: state.copied.replace(0),
+            copied: state.copied.get(),
             state,
         }
     }
