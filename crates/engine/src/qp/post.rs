@@ -248,7 +248,7 @@ impl<O: Os> Qp<O> {
     ) -> Result<(), NtStatus> {
         let is_forbidden = this.forbids(&work);
         let Some((data, length)) = payload.single(&this.limits) else {
-            return Self::post_queued(this, context, flags, is_forbidden, queue, |elements, chunks| {
+            return Self::post_queued(this, context, flags, is_forbidden, queue, move |elements, chunks| {
                 let (data, length) = payload.push(elements, chunks, &this.limits)?;
                 Ok((work, data, length))
             });
@@ -259,7 +259,7 @@ impl<O: Os> Qp<O> {
         if is_done {
             Ok(())
         } else {
-            Self::post_queued(this, context, flags, is_forbidden, queue, |_, _| Ok((work, data, length)))
+            Self::post_queued(this, context, flags, is_forbidden, queue, move |_, _| Ok((work, data, length)))
         }
     }
 
