@@ -24,16 +24,19 @@ pub enum NicMode {
     Direct,
 }
 
-/// An amount of work.
+/// An amount of work: what may still be done, or what was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes that may still be moved.
+    /// Bytes that are moved.
     pub bytes: usize,
-    /// Requests that may still be finished. Narrower than the bytes, so that no load reads both and waits for two stores.
+    /// Requests that are finished. Narrower than the bytes, so that no load reads both and waits for two stores.
     pub requests: u32,
 }
 
 impl Budget {
+    /// No work.
+    pub const NONE: Self = Self { bytes: 0, requests: 0 };
+
     /// Returns true if there is nothing left of it.
     #[must_use]
     pub const fn is_spent(&self) -> bool {
@@ -52,14 +55,6 @@ pub struct Traffic {
     pub in_frames: u64,
     /// Messages that went out.
     pub out_frames: u64,
-}
-
-/// Requests that a queue pair has carried out, either reads only or sends and writes only.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Moved {
-    pub is_read: bool,
-    pub requests: u32,
-    pub bytes: usize,
 }
 
 /// Bytes and messages in one direction.
@@ -88,17 +83,18 @@ impl TrafficCounters {
         Arc::try_new(Self { nic: nic.clone(), within, incoming, outgoing }).map_err(Into::into)
     }
 
-    /// Counts what a queue pair that counts here has exchanged with one that counts at `peer`, on both sides.
+    /// Counts what a queue pair that counts here has done with one that counts at `peer`, on both sides: only reads, or only
+    /// sends and writes.
     #[inline]
-    pub fn count(&self, peer: &Self, moved: &Moved) {
+    pub fn count(&self, peer: &Self, done: Budget, are_reads: bool) {
         let add = |direction: &Direction| {
-            direction.octets.fetch_add(moved.bytes as u64, Ordering::Relaxed);
-            direction.frames.fetch_add(moved.requests.into(), Ordering::Relaxed);
+            direction.octets.fetch_add(done.bytes as u64, Ordering::Relaxed);
+            direction.frames.fetch_add(done.requests.into(), Ordering::Relaxed);
         };
         if Arc::ptr_eq(&self.nic, &peer.nic) {
             return add(&self.within);
         }
-        let (from, to) = if moved.is_read { (peer, self) } else { (self, peer) };
+        let (from, to) = if are_reads { (peer, self) } else { (self, peer) };
         add(&from.outgoing);
         add(&to.incoming);
     }

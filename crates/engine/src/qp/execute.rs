@@ -18,7 +18,7 @@ use crate::{
     cq::{self, Cq, Cqe, Operation},
     memory::{Access, CacheResult, LockedMr, Lookup, MOST_BY_CACHE, Side},
     mistake,
-    nic::{Budget, Moved},
+    nic::Budget,
     os::{Memory, Os},
     prefetch::cold_path,
     ring::Consumer,
@@ -90,22 +90,31 @@ pub(super) struct Execution<'run, O: Os, R> {
 }
 
 /// What a run has done.
-#[derive(Default)]
+///
+/// Each field is stored and loaded by itself. A copy of all would load them in other widths, and wait until the stores before have
+/// reached the peer's processor.
 struct Run {
-    moved: Moved,
-    /// The context and the flags of the last request, which has not completed yet.
-    last: Option<(usize, Flags)>,
+    done: Budget,
+    /// Of the last request, which has not completed yet.
+    context: usize,
+    flags: Flags,
 }
 
 impl<O: Os, R: Requests> Execution<'_, O, R> {
-    /// Carries out the first request, and sends behind it. `None` if it is not simple: then nothing has happened.
+    /// Carries out the first request, and sends behind it. Returns how much that was; `None` if it is not simple: then nothing has
+    /// happened.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: 20 instructions of a write")]
-    pub fn execute(mut self) -> Option<Moved> {
+    pub fn execute(mut self) -> Option<Budget> {
         let (qp, peer) = (self.qp, self.peer);
         let request = self.requests.first()?;
-        let (operation, run) = if matches!(request.work, Work::Send { invalidate: None }) {
-            (Operation::Send, self.send())
+        let mut run = Run { done: Budget::NONE, context: request.context, flags: request.flags };
+        let operation = if matches!(request.work, Work::Send { invalidate: None }) {
+            self.send(&mut run);
+            if run.done.requests == 0 {
+                return None;
+            }
+            Operation::Send
         } else {
             let bytes = request.length as usize;
             if bytes > self.budget.bytes {
@@ -122,17 +131,17 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
                 }
                 _ => return None,
             };
-            let last = Some((request.context, request.flags));
             self.requests.finish(1);
-            (operation, Run { moved: Moved { is_read: operation == Operation::Read, requests: 1, bytes }, last })
+            run.done = Budget { requests: 1, bytes };
+            operation
         };
+        let Run { done, context, flags } = run;
         // The completion of a send follows that of the receive, whose queue may be the same.
-        let (context, flags) = run.last?;
         if !flags.are_silent(NtStatus::SUCCESS) {
             Cq::push_one(&qp.initiator_cq, || qp.cqe(context, operation, NtStatus::SUCCESS));
         }
-        qp.traffic.count(&peer.traffic, &run.moved);
-        Some(run.moved)
+        qp.traffic.count(&peer.traffic, done, operation == Operation::Read);
+        Some(done)
     }
 
     /// Copies the data of a read or a write, found by the queue pair's cache or the token table. `None` if it is not contiguous on
@@ -180,32 +189,31 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
     /// operation, which would wait until the stores of the first one have reached the peer's processor.
     // Not inlined: it would take registers from reads and writes.
     #[inline(never)]
-    fn send(mut self) -> Run {
-        let (peer, mut run, mut received) = (self.peer, Run::default(), Received::new());
+    fn send(mut self, run: &mut Run) {
+        let (peer, mut received) = (self.peer, Received::new());
         // The lock of the receive queue keeps the order of its completions.
         peer.with_receives(|receives| {
             let received = &mut received;
             Cq::push_all(&peer.receive_cq, || {
-                run = self.send_locked(receives, received).unwrap_or_default();
+                self.send_locked(receives, received, run);
                 &*received
             });
         });
-        run
     }
 
     /// [`Execution::send`] with the receives and their completion queue locked. Locks the tokens; `None` if they may not be used.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted with the one after it")]
-    fn send_locked(&mut self, receives: &mut ReceiveQueue, received: &mut Received) -> Option<Run> {
+    fn send_locked(&mut self, receives: &mut ReceiveQueue, received: &mut Received, run: &mut Run) -> Option<()> {
         let (qp, peer) = (self.qp, self.peer);
         let sink = Lookup { token: receives.first_token()?, access: Access::LocalWrite };
         match self.requests.first()?.data {
             LocalData::Inline(_) => {
-                peer.domain.with_token(sink, |remote| self.send_run(receives, received, remote, put_inline))
+                peer.domain.with_token(sink, |remote| self.send_run(receives, received, run, remote, put_inline))
             }
             LocalData::Elements { first, .. } => {
                 qp.domain.with_tokens(first.key(Access::LocalRead), &peer.domain, sink, |local, remote| {
-                    self.send_run(receives, received, remote, |request, to| put_element(local, request, to))
+                    self.send_run(receives, received, run, remote, |request, to| put_element(local, request, to));
                 })
             }
         }
@@ -218,32 +226,33 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
         &mut self,
         receives: &mut ReceiveQueue,
         received: &mut Received,
+        run: &mut Run,
         remote: &LockedMr<'_, O>,
         put: impl Fn(&WorkRequest, Location<'_, O>) -> Option<()>,
-    ) -> Run {
-        let mut run = Run::default();
+    ) {
+        let Budget { mut bytes, mut requests } = Budget::NONE;
         let most = self.budget.bytes.min(UNDER_LOCKS);
-        while run.moved.requests < self.budget.requests && !received.is_full() {
-            let ahead = run.moved.requests as usize;
+        while requests < self.budget.requests && !received.is_full() {
+            let ahead = requests as usize;
             let Some(request) = self.requests.get(ahead) else { break };
             let &WorkRequest { context, work, flags, length, .. } = request;
-            if !matches!(work, Work::Send { invalidate: None }) || length as usize > most - run.moved.bytes {
+            if !matches!(work, Work::Send { invalidate: None }) || length as usize > most - bytes {
                 break;
             }
             let Some(receive) = receives.fill(ahead, length, remote, |to| put(request, to)) else { break };
             received.push(self::received(self.peer, receive, length, flags));
-            run.moved.requests += 1;
-            run.moved.bytes += length as usize;
-            run.last = Some((context, flags));
+            requests += 1;
+            bytes += length as usize;
+            (run.context, run.flags) = (context, flags);
             // Its completion follows that of the receive, whose queue may be the same and is locked.
             if !flags.are_silent(NtStatus::SUCCESS) {
                 break;
             }
         }
         // The slots are free before the consumers see the completions.
-        receives.requests.advance(run.moved.requests as usize);
-        self.requests.finish(run.moved.requests as usize);
-        run
+        receives.requests.advance(requests as usize);
+        self.requests.finish(requests as usize);
+        run.done = Budget { bytes, requests };
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     cq::{Cq, CqeOutcome, Operation, Received},
     memory::{self, Access, Segment, Transfers, transfer},
     mistake,
-    nic::{Budget, Moved},
+    nic::Budget,
     os::Os,
     ring::Consumer,
 };
@@ -240,7 +240,7 @@ impl<O: Os> SendQueue<O> {
         }
         if let Some(peer) = self.peer.as_ref().filter(|_| request.work.moves_bytes()) {
             let is_read = matches!(request.work, Work::Read { .. });
-            qp.traffic.count(&peer.traffic, &Moved { is_read, requests: 1, bytes: request.length as usize });
+            qp.traffic.count(&peer.traffic, Budget { requests: 1, bytes: request.length as usize }, is_read);
         }
         Ok(())
     }

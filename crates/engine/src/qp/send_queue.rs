@@ -148,15 +148,15 @@ impl<O: Os> SendQueue<O> {
             if budget.is_spent() {
                 break true;
             }
-            let moved = match &self.peer {
+            let done = match &self.peer {
                 Some(peer) if self.current.is_none() && !self.is_flushed() && !qp.is_dead() => {
                     Execution { qp, peer, requests: &mut self.requests, budget: *budget }.execute()
                 }
                 _ => None,
             };
-            if let Some(moved) = moved {
-                budget.bytes -= moved.bytes;
-                budget.requests -= moved.requests;
+            if let Some(done) = done {
+                budget.bytes -= done.bytes;
+                budget.requests -= done.requests;
                 continue;
             }
             match self.progress(qp, budget) {

@@ -46,7 +46,6 @@ pub fn current_irql() -> Irql {
 /// # Panics
 ///
 /// [`Rule::IrqlNotRaised`] if `to` is below the current IRQL.
-#[inline]
 #[track_caller]
 #[must_use = "the level to return to"]
 pub fn raise(to: Irql) -> Irql {
@@ -65,7 +64,6 @@ pub fn raise(to: Irql) -> Irql {
 /// # Panics
 ///
 /// [`Rule::IrqlNotLowered`] if `to` is above the current IRQL, or below `DISPATCH_LEVEL` while a spin lock is held.
-#[inline]
 #[track_caller]
 pub fn lower(to: Irql) {
     let now = current_irql();
