@@ -293,7 +293,7 @@ impl DpcHandle {
 ///
 /// # Panics
 ///
-/// As [`run`].
+/// As [`watch`].
 #[inline(never)]
 pub fn run_entry(machine: &MachineRef, entry: Entry, processor: u32) {
     let Entry { dpc, arguments, .. } = entry;
@@ -303,25 +303,18 @@ pub fn run_entry(machine: &MachineRef, entry: Entry, processor: u32) {
         // The DPC may be freed while its routine runs: then this is the last reference.
         drop(dpc);
     };
-    current::with(|state| run(state, machine, processor, name, routine));
+    current::with(|state| {
+        let _entered = Entered::new(state, machine.number(), processor);
+        watch(state, machine, name, routine);
+    });
 }
 
-/// Runs the routine of the DPC `name` on the current thread, whose `state` this is, as `processor`.
+/// Runs the routine of the DPC `name` on the current thread, whose `state` this is, and which is on a processor at
+/// `DISPATCH_LEVEL`.
 ///
 /// # Panics
 ///
 /// As the routine does; [`Rule::IrqlNotRestored`] or [`Rule::LockHeld`] if it leaves something behind; [`Rule::DpcTooLong`].
-#[inline]
-pub fn run(state: &ThreadState, machine: &MachineRef, processor: u32, name: &'static str, routine: impl FnOnce()) {
-    let _entered = Entered::new(state, machine.number(), processor);
-    watch(state, machine, name, routine);
-}
-
-/// [`run`] for a thread that is on its processor at `DISPATCH_LEVEL` already.
-///
-/// # Panics
-///
-/// As [`run`].
 #[inline]
 pub fn watch(state: &ThreadState, machine: &MachineRef, name: &'static str, routine: impl FnOnce()) {
     state.copied.set(0);
