@@ -71,7 +71,7 @@ enum Bound {
     Completion,
     /// The same by calls.
     Calls,
-    /// The copy is made in a deferred call.
+    /// The same in a deferred call.
     Deferred,
 }
 
@@ -81,7 +81,7 @@ impl Bound {
             Self::Exchange => "an atomic exchange and a store",
             Self::Completion => "two atomic exchanges and a completion through a queue with a lock",
             Self::Calls => "two atomic exchanges and a completion, posted and polled by calls",
-            Self::Deferred => "in a deferred call",
+            Self::Deferred => "two atomic exchanges and a completion in a deferred call, posted and polled by calls",
         }
     }
 
@@ -95,7 +95,7 @@ impl Bound {
             Self::Exchange => Box::new(bounds::copy::owning_one(count, copy)),
             Self::Completion => Box::new(bounds::copy::completed(count, copy)),
             Self::Calls => Box::new(bounds::copy::called(count, length, copy)),
-            Self::Deferred => Box::new(bounds::copy::deferred(context.os, count, copy)),
+            Self::Deferred => Box::new(bounds::copy::deferred(context.os, count, length, copy)),
         }
     }
 }

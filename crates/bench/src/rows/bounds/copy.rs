@@ -206,55 +206,94 @@ impl<F: FnMut()> Called<F> {
     }
 }
 
+/// The tokens of the consumer and of its peer.
+const TOKENS: [u32; 2] = [0x1001, 0x1002];
+/// Where their bytes begin.
+const BASE: u64 = 1 << 20;
+
+impl<F> Called<F> {
+    fn new(copy: F) -> Self {
+        let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
+        let [qp, translations]: [Line; 2] = Default::default();
+        Self { qp, translations, here, there, queue: Queue::new(), copy }
+    }
+}
+
+/// The list of a request, and the peer's place.
+const fn request(number: usize, length: u32) -> ([Sge; 1], (u64, u32)) {
+    let address = BASE + number as u64 % 64;
+    ([Sge { address, length, token: TOKENS[0] }], (address, TOKENS[1]))
+}
+
+/// Polls the completion of a request.
+fn complete<F>(called: &mut Called<F>, poll: Poll<F>) {
+    let mut results = [NDK_RESULT_EX::ZEROED; 1];
+    assert_eq!(poll(called, black_box(&mut results)), 1, "it has completed");
+    assert!(results[0].Status.is_success());
+}
+
 /// [`completed`], posted and polled by calls whose targets nobody knows before. `copy` copies `length` bytes.
 pub fn called<F: FnMut()>(count: usize, length: u32, copy: F) -> impl FnMut() -> f64 {
-    const TOKENS: [u32; 2] = [0x1001, 0x1002];
-    const BASE: u64 = 1 << 20;
-    let [here, there] = TOKENS.map(|token| Sge { address: BASE, length: 1 << 20, token });
-    let [qp, translations]: [Line; 2] = Default::default();
-    let mut called = Called { qp, translations, here, there, queue: Queue::new(), copy };
+    let mut called = Called::new(copy);
     move || {
         let (post, poll) = black_box((Called::post as Post<F>, Called::poll as Poll<F>));
         alone(count, || {
             for number in 0..count {
-                let address = BASE + number as u64 % 64;
-                let list = [Sge { address, length, token: TOKENS[0] }];
-                assert_eq!(post(&mut called, number, black_box(&list), (address, TOKENS[1]), 0), NtStatus::SUCCESS);
-                let mut results = [NDK_RESULT_EX::ZEROED; 1];
-                assert_eq!(poll(&mut called, black_box(&mut results)), 1, "it has completed");
-                assert!(results[0].Status.is_success());
+                let (list, remote) = request(number, length);
+                assert_eq!(post(&mut called, number, black_box(&list), remote, 0), NtStatus::SUCCESS);
+                complete(&mut called, poll);
             }
         })
     }
 }
 
-/// Lets `copy` happen `count` times, each in a deferred call that is queued at `DISPATCH_LEVEL` and interrupts the thread when the
-/// level drops. Nothing is owned, and nothing completes.
-pub fn deferred(os: &HostOs, count: usize, mut copy: impl FnMut()) -> impl FnMut() -> f64 {
-    let run = |arguments: Arguments| {
-        // SAFETY: the argument is the place of the work below, on the thread that has queued the call: it goes on when that has run.
-        let work = unsafe { &mut *arguments.first.cast::<&mut dyn FnMut()>() };
-        work();
-    };
-    let dpc = PlainDpc::try_new(os.machine(), "copy", run).expect("memory");
+/// A post that leaves its request to a deferred call.
+struct Deferred<F> {
+    called: Called<F>,
+    /// The request: a context, the consumer's element, the peer's place, flags.
+    posted: Option<(usize, Sge, (u64, u32), u32)>,
+    dpc: PlainDpc,
+}
+
+type PostDeferred<F> = fn(&mut Deferred<F>, usize, &[Sge], (u64, u32), u32) -> NtStatus;
+
+impl<F: FnMut()> Deferred<F> {
+    fn post(&mut self, context: usize, list: &[Sge], remote: (u64, u32), flags: u32) -> NtStatus {
+        let [element] = list else { return NtStatus::INVALID_PARAMETER };
+        self.posted = Some((context, *element, remote, flags));
+        let target = ptr::from_mut(self).cast();
+        self.dpc.queue_unraised_with(|| Arguments { first: target, second: ptr::null_mut() });
+        NtStatus::SUCCESS
+    }
+
+    /// The routine of the call.
+    fn run(arguments: Arguments) {
+        // SAFETY: the argument is the value that has posted, on this thread, and whose post has returned: the call runs when the level
+        // drops, and its poster does nothing else meanwhile.
+        let this = unsafe { &mut *arguments.first.cast::<Self>() };
+        let (context, element, remote, flags) = this.posted.take().expect("what was posted");
+        assert_eq!(this.called.post(context, &[element], remote, flags), NtStatus::SUCCESS);
+    }
+}
+
+/// [`called`], where the post queues a deferred call at `DISPATCH_LEVEL`, which does the rest when the level drops.
+pub fn deferred<F: FnMut()>(os: &HostOs, count: usize, length: u32, copy: F) -> impl FnMut() -> f64 {
+    let dpc = PlainDpc::try_new(os.machine(), "copy", Deferred::<F>::run).expect("memory");
     dpc.set_target(Some(0));
+    let mut deferred = Box::new(Deferred { called: Called::new(copy), posted: None, dpc });
     move || {
-        let mut copies = 0;
-        let mut counted = || {
-            copy();
-            copies += 1;
-        };
-        let mut work: &mut dyn FnMut() = &mut counted;
+        let (post, poll) = black_box((Deferred::post as PostDeferred<F>, Called::poll as Poll<F>));
         let on = os.machine().run_on(0);
         let time = alone(count, || {
-            for _ in 0..count {
+            for number in 0..count {
                 let before = raise(Irql::DISPATCH_LEVEL);
-                dpc.queue_with(|| Arguments { first: ptr::from_mut(&mut work).cast(), second: ptr::null_mut() });
+                let (list, remote) = request(number, length);
+                assert_eq!(post(&mut deferred, number, black_box(&list), remote, 0), NtStatus::SUCCESS);
                 lower(before);
+                complete(&mut deferred.called, poll);
             }
         });
         drop(on);
-        assert_eq!(copies, count, "each of them has run");
         time
     }
 }
