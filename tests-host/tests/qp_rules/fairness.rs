@@ -36,10 +36,10 @@ fn long_transfer(net: &Net, length: u32) -> (TestQp, TestQp) {
     (a, b)
 }
 
-/// Two joined queue pairs with room for thousands of requests.
-fn deep_pair(net: &Net) -> (TestQp, TestQp) {
+/// Two joined queue pairs with room for thousands of requests, and `length` bytes each.
+fn deep_pair(net: &Net, length: u32) -> (TestQp, TestQp) {
     let parameters = QpParameters { initiator_depth: 4_096, receive_depth: 4_096, ..PARAMETERS };
-    let made = || net.qp_on(parameters, &net.cq(8_192), &net.cq(8_192), 4_096);
+    let made = || net.qp_on(parameters, &net.cq(8_192), &net.cq(8_192), length as usize);
     let (a, b) = (made(), made());
     Qp::link(a.qp(), b.qp()).expect("both are new");
     (a, b)
@@ -77,7 +77,7 @@ fn many_requests_of_one_queue_pair_do_not_keep_another_waiting() {
     // On the slow path, which messages of no bytes take, and on the fast one.
     for length in [0, 8] {
         on_one_processor(|machine, net| {
-            let (many, peer) = deep_pair(net);
+            let (many, peer) = deep_pair(net, 4_096);
             for context in 0..4_000 {
                 peer.receive(context, length);
                 many.send(context, length);
@@ -98,17 +98,20 @@ fn many_requests_of_one_queue_pair_do_not_keep_another_waiting() {
 
 #[test]
 fn one_quantum_moves_a_bounded_number_of_bytes_for_many_requests_too() {
-    on_one_processor(|machine, net| {
-        let (many, peer) = deep_pair(net);
-        for context in 0..1_000 {
-            many.post(context, peer.write_to(0), PLAIN, &[many.sge(0, 4_096)]).expect("a write");
-        }
-        machine.step();
-        let done = many.sent().len();
-        assert!((1..=128).contains(&done), "{done} times 4 KiB in a quantum of at most 512 KiB");
-        net.settle();
-        assert_eq!(done + many.sent().len(), 1_000);
-    });
+    // Short ones, of which a quantum ends at so many, and long ones.
+    for (length, most) in [(4_096, 128), (65_536, 8)] {
+        on_one_processor(|machine, net| {
+            let (many, peer) = deep_pair(net, length);
+            for context in 0..1_000 {
+                many.post(context, peer.write_to(0), PLAIN, &[many.sge(0, length)]).expect("a write");
+            }
+            machine.step();
+            let done = many.sent().len();
+            assert!((1..=most).contains(&done), "{done} times {length} bytes in a quantum of at most 512 KiB");
+            net.settle();
+            assert_eq!(done + many.sent().len(), 1_000);
+        });
+    }
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn silent_messages_that_are_carried_out_together_do_not_overspend_the_budget() {
     // The requests of a quantum end in the middle of a batch, and so do its bytes.
     for length in [8, 2_000] {
         on_one_processor(|_, net| {
-            let (many, peer) = deep_pair(net);
+            let (many, peer) = deep_pair(net, 4_096);
             for context in 0..400 {
                 peer.receive(context, length);
                 let silent = if context % 133 == 0 { PLAIN } else { Flags::SILENT_SUCCESS };
