@@ -11,7 +11,7 @@ use std::{
     fmt, iter,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    ptr::{self, NonNull},
+    ptr,
 };
 
 use super::{
@@ -32,11 +32,10 @@ const OWN_CALLS: usize = 64;
 ///
 /// # Invariants
 ///
-/// `processor` is one of `machine`, which keeps it alive. `own` is empty while the thread is below `DISPATCH_LEVEL`. Its calls are
-/// older than those in the processor's queue, except those that go ahead of all.
+/// `own` is empty while the thread is below `DISPATCH_LEVEL`. Its calls are older than those in the processor's queue, except those
+/// that go ahead of all.
 struct Site {
     machine: MachineRef,
-    processor: NonNull<Processor>,
     index: u32,
     /// What the thread has queued to itself.
     own: OwnCalls,
@@ -146,8 +145,7 @@ impl Interrupted {
 impl Site {
     #[inline]
     fn processor(&self) -> &Processor {
-        // SAFETY: of the machine, which is alive (invariant).
-        unsafe { self.processor.as_ref() }
+        &self.machine.core.processors[self.index as usize]
     }
 
     /// Queues a call to the thread itself, which is at `DISPATCH_LEVEL` on `processor`. Returns false if it has to queue behind the calls of others,
@@ -225,12 +223,7 @@ impl MachineRef {
         assert!(self.core.seeded.is_none(), "a seeded machine runs everything on one thread already");
         thread::with(|state| assert!(state.interrupted.site().is_none(), "the thread is on a processor already"));
         self.bind_current_thread(processor);
-        let site = Site {
-            machine: self.clone(),
-            processor: NonNull::from(&self.core.processors[processor as usize]),
-            index: processor,
-            own: OwnCalls::new(),
-        };
+        let site = Site { machine: self.clone(), index: processor, own: OwnCalls::new() };
         let site: *const Site = Box::into_raw(Box::new(site));
         thread::with(|state| state.interrupted.0.set(site));
         OnProcessor { site, own: PhantomData }
