@@ -23,9 +23,13 @@ use crate::{
 
 /// A listener that keeps one connection request until a thread takes it, and refuses others meanwhile.
 pub struct Acceptor {
-    listener: Listener,
-    waiting: Arc<Waiting>,
+    /// Ends first: the close of a listener waits for the connections it has handed out.
+    pub(crate) waiting: Door,
+    pub(crate) listener: Listener,
 }
+
+/// Where a thread finds the connection request. Dropping it refuses the request, and those that come later.
+pub struct Door(Arc<Waiting>);
 
 /// The connection request that no thread has taken yet.
 ///
@@ -67,10 +71,9 @@ impl Waiting {
     }
 }
 
-impl Drop for Acceptor {
+impl Drop for Door {
     fn drop(&mut self) {
-        // The close of a listener waits for the connections it has handed out, and drops its parts only then.
-        drop(self.waiting.swap(CLOSED));
+        drop(self.0.swap(CLOSED));
     }
 }
 
@@ -85,7 +88,7 @@ impl Adapter {
         let waiting = Arc::try_new(Waiting { incoming: AtomicPtr::new(ptr::null_mut()), event })?;
         let keeps = waiting.clone();
         let listener = self.listen(at, move |incoming| keeps.put(incoming))?;
-        Ok(Acceptor { listener, waiting })
+        Ok(Acceptor { waiting: Door(waiting), listener })
     }
 
     /// Connects two queue pairs of this adapter with each other, the active side first. Waits at most about `micros` microseconds
@@ -112,7 +115,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// The provider's status; `STATUS_IO_TIMEOUT` if no connection request arrived.
+    /// The provider's status, as soon as one side has failed; `STATUS_IO_TIMEOUT` if no connection request arrived.
     pub fn connect(
         &self,
         (from, at): (&Adapter, SocketAddr),
@@ -122,10 +125,29 @@ impl Acceptor {
         micros: u64,
     ) -> Result<[Connection; 2], NtStatus> {
         let connecting = from.create_connector()?.connect(active, at, self.local_address()?, offer)?;
-        // The accept pends until the connect is completed, so wait for it last.
-        let accepting = self.wait_for(micros)?.accept(passive, offer, || ())?;
+        connecting.wake(self.waker())?;
+        let incoming = self.wait_unless(micros, || connecting.failure())?;
+        // The accept pends until the connect is completed, so wait for it last, unless it fails.
+        let accepting = incoming.accept(passive, offer, || ())?;
+        accepting.wake(self.waker())?;
+        let event = &self.waiting.0.event;
+        while connecting.outcome().is_none() {
+            event.clear();
+            if let Some(status) = accepting.failure() {
+                return Err(status);
+            }
+            if connecting.outcome().is_none() {
+                event.wait();
+            }
+        }
         let active = connecting.wait()?.complete(|| ())?.wait()?;
         Ok([active, accepting.wait()?])
+    }
+
+    /// Wakes the thread that waits for a connection request.
+    fn waker(&self) -> impl FnOnce() + Send + use<> {
+        let waiting = self.waiting.0.clone();
+        move || waiting.event.set()
     }
 
     /// Waits for a connection request, at most about this many microseconds. `PASSIVE_LEVEL`.
@@ -134,16 +156,31 @@ impl Acceptor {
     ///
     /// `STATUS_IO_TIMEOUT` if none arrived; `STATUS_INVALID_DEVICE_STATE` if the caller may not wait.
     pub fn wait_for(&self, micros: u64) -> Result<Incoming, NtStatus> {
+        self.wait_unless(micros, || None)
+    }
+
+    /// Like [`Acceptor::wait_for`], until there is a failure.
+    fn wait_unless(&self, micros: u64, failure: impl Fn() -> Option<NtStatus>) -> Result<Incoming, NtStatus> {
+        let Door(waiting) = &self.waiting;
         if !self.listener.may_wait() {
-            return self.waiting.take().ok_or(NtStatus::INVALID_DEVICE_STATE);
+            return waiting.take().ok_or(NtStatus::INVALID_DEVICE_STATE);
         }
-        // A request that arrives after the event was cleared sets it again.
-        self.waiting.event.clear();
-        if let Some(incoming) = self.waiting.take() {
-            return Ok(incoming);
+        let mut in_time = true;
+        loop {
+            // Whatever comes after the event was cleared sets it again.
+            waiting.event.clear();
+            if let Some(incoming) = waiting.take() {
+                return Ok(incoming);
+            }
+            if let Some(status) = failure() {
+                return Err(status);
+            }
+            if !in_time {
+                return Err(NtStatus::IO_TIMEOUT);
+            }
+            // An earlier connect whose time has run out may wake this one: then the time begins anew.
+            in_time = waiting.event.wait_for(micros);
         }
-        self.waiting.event.wait_for(micros);
-        self.waiting.take().ok_or(NtStatus::IO_TIMEOUT)
     }
 
     /// Like [`Listener::local_address`].

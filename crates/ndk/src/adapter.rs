@@ -1,9 +1,13 @@
 //! Adapters.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed},
+use core::{
+    any::Any,
+    mem::forget,
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
 };
 
 use fallible::Arc;
@@ -83,6 +87,8 @@ impl Drop for AdapterRef {
 /// drops fields in declaration order. If it is dropped where waiting is not allowed, the adapter stays open for ever.
 pub struct Adapter {
     core: Arc<AdapterCore>,
+    /// What has to outlive the open adapter: the machine, on a host. Dropped when the adapter has closed.
+    keeps: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Adapter {
@@ -101,7 +107,13 @@ impl Adapter {
         let core = unsafe { AdapterCore::new(raw, os) }?;
         let core = Arc::try_new(core)?;
         core.owned.store(true, Relaxed);
-        Ok(Self { core })
+        Ok(Self { core, keeps: None })
+    }
+
+    /// Keeps something until the adapter has closed.
+    #[cfg(feature = "host")]
+    pub(crate) fn keep(&mut self, keeps: Box<dyn Any + Send + Sync>) {
+        self.keeps = Some(keeps);
     }
 
     pub(crate) const fn core(&self) -> &Arc<AdapterCore> {
@@ -186,7 +198,7 @@ impl Drop for Adapter {
     fn drop(&mut self) {
         let core = &self.core;
         if !core.os.may_wait() {
-            return;
+            return forget(self.keeps.take());
         }
         if core.open.fetch_sub(1, AcqRel) != 1 {
             while core.open.load(Acquire) != 0 {

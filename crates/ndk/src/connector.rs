@@ -59,22 +59,22 @@ pub struct ConnectionData {
 
 /// An unused connector, from [`Adapter::create_connector`].
 pub struct Connector {
-    object: Object<ConnectorParts>,
+    pub(crate) object: Object<ConnectorParts>,
 }
 
 /// The active side of a connection that the peer has accepted. Dropping it abandons the connection.
 pub struct Offered {
-    object: Object<ConnectorParts>,
+    pub(crate) object: Object<ConnectorParts>,
 }
 
 /// The passive side of a connection request. Dropping it refuses the request.
 pub struct Incoming {
-    object: Object<ConnectorParts>,
+    pub(crate) object: Object<ConnectorParts>,
 }
 
 /// An established connection. Dropping it without a disconnect aborts it.
 pub struct Connection {
-    object: Object<ConnectorParts>,
+    pub(crate) object: Object<ConnectorParts>,
 }
 
 impl Adapter {

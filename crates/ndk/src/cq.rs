@@ -7,8 +7,8 @@ use core::{
     marker::PhantomData,
     ptr,
     sync::atomic::{
-        AtomicI32, AtomicU8,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        AtomicBool, AtomicI32, AtomicU8,
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 
@@ -42,22 +42,27 @@ type Handler = Box<dyn FnMut(&mut Poller<'_>, NtStatus) + Send>;
 
 /// A handler is installed. Without one a callback sets the event.
 const HANDLED: u8 = 1;
-/// The handler runs.
+/// The handler runs, or [`Cq::notify`] has not finished yet.
 const RUNS: u8 = 2;
 /// The handler must not run again.
 const ENDS: u8 = 4;
+/// A callback came while [`Cq::notify`] had the queue, which runs the handler in its place.
+const MISSED: u8 = 8;
 
 /// The parts of a completion queue.
 ///
 /// # Invariants
 ///
-/// While `phase` is 0, `handler` belongs to the [`Cq`]. From `HANDLED` on it belongs to the callback that has set `RUNS`, until
-/// that callback clears the bit. In the end it belongs to whichever sees the other's bit: the callback that clears `RUNS` and
-/// finds `ENDS`, or the [`Notified`] that sets `ENDS` and does not find `RUNS`.
+/// While `phase` is 0, `handler` belongs to the [`Cq`]. From `HANDLED` on it belongs to whoever has set `RUNS`, a callback or
+/// [`Cq::notify`], until that one clears the bit; so does the right to poll and to arm (`NDKPI 7.1.2`). In the end the handler
+/// belongs to whichever sees the other's bit: the callback that clears `RUNS` and finds `ENDS`, or the [`Notified`] that sets
+/// `ENDS` and does not find `RUNS`.
 pub struct CqParts {
     phase: AtomicU8,
     handler: UnsafeCell<Option<Handler>>,
     event: Box<dyn Event>,
+    /// A callback came since the queue was last seen empty: an arm may be ignored for what it still holds (`NDKPI 7.1.5`).
+    stale: AtomicBool,
     /// The status of the latest callback that reported a failure.
     failure: AtomicI32,
 }
@@ -88,7 +93,7 @@ impl CompletionQueue for Notified {}
 ///
 /// Polls and arms take `&mut`, because only one may run at a time (`NDKPI 7.1.2`).
 pub struct Cq {
-    object: Object<CqParts>,
+    pub(crate) object: Object<CqParts>,
 }
 
 impl HasCq for Cq {
@@ -111,6 +116,7 @@ impl Adapter {
             phase: AtomicU8::new(0),
             handler: UnsafeCell::new(None),
             event: self.core().os().event()?,
+            stale: AtomicBool::new(false),
             failure: AtomicI32::new(NtStatus::SUCCESS.0),
         };
         let function = slot!(self.core().raw(), NdkCreateCq)?;
@@ -212,6 +218,9 @@ impl Cq {
     /// it gets, and arms again if it wants another call. It runs at `IRQL <= DISPATCH_LEVEL`, never concurrently with itself, and
     /// must not wait.
     ///
+    /// Completions that an earlier callback announced and nobody has taken since need not satisfy the new arm (`NDKPI 7.1.5`). If
+    /// there may be some, the handler is called for them before this function returns, and may find that there are none.
+    ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
@@ -224,8 +233,16 @@ impl Cq {
         // SAFETY: the phase is 0, so the handler belongs to the `Cq`, which this function has. A callback that comes now, of an
         // arm that was left behind, does not touch it.
         unsafe { *parts.handler.get() = Some(handler) };
-        parts.phase.store(HANDLED, Release);
+        // From here on callbacks want the handler, which polls: `RUNS` keeps them away until the arm is over.
+        parts.phase.store(HANDLED | RUNS, SeqCst);
         Poller { object: &self.object, _alone: PhantomData }.arm(first);
+        // A callback that found no handler has been seen here, or sees the phase: both sides store first, and then load.
+        if parts.stale.load(SeqCst) {
+            // SAFETY: this call has set `RUNS`.
+            unsafe { handle(&self.object, NtStatus(parts.failure.load(Acquire))) };
+        }
+        // SAFETY: as above.
+        unsafe { leave(&self.object) };
         Ok(Notified { object: self.object })
     }
 
@@ -277,7 +294,7 @@ fn resize(cq: &Object<CqParts>, depth: u32) -> Result<Pending<()>, NtStatus> {
 ///
 /// A handler may own queue pairs of its queue. It must not own its `Notified`: each would keep the other alive.
 pub struct Notified {
-    object: Object<CqParts>,
+    pub(crate) object: Object<CqParts>,
 }
 
 impl HasCq for Notified {
@@ -306,27 +323,37 @@ pub struct Poller<'a> {
 impl Poller<'_> {
     /// Takes as many completions as are there and fit. `IRQL <= DISPATCH_LEVEL`.
     pub fn poll<'b>(&mut self, into: &'b mut [Completion]) -> &'b [Completion] {
+        // A callback that comes from here on may be about entries that this poll does not see any more.
+        let stale = self.object.parts.stale.load(Relaxed) && self.object.parts.stale.swap(false, AcqRel);
+        let count = self.take(into);
+        if stale && count == into.len() {
+            self.object.parts.stale.store(true, Release);
+        }
+        &into[..count]
+    }
+
+    /// `NdkGetCqResultsEx`, or the plain function of NDKPI 1.1.
+    fn take(&mut self, into: &mut [Completion]) -> usize {
         let most = u32::try_from(into.len()).unwrap_or(u32::MAX);
         let raw = self.object.raw();
         // SAFETY: the queue is open.
         let Some(function) = (unsafe { NDK_CQ::get_cq_results_ex(raw) }) else {
-            let count = self.poll_plain(into);
-            return &into[..count];
+            return self.take_plain(into);
         };
         // SAFETY: the queue is open, a `Completion` is an `NDK_RESULT_EX`, there is room for `most`, and nobody else polls or
-        // arms, because there is one `Poller`.
+        // arms, because there is one `Poller`: that of the `Cq`, or of who has set `RUNS`.
         let count = unsafe { function(raw, into.as_mut_ptr().cast(), most) };
-        &into[..(count as usize).min(into.len())]
+        into.len().min(count as usize)
     }
 
-    /// Like [`Poller::poll`], for NDKPI 1.1.
-    fn poll_plain(&mut self, into: &mut [Completion]) -> usize {
+    /// `NdkGetCqResults`.
+    fn take_plain(&mut self, into: &mut [Completion]) -> usize {
         let Ok(function) = slot!(self.object.raw(), NdkGetCqResults) else { return 0 };
         let mut done = 0;
         while done < into.len() {
             let mut results = [NDK_RESULT::ZEROED; 16];
             let most = results.len().min(into.len() - done);
-            // SAFETY: as in `poll`; at most 16 results are asked for.
+            // SAFETY: as in `take`; at most 16 results are asked for.
             let count = unsafe { function(self.object.raw(), results.as_mut_ptr(), u32::try_from(most).unwrap_or(0)) };
             let count = most.min(count as usize);
             for (place, result) in into[done..].iter_mut().zip(&results[..count]) {
@@ -377,16 +404,58 @@ unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
     if !status.is_success() {
         parts.failure.store(status.0, Release);
     }
-    match parts.phase.compare_exchange(HANDLED, HANDLED | RUNS, Acquire, Relaxed) {
-        Ok(_) => {}
+    parts.stale.store(true, SeqCst);
+    let entered = parts.phase.fetch_update(SeqCst, SeqCst, |phase| match phase {
+        HANDLED => Some(HANDLED | RUNS),
+        phase if phase & (RUNS | ENDS) == RUNS => Some(phase | MISSED),
+        _ => None,
+    });
+    match entered {
+        Ok(HANDLED) => {}
         Err(0) => return parts.event.set(),
-        Err(_) => return,
+        _ => return,
     }
     // SAFETY: this call has set `RUNS`.
-    if let Some(handler) = unsafe { &mut *parts.handler.get() } {
+    unsafe { handle(node, status) };
+    // SAFETY: as above.
+    unsafe { leave(node) };
+}
+
+/// Calls the handler.
+///
+/// # Safety
+///
+/// The caller has set `RUNS`.
+unsafe fn handle(node: &Node<CqParts>, status: NtStatus) {
+    // SAFETY: the handler belongs to the caller (invariant).
+    if let Some(handler) = unsafe { &mut *node.parts.handler.get() } {
         handler(&mut Poller { object: node, _alone: PhantomData }, status);
     }
-    if parts.phase.fetch_and(!RUNS, AcqRel) & ENDS != 0 {
+}
+
+/// Gives the handler back: runs it first for callbacks that were missed, each of which was one of the provider's, and drops it if
+/// it must not run again.
+///
+/// # Safety
+///
+/// The caller has set `RUNS`, and does not count on it from now on.
+unsafe fn leave(node: &Node<CqParts>) {
+    let parts = &node.parts;
+    let mut phase = parts.phase.load(Acquire);
+    loop {
+        let missed = phase & (MISSED | ENDS) == MISSED;
+        let next = if missed { phase & !MISSED } else { phase & !(MISSED | RUNS) };
+        if let Err(now) = parts.phase.compare_exchange(phase, next, AcqRel, Acquire) {
+            phase = now;
+        } else if missed {
+            // SAFETY: the caller has set `RUNS`, and it is still set.
+            unsafe { handle(node, NtStatus(parts.failure.load(Acquire))) };
+            phase = parts.phase.load(Acquire);
+        } else {
+            break;
+        }
+    }
+    if phase & ENDS != 0 {
         // Dropping the handler may drop the last reference to the queue, whose close then waits for this callback.
         // SAFETY: this has taken `RUNS` back and found `ENDS`.
         drop(unsafe { &mut *parts.handler.get() }.take());

@@ -19,7 +19,7 @@ use crate::{
     object::{Object, Parts, slot},
     os::PinnedMemory,
     pd::{Pd, PdParts},
-    request::{Kept, request},
+    request::{Kept, complete},
     sge::{LocalToken, Remote, RemoteToken, Sge},
 };
 
@@ -93,14 +93,13 @@ impl Adapter {
             adapter: self.reference(),
         };
         let place = Arc::try_new(place)?;
-        let built = request(self.core(), Kept::of_mapping(&place), place, |place, _, completion, context| {
+        let place = complete(self.core(), Kept::of_mapping(&place), place, |place, _, completion, context| {
             let (mdl, length) = (place.memory.mdl(), place.memory.length());
             let (size, offset) = (place.size.as_ptr(), place.offset.as_ptr());
             // SAFETY: the adapter is open; the memory, the place, the size and the offset are kept with the request until it
             // has completed, and so is the context.
             unsafe { function(self.core().raw(), mdl, length, completion, context, place.raw(), size, offset) }
         })?;
-        let place = built.wait()?;
         place.built.store(true, Release);
         Ok(Mapping { place })
     }
@@ -140,7 +139,7 @@ impl Parts for FastParts {
 /// It keeps its mapping until its close has completed, because only then can the adapter no longer reach the memory. So a pool
 /// needs one region per mapping.
 pub struct FastMr {
-    object: Object<FastParts>,
+    pub(crate) object: Object<FastParts>,
     local: LocalToken,
     remote: RemoteToken,
 }
@@ -166,12 +165,11 @@ impl Pd {
         })?;
         let function = slot!(object.raw(), NdkInitializeFastRegisterMr)?;
         let (adapter, pages) = (object.adapter().clone(), object.parts.mapping.place.pages);
-        let ready = request(&adapter, Kept::default(), object, |object, _, completion, context| {
+        let object = complete(&adapter, Kept::default(), object, |object, _, completion, context| {
             let remote = if remote { TRUE } else { FALSE };
             // SAFETY: the region is open, and the context lives until the request has completed.
             unsafe { function(object.raw(), pages, remote, completion, context) }
         })?;
-        let object = ready.wait()?;
         let (local, remote) = tokens(&object)?;
         Ok(FastMr { object, local, remote })
     }

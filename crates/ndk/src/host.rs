@@ -1,7 +1,10 @@
 //! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
+use core::{
+    any::Any,
+    net::{IpAddr, SocketAddr},
+};
 use std::{format, string::String, vec::Vec};
 
 use engine::connection::Fabric;
@@ -33,9 +36,11 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Adapters keep the machine: it stops when this and the last open adapter have been dropped.
 pub struct Loopback {
     devices: Vec<Arc<Device<HostOs>>>,
-    machine: Machine,
+    machine: Arc<Machine>,
 }
 
 impl Loopback {
@@ -71,7 +76,7 @@ impl Loopback {
             adjust(&mut config);
             devices.push(Device::try_new_on(&os, &fabric, config)?);
         }
-        Ok(Self { devices, machine })
+        Ok(Self { devices, machine: Arc::try_new(machine)? })
     }
 
     /// Opens an adapter with the newest version.
@@ -81,7 +86,10 @@ impl Loopback {
     /// `STATUS_INVALID_PARAMETER` if there is no such adapter; otherwise the provider's status.
     pub fn open(&self, adapter: usize) -> Result<Adapter, NtStatus> {
         let device = self.devices.get(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
-        open(&self.machine, device, NDK_VERSION::V2_1)
+        let keeps: Box<dyn Any + Send + Sync> = try_box(self.machine.clone())?;
+        let mut adapter = open(&self.machine, device, NDK_VERSION::V2_1)?;
+        adapter.keep(keeps);
+        Ok(adapter)
     }
 
     /// The IPv4 address of an adapter, with a port. Port 0 lets the provider choose.
@@ -123,7 +131,8 @@ impl Loopback {
             }
         }
         drop(devices);
-        machine.shutdown();
+        // The last reference: no adapter is open. Dropping it stops the machine.
+        drop(machine);
         Ok(())
     }
 }

@@ -9,11 +9,11 @@
 //! | rule of NDKPI | in this crate |
 //! |---|---|
 //! | A create, connect or close may pend, complete inline, or complete before its function returns (`NDKPI 5.0`) | Creates wait. Other requests return a [`Pending`], to wait for or to continue from. Contexts are reference-counted, never on a stack |
-//! | Every object is closed, once, and not during a call on it (`NDKPI 7.9`) | A drop closes the object without waiting; [`Adapter`] waits for all |
+//! | Every object is closed, once, and not during a call on it (`NDKPI 7.9`) | A drop closes the object without waiting, [`Close`] can be waited for, and [`Adapter`] waits for all |
 //! | Memory stays pinned until its region is closed (`NDKPI 7.4`) | [`Mr`] owns the memory and frees it when the close has completed, so no request can outlive its buffer |
-//! | One poll or arm at a time on a completion queue (`NDKPI 7.1.2`) | They take `&mut` [`Cq`]; a callback gets a [`Poller`] |
+//! | One poll or arm at a time on a completion queue (`NDKPI 7.1.2`) | They take `&mut` [`Cq`]; a callback gets a [`Poller`], and not before [`Cq::notify`] has armed |
 //! | One post at a time on a queue (`NDKPI 7.3`) | [`Initiator`], [`Receiver`] and [`Srq`] post by `&mut` |
-//! | Completions from before an arm may not cause a callback (`NDKPI 7.1.5`) | [`Cq::wait`] arms, polls once more, and then waits |
+//! | Completions from before an arm may not cause a callback (`NDKPI 7.1.5`) | [`Cq::wait`] arms, polls once more, and then waits; [`Cq::notify`] arms, and calls the handler if some may be left |
 //! | Connections are established in steps (`NDKPI 7.7`) | Each step is a type: [`Connector`], [`Offered`], [`Incoming`], [`Connection`] |
 //! | Newer functions need a newer version (`NDKPI 1`) | They return `STATUS_NOT_SUPPORTED`; [`Cq::poll`] works with 1.1 |
 //!
@@ -158,6 +158,7 @@ extern crate std;
 
 mod acceptor;
 mod adapter;
+mod close;
 mod completion;
 mod connector;
 mod cq;
@@ -179,6 +180,7 @@ mod srq;
 
 pub use acceptor::Acceptor;
 pub use adapter::Adapter;
+pub use close::Close;
 pub use completion::{Completion, Operation};
 pub use connector::{Connection, ConnectionData, Connector, Incoming, Offer, Offered};
 pub use cq::{CompletionQueue, Cq, Notified, Notify, Poller};

@@ -10,7 +10,7 @@ use crate::{
     adapter::{Adapter, AdapterRef},
     connector::{Incoming, ask},
     object::{Node, Object, Parts, slot},
-    request::{Kept, request},
+    request::{Kept, complete},
 };
 
 /// The parts of a listener.
@@ -24,7 +24,7 @@ impl Parts for ListenerParts {
 
 /// A listener. Dropping it refuses further connection requests; accepted connections continue.
 pub struct Listener {
-    object: Object<ListenerParts>,
+    pub(crate) object: Object<ListenerParts>,
 }
 
 impl Adapter {
@@ -49,12 +49,12 @@ impl Adapter {
         })?;
         let function = slot!(object.raw(), NdkListen)?;
         let kept = Kept::new([SOCKADDR_INET::from(at), SOCKADDR_INET::default()], &[])?;
-        let listening = request(self.core(), kept, object, |object, kept, completion, context| {
+        let object = complete(self.core(), kept, object, |object, kept, completion, context| {
             let at = &kept.addresses[0];
             // SAFETY: the listener is open, and the address and the context live until the request has completed.
             unsafe { function(object.raw(), at.as_ptr(), at.length(), completion, context) }
         })?;
-        Ok(Listener { object: listening.wait()? })
+        Ok(Listener { object })
     }
 }
 

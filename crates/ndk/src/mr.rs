@@ -9,7 +9,7 @@ use crate::{
     object::{Object, Parts, slot},
     os::PinnedMemory,
     pd::{Pd, PdParts},
-    request::{Kept, request},
+    request::{Kept, complete},
     sge::{LocalToken, Remote, RemoteToken, Sge},
 };
 
@@ -30,7 +30,7 @@ impl Parts for MrParts {
 ///
 /// Drop it only after every request that names it has completed (`NDKPI 7.4`). Requests still in flight fail.
 pub struct Mr {
-    object: Object<MrParts>,
+    pub(crate) object: Object<MrParts>,
     local: LocalToken,
     remote: RemoteToken,
 }
@@ -50,13 +50,12 @@ impl Pd {
         })?;
         let function = slot!(object.raw(), NdkRegisterMr)?;
         let adapter = object.adapter().clone();
-        let registered = request(&adapter, Kept::default(), object, |object, _, completion, context| {
+        let object = complete(&adapter, Kept::default(), object, |object, _, completion, context| {
             let memory = &object.parts.memory;
             // SAFETY: the region is open, the memory belongs to it until its close has completed, and the context lives until
             // the request has.
             unsafe { function(object.raw(), memory.mdl(), memory.length(), access.bits(), completion, context) }
         })?;
-        let object = registered.wait()?;
         let (local, remote) = tokens(&object)?;
         Ok(Mr { object, local, remote })
     }

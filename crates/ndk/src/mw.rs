@@ -21,7 +21,7 @@ impl Parts for MwParts {
 ///
 /// A region closes after the windows bound to it (`NDKPI 7.9`) and keeps its memory until then.
 pub struct Mw {
-    object: Object<MwParts>,
+    pub(crate) object: Object<MwParts>,
 }
 
 impl Pd {

@@ -61,12 +61,12 @@ pub struct Qp {
 
 /// The initiator queue of a queue pair.
 pub struct Initiator {
-    object: Object<QpParts>,
+    pub(crate) object: Object<QpParts>,
 }
 
 /// The receive queue of a queue pair.
 pub struct Receiver {
-    object: Object<QpParts>,
+    pub(crate) object: Object<QpParts>,
 }
 
 mod sealed {

@@ -108,6 +108,11 @@ impl State {
         }
     }
 
+    /// The object whose close this is has closed.
+    pub fn closed(&self) {
+        self.finish(NtStatus::SUCCESS);
+    }
+
     fn finish(&self, status: NtStatus) {
         self.status.store(status.0, Relaxed);
         if self.phase.swap(DONE, AcqRel) == THEN {
@@ -121,6 +126,21 @@ impl State {
 
     fn outcome(&self) -> Option<NtStatus> {
         (self.phase.load(Acquire) == DONE).then(|| NtStatus(self.status.load(Relaxed)))
+    }
+
+    /// Calls `then` with the outcome: at once if it is known. Only the owner of the one [`Pending`] calls this, once.
+    fn when_done(&self, then: Then) {
+        if let Some(status) = self.outcome() {
+            return then(status);
+        }
+        // SAFETY: the caller is the owner, and nobody takes `then` before the phase says that it is there.
+        unsafe { *self.then.get() = Some(then) };
+        if self.phase.compare_exchange(OPEN, THEN, Release, Acquire).is_err() {
+            // SAFETY: the request has ended without seeing `THEN`, so nobody else takes it.
+            if let Some(then) = unsafe { &mut *self.then.get() }.take() {
+                then(NtStatus(self.status.load(Relaxed)));
+            }
+        }
     }
 
     /// Waits for the outcome. The caller must be allowed to wait.
@@ -164,6 +184,25 @@ impl<T> Pending<T> {
             status => Err(status),
         }
     }
+
+    /// Why the request has failed, if it has.
+    pub(crate) fn failure(&self) -> Option<NtStatus> {
+        self.outcome().filter(|status| *status != NtStatus::SUCCESS)
+    }
+
+    /// Calls `wake` when the request has completed. Once at most, and not together with [`Pending::then`].
+    pub(crate) fn wake(&self, wake: impl FnOnce() + Send + 'static) -> Result<(), NtStatus> {
+        self.state.when_done(try_box(|_| wake())?);
+        Ok(())
+    }
+}
+
+impl Pending<()> {
+    /// The close of an object. It completes in [`State::closed`].
+    pub(crate) fn close(adapter: &Arc<AdapterCore>) -> Result<(Self, Arc<State>), NtStatus> {
+        let state = State::new(adapter, Kept::default())?;
+        Ok((Self { state: state.clone(), adapter: adapter.clone(), value: () }, state))
+    }
 }
 
 impl<T: Send + 'static> Pending<T> {
@@ -179,18 +218,7 @@ impl<T: Send + 'static> Pending<T> {
             NtStatus::SUCCESS => work(Ok(value)),
             status => work(Err(status)),
         })?;
-        if let Some(status) = state.outcome() {
-            then(status);
-            return Ok(());
-        }
-        // SAFETY: this was the one `Pending`, and nobody takes `then` before the phase says that it is there.
-        unsafe { *state.then.get() = Some(then) };
-        if state.phase.compare_exchange(OPEN, THEN, Release, Acquire).is_err() {
-            // SAFETY: the request has ended without seeing `THEN`, so nobody else takes it.
-            if let Some(then) = unsafe { &mut *state.then.get() }.take() {
-                then(NtStatus(state.status.load(Relaxed)));
-            }
-        }
+        state.when_done(then);
         Ok(())
     }
 }
@@ -205,6 +233,19 @@ pub fn request<T>(
     let state = State::new(adapter, kept)?;
     State::start(&state, |context| call(&value, &state.kept, Some(request_completed), context));
     Ok(Pending { state, adapter: adapter.clone(), value })
+}
+
+/// Like [`request`], and waits for the result. A caller that may not wait is refused before anything begins.
+pub fn complete<T>(
+    adapter: &Arc<AdapterCore>,
+    kept: Kept,
+    value: T,
+    call: impl FnOnce(&T, &Kept, Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
+) -> Result<T, NtStatus> {
+    if !adapter.os().may_wait() {
+        return Err(NtStatus::INVALID_DEVICE_STATE);
+    }
+    request(adapter, kept, value, call)?.wait()
 }
 
 /// Starts a request of pattern P1 and waits for its object.

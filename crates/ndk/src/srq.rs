@@ -25,7 +25,7 @@ impl Parts for SrqParts {
 
 /// A shared receive queue: several queue pairs take receives from it.
 pub struct Srq {
-    object: Object<SrqParts>,
+    pub(crate) object: Object<SrqParts>,
 }
 
 impl Pd {

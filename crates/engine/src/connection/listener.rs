@@ -108,16 +108,20 @@ impl<O: Os> Listener<O> {
     }
 
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
-    /// that came over it are closed. Connectors that were delivered can still be accepted.
+    /// that came over it are closed. Connectors that were delivered can still be accepted. If nothing waits to be refused and no
+    /// event is being delivered, the listener has ended when this returns and the caller gives its reference back.
     pub fn close(this: &Arc<Self>) {
         mistake!(ClosedListenerAccepts => return);
-        // What the table of ports held is dropped after the lock is released.
-        drop(this.state.with(|state| {
+        let (listed, waits) = this.state.with(|state| {
             state.closed = true;
-            state.endpoint.as_ref().map(Endpoint::stop_listening)
-        }));
-        // The deferred call refuses what waits.
-        this.dpc.queue(this);
+            (state.endpoint.as_ref().map(Endpoint::stop_listening), !state.queue.is_empty())
+        });
+        // What the table of ports held is dropped after the lock is released.
+        drop(listed);
+        if waits {
+            // The DPC refuses them.
+            this.dpc.queue(this);
+        }
     }
 
     pub(super) const fn port(&self) -> &Arc<Port<O>> {

@@ -14,6 +14,9 @@ use ndk::{
 };
 use provider::CompletionMode;
 
+mod close;
+mod notify;
+
 const MODES: [CompletionMode; 4] =
     [CompletionMode::Inline, CompletionMode::Pending, CompletionMode::Early, CompletionMode::Mixed];
 
@@ -309,12 +312,89 @@ fn nothing_waits_at_dispatch_level() -> Result<(), NtStatus> {
     let before = raise(Irql::DISPATCH_LEVEL);
     let refused = Some(NtStatus::INVALID_DEVICE_STATE);
     let created = adapter.create_pd().err();
+    let memory = adapter.memory(4096)?;
+    let mapped = adapter.map(memory).err();
     let waited = all.cq.wait(&mut [Completion::EMPTY], Notify::Any).err();
     // What does not wait is allowed: posts, polls, and drops, also of the last reference.
     let posted = all.near.initiator.send_inline(1, b"", Flags::empty());
     drop((all.near, all.far, all.connections));
     lower(before);
-    assert_eq!((created, waited, posted), (refused, refused, Ok(())));
+    assert_eq!((created, mapped, waited, posted), (refused, refused, refused, Ok(())));
+    Ok(())
+}
+
+#[test]
+fn what_may_pend_is_refused_where_waiting_is_not_allowed_and_leaves_nothing() -> Result<(), NtStatus> {
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let pd = adapter.create_pd()?;
+        let mapping = adapter.map(adapter.memory(4096)?)?;
+        let memory = [adapter.memory(4096)?, adapter.memory(4096)?];
+        let before = raise(Irql::DISPATCH_LEVEL);
+        let [first, second] = memory;
+        let refused = [
+            adapter.map(first).err(),
+            pd.register(second, Access::LOCAL_WRITE).err(),
+            pd.create_fast_mr(mapping, true).err(),
+            adapter.listen(machine.address(0, 0), drop).err(),
+            adapter.create_cq(8).err(),
+            adapter.create_connector().err(),
+            pd.create_mw().err(),
+        ];
+        lower(before);
+        assert_eq!(refused, [Some(NtStatus::INVALID_DEVICE_STATE); 7]);
+        drop(pd);
+        machine.machine().flush();
+        assert_eq!(adapter.open_objects(), 0, "nothing has begun");
+        drop(adapter);
+        machine.finish().expect("nothing is left");
+    }
+    Ok(())
+}
+
+#[test]
+fn adapters_keep_their_machine() -> Result<(), NtStatus> {
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let other = machine.open(1)?;
+        let all = everything(&machine, &adapter);
+        drop(machine);
+        // The machine still runs: an object is created and closed, in whichever way the provider takes.
+        drop(other.create_cq(8)?);
+        drop((all, other));
+        drop(adapter.create_pd()?);
+        drop(adapter);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pair_with_a_queue_that_has_overrun_fails_at_once() -> Result<(), NtStatus> {
+    // Far more than anybody waits; a machine with a seed would say so.
+    const HOURS: u64 = 10 * 3_600_000_000;
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let all = everything(&machine, &adapter);
+        let small = adapter.create_cq(1)?;
+        let sizes = QpSizes { inline: 8, ..QpSizes::default() };
+        let mut overrun = all.pd.create_qp(&small, &small, sizes, 3)?;
+        let sound = all.pd.create_qp(&all.cq, &all.cq, sizes, 4)?;
+        for context in 0..4 {
+            overrun.receiver.receive(context, &[all.mr.sge(0, 8)?])?;
+        }
+        overrun.flush();
+        machine.machine().flush();
+        let (at, started) = (machine.address(0, 0), machine.machine().now());
+        let offer = Offer::default();
+        let first = adapter.connect_pair(at, &overrun, &sound, &offer, HOURS).err();
+        let second = adapter.connect_pair(at, &sound, &overrun, &offer, HOURS).err();
+        assert!(first.is_some() && second.is_some(), "{first:?} {second:?}");
+        assert!(machine.machine().now() - started < HOURS / 2);
+        sound.flush();
+        drop((all, overrun, sound, small));
+        drop(adapter);
+        machine.finish().expect("nothing is left");
+    }
     Ok(())
 }
 
