@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts the instructions of the data path (callgrind) and fails if there are more than crates/bench/counts.json allows.
+# Counts the instructions of the data path (callgrind) and fails if there are more than crates/tools/bench/counts.json allows.
 # Installs valgrind from Debian if it is missing; where it cannot be had, nothing is counted and that is said.
 #
 #   tools/bench-smoke.sh

@@ -119,11 +119,11 @@ build() {
     # In its own directory a driver has the profiles that it has on Windows. Cargo prefers the encoded flags to all others, so
     # that a RUSTFLAGS of the environment does not replace these.
     local driver features
-    for driver in driver nic test-driver; do
+    for driver in softndk softndknic ndktest; do
         features=()
-        [[ $driver == driver ]] && features=("${FEATURES[@]}")
+        [[ $driver == softndk ]] && features=("${FEATURES[@]}")
         (
-            cd "crates/$driver"
+            cd "crates/drivers/$driver"
             env RUSTC="$COMPILER" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$directory" "$variable=$LINKER" \
                 CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f' && printf %s "${flags[*]}")" \
                 cargo build --quiet --profile "$PROFILE" "${target[@]}" "${features[@]}" \
@@ -168,7 +168,7 @@ package() {
     # Equal sources give equal packages: the date is that of the sources.
     date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" +%m/%d/%Y)
     local source name
-    for source in driver.inx crates/nic/softndknic.inx crates/test-driver/ndktest.inx; do
+    for source in driver.inx crates/drivers/softndknic/softndknic.inx crates/drivers/ndktest/ndktest.inx; do
         name=$(sed -n 's/^CatalogFile *= *\(.*\)\.cat.*/\1/p' "$source")
         sed -e "s/[$]ARCH[$]/$architecture/g" -e "s/[$]KMDFVERSION[$]/$KMDF/" \
             -e "s|^\(DriverVer *= *\).*|\1$date,$version|" "$source" >"$OUT/$1/$name.inf"

@@ -5,7 +5,7 @@
     tools/coverage.py LINES.lcov LIST.toml  prints those that the list has no reason for, and the names in it that are stale
 
 Ends with 1 if the second finds any. A line is named by its file, the last function that begins before it, and its text, so that the
-list stays true when lines move: "crates/engine/src/slab.rs: remove: return None;". A name stands for one line: two equal ones of a
+list stays true when lines move: "crates/provider/engine/src/slab.rs: remove: return None;". A name stands for one line: two equal ones of a
 function need it twice. An entry with `sometimes = true` is of lines that only some runs reach: it is stale only if a line is gone.
 """
 

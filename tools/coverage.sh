@@ -63,7 +63,7 @@ fi
 # compiler has inlined the function everywhere.
 for program in "${programs[@]}"; do
     "llvm-cov-$major" export --format=lcov --instr-profile "$directory/all.profdata" "$program" \
-        --sources "$PWD"/crates/engine/src "$PWD"/crates/provider/src 2> >(grep -v "mismatched data" >&2)
+        --sources "$PWD"/crates/provider/engine/src "$PWD"/crates/provider/provider/src 2> >(grep -v "mismatched data" >&2)
 done >"$directory/lines.lcov"
 known=tests-host/uncovered.toml
 # A part of the tests leaves more lines than the list has reasons for.

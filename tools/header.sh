@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The headers for consumers, and the sample that uses them. Compiles crates/control/include/softndk.h as C and as C++ and compares it
-# with the Rust crate; compiles crates/ndkpi/include and compares it with the facts; runs the sample in C and its wrong variants in the
+# The headers for consumers, and the sample that uses them. Compiles crates/consumer/control/include/softndk.h as C and as C++ and compares it
+# with the Rust crate; compiles crates/abi/ndkpi/include and compares it with the facts; runs the sample in C and its wrong variants in the
 # simulated kernel; builds their images with both compilers. Installs Debian's compilers, with their DDK headers, if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -27,7 +27,7 @@ def main(sources, ddi, folders):
     pages = git(ddi, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
     found = (re.search(r"/nf-(\w+?)-(\w+)\.md$", page) for page in pages)
     headers = {page[2]: page[1] for page in found if page and page[1] in HEADERS}
-    table = (ROOT / "crates" / "image-loader" / "src" / "routines.rs").read_text()
+    table = (ROOT / "crates/simulator/image-loader/src/routines.rs").read_text()
     have = set(re.findall(r"^ {16}(\w+)$", table, re.MULTILINE)) | set(re.findall(r'^ {4}\(?"(\w+)"', table, re.MULTILINE))
     calls = collections.defaultdict(set)
     for path in git(sources, "ls-tree", "-r", "--name-only", "HEAD", *folders).splitlines():

@@ -3,7 +3,7 @@
 # notices is a hole in the tests: the script ends with 1 and names it. Those that no test could notice stand in
 # tests-host/mutants/survivors.toml, each with its reason.
 #
-#   tools/mutants.sh [OPTION]... [FILE]...   the mutants of these files, globs too: 'crates/engine/src/cq/*'; without any, all
+#   tools/mutants.sh [OPTION]... [FILE]...   the mutants of these files, globs too: 'crates/provider/engine/src/cq/*'; without any, all
 #     --diff BASE      only those in lines that differ from the commit BASE
 #     --budget SECONDS of tests for each mutant, the quickest first (40)
 #     --reach          only those that no test reaches
@@ -22,7 +22,8 @@ usage() {
 }
 results=target/mutants
 mkdir -p "$results"
-crates=(fallible engine provider kernel driver-common driver nic)
+crates=(provider/fallible provider/engine provider/provider
+    drivers/kernel drivers/driver-common drivers/softndk drivers/softndknic)
 list=() options=() files=()
 while (($#)); do
     case $1 in

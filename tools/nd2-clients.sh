@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of the public NetworkDirect repository (github: microsoft/NetworkDirect) with MinGW and runs all of them
 # under Wine against softnd.dll, each as a server and a client in one process. Compares what each ends with to
-# crates/nd2/dll/clients/outcomes.txt, which has the reasons.
+# crates/nd2/softnd/clients/outcomes.txt, which has the reasons.
 #
 #   tools/nd2-clients.sh CHECKOUT [--no-install] [--only NAME] [--seconds N]
 #
@@ -36,7 +36,7 @@ SOURCE=$CHECKOUT/src
 }
 SOURCE=$(realpath "$SOURCE")
 OUT=$PWD/target/nd2/clients
-FILES=$PWD/crates/nd2/dll/clients
+FILES=$PWD/crates/nd2/softnd/clients
 CXX=x86_64-w64-mingw32-g++-win32
 
 packages=()

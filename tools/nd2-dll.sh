@@ -120,7 +120,7 @@ programs() {
     say "building the test programs of $BITS bits"
     for program in client rounds; do
         "$MINGW-g++-win32" -std=c++17 -O1 -Wall -Wextra -Wno-cast-function-type -Wno-non-virtual-dtor -static \
-            -o "$OUT/nd2-$program.exe" "crates/nd2/dll/client/$program.cpp" -lws2_32
+            -o "$OUT/nd2-$program.exe" "crates/nd2/softnd/client/$program.cpp" -lws2_32
     done
     if ! install_wine "$WINE"; then
         say "skipped: Wine is not installed and cannot be"

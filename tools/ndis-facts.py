@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Copies the facts about NDIS, Winsock Kernel and the IP helper that crates/ndis declares.
+"""Copies the facts about NDIS, Winsock Kernel and the IP helper that crates/abi/ndis declares.
 
-  tools/ndis-facts.py FACTS     tests-host/facts/ndis-facts.json: what crates/ndis names, taken from FACTS, a full table of
+  tools/ndis-facts.py FACTS     tests-host/facts/ndis-facts.json: what crates/abi/ndis names, taken from FACTS, a full table of
                                 what a compiler makes of the kit's headers
 
 The test `ndis_layouts` compares the crate with that copy.
@@ -21,7 +21,7 @@ def main(arguments):
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise SystemExit(__doc__)
     facts = json.loads(pathlib.Path(arguments[0]).read_text())
-    source = "\n".join(path.read_text() for path in sorted((ROOT / "crates" / "ndis" / "src").glob("*.rs")))
+    source = "\n".join(path.read_text() for path in sorted((ROOT / "crates/abi/ndis/src").glob("*.rs")))
     declared = set(
         re.findall(r"^\s*(?:pub )?(?:struct|union|type|const|fn) (\w+)", source, re.M)
         + re.findall(r"^    ([A-Z]\w+) \{$", source, re.M)

@@ -40,7 +40,7 @@ done
 PROBES=15
 probes() {
     local name exports arguments
-    exports=$(sed -n 's/^IMPORT.*[ *]\([A-Za-z0-9_]*\)(.*/\1/p; s/^IMPORT.*[ *]\([A-Za-z0-9_]*\);/\1 DATA/p' tests-host/images/probe/probe.c)
+    exports=$(sed -n 's/^IMPORT.*[ *]\([A-Za-z0-9_]*\)(.*/\1/p; s/^IMPORT.*[ *]\([A-Za-z0-9_]*\);/\1 DATA/p' tests-host/driver-images/probe/probe.c)
     printf 'LIBRARY ntoskrnl.exe\nEXPORTS\n__C_specific_handler\n__chkstk\n%s\n' "$exports" >"$CACHE/probe.def"
     lld-link-19 /lib "/def:$CACHE/probe.def" /machine:x64 "/out:$CACHE/probe.lib"
     # Probe 14 has what probe 15 wants: a routine by its number, one by a name that leads on to the kernel, and one that is asked for late.
@@ -49,7 +49,7 @@ probes() {
     for name in probe14 probe14-late; do lld-link-19 /lib "/def:$CACHE/$name.def" /machine:x64 "/out:$CACHE/$name.lib"; done
     for ((name = 1; name <= PROBES; name++)); do
         clang --target=x86_64-pc-windows-msvc -ffreestanding -O1 -fms-extensions -fasync-exceptions -Wall -Werror -c \
-            "-DPROBE=$name" -o "$CACHE/probe.obj" tests-host/images/probe/probe.c
+            "-DPROBE=$name" -o "$CACHE/probe.obj" tests-host/driver-images/probe/probe.c
         arguments=()
         case $name in
             14) arguments=(/export:Doubled=Double,@7,NONAME /export:Tripled=Triple /export:Clock=ntoskrnl.KeQueryUnbiasedInterruptTime) ;;

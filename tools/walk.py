@@ -37,7 +37,7 @@ class Function:
 
     def __init__(self, name, file, line):
         self.name, self.file = name, file
-        self.crate = file.split("/")[1]
+        self.crate = file.split("/")[2]
         source = self.sources.setdefault(file, Path(file).read_text().split("\n"))
         head = re.compile(r"\bfn " + re.escape(name.split("::")[-1]) + r"\b")
         above = (number for number in range(min(line, len(source)), 0, -1) if head.search(source[number - 1]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies the facts that the bindings of the Linux builds (xbuild/bindings) and their tests are made of.
+"""Copies the facts that the bindings of the Linux builds (xbuild/wdk-bindings) and their tests are made of.
 
   tools/wdk-facts.py copy FACTS   tests-host/facts/wdk-facts.json: what wanted.txt names and what those items need, taken
                                   from FACTS, a full table of the bindings that wdk-sys generates from an installed WDK
@@ -140,7 +140,7 @@ def copy(source):
             **facts["meta"],
             "kmdf_1_15_function_count": KMDF_1_15_FUNCTIONS,
             "kmdf_1_15": "public headers: same structures and indices as 1.19 for everything listed here",
-            "selection": "what xbuild/bindings/wanted.txt names and what that needs",
+            "selection": "what xbuild/wdk-bindings/wanted.txt names and what that needs",
         },
         "types": types,
         "opaque": opaque,

@@ -34,7 +34,7 @@ esac
 ((${#missing[@]} == 0)) || { echo "missing: apt-get install ${missing[*]}" >&2 && exit 1; }
 
 flags=(-std=c11 -O2 -Wall -Wextra -ffreestanding -fno-builtin -fno-strict-aliasing)
-includes=(-include "$here/mingw.h" -I "$here" -I "$root/crates/ndkpi/include" -isystem "$headers/ddk" -isystem "$headers")
+includes=(-include "$here/mingw.h" -I "$here" -I "$root/crates/abi/ndkpi/include" -isystem "$headers/ddk" -isystem "$headers")
 mkdir -p "$out"
 case $compiler in
 clang)

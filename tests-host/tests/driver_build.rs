@@ -44,9 +44,9 @@ fn the_workspace_has_one_wdk_build_and_one_wdk_sys() {
 #[test]
 fn all_drivers_have_the_same_build_settings() {
     let settings = |driver: &str| {
-        let path = root().join("crates").join(driver).join(".cargo/config.toml");
+        let path = root().join("crates/drivers").join(driver).join(".cargo/config.toml");
         fs::read_to_string(path).expect("the driver has settings of its own")
     };
-    assert_eq!(settings("driver"), settings("test-driver"));
-    assert_eq!(settings("driver"), settings("nic"));
+    assert_eq!(settings("softndk"), settings("ndktest"));
+    assert_eq!(settings("softndk"), settings("softndknic"));
 }

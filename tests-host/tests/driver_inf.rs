@@ -95,14 +95,14 @@ struct Driver {
 const DRIVERS: [Driver; 3] = [
     Driver { source: "driver.inx", name: "softndk", device: r"Root\SoftNDK", prefix: "SoftNDK", class: "SoftNDK" },
     Driver {
-        source: "crates/test-driver/ndktest.inx",
+        source: "crates/drivers/ndktest/ndktest.inx",
         name: "ndktest",
         device: r"Root\NdkTest",
         prefix: "NdkTest",
         class: "SoftNDK",
     },
     Driver {
-        source: "crates/nic/softndknic.inx",
+        source: "crates/drivers/softndknic/softndknic.inx",
         name: "softndknic",
         device: r"Root\SoftNdkNic",
         prefix: "SoftNdkNic",
@@ -236,7 +236,7 @@ fn registry_parameters_are_those_of_the_documentation_and_of_the_driver() {
     let parameters = inf.section(inf.value("SoftNDK_Service", "AddReg"));
     let documentation = fs::read_to_string(root().join("docs/registry.md")).expect("docs/registry.md");
     let source =
-        fs::read_to_string(root().join("crates/driver-common/src/settings.rs")).expect("the driver's settings");
+        fs::read_to_string(root().join("crates/drivers/driver-common/src/settings.rs")).expect("the driver's settings");
     for (_, values) in parameters {
         let [key, subkey, name, flags, default] = values.as_slice() else { panic!("{values:?}") };
         assert_eq!((key.as_str(), subkey.as_str()), ("HKR", "Parameters"), "{name}");
@@ -308,9 +308,9 @@ fn keywords(inf: &Inf) -> BTreeMap<String, BTreeMap<String, Vec<String>>> {
 
 #[test]
 fn the_nic_is_virtual_ethernet_that_windows_looks_for_ndk_on() {
-    let inf = Inf::read("crates/nic/softndknic.inx");
+    let inf = Inf::read("crates/drivers/softndknic/softndknic.inx");
     let device = "SoftNdkNic_Device.NT";
-    // The same three as the driver reports, in `crates/nic/src/attributes.rs`.
+    // The same three as the driver reports, in `crates/drivers/softndknic/src/attributes.rs`.
     for (key, value) in
         [("*IfType", "6"), ("*MediaType", "0"), ("*PhysicalMediaType", "14"), ("Characteristics", "0x81")]
     {
@@ -327,9 +327,10 @@ fn the_nic_is_virtual_ethernet_that_windows_looks_for_ndk_on() {
 
 #[test]
 fn the_keywords_of_the_nic_are_those_of_the_documentation_and_of_the_driver() {
-    let keywords = keywords(&Inf::read("crates/nic/softndknic.inx"));
+    let keywords = keywords(&Inf::read("crates/drivers/softndknic/softndknic.inx"));
     let documentation = fs::read_to_string(root().join("docs/registry.md")).expect("docs/registry.md");
-    let source = fs::read_to_string(root().join("crates/nic/src/configuration.rs")).expect("the driver's keywords");
+    let source = fs::read_to_string(root().join("crates/drivers/softndknic/src/configuration.rs"))
+        .expect("the driver's keywords");
     for (name, properties) in &keywords {
         let one = |property: &str| match properties.get(property).map(Vec::as_slice) {
             Some([value]) => value.as_str(),

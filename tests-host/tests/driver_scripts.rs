@@ -21,7 +21,7 @@ fn events(source: &str) -> (String, Vec<String>) {
 fn the_scripts_collect_both_providers_and_the_guide_names_every_event() {
     let (script, guide) = (read("tools/windows/Collect-Traces.ps1"), read("docs/windows-vm.md"));
     let mut seen = 0;
-    for driver in ["crates/driver-common/src/trace.rs", "crates/test-driver/src/trace.rs"] {
+    for driver in ["crates/drivers/driver-common/src/trace.rs", "crates/drivers/ndktest/src/trace.rs"] {
         let (provider, events) = events(&read(driver));
         let identifier = format!("{{{:?}}}", Guid::from_name(&provider));
         assert!(script.contains(&identifier), "{provider} has the identifier {identifier}");

@@ -1,6 +1,9 @@
 //! What the layers of the engine may know of each other, and of NDKPI (`docs/architecture.md`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use sources::{Source, code_of, files, words};
 use syn::{Item, UseTree};
@@ -21,10 +24,10 @@ fn names_of_ndkpi(source: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_engine_names_nothing_of_ndkpi() {
-    let mut sources = files("crates/engine/src", &["rs"]);
+    let mut sources = files("crates/provider/engine/src", &["rs"]);
     assert!(sources.len() > 50, "{} sources of the engine", sources.len());
-    sources.extend(files("crates/engine", &["toml"]));
-    assert!(sources.iter().any(|source| source.path == "crates/engine/Cargo.toml"));
+    sources.extend(files("crates/provider/engine", &["toml"]));
+    assert!(sources.iter().any(|source| source.path == "crates/provider/engine/Cargo.toml"));
     for Source { path, text } in sources {
         assert_eq!(names_of_ndkpi(&text), BTreeSet::new(), "names of NDKPI in {path}");
     }
@@ -81,7 +84,7 @@ fn used(source: &Source) -> BTreeSet<String> {
 fn edges(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let mut edges = BTreeMap::<String, BTreeSet<String>>::new();
     for source in sources {
-        let path = source.path.strip_prefix("crates/engine/src/").expect("a source of the engine");
+        let path = source.path.strip_prefix("crates/provider/engine/src/").expect("a source of the engine");
         let module = path.split(['/', '.']).next().expect("a first name");
         edges.entry(module.to_owned()).or_default().extend(used(source).into_iter().filter(|used| used != module));
     }
@@ -108,7 +111,7 @@ fn cycle(edges: &BTreeMap<String, BTreeSet<String>>, module: &str) -> Vec<String
 
 #[test]
 fn no_module_of_the_engine_uses_itself_through_others() {
-    let edges = edges(&files("crates/engine/src", &["rs"]));
+    let edges = edges(&files("crates/provider/engine/src", &["rs"]));
     for module in ["cq", "qp", "nic", "connection", "memory", "ring"] {
         assert!(edges.contains_key(module), "there is a module {module}");
     }
@@ -121,7 +124,8 @@ fn no_module_of_the_engine_uses_itself_through_others() {
 
 #[test]
 fn a_cycle_is_found() {
-    let source = |path: &str, text: &str| Source { path: format!("crates/engine/src/{path}"), text: text.to_owned() };
+    let source =
+        |path: &str, text: &str| Source { path: format!("crates/provider/engine/src/{path}"), text: text.to_owned() };
     let edges = edges(&[
         source("cq/mod.rs", "use crate::{memory, os::Os};"),
         source("memory.rs", "fn f() { crate::qp::post(); }"),
@@ -129,4 +133,55 @@ fn a_cycle_is_found() {
     ]);
     assert_eq!(cycle(&edges, "cq"), ["cq", "memory", "qp", "cq"]);
     assert_eq!(cycle(&edges, "os"), Vec::<String>::new());
+}
+
+/// The folders of `crates`, the lowest first: a crate may use those of its own folder and of folders before it.
+const ROLES: [&str; 9] = ["abi", "provider", "observe", "consumer", "suite", "nd2", "drivers", "simulator", "tools"];
+
+/// The crates of the workspace: name, role, and what they need when they are not tested.
+fn crates() -> Vec<(String, String, Vec<String>)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(sources::root())
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let word = |value: &serde_json::Value| value.as_str().expect("a name").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    packages
+        .filter_map(|package| {
+            let folders: Vec<_> = package["manifest_path"].as_str()?.rsplit(['/', '\\']).skip(1).collect();
+            let [folder, role, "crates", ..] = folders[..] else { return None };
+            assert_eq!(folder, word(&package["name"]), "a crate's folder has its name");
+            let needs = package["dependencies"].as_array()?.iter().filter(|needed| needed["kind"] != "dev");
+            Some((folder.to_owned(), role.to_owned(), needs.map(|needed| word(&needed["name"])).collect()))
+        })
+        .collect()
+}
+
+#[test]
+fn a_crate_uses_its_own_folder_and_those_below() {
+    let crates = crates();
+    let height = |role: &str| ROLES.iter().position(|known| *known == role).expect("a role that is listed");
+    let roles: BTreeMap<_, _> = crates.iter().map(|(name, role, _)| (name.as_str(), role.as_str())).collect();
+    assert_eq!(roles.values().collect::<BTreeSet<_>>(), ROLES.iter().collect(), "every folder has crates");
+    let mut arrows = 0;
+    for (name, role, needs) in &crates {
+        for (needed, below) in needs.iter().filter_map(|needed| Some((needed, roles.get(needed.as_str())?))) {
+            assert!(height(below) <= height(role), "{role}/{name} uses {below}/{needed}, which is above it");
+            arrows += 1;
+        }
+    }
+    assert!(arrows > 100, "{arrows} uses were seen");
+}
+
+#[test]
+fn every_folder_of_crates_says_what_it_is() {
+    for role in ROLES {
+        let path = sources::root().join("crates").join(role).join("README.md");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for (name, _, _) in crates().iter().filter(|(_, of, _)| of == role) {
+            assert!(text.contains(&format!("[{name}]({name})")), "crates/{role}/README.md does not name {name}");
+        }
+    }
 }

@@ -161,7 +161,7 @@ fn a_failure_has_one_reason_at_most() {
 #[test]
 fn the_engine_answers_with_no_status_that_the_table_does_not_have() {
     // What is written as a failure anywhere in the provider and its engine is the status of some reason.
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/provider");
     let mut stack = vec![root.join("provider/src"), root.join("engine/src")];
     let known: BTreeSet<_> = Reason::ALL.iter().filter_map(|reason| reason.status.name()).collect();
     // Of notifications and internal: no call or request ends with these.

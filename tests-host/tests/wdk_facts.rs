@@ -1,6 +1,6 @@
 //! The bindings that the drivers are built with off Windows are those of the genuine `wdk-sys`.
 //!
-//! The source of `xbuild/bindings` is generated; `facts/wdk-facts.json` is what bindgen makes of the kit's headers. Here the source
+//! The source of `xbuild/wdk-bindings` is generated; `facts/wdk-facts.json` is what bindgen makes of the kit's headers. Here the source
 //! is parsed and every item in it looked up in the facts: types with their fields, aliases, enumerations, constants, statics,
 //! prototypes, the framework's function indices. What the facts do not know fails, and so does what they know and the source
 //! lacks. Sizes and offsets are asserted in `layout.rs` when it is compiled, which it is for this test; that the assertions

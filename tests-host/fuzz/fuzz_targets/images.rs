@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the tests need the rest")]
-#[path = "../../../crates/image-loader/tests/images/made.rs"]
+#[path = "../../../crates/simulator/image-loader/tests/images/made.rs"]
 mod made;
 
 use image_loader::Image;

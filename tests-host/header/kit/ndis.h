@@ -1,6 +1,6 @@
 /*
  * In place of the kit's ndis.h, which mingw-w64's cannot be for NDIS 6.30: what softndk.h takes from it, and nothing that it
- * takes from ndisndk.h. Written from the facts of tests-host/facts and crates/ndkpi.
+ * takes from ndisndk.h. Written from the facts of tests-host/facts and crates/abi/ndkpi.
  */
 #ifndef STAND_IN_NDIS_H
 #define STAND_IN_NDIS_H

@@ -18,7 +18,7 @@ use cargo_metadata::{
 use crate::{mutant::Mutant, weave::weave};
 
 /// What the crates ask whether a mutant is on. All of them depend on this one.
-const CHOOSER: &str = "crates/fallible/src/lib.rs";
+const CHOOSER: &str = "crates/provider/fallible/src/lib.rs";
 const CHOOSER_TEXT: &str = include_str!("chooser.rs");
 /// It is asked in constants too.
 const CHOOSER_FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
@@ -101,7 +101,11 @@ impl Tree {
             .filter(|(number, _)| !self.left_out.contains(number))
             .map(|(number, mutant)| (*number, mutant))
             .collect();
-        let on = if name.starts_with("crates/fallible/") { "crate::mutants::on" } else { "::fallible::mutants::on" };
+        let on = if name.starts_with("crates/provider/fallible/") {
+            "crate::mutants::on"
+        } else {
+            "::fallible::mutants::on"
+        };
         let mut woven = weave(text, &mutants, on).with_context(|| name.to_owned())?;
         if name == CHOOSER {
             woven.text.insert_str(0, CHOOSER_FEATURES);

@@ -215,7 +215,7 @@ fn measured() -> Vec<Value> {
 
 #[test]
 fn objects_take_what_ndkctl_says_and_large_ones_little_more_than_their_entries() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/ndkctl/src/driver_memory.json");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/tools/ndkctl/src/driver_memory.json");
     let measured = measured();
     if std::env::var_os("UPDATE_MEMORY").is_some() {
         let text = serde_json::to_string_pretty(&measured).expect("numbers and names");

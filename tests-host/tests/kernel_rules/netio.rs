@@ -229,7 +229,7 @@ fn who_listens_hears_of_each_change_until_it_cancels() {
 }
 
 unsafe extern "C" {
-    /// `crates/ndis` has what the drivers here import.
+    /// `crates/abi/ndis` has what the drivers here import.
     fn NotifyIpInterfaceChange(
         family: u16,
         callback: Option<unsafe extern "C" fn(*mut c_void, *const InterfaceRow, MIB_NOTIFICATION_TYPE)>,

@@ -16,9 +16,7 @@
 //!
 //! `ND2_PROGRAMS` and `ND2_SEED` ask for more of them, or for others.
 
-#[path = "random/version1.rs"]
 mod version1;
-#[path = "random/version2.rs"]
 mod version2;
 
 use std::{

@@ -25,11 +25,8 @@ use wdk_sys::{
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
 };
 
-#[path = "attributes.rs"]
 mod attributes;
-#[path = "frames.rs"]
 mod frames;
-#[path = "requests.rs"]
 mod requests;
 
 pub use self::{attributes::*, frames::*, requests::*};

@@ -54,7 +54,7 @@ fn compile(compiler: &Compiler, name: &str, text: &str) -> Result<(), String> {
         .args(compiler.arguments)
         .args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
         .arg("-I")
-        .arg(path("crates/ndkpi/include"))
+        .arg(path("crates/abi/ndkpi/include"))
         .args(["-isystem", &format!("{MINGW}/ddk"), "-isystem", MINGW])
         .arg(&file)
         .output()

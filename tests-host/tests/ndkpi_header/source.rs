@@ -91,7 +91,7 @@ fn is_ours(name: &str) -> bool {
 pub fn read() -> Source {
     let mut source = Source::default();
     for file in FILES {
-        let text = crate::read(&format!("crates/ndkpi/src/{file}.rs"));
+        let text = crate::read(&format!("crates/abi/ndkpi/src/{file}.rs"));
         let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}.rs: {error}"));
         parsed.items.into_iter().for_each(|item| source.take(item));
     }

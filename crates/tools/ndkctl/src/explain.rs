@@ -1,0 +1,216 @@
+//! `ndkctl explain`: the pages of the adviser's findings, and of the reasons why the provider refuses a call or fails a request.
+
+use std::fmt::Write;
+
+use clap::Args;
+use host::{note, say};
+use interpose::adviser::{Finding, Severity};
+use provider::{About, Reason};
+
+use crate::{
+    End,
+    output::{labelled, print_table, table},
+};
+
+/// `ndkctl explain`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit code: 0 for success, 2 if there is no such finding or reason.")]
+pub struct Explain {
+    /// A finding (SN0003 or 3) or a reason (SR0004, the ProviderErrorCode of a failed request)
+    #[arg(value_name = "NUMBER", required_unless_present_any = ["list", "markdown", "reasons"])]
+    pub number: Option<String>,
+    /// List all findings
+    #[arg(long, conflicts_with = "number")]
+    pub list: bool,
+    /// List all reasons
+    #[arg(long, conflicts_with_all = ["number", "list"])]
+    pub reasons: bool,
+    /// Print the document docs/findings.md, or with --reasons docs/reasons.md
+    #[arg(long, conflicts_with_all = ["number", "list"])]
+    pub markdown: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Explain) -> End {
+    match (args.reasons, args.markdown) {
+        (true, true) => say!("{}", reasons().trim_end()),
+        (false, true) => say!("{}", document().trim_end()),
+        (true, false) => {
+            let mut table = table(&["reason", "status", "section", "of", "why"]);
+            for reason in Reason::ALL {
+                let status = reason.status.name().unwrap_or_default();
+                table.add_row([&reason.to_string(), status, reason.section, &about(reason), reason.what]);
+            }
+            print_table(&table);
+        }
+        (false, false) => return explain(args),
+    }
+    End::Good
+}
+
+/// Shows the list of findings, or a page.
+fn explain(args: &Explain) -> End {
+    let Some(wanted) = args.number.as_deref().filter(|_| !args.list) else {
+        let mut table = table(&["finding", "kind", "section", "what it is"]);
+        for finding in Finding::ALL {
+            let page = finding.page();
+            table.add_row([&finding.to_string(), kind(page.severity), page.section, page.title]);
+        }
+        print_table(&table);
+        return End::Good;
+    };
+    if let Some(reason) = parse_reason(wanted) {
+        say!("{}", reason_page(reason).trim_end());
+        return End::Good;
+    }
+    let Some(finding) = parse(wanted) else {
+        let last = Finding::ALL.last().map(ToString::to_string).unwrap_or_default();
+        note!(
+            "ndkctl explain: there is no finding or reason `{wanted}`; findings are SN0001 to {last}, see ndkctl explain --list \
+             and --reasons"
+        );
+        return End::Refused;
+    };
+    say!("{}", page(finding).trim_end());
+    End::Good
+}
+
+/// `SN0003`, `sn3` or `3`.
+fn parse(text: &str) -> Option<Finding> {
+    let upper = text.to_ascii_uppercase();
+    let digits = upper.strip_prefix("SN").unwrap_or(&upper);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    Finding::from_number(if is_number { digits.parse().ok()? } else { return None })
+}
+
+/// `SR0004` or `sr4`.
+fn parse_reason(text: &str) -> Option<&'static Reason> {
+    let upper = text.to_ascii_uppercase();
+    let digits = upper.strip_prefix("SR")?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    Reason::from_number(if is_number { digits.parse().ok()? } else { return None })
+}
+
+/// The calls or requests that a reason is about.
+fn about(reason: &Reason) -> String {
+    match reason.about {
+        About::Calls(functions) => functions.join(", "),
+        About::Requests(kinds) => {
+            let names: Vec<_> = kinds.iter().filter_map(|kind| kind.name()).collect();
+            format!("completions of {}", names.join(", "))
+        }
+    }
+}
+
+/// The page of a reason, for a terminal.
+fn reason_page(reason: &Reason) -> String {
+    let status = reason.status.name().unwrap_or_default();
+    let mut text = format!("{reason}  {status}  ({})\n\n", reason.section);
+    text.push_str(&labelled(0, &[("of", &about(reason)), ("why", reason.what), ("fix", reason.fix)]));
+    text
+}
+
+/// All reasons, as a document.
+pub fn reasons() -> String {
+    let mut text = String::from(
+        "# Reasons\n\nWritten by `ndkctl explain --reasons --markdown`. Why the provider refuses a call, or lets a request fail: one \
+         number for each function\nand status. That of a failed work request is its `ProviderErrorCode` (NDKPI 2.1, `NDK_RESULT_EX`), \
+         and both are in the trace event\n`Failure` ([counters and tracing](counters-and-tracing.md)).\n\n| reason | status | of | \
+         section | why | what to do |\n|---|---|---|---|---|---|\n",
+    );
+    for reason in Reason::ALL {
+        let status = reason.status.name().unwrap_or_default();
+        let (what, fix) = (reason.what, reason.fix);
+        let _ = writeln!(text, "| {reason} | `{status}` | {} | {} | {what} | {fix} |", about(reason), reason.section);
+    }
+    text
+}
+
+const fn kind(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Duty => "duty",
+        Severity::Advice => "advice",
+    }
+}
+
+/// The page of a finding, for a terminal.
+fn page(finding: Finding) -> String {
+    let page = finding.page();
+    let mut text = format!("{finding}  {}  ({}, {})\n\n", page.title, page.section, kind(page.severity));
+    let parts = [("rule", page.rule), ("why", page.why), ("cause", page.cause), ("fix", page.fix)];
+    text.push_str(&labelled(0, &parts));
+    text
+}
+
+/// All pages, as a document.
+pub fn document() -> String {
+    let mut text = String::from(
+        "# Findings of the adviser\n\nWritten by `ndkctl explain --markdown`. What the adviser is, and how to use it, is in \
+         [adviser](adviser.md). A *duty*\nis one that NDKPI puts on the consumer; *advice* is about what is allowed and works on \
+         few adapters, or has no effect.\n\n| finding | kind | section | what it is |\n|---|---|---|---|\n",
+    );
+    for finding in Finding::ALL {
+        let page = finding.page();
+        let _ = writeln!(text, "| {finding} | {} | {} | {} |", kind(page.severity), page.section, page.title);
+    }
+    for finding in Finding::ALL {
+        let page = finding.page();
+        let _ = write!(
+            text,
+            "\n## {finding}: {}\n\n- **Rule** ({}): {}\n- **Why**: {}\n- **Typical cause**: {}\n- **Instead**: {}\n",
+            page.title, page.section, page.rule, page.why, page.cause, page.fix
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use interpose::adviser::Finding;
+
+    use super::{document, page, parse, parse_reason, reasons};
+
+    #[test]
+    fn a_finding_is_named_by_its_number_in_any_of_three_forms() {
+        for text in ["SN0003", "sn3", "3"] {
+            assert_eq!(parse(text), Some(Finding::NotDrained), "{text}");
+        }
+        for text in ["", "SN", "SN0000", "SN9999", "three", "-3", "+3", "SN0003x", "99999999999"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_page_says_the_rule_why_whence_and_what_instead() {
+        for &finding in Finding::ALL {
+            let text = page(finding);
+            for word in ["\nrule ", "\nwhy ", "\ncause ", "\nfix "] {
+                let at = text.find(word).unwrap_or_else(|| panic!("{finding}: {word}"));
+                assert!(text[at + word.len()..].trim().len() > 20, "{finding}: {word}");
+            }
+            assert!(text.contains("NDKPI "), "{finding}");
+        }
+    }
+
+    #[test]
+    fn the_document_is_what_the_command_prints() {
+        let kept = include_str!("../../../../docs/findings.md").replace("\r\n", "\n");
+        assert_eq!(kept.trim_end(), document().trim_end(), "ndkctl explain --markdown > docs/findings.md");
+    }
+
+    #[test]
+    fn a_reason_is_named_by_its_number() {
+        for text in ["SR0004", "sr4"] {
+            assert_eq!(parse_reason(text).map(provider::Reason::number), Some(4), "{text}");
+        }
+        for text in ["4", "SR", "SR0000", "SR9999", "SN0004"] {
+            assert!(parse_reason(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_document_of_the_reasons_is_what_the_command_prints() {
+        let kept = include_str!("../../../../docs/reasons.md").replace("\r\n", "\n");
+        assert_eq!(kept.trim_end(), reasons().trim_end(), "ndkctl explain --reasons --markdown > docs/reasons.md");
+    }
+}

@@ -1,0 +1,137 @@
+//! The cases as a document.
+
+use std::fmt::Write as _;
+
+use conformance::{
+    Case,
+    cases::{SINCE_1_2, SINCE_2_1},
+};
+
+const BEGINNING: &str = "\
+# What the conformance suite checks
+
+Generated: `cargo run --release -- selftest --list --markdown > docs/conformance.md`. A test fails when it is out of date.
+
+Each case checks one rule of NDKPI as an NDK consumer sees it. It uses the dispatch tables only, so it runs on any `NDK_ADAPTER`. The
+section is that of the rule in `docs/reference`. Where the documentation leaves something open, the case says *Open* and reports what
+the provider does; that is not a failure. Apart from its own rule, every case also fails on any of these: two concurrent callbacks of one
+completion queue, a callback of an unarmed or closed queue, a completion that comes twice or never, a close that completes
+before what depends on it, a callback while a lock is held.
+
+## How to read a result
+
+| result | what it means | what a vendor should do |
+|---|---|---|
+| passed | The rule holds. | Nothing. |
+| failed | The provider broke the rule. The report says what was done, expected and seen, and has the command that repeats the case with \
+the same seed. | Read the section that the case names. Then fix the provider, or report a mistake in the suite with the section that \
+says otherwise. |
+| observed | The documentation leaves this open, and the report says what the provider does. Never a failure. | Check once whether \
+each observation is intended. Keep the report and compare the next one with it: a change without a reason is a regression. \
+[Decisions](decisions.md) says what SoftNDK does. |
+| skipped | The rule does not apply, for the reason shown: the adapter lacks a flag, a limit is too small, its version is too old, the \
+case needs two ports, or it makes calls that a correct consumer never makes. | Check that the reason is true of your adapter. |
+
+A run is good if nothing failed. `OPEN` of the `ALL` cases look at open points, and others report an observation when they meet one.
+
+Each case starts with a new adapter and closes everything it created, so any case can run alone: `ndkctl selftest --filter arm`.
+The exit code is 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C. For programs:
+
+- `--json` prints the results on the standard output: the counts, and for each case `name`, `section`, `does`, `expects`,
+  `outcome`, `text`, `micros` and `seed`.
+- `--junit FILE` writes them in JUnit format for CI systems. A theme is a test suite. An observed case is a success with the observation
+  in `system-out`; a skipped one has its reason as message.
+
+## On any vendor's adapter
+
+You need a Windows machine with the adapter, test signing on, and the driver `ndktest`. [Install on a VM](windows-vm.md) describes how to
+build and install it, in sections 2 to 4; they apply to a physical machine as well. As an administrator:
+
+    ndkctl adapters                                                 lists the interfaces and their NDK capabilities
+    ndkctl selftest --driver --interface \"Ethernet 3\"               by alias, index or local address
+    ndkctl selftest --driver --interface \"Ethernet 3\" --peer \"Ethernet 4\"
+
+The driver opens the adapter through Winsock Kernel, like every kernel consumer. Many NICs cannot connect to themselves. For those,
+`--peer` names a second port that the first can reach by a cable or a switch, or an address of that port; there must be a route to it.
+The suite adapts to hardware: it uses fewer elements and less private data where the adapter has less, and skips cases that need inline
+data, shared receive queues or a newer NDKPI than the adapter has.
+
+Such a run leaves out calls that a correct consumer never makes, such as those with null pointers. `--hostile` includes them; a driver
+that trusts its consumers then crashes the machine. Without `--interface` the suite runs on SoftNDK, which survives them.
+
+**We have not tested any vendor's adapter.** This has run only in a simulated kernel ([simulated-kernel](simulated-kernel.md)), and
+on the host with the limits of hardware.
+
+## Versions
+
+A case that needs more than NDKPI 1.1 is skipped on an older adapter.
+
+| NDKPI | Windows Server | cases that need it |
+|---|---|---|
+| 1.1 | 2012 | the others |
+| 1.2 | 2012 R2 | SINCE_1_2 |
+| 2.0 | 2016 | none; it adds `RdmaTechnology`, which `version.information-makes-sense` checks |
+| 2.1 | 2022 | SINCE_2_1 |
+
+The drivers themselves need Windows 10 version 2004 or Server 2022.
+
+## Microsoft's own tests
+
+Microsoft certifies adapters with its Windows Hardware Lab Kit. This suite does not replace the kit and contains nothing from it: it was
+written from public documentation. Use it before: it runs in minutes on one machine, names the broken rule, and can repeat a case with the
+same random numbers. An adapter that passes here may still fail there.
+";
+
+/// All cases, by theme.
+pub fn document(cases: &[&'static Case]) -> String {
+    let open = cases.iter().filter(|case| case.expects.contains("Open")).count();
+    let listed = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut text = BEGINNING
+        .replace("`OPEN`", &open.to_string())
+        .replace("`ALL`", &cases.len().to_string())
+        .replace("SINCE_1_2", &listed(SINCE_1_2))
+        .replace("SINCE_2_1", &listed(SINCE_2_1));
+    let mut theme = "";
+    for case in cases {
+        if case.theme() != theme {
+            theme = case.theme();
+            let count = cases.iter().filter(|other| other.theme() == theme).count();
+            // Writing to a string cannot fail.
+            let _ =
+                write!(text, "\n## `{theme}` ({count})\n\n| case | section | does | expects |\n|---|---|---|---|\n");
+        }
+        let rule = case.name.split_once('.').map_or(case.name, |(_, rule)| rule);
+        let _ = writeln!(text, "| `{rule}` | {} | {} | {} |", case.section, case.does, case.expects);
+    }
+    let _ = write!(text, "\n{} cases.\n", cases.len());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance::cases;
+
+    use super::document;
+
+    #[test]
+    fn the_document_in_the_repository_is_up_to_date() {
+        let written = include_str!("../../../../docs/conformance.md").replace("\r\n", "\n");
+        let generated = document(&cases::all().collect::<Vec<_>>());
+        let differs = written.lines().zip(generated.lines()).find(|(written, generated)| written != generated);
+        assert!(
+            written == generated,
+            "docs/conformance.md is out of date: cargo run --release -- selftest --list --markdown > docs/conformance.md; \
+             first difference: {differs:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_breaks_a_row() {
+        for case in cases::all() {
+            for text in [case.name, case.section, case.does, case.expects] {
+                assert!(!text.contains(['|', '\n']), "{}: {text}", case.name);
+                assert!(!text.contains("  "), "{}: {text}", case.name);
+            }
+        }
+    }
+}

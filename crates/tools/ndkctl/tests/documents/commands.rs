@@ -1,0 +1,284 @@
+//! Every command of the documents: those of `ndkctl` are parsed by it, the short ones run; of the others everything that they name
+//! has to be there.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{documents, read, root};
+
+/// What may begin a command that can be judged here.
+const JUDGED: [&str; 4] = ["cargo", "ndkctl", "tools/", "tools\\"];
+
+/// The words of a command line, up to a pipe or redirection. Quotation marks keep words together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for character in line.chars() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (None, '"' | '\'') => quote = Some(character),
+            (None, ' ') => words.push(String::new()),
+            _ => words.last_mut().expect("a word").push(character),
+        }
+    }
+    let end = |word: &String| ["|", "\\|", ">", ">>", "&&", ";"].contains(&word.as_str());
+    words.into_iter().filter(|word| !word.is_empty()).take_while(|word| !end(word)).collect()
+}
+
+/// A line of a code block without what explains it: a comment, or text after a gap.
+fn without_explanation(line: &str) -> &str {
+    let line = line.trim();
+    let line = line.split(" #").next().unwrap_or_default();
+    line.split("   ").next().unwrap_or_default().trim()
+}
+
+/// The command in a line, if it begins as one that can be judged; variables before it do not count.
+fn command(line: &str) -> Option<Vec<String>> {
+    let mut words = words(line);
+    while words.first().is_some_and(|word| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
+    }) {
+        words.remove(0);
+    }
+    let first = words.first()?;
+    let judged =
+        JUDGED.iter().any(|begin| if begin.ends_with(['/', '\\']) { first.starts_with(begin) } else { first == begin });
+    (judged && words.len() > usize::from(first == "cargo" || first == "ndkctl")).then_some(words)
+}
+
+/// The commands of a document: in code blocks, and between backticks in the text.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    let joined = text.replace("\\\n", " ");
+    let mut prose = String::new();
+    for line in joined.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced || line.starts_with("    ") {
+            found.extend(command(without_explanation(line)));
+        } else {
+            prose.push_str(line.trim());
+            // A span may go on in the next line.
+            prose.push(' ');
+        }
+    }
+    found.extend(prose.split('`').skip(1).step_by(2).filter_map(command));
+    found
+}
+
+/// Every command, with the document that has it.
+fn all() -> Vec<(String, Vec<String>)> {
+    let with_path =
+        |(path, text): (String, String)| commands(&text).into_iter().map(move |words| (path.clone(), words));
+    documents().into_iter().flat_map(with_path).collect()
+}
+
+/// The arguments for `ndkctl`, directly or by cargo.
+fn of_ndkctl(words: &[String]) -> Option<Vec<&str>> {
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["ndkctl", arguments @ ..] | ["cargo", "run", "--release", "--", arguments @ ..] => Some(arguments.to_vec()),
+        _ => None,
+    }
+}
+
+fn ndkctl(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ndkctl")).args(arguments).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+/// A value for a placeholder: a word of capitals.
+fn filled<'a>(argument: &'a str, before: &str) -> &'a str {
+    let placeholder = !argument.is_empty() && argument.chars().all(|letter| letter.is_ascii_uppercase());
+    match (placeholder, before) {
+        (true, "explain") => "--list",
+        (true, _) => "1",
+        (false, _) => argument,
+    }
+}
+
+#[test]
+fn ndkctl_knows_every_command_of_the_documents() {
+    let mut seen = BTreeSet::new();
+    for (path, words) in all() {
+        let Some(arguments) = of_ndkctl(&words) else { continue };
+        // `ndkctl --json` stands for the switch of any command.
+        if arguments.first().is_none_or(|first| *first == "COMMAND" || first.starts_with('-')) {
+            continue;
+        }
+        let before = std::iter::once("").chain(arguments.iter().copied());
+        let mut arguments: Vec<_> = arguments.iter().zip(before).map(|(word, before)| filled(word, before)).collect();
+        if !seen.insert(arguments.join(" ")) {
+            continue;
+        }
+        // Whatever is before it is parsed, and wrong words are refused.
+        arguments.push("--help");
+        let (good, text) = ndkctl(&arguments);
+        // Text may name a flag without the value that it takes.
+        let only_named = ["needs a value", "cannot be nothing"].iter().any(|part| text.contains(part))
+            && words.last().is_some_and(|last| last.starts_with("--"));
+        assert!(good || only_named, "{path}: ndkctl {}: {text}", arguments.join(" "));
+    }
+    assert!(seen.len() > 25, "{seen:?}");
+}
+
+#[test]
+fn a_wrong_command_would_be_seen() {
+    for wrong in [&["selftset"][..], &["selftest", "--flter", "arm"], &["ping", "--size", "0"]] {
+        let arguments: Vec<_> = wrong.iter().copied().chain(["--help"]).collect();
+        assert!(!ndkctl(&arguments).0, "{wrong:?}");
+    }
+    let text =
+        "Text with `ndkctl ping --count 5`.\n\n    tools/x.sh --all   # all of it\n    A=b cargo test -p x | tail\n";
+    let expected =
+        [vec!["tools/x.sh", "--all"], vec!["cargo", "test", "-p", "x"], vec!["ndkctl", "ping", "--count", "5"]];
+    assert_eq!(commands(text), expected);
+}
+
+/// What is run, in the short form that it has here.
+const RUN: [&[&str]; 7] = [
+    &["info", "--memory"],
+    &["adapters"],
+    &["netstat"],
+    &["counters"],
+    &["nd2", "info"],
+    &["selftest", "--list"],
+    &["completions", "bash"],
+];
+
+#[test]
+fn short_commands_run() {
+    let documented: BTreeSet<_> =
+        all().iter().filter_map(|(_, words)| of_ndkctl(words).map(|words| words.join(" "))).collect();
+    for arguments in RUN {
+        let line = arguments.join(" ");
+        assert!(documented.iter().any(|command| command.starts_with(&line)), "no document has `ndkctl {line}`");
+        let needs_driver = cfg!(windows) && line == "adapters";
+        if !needs_driver {
+            let (good, text) = ndkctl(arguments);
+            assert!(good, "ndkctl {line}: {text}");
+        }
+    }
+    for arguments in
+        [&["selftest", "--filter", "arm.merge"][..], &["ping", "--count", "20", "--size", "4K", "--notify", "any"]]
+    {
+        let (good, text) = ndkctl(arguments);
+        assert!(good, "ndkctl {arguments:?}: {text}");
+    }
+}
+
+/// The packages of the workspace, with their folders.
+fn packages() -> Vec<(String, String)> {
+    let manifest = read("Cargo.toml");
+    let members = manifest.split("members = [").nth(1).and_then(|rest| rest.split("\n]").next()).expect("members");
+    let folders = members.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next());
+    let name = |folder: &str| {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let name = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("name = "))
+            .expect("a name")
+            .trim_matches('"')
+            .to_owned();
+        (name, folder.to_owned())
+    };
+    folders.map(name).collect()
+}
+
+/// The values of a flag that may be there several times.
+fn values<'a>(words: &'a [String], flag: &str) -> Vec<&'a str> {
+    words
+        .iter()
+        .zip(words.iter().skip(1))
+        .filter(|(before, _)| *before == flag)
+        .map(|(_, word)| word.as_str())
+        .collect()
+}
+
+/// Returns true if a package has this example: by its manifest, or as a file where cargo looks.
+fn has_example(folder: &str, example: &str) -> bool {
+    let manifest = read(&format!("{folder}/Cargo.toml"));
+    manifest.contains(&format!("[[example]]\nname = \"{example}\""))
+        || root().join(folder).join("examples").join(format!("{example}.rs")).exists()
+}
+
+/// Where the source of a test may be.
+fn sources_of(folder: &str, test: &str) -> [PathBuf; 2] {
+    let tests = root().join(folder).join("tests");
+    [tests.join(test).join("main.rs"), tests.join(format!("{test}.rs"))]
+}
+
+/// Returns true if some source of a test has this word.
+fn has_word(folder: &str, test: &str, word: &str) -> bool {
+    let tests = root().join(folder).join("tests");
+    let mut sources = Vec::from(sources_of(folder, test));
+    if let Ok(entries) = fs::read_dir(tests.join(test)) {
+        sources.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    let named = |path: &Path| path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains(word));
+    sources.iter().any(|path| named(path) || fs::read_to_string(path).is_ok_and(|text| text.contains(word)))
+}
+
+#[test]
+fn what_cargo_is_asked_for_is_there() {
+    let packages = packages();
+    let mut count = 0;
+    for (path, words) in all().iter().filter(|(_, words)| words[0] == "cargo") {
+        let line = words.join(" ");
+        let named = values(words, "-p");
+        for package in named.iter().copied().filter(|package| *package != "X") {
+            assert!(packages.iter().any(|(name, _)| name == package), "{path}: `{line}`: no package {package}");
+        }
+        let asked = packages.iter().filter(|(name, _)| named.is_empty() || named.contains(&name.as_str()));
+        let folders = asked.map(|(_, folder)| folder);
+        for example in values(words, "--example").into_iter().filter(|example| *example != "NAME") {
+            let there = folders.clone().any(|folder| has_example(folder, example));
+            assert!(there, "{path}: `{line}`: no example {example}");
+        }
+        for test in values(words, "--test") {
+            let folder = folders.clone().find(|folder| sources_of(folder, test).iter().any(|path| path.exists()));
+            let Some(folder) = folder else { panic!("{path}: `{line}`: no test {test}") };
+            // Words behind the last flag name single tests.
+            let last = words.iter().rposition(|word| word.starts_with("--")).unwrap_or_default();
+            for filter in words.iter().skip(last + 2) {
+                let word = filter.split("::").find(|part| !part.is_empty()).unwrap_or_default();
+                assert!(has_word(folder, test, word), "{path}: `{line}`: no test has {word}");
+            }
+        }
+        if let ["cargo", "make", task, ..] = words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            assert!(read("Makefile.toml").contains(&format!("[tasks.{task}]")), "{path}: `{line}`: no task {task}");
+        }
+        count += 1;
+    }
+    assert!(count > 40, "{count} commands of cargo");
+}
+
+#[test]
+fn every_script_is_there_and_knows_its_flags() {
+    let mut count = 0;
+    for (path, words) in all().iter().filter(|(_, words)| words[0].starts_with("tools")) {
+        let script = words[0].replace('\\', "/");
+        if !Path::new(&script)
+            .extension()
+            .is_some_and(|extension| ["sh", "py", "ps1"].iter().any(|known| extension == *known))
+        {
+            continue;
+        }
+        let text = read(&script);
+        for word in &words[1..] {
+            let flag = word.trim_start_matches('-');
+            if flag != word && !flag.is_empty() && flag.parse::<u32>().is_err() {
+                assert!(text.contains(flag), "{path}: {script} does not know {word}");
+            }
+        }
+        count += 1;
+    }
+    assert!(count > 20, "{count} scripts");
+}

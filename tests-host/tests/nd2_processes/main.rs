@@ -1,0 +1,21 @@
+//! The NetworkDirect SPI between processes: the device `\\.\SoftNdkNd` of the driver, in the simulated kernel, with processes that
+//! have address spaces of their own and end at any moment. `selftest` has the cases of the self-test, the others programs of control codes.
+
+#![cfg(unix)]
+
+mod actor;
+mod ending;
+mod fuzz;
+mod kernel_peer;
+mod library;
+mod owners;
+mod program;
+#[path = "../drivers/provider_interface.rs"]
+mod provider_interface;
+mod security;
+mod selftest;
+mod traffic;
+#[path = "../drivers/transport.rs"]
+mod transport;
+mod width;
+mod world;

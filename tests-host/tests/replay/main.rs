@@ -1,0 +1,7 @@
+//! Recordings: what is recorded can be read, shown, and run again with the same result; what is no recording is refused.
+
+mod again;
+mod failure;
+mod hostile;
+mod shown;
+mod world;
