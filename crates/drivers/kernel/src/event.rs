@@ -1,30 +1,29 @@
 //! Events.
 
 use alloc::boxed::Box;
-use core::{cell::UnsafeCell, ptr};
+use core::{pin::Pin, ptr};
 
-use fallible::try_box;
 use ndkpi::NtStatus;
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, IO_NO_INCREMENT, KEVENT, LARGE_INTEGER, PVOID, STATUS_TIMEOUT,
     ntddk::{KeClearEvent, KeInitializeEvent, KeSetEvent, KeWaitForSingleObject},
 };
 
-use crate::KERNEL_MODE;
+use crate::{Fixed, KERNEL_MODE};
 
 /// A notification event: while it is set nobody waits for it.
 ///
 /// # Invariants
 ///
-/// `event` was initialised and does not move: the kernel links waiting threads to it.
+/// `event` was initialised. The kernel links waiting threads to it.
 pub struct Event {
-    event: Box<UnsafeCell<KEVENT>>,
+    event: Pin<Box<Fixed<KEVENT>>>,
 }
 
 // SAFETY: the kernel's routines may be called for one event by any number of threads at a time.
 #[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it are the kernel's")]
 unsafe impl Send for Event {}
-// SAFETY: as for `Send`; nothing else touches the cell.
+// SAFETY: as for `Send`; nothing else touches it.
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -34,23 +33,22 @@ impl Event {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        let zeroed = UnsafeCell::new(KEVENT::default());
-        let event = try_box(zeroed).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        // SAFETY: the box is memory for an event that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeEvent(event.get(), _EVENT_TYPE::NotificationEvent, 0) };
+        let event = Fixed::try_boxed(KEVENT::default())?;
+        // SAFETY: memory for an event, pinned, which nobody else knows yet.
+        unsafe { KeInitializeEvent(event.as_ref().get(), _EVENT_TYPE::NotificationEvent, 0) };
         Ok(Self { event })
     }
 
     /// Sets the event: wakes every waiter. `IRQL <= DISPATCH_LEVEL`.
     pub fn set(&self) {
         // SAFETY: the event is initialised (invariant), and without `Wait` the routine may be called at `DISPATCH_LEVEL`.
-        let _ = unsafe { KeSetEvent(self.event.get(), IO_NO_INCREMENT.cast_signed(), 0) };
+        let _ = unsafe { KeSetEvent(self.event.as_ref().get(), IO_NO_INCREMENT.cast_signed(), 0) };
     }
 
     /// Clears the event. `IRQL <= DISPATCH_LEVEL`.
     pub fn clear(&self) {
         // SAFETY: the event is initialised (invariant).
-        unsafe { KeClearEvent(self.event.get()) };
+        unsafe { KeClearEvent(self.event.as_ref().get()) };
     }
 
     /// Waits until the event is set.
@@ -74,7 +72,7 @@ impl Event {
     }
 
     fn wait_until(&self, timeout: *mut LARGE_INTEGER) -> bool {
-        let object: PVOID = self.event.get().cast();
+        let object: PVOID = self.event.as_ref().get().cast();
         // SAFETY: the event is initialised (invariant) and lives as long as the borrow of `self`; the caller is at
         // `PASSIVE_LEVEL`, where waiting is allowed; the timeout is null or lives until the call returns.
         let status = unsafe { KeWaitForSingleObject(object, _KWAIT_REASON::Executive, KERNEL_MODE, 0, timeout) };

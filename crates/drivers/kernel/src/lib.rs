@@ -18,11 +18,13 @@ mod entry;
 mod event;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod fixed;
 pub mod irp;
 mod non_paged;
 mod pool;
 mod processor;
 mod rundown;
+mod spin_lock;
 mod stack;
 mod status;
 mod string;
@@ -34,10 +36,12 @@ pub use buffered::Buffered;
 #[cfg(feature = "consumer")]
 pub use consumer::ConsumerOs;
 pub use event::Event;
+pub use fixed::Fixed;
 pub use non_paged::NonPaged;
 pub use pool::Aligned;
 pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};
+pub use spin_lock::QueuedSpinLock;
 pub use stack::callers;
 pub use status::check;
 pub use string::{unicode, wide};

@@ -1,9 +1,8 @@
 //! Run-down protection: a gate that counts who is inside, and can be shut until the last has left.
 
 use alloc::boxed::Box;
-use core::cell::UnsafeCell;
+use core::pin::Pin;
 
-use fallible::try_box;
 use ndkpi::NtStatus;
 use wdk_sys::{
     EX_RUNDOWN_REF,
@@ -13,19 +12,21 @@ use wdk_sys::{
     },
 };
 
+use crate::Fixed;
+
 /// A gate that can be shut for good.
 ///
 /// # Invariants
 ///
-/// `reference` was initialised and does not move.
+/// `reference` was initialised.
 pub struct Rundown {
-    reference: Box<UnsafeCell<EX_RUNDOWN_REF>>,
+    reference: Pin<Box<Fixed<EX_RUNDOWN_REF>>>,
 }
 
 // SAFETY: the kernel's routines may be called for one reference by any number of threads at a time.
 #[expect(clippy::non_send_fields_in_send_ty, reason = "the pointer in it is the kernel's")]
 unsafe impl Send for Rundown {}
-// SAFETY: as for `Send`; nothing else touches the cell.
+// SAFETY: as for `Send`; nothing else touches it.
 unsafe impl Sync for Rundown {}
 
 impl Rundown {
@@ -35,10 +36,9 @@ impl Rundown {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        let zeroed = UnsafeCell::new(EX_RUNDOWN_REF::default());
-        let reference = try_box(zeroed).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        // SAFETY: the box is memory for a reference that stays where it is, and nobody else knows it yet.
-        unsafe { ExInitializeRundownProtection(reference.get()) };
+        let reference = Fixed::try_boxed(EX_RUNDOWN_REF::default())?;
+        // SAFETY: memory for a reference, pinned, which nobody else knows yet.
+        unsafe { ExInitializeRundownProtection(reference.as_ref().get()) };
         Ok(Self { reference })
     }
 
@@ -46,7 +46,7 @@ impl Rundown {
     #[must_use]
     pub fn enter(&self) -> Option<Permit<'_>> {
         // SAFETY: the reference is initialised (invariant).
-        let inside = unsafe { ExAcquireRundownProtection(self.reference.get()) };
+        let inside = unsafe { ExAcquireRundownProtection(self.reference.as_ref().get()) };
         // Not `then_some`: a permit that nobody has would be dropped, and leave.
         (inside != 0).then(|| Permit { rundown: self })
     }
@@ -54,13 +54,13 @@ impl Rundown {
     /// Shuts the gate and waits until everybody has left. Calling it again does nothing.
     pub fn shut(&self) {
         // SAFETY: the reference is initialised (invariant) and the caller is at `PASSIVE_LEVEL`.
-        unsafe { ExWaitForRundownProtectionRelease(self.reference.get()) };
+        unsafe { ExWaitForRundownProtectionRelease(self.reference.as_ref().get()) };
     }
 
     /// Leaves on behalf of a [`Permit`] that was [kept](Permit::keep). `IRQL <= DISPATCH_LEVEL`.
     pub fn leave(&self) {
         // SAFETY: the reference is initialised (invariant); the caller came in and gives up that permit here.
-        unsafe { ExReleaseRundownProtection(self.reference.get()) };
+        unsafe { ExReleaseRundownProtection(self.reference.as_ref().get()) };
     }
 }
 

@@ -1,25 +1,24 @@
 //! Locks for code that may wait.
 
 use alloc::boxed::Box;
-use core::{cell::UnsafeCell, ptr};
+use core::{cell::UnsafeCell, pin::Pin, ptr};
 
-use fallible::try_box;
 use ndkpi::NtStatus;
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, IO_NO_INCREMENT, KEVENT,
     ntddk::{KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent, KeWaitForSingleObject},
 };
 
-use crate::KERNEL_MODE;
+use crate::{Fixed, KERNEL_MODE};
 
 /// A lock around a `T` whose holder may wait.
 ///
 /// # Invariants
 ///
-/// `free` is an initialised synchronisation event that does not move. It is set while nobody holds the lock, and wakes one thread
+/// `free` is an initialised synchronisation event. It is set while nobody holds the lock, and wakes one thread
 /// each time. Only that thread touches `value`.
 pub struct WaitLock<T> {
-    free: Box<UnsafeCell<KEVENT>>,
+    free: Pin<Box<Fixed<KEVENT>>>,
     value: UnsafeCell<T>,
 }
 
@@ -36,9 +35,9 @@ impl<T: Send> WaitLock<T> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`; `value` is dropped.
     pub fn try_new(value: T) -> Result<Self, NtStatus> {
-        let free = try_box(UnsafeCell::new(KEVENT::default())).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        // SAFETY: the box is memory for an event that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeEvent(free.get(), _EVENT_TYPE::SynchronizationEvent, 1) };
+        let free = Fixed::try_boxed(KEVENT::default())?;
+        // SAFETY: memory for an event, pinned, which nobody else knows yet.
+        unsafe { KeInitializeEvent(free.as_ref().get(), _EVENT_TYPE::SynchronizationEvent, 1) };
         Ok(Self { free, value: UnsafeCell::new(value) })
     }
 
@@ -47,7 +46,7 @@ impl<T: Send> WaitLock<T> {
         // A thread that is suspended while it holds the lock would hold up all others.
         // SAFETY: left again when `held` is dropped, on this thread.
         unsafe { KeEnterCriticalRegion() };
-        let (event, reason) = (self.free.get(), _KWAIT_REASON::Executive);
+        let (event, reason) = (self.free.as_ref().get(), _KWAIT_REASON::Executive);
         // SAFETY: the event is initialised (invariant), the caller is at `PASSIVE_LEVEL`, and without a timeout the wait
         // ends only when the event lets this thread go.
         let _ = unsafe { KeWaitForSingleObject(event.cast(), reason, KERNEL_MODE, 0, ptr::null_mut()) };

@@ -2,15 +2,15 @@
 
 use alloc::boxed::Box;
 use core::{
-    cell::UnsafeCell,
     marker::PhantomData,
+    pin::Pin,
     ptr,
     sync::atomic::{AtomicBool, Ordering::AcqRel},
 };
 
 use engine::os::{Dpc, Routine};
 use fallible::{Arc, try_box};
-use kernel::check;
+use kernel::{Fixed, check};
 use ndkpi::NtStatus;
 use wdk_sys::{
     _KDPC_IMPORTANCE, KDPC, PVOID,
@@ -29,15 +29,15 @@ use super::{
 ///
 /// # Invariants
 ///
-/// The DPC was initialised with `run::<R>` and the address of its `Call`, which does not move. It is queued only with a counted
-/// reference to an `R::Target` as its first argument.
+/// The DPC was initialised with `run::<R>` and the address of its `Call`. It is queued only with a counted reference to an
+/// `R::Target` as its first argument.
 pub struct KernelDpc<R: Routine> {
-    call: Box<Call>,
+    call: Pin<Box<Call>>,
     runs: PhantomData<fn(R)>,
 }
 
 struct Call {
-    dpc: UnsafeCell<KDPC>,
+    dpc: Fixed<KDPC>,
     /// The kernel has the DPC in a queue, or is about to get it. Its own word for that is in the DPC, and no document says what order
     /// it gives to a caller whose DPC is queued already.
     is_queued: AtomicBool,
@@ -50,8 +50,17 @@ struct Call {
 // SAFETY: the kernel's routines may be called for one DPC by any number of threads at a time.
 #[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it are the kernel's")]
 unsafe impl<R: Routine> Send for KernelDpc<R> {}
-// SAFETY: as for `Send`; nothing else touches the cell.
+// SAFETY: as for `Send`; nothing else touches it.
 unsafe impl<R: Routine> Sync for KernelDpc<R> {}
+
+impl Call {
+    /// The DPC, for the kernel's routines.
+    fn dpc(self: Pin<&Self>) -> *mut KDPC {
+        // SAFETY: the field of a pinned value that is pinned with it always: nothing moves it out.
+        let dpc = unsafe { self.map_unchecked(|call| &call.dpc) };
+        dpc.get()
+    }
+}
 
 impl<R: Routine> KernelDpc<R> {
     /// A deferred call that runs on the processor with that index.
@@ -61,18 +70,18 @@ impl<R: Routine> KernelDpc<R> {
     /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no such processor.
     pub fn try_new(index: u32) -> Result<Self, NtStatus> {
         let mut number = processor::number(index)?;
-        let dpc = UnsafeCell::new(KDPC::default());
+        let dpc = Fixed::new(KDPC::default());
         let call = Call { dpc, is_queued: AtomicBool::new(false), processor: index, place: Place::new() };
-        let call = try_box(call).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let call = Box::into_pin(try_box(call).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?);
         let context: PVOID = ptr::from_ref(&*call).cast_mut().cast();
-        let dpc = &call.dpc;
-        // SAFETY: the box is memory for a DPC that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeDpc(dpc.get(), Some(run::<R>), context) };
+        let dpc = call.as_ref().dpc();
+        // SAFETY: memory for a DPC, pinned, which nobody else knows yet.
+        unsafe { KeInitializeDpc(dpc, Some(run::<R>), context) };
         // SAFETY: the DPC is initialised and not queued, and the number lives until the call returns.
-        check(unsafe { KeSetTargetProcessorDpcEx(dpc.get(), &raw mut number) })?;
+        check(unsafe { KeSetTargetProcessorDpcEx(dpc, &raw mut number) })?;
         // A DPC of medium importance for another processor waits until that one looks for itself; this one is sent.
         // SAFETY: the DPC is initialised and not queued.
-        unsafe { KeSetImportanceDpc(dpc.get(), _KDPC_IMPORTANCE::MediumHighImportance) };
+        unsafe { KeSetImportanceDpc(dpc, _KDPC_IMPORTANCE::MediumHighImportance) };
         Ok(Self { call, runs: PhantomData })
     }
 }
@@ -85,7 +94,7 @@ impl<R: Routine> Dpc<R> for KernelDpc<R> {
         }
         let counted = Arc::into_raw(target.clone());
         // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
-        let queued = unsafe { KeInsertQueueDpc(self.call.dpc.get(), counted.cast_mut().cast(), ptr::null_mut()) };
+        let queued = unsafe { KeInsertQueueDpc(self.call.as_ref().dpc(), counted.cast_mut().cast(), ptr::null_mut()) };
         debug_assert!(queued != 0, "the DPC has begun since it was last queued");
         true
     }
@@ -97,7 +106,7 @@ impl<R: Routine> Drop for KernelDpc<R> {
         // queued there is not (the contract of `Dpc`). Were there one, its memory must not be freed in the queue, and its
         // reference would be lost: the argument is the kernel's, which documents no way to ask for it.
         // SAFETY: the DPC is initialised (invariant).
-        let removed = unsafe { KeRemoveQueueDpc(self.call.dpc.get()) };
+        let removed = unsafe { KeRemoveQueueDpc(self.call.as_ref().dpc()) };
         debug_assert!(removed == 0, "a deferred call was dropped while it was queued");
     }
 }

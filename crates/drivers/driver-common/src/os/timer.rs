@@ -1,13 +1,13 @@
 //! One-shot timers.
 
 use core::{
-    cell::UnsafeCell,
-    ptr,
+    pin::Pin,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use engine::os::{Os, Routine, SpinLock, Timer};
 use fallible::Arc;
+use kernel::Fixed;
 use ndkpi::NtStatus;
 use wdk_sys::{
     KDPC, KTIMER, LARGE_INTEGER, PVOID,
@@ -28,12 +28,12 @@ pub struct KernelTimer<R: Routine> {
 ///
 /// # Invariants
 ///
-/// `timer` and `dpc` are initialised, and in an [`Arc`] they do not move. The timer is set only with this DPC, under the
+/// `timer` and `dpc` are initialised. The state is in an [`Arc`], and nobody takes it out of there. The timer is set only with this DPC, under the
 /// lock, and only while no call is [under way](Plan::under_way). A call that is under way holds a counted reference to the
 /// state.
 struct State<R: Routine> {
-    timer: UnsafeCell<KTIMER>,
-    dpc: UnsafeCell<KDPC>,
+    timer: Fixed<KTIMER>,
+    dpc: Fixed<KDPC>,
     plan: KernelLock<Plan<R::Target>>,
 }
 
@@ -65,21 +65,33 @@ impl<R: Routine> KernelTimer<R> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
         let state = Arc::try_new(State {
-            timer: UnsafeCell::new(KTIMER::default()),
-            dpc: UnsafeCell::new(KDPC::default()),
+            timer: Fixed::new(KTIMER::default()),
+            dpc: Fixed::new(KDPC::default()),
             plan: KernelLock::new(Plan { under_way: false, target: None, postponed_to: None }),
         });
         let state: Arc<State<R>> = state.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let context: PVOID = Arc::as_ptr(&state).cast_mut().cast();
-        // SAFETY: memory for a DPC that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeDpc(state.dpc.get(), Some(run::<R>), context) };
-        // SAFETY: memory for a timer that stays where it is, and nobody else knows it yet.
-        unsafe { KeInitializeTimer(state.timer.get()) };
+        // SAFETY: memory for a DPC, pinned, which nobody else knows yet.
+        unsafe { KeInitializeDpc(State::dpc(&state), Some(run::<R>), context) };
+        // SAFETY: memory for a timer, pinned, which nobody else knows yet.
+        unsafe { KeInitializeTimer(State::timer(&state)) };
         Ok(Self { state })
     }
 }
 
 impl<R: Routine> State<R> {
+    /// The timer, for the kernel's routines.
+    fn timer(this: &Arc<Self>) -> *mut KTIMER {
+        // SAFETY: what is in an `Arc` stays there until its last reference is dropped, and then ends there (invariant).
+        unsafe { Pin::new_unchecked(&this.timer) }.get()
+    }
+
+    /// The DPC, for the kernel's routines.
+    fn dpc(this: &Arc<Self>) -> *mut KDPC {
+        // SAFETY: as for the timer.
+        unsafe { Pin::new_unchecked(&this.dpc) }.get()
+    }
+
     /// Sets the kernel's timer to `delay` microseconds. No call is under way, and `plan` is this state's.
     fn begin(this: &Arc<Self>, plan: &mut Plan<R::Target>, delay: u64) {
         plan.under_way = true;
@@ -89,24 +101,24 @@ impl<R: Routine> State<R> {
         let units = i64::try_from(delay.saturating_mul(10)).unwrap_or(i64::MAX);
         let due = LARGE_INTEGER { QuadPart: -units };
         // SAFETY: the timer and the DPC are initialised (invariant), and the call has its reference.
-        unsafe { KeSetTimer(this.timer.get(), due, this.dpc.get()) };
+        unsafe { KeSetTimer(Self::timer(this), due, Self::dpc(this)) };
     }
 
     /// Tries to take back the call that is under way. Its reference to the state is the result, to be dropped when the lock is
     /// not held any more; `None` if there is no such call, or it cannot be taken back.
-    fn take_back(&self, plan: &mut Plan<R::Target>) -> Option<Arc<Self>> {
+    fn take_back(this: &Arc<Self>, plan: &mut Plan<R::Target>) -> Option<Arc<Self>> {
         if !plan.under_way {
             return None;
         }
         // SAFETY: the timer is initialised (invariant).
-        let was_set = unsafe { KeCancelTimer(self.timer.get()) };
+        let was_set = unsafe { KeCancelTimer(Self::timer(this)) };
         // SAFETY: the DPC is initialised (invariant).
-        if was_set == 0 && unsafe { KeRemoveQueueDpc(self.dpc.get()) } == 0 {
+        if was_set == 0 && unsafe { KeRemoveQueueDpc(Self::dpc(this)) } == 0 {
             return None;
         }
         plan.under_way = false;
         // SAFETY: the reference of the call that was under way (invariant), which will not be made.
-        Some(unsafe { Arc::from_raw(ptr::from_ref(self)) })
+        Some(unsafe { Arc::from_raw(Arc::as_ptr(this)) })
     }
 }
 
@@ -115,7 +127,7 @@ impl<R: Routine> Timer<R> for KernelTimer<R> {
         let mut wanted = Some(target.clone());
         // What is not wanted any more is dropped after the lock is released.
         let unused = self.state.plan.with(|plan| {
-            let taken_back = self.state.take_back(plan);
+            let taken_back = State::take_back(&self.state, plan);
             core::mem::swap(&mut plan.target, &mut wanted);
             if plan.under_way {
                 plan.postponed_to = Some(Kernel.now().saturating_add(delay));
@@ -131,7 +143,7 @@ impl<R: Routine> Timer<R> for KernelTimer<R> {
         let (taken_back, target) = self.state.plan.with(|plan| {
             plan.postponed_to = None;
             // A call that cannot be taken back will find that it has nobody to run for.
-            (self.state.take_back(plan), plan.target.take())
+            (State::take_back(&self.state, plan), plan.target.take())
         });
         drop(taken_back);
         target.is_some()

@@ -2,14 +2,11 @@
 
 use core::{cell::UnsafeCell, ptr};
 
-use kernel::{check, wdf::attributes};
+use kernel::{QueuedSpinLock, check, wdf::attributes};
 use ndkpi::NtStatus;
 use wdk_sys::{
-    KLOCK_QUEUE_HANDLE, KSPIN_LOCK, WDFSPINLOCK, call_unsafe_wdf_function_binding,
-    ntddk::{
-        KeAcquireInStackQueuedSpinLock, KeAcquireSpinLockRaiseToDpc, KeInitializeSpinLock,
-        KeReleaseInStackQueuedSpinLock, KeReleaseSpinLock,
-    },
+    KSPIN_LOCK, WDFSPINLOCK, call_unsafe_wdf_function_binding,
+    ntddk::{KeAcquireSpinLockRaiseToDpc, KeInitializeSpinLock, KeReleaseSpinLock},
 };
 
 /// A kind of spin lock. `IRQL <= DISPATCH_LEVEL`.
@@ -82,31 +79,14 @@ impl Word {
 }
 
 /// The kernel's in-stack queued lock: what the provider uses.
-///
-/// # Invariants
-///
-/// The word is only acquired as a queued lock.
-pub struct Queued(Word);
-
-impl Queued {
-    /// A lock that nobody holds.
-    pub fn new() -> Self {
-        Self(Word::new())
-    }
-}
+pub type Queued = QueuedSpinLock;
 
 // SAFETY: the kernel's lock lets one processor go on at a time.
-unsafe impl Kind for Queued {
+unsafe impl Kind for QueuedSpinLock {
     const NAME: &'static str = "queued";
 
     fn locked<U>(&self, work: impl FnOnce() -> U) -> U {
-        let mut handle = KLOCK_QUEUE_HANDLE::default();
-        // SAFETY: the lock is initialised (invariant), and the handle stays where it is until the lock is released.
-        unsafe { KeAcquireInStackQueuedSpinLock(self.0.0.get(), &raw mut handle) };
-        let result = work();
-        // SAFETY: the lock was acquired above with this handle.
-        unsafe { KeReleaseInStackQueuedSpinLock(&raw mut handle) };
-        result
+        QueuedSpinLock::locked(self, work)
     }
 }
 

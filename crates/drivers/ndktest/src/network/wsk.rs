@@ -1,9 +1,10 @@
 //! A client of Winsock Kernel with NDK's functions.
 
 use alloc::boxed::Box;
-use core::{cell::UnsafeCell, ptr};
+use core::{pin::Pin, ptr};
 
-use fallible::{Arc, try_box};
+use fallible::Arc;
+use kernel::Fixed;
 use ndis::{
     NET_IFINDEX, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
     WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
@@ -20,8 +21,8 @@ static DISPATCH: WSK_CLIENT_DISPATCH =
 ///
 /// # Invariants
 ///
-/// It is registered.
-struct Registration(Box<UnsafeCell<WSK_REGISTRATION>>);
+/// It is registered. Winsock Kernel links it.
+struct Registration(Pin<Box<Fixed<WSK_REGISTRATION>>>);
 
 impl Registration {
     fn try_new() -> Result<Self, NtStatus> {
@@ -30,10 +31,10 @@ impl Registration {
             ReservedRegistrationContext: ptr::null_mut(),
             ReservedRegistrationLock: 0,
         };
-        let place = try_box(UnsafeCell::new(zeroed)).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let place = Fixed::try_boxed(zeroed)?;
         let npi = WSK_CLIENT_NPI { ClientContext: ptr::null_mut(), Dispatch: &raw const DISPATCH };
-        // SAFETY: at `PASSIVE_LEVEL`; the table is static, and the registration stays in its box until it is deregistered.
-        unsafe { WskRegister(&raw const npi, place.get()) }.ok()?;
+        // SAFETY: at `PASSIVE_LEVEL`; the table is static, and the registration is pinned, and lives until it is deregistered.
+        unsafe { WskRegister(&raw const npi, place.as_ref().get()) }.ok()?;
         Ok(Self(place))
     }
 }
@@ -41,7 +42,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY: it is registered (invariant), at `PASSIVE_LEVEL`, and not used again.
-        unsafe { WskDeregister(self.0.get()) };
+        unsafe { WskDeregister(self.0.as_ref().get()) };
     }
 }
 
@@ -58,7 +59,7 @@ struct Captured {
 impl Drop for Captured {
     fn drop(&mut self) {
         // SAFETY: it is captured (invariant). Whoever has adapters open has a reference to the client.
-        unsafe { WskReleaseProviderNPI(self.registration.0.get()) };
+        unsafe { WskReleaseProviderNPI(self.registration.0.as_ref().get()) };
     }
 }
 
@@ -84,7 +85,7 @@ impl Client {
         let registration = Registration::try_new()?;
         let mut npi = WSK_PROVIDER_NPI { Client: ptr::null_mut(), Dispatch: ptr::null() };
         // SAFETY: it is registered, at `PASSIVE_LEVEL`, and the place lives until the call returns.
-        unsafe { WskCaptureProviderNPI(registration.0.get(), PATIENCE, &raw mut npi) }.ok()?;
+        unsafe { WskCaptureProviderNPI(registration.0.as_ref().get(), PATIENCE, &raw mut npi) }.ok()?;
         let captured = Captured { npi, registration };
         let functions = captured.functions()?;
         if functions.WskOpenNdkAdapter.is_none() || functions.WskCloseNdkAdapter.is_none() {
