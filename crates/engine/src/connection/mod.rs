@@ -51,7 +51,7 @@
 //! | a connect over a connector or queue pair that had a connection | `STATUS_CONNECTION_ACTIVE` |
 //! | closing a connector that had a connection | flushes its queue pair |
 //! | who answers the notice of a disconnect | the peer's provider, at once; a peer that disconnects too, after its own requests |
-//! | requests posted before a disconnect | carried out, as long as its timeout allows |
+//! | requests posted before a disconnect | carried out, as long as its timeout allows; if the peer disconnects too, those that wait for a receive are cancelled |
 //! | disconnect after the peer's | done at once |
 //! | disconnect after the connection broke | `STATUS_CONNECTION_ABORTED`, the queue pair is flushed |
 //! | a request before the answer to the last one was told | `STATUS_CONNECTION_INVALID`, a connect `STATUS_CONNECTION_ACTIVE` |

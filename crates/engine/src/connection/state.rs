@@ -139,7 +139,7 @@ pub(super) struct End<O: Os> {
     pub deadline: u64,
     /// The consumer has disconnected.
     pub disconnected: bool,
-    /// Everything that was posted before that has ended.
+    /// Everything that was posted before that has ended, or what is left waits for a receive and both sides have disconnected.
     pub drained: bool,
 }
 
