@@ -36,9 +36,11 @@
 //! | open point | this provider |
 //! |---|---|
 //! | wildcard addresses | no address of an adapter: `STATUS_INVALID_ADDRESS` |
-//! | scope and flow of an IPv6 address | ignored |
+//! | flow label of an IPv6 address | ignored |
+//! | scope id of an IPv6 address | counts for addresses of fe80::/10 only. Zero says nothing; another one must be that of the adapter's own interface, and is told as it is there. `STATUS_INVALID_ADDRESS` for a local address, `STATUS_NETWORK_UNREACHABLE` for a remote one; `STATUS_CONNECTION_REFUSED` if an adapter that knows no number of its own listens in another zone |
+//! | the same address on two adapters | legal on different links; on one link `STATUS_SHARING_VIOLATION` |
 //! | remote address that is a wildcard, multicast, broadcast, or has port 0 | `STATUS_INVALID_ADDRESS` |
-//! | no adapter has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
+//! | no adapter of the link has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
 //! | remote address of the other family | `STATUS_NETWORK_UNREACHABLE` |
 //! | connect from a port that a connection to the same remote address has | `STATUS_SHARING_VIOLATION`; `STATUS_ADDRESS_ALREADY_EXISTS` only over a shared endpoint |
 //! | until when a pair of addresses exists | until its active connector is closed, like the endpoint |
