@@ -1,5 +1,7 @@
 //! Addresses and endpoints (`NDKPI 7.8`).
 
+use std::net::SocketAddr;
+
 use engine::connection::{Connector, ConnectorRequest, InterfaceAddress, Listener, MAX_ADDRESSES, Port};
 use fallible::Arc;
 use host::HostOs;
@@ -187,13 +189,13 @@ fn a_shared_endpoint_is_released_when_it_and_its_connectors_are_closed() {
 }
 
 #[test]
-fn the_scope_of_an_address_does_not_make_it_another_one() {
+fn a_scope_id_that_says_nothing_does_not_make_another_address() {
     let world = World::new();
     let adapter = world.adapter(&["fe80::1"]);
     let server = world.server(&adapter, "[fe80::1]:1");
     let (shared, _) = world.shared(&adapter, "[fe80::1%2]:5").expect("a free port");
     let sides = [(); 2].map(|()| Side { node: world.node(&adapter), queues: world.queues() });
-    connect_shared(&sides[0], &shared, at("[fe80::1%1]:1")).expect("pending");
+    connect_shared(&sides[0], &shared, at("[fe80::1]:1")).expect("pending");
     let again = connect_shared(&sides[1], &shared, at("[fe80::1%2]:1"));
     assert_eq!(again, Err(NtStatus::ADDRESS_ALREADY_EXISTS));
     world.run();
@@ -243,17 +245,17 @@ fn an_address_that_nobody_has_is_an_unreachable_host_or_network() {
 }
 
 #[test]
-fn connections_work_over_ipv6_and_to_oneself_and_scopes_do_not_matter() {
+fn connections_work_over_ipv6_and_to_oneself_in_one_zone() {
     let world = World::new();
     let adapter = world.adapter(&["fe80::1"]);
     let server = world.server(&adapter, "[fe80::1%3]:80");
-    assert_eq!(server.address, at("[fe80::1]:80"));
+    assert_eq!(server.address, at("[fe80::1%3]:80"));
     let side = Side { node: world.node(&adapter), queues: world.queues() };
-    connect_from(&side, at("[fe80::1%5]:81"), at("[fe80::1%4]:80"), b"").expect("pending");
+    connect_from(&side, at("[fe80::1]:81"), at("[fe80::1%3]:80"), b"").expect("pending");
     world.run();
     let passive = Side { node: server.arrival(), queues: world.queues() };
-    assert_eq!(passive.node.connector.peer_address(), Ok(at("[fe80::1]:81")));
-    assert_eq!(passive.node.connector.local_address(), Ok(at("[fe80::1]:80")));
+    assert_eq!(passive.node.connector.peer_address(), Ok(at("[fe80::1%3]:81")));
+    assert_eq!(passive.node.connector.local_address(), Ok(at("[fe80::1%3]:80")));
     accept(&passive, b"").expect("pending");
     world.run();
     assert_eq!(side.heard(), [answer(ConnectorRequest::Connect, NtStatus::SUCCESS)]);
@@ -310,6 +312,126 @@ fn an_address_belongs_to_one_adapter_and_must_name_a_host() {
     }
     assert_eq!(other.add_address(interface("10.8.0.1")), Err(NtStatus::INSUFFICIENT_RESOURCES));
     drop((adapter, other));
+    world.finish();
+}
+
+#[test]
+fn the_same_address_on_two_links_is_two_addresses() {
+    let world = World::new();
+    // Two cables, with the same addresses at their ends.
+    let ends = [(0, [3, 4]), (1, [5, 6])].map(|(link, [one, other])| {
+        (
+            world.adapter_on(link, &[("fe80::1", one), ("169.254.0.1", 0), ("10.0.0.1", 0)]),
+            world.adapter_on(link, &[("fe80::2", other), ("169.254.0.2", 0), ("10.0.0.2", 0)]),
+        )
+    });
+    for (number, (client, peer)) in ends.iter().enumerate() {
+        for (from, to) in [("fe80::1", "[fe80::2]:7"), ("169.254.0.1", "169.254.0.2:7"), ("10.0.0.1", "10.0.0.2:7")] {
+            // The client's own interface has another number than the listener's.
+            let server = world.server(peer, to).known_as(to);
+            let (active, passive) = world.connected(from, client, &server);
+            let (mine, theirs) = (&active.node.connector, &passive.node.connector);
+            let scope = |address: Result<SocketAddr, NtStatus>| match address.expect("connected") {
+                SocketAddr::V6(address) => address.scope_id(),
+                SocketAddr::V4(_) => 0,
+            };
+            // Each side names the link by the number of its own interface.
+            let zones = if from == "fe80::1" { [[3, 4], [5, 6]][number] } else { [0, 0] };
+            assert_eq!([scope(mine.local_address()), scope(theirs.local_address())], zones);
+            assert_eq!([scope(mine.peer_address()), scope(theirs.peer_address())], zones);
+            assert_eq!(theirs.peer_address().map(|address| address.ip()), Ok(from.parse().expect("an address")));
+            let shown = |port: &Port<HostOs>| {
+                let mut entries = Vec::new();
+                let _ = port.connections(|entry| {
+                    entries.push(entry);
+                    Ok::<_, ()>(())
+                });
+                (entries[0].local, entries[0].remote)
+            };
+            assert_eq!(Ok(shown(client).0), mine.local_address());
+            assert_eq!(Ok(shown(peer).1), theirs.peer_address());
+            active.close();
+            passive.close();
+            // Nobody listens there on the other link.
+            let other = &ends[1 - number].0;
+            let status = try_connect(&world, other, &at_port(from, 0), to);
+            assert_eq!(status, NtStatus::CONNECTION_REFUSED, "{to} by the other link");
+            server.close();
+            world.run();
+        }
+    }
+    let [(one, two), (other, _)] = &ends;
+    let taken = interface("10.0.0.2");
+    assert_eq!(one.add_address(taken), Err(NtStatus::SHARING_VIOLATION), "on one link");
+    two.remove_address(taken.address);
+    assert_eq!(one.add_address(taken), Ok(()));
+    // An address that goes from one link stays on the other.
+    assert_eq!(other.add_address(taken), Err(NtStatus::SHARING_VIOLATION));
+    drop(ends);
+    world.finish();
+}
+
+fn at_port(address: &str, port: u16) -> String {
+    SocketAddr::new(address.parse().expect("an address"), port).to_string()
+}
+
+#[test]
+fn an_adapter_of_another_link_is_not_reached() {
+    let world = World::new();
+    let (client, peer) =
+        (world.adapter_on(0, &[("10.0.0.1", 0)]), world.adapter_on(1, &[("10.0.0.2", 0), ("10.1.0.2", 0)]));
+    let server = world.server(&peer, "10.0.0.2:7");
+    assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.0.0.2:7"), NtStatus::HOST_UNREACHABLE);
+    assert_eq!(try_connect(&world, &client, "10.0.0.1:0", "10.1.0.2:7"), NtStatus::NETWORK_UNREACHABLE);
+    server.close();
+    drop((client, peer));
+    world.finish();
+}
+
+#[test]
+fn a_scope_id_is_kept_and_another_one_is_refused() {
+    let world = World::new();
+    let (client, peer) =
+        (world.adapter_on(0, &[("fe80::1", 3)]), world.adapter_on(0, &[("fe80::2", 4), ("fd00::2", 0)]));
+    for (address, expected) in
+        [("[fe80::2]:7", "[fe80::2%4]:7"), ("[fe80::2%4]:7", "[fe80::2%4]:7"), ("[fd00::2%9]:7", "[fd00::2]:7")]
+    {
+        let server = world.server(&peer, address);
+        assert_eq!(server.address, at(expected), "listening at {address}");
+        let (endpoint, _) = world.shared(&peer, &address.replace(":7", ":8")).expect("a free port");
+        assert_eq!(endpoint.local_address(), at(&expected.replace(":7", ":8")));
+        drop(endpoint);
+        server.close();
+        world.run();
+    }
+    assert_eq!(listen(&world, &peer, "[fe80::2%3]:7"), NtStatus::INVALID_ADDRESS);
+    assert_eq!(world.shared(&peer, "[fe80::2%3]:7").err(), Some(NtStatus::INVALID_ADDRESS));
+    let server = world.server(&peer, "[fe80::2]:7");
+    assert_eq!(try_connect(&world, &client, "[fe80::1%4]:0", "[fe80::2]:7"), NtStatus::INVALID_ADDRESS);
+    // The peer's address is in the zone of one's own interface.
+    assert_eq!(try_connect(&world, &client, "[fe80::1%3]:0", "[fe80::2%4]:7"), NtStatus::NETWORK_UNREACHABLE);
+    assert_eq!(try_connect(&world, &client, "[fe80::1]:0", "[fe80::2%4]:7"), NtStatus::NETWORK_UNREACHABLE);
+    for remote in ["[fe80::2]:7", "[fe80::2%3]:7"] {
+        assert_eq!(try_connect(&world, &client, "[fe80::1]:0", remote), NtStatus::SUCCESS, "{remote}");
+    }
+    server.close();
+    drop((client, peer));
+    world.finish();
+}
+
+#[test]
+fn an_interface_without_a_number_has_the_scope_id_that_its_consumer_names() {
+    let world = World::new();
+    let adapter = world.adapter_on(0, &[("fe80::1", 0)]);
+    let server = world.server(&adapter, "[fe80::1%5]:7");
+    assert_eq!(server.address, at("[fe80::1%5]:7"));
+    assert_eq!(try_connect(&world, &adapter, "[fe80::1%5]:0", "[fe80::1%7]:7"), NtStatus::NETWORK_UNREACHABLE);
+    assert_eq!(try_connect(&world, &adapter, "[fe80::1%7]:0", "[fe80::1%7]:7"), NtStatus::CONNECTION_REFUSED);
+    for remote in ["[fe80::1]:7", "[fe80::1%5]:7"] {
+        assert_eq!(try_connect(&world, &adapter, "[fe80::1]:0", remote), NtStatus::SUCCESS, "{remote}");
+    }
+    server.close();
+    drop(adapter);
     world.finish();
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    connection::{Connector, ConnectorRequest, Port, Timeouts},
+    connection::{Answer, Connector, ConnectorRequest, Port, Timeouts},
     memory::{Region, RegionKind, Released, Rights},
     qp::{Flags, Sge, Work},
 };
@@ -149,4 +149,39 @@ fn no_byte_moves_after_a_connector_is_closed() {
         side.close();
         None
     });
+}
+
+#[test]
+fn two_disconnects_wait_for_the_bytes_that_move_and_for_nothing_else() {
+    let world = World::new();
+    let adapter = world.adapter(&["10.0.0.1"]);
+    let server = world.server(&adapter, "10.0.0.1:1");
+    let (mut active, mut passive) = world.connected("10.0.0.1", &adapter, &server);
+    let (source, target) = (Registered::new(&world, 1), Registered::new(&world, 0));
+    passive.queues.send(1).expect("connected");
+    let element = Sge {
+        address: source.buffer.address(0),
+        length: u32::try_from(LENGTH).expect("it fits"),
+        token: source.region.local_token(),
+    };
+    let work = Work::Write { address: target.buffer.address(0), token: target.region.remote_token() };
+    for context in 2..6 {
+        active.queues.initiator.post(context, work, Flags::default(), std::iter::once(element)).expect("connected");
+    }
+    active.queues.send(6).expect("connected");
+    for side in [&passive, &active] {
+        assert_eq!(Connector::disconnect(&side.node.connector), Ok(Answer::Pending));
+    }
+    world.run();
+    let (ok, cancelled) = (NtStatus::SUCCESS, NtStatus::CANCELLED);
+    assert_eq!(active.queues.completed(), [(2, ok), (3, ok), (4, ok), (5, ok), (6, cancelled)]);
+    assert_eq!(passive.queues.completed(), [(1, cancelled)]);
+    for side in [&active, &passive] {
+        assert_eq!(side.heard(), [answer(ConnectorRequest::Disconnect, ok)]);
+    }
+    active.close();
+    passive.close();
+    server.close();
+    drop((adapter, source, target));
+    world.finish();
 }

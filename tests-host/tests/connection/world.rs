@@ -234,6 +234,11 @@ impl Server {
         arrivals.remove(0)
     }
 
+    /// The same server, for clients that know it by this address.
+    pub fn known_as(self, address: &str) -> Self {
+        Self { address: at(address), ..self }
+    }
+
     pub fn close(self) -> Gone {
         Listener::close(&self.listener);
         self.gone
@@ -338,6 +343,15 @@ impl World {
         let port = self.try_adapter(limits, timeouts).expect("memory");
         for address in addresses {
             port.add_address(interface(address)).expect("a free address");
+        }
+        port
+    }
+
+    /// An adapter on that link, with these addresses and scope ids.
+    pub fn adapter_on(&self, link: u32, addresses: &[(&str, u32)]) -> fallible::Arc<Port<HostOs>> {
+        let port = Port::try_new_on_link(&self.fabric, link, LIMITS, TIMEOUTS).expect("memory");
+        for (address, scope) in addresses {
+            port.add_address(interface(address).in_scope(*scope)).expect("a free address");
         }
         port
     }
@@ -497,7 +511,7 @@ pub fn at(address: &str) -> SocketAddr {
 
 pub fn interface(address: &str) -> InterfaceAddress {
     let address: IpAddr = address.parse().expect("an address");
-    InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } }
+    InterfaceAddress::new(address, if address.is_ipv4() { 24 } else { 64 })
 }
 
 /// Connects from an ephemeral port.

@@ -1,9 +1,10 @@
 //! Fast registration and invalidation (`NDKPI 7.4`, `7.6`).
 
 use engine::memory::{
-    Access, FastRegister, MemoryLimits, PAGE_SIZE, Region, RegionKind, Release, Rights, SHEET_RUNS, SHEETS,
+    Access, FastRegister, MOST_POSTED, MemoryLimits, PAGE_SIZE, Posted, Region, RegionKind, Release, Rights,
 };
 use ndkpi::NtStatus;
+use tests_host::allocation;
 
 use super::{
     bytes::Buffer,
@@ -217,11 +218,14 @@ fn pages_that_nothing_covers_are_refused() {
             domain.invalidate(region.local_token()).expect("registered");
         }
     }
-    // A refused post leaves nothing behind: all of the region's room is free.
-    for _ in 0..SHEETS {
-        let what = FastRegister { pages: &pages, first_byte: 0, length: 4096, base: 0, rights: ALL };
-        assert!(domain.prepare_fast_register(&region, &what).is_ok());
-    }
+    // A refused post leaves nothing behind: all of the room that the region was made with is free.
+    let allocated = allocation::count(|| {
+        for _ in 0..4 {
+            let what = FastRegister { pages: &pages, first_byte: 0, length: 4096, base: 0, rights: ALL };
+            assert!(domain.prepare_fast_register(&region, &what).is_ok());
+        }
+    });
+    assert_eq!(allocated, 0);
 }
 
 #[test]
@@ -335,84 +339,150 @@ fn registrations_posted_together_are_carried_out_in_order() {
     }
 }
 
-#[test]
-fn more_registrations_posted_than_there_is_room_for() {
-    let world = World::new();
-    let (domain, region, _, pages) = setup(&world, 1);
-    let what = FastRegister { pages: &pages, first_byte: 0, length: 4096, base: 0, rights: ALL };
-    let posted: Vec<_> = (0..SHEETS).map(|_| domain.prepare_fast_register(&region, &what).expect("room")).collect();
-    let token = region.remote_token();
-    assert_eq!(domain.prepare_fast_register(&region, &what), Err(NtStatus::NO_MORE_ENTRIES));
-    assert_eq!(region.remote_token(), token, "nothing has changed");
-    domain.cancel(posted[1]);
-    assert!(domain.prepare_fast_register(&region, &what).is_ok(), "a flushed request gives its room back");
+/// The 64 pages of `pages`, in an order in which no two follow each other; another one for each number.
+fn scattered(pages: &[u64], number: usize) -> Vec<u64> {
+    (0..64).map(|place| pages[(place * 37 + number) % 64]).collect()
 }
 
-/// Pages in so many runs, each of two pages that follow each other but for the last, with one.
-fn in_runs(pages: &[u64], runs: usize) -> Vec<u64> {
-    let mut list: Vec<u64> = (0..runs).flat_map(|run| [pages[3 * run], pages[3 * run + 1]]).collect();
-    list.pop();
-    list
+const fn of_pages(pages: &[u64]) -> FastRegister<'_> {
+    FastRegister { pages, first_byte: 0, length: pages.len() as u64 * PAGE_SIZE, base: 0, rights: ALL }
 }
 
-#[test]
-fn scattered_registrations_posted_together_have_few_runs_but_one() {
-    // Room for 160 pages: ten runs in each sheet, and all pages in one of them.
-    let world = World::new();
-    let (domain, buffer) = (world.domain(), Buffer::patterned(0, 3 * 80 * 4096, 9));
-    let pages: Vec<u64> = world.map(&buffer).page_addresses().collect();
+/// A domain, a region for 64 pages, and as many pages with their bytes.
+fn setup_64(world: &World) -> (TestDomain, TestRegion, Vec<u8>, Vec<u64>) {
+    let (domain, buffer) = (world.domain(), Buffer::patterned(0, 64 * 4096, 9));
+    let pages = world.map(&buffer).page_addresses().collect();
     let region = Region::try_new(&domain, RegionKind::Fast).expect("memory");
-    region.initialize_fast_register(160, true).expect("memory");
-    let lists = [in_runs(&pages, 10), in_runs(&pages, 11), in_runs(&pages, 80), in_runs(&pages, 1)];
-    let length = |list: &[u64]| list.len() as u64 * PAGE_SIZE;
-    let what = |list| FastRegister { pages: list, first_byte: 0, length: length(list), base: 0, rights: ALL };
-    let post = |index: usize| domain.prepare_fast_register(&region, &what(&lists[index]));
-    // One with many runs, and beside it those with few.
-    for many in [1, 2] {
-        let mut posted = vec![post(many).expect("room for all pages")];
-        assert_eq!(post(1), Err(NtStatus::NO_MORE_ENTRIES));
-        posted.extend([post(0), post(0), post(3)].map(|posted| posted.expect("few runs")));
-        assert_eq!(post(3), Err(NtStatus::NO_MORE_ENTRIES), "four at a time");
-        // All are carried out, and find their bytes, wherever one begins to look.
-        for (posted, list) in posted.into_iter().zip([many, 0, 0, 3]) {
-            domain.commit(posted).expect("not registered");
-            let bytes: Vec<u8> = lists[list]
-                .iter()
-                .flat_map(|page| {
-                    let index = pages.iter().position(|known| known == page).expect("one of them");
-                    buffer.contents()[index * 4096..][..4096].to_vec()
-                })
-                .collect();
-            for at in [0, 1, 4095, 4096, 8191, 8192, 40_000, bytes.len() - 1] {
-                let Some(expected) = bytes.get(at..) else { continue };
-                let count = u32::try_from(expected.len()).expect("small");
-                let segment = domain.resolve(region.remote_token(), at as u64, count, Access::RemoteRead);
-                assert_eq!(read(&segment.expect("registered")), expected, "from {at}");
-            }
-            let beyond = bytes.len() as u64 - 1;
-            assert_eq!(refusal(&domain, region.remote_token(), beyond, 2, Access::RemoteRead), VIOLATION);
-            domain.invalidate(region.local_token()).expect("registered");
+    region.initialize_fast_register(64, true).expect("memory");
+    (domain, region, buffer.contents(), pages)
+}
+
+/// Carries out what was posted, with an invalidation behind each, and looks that each has its own bytes.
+fn carry_out_in_turn(
+    (domain, region, contents, pages): &(TestDomain, TestRegion, Vec<u8>, Vec<u64>),
+    posted: impl IntoIterator<Item = (Posted, Vec<u64>)>,
+) {
+    for (posted, list) in posted {
+        domain.commit(posted).expect("the one before it was invalidated");
+        let bytes: Vec<u8> = list
+            .iter()
+            .flat_map(|page| {
+                let index = pages.iter().position(|known| known == page).expect("one of them");
+                contents[index * 4096..][..4096].iter().copied()
+            })
+            .collect();
+        for at in [0, 1, 4095, 4096, 8191, 40_000, bytes.len() - 1] {
+            let Some(expected) = bytes.get(at..) else { continue };
+            let count = u32::try_from(expected.len()).expect("small");
+            // The local token is that of all of them; a remote one that rotates is that of the last post.
+            let segment = domain.resolve(region.local_token(), at as u64, count, Access::LocalRead);
+            assert_eq!(read(&segment.expect("registered")), expected, "from {at}");
         }
+        let beyond = bytes.len() as u64 - 1;
+        assert_eq!(refusal(domain, region.local_token(), beyond, 2, Access::LocalRead), VIOLATION);
+        domain.invalidate(region.local_token()).expect("registered");
     }
 }
 
 #[test]
-fn a_region_of_few_pages_has_room_for_eight_runs_in_each_sheet() {
+fn scattered_registrations_are_posted_at_the_depth_of_the_queue() {
+    for world in [World::new(), World::rotating()] {
+        let all = setup_64(&world);
+        let (domain, region, _, pages) = &all;
+        // Each with another number of runs: one, a few, all.
+        let lists: Vec<Vec<u64>> = (0..300)
+            .map(|number| match number % 3 {
+                0 => scattered(pages, number),
+                1 => scattered(pages, number)[..5].to_vec(),
+                _ => pages[number % 32..][..20].to_vec(),
+            })
+            .collect();
+        let post = |list: &Vec<u64>| {
+            let posted = domain.prepare_fast_register(region, &of_pages(list));
+            (posted.expect("as many as the queue holds"), list.clone())
+        };
+        let posted: Vec<_> = lists.iter().map(post).collect();
+        carry_out_in_turn(&all, posted);
+    }
+}
+
+#[test]
+fn a_row_of_registrations_that_was_posted_before_is_posted_without_an_allocation() {
     let world = World::new();
-    let (domain, region, _, pages) = setup(&world, 16);
-    let scattered: Vec<u64> = pages.iter().rev().copied().collect();
-    let post = |count: usize| {
-        let list = &scattered[..count];
-        let length = count as u64 * PAGE_SIZE;
-        domain
-            .prepare_fast_register(&region, &FastRegister { pages: list, first_byte: 0, length, base: 0, rights: ALL })
-    };
-    let most = SHEET_RUNS as usize;
-    let posted = [post(most), post(most), post(most)].map(|posted| posted.expect("room"));
-    assert!(post(most + 1).is_ok(), "all pages");
+    let all = setup_64(&world);
+    let (domain, region, _, pages) = &all;
+    let lists: Vec<_> = (0..40).map(|number| scattered(pages, number)).collect();
+    let mut least = u64::MAX;
+    for _ in 0..4 {
+        let mut posted = Vec::with_capacity(lists.len());
+        let allocated = allocation::count(|| {
+            for list in &lists {
+                posted.push(domain.prepare_fast_register(region, &of_pages(list)).expect("room"));
+            }
+        });
+        least = least.min(allocated);
+        carry_out_in_turn(&all, posted.into_iter().zip(lists.iter().cloned()));
+    }
+    assert_eq!(least, 0);
+}
+
+#[test]
+fn a_registration_for_which_there_is_no_memory_is_refused_and_nothing_has_changed() {
+    let world = World::rotating();
+    let all = setup_64(&world);
+    let (domain, region, _, pages) = &all;
+    let mut posted = Vec::with_capacity(100);
+    let mut refused = 0;
+    for number in 0..40 {
+        let list = scattered(pages, number);
+        for nth in 0.. {
+            let token = region.remote_token();
+            let (done, _) = allocation::fail_nth(nth, || domain.prepare_fast_register(region, &of_pages(&list)));
+            match done {
+                Ok(post) => {
+                    posted.push((post, list));
+                    break;
+                }
+                Err(status) => {
+                    assert_eq!(status, NtStatus::INSUFFICIENT_RESOURCES);
+                    assert_eq!(region.remote_token(), token);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 0, "no post has allocated");
+    carry_out_in_turn(&all, posted);
+}
+
+#[test]
+fn a_list_that_transfers_use_is_not_filled_anew() {
+    let world = World::new();
+    let all = setup_64(&world);
+    let (domain, region, contents, pages) = &all;
+    let mut held = Vec::new();
+    for number in 0..40 {
+        let list = scattered(pages, number);
+        fast_register(domain, region, &list, 0, 64 * PAGE_SIZE, ALL).expect("mapped");
+        held.push(domain.resolve(region.local_token(), 0, 64 * 4096, Access::LocalRead).expect("registered"));
+        domain.invalidate(region.local_token()).expect("registered");
+    }
+    for (number, segment) in held.into_iter().enumerate() {
+        let index = number % 64;
+        assert_eq!(read(&segment)[..4096], contents[index * 4096..][..4096], "registration {number}");
+    }
+}
+
+#[test]
+fn registrations_posted_without_end_are_refused() {
+    let world = World::new();
+    let (domain, region, _, pages) = setup(&world, 1);
+    let what = of_pages(&pages);
+    let posted: Vec<_> =
+        (0..MOST_POSTED).map(|_| domain.prepare_fast_register(&region, &what).expect("room")).collect();
+    assert_eq!(domain.prepare_fast_register(&region, &what), Err(NtStatus::NO_MORE_ENTRIES));
     domain.cancel(posted[1]);
-    assert_eq!(post(most + 1), Err(NtStatus::NO_MORE_ENTRIES));
-    assert!(post(most).is_ok());
+    assert!(domain.prepare_fast_register(&region, &what).is_ok(), "a flushed request gives its room back");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Memory windows (`NDKPI 7.6`).
 
-use engine::memory::{Access, Bind, MemoryLimits, POSTED_BINDS, Region, RegionKind, Release, Rights, Window};
+use engine::memory::{Access, Bind, MemoryLimits, Region, RegionKind, Release, Rights, Window};
 use ndkpi::NtStatus;
+use tests_host::allocation;
 
 use super::{
     bytes::Buffer,
@@ -280,19 +281,62 @@ fn bind_to_a_registration_that_is_gone_fails_when_carried_out() {
 }
 
 #[test]
-fn more_binds_posted_than_there_is_room_for() {
+fn binds_are_posted_at_the_depth_of_the_queue() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = registered(&domain, &Buffer::new(BASE, 4096), ALL);
+    let window = window(&domain);
+    let bind = |number: u64| Bind { address: BASE + number, length: 16, rights: REMOTE };
+    let mut tokens = Vec::new();
+    let posted: Vec<_> = (0..300)
+        .map(|number| {
+            let posted = domain.prepare_bind(&window, &region, &bind(number)).expect("as many as the queue holds");
+            tokens.push(window.remote_token());
+            posted
+        })
+        .collect();
+    for (number, (posted, token)) in (0..).zip(posted.into_iter().zip(&tokens)) {
+        domain.commit(posted).expect("the one before it was invalidated");
+        assert_eq!(refusal(&domain, *token, BASE + number, 16, Access::RemoteWrite), NtStatus::SUCCESS);
+        assert_eq!(refusal(&domain, *token, BASE + number + 1, 16, Access::RemoteWrite), VIOLATION);
+        domain.invalidate(window.invalidation_token()).expect("bound");
+    }
+    let different: std::collections::BTreeSet<_> = tokens.iter().collect();
+    assert_eq!(different.len(), tokens.len());
+    assert_eq!(region.deregister(), Ok(Release::Done), "nothing is posted or bound any more");
+}
+
+#[test]
+fn a_bind_for_which_there_is_no_memory_is_refused_and_nothing_has_changed() {
     let world = World::new();
     let domain = world.domain();
     let region = registered(&domain, &Buffer::new(BASE, 16), ALL);
     let window = window(&domain);
     let what = Bind { address: BASE, length: 16, rights: REMOTE };
-    let posted: Vec<_> =
-        (0..POSTED_BINDS).map(|_| domain.prepare_bind(&window, &region, &what).expect("room")).collect();
-    let token = window.remote_token();
-    assert_eq!(domain.prepare_bind(&window, &region, &what), Err(NtStatus::NO_MORE_ENTRIES));
-    assert_eq!(window.remote_token(), token, "nothing has changed");
+    let mut refused = 0;
+    for _ in 0..20 {
+        let token = window.remote_token();
+        if let (Err(status), _) = allocation::fail_nth(0, || domain.prepare_bind(&window, &region, &what)) {
+            assert_eq!(status, NtStatus::INSUFFICIENT_RESOURCES);
+            assert_eq!(window.remote_token(), token);
+            refused += 1;
+            domain.prepare_bind(&window, &region, &what).expect("memory");
+        }
+    }
+    assert!((1..5).contains(&refused), "room is doubled: {refused}");
+    drop(window);
+    assert_eq!(region.deregister(), Ok(Release::Done), "posted binds go away with the window");
+}
+
+#[test]
+fn posted_binds_keep_their_region_until_the_window_goes() {
+    let world = World::new();
+    let domain = world.domain();
+    let region = registered(&domain, &Buffer::new(BASE, 16), ALL);
+    let window = window(&domain);
+    let what = Bind { address: BASE, length: 16, rights: REMOTE };
+    let posted: Vec<_> = (0..9).map(|_| domain.prepare_bind(&window, &region, &what).expect("room")).collect();
     domain.commit(posted[0]).expect("not bound before");
-    assert!(domain.prepare_bind(&window, &region, &what).is_ok());
     assert_eq!(region.deregister(), Err(NtStatus::DEVICE_BUSY));
     drop(window);
     assert_eq!(region.deregister(), Ok(Release::Done), "posted binds go away with the window");

@@ -8,7 +8,7 @@ use nd2_selftest::{Schedule, World};
 use ndkpi::SOCKADDR_INET;
 
 fn interface(address: &str) -> InterfaceAddress {
-    InterfaceAddress { address: address.parse().expect("an address"), prefix: 24 }
+    InterfaceAddress::new(address.parse().expect("an address"), 24)
 }
 
 fn number(world: &World, address: &str) -> Result<u64, HRESULT> {

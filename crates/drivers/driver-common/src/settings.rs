@@ -213,7 +213,7 @@ fn listed(list: &[u16], number: u8) -> [Option<InterfaceAddress>; MAX_ADDRESSES]
     addresses
 }
 
-/// `NUMBER=ADDRESS/PREFIX`.
+/// `NUMBER=ADDRESS/PREFIX`; an address of a link may have a scope id, as in `1=fe80::1%7/64`.
 fn parse(units: &[u16]) -> Option<(u8, InterfaceAddress)> {
     /// No entry is longer.
     const MOST: usize = 64;
@@ -224,10 +224,15 @@ fn parse(units: &[u16]) -> Option<(u8, InterfaceAddress)> {
     }
     let (number, rest) = core::str::from_utf8(text).ok()?.split_once('=')?;
     let (address, prefix) = rest.split_once('/')?;
-    let address: IpAddr = address.trim().parse().ok()?;
+    let (address, scope) = match address.trim().split_once('%') {
+        Some((address, scope)) => (address, scope.parse().ok()?),
+        None => (address.trim(), 0),
+    };
+    let address: IpAddr = address.parse().ok()?;
     let prefix = prefix.trim().parse().ok()?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= longest).then_some((number.trim().parse().ok()?, InterfaceAddress { address, prefix }))
+    let address = InterfaceAddress::new(address, prefix).in_scope(scope);
+    (prefix <= longest).then_some((number.trim().parse().ok()?, address))
 }
 
 #[cfg(test)]

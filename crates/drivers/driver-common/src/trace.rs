@@ -164,6 +164,18 @@ pub fn ndk(adapter: u8, enabled: bool) {
     write_event!(PROVIDER, "Ndk", level(Level::Informational), u8("Adapter", &adapter), bool8("Enabled", &enabled),);
 }
 
+/// An adapter of NDIS does not have an address that its interface has: the other end of the cable has it, or there is no room.
+pub fn address_left_out(adapter: u8, address: IpAddr, status: NtStatus) {
+    write_event!(
+        PROVIDER,
+        "AddressLeftOut",
+        level(Level::Warning),
+        u8("Adapter", &adapter),
+        socketaddress("Address", &socket::bytes(SocketAddr::new(address, 0))),
+        i32_hex("Status", &status.0),
+    );
+}
+
 /// An adapter of NDIS has a new address, or one less.
 pub fn address(adapter: u8, address: IpAddr, is_new: bool) {
     write_event!(

@@ -144,7 +144,7 @@ impl Adapter {
         // SAFETY: the caller's promise.
         let keywords = unsafe { Keywords::read(handle) }?;
         let number = Numbers::take(driver.numbers())?;
-        let provider = Self::provide(&driver, &keywords)?;
+        let provider = Self::provide(&driver, number.index(), &keywords)?;
         let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
         // The pairs share the processors.
         #[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]
@@ -179,15 +179,17 @@ impl Adapter {
         Arc::try_new(this).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
-    /// The provider of an adapter with these keywords.
+    /// The provider of an adapter with this index and these keywords.
     #[inline(never)]
-    fn provide(driver: &Driver, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
+    fn provide(driver: &Driver, index: usize, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
         let settings = driver.controls().settings();
         let mut config = settings.provider_config();
         // A profile has a technology of its own, or none.
         config.info.RdmaTechnology = keywords.technology;
         settings.profile.limit(&mut config);
         keywords.profile.limit(&mut config);
+        // A cable is a link, with addresses of its own: see `Driver::partner`.
+        config.link = u32::try_from(index / 2).unwrap_or(0);
         // Windows says which addresses the interface has.
         config.addresses = [None; provider::device::MAX_ADDRESSES];
         provider::Device::try_new_on(&Kernel, driver.fabric(), config)

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use core::{
     ffi::c_void,
+    net::SocketAddr,
     ptr, slice,
     sync::atomic::{
         AtomicPtr,
@@ -126,12 +127,17 @@ fn read(adapter: &Adapter) -> Result<List, NtStatus> {
         row.InterfaceLuid == adapter.luid() && row.DadState == NL_DAD_STATE::PREFERRED
     };
     let address = |row: &MIB_UNICASTIPADDRESS_ROW| {
-        let address = row.Address.to_socket_addr()?.ip();
-        Some(InterfaceAddress { address, prefix: row.OnLinkPrefixLength })
+        let address = row.Address.to_socket_addr()?;
+        let scope = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
+        Some(InterfaceAddress::new(address.ip(), row.OnLinkPrefixLength).in_scope(scope))
     };
     let mut list = [None; MAX_ADDRESSES];
-    for (place, address) in list.iter_mut().zip(rows.iter().filter(own).filter_map(address)) {
-        *place = Some(address);
+    let mut places = list.iter_mut();
+    for address in rows.iter().filter(own).filter_map(address) {
+        match places.next() {
+            Some(place) => *place = Some(address),
+            None => trace::address_left_out(adapter.number(), address.address, NtStatus::INSUFFICIENT_RESOURCES),
+        }
     }
     // SAFETY: the table is ours, and not used again.
     unsafe { FreeMibTable(table.cast_const().cast()) };
@@ -161,12 +167,15 @@ impl Job for Read {
                 if known.contains(&Some(new)) {
                     continue;
                 }
-                // One that another adapter has, or for which there is no memory, is tried again at the next change.
-                if let Some(place) = known.iter_mut().find(|place| place.is_none())
-                    && port.add_address(new).is_ok()
-                {
-                    *place = Some(new);
-                    trace::address(adapter.number(), new.address, true);
+                // One that the adapter at the other end of the cable has, or for which there is no memory, is tried again at the
+                // next change.
+                let Some(place) = known.iter_mut().find(|place| place.is_none()) else { continue };
+                match port.add_address(new) {
+                    Ok(()) => {
+                        *place = Some(new);
+                        trace::address(adapter.number(), new.address, true);
+                    }
+                    Err(status) => trace::address_left_out(adapter.number(), new.address, status),
                 }
             }
         });

@@ -289,7 +289,7 @@ impl Environment for HostEnvironment {
 /// The two adapters on a fabric of their own.
 fn devices<P: Platform>(platform: &P, config: Config) -> Result<[fallible::Arc<Device<P>>; 2], Failure> {
     let fabric = Fabric::try_new(platform.os())?;
-    let network = |address: IpAddr| InterfaceAddress { address, prefix: if address.is_ipv4() { 24 } else { 64 } };
+    let network = |address: IpAddr| InterfaceAddress::new(address, if address.is_ipv4() { 24 } else { 64 });
     let here = Device::try_new(platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
     let mut other = config;
     second(&mut other);

@@ -24,8 +24,8 @@ const ATTEMPTS: usize = 5;
 
 /// The loopback addresses, which every machine has.
 const LOOPBACK: [InterfaceAddress; 2] = [
-    InterfaceAddress { address: IpAddr::V4(Ipv4Addr::LOCALHOST), prefix: 8 },
-    InterfaceAddress { address: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix: 128 },
+    InterfaceAddress::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+    InterfaceAddress::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
 ];
 
 /// The addresses of the interfaces that are up: the loopback addresses at least.
@@ -93,5 +93,5 @@ fn address_of(one: &IP_ADAPTER_UNICAST_ADDRESS_LH) -> Option<InterfaceAddress> {
     let raw = unsafe { SOCKADDR_INET::read(one.Address.lpSockaddr.cast::<SOCKADDR>(), length) }?;
     let address = raw.to_socket_addr()?.ip();
     let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    (!is_link_local).then_some(InterfaceAddress { address, prefix: one.OnLinkPrefixLength })
+    (!is_link_local).then_some(InterfaceAddress::new(address, one.OnLinkPrefixLength))
 }

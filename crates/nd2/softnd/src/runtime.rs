@@ -170,8 +170,7 @@ fn tell_debugger(what: &str) {
 fn make(machine: &Machine, settings: &Settings) -> Result<Arc<Device<WindowsPlatform>>, NtStatus> {
     let platform = WindowsPlatform::new(machine, settings.addresses.is_empty());
     let fabric = Fabric::try_new(platform.os())?;
-    let prefixed =
-        |address: &IpAddr| InterfaceAddress { address: *address, prefix: if address.is_ipv4() { 8 } else { 64 } };
+    let prefixed = |address: &IpAddr| InterfaceAddress::new(*address, if address.is_ipv4() { 8 } else { 64 });
     // Without any, the adapter takes those of the interfaces when it is asked first.
     let addresses: Vec<_> = settings.addresses.iter().map(prefixed).collect();
     Device::try_new(&platform, &fabric, &addresses, settings.config)

@@ -57,6 +57,8 @@ pub struct Config {
     pub max_mappings: u32,
     /// How fast registrations change remote tokens.
     pub fast_tokens: FastTokens,
+    /// The link of the fabric that the adapter is on: it reaches the adapters of that link.
+    pub link: u32,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
     /// The most connection requests that a listener holds.
@@ -113,6 +115,7 @@ impl Default for Config {
             max_tokens: (1 << 20) + (1 << 17),
             max_mappings: 64 << 10,
             fast_tokens: FastTokens::Stable,
+            link: 0,
             addresses: Self::addresses_of(1),
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
@@ -130,8 +133,8 @@ impl Config {
         let ipv4 = Ipv4Addr::new(192, 0, 2, number);
         let ipv6 = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, u16::from(number));
         let mut addresses = [None; MAX_ADDRESSES];
-        addresses[0] = Some(InterfaceAddress { address: ipv4.into(), prefix: 24 });
-        addresses[1] = Some(InterfaceAddress { address: ipv6.into(), prefix: 64 });
+        addresses[0] = Some(InterfaceAddress::new(ipv4.into(), 24));
+        addresses[1] = Some(InterfaceAddress::new(ipv6.into(), 64));
         addresses
     }
 
@@ -231,9 +234,9 @@ impl<O: NdkOs> Device<O> {
     /// # Errors
     ///
     /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
-    /// of the fabric has, `STATUS_INSUFFICIENT_RESOURCES`.
+    /// of the link has, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_on(os: &O, fabric: &Arc<Fabric<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
-        let port = Port::try_new(fabric, config.connection_limits(), config.timeouts)?;
+        let port = Port::try_new_on_link(fabric, config.link, config.connection_limits(), config.timeouts)?;
         // Dropped, unless the device is made: the fabric forgets the addresses then.
         let port = PortGuard(port);
         for address in config.addresses.iter().flatten() {

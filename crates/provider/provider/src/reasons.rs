@@ -66,7 +66,7 @@ reasons! {
     11 Requests(&[Kind::BIND, Kind::FAST_REGISTER]), ACCESS_VIOLATION, "NDKPI 7.4", "What the post had checked did not hold any more when the request was carried out.", "Keep region and window as they are until the completion.";
 
     20 INITIATOR, CONNECTION_INVALID, "NDKPI 5.7", "The queue pair is not connected: not yet, not any more, or one of its requests has failed.", "Post after the accept or the last step of the connect has completed, and stop at the first failed completion.";
-    21 INITIATOR, NO_MORE_ENTRIES, "NDKPI 7.2", "The initiator queue is full.", "Count requests in flight, and wait for completions at the depth.";
+    21 INITIATOR, NO_MORE_ENTRIES, "NDKPI 7.2", "The initiator queue is full. For NdkBind and NdkFastRegister also: 65,536 of them are posted for this window or region, on all queue pairs together.", "Count requests in flight, and wait for completions at the depth.";
     22 RECEIVE_CALLS, NO_MORE_ENTRIES, "NDKPI 7.2", "The receive queue is full.", "Count receives in flight, and post at most as many as the depth.";
     23 INITIATOR, INVALID_PARAMETER, "NDKPI 2.4", "Flags that the request does not have, a list that is not there, or an object of another type, adapter or protection domain.", "Look at the page of the function for its flags, and at the objects that are passed.";
     24 RECEIVE_CALLS, INVALID_PARAMETER, "NDKPI 7.3", "The number of elements is not zero, and the list is not there.", "Pass the list, or no elements.";
@@ -85,9 +85,10 @@ reasons! {
     37 Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkRead", "NdkWrite", "NdkInvalidate"]), INVALID_DEVICE_STATE, "NDKPI 7.3", "Two posts on one queue overlap.", "Take a lock per queue around posts.";
     38 RECEIVE_CALLS, INVALID_DEVICE_STATE, "NDKPI 7.3", "Two receives on one queue overlap.", "Take a lock per queue around receives.";
     39 INITIATOR, DEVICE_BUSY, "NDKPI 7.6", "The region or window is in use by a request before this one.", "Wait for the completion of the invalidation before the next bind or registration.";
+    40 Calls(&["NdkBind", "NdkFastRegister"]), INSUFFICIENT_RESOURCES, "NDKPI 7.4", "More of them are posted for this window or region than ever before, and there is no memory for one more.", "Wait for completions, and post again.";
 
     50 CREATIONS, INSUFFICIENT_RESOURCES, "NDKPI 5.2", "There is no memory, or there are as many objects of this kind as the driver's limits allow (MaxCqs, MaxQps, MaxPds, MaxTokens).", "Close what is not needed, or raise the limit in the registry.";
-    51 Calls(&["NdkCreateSharedEndpoint", "NdkListen", "NdkConnect", "NdkConnectWithSharedEndpoint", "NdkAccept", "NdkAcceptEx", "NdkBuildLAM", "NdkRegisterMr", "NdkInitializeFastRegisterMr", "NdkResizeCq", "NdkModifySrq", "NdkControlCqInterruptModeration"]), INSUFFICIENT_RESOURCES, "NDKPI 5", "There is no memory for what the call has to keep.", "Try again later.";
+    51 Calls(&["NdkCreateSharedEndpoint", "NdkListen", "NdkConnect", "NdkConnectWithSharedEndpoint", "NdkAccept", "NdkAcceptEx", "NdkReject", "NdkBuildLAM", "NdkRegisterMr", "NdkInitializeFastRegisterMr", "NdkResizeCq", "NdkModifySrq", "NdkControlCqInterruptModeration"]), INSUFFICIENT_RESOURCES, "NDKPI 5", "There is no memory for what the call has to keep.", "Try again later.";
     52 Calls(&["NdkCreateCq"]), INVALID_PARAMETER, "NDKPI 5.2", "The depth is above MaxCqDepth, or the completion or the place for the queue is NULL.", "Ask NdkQueryAdapterInfo, and pass what is mandatory.";
     53 Calls(&["NdkCreatePd", "NdkCreateConnector", "NdkCreateListener", "NdkCreateMr", "NdkCreateMw"]), INVALID_PARAMETER, "NDKPI 5.2", "The completion, the event or the place for the object is NULL, or the object that it is called on is of another type.", "Pass what is mandatory.";
     54 Calls(&["NdkCreateQp", "NdkCreateQpWithSrq", "NdkCreateSrq"]), INVALID_PARAMETER, "NDKPI 5.3", "A size is above the adapter's limit, a queue is of another adapter or protection domain, or the completion or the place for the object is NULL.", "Compare the sizes with NdkQueryAdapterInfo, and the objects with their parents.";
@@ -122,7 +123,7 @@ reasons! {
     88 CONNECTS, CONNECTION_ACTIVE, "NDKPI 7.7.1", "The connector or queue pair has a connection, or is about to.", "Create new ones.";
     89 Calls(&["NdkConnectWithSharedEndpoint"]), ADDRESS_ALREADY_EXISTS, "NDKPI 7.8", "There is a connection from this endpoint to this peer.", "Connect to another address or from another endpoint.";
     90 LOCAL_ENDS, SHARING_VIOLATION, "NDKPI 7.8", "Somebody uses the local port: a listener, a shared endpoint or a connector, perhaps one whose close is not complete.", "Choose another port or 0, or wait for the close.";
-    91 LOCAL_ENDS, INVALID_ADDRESS, "NDKPI 5.8", "The local address is none of the adapter's.", "Ask for the addresses of its interface.";
+    91 LOCAL_ENDS, INVALID_ADDRESS, "NDKPI 5.8", "The local address is none of the adapter's, or the remote one is none that a listener can have.", "Ask for the addresses of its interface; a wildcard, a multicast address or port 0 cannot be connected to.";
     92 LOCAL_ENDS, TOO_MANY_ADDRESSES, "NDKPI 5.8", "No ephemeral port is free, 49152 to 65535.", "Close connections, or use a shared endpoint.";
     93 Calls(&["NdkListen", "NdkCreateSharedEndpoint"]), INVALID_PARAMETER, "NDKPI 5.9", "The address is malformed or of another family, or the completion is NULL.", "Look at family and length.";
     94 Calls(&["NdkListen"]), INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener listens already, or is being closed.", "Create another one.";
@@ -133,11 +134,11 @@ reasons! {
     99 ESTABLISH, CANCELLED, "NDKPI 7.9", "The connector was closed while the request was on its way.", "Nothing: the close completes next.";
     100 ESTABLISH, INVALID_PARAMETER, "NDKPI 5.8", "The queue pair is of another adapter or type, or the completion is NULL.", "Look at the objects.";
     101 ESTABLISH, INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
-    102 Calls(&["NdkReject"]), CONNECTION_INVALID, "NDKPI 7.7", "There is nothing to be rejected: nothing came in, it was answered before, or the peer gave up.", "Close the connector.";
+    102 Calls(&["NdkReject"]), CONNECTION_INVALID, "NDKPI 7.7", "There is nothing to be rejected: nothing came in, it was answered before, or the connection has ended.", "Close the connector.";
     103 Calls(&["NdkReject"]), INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
     104 Calls(&["NdkDisconnect"]), CONNECTION_INVALID, "NDKPI 7.7.5", "There is no connection: not yet, or it was disconnected before.", "Disconnect once.";
     105 Calls(&["NdkDisconnect"]), CONNECTION_ABORTED, "NDKPI 7.7.5", "The connection broke before the peer has answered.", "Close the connector; the connection is gone.";
-    106 Calls(&["NdkDisconnect"]), IO_TIMEOUT, "NDKPI 7.7.5", "The peer did not disconnect in time. The connection is gone.", "Close the connector.";
+    106 Calls(&["NdkDisconnect"]), IO_TIMEOUT, "NDKPI 7.7.5", "What was posted before the disconnect did not end in time: a send has met no receive of the peer. The connection is gone.", "Disconnect when all completions were seen, and close the connector.";
     107 Calls(&["NdkDisconnect"]), CANCELLED, "NDKPI 7.9", "The connector was closed while the disconnect was on its way.", "Nothing: the close completes next.";
     108 Calls(&["NdkDisconnect"]), INVALID_PARAMETER, "NDKPI 5.8", "The completion is NULL.", "Pass one.";
     109 ADDRESSES, BUFFER_TOO_SMALL, "NDKPI 5.8", "The address does not fit; its length was stored.", "Pass a SOCKADDR_INET.";
@@ -146,6 +147,11 @@ reasons! {
     112 Calls(&["NdkGetConnectionData"]), BUFFER_TOO_SMALL, "NDKPI 7.7.4", "The private data does not fit; what fits was copied, and the length that it needs was stored.", "Ask for the length with no buffer first.";
     113 Calls(&["NdkGetConnectionData"]), CONNECTION_INVALID, "NDKPI 7.7.4", "The connector has no connection that could have data.", "Ask from the connect event or the completed connect on.";
     114 Calls(&["NdkGetConnectionData"]), INVALID_PARAMETER, "NDKPI 7.7.4", "A length without a buffer, or no place for the length.", "Pass NULL with 0, or a buffer with its length.";
-    115 Calls(&["NdkConnect", "NdkConnectWithSharedEndpoint", "NdkListen", "NdkCreateSharedEndpoint", "NdkAccept", "NdkAcceptEx"]), DEVICE_REMOVED, "NDIS-NDK 4", "The adapter has gone.", "Close everything, and the adapter.";
+    115 Calls(&["NdkConnect", "NdkConnectWithSharedEndpoint", "NdkAccept", "NdkAcceptEx"]), DEVICE_REMOVED, "NDIS-NDK 4", "The adapter has gone.", "Close everything, and the adapter.";
     116 ADDRESSES, INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener does not listen yet.", "Ask after NdkListen has completed.";
+    117 Calls(&["NdkReject"]), CONNECTION_ABORTED, "NDKPI 5.8", "The other side gave up before: it has closed its connector, rejected, or not taken the next step in time.", "Close the connector: there is nothing left to reject.";
+    118 Calls(&["NdkReject"]), INVALID_PARAMETER, "NDKPI 5.8", "There is a length of private data, and no data.", "Pass NULL with 0, or data with its length.";
+    119 CONNECTS, CONNECTION_ABORTED, "NDIS-NDK 4", "The adapter has gone while the connect was on its way.", "Close everything, and the adapter.";
+    120 Calls(&["NdkConnectWithSharedEndpoint"]), INVALID_ADDRESS, "NDKPI 5.8", "The remote address is none that a listener can have: a wildcard, multicast or broadcast address, or port 0.", "Look at the remote address.";
+    121 Calls(&["NdkDisconnect"]), CONNECTION_ACTIVE, "NDKPI 7.7.5", "A request of the connector has not completed yet.", "Wait for its completion, or close the connector.";
 }

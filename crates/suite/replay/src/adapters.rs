@@ -97,7 +97,7 @@ impl Adapters {
         config.addresses = [None; MAX_ADDRESSES];
         for (place, address) in config.addresses.iter_mut().zip(own) {
             let prefix = if address.is_ipv4() { 24 } else { 64 };
-            *place = Some(InterfaceAddress { address: *address, prefix });
+            *place = Some(InterfaceAddress::new(*address, prefix));
         }
         let Some(said) = &self.info else { return };
         let info = &mut config.info;

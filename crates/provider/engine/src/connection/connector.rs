@@ -151,14 +151,14 @@ impl<O: Os> Connector<O> {
         })
     }
 
-    /// Returns the address on this side, with its port number.
+    /// Returns the address on this side, with its port number, and its scope id if it is an address of a link.
     ///
     /// # Errors
     ///
     /// `STATUS_CONNECTION_INVALID` if it was never connecting, or its connect has failed.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
         let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(connection.addresses[role])
+        Ok(connection.addresses[role].local)
     }
 
     /// Returns the address on the other side.
@@ -168,7 +168,7 @@ impl<O: Os> Connector<O> {
     /// As [`Connector::local_address`].
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
         let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(connection.addresses[role.other()])
+        Ok(connection.addresses[role].peer)
     }
 
     pub(super) const fn port(&self) -> &Arc<Port<O>> {

@@ -28,14 +28,15 @@ pub(super) enum Disconnect {
 }
 
 impl<O: Os> Connection<O> {
-    /// Disconnects a side. The peer is told after the last request of the side.
+    /// Disconnects a side. The peer is told after the last request of the side. If it has disconnected itself, its notice is there:
+    /// then requests of both sides that wait for a receive are not waited for, and end as flushed (`NDKPI 7.7.5`).
     ///
     /// # Errors
     ///
     /// - `STATUS_CONNECTION_INVALID`: there is no connection, or the side has disconnected before.
     /// - `STATUS_CONNECTION_ABORTED`: the connection was broken.
     pub fn disconnect(this: &Arc<Self>, role: Role) -> Result<Disconnect, NtStatus> {
-        let (over, qps) = this.state.with(|state| {
+        let (over, is_last, qps) = this.state.with(|state| {
             let over = match state.phase {
                 Phase::Established => None,
                 Phase::Over(ending) if ending.was_established() => Some(ending),
@@ -50,7 +51,8 @@ impl<O: Os> Connection<O> {
             if over.is_none() {
                 end.wait(ConnectorRequest::Disconnect, this.ports[role].timeouts().disconnect);
             }
-            Ok((over, state.qps()))
+            let is_last = state.ends[role.other()].as_ref().is_some_and(|end| end.disconnected);
+            Ok((over, is_last, state.qps()))
         })?;
         let Some(ending) = over else {
             mistake!(DisconnectDoesNotDrain => {
@@ -59,6 +61,9 @@ impl<O: Os> Connection<O> {
             });
             if let Some(qp) = &qps[role] {
                 Qp::drain(qp);
+            }
+            if is_last {
+                Role::BOTH.into_iter().filter_map(|role| qps[role].as_ref()).for_each(Qp::settle);
             }
             return Ok(Disconnect::Pending);
         };
@@ -69,7 +74,7 @@ impl<O: Os> Connection<O> {
         if ending == Ending::Graceful { Ok(Disconnect::Done) } else { Err(NtStatus::CONNECTION_ABORTED) }
     }
 
-    /// Everything that a side had posted before its disconnect has ended.
+    /// Everything that a side had posted before its disconnect has ended, or is not waited for.
     pub fn drained(this: &Arc<Self>, role: Role) {
         let done = this.state.with(|state| {
             if let Some(end) = &mut state.ends[role] {

@@ -70,14 +70,16 @@ impl<O: Os> PortTable<O> {
 
 /// One address of an adapter.
 pub(super) struct LocalAddress<O: Os> {
+    /// The link that the adapter is on.
+    pub link: u32,
     pub interface: InterfaceAddress,
     table: O::Lock<PortTable<O>>,
 }
 
 impl<O: Os> LocalAddress<O> {
-    pub fn try_new(os: &O, interface: InterfaceAddress) -> Result<Arc<Self>, NtStatus> {
+    pub fn try_new(os: &O, link: u32, interface: InterfaceAddress) -> Result<Arc<Self>, NtStatus> {
         let table = os.lock(PortTable::try_new()?)?;
-        Arc::try_new(Self { interface, table }).map_err(Into::into)
+        Arc::try_new(Self { link, interface, table }).map_err(Into::into)
     }
 
     /// Returns the listener at port `number`, if one listens.
@@ -93,23 +95,29 @@ impl<O: Os> LocalAddress<O> {
 pub(super) struct Endpoint<O: Os> {
     port: Arc<Port<O>>,
     address: Arc<LocalAddress<O>>,
-    number: u16,
+    /// The address with the port number.
+    local: SocketAddr,
     /// The row in the list of endpoints.
     listed: Option<usize>,
 }
 
 impl<O: Os> Endpoint<O> {
-    /// Takes port `number`, or an ephemeral one if it is zero.
+    /// Takes the port number of `local`, or an ephemeral one if that is zero. `local` is `address`, with its scope id.
     ///
     /// # Errors
     ///
     /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(port: &Arc<Port<O>>, address: Arc<LocalAddress<O>>, number: u16) -> Result<Self, NtStatus> {
-        let number = address.table.with(|table| match number {
+    pub fn try_new(
+        port: &Arc<Port<O>>,
+        address: Arc<LocalAddress<O>>,
+        mut local: SocketAddr,
+    ) -> Result<Self, NtStatus> {
+        let number = address.table.with(|table| match local.port() {
             0 => table.claim_ephemeral(),
             number => table.claim(number).map(|()| number),
         })?;
-        Ok(Self { port: port.clone(), address, number, listed: None })
+        local.set_port(number);
+        Ok(Self { port: port.clone(), address, local, listed: None })
     }
 
     /// Notes the row of the endpoint in its adapter's list.
@@ -117,9 +125,9 @@ impl<O: Os> Endpoint<O> {
         self.listed = Some(number);
     }
 
-    /// The address and port number.
-    pub fn local(&self) -> SocketAddr {
-        SocketAddr::new(self.address.interface.address, self.number)
+    /// The address and port number, with the scope id if it is an address of a link.
+    pub const fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Sends connection requests for this endpoint to `listener`.
@@ -135,7 +143,7 @@ impl<O: Os> Endpoint<O> {
     }
 
     fn replace(&self, with: PortUse<O>) -> Option<PortUse<O>> {
-        self.address.table.with(|table| table.replace(self.number, with))
+        self.address.table.with(|table| table.replace(self.local.port(), with))
     }
 }
 

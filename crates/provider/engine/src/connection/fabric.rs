@@ -1,4 +1,7 @@
 //! The loopback network: which address belongs to which adapter.
+//!
+//! Adapters reach each other if they are on the same *link*: two ends of a cable, or a network of software adapters. A link is a
+//! number. As on real links the same address may be on two of them: a private one, or one of fe80::/10.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,7 +15,8 @@ use crate::os::{Os, SpinLock};
 /// The most addresses on one fabric, so that looking at all of them takes a short time.
 pub const MAX_ADDRESSES: usize = 256;
 
-/// The loopback network. Adapters are on it through their [ports](super::Port). All of them reach each other and themselves.
+/// The loopback network. Adapters are on it through their [ports](super::Port). Those on the same link reach each other, and
+/// themselves.
 pub struct Fabric<O: Os> {
     os: O,
     addresses: O::Lock<Addresses<O>>,
@@ -22,12 +26,12 @@ pub struct Fabric<O: Os> {
 ///
 /// # Invariants
 ///
-/// Sorted by address, each one once.
+/// Sorted by link and address, each one once.
 struct Addresses<O: Os>(Vec<Arc<LocalAddress<O>>>);
 
 impl<O: Os> Addresses<O> {
-    fn search(&self, address: IpAddr) -> Result<usize, usize> {
-        self.0.binary_search_by(|local| local.interface.address.cmp(&address))
+    fn search(&self, link: u32, address: IpAddr) -> Result<usize, usize> {
+        self.0.binary_search_by(|local| (local.link, local.interface.address).cmp(&(link, address)))
     }
 }
 
@@ -46,10 +50,10 @@ impl<O: Os> Fabric<O> {
         &self.os
     }
 
-    /// Adds an address.
+    /// Adds an address to its link.
     pub(super) fn add(&self, local: &Arc<LocalAddress<O>>) -> Result<(), NtStatus> {
         self.addresses.with(|addresses| {
-            let Err(place) = addresses.search(local.interface.address) else {
+            let Err(place) = addresses.search(local.link, local.interface.address) else {
                 return Err(NtStatus::SHARING_VIOLATION);
             };
             if addresses.0.len() == MAX_ADDRESSES {
@@ -61,27 +65,28 @@ impl<O: Os> Fabric<O> {
         })
     }
 
-    /// Removes an address.
-    pub(super) fn remove(&self, address: IpAddr) {
+    /// Removes an address from a link.
+    pub(super) fn remove(&self, link: u32, address: IpAddr) {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|addresses| {
-            let place = addresses.search(address).ok()?;
+            let place = addresses.search(link, address).ok()?;
             Some(addresses.0.remove(place))
         }));
     }
 
-    /// Finds the adapter's address that a connection to `address` leads to.
+    /// Finds the adapter's address that a connection on `link` to `address` leads to.
     ///
     /// # Errors
     ///
-    /// `STATUS_HOST_UNREACHABLE` if no adapter has the address but one is in the same network, `STATUS_NETWORK_UNREACHABLE` if
-    /// none is.
-    pub(super) fn find(&self, address: IpAddr) -> Result<Arc<LocalAddress<O>>, NtStatus> {
+    /// `STATUS_HOST_UNREACHABLE` if no adapter of the link has the address but one is in the same network,
+    /// `STATUS_NETWORK_UNREACHABLE` if none is.
+    pub(super) fn find(&self, link: u32, address: IpAddr) -> Result<Arc<LocalAddress<O>>, NtStatus> {
         self.addresses.with(|addresses| {
-            if let Ok(place) = addresses.search(address) {
+            if let Ok(place) = addresses.search(link, address) {
                 return Ok(addresses.0[place].clone());
             }
-            let network = addresses.0.iter().any(|local| local.interface.has_in_network(address));
+            let mut of_link = addresses.0.iter().filter(|local| local.link == link);
+            let network = of_link.any(|local| local.interface.has_in_network(address));
             Err(if network { NtStatus::HOST_UNREACHABLE } else { NtStatus::NETWORK_UNREACHABLE })
         })
     }

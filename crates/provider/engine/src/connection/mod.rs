@@ -36,9 +36,11 @@
 //! | open point | this provider |
 //! |---|---|
 //! | wildcard addresses | no address of an adapter: `STATUS_INVALID_ADDRESS` |
-//! | scope and flow of an IPv6 address | ignored |
+//! | flow label of an IPv6 address | ignored |
+//! | scope id of an IPv6 address | counts for addresses of fe80::/10 only. Zero says nothing; another one must be that of the adapter's own interface, and is told as it is there. `STATUS_INVALID_ADDRESS` for a local address, `STATUS_NETWORK_UNREACHABLE` for a remote one; `STATUS_CONNECTION_REFUSED` if an adapter that knows no number of its own listens in another zone |
+//! | the same address on two adapters | legal on different links; on one link `STATUS_SHARING_VIOLATION` |
 //! | remote address that is a wildcard, multicast, broadcast, or has port 0 | `STATUS_INVALID_ADDRESS` |
-//! | no adapter has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
+//! | no adapter of the link has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
 //! | remote address of the other family | `STATUS_NETWORK_UNREACHABLE` |
 //! | connect from a port that a connection to the same remote address has | `STATUS_SHARING_VIOLATION`; `STATUS_ADDRESS_ALREADY_EXISTS` only over a shared endpoint |
 //! | until when a pair of addresses exists | until its active connector is closed, like the endpoint |
@@ -51,7 +53,7 @@
 //! | a connect over a connector or queue pair that had a connection | `STATUS_CONNECTION_ACTIVE` |
 //! | closing a connector that had a connection | flushes its queue pair |
 //! | who answers the notice of a disconnect | the peer's provider, at once; a peer that disconnects too, after its own requests |
-//! | requests posted before a disconnect | carried out, as long as its timeout allows |
+//! | requests posted before a disconnect | carried out, as long as its timeout allows; if the peer disconnects too, those that wait for a receive are cancelled |
 //! | disconnect after the peer's | done at once |
 //! | disconnect after the connection broke | `STATUS_CONNECTION_ABORTED`, the queue pair is flushed |
 //! | a request before the answer to the last one was told | `STATUS_CONNECTION_INVALID`, a connect `STATUS_CONNECTION_ACTIVE` |

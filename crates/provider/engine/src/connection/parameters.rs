@@ -1,7 +1,7 @@
 //! The parameters of connections: what the layers above set, and what the two sides agree on.
 
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use fallible::try_slice;
 use ntstatus::NtStatus;
@@ -54,7 +54,7 @@ pub struct Timeouts {
     pub disconnect: u64,
 }
 
-/// An address of an adapter with the length of its network's prefix.
+/// An address of an adapter with the length of its network's prefix and its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
     /// The address.
@@ -62,9 +62,31 @@ pub struct InterfaceAddress {
     /// The length of its network's prefix, in bits. Decides only how a connect to an address of no adapter fails: host or
     /// network unreachable.
     pub prefix: u8,
+    /// The scope id by which the operating system names the interface's link, for an address that means something on that link
+    /// only: fe80::/10. Zero if there is no such number; other addresses have none.
+    pub scope: u32,
 }
 
 impl InterfaceAddress {
+    /// An address without a scope id.
+    #[must_use]
+    pub const fn new(address: IpAddr, prefix: u8) -> Self {
+        Self { address, prefix, scope: 0 }
+    }
+
+    /// The address, with a scope id if it is one that can have it.
+    #[must_use]
+    pub const fn in_scope(self, scope: u32) -> Self {
+        if is_of_link(self.address) { Self { scope, ..self } } else { self }
+    }
+
+    /// The address for a port number, in the zone that a consumer has named, if the interface has no number for that itself. `None` if
+    /// the consumer has named another zone than the interface's.
+    pub(super) fn endpoint(&self, port: u16, named: u32) -> Option<SocketAddr> {
+        let scope = common_scope(self.scope, named)?;
+        Some(in_scope(SocketAddr::new(self.address, port), scope))
+    }
+
     /// Returns true if it can be the address of one adapter.
     pub(super) const fn is_valid(&self) -> bool {
         let longest = if self.address.is_ipv4() { 32 } else { 128 };
@@ -89,9 +111,36 @@ pub(super) const fn names_one_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// Returns the address without the scope and flow of IPv6, which mean nothing on a fabric without routers.
-pub(super) const fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip(), address.port())
+/// Returns true if the address means something on its link only, so that it needs a scope id to say which link that is.
+const fn is_of_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+/// The scope id of an address; zero without one. It says something of addresses of a link only.
+pub(super) const fn scope_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(v6) if is_of_link(address.ip()) => v6.scope_id(),
+        _ => 0,
+    }
+}
+
+/// The address with this scope id, if it is of a link, and without a flow label, which means nothing on a fabric without routers.
+pub(super) const fn in_scope(address: SocketAddr, scope: u32) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if is_of_link(address.ip()) => {
+            SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope))
+        }
+        _ => SocketAddr::new(address.ip(), address.port()),
+    }
+}
+
+/// The zone that two scope ids name, of which a zero says nothing; `None` if they name different ones.
+pub(super) const fn common_scope(one: u32, other: u32) -> Option<u32> {
+    match (one, other) {
+        (0, scope) | (scope, 0) => Some(scope),
+        _ if one == other => Some(one),
+        _ => None,
+    }
 }
 
 /// Who an object belongs to, for listings (`NDIS_NDK_CONNECTION_ENTRY`, `NDIS_NDK_LOCAL_ENDPOINT_ENTRY`).

@@ -12,6 +12,7 @@ use super::{
     counters::Counters,
     endpoint::{Endpoint, LocalAddress},
     listing::{self, ConnectionRow, Connections},
+    parameters::scope_of,
     state::Connection,
 };
 use crate::{
@@ -22,6 +23,8 @@ use crate::{
 /// An adapter's place on a [`Fabric`]: its addresses, limits, counters and listings.
 pub struct Port<O: Os> {
     fabric: Arc<Fabric<O>>,
+    /// The link of the fabric that the adapter is on.
+    link: u32,
     limits: ConnectionLimits,
     timeouts: Timeouts,
     addresses: O::Lock<PortAddresses<O>>,
@@ -37,7 +40,7 @@ struct PortAddresses<O: Os> {
 }
 
 impl<O: Os> Port<O> {
-    /// Makes a port that has no address yet.
+    /// Makes a port that has no address yet, on link 0.
     ///
     /// # Errors
     ///
@@ -47,9 +50,25 @@ impl<O: Os> Port<O> {
         limits: ConnectionLimits,
         timeouts: Timeouts,
     ) -> Result<Arc<Self>, NtStatus> {
+        Self::try_new_on_link(fabric, 0, limits, timeouts)
+    }
+
+    /// As [`Port::try_new`], on link `link` of the fabric: the port reaches the ports of that link, and has addresses of its own
+    /// among those of that link.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_on_link(
+        fabric: &Arc<Fabric<O>>,
+        link: u32,
+        limits: ConnectionLimits,
+        timeouts: Timeouts,
+    ) -> Result<Arc<Self>, NtStatus> {
         let os = fabric.os();
         Arc::try_new(Self {
             fabric: fabric.clone(),
+            link,
             limits,
             timeouts,
             addresses: os.lock(PortAddresses { list: Vec::new(), detached: false })?,
@@ -64,13 +83,13 @@ impl<O: Os> Port<O> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the fabric has it,
-    /// `STATUS_DEVICE_REMOVED` after [`Port::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the same link has
+    /// it, `STATUS_DEVICE_REMOVED` after [`Port::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn add_address(&self, interface: InterfaceAddress) -> Result<(), NtStatus> {
         if !interface.is_valid() {
             return Err(NtStatus::INVALID_ADDRESS);
         }
-        let local = LocalAddress::try_new(self.os(), interface)?;
+        let local = LocalAddress::try_new(self.os(), self.link, interface)?;
         self.addresses.with(|own| {
             if own.detached {
                 return Err(NtStatus::DEVICE_REMOVED);
@@ -88,7 +107,7 @@ impl<O: Os> Port<O> {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|own| {
             let place = own.list.iter().position(|local| local.interface.address == address)?;
-            self.fabric.remove(address);
+            self.fabric.remove(self.link, address);
             Some(own.list.swap_remove(place))
         }));
     }
@@ -98,7 +117,7 @@ impl<O: Os> Port<O> {
         drop(self.addresses.with(|own| {
             own.detached = true;
             for local in &own.list {
-                self.fabric.remove(local.interface.address);
+                self.fabric.remove(self.link, local.interface.address);
             }
             core::mem::take(&mut own.list)
         }));
@@ -175,6 +194,11 @@ impl<O: Os> Port<O> {
         &self.fabric
     }
 
+    /// The link that the port is on.
+    pub(super) const fn link(&self) -> u32 {
+        self.link
+    }
+
     pub(super) const fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
@@ -188,15 +212,14 @@ impl<O: Os> Port<O> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards too;
-    /// `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards and for scope ids of other
+    /// links too; `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub(super) fn open_endpoint(this: &Arc<Self>, address: SocketAddr) -> Result<Endpoint<O>, NtStatus> {
         let ip = address.ip();
-        let local = this
-            .addresses
-            .with(|own| own.list.iter().find(|local| local.interface.address == ip).cloned())
-            .ok_or(NtStatus::INVALID_ADDRESS)?;
-        Endpoint::try_new(this, local, address.port())
+        let own = this.addresses.with(|own| own.list.iter().find(|local| local.interface.address == ip).cloned());
+        let own = own.ok_or(NtStatus::INVALID_ADDRESS)?;
+        let local = own.interface.endpoint(address.port(), scope_of(address)).ok_or(NtStatus::INVALID_ADDRESS)?;
+        Endpoint::try_new(this, own, local)
     }
 
     /// As [`Port::open_endpoint`], for an endpoint that the list of endpoints shows.

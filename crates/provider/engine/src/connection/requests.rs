@@ -12,9 +12,9 @@ use super::{
     establish::Acceptance,
     listener::Listener,
     listing::{ConnectionEntry, ListedConnection},
-    parameters::{PrivateData, names_one_host, plain},
+    parameters::{PrivateData, common_scope, in_scope, names_one_host, scope_of},
     shared_endpoint::SharedUse,
-    state::{Connection, End, Role, Sides},
+    state::{Connection, End, Ends, Role, Sides},
 };
 use crate::{
     os::{Os, SpinLock},
@@ -50,9 +50,9 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_TOO_MANY_ADDRESSES`: no ephemeral port is free.
     /// - `STATUS_CONNECTION_ACTIVE`, `STATUS_CONNECTION_INVALID`: the queue pair has a connector already or had a connection;
     ///   it has failed.
-    /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the fabric has an address in the network of the remote one, or that is of
-    ///   another family than the local one.
-    /// - `STATUS_HOST_UNREACHABLE`: no adapter has the address, or this one, which does not connect to itself.
+    /// - `STATUS_NETWORK_UNREACHABLE`: no adapter of the link has an address in the network of the remote one, or that is of
+    ///   another family than the local one, or the two have different scope ids.
+    /// - `STATUS_HOST_UNREACHABLE`: no adapter of the link has the address, or this one, which does not connect to itself.
     /// - `STATUS_CONNECTION_REFUSED`: nobody listens there, or not now, or the backlog is full.
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     /// - `STATUS_DEVICE_REMOVED`: the adapter has [gone](Port::abort).
@@ -63,7 +63,7 @@ impl<O: Os> Connector<O> {
         parameters: &ConnectParameters<'_>,
     ) -> Result<(), NtStatus> {
         Self::start(this, qp, parameters, || {
-            let endpoint = Port::open_endpoint(this.port(), plain(local))?;
+            let endpoint = Port::open_endpoint(this.port(), local)?;
             Ok((endpoint.local(), Origin::Own(Some(endpoint))))
         })
     }
@@ -98,23 +98,28 @@ impl<O: Os> Connector<O> {
     ) -> Result<(), NtStatus> {
         let _starting = Starting::try_new(this)?;
         let port = this.port();
-        let remote = plain(parameters.remote);
+        let remote = parameters.remote;
         let data = PrivateData::try_new(parameters.private_data, port.limits().max_caller_data)?;
         if !names_one_host(remote.ip()) || remote.port() == 0 {
             return Err(NtStatus::INVALID_ADDRESS);
         }
         let (local, origin) = origin()?;
+        // A link is named by one number on this machine, whichever of the two addresses it comes with.
+        let zone = common_scope(scope_of(local), scope_of(remote)).ok_or(NtStatus::NETWORK_UNREACHABLE)?;
+        let (local, remote) = (in_scope(local, zone), in_scope(remote, zone));
         let entry = ConnectionEntry { local, remote, owner: this.owner() };
         let listed = ListedConnection::try_new(port, entry)?;
         let bound = BoundQp::try_new(this, qp)?;
-        let slot = Self::find_listener(port, local, remote)
-            .inspect_err(|_| port.counters.failed_to_connect())
-            .and_then(|listener| {
-                // Counted here only: no listener has taken the request.
-                Listener::reserve(&listener).inspect_err(|_| port.counters.failed_to_connect())
-            })?;
+        let (slot, there) = Self::find_listener(port, local, remote)
+            // Counted here only: no listener has taken the request.
+            .and_then(|(listener, there)| Ok((Listener::reserve(&listener)?, there)))
+            .inspect_err(|_| port.counters.failed_to_connect())?;
         let ports = Sides { active: port.clone(), passive: slot.listener().port().clone() };
-        let addresses = Sides { active: local, passive: remote };
+        // The passive side names the link by the number of its own interface.
+        let addresses = Sides {
+            active: Ends { local, peer: remote },
+            passive: Ends { local: there, peer: in_scope(local, scope_of(there)) },
+        };
         let connection = Connection::try_new(addresses, ports, parameters.reads, data)?;
         // From here on nothing can fail, except that the adapter goes, or that the consumer closes the connector against the
         // rules.
@@ -145,15 +150,25 @@ impl<O: Os> Connector<O> {
         Ok(())
     }
 
-    fn find_listener(port: &Arc<Port<O>>, local: SocketAddr, remote: SocketAddr) -> Result<Arc<Listener<O>>, NtStatus> {
+    /// The listener that a connection between these addresses leads to, and its address as its consumer knows it.
+    fn find_listener(
+        port: &Arc<Port<O>>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(Arc<Listener<O>>, SocketAddr), NtStatus> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(NtStatus::NETWORK_UNREACHABLE);
         }
-        let address = port.fabric().find(remote.ip())?;
-        if !port.limits().loopback && port.has_address(remote.ip()) {
+        let address = port.fabric().find(port.link(), remote.ip())?;
+        let is_own = port.has_address(remote.ip());
+        if !port.limits().loopback && is_own {
             return Err(NtStatus::HOST_UNREACHABLE);
         }
-        address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
+        let listener = address.listener(remote.port());
+        let found = listener.and_then(|listener| listener.local_address().ok().map(|there| (listener, there)));
+        // If both ends are on one interface their numbers for the link can be compared.
+        let is_meant = |there| !is_own || common_scope(scope_of(there), scope_of(remote)).is_some();
+        found.filter(|(_, there)| is_meant(*there)).ok_or(NtStatus::CONNECTION_REFUSED)
     }
 
     /// Completes the connect after it was answered with success (`NDK_FN_COMPLETE_CONNECT`). When this returns the connection is
@@ -191,8 +206,8 @@ impl<O: Os> Connector<O> {
         let Some((connection, Role::Passive)) = this.connection() else { return Err(NtStatus::CONNECTION_INVALID) };
         connection.acceptable()?;
         let entry = ConnectionEntry {
-            local: connection.addresses.passive,
-            remote: connection.addresses.active,
+            local: connection.addresses.passive.local,
+            remote: connection.addresses.passive.peer,
             owner: this.owner(),
         };
         let listed = ListedConnection::try_new(port, entry)?;

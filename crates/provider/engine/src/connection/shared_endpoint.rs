@@ -8,7 +8,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use ntstatus::NtStatus;
 
-use super::{EndpointKind, Owner, Port, endpoint::Endpoint, parameters::plain};
+use super::{
+    EndpointKind, Owner, Port,
+    endpoint::Endpoint,
+    parameters::{in_scope, scope_of},
+};
 use crate::os::{Os, SpinLock};
 
 /// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
@@ -70,7 +74,8 @@ impl<O: Os> SharedUse<O> {
     ///
     /// `STATUS_ADDRESS_ALREADY_EXISTS` if there is one, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(endpoint: &Arc<SharedEndpoint<O>>, remote: SocketAddr) -> Result<Self, NtStatus> {
-        let remote = plain(remote);
+        let scope = scope_of(endpoint.local_address());
+        let remote = in_scope(remote, if scope == 0 { scope_of(remote) } else { scope });
         endpoint.remotes.with(|Remotes(remotes)| {
             if remotes.contains(&remote) {
                 return Err(NtStatus::ADDRESS_ALREADY_EXISTS);

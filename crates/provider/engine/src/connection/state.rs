@@ -109,9 +109,16 @@ impl Ending {
     }
 }
 
+/// A connection's addresses as one side names them: its scope ids are those of that side's own interfaces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+}
+
 /// A connection between two connectors, from the request on.
 pub(super) struct Connection<O: Os> {
-    pub addresses: Sides<SocketAddr>,
+    pub addresses: Sides<Ends>,
     pub ports: Sides<Arc<Port<O>>>,
     pub state: O::Lock<ConnectionState<O>>,
 }
@@ -139,7 +146,7 @@ pub(super) struct End<O: Os> {
     pub deadline: u64,
     /// The consumer has disconnected.
     pub disconnected: bool,
-    /// Everything that was posted before that has ended.
+    /// Everything that was posted before that has ended, or what is left waits for a receive and both sides have disconnected.
     pub drained: bool,
 }
 
@@ -173,7 +180,7 @@ impl<O: Os> Connection<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(
-        addresses: Sides<SocketAddr>,
+        addresses: Sides<Ends>,
         ports: Sides<Arc<Port<O>>>,
         reads: ReadLimits,
         data: PrivateData,

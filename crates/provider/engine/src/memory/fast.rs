@@ -1,12 +1,13 @@
 //! Fast registration (`NDKPI 7.4`): regions that are registered and invalidated by requests of a queue.
 //!
-//! A region has a few *sheets*, made when it is initialised. A post fills one; when its request is carried out the sheet
-//! becomes the current registration, and an invalidation frees it. So the registrations that a consumer has posted, one
-//! after another with invalidations between them, can wait for their turn without an allocation.
+//! What is posted waits in a queue of the region until its request is carried out: then it becomes the current registration, which an
+//! invalidation ends. A registration of pages that do not all follow each other needs a list of them as well. A region is made
+//! with room for a few posts and a few lists. One of the lists has room for all pages of a registration. The others have room
+//! for a sixteenth, in *runs* of pages that follow each other: the pages of one `NdkBuildLam` are one run, however many there are.
 //!
-//! One sheet has room for all pages of a registration. The others have room for a sixteenth, in *runs* of pages that follow each
-//! other: the pages of one `NdkBuildLam` are one run, however many there are. With room for all pages in each, a region would take
-//! four times the memory that its entries take.
+//! Consumers post invalidation and registration in turn, as many as the queues of their queue pairs hold (`NDKPI 7.4`). So a post
+//! that finds no room makes it: it allocates, with no lock held. The region keeps that, so that a consumer that goes round
+//! allocates no more than once per post of its longest row.
 
 use fallible::Arc;
 use ntstatus::NtStatus;
@@ -14,6 +15,7 @@ use ntstatus::NtStatus;
 use super::{
     Domain, MemoryTable, Posted,
     entry::{Object, Windows},
+    growing::Growing,
     mapping::{PAGE_SIZE, pages_touched},
     mr_entry::{MrEntry, Rights, Source, Span},
     pages::{Form, PageList, run_at},
@@ -23,14 +25,17 @@ use super::{
 };
 use crate::os::Os;
 
-/// Registrations of one region that may be posted at the same time, the current one and those that transfers still use
-/// included.
-pub const SHEETS: usize = 4;
+/// Posts of one region, and lists of pages, for which there is room from the beginning.
+const ROOM: usize = 4;
+/// Registrations of one region that may be posted at the same time, whatever the depths of the queues. Binds of a window likewise.
+pub const MOST_POSTED: usize = 1 << 16;
 
-/// All sheets but one have room for the region's pages divided by this, in runs of pages.
+/// All lists but one that a region is made with have room for the region's pages divided by this, in runs of pages.
 const SHORT: u32 = 16;
-/// Runs of pages that each sheet has room for, however few pages the region has.
-pub const SHEET_RUNS: u32 = 8;
+/// Runs of pages that each list has room for, however few pages the region has.
+const LEAST_RUNS: u32 = 8;
+/// How many lists a post looks at. Mostly the first is free, the one that was not used for longest.
+const LOOK: usize = 16;
 
 /// What a fast registration does to the region's remote token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,10 +83,10 @@ impl FastRegister<'_> {
         table.mappings().cover_runs(|at, most| run_at(page, at, most), first_byte, first_byte + self.length)
     }
 
-    /// Where the bytes are, in `list` if they are scattered.
-    fn source<O: Os>(&self, runs: usize, list: Arc<PageList<O>>) -> Source<O> {
+    /// Where the bytes are: in `list` if they are scattered.
+    fn source<O: Os>(&self, list: Option<Arc<PageList<O>>>) -> Source<O> {
         let first_byte = u64::from(self.first_byte);
-        if runs > 1 {
+        if let Some(list) = list {
             let pages = pages_touched(self.first_byte, self.length);
             list.set(self.pages.get(..usize::try_from(pages).unwrap_or(0)).unwrap_or(self.pages));
             return Source::Pages(list, first_byte);
@@ -91,29 +96,27 @@ impl FastRegister<'_> {
     }
 }
 
-struct Sheet<O: Os> {
-    pages: Arc<PageList<O>>,
-    state: State<O>,
+/// A registration that is posted.
+struct PostedRegistration<O: Os> {
+    post: u32,
+    grant: MrEntry<O>,
 }
 
-enum State<O: Os> {
-    /// Of use for a new registration, when no transfer uses its pages any more.
-    Free,
-    /// A post fills it.
-    Reserved,
-    /// A posted registration, and the number of its post.
-    Posted(MrEntry<O>, u32),
-    /// The region's registration: one at most.
-    Current(MrEntry<O>),
+/// Room that a post has made, and that the region takes if it needs it.
+struct Spare<O: Os> {
+    posted: Growing<PostedRegistration<O>>,
+    lists: Growing<Arc<PageList<O>>>,
+    list: Option<Arc<PageList<O>>>,
 }
 
-impl<O: Os> State<O> {
-    const fn grant(&self) -> Option<&MrEntry<O>> {
-        match self {
-            Self::Free | Self::Reserved => None,
-            Self::Posted(grant, _) | Self::Current(grant) => Some(grant),
-        }
-    }
+/// What a region has for a post.
+enum Reserved<O: Os> {
+    /// A place, and a list if one is needed.
+    Place(Option<Arc<PageList<O>>>),
+    /// Too little room for posts: there should be so much.
+    Posts(usize),
+    /// No list that is free and long enough. There should be room for so many.
+    Lists(usize),
 }
 
 /// A region for fast registration that is initialised.
@@ -129,7 +132,14 @@ pub struct Fast<O: Os> {
     /// Pages of one registration at most.
     room: u32,
     windows: Windows,
-    sheets: [Sheet<O>; SHEETS],
+    /// What is posted, in the order of the posts.
+    posted: Growing<PostedRegistration<O>>,
+    /// Places in `posted` that posts have reserved.
+    reserved: usize,
+    /// All lists of pages. One is free if nothing else refers to it: no registration, and no transfer.
+    lists: Growing<Arc<PageList<O>>>,
+    /// The registration in force.
+    current: Option<MrEntry<O>>,
 }
 
 impl<O: Os> Fast<O> {
@@ -140,8 +150,11 @@ impl<O: Os> Fast<O> {
         remote_access: bool,
         tokens: Pair,
     ) -> Result<Self, NtStatus> {
-        let sheet = |form, room| PageList::try_new(table, form, room).map(|pages| Sheet { pages, state: State::Free });
-        let short = || sheet(Form::Runs, (room / SHORT).max(SHEET_RUNS));
+        let mut lists = Growing::with_room(ROOM)?;
+        for _ in 1..ROOM {
+            lists.push(PageList::try_new(table, Form::Runs, (room / SHORT).max(LEAST_RUNS))?);
+        }
+        lists.push(PageList::try_new(table, Form::Pages, room)?);
         Ok(Self {
             local: tokens.local,
             remote: tokens.remote,
@@ -150,99 +163,110 @@ impl<O: Os> Fast<O> {
             remote_access,
             room,
             windows: Windows::default(),
-            // Short ones are taken first.
-            sheets: [short()?, short()?, short()?, sheet(Form::Pages, room)?],
+            posted: Growing::with_room(ROOM)?,
+            reserved: 0,
+            lists,
+            current: None,
         })
     }
 
     /// The registration that is in force.
     #[inline]
-    pub fn current(&self) -> Option<&MrEntry<O>> {
-        self.sheets.iter().find_map(|sheet| match &sheet.state {
-            State::Current(grant) => Some(grant),
-            _ => None,
-        })
+    pub const fn current(&self) -> Option<&MrEntry<O>> {
+        self.current.as_ref()
     }
 
     /// What a window would be bound to, and the count of windows.
     pub fn for_windows(&mut self, posted: bool) -> (Option<&MrEntry<O>>, &mut Windows) {
-        let is_latest = |sheet: &&Sheet<O>| matches!(&sheet.state, State::Posted(_, post) if *post == self.posts);
-        let latest = self.sheets.iter().find(is_latest).filter(|_| posted);
-        let grant = latest.and_then(|sheet| sheet.state.grant());
-        let current = self.sheets.iter().find_map(|sheet| match &sheet.state {
-            State::Current(grant) => Some(grant),
-            _ => None,
-        });
-        (grant.or(current), &mut self.windows)
+        let latest = self.posted.newest().filter(|newest| posted && newest.post == self.posts);
+        (latest.map(|newest| &newest.grant).or(self.current.as_ref()), &mut self.windows)
     }
 
-    fn reserve(&mut self, rights: Rights, runs: usize) -> Result<(usize, Arc<PageList<O>>), NtStatus> {
+    /// Reserves a place for a post, and a free list if the registration has several runs of pages. Takes what it needs of `spare`.
+    fn reserve(&mut self, rights: Rights, runs: usize, spare: &mut Spare<O>) -> Result<Reserved<O>, NtStatus> {
         if rights.are_remote() && !self.remote_access {
             return Err(NtStatus::ACCESS_VIOLATION);
         }
-        for (index, sheet) in self.sheets.iter_mut().enumerate() {
-            if matches!(sheet.state, State::Free) && Arc::is_sole(&sheet.pages) && sheet.pages.has_room(runs) {
-                sheet.state = State::Reserved;
-                return Ok((index, sheet.pages.clone()));
+        self.posted.adopt(&mut spare.posted);
+        self.lists.adopt(&mut spare.lists);
+        let taken = self.posted.len() + self.reserved;
+        if taken >= MOST_POSTED {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        if taken >= self.posted.room() {
+            return Ok(Reserved::Posts(taken * 2));
+        }
+        let mut list = None;
+        if runs > 1 {
+            list = self.free_list(runs);
+            if list.is_none() {
+                let known = self.lists.len();
+                let Some(new) = spare.list.take_if(|_| known < self.lists.room()) else {
+                    return Ok(Reserved::Lists(if known < self.lists.room() { 0 } else { known * 2 }));
+                };
+                self.lists.push(new.clone());
+                list = Some(new);
             }
         }
-        Err(NtStatus::NO_MORE_ENTRIES)
+        self.reserved += 1;
+        Ok(Reserved::Place(list))
     }
 
-    /// Fills a reserved sheet. The token is a new one if the region's tokens rotate.
-    fn post(&mut self, sheet: usize, what: (Span, Rights, Source<O>), rotation: Rotation<'_>) -> Posted {
-        let (span, rights, source) = what;
+    fn free_list(&mut self, runs: usize) -> Option<Arc<PageList<O>>> {
+        for _ in 0..self.lists.len().min(LOOK) {
+            let list = self.lists.turn()?;
+            if Arc::is_sole(list) && list.has_room(runs) {
+                return Some(list.clone());
+            }
+        }
+        None
+    }
+
+    /// Posts in a reserved place. The token is a new one if the region's tokens rotate.
+    fn post(&mut self, (span, rights, source): (Span, Rights, Source<O>), rotation: Rotation<'_>) -> Posted {
         let local = self.local;
-        let grants = || self.sheets.iter().filter_map(|sheet| sheet.state.grant());
-        let used = |token| token == local || grants().any(|grant| grant.remote == token);
-        self.remote = rotation.next(used).unwrap_or(self.remote);
+        let used = |token| {
+            let is_current = self.current.as_ref().is_some_and(|grant| grant.remote == token);
+            token == local || is_current || self.posted.iter().any(|posted| posted.grant.remote == token)
+        };
+        self.remote = rotation.next(self.posted.len() + 2, used).unwrap_or(self.remote);
         self.posts = self.posts.wrapping_add(1);
         let (remote, post) = (self.remote, self.posts);
-        self.sheets[sheet].state = State::Posted(MrEntry { local, remote, rights, span, source }, post);
+        self.reserved -= 1;
+        self.posted.push(PostedRegistration { post, grant: MrEntry { local, remote, rights, span, source } });
         Posted { token: remote, post }
     }
 
-    fn posted(&mut self, post: u32) -> Result<&mut State<O>, NtStatus> {
-        let found = self.sheets.iter_mut().map(|sheet| &mut sheet.state);
-        let mut found = found.filter(|state| matches!(state, State::Posted(_, number) if *number == post));
-        found.next().ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+    fn take_posted(&mut self, post: u32) -> Option<MrEntry<O>> {
+        self.posted.take(|posted| posted.post == post).map(|posted| posted.grant)
     }
 
     /// Puts the registration with this number in force.
     pub fn commit(&mut self, post: u32) -> Result<(), NtStatus> {
-        let registered = self.current().is_some();
-        let state = self.posted(post)?;
-        match core::mem::replace(state, State::Free) {
-            State::Posted(grant, _) if !registered => {
-                *state = State::Current(grant);
-                Ok(())
-            }
-            _ => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        let grant = self.take_posted(post).ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
+        if self.current.is_some() {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
+        self.current = Some(grant);
+        Ok(())
     }
 
     /// Forgets the posted registration with this number.
     pub fn cancel(&mut self, post: u32) {
-        if let Ok(state) = self.posted(post) {
-            *state = State::Free;
-        }
+        drop(self.take_posted(post));
     }
 
     /// Ends the registration in force, if `token` is one of its tokens: for a peer, the remote one.
     pub fn end(&mut self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
-        let (local, bound) = (self.local, self.windows.bound);
-        for sheet in &mut self.sheets {
-            if let State::Current(grant) = &sheet.state
-                && (grant.remote == token || (local == token && !by_peer))
-            {
-                if bound != 0 {
-                    return Err(NtStatus::DEVICE_BUSY);
-                }
-                sheet.state = State::Free;
-                return Ok(());
-            }
+        let is_named = |grant: &MrEntry<O>| grant.remote == token || (grant.local == token && !by_peer);
+        if !self.current.as_ref().is_some_and(is_named) {
+            return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
-        Err(NtStatus::INVALID_DEVICE_REQUEST)
+        if self.windows.bound != 0 {
+            return Err(NtStatus::DEVICE_BUSY);
+        }
+        self.current = None;
+        Ok(())
     }
 }
 
@@ -265,8 +289,8 @@ impl<O: Os> Domain<O> {
     ///   mapping covers.
     /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is for registration only. `STATUS_INVALID_DEVICE_STATE`: it is not
     ///   initialised.
-    /// - `STATUS_NO_MORE_ENTRIES`: [`SHEETS`] registrations of the region are posted, in force, or used by transfers in progress; or
-    ///   one, and both it and this one have more runs of pages than a sixteenth of the region's pages, and than [`SHEET_RUNS`].
+    /// - `STATUS_INSUFFICIENT_RESOURCES`: more is posted for the region than ever before, and there is no memory for that.
+    /// - `STATUS_NO_MORE_ENTRIES`: [`MOST_POSTED`] registrations of the region are posted.
     pub fn prepare_fast_register(&self, region: &Region<O>, what: &FastRegister<'_>) -> Result<Posted, NtStatus> {
         if !self.is(region.domain()) {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -274,10 +298,23 @@ impl<O: Os> Domain<O> {
         let room = region.with_fast(|_, fast| Ok(fast.room))?;
         let span = what.check(room)?;
         let runs = what.runs(self.table()).ok_or(NtStatus::ACCESS_VIOLATION)?;
-        let (sheet, list) = region.with_fast(|_, fast| fast.reserve(what.rights, runs))?;
-        let source = what.source(runs, list);
+        let mut spare = Spare { posted: Growing::new(), lists: Growing::new(), list: None };
+        let list = loop {
+            // What is missing is made with no lock held. Others may take it first: then it is made again.
+            match region.with_fast(|_, fast| fast.reserve(what.rights, runs, &mut spare))? {
+                Reserved::Place(list) => break list,
+                Reserved::Posts(room) => spare.posted = Growing::with_room(room)?,
+                Reserved::Lists(lists) => {
+                    spare.list = Some(PageList::try_new(self.table(), Form::Pages, room)?);
+                    if lists > 0 {
+                        spare.lists = Growing::with_room(lists)?;
+                    }
+                }
+            }
+        };
+        let source = what.source(list);
         let rights = self.table().in_force(what.rights);
-        region.with_fast(|rotation, fast| Ok(fast.post(sheet, (span, rights, source), rotation)))
+        region.with_fast(|rotation, fast| Ok(fast.post((span, rights, source), rotation)))
     }
 }
 

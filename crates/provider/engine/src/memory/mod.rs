@@ -32,8 +32,7 @@
 //! | more pages than initialised for | `STATUS_INVALID_PARAMETER` inline |
 //! | fast-registering bytes that no mapping covers | `STATUS_ACCESS_VIOLATION` inline |
 //! | fast register or bind again without invalidation | completes with `STATUS_INVALID_DEVICE_REQUEST` |
-//! | more fast registrations or binds posted than there is room for | `STATUS_NO_MORE_ENTRIES` inline |
-//! | fast registrations of scattered pages posted one behind the other | one at a time with more than a sixteenth of the region's pages in runs, [`SHEETS`] with fewer |
+//! | fast registrations of a region, or binds of a window, posted one behind the other | as many as the queues hold; the post that is one more than ever before allocates |
 //! | a window outside of its region | `STATUS_ACCESS_VIOLATION` inline |
 //! | region and window of different domains | `STATUS_INVALID_PARAMETER` inline |
 //! | deregister with windows bound or binds posted | `STATUS_DEVICE_BUSY` |
@@ -52,6 +51,7 @@
 mod domain;
 mod entry;
 mod fast;
+mod growing;
 mod mapping;
 mod mr_entry;
 mod pages;
@@ -70,7 +70,7 @@ pub use domain::Domain;
 pub(crate) use domain::{LockedMr, Lookup};
 use entry::Object;
 use fallible::Arc;
-pub use fast::{FastRegister, FastTokens, SHEET_RUNS, SHEETS};
+pub use fast::{FastRegister, FastTokens, MOST_POSTED};
 use mapping::Mappings;
 pub use mapping::{MAX_LENGTH, Mapping, PAGE_SIZE, pages_touched};
 pub use mr_entry::{Access, Rights};
@@ -82,7 +82,7 @@ use tokens::TokenTable;
 pub use transfer::{transfer, write};
 pub(crate) use translation::{CacheResult, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use uses::Transfers;
-pub use window::{Bind, POSTED_BINDS, Window};
+pub use window::{Bind, Window};
 
 use crate::{
     mistake,

@@ -211,7 +211,7 @@ impl<O: Os> Region<O> {
         let mut fast: Option<Box<Fast<O>>> = Some(try_box(fast)?);
         self.with(|rotation, object| match (object, &mut fast) {
             (Object::Fast(none @ None), Some(new)) => {
-                new.remote = rotation.next(|token| token == tokens.local).unwrap_or(tokens.remote);
+                new.remote = rotation.next(1, |token| token == tokens.local).unwrap_or(tokens.remote);
                 *none = fast.take();
                 Ok(())
             }

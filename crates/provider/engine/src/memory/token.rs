@@ -20,13 +20,12 @@
 //!
 //! A *rotating* object keeps its slot, and its remote token changes: windows with each bind, regions for fast registration with
 //! each post if the adapter says so ([`FastTokens`](super::FastTokens)). All tokens of the slot have tags of one sequence of
-//! 2^17; the few that are in use when their turn comes are passed over. So a token comes back after at least 2^17 - 7 binds.
+//! 2^17; those that are in use when their turn comes, at most two more than are posted, are passed over. So a token comes back
+//! after at least 2^16 binds, and mostly after 2^17.
 //!
 //! The tags of a slot step by an odd number that is chosen at random once, as their first is. An odd step goes through all tags
 //! before one repeats, so both bounds hold whatever is registered, bound and closed in which order; they are no averages. That a
 //! token cannot be guessed is not their purpose.
-
-use super::POSTED_BINDS;
 
 /// Bits of a fixed token below its slot.
 const FIXED_BITS: u32 = 11;
@@ -110,13 +109,12 @@ impl<'a> Rotation<'a> {
         ROTATING + (slot << ROTATING_BITS | step(stamp, random))
     }
 
-    /// The next token that is not `used`; `None` if the object's tokens are fixed.
-    pub fn next(self, used: impl Fn(u32) -> bool) -> Option<u32> {
+    /// The next token that is not `used`, which at most `most` are; `None` if the object's tokens are fixed.
+    pub fn next(self, most: usize, used: impl Fn(u32) -> bool) -> Option<u32> {
         if !slot_of(self.token).1 {
             return None;
         }
-        // More tokens than an object uses at a time.
-        let mut tokens = (0..=POSTED_BINDS + 2).map(|_| self.token & !TAG_MASK | step(self.stamp, 0));
+        let mut tokens = (0..=most).map(|_| self.token & !TAG_MASK | step(self.stamp, 0));
         tokens.find(|token| !used(*token))
     }
 }
@@ -152,13 +150,13 @@ mod tests {
             let pair = Pair::next(slot, &mut 0, u32::MAX);
             assert_eq!((slot_of(pair.local), slot_of(pair.remote)), ((slot, false), (slot, false)));
             assert_eq!(Pair::of_local(pair.local), pair);
-            assert_eq!(Rotation::new(&mut 0, pair.local).next(|_| false), None);
+            assert_eq!(Rotation::new(&mut 0, pair.local).next(0, |_| false), None);
         }
         for slot in [1, 77, MOST_ROTATING] {
             let mut stamp = 0;
             let token = Rotation::first(slot, &mut stamp, 0x8765_4321);
             assert_eq!(slot_of(token), (slot, true));
-            let next = Rotation::new(&mut stamp, token).next(|_| false).expect("it rotates");
+            let next = Rotation::new(&mut stamp, token).next(0, |_| false).expect("it rotates");
             assert_eq!(slot_of(next), (slot, true));
         }
         assert_eq!(slot_of(0), (0, false));
@@ -172,7 +170,7 @@ mod tests {
         let used = |token| token == first;
         let mut least = u32::MAX;
         for number in 0..2 << ROTATING_BITS {
-            let token = Rotation::new(&mut stamp, first).next(used).expect("one is not used");
+            let token = Rotation::new(&mut stamp, first).next(1, used).expect("one is not used");
             assert_ne!(token, first);
             if token & TAG_MASK == 0 {
                 least = least.min(number);

@@ -8,6 +8,8 @@ use ntstatus::NtStatus;
 use super::{
     Domain, Kind, Posted,
     entry::{Entry, Object},
+    fast::MOST_POSTED,
+    growing::Growing,
     mr_entry::{MrEntry, Rights, Span},
     region::Region,
     token::Rotation,
@@ -15,8 +17,8 @@ use super::{
 };
 use crate::os::Os;
 
-/// Binds of one window that may be posted at the same time.
-pub const POSTED_BINDS: usize = 4;
+/// Posted binds of a window for which there is room from the beginning.
+const ROOM: usize = 4;
 
 /// What a consumer posts (`NDK_FN_BIND`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,8 @@ pub struct Bindings<O: Os> {
     own: u32,
     /// The remote token, as of the last post; zero before.
     latest: u32,
-    posted: [Option<PostedBind<O>>; POSTED_BINDS],
+    /// What is posted, in the order of the posts.
+    posted: Growing<PostedBind<O>>,
     bound: Option<Binding<O>>,
     pub uses: Arc<Uses>,
 }
@@ -86,26 +89,40 @@ impl<O: Os> Bindings<O> {
         }
     }
 
-    /// Puts a bind among those posted and gives the window a new token. `bind` is left alone if there is no room.
-    fn post(&mut self, rotation: Rotation<'_>, bind: &mut Option<PostedBind<O>>) -> Result<u32, NtStatus> {
-        let free = self.posted.iter().position(Option::is_none).ok_or(NtStatus::NO_MORE_ENTRIES)?;
+    /// Puts a bind among those posted and gives the window a new token. Takes room of `spare` if that is more than there is.
+    ///
+    /// `bind` is left alone if it fails, or if the result says how much room there should be.
+    fn post(
+        &mut self,
+        rotation: Rotation<'_>,
+        bind: &mut Option<PostedBind<O>>,
+        spare: &mut Growing<PostedBind<O>>,
+    ) -> Result<Result<u32, usize>, NtStatus> {
+        self.posted.adopt(spare);
+        let count = self.posted.len();
+        if count >= MOST_POSTED {
+            return Err(NtStatus::NO_MORE_ENTRIES);
+        }
+        if count >= self.posted.room() {
+            return Ok(Err(count * 2));
+        }
         let used = |token| {
-            let mut posted = self.posted.iter().flatten();
+            let mut posted = self.posted.iter();
             token == self.own
                 || self.current().is_some_and(|(grant, _)| grant.remote == token)
                 || posted.any(|bind| bind.remote == token)
         };
-        let token = rotation.next(used).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
+        let token = rotation.next(count + 2, used).ok_or(NtStatus::INVALID_DEVICE_STATE)?;
         self.latest = token;
-        self.posted[free] = bind.take().map(|bind| PostedBind { remote: token, ..bind });
-        Ok(token)
+        if let Some(bind) = bind.take() {
+            self.posted.push(PostedBind { remote: token, ..bind });
+        }
+        Ok(Ok(token))
     }
 
     /// Takes out the posted bind whose token this is.
     pub fn take_posted(&mut self, token: u32) -> Result<PostedBind<O>, NtStatus> {
-        let mut posted = self.posted.iter_mut();
-        let found = posted.find(|bind| bind.as_ref().is_some_and(|bind| bind.remote == token));
-        found.and_then(Option::take).ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+        self.posted.take(|bind| bind.remote == token).ok_or(NtStatus::INVALID_DEVICE_REQUEST)
     }
 
     /// Takes out the binding in force, if `token` names it: for a peer, by the remote token.
@@ -145,7 +162,7 @@ impl<O: Os> Window<O> {
         let client = Client::try_new(client)?;
         let uses = Uses::try_new(&client)?;
         // The window's own token is known when it has a slot.
-        let window = Bindings { own: 0, latest: 0, posted: [const { None }; POSTED_BINDS], bound: None, uses };
+        let window = Bindings { own: 0, latest: 0, posted: Growing::with_room(ROOM)?, bound: None, uses };
         let mut window = try_box(window)?;
         table.population().enter(Kind::Window)?;
         let own = table.tokens().insert_rotating(|own| {
@@ -200,7 +217,7 @@ impl<O: Os> Drop for Window<O> {
     fn drop(&mut self) {
         let entry = self.domain.table().tokens().remove_if(self.own, |_| true);
         if let Some(Entry { object: Object::Window(mut window), .. }) = entry {
-            window.posted.iter_mut().filter_map(Option::take).for_each(PostedBind::forget);
+            window.posted.drain().for_each(PostedBind::forget);
             if let Some(bound) = window.bound.take() {
                 bound.unbind();
             }
@@ -224,7 +241,8 @@ impl<O: Os> Domain<O> {
     /// - `STATUS_ACCESS_VIOLATION`: bytes outside of the region; remote write, and the region lacks local write.
     /// - `STATUS_INVALID_PARAMETER`: region or window of another domain; more bytes than the adapter registers at once.
     /// - `STATUS_INVALID_DEVICE_STATE`: the region is not registered.
-    /// - `STATUS_NO_MORE_ENTRIES`: [`POSTED_BINDS`] binds of the window are posted.
+    /// - `STATUS_INSUFFICIENT_RESOURCES`: more binds of the window are posted than ever before, and there is no memory for that.
+    /// - `STATUS_NO_MORE_ENTRIES`: [`MOST_POSTED`] binds of the window are posted.
     pub fn prepare_bind(&self, window: &Window<O>, region: &Arc<Region<O>>, what: &Bind) -> Result<Posted, NtStatus> {
         let known = self.is(window.domain()) && self.is(region.domain());
         if !known || what.length > self.table().limits().registration {
@@ -233,7 +251,18 @@ impl<O: Os> Domain<O> {
         let span = Span::new(what.address, what.length).ok_or(NtStatus::ACCESS_VIOLATION)?;
         region.with(|_, object| object.post_window(span, what.rights))?;
         let mut bind = Some(PostedBind { remote: 0, region: region.clone(), span, rights: what.rights });
-        let token = window.with(|rotation, window| window.post(rotation, &mut bind));
+        let mut spare = Growing::new();
+        let token = loop {
+            // Room is made with no lock held. Others may take it first: then it is made again.
+            match window.with(|rotation, window| window.post(rotation, &mut bind, &mut spare)) {
+                Ok(Ok(token)) => break Ok(token),
+                Ok(Err(room)) => match Growing::with_room(room) {
+                    Ok(more) => spare = more,
+                    Err(error) => break Err(error.into()),
+                },
+                Err(status) => break Err(status),
+            }
+        };
         // What was not posted is forgotten with no lock held.
         bind.into_iter().for_each(PostedBind::forget);
         Ok(Posted { token: token?, post: 0 })

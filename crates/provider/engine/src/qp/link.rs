@@ -19,7 +19,7 @@ pub trait LinkClient: Send + Sync + 'static {
     /// The connection has ended: one of the two was disconnected, closed, or has failed. Called once, and last.
     fn unlinked(&self);
 
-    /// The requests that were in the send queue at [`Qp::drain`] have completed.
+    /// The requests that were in the send queue at [`Qp::drain`] have completed, or are not waited for ([`Qp::settle`]).
     fn drained(&self);
 }
 

@@ -315,6 +315,12 @@ impl<O: Os> Qp<O> {
         Self::order(this, order::DRAIN);
     }
 
+    /// The peer has disconnected too (`NDKPI 7.7.5`): the link client of [`Qp::drain`] is called also when no byte moves, because the
+    /// first request waits for a receive that the peer has not posted.
+    pub fn settle(this: &Arc<Self>) {
+        Self::order(this, order::SETTLE);
+    }
+
     /// Waits for the end of a quantum that runs, which is a bounded time. Later quanta know the current link.
     ///
     /// Must not be called with a lock held.

@@ -30,8 +30,10 @@ pub(super) mod order {
     pub const FLUSH_RECEIVE: u32 = 1 << 2;
     /// Tell the link client when the requests up to [`crate::qp::Qp::drain_to`] have completed.
     pub const DRAIN: u32 = 1 << 3;
+    /// Tell it also when the first request waits for a receive of the peer: see [`crate::qp::Qp::settle`].
+    pub const SETTLE: u32 = 1 << 4;
     /// The orders to the send queue.
-    pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN;
+    pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN | SETTLE;
 }
 
 /// What one quantum may do. Bytes: no deferred call lasts longer than Windows' guidelines allow.
@@ -50,6 +52,8 @@ pub(super) struct SendQueue<O: Os> {
     flush_to: Option<u64>,
     /// The link client is told when the requests before this number have completed.
     drain_to: Option<u64>,
+    /// It is told also when the first request waits for a receive of the peer.
+    settles: bool,
     pub current: Option<Current<O>>,
     /// For the mistake `RemoteInvalidateLate`.
     #[cfg(feature = "faults")]
@@ -123,6 +127,7 @@ impl<O: Os> SendQueue<O> {
             broken: false,
             flush_to: None,
             drain_to: None,
+            settles: false,
             current: None,
             #[cfg(feature = "faults")]
             late: None,
@@ -168,10 +173,19 @@ impl<O: Os> SendQueue<O> {
         if let Some(Some(srq)) = self.peer.as_ref().map(|peer| &peer.srq) {
             srq.pass_on();
         }
-        if self.drain_to.take_if(|end| !newer(*end, self.requests.head())).is_some() {
+        if self.drain_to.is_some_and(|end| self.has_drained(end, is_unfinished)) {
+            self.drain_to = None;
             qp.tell_drained();
         }
         is_unfinished
+    }
+
+    /// Returns true if the requests before number `end` have completed, or nothing is left to wait for (`NDKPI 7.7.5`): both sides
+    /// have disconnected, and what is left waits for a receive, so that no byte moves.
+    #[cold]
+    fn has_drained(&self, end: u64, is_unfinished: bool) -> bool {
+        // A queue that is not empty and needs no other quantum has a first request that waits for a receive.
+        !newer(end, self.requests.head()) || (self.settles && !is_unfinished)
     }
 
     /// Takes and follows the orders that there are now.
@@ -197,6 +211,9 @@ impl<O: Os> SendQueue<O> {
         }
         if given & order::DRAIN != 0 {
             self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));
+        }
+        if given & order::SETTLE != 0 {
+            self.settles = true;
         }
     }
 

@@ -116,6 +116,14 @@ pub const CASES: &[Case] = &[
         passive_side_gives_up,
     ),
     Case::new(
+        "connect.rejected-after-the-peer-gave-up",
+        "NDKPI 5.8",
+        "Rejects after the other side has given up: a request whose active side has closed its connector, before and after the \
+         accept, and an accept whose passive side has closed its connector.",
+        "STATUS_CONNECTION_ABORTED.",
+        rejected_after_the_peer_gave_up,
+    ),
+    Case::new(
         "connect.complete-without-connect",
         "NDKPI 5.8",
         "Completes a connect that was not begun.",
@@ -456,6 +464,33 @@ fn passive_side_gives_up(s: &Session<'_>) -> Verdict {
     ensure!(!status.is_success(), "the accept of a closed connector ended with {status}");
     closing.wait()?;
     r.active.core().complete_connect(OnDisconnect::Count)?.ends_with(NtStatus::CONNECTION_ABORTED)?;
+    HELD
+}
+
+fn rejected_after_the_peer_gave_up(s: &Session<'_>) -> Verdict {
+    for accepted in [false, true] {
+        let r = requested(s, &Terms::new().a)?;
+        if accepted {
+            let accepting = r.passive.core().accept(r.b.qp.core(), &Terms::new().b, OnDisconnect::Count)?;
+            r.connecting.succeeds()?;
+            r.active.close()?;
+            accepting.ends_with(NtStatus::CONNECTION_ABORTED)?;
+        } else {
+            let closing = r.active.start_close()?;
+            let status = r.connecting.wait()?;
+            ensure!(!status.is_success(), "the connect of a closed connector ended with {status}");
+            closing.wait()?;
+        }
+        ensure_eq!(r.passive.core().reject(&[])?, NtStatus::CONNECTION_ABORTED, "NdkReject, accepted: {accepted}");
+    }
+    let r = requested(s, &Terms::new().a)?;
+    let accepting = r.passive.core().accept(r.b.qp.core(), &Terms::new().b, OnDisconnect::Count)?;
+    r.connecting.succeeds()?;
+    let closing = r.passive.start_close()?;
+    let status = accepting.wait()?;
+    ensure!(!status.is_success(), "the accept of a closed connector ended with {status}");
+    closing.wait()?;
+    ensure_eq!(r.active.core().reject(&[])?, NtStatus::CONNECTION_ABORTED, "NdkReject by the active side");
     HELD
 }
 

@@ -73,6 +73,13 @@ pub const CASES: &[Case] = &[
         carries_out_what_was_posted,
     ),
     Case::new(
+        "disconnect.nothing-left-to-wait-for",
+        "NDKPI 7.7.5",
+        "Posts a send for which the peer has no receive, and disconnects both sides.",
+        "Both requests complete, neither with STATUS_IO_TIMEOUT; the send does not succeed.",
+        nothing_left_to_wait_for,
+    ),
+    Case::new(
         "disconnect.close-aborts",
         "NDKPI 7.7.7",
         "Closes the connector of a connection without disconnecting.",
@@ -249,6 +256,20 @@ fn carries_out_what_was_posted(s: &Session<'_>) -> Verdict {
     }
     pair.link.a.core().disconnect()?.succeeds()?;
     pair.b.region.buffer.has_pattern(0, 5000, 9)?;
+    HELD
+}
+
+fn nothing_left_to_wait_for(s: &Session<'_>) -> Verdict {
+    let pair = Pair::new(s)?;
+    pair.a.send(1, 0, 8, 0)?;
+    let (first, second) = (pair.link.a.core().disconnect()?, pair.link.b.core().disconnect()?);
+    for status in [first.wait()?, second.wait()?] {
+        // A provider whose receiver was not ready in time has ended the connection.
+        let allowed = [NtStatus::SUCCESS, NtStatus::CONNECTION_ABORTED, NtStatus::CONNECTION_INVALID];
+        ensure!(allowed.contains(&status), "a disconnect ended with {status}");
+    }
+    let done = pair.a.initiated().take_one()?;
+    ensure!(!done.status.is_success(), "a send without a receive succeeded");
     HELD
 }
 

@@ -11,7 +11,7 @@ use super::common::{BASE, EVERYTHING, Fast, Statuses, fails, initiator_fails, mu
 use crate::{
     case::{Case, HELD, Stop, Verdict},
     client::{FastRegistration, PAGE, Remote, Session},
-    fixture::{Pair, posted},
+    fixture::{Pair, Plan, posted},
 };
 
 pub const CASES: &[Case] = &[
@@ -128,6 +128,14 @@ pub const CASES: &[Case] = &[
         "Invalidates a region twice, and one that was never registered.",
         "The second invalidation fails.",
         invalidated_twice,
+    ),
+    Case::new(
+        "fast-register.at-the-depth-of-the-queue",
+        "NDKPI 7.4",
+        "Registers 16 pages in reverse order; then posts an invalidation and another registration in turn, one behind the other, \
+         until the initiator queue is full.",
+        "All complete, in order, and a peer's write arrives in the last registration.",
+        at_the_depth_of_the_queue,
     ),
     Case::new(
         "fast-register.closed-while-registered",
@@ -442,6 +450,40 @@ fn invalidated_twice(s: &Session<'_>) -> Verdict {
         statuses.note(name, initiator_fails(&pair.b, 1, post)?);
     }
     statuses.verdict()
+}
+
+fn at_the_depth_of_the_queue(s: &Session<'_>) -> Verdict {
+    const PAGES: usize = 16;
+    let pair = Pair::new(s)?;
+    let fast = Fast::new(pair.b.pd.core(), 16, true)?;
+    let mut pages = [NDK_LOGICAL_ADDRESS::from_bits(0); PAGES];
+    pages.copy_from_slice(fast.mapped.mapping.pages()?);
+    pages.reverse();
+    let whole = fast.whole(EVERYTHING)?;
+    fast.register(&pair.b, &FastRegistration { pages: &pages, ..whole })?;
+    let depth = Plan::new().sizes.initiator_depth as usize;
+    for context in 0..depth {
+        if context % 2 == 0 {
+            posted("NdkInvalidate", pair.b.qp.invalidate_mr(context, fast.mr.core(), 0)?)?;
+        } else {
+            pages.swap(context % PAGES, 0);
+            let what = FastRegistration { pages: &pages, ..whole };
+            posted("NdkFastRegister", pair.b.qp.fast_register(context, fast.mr.core(), &what)?)?;
+        }
+    }
+    for context in 0..depth {
+        pair.b.initiator_done(context)?;
+    }
+    let known = fast.mapped.mapping.pages()?;
+    for (number, page) in pages.iter().enumerate() {
+        let value = u8::try_from(number).unwrap_or(0);
+        pair.a.region.buffer.fill(0, 64, value)?;
+        pair.a.write(number, 0, 64, fast.remote(i64::try_from(number * PAGE).unwrap_or(0))?, 0)?;
+        pair.a.initiator_done(number)?;
+        let place = known.iter().position(|known| known.to_bits() == page.to_bits()).unwrap_or(0);
+        fast.mapped.buffer.is_filled(place * PAGE, 64, value)?;
+    }
+    HELD
 }
 
 fn closed_while_registered(s: &Session<'_>) -> Verdict {

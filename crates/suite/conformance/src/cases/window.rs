@@ -88,6 +88,14 @@ pub const CASES: &[Case] = &[
         "They fail. Open: how.",
         invalidate_twice,
     ),
+    Case::new(
+        "window.at-the-depth-of-the-queue",
+        "NDKPI 7.6",
+        "Posts a bind of one window and its invalidation in turn, one behind the other, until the initiator queue is full, and a \
+         last bind when they have completed.",
+        "All complete, in order, and a peer's write through the window arrives.",
+        at_the_depth_of_the_queue,
+    ),
     Case::new("window.bind-twice", "NDKPI 9", "Binds a window that is bound.", "Open: what happens.", bind_twice),
     Case::new(
         "window.several-on-one-region",
@@ -337,6 +345,30 @@ fn bind_twice(s: &Session<'_>) -> Verdict {
         return observed!("inline {status}");
     }
     observed!("by completion {}", pair.b.initiated().take_one()?.status)
+}
+
+fn at_the_depth_of_the_queue(s: &Session<'_>) -> Verdict {
+    let pair = Pair::new(s)?;
+    let mw = pair.b.pd.core().create_mw()?;
+    let depth = Plan::new().sizes.initiator_depth as usize;
+    for context in 0..depth {
+        if context % 2 == 0 {
+            let offset = isize::try_from(context * 64).unwrap_or(0);
+            let (qp, region) = (&pair.b.qp, &pair.b.region);
+            let status = qp.bind(context, region.mr.core(), mw.core(), region.address(offset), 64, BOTH)?;
+            posted("NdkBind", status)?;
+        } else {
+            posted("NdkInvalidate", pair.b.qp.invalidate_mw(context, mw.core(), 0)?)?;
+        }
+    }
+    for context in 0..depth {
+        pair.b.initiator_done(context)?;
+    }
+    ensure_eq!(bind(&pair.b, &mw, 0, 64, BOTH)?, NtStatus::SUCCESS, "the last bind");
+    pair.a.region.buffer.fill_pattern(0, 64, 3)?;
+    ensure_eq!(write(&pair, at(&pair.b, mw.remote_token()?, 0), 64)?, NtStatus::SUCCESS, "a write through the window");
+    pair.b.region.buffer.has_pattern(0, 64, 3)?;
+    HELD
 }
 
 fn several_on_one_region(s: &Session<'_>) -> Verdict {
