@@ -3,10 +3,11 @@
 # under Wine against softnd.dll, each as a server and a client in one process. Compares what each ends with to
 # crates/nd2/softnd/clients/outcomes.txt, which has the reasons.
 #
-#   tools/nd2-clients.sh CHECKOUT [--no-install] [--only NAME] [--seconds N]
+#   tools/nd2-clients.sh CHECKOUT [--no-install] [--only NAME] [--seconds N] [--wall N]
 #
 # The programs that measure repeat what they do a thousand times less often than they would: what counts is that they end. One
-# hangs if it has had nothing to do for half a minute, or has used N seconds (120) of processor time.
+# hangs if it has had nothing to do for half a minute, has used N seconds (120) of processor time, or has not ended after --wall
+# seconds (900).
 #
 # Fetches no source: CHECKOUT is a checkout of that repository. softnd.dll is the one that tools/nd2-dll.sh has built, or is
 # built by it. What each side printed is in target/nd2/clients/.
@@ -18,12 +19,14 @@ CHECKOUT=
 INSTALL=1
 ONLY=
 SECONDS_EACH=120
+WALL_EACH=900
 while (($#)); do
     case $1 in
         --no-install) INSTALL=0 ;;
         --only) ONLY=$2; shift ;;
         --seconds) SECONDS_EACH=$2; shift ;;
-        -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --wall) WALL_EACH=$2; shift ;;
+        -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "unknown option: $1 (see --help)" >&2; exit 2 ;;
         *) CHECKOUT=$1 ;;
     esac
@@ -134,7 +137,7 @@ while IFS='|' read -r name program first second expected reason; do
     sides=("$program.dll" "${server[@]}")
     ((${#client[@]})) && sides+=(-- "$program-client.dll" "${client[@]}")
     rm -f ./*.dll.txt
-    outcome=$(timeout 3600 wine ./nd2-run.exe "$SECONDS_EACH" "${sides[@]}" 2>/dev/null | tr -d '\r' | paste -sd' ') ||
+    outcome=$(timeout 3600 wine ./nd2-run.exe "$SECONDS_EACH" "$WALL_EACH" "${sides[@]}" 2>/dev/null | tr -d '\r' | paste -sd' ') ||
         outcome="${outcome:-crashed}"
     mkdir -p "$name"
     cp ./*.dll.txt "$name/" 2>/dev/null || true

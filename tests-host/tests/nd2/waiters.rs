@@ -1,5 +1,6 @@
 //! Which requests an event ends, in every short history, compared with an oracle that keeps the completions themselves and
-//! was written from the text (`IND2CompletionQueue::Notify`; the precedence of ANY; "errors always satisfy").
+//! was written from the text (`IND2CompletionQueue::Notify`: all are completed by the next event, and a stronger request changes the
+//! type; "errors always satisfy").
 
 use engine::cq::{
     Observation,
@@ -42,24 +43,23 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Returns true if a request that found so many completions taken is satisfied.
-    fn meets(&self, kind: Kind, taken: usize, any: bool) -> bool {
+    /// Returns true if a request that found so many completions taken is completed by an event of a queue of this type.
+    fn meets(&self, queue: Kind, taken: usize) -> bool {
         let new = self.classes.iter().skip(taken.max(self.triggered));
-        new.into_iter().any(|class| match (kind, class) {
-            (Kind::Errors | Kind::Solicited, Class::Failed) | (Kind::Any, _) | (Kind::Solicited, Class::Solicited) => {
-                true
-            }
-            (Kind::Solicited, Class::Plain) => any,
-            (Kind::Errors, Class::Plain | Class::Solicited) => false,
+        new.into_iter().any(|class| match (queue, class) {
+            (Kind::Any, _) | (_, Class::Failed) | (Kind::Solicited, Class::Solicited) => true,
+            (Kind::Solicited, Class::Plain) | (Kind::Errors, Class::Plain | Class::Solicited) => false,
         })
     }
 
     /// Looks; the requests that end, in their order, and whether a new one would.
     fn look(&mut self, new: Option<Kind>) -> (Vec<usize>, bool) {
-        let any = self.waiting.iter().map(|(_, kind, _)| *kind).chain(new).any(|kind| kind == Kind::Any);
+        let kinds: Vec<_> = self.waiting.iter().map(|(_, kind, _)| *kind).chain(new).collect();
+        let strongest = [Kind::Any, Kind::Solicited, Kind::Errors].into_iter().find(|kind| kinds.contains(kind));
+        let Some(queue) = strongest else { return (Vec::new(), false) };
         let ended: Vec<_> =
-            self.waiting.iter().filter(|(_, kind, taken)| self.meets(*kind, *taken, any)).map(|(id, ..)| *id).collect();
-        let now = new.is_some_and(|kind| self.meets(kind, self.taken, any));
+            self.waiting.iter().filter(|(_, _, taken)| self.meets(queue, *taken)).map(|(id, ..)| *id).collect();
+        let now = new.is_some() && self.meets(queue, self.taken);
         if now || !ended.is_empty() {
             self.triggered = self.classes.len();
         }

@@ -64,6 +64,32 @@ fn a_fatal_failure_fails_all_queue_pairs_of_the_queue_in_either_role() {
 }
 
 #[test]
+fn whoever_hears_of_a_failure_finds_no_queue_pair_that_can_be_used() {
+    on_nics(|net| {
+        let cq = net.cq(512);
+        // More than the deferred call fails in three runs.
+        let pairs: Vec<_> = (0..50)
+            .map(|_| {
+                let a = net.qp_on(PARAMETERS, &net.cq(64), &cq, 4_096);
+                let b = net.qp_on(PARAMETERS, &net.cq(64), &net.cq(64), 4_096);
+                Qp::link(a.qp(), b.qp()).expect("both are new");
+                (a, b)
+            })
+            .collect();
+        let qps: Vec<_> = pairs.iter().map(|(a, _)| a.qp().clone()).collect();
+        cq.on_callback(move |_, status| {
+            let alive = qps.iter().filter(|qp| !qp.is_dead() || qp.is_linked()).count();
+            assert_eq!((status, alive), (NtStatus::INTERNAL_ERROR, 0));
+        });
+        cq.arm(ArmType::Errors);
+        cq.fail(CqFailure::Fatal);
+        net.settle();
+        assert_eq!(cq.take_statuses(), [NtStatus::INTERNAL_ERROR]);
+        drop(pairs);
+    });
+}
+
+#[test]
 fn a_queue_pair_made_on_a_failed_queue_is_at_its_end_from_the_beginning() {
     on_nics(|net| {
         let cq = net.cq(8);

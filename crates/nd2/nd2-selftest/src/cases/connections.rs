@@ -189,13 +189,16 @@ fn refused(world: &World) -> Result<String, Failure> {
 
 fn unreachable(world: &World) -> Result<String, Failure> {
     let (side, request) = (side(world)?, world.request());
-    let refused = |what, ip, with| {
-        let result = side.connector.connect(&side.qp, SocketAddr::new(ip, 5), (0, 0), &[], &request);
+    let refused = |what: &str, ip, port, with| {
+        let result = side.connector.connect(&side.qp, SocketAddr::new(ip, port), (0, 0), &[], &request);
         world.refuses(what, &request, result, with)
     };
-    refused("a host", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77)), HRESULT::ND_HOST_UNREACHABLE)?;
-    refused("a network", IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1)), HRESULT::ND_NETWORK_UNREACHABLE)?;
-    refused("no address", IpAddr::V4(Ipv4Addr::UNSPECIFIED), HRESULT::ND_INVALID_ADDRESS)?;
+    refused("a host", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77)), 5, HRESULT::ND_HOST_UNREACHABLE)?;
+    refused("a network", IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1)), 5, HRESULT::ND_NETWORK_UNREACHABLE)?;
+    let nobodys = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)];
+    for (ip, port) in nobodys.map(|ip| (IpAddr::V4(ip), 5)).into_iter().chain([(HERE, 0)]) {
+        refused(&format!("{ip}, port {port}"), ip, port, HRESULT::ND_INVALID_ADDRESS)?;
+    }
     Ok("ND_HOST_UNREACHABLE and ND_NETWORK_UNREACHABLE".into())
 }
 

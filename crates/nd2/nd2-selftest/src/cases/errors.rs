@@ -54,12 +54,21 @@ fn internal_error(world: &World) -> Result<String, Failure> {
     Ok("ND_INTERNAL_ERROR for what was outstanding and for what comes later".into())
 }
 
-/// Both queue pairs of the stream cannot be used any more.
-fn queue_pairs_are_dead(world: &World, stream: &Stream<'_>) -> Result<(), Failure> {
-    world.until("the queue pairs", || {
-        stream.receiver.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID
-            && stream.sender.send(0, &[], 0) == HRESULT::ND_CONNECTION_INVALID
-    })?;
+/// Lets the queue fail with a request outstanding. At the moment of its end both queue pairs of the stream, of which one completes
+/// in the queue, cannot be used any more.
+fn queue_pairs_are_dead(
+    world: &World,
+    stream: &Stream<'_>,
+    with: HRESULT,
+    fail: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let request = world.request();
+    is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &request), HRESULT::ND_PENDING)?;
+    fail()?;
+    world.until("the request", || !request.status().is_pending())?;
+    is("a send at once", stream.receiver.send(0, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
+    is("a send of its peer", stream.sender.send(0, &[], 0), HRESULT::ND_CONNECTION_INVALID)?;
+    world.ends("the request", &stream.queue, &request, with)?;
     // A queue pair that is made with it is dead from the beginning.
     let queue = stream.queue.as_ptr();
     let (a, b) = (world.adapter.qp(queue, queue, 0, SIZES), world.adapter.qp(queue, queue, 0, SIZES));
@@ -69,8 +78,7 @@ fn queue_pairs_are_dead(world: &World, stream: &Stream<'_>) -> Result<(), Failur
 
 fn internal_error_qps(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
-    break_it(&stream)?;
-    queue_pairs_are_dead(world, &stream)?;
+    queue_pairs_are_dead(world, &stream, HRESULT::ND_INTERNAL_ERROR, || break_it(&stream))?;
     Ok("nothing can be posted, nothing connected".into())
 }
 
@@ -106,8 +114,7 @@ fn overflow(world: &World) -> Result<String, Failure> {
 
 fn overflow_qps(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 2)?;
-    overrun(&stream)?;
-    queue_pairs_are_dead(world, &stream)?;
+    queue_pairs_are_dead(world, &stream, HRESULT::ND_BUFFER_OVERFLOW, || overrun(&stream).map(drop))?;
     Ok("nothing can be posted, nothing connected".into())
 }
 
@@ -121,7 +128,10 @@ fn overflow_silent(world: &World) -> Result<String, Failure> {
 
 fn every_type(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 2)?;
+    let outstanding = world.request();
+    is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ERRORS, &outstanding), HRESULT::ND_PENDING)?;
     overrun(&stream)?;
+    world.ends("the outstanding request", &stream.queue, &outstanding, HRESULT::ND_BUFFER_OVERFLOW)?;
     for _ in 0..2 {
         for kind in [ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CQ_NOTIFY_ANY] {
             let request = world.request();

@@ -290,14 +290,16 @@ fn drain(world: &World) -> Result<String, Failure> {
 fn several(world: &World) -> Result<String, Failure> {
     let stream = Stream::new(world, 8)?;
     let (mut block, requests) = (EMPTY, [(); 3].map(|()| world.request()));
-    for request in &requests {
-        is("Notify", stream.queue.notify(ND_CQ_NOTIFY_ANY, request), HRESULT::ND_PENDING)?;
+    // The page names no exception by type.
+    let kinds = [ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED];
+    for (kind, request) in kinds.into_iter().zip(&requests) {
+        is("Notify", stream.queue.notify(kind, request), HRESULT::ND_PENDING)?;
     }
     stream.deliver(&mut block, 0)?;
     for request in &requests {
         stream.ends("a request", request, HRESULT::ND_SUCCESS)?;
     }
-    Ok("3 requests, 1 completion, 0 bytes".into())
+    Ok("3 requests of 3 types, 1 completion, 0 bytes".into())
 }
 
 fn by_default(world: &World) -> Result<String, Failure> {

@@ -1,11 +1,12 @@
 //! Requests for notification that are outstanding on one queue, and which of them an event completes.
 //!
-//! NDKPI merges arms into one. Here every request stays on its own until an event of its type, which completes all of that
-//! type at once, in the order of their issue (`NDSPI 2`). The decision is the engine's: this asks it once for each request.
+//! NDKPI merges arms into one. Here every request stays on its own until the next event, which completes all that were there when
+//! it came, in the order of their issue (`NDSPI 2`). The decision is the engine's: this asks it once for each request.
 //!
-//! - A request for ANY makes the whole queue one for ANY: while it is outstanding, requests for SOLICITED are satisfied by
-//!   what satisfies ANY ("Requests for `ND_CQ_NOTIFY_ANY` take precedence over requests for `ND_CQ_NOTIFY_SOLICITED`").
-//! - A request for ERRORS is satisfied by a failed request, because errors always satisfy, and by the queue's own failure.
+//! - What is an event depends on the queue's type, the strongest that a request is outstanding for: ANY, SOLICITED, ERRORS. So a
+//!   request is satisfied by what satisfies another one beside it ("All such requests will be completed by the next completion
+//!   event"; a stronger request "changes the notification type").
+//! - ERRORS alone is satisfied by a failed request, because errors always satisfy, and by the queue's own failure.
 //! - What was there at an event never makes another one: "A completion will cause at most a single triggering".
 
 use alloc::collections::VecDeque;
@@ -20,14 +21,16 @@ use ndkpi::NtStatus;
 use crate::abi::notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED};
 
 /// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// In the order of their strength: what satisfies one satisfies those behind it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Failed requests and failures of the queue.
     Errors,
-    /// Any completion.
-    Any,
     /// Receives whose sender asked for an event, and failed requests.
     Solicited,
+    /// Any completion.
+    Any,
 }
 
 impl Kind {
@@ -104,11 +107,15 @@ impl<R> Waiters<R> {
         self.list.iter().filter(|waiter| waiter.outcome.is_none())
     }
 
+    /// The queue's type: the strongest that a request waits for, or one of the kind `more` if that is given.
+    fn kind(&self, more: Option<Kind>) -> Option<Kind> {
+        self.undecided().map(|waiter| waiter.kind).chain(more).max()
+    }
+
     /// The arm that the engine's queue needs for the requests that wait, and for one of the kind `more` if that is given.
     #[must_use]
     pub fn arm(&self, more: Option<Kind>) -> Option<ArmType> {
-        let kinds = self.undecided().map(|waiter| waiter.kind).chain(more);
-        kinds.map(Kind::arm).reduce(|first, second| ArmType::merge(Some(first), second))
+        self.kind(more).map(Kind::arm)
     }
 
     /// Decides which requests are satisfied by what was `seen` in the queue, and whether one of the kind `new`, issued at this
@@ -117,27 +124,24 @@ impl<R> Waiters<R> {
     /// What the client has taken at this moment is in what was seen.
     #[must_use]
     pub fn decide(&mut self, seen: &Observation, new: Option<Kind>) -> bool {
-        let any = self.undecided().map(|waiter| waiter.kind).chain(new).any(|kind| kind == Kind::Any);
-        let last_event = self.last_event;
-        let meets = |kind, taken| {
-            let (arm, newest_solicited) = match kind {
-                // An arm for which nothing but failed requests is of interest.
-                Kind::Errors => (ArmType::Solicited, seen.newest_failed),
-                Kind::Solicited if !any => (ArmType::Solicited, seen.view.newest_solicited),
-                Kind::Solicited | Kind::Any => (ArmType::Any, seen.view.newest_solicited),
-            };
-            let last_callback = last_event;
-            let arm = Some(arm);
+        let Some(kind) = self.kind(new) else { return false };
+        let newest_solicited = match kind {
+            // An arm for which nothing but failed requests is of interest.
+            Kind::Errors => seen.newest_failed,
+            Kind::Solicited | Kind::Any => seen.view.newest_solicited,
+        };
+        let (arm, last_callback) = (Some(kind.arm()), self.last_event);
+        let meets = |taken| {
             satisfied(&View { arm, newest_solicited, taken, last_callback, failure_to_report: false, ..seen.view })
         };
         let mut event = false;
         for waiter in self.list.iter_mut().filter(|waiter| waiter.outcome.is_none()) {
-            if meets(waiter.kind, waiter.taken) {
+            if meets(waiter.taken) {
                 waiter.outcome = Some(NtStatus::SUCCESS);
                 event = true;
             }
         }
-        let new = new.is_some_and(|kind| meets(kind, seen.view.taken));
+        let new = new.is_some() && meets(seen.view.taken);
         if event || new {
             self.last_event = seen.view.newest;
         }
@@ -152,7 +156,12 @@ impl<R> Waiters<R> {
 
     /// Ends all requests that wait with `status`: the queue has failed, or they are cancelled.
     pub fn end(&mut self, status: NtStatus) {
-        for waiter in self.list.iter_mut().filter(|waiter| waiter.outcome.is_none()) {
+        self.end_those(status, |_| true);
+    }
+
+    /// [`Waiters::end`] for the requests that are `which`.
+    pub fn end_those(&mut self, status: NtStatus, which: impl Fn(&R) -> bool) {
+        for waiter in self.list.iter_mut().filter(|waiter| waiter.outcome.is_none() && which(&waiter.request)) {
             waiter.outcome = Some(status);
         }
     }

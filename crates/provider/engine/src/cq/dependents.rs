@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use fallible::{AllocError, Arc};
 
-use crate::slab::Slab;
+use crate::{os::SpinLock, slab::Slab};
 
 /// Dependents that one run of a deferred call fails before it queues itself again.
 const FAILURES_PER_RUN: usize = 16;
@@ -24,16 +24,30 @@ pub struct Dependents {
     list: Slab<DependentRef>,
     /// The first dependent that has not failed yet. `None` while there is nothing to fail.
     next: Option<usize>,
+    /// Dependents that are failing at this moment: the deferred call may run on several processors.
+    failing: usize,
 }
 
 /// What [`Dependents::next_to_fail`] found.
-pub enum ToFail {
+enum ToFail {
     /// One to fail.
     Dependent(DependentRef),
     /// A number that is not in use. There may be more behind it.
     Nobody,
     /// No more.
-    Done,
+    Done(Spread),
+}
+
+/// How far a failure has spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Spread {
+    /// There may be more dependents to fail: the deferred call has to run again.
+    Unfinished,
+    /// Another run fails the last dependents. It will find that all have failed.
+    Elsewhere,
+    /// All dependents have failed.
+    Everywhere,
 }
 
 impl Dependents {
@@ -54,30 +68,42 @@ impl Dependents {
 
     /// Begins to fail all dependents.
     pub const fn begin_failure(&mut self) {
-        self.next = Some(0);
+        self.next = if self.list.bound() == 0 { None } else { Some(0) };
     }
 
-    /// The next dependent to fail.
-    pub fn next_to_fail(&mut self) -> ToFail {
-        let Some(number) = self.next else { return ToFail::Done };
-        if number >= self.list.bound() {
-            self.next = None;
-            return ToFail::Done;
-        }
-        self.next = Some(number + 1);
-        self.list.get(number).cloned().map_or(ToFail::Nobody, ToFail::Dependent)
+    /// Returns true if some have not failed yet.
+    pub const fn are_failing(&self) -> bool {
+        self.next.is_some() || self.failing > 0
+    }
+
+    /// The next dependent to fail. [`Dependents::has_failed`] follows when it has.
+    fn next_to_fail(&mut self) -> ToFail {
+        let number = self.next.filter(|number| *number < self.list.bound());
+        self.next = number.map(|number| number + 1);
+        let Some(number) = number else {
+            return ToFail::Done(if self.failing == 0 { Spread::Everywhere } else { Spread::Elsewhere });
+        };
+        let Some(dependent) = self.list.get(number).cloned() else { return ToFail::Nobody };
+        self.failing += 1;
+        ToFail::Dependent(dependent)
+    }
+
+    const fn has_failed(&mut self) {
+        self.failing -= 1;
     }
 }
 
-/// Fails a bounded number of dependents, which `next` takes from their [`Dependents`] under the lock. Returns true if there may be
-/// more.
-pub fn fail_some(mut next: impl FnMut() -> ToFail) -> bool {
+/// Fails a bounded number of the dependents that are in what `lock` protects. No lock is held while one fails.
+pub fn fail_some<T>(lock: &impl SpinLock<T>, dependents: impl Fn(&mut T) -> &mut Dependents) -> Spread {
     for _ in 0..FAILURES_PER_RUN {
-        match next() {
-            ToFail::Dependent(dependent) => dependent.fail(),
+        match lock.with(|state| dependents(state).next_to_fail()) {
+            ToFail::Dependent(dependent) => {
+                dependent.fail();
+                lock.with(|state| dependents(state).has_failed());
+            }
             ToFail::Nobody => {}
-            ToFail::Done => return false,
+            ToFail::Done(spread) => return spread,
         }
     }
-    true
+    Spread::Unfinished
 }

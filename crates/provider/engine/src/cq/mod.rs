@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 
 use crate::NtStatus;
 pub use cqe::{Cqe, CqeOutcome, Operation, Received};
-use dependents::{DependentRef, Dependents, fail_some};
+use dependents::{DependentRef, Dependents, Spread, fail_some};
 use fallible::{Arc, try_box};
 use moderation::Moderation;
 use notify::{Action, ArmType, Class, CqFailure, Notify, View};
@@ -63,7 +63,7 @@ pub struct Observation {
     pub view: View,
     /// Ordinal of the newest entry of a failed request.
     pub newest_failed: u64,
-    /// How the queue has failed, if it has.
+    /// How the queue has failed, if it has, and its queue pairs with it.
     pub failure: Option<CqFailure>,
 }
 
@@ -278,8 +278,11 @@ impl<O: Os> Cq<O> {
     #[must_use]
     pub fn observe(&self) -> Observation {
         self.state.with(|state| {
+            // A failure is seen when nothing that depends on the queue can be used any more.
+            let is_told = !state.dependents.are_failing();
             let notify = state.settle();
-            Observation { view: notify.view(), newest_failed: notify.newest_failed(), failure: notify.failure() }
+            let failure = notify.failure().filter(|_| is_told);
+            Observation { view: notify.view(), newest_failed: notify.newest_failed(), failure }
         })
     }
 
@@ -369,28 +372,37 @@ impl<O: Os> Cq<O> {
             }
         }));
         for _ in 0..CALLBACKS_PER_RUN {
-            let (status, failure) = this.state.with(|state| (state.settle().begin(), state.notify.failure()));
-            if let Some(failure) = failure {
-                Self::spread_failure(this, failure);
-            }
-            let Some(status) = status else { return };
-            this.client.notify(status);
-            if !this.state.with(|state| state.settle().end()) {
-                return;
+            let due = this.state.with(|state| match state.settle().failure() {
+                Some(failure) if !state.told => Err(failure),
+                _ => Ok(state.notify.begin()),
+            });
+            match due {
+                Err(failure) => match Self::spread_failure(this, failure) {
+                    Spread::Unfinished => break,
+                    Spread::Elsewhere => return,
+                    Spread::Everywhere => {}
+                },
+                Ok(None) => return,
+                Ok(Some(status)) => {
+                    this.client.notify(status);
+                    if !this.state.with(|state| state.settle().end()) {
+                        return;
+                    }
+                }
             }
         }
         this.dpc.queue(this);
     }
 
-    /// Tells the client of a failure, and fails a bounded number of dependents.
+    /// Fails a bounded number of dependents, and then tells the client of the failure: whoever has heard of it finds no queue pair
+    /// that still accepts requests (`NDSPI 2`).
     #[cold]
-    fn spread_failure(this: &Arc<Self>, failure: CqFailure) {
-        if !this.state.with(|state| core::mem::replace(&mut state.told, true)) {
+    fn spread_failure(this: &Arc<Self>, failure: CqFailure) -> Spread {
+        let spread = fail_some(&*this.state, |state| &mut state.dependents);
+        if spread == Spread::Everywhere && !this.state.with(|state| core::mem::replace(&mut state.told, true)) {
             this.client.failed(failure);
         }
-        if fail_some(|| this.state.with(|state| state.dependents.next_to_fail())) {
-            this.dpc.queue(this);
-        }
+        spread
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     request::ReceiveRequest,
 };
 use crate::{
-    cq::dependents::{DependentRef, Dependents, fail_some},
+    cq::dependents::{DependentRef, Dependents, Spread, fail_some},
     memory::{Domain, Segment},
     mistake,
     os::{Dpc, Os, Routine, SpinLock},
@@ -292,16 +292,17 @@ impl<O: Os> Srq<O> {
     }
 
     fn notify(this: &Arc<Self>) {
-        if fail_some(|| this.state.with(|state| state.dependents.next_to_fail())) {
-            this.dpc.queue(this);
-        } else {
-            Self::notify_client(this);
+        match fail_some(&this.state, |state| &mut state.dependents) {
+            Spread::Unfinished => drop(this.dpc.queue(this)),
+            Spread::Elsewhere => {}
+            Spread::Everywhere => Self::notify_client(this),
         }
     }
 
     fn notify_client(this: &Arc<Self>) {
         let status = this.state.with(|state| {
-            if state.running || !state.due {
+            // A failure that has come meanwhile is told when its queue pairs have failed: its own call is queued.
+            if state.running || !state.due || state.dependents.are_failing() {
                 return None;
             }
             (state.due, state.running) = (false, true);
