@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Has tshark read the packets of a recording: every one has to be RoCE v2, with a good IP checksum, and none malformed. Without a recording it
-# makes one, in which every kind of request has to be found. Installs tshark from Debian if it is missing.
+# Has tshark read the packets of a recording: every one has to be RoCE v2, with a good IP checksum, and none malformed, neither by a field nor by
+# what the column of information says. Without a recording it makes one, in which every kind of request has to be found. Installs tshark from
+# Debian if it is missing.
 #
 #   tools/packets.sh [recording]
 #
@@ -30,8 +31,9 @@ read_packets() {
 all=$(read_packets | wc -l)
 known=$(read_packets -Y 'infiniband.bth' | wc -l)
 bad=$(read_packets -Y '_ws.malformed || ip.checksum.status == "Bad"' | wc -l)
+said=$(read_packets -T fields -e _ws.col.Info | grep -ciE 'invalid|malformed|unknown' || true)
 for opcode in "${opcodes[@]}"; do
     [[ -n $(read_packets -c 5000 -Y "infiniband.bth.opcode == $opcode" | head -1) ]] || { echo "no packet with opcode $opcode"; exit 1; }
 done
-echo "$all packets, $known of RoCE v2, $bad malformed"
-[[ $all -gt 0 && $known -eq $all && $bad -eq 0 ]]
+echo "$all packets, $known of RoCE v2, $bad malformed, $said of which the column says so"
+[[ $all -gt 0 && $known -eq $all && $bad -eq 0 && $said -eq 0 ]]

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use interpose::adviser::Finding;
 
-use crate::{committed_connections, committed_life, committed_memory, committed_posts, committed_queues, rows::Row};
+use crate::{
+    committed_connections, committed_life, committed_memory, committed_posts, committed_queues, consumer::Contexts,
+    rows::Row,
+};
 
 fn rows() -> impl Iterator<Item = &'static Row> {
     let themes = [
@@ -28,6 +31,19 @@ fn each_finding_is_made_of_who_commits_it_and_not_of_who_comes_close() {
         let found = (row.near)();
         if !found.is_empty() {
             wrong.push(format!("{}: of who comes close {found:?}", row.finding));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Of all findings: who comes close is not accused either if completions cannot be told apart.
+#[test]
+fn nothing_is_found_of_who_comes_close_if_contexts_are_not_distinct() {
+    let mut wrong = Vec::new();
+    for (contexts, row) in Contexts::ALL.into_iter().flat_map(|contexts| rows().map(move |row| (contexts, row))) {
+        let found = contexts.of(row.near);
+        if !found.is_empty() {
+            wrong.push(format!("{}, {contexts:?}: {found:?}", row.finding));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

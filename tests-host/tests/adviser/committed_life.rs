@@ -9,7 +9,7 @@ use ndkpi::*;
 use provider::CompletionMode;
 
 use crate::{
-    consumer::{Differs, Done, Moved, World, closed, ndk},
+    consumer::{Differs, Done, Moved, World, closed, ndk, requested},
     rows::{Found, Row, in_notification, invalidate_and_use, long, near},
 };
 
@@ -269,3 +269,40 @@ pub const ROWS: &[Row] = &[
         },
     },
 ];
+
+/// A request whose context is in this frame, which waits for it.
+#[inline(never)]
+fn request_and_wait(world: &World, mr: *mut NDK_MR) {
+    let here = Done::default();
+    let context = ptr::from_ref(&here).cast_mut().cast();
+    let status = ndk!(mr, NdkInitializeFastRegisterMr(1, 0, Some(requested), context));
+    if status == NtStatus::PENDING {
+        world.wait("the request", &|| here.count() > 0);
+    }
+}
+
+/// The same, far down the stack.
+#[inline(never)]
+fn request_far_down(world: &World, mr: *mut NDK_MR) {
+    #[expect(clippy::large_stack_arrays, reason = "the stack is what it is about")]
+    let room = [0_u8; 48 << 10];
+    std::hint::black_box(&room);
+    request_and_wait(world, mr);
+    std::hint::black_box(&room);
+}
+
+/// Who waits for what pends has its contexts on the stack by right, also if the completion comes before the call has returned.
+#[test]
+fn a_context_on_the_stack_that_is_waited_for_is_never_found() {
+    for completion in [CompletionMode::Inline, CompletionMode::Pending, CompletionMode::Early, CompletionMode::Mixed] {
+        let world = World::with(Differs { completion, ..Differs::default() });
+        let pd = world.pd();
+        for _ in 0..4 {
+            let mr = world.mr(pd, true);
+            request_far_down(&world, mr);
+            world.close(mr);
+        }
+        close_far_down(&world, pd, true);
+        assert_eq!(world.end(), [], "{completion:?}");
+    }
+}

@@ -7,7 +7,7 @@ use interpose::{Function, adviser::Finding};
 use ndkpi::*;
 
 use crate::{
-    consumer::{Differs, Moved, World, ndk},
+    consumer::{Contexts, Differs, Done, Moved, World, ndk, notified},
     rows::{Found, LOCAL_WRITE, Row, committed, in_notification, near},
 };
 
@@ -261,3 +261,52 @@ pub const ROWS: &[Row] = &[
         near: || read_and_invalidate(false),
     },
 ];
+
+/// What a shared receive queue has given out is not in flight there any more, however alike its queue pairs look, and also if the queue pair
+/// that got it is closed before the completion is taken.
+#[test]
+fn receives_of_a_shared_queue_whose_queue_pairs_look_alike_are_not_counted_for_ever() {
+    for contexts in Contexts::ALL {
+        let found = contexts.of(|| {
+            let world = World::new();
+            let (pd, notifications) = (world.pd(), Done::new());
+            let cq = world.cq_with(64, Some(notified), notifications.context());
+            let srq: *mut NDK_SRQ = world.create(|completion, context, out| {
+                ndk!(pd, NdkCreateSrq(4, 2, 0, None, ptr::null_mut(), ptr::null(), completion, context, out))
+            });
+            let receives: *mut NDK_QP = world.create(|completion, context, out| {
+                ndk!(pd, NdkCreateQpWithSrq(cq, cq, srq, Contexts::qp(2), 8, 2, 16, completion, context, out))
+            });
+            let pair = world.connect(pd, cq, notifications, [world.qp(pd, cq, 8, 1), receives]);
+            let element = pair.region.element(4096, 64);
+            let post = || {
+                for context in 0..4 {
+                    let status = ndk!(srq, NdkSrqReceive(Contexts::request(context), &raw const element, 1));
+                    assert_eq!(status, NtStatus::SUCCESS);
+                }
+            };
+            for round in 0..4 {
+                post();
+                for context in 0..4 {
+                    assert!(pair.send(context, 64, 0).is_success());
+                }
+                world.platform.settle();
+                if round < 3 {
+                    assert_eq!(world.completions(cq, 8).len(), 8);
+                }
+            }
+            pair.connectors.into_iter().for_each(|connector| world.close(connector));
+            world.close(pair.listener);
+            world.close(receives);
+            World::drain(cq);
+            post();
+            world.close(pair.qps[0]);
+            world.close(srq);
+            world.close(pair.region.mr);
+            world.close(cq);
+            world.close(pd);
+            world.end()
+        });
+        assert_eq!(found, [], "{contexts:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! A consumer that may break the rules: bare calls through the dispatch tables of adapters under the adviser.
 
 use std::{
+    cell::Cell,
     ffi::c_void,
     net::SocketAddr,
     ptr,
@@ -38,6 +39,49 @@ macro_rules! ndk {
     }};
 }
 pub(crate) use ndk;
+
+/// How much contexts say of whose completion it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contexts {
+    /// Everything.
+    #[default]
+    Distinct,
+    /// All queue pairs have one.
+    OneOfQueuePairs,
+    /// All requests have one.
+    OneOfRequests,
+    /// All have one, and polls do not tell the type of a request.
+    One,
+}
+
+thread_local! {
+    /// What the consumers of this thread give.
+    static CONTEXTS: Cell<Contexts> = const { Cell::new(Contexts::Distinct) };
+}
+
+impl Contexts {
+    pub const ALL: [Self; 4] = [Self::Distinct, Self::OneOfQueuePairs, Self::OneOfRequests, Self::One];
+
+    /// Runs a consumer that gives such contexts.
+    pub fn of<T>(self, consumer: impl FnOnce() -> T) -> T {
+        CONTEXTS.set(self);
+        let result = consumer();
+        CONTEXTS.set(Self::Distinct);
+        result
+    }
+
+    /// The context of a queue pair.
+    pub fn qp(context: usize) -> *mut c_void {
+        let is_one = matches!(CONTEXTS.get(), Self::OneOfQueuePairs | Self::One);
+        ptr::without_provenance_mut(if is_one { 0 } else { context })
+    }
+
+    /// The context of a request.
+    pub fn request(context: usize) -> *mut c_void {
+        let is_one = matches!(CONTEXTS.get(), Self::OneOfRequests | Self::One);
+        ptr::without_provenance_mut(if is_one { 0 } else { context })
+    }
+}
 
 /// Keeps findings.
 struct Kept(Arc<Mutex<Vec<(Finding, String)>>>);
@@ -254,6 +298,8 @@ impl World {
 
     /// Does something inside the next call of a function.
     pub fn inside(&self, function: Function, work: impl FnOnce() + Send + 'static) {
+        let is_plain = CONTEXTS.get() == Contexts::One && function == Function::GetCqResultsEx;
+        let function = if is_plain { Function::GetCqResults } else { function };
         *self.work.lock().expect("no panic") = Some((function, Box::new(work)));
     }
 
@@ -382,7 +428,7 @@ impl World {
 
     /// A queue pair of `depth` requests in both directions, with two elements and 16 inline bytes.
     pub fn qp(&self, pd: *mut NDK_PD, cq: *mut NDK_CQ, depth: u32, qp_context: usize) -> *mut NDK_QP {
-        let qp_context = ptr::without_provenance_mut(qp_context);
+        let qp_context = Contexts::qp(qp_context);
         self.create(|completion, context, out| {
             ndk!(pd, NdkCreateQp(cq, cq, qp_context, depth, depth, 2, 2, 16, completion, context, out))
         })
@@ -414,8 +460,13 @@ impl World {
         let pd = self.pd();
         let notified_of = Done::new();
         let cq = self.cq_with(entries, Some(notified), notified_of.context());
-        let region = self.region(pd, NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
         let qps = [self.qp(pd, cq, depth, 1), self.qp(pd, cq, depth, 2)];
+        self.connect(pd, cq, notified_of, qps)
+    }
+
+    /// Connects two queue pairs on this completion queue, whose notifications `notified` counts.
+    pub fn connect(&self, pd: *mut NDK_PD, cq: *mut NDK_CQ, notified: &'static Done, qps: [*mut NDK_QP; 2]) -> Pair {
+        let region = self.region(pd, NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
         let events = Done::new();
         let listener: *mut NDK_LISTENER = self.create(|completion, context, out| {
             ndk!(self.adapter, NdkCreateListener(Some(connection_came), events.context(), completion, context, out))
@@ -470,16 +521,24 @@ impl World {
         });
         assert_eq!(status, NtStatus::SUCCESS, "the last step");
         assert_eq!(self.finish(accept, accepting), NtStatus::SUCCESS, "the accept");
-        Pair { pd, cq, notified: notified_of, region, qps, listener, connectors: [active, passive], ended }
+        Pair { pd, cq, notified, region, qps, listener, connectors: [active, passive], ended }
     }
 
     /// Takes completions until there are none. Returns their statuses.
     pub fn drain(cq: *mut NDK_CQ) -> Vec<NtStatus> {
         let mut statuses = Vec::new();
         loop {
-            let mut results = [NDK_RESULT_EX::ZEROED; 4];
-            let count = ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 4));
-            statuses.extend(results[..count as usize].iter().map(|result| result.Status));
+            let count = if CONTEXTS.get() == Contexts::One {
+                let mut results = [NDK_RESULT::ZEROED; 4];
+                let count = ndk!(cq, NdkGetCqResults(results.as_mut_ptr(), 4));
+                statuses.extend(results[..count as usize].iter().map(|result| result.Status));
+                count
+            } else {
+                let mut results = [NDK_RESULT_EX::ZEROED; 4];
+                let count = ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 4));
+                statuses.extend(results[..count as usize].iter().map(|result| result.Status));
+                count
+            };
             if count < 4 {
                 return statuses;
             }
@@ -558,23 +617,20 @@ pub struct Pair {
 impl Pair {
     pub fn receive(&self, context: usize, length: u32) -> NtStatus {
         let element = self.region.element(4096, length);
-        ndk!(self.qps[1], NdkReceive(ptr::without_provenance_mut(context), &raw const element, 1))
+        ndk!(self.qps[1], NdkReceive(Contexts::request(context), &raw const element, 1))
     }
 
     pub fn send(&self, context: usize, length: u32, flags: u32) -> NtStatus {
         let element = self.region.element(0, length);
-        ndk!(self.qps[0], NdkSend(ptr::without_provenance_mut(context), &raw const element, 1, flags))
+        ndk!(self.qps[0], NdkSend(Contexts::request(context), &raw const element, 1, flags))
     }
 
     pub fn send_element(&self, context: usize, element: NDK_SGE) -> NtStatus {
-        ndk!(self.qps[0], NdkSend(ptr::without_provenance_mut(context), &raw const element, 1, 0))
+        ndk!(self.qps[0], NdkSend(Contexts::request(context), &raw const element, 1, 0))
     }
 
     pub fn read(&self, context: usize, element: NDK_SGE) -> NtStatus {
         let remote = self.region.address(0);
-        ndk!(
-            self.qps[0],
-            NdkRead(ptr::without_provenance_mut(context), &raw const element, 1, remote, self.region.remote, 0)
-        )
+        ndk!(self.qps[0], NdkRead(Contexts::request(context), &raw const element, 1, remote, self.region.remote, 0))
     }
 }

@@ -10,7 +10,7 @@ use ndkpi::{
 
 use super::{
     Adviser, Finding, Sink, State,
-    node::{AdapterNode, body},
+    node::{AdapterNode, StackContext, body},
 };
 use crate::{Args, ConnectArgs, Event, Function, InterposeOs, OutArgs};
 
@@ -58,6 +58,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             _ => {}
         }
         self.check_limits(event, &adapter.info);
+        self.context_begins(event);
     }
 
     /// Looks at where a call is made: all that posts, polls and arms have in common.
@@ -177,44 +178,48 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         address > here && (lowest..highest).contains(&address)
     }
 
-    /// A request pends: its context is remembered if it lies on the stack.
-    pub(super) fn pends(&self, event: &Event<'_, State<O>>) {
+    /// A call begins whose completion has a context. If that lies on the stack of the thread, it is remembered until the call has ended
+    /// without pending or the completion has come, which may be before the call returns.
+    fn context_begins(&self, event: &Event<'_, State<O>>) {
         let Some(context) = event.request.map(|request| request.context) else { return };
-        if !self.is_on_stack(context) {
+        if self.is_off_thread() || !self.is_on_stack(context) {
             return;
-        }
-        if event.function == Function::Close {
-            self.close_waits(event);
         }
         let Some(adapter) = event.object.state.adapter_node() else { return };
         let thread = self.os.place().thread;
         let used = adapter.stack.with(|contexts| {
-            // The completion may have come already: it has left its mark, a place with this call and no address.
-            if let Some(done) = contexts.iter_mut().find(|place| place.call == event.call) {
-                done.call = 0;
-                return false;
-            }
             let free = contexts.iter_mut().find(|place| place.call == 0);
-            free.map(|place| *place = super::node::StackContext { call: event.call, thread, address: context })
-                .is_some()
+            free.map(|place| *place = StackContext { call: event.call, thread, address: context }).is_some()
         });
         if used {
             adapter.stack_used.fetch_add(1, SeqCst);
         }
     }
 
-    /// A completion was called: its context need not live any more.
-    pub(super) fn context_ends(event: &Event<'_, State<O>>, in_call: bool) {
-        if in_call || event.request.is_none() {
-            return;
+    /// Returns true where the stack need not be that of the thread: a deferred call is said to be on the thread that it has interrupted, and
+    /// has a stack of its own.
+    fn is_off_thread(&self) -> bool {
+        self.os.irql() >= DISPATCH_LEVEL
+    }
+
+    /// A request pends.
+    pub(super) fn pends(&self, event: &Event<'_, State<O>>) {
+        if event.function == Function::Close
+            && event.request.is_some_and(|request| !self.is_off_thread() && self.is_on_stack(request.context))
+        {
+            self.close_waits(event);
         }
+    }
+
+    /// A call has ended, or its completion is called: its context need not live any more.
+    pub(super) fn context_ends(event: &Event<'_, State<O>>) {
         let Some(adapter) = event.object.state.adapter_node() else { return };
-        if adapter.stack_used.load(SeqCst) == 0 {
+        if event.request.is_none() || adapter.stack_used.load(SeqCst) == 0 {
             return;
         }
         let was_there = adapter.stack.with(|contexts| {
-            let place = contexts.iter_mut().find(|place| place.call == event.call && place.address != 0);
-            place.map(|place| *place = super::node::StackContext::default()).is_some()
+            let place = contexts.iter_mut().find(|place| place.call == event.call);
+            place.map(|place| *place = StackContext::default()).is_some()
         });
         if was_there {
             adapter.stack_used.fetch_sub(1, SeqCst);
@@ -233,15 +238,17 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     #[cold]
     fn check_contexts(&self, node: &State<O>, function: Function, adapter: &AdapterNode<O>) {
+        if self.is_off_thread() {
+            return;
+        }
         let here = 0_u8;
         let here = core::ptr::from_ref(&here).addr();
         let thread = self.os.place().thread;
+        let is_gone = |place: &StackContext| place.address < here && here - place.address < NEAR;
         let gone = adapter.stack.with(|contexts| {
             let place =
-                contexts.iter_mut().find(|place| place.call != 0 && place.thread == thread && place.address < here)?;
-            let gone = place.address;
-            *place = super::node::StackContext::default();
-            Some(gone)
+                contexts.iter_mut().find(|place| place.call != 0 && place.thread == thread && is_gone(place))?;
+            Some(core::mem::take(place).address)
         });
         if let Some(address) = gone {
             adapter.stack_used.fetch_sub(1, SeqCst);

@@ -10,7 +10,7 @@ use ndkpi::{
 
 use super::{
     Adviser, Finding, Sink, State,
-    node::{Attached, CqNode, Look, Node, QpNode, body},
+    node::{Attached, CqNode, Look, Node, QpNode, SrqNode, body},
     queue::Completed,
 };
 use crate::{Args, Event, Function, InterposeOs, Outcome};
@@ -60,9 +60,18 @@ impl<O: InterposeOs> CqNode<O> {
 }
 
 impl<O: InterposeOs> QpNode<O> {
+    /// Its completions cannot be told apart from others: those of its receives cannot either, whatever queue they come from.
     fn blur(&self) {
         self.initiator.blur();
         self.receive.blur();
+        if let Some(srq) = self.shared() {
+            srq.receive.blur();
+        }
+    }
+
+    /// Its shared receive queue.
+    fn shared(&self) -> Option<&SrqNode<O>> {
+        self.srq.as_ref().and_then(|srq| body!(srq, Srq))
     }
 }
 
@@ -73,16 +82,24 @@ impl<O: InterposeOs> Attached<O> {
         let may_be_receive = self.receive && done.is_receive != Some(false);
         let may_be_initiator = self.initiator && done.is_receive != Some(true);
         let initiator = if may_be_initiator { qp.initiator.ends_with(done) } else { None };
-        let receive = if may_be_receive && qp.srq.is_none() { qp.receive.ends_with(done) } else { None };
-        let (queue, ended) = match (initiator, receive, &qp.srq) {
-            (None, Some(ended), _) => (&qp.receive, ended),
-            (Some(ended), None, _) => (&qp.initiator, ended),
-            (None, None, Some(srq)) if may_be_receive => {
-                if let Some(srq) = body!(srq, Srq) {
-                    srq.taking.with(|()| srq.receive.end_any(done.context));
-                }
-                return 0;
+        if let Some(srq) = qp.shared().filter(|_| may_be_receive) {
+            let is_known = srq.taking.with(|()| match initiator {
+                Some(_) => !srq.receive.has(done.context),
+                None => srq.receive.end_any(done.context),
+            });
+            let ended = initiator.filter(|_| is_known);
+            if !is_known {
+                qp.blur();
             }
+            return ended.map_or(0, |ended| {
+                qp.initiator.end(ended);
+                ended.counted
+            });
+        }
+        let receive = if may_be_receive { qp.receive.ends_with(done) } else { None };
+        let (queue, ended) = match (initiator, receive) {
+            (None, Some(ended)) => (&qp.receive, ended),
+            (Some(ended), None) => (&qp.initiator, ended),
             _ => {
                 qp.blur();
                 return 0;
@@ -256,6 +273,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             drop(take(&pd.queues, |there| is_same(there, node)));
         }
         let Some(qp) = body!(node, Qp) else { return };
+        // What it has received may still be in the completion queue (`NDKPI 7.1.8`), where nobody knows any more whose it was.
+        if let Some(srq) = qp.shared() {
+            srq.receive.blur();
+        }
         for cq in [&qp.receive_cq, &qp.initiator_cq].into_iter().flatten().filter_map(|cq| body!(cq, Cq)) {
             if let Some(attached) = take(&cq.qps, |there| is_same(&there.node, node)) {
                 cq.room.fetch_sub(attached.room(), Relaxed);

@@ -272,12 +272,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// What a call has begun is at its end, if it does not pend: in the call, or by its completion.
     fn completed(&self, event: &Event<'_, State<O>>, in_call: bool) {
-        Self::context_ends(event, in_call);
         Self::opened(event);
         if in_call && event.outcome == Outcome::Status(NtStatus::PENDING) {
             self.pends(event);
             return;
         }
+        Self::context_ends(event);
         match event.function {
             Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {
                 Self::region_done(event);

@@ -131,7 +131,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             }
             let limit = qp.read_limit.load(Relaxed);
             let reads = qp.initiator.reads();
-            if limit != 0 && reads >= limit - 1 {
+            if limit != 0 && reads >= limit - 1 && !qp.initiator.is_blurred() {
                 let what = format_args!("{reads} reads are in flight, the limit is {}", limit - 1);
                 self.found(Finding::ReadLimit, node, event.function, what);
             }

@@ -43,6 +43,13 @@ struct Slot {
     about: AtomicU32,
 }
 
+impl Slot {
+    /// It is a request in flight with this context.
+    fn is_there(&self, context: usize) -> bool {
+        self.about.load(Relaxed) & (TAKEN | VOID) == 0 && self.context.load(Relaxed) == context
+    }
+}
+
 /// What a completion says.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
@@ -144,12 +151,12 @@ pub struct Queue {
 impl Queue {
     /// For `depth` requests.
     pub fn try_new(depth: u32) -> Result<Box<Self>, NtStatus> {
-        let depth = depth.min(MOST);
+        let (depth, is_too_deep) = (depth.min(MOST), depth > MOST);
         let slots = try_slice(depth.max(1).next_power_of_two() as usize, |_| Slot::default())?;
         try_box(Self {
             slots,
             depth: depth.into(),
-            is_blurred: AtomicBool::new(false),
+            is_blurred: AtomicBool::new(is_too_deep),
             posts: CachePadded::default(),
             ended: CachePadded::default(),
         })
@@ -267,7 +274,8 @@ impl Queue {
         }
     }
 
-    /// The requests that end with this completion: its own, and the silent ones before it. `None` if that cannot be. For who polls.
+    /// The requests that end with this completion: its own, and the silent ones before it. `None` if that cannot be, or if several could
+    /// be meant. For who polls.
     pub fn ends_with(&self, done: &Completed) -> Option<Ended> {
         let mut ended = Ended::default();
         for number in self.numbers() {
@@ -277,13 +285,31 @@ impl Queue {
             // It has succeeded without a completion, if at all: this one is another's of the same context.
             let is_another = about & VOID != 0 || about & SILENT != 0 && !done.has_failed;
             if !is_another && slot.context.load(Relaxed) == done.context {
-                return Some(ended);
+                // A silent one that has this context may as well have succeeded, and the failure be that of a later one.
+                let is_one = about & SILENT == 0 || !self.may_end_later(number + 1, done.context);
+                return is_one.then_some(ended);
             }
             if about & (SILENT | VOID) == 0 {
                 return None;
             }
         }
         None
+    }
+
+    /// Returns true if a completion with this context may be that of a request from `number` on, as far as no other completion has to come
+    /// first.
+    fn may_end_later(&self, number: u64, context: usize) -> bool {
+        for number in number..self.numbers().end {
+            let slot = self.slot(number);
+            let about = slot.about.load(Relaxed);
+            if about & VOID == 0 && slot.context.load(Relaxed) == context {
+                return true;
+            }
+            if about & (SILENT | VOID) == 0 {
+                return false;
+            }
+        }
+        false
     }
 
     /// Takes requests out at the head. For who polls.
@@ -317,13 +343,17 @@ impl Queue {
         ended
     }
 
-    /// Takes the oldest request with this context, wherever it is. For who polls.
-    pub fn end_any(&self, context: usize) {
-        let is_it =
-            |slot: &Slot| slot.about.load(Relaxed) & (TAKEN | VOID) == 0 && slot.context.load(Relaxed) == context;
-        if let Some(slot) = self.numbers().map(|number| self.slot(number)).find(|slot| is_it(slot)) {
-            slot.about.store(slot.about.load(Relaxed) | TAKEN, Relaxed);
-        }
+    /// Returns true if a request with this context is in flight, wherever it is. For who polls.
+    pub fn has(&self, context: usize) -> bool {
+        self.numbers().any(|number| self.slot(number).is_there(context))
+    }
+
+    /// Takes the oldest request with this context, wherever it is. `false` if there is none. For who polls.
+    pub fn end_any(&self, context: usize) -> bool {
+        let Some(slot) = self.numbers().map(|number| self.slot(number)).find(|slot| slot.is_there(context)) else {
+            return false;
+        };
+        slot.about.store(slot.about.load(Relaxed) | TAKEN, Relaxed);
         let mut ended = Ended::default();
         for about in self.numbers().map(|number| self.slot(number).about.load(Relaxed)) {
             if about & (TAKEN | VOID) == 0 {
@@ -332,6 +362,7 @@ impl Queue {
             ended.add(about);
         }
         self.end(ended);
+        true
     }
 
     /// Requests in flight of which a completion will tell.
@@ -401,9 +432,27 @@ mod tests {
     fn those_of_a_shared_queue_end_in_any_order() {
         let queue = Queue::try_new(4).expect("memory");
         (1..=3).for_each(|context| assert!(queue.push(context, 0, &elements([6])).is_some()));
-        queue.end_any(2);
+        assert!(queue.has(2) && queue.end_any(2) && !queue.has(2) && !queue.end_any(2));
         assert_eq!((queue.len(), queue.elements_of(6)), (3, 2));
-        queue.end_any(1);
+        assert!(queue.end_any(1));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_that_a_silent_request_and_a_later_one_may_mean_is_no_ones() {
+        let queue = Queue::try_new(4).expect("memory");
+        for (context, kind) in [(1, SILENT), (2, SILENT), (1, 0), (2, 0)] {
+            assert!(queue.push(context, kind, &[]).is_some());
+        }
+        assert!(queue.ends_with(&done(1, true)).is_none(), "the first or the third");
+        assert!(queue.ends_with(&done(1, false)).is_some(), "a success is not that of a silent one");
+        queue.end(queue.ends_with(&done(2, true)).expect("the fourth completes after the third"));
+        assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn a_queue_that_is_deeper_than_what_is_followed_is_not_followed() {
+        assert!(Queue::try_new(super::MOST + 1).expect("memory").is_blurred());
+        assert!(!Queue::try_new(super::MOST).expect("memory").is_blurred());
     }
 }

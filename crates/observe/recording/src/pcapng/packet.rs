@@ -8,10 +8,9 @@ use super::{MOST_PACKETS, connections::Link};
 
 /// The bits of a packet number.
 pub const PSN_MASK: u32 = 0x00FF_FFFF;
-/// Bytes of a message in one packet.
-const MTU: u32 = 4096;
-/// Bytes of a message that the file has of each packet; the rest is said to be cut by the capture.
-const KEPT: usize = 64;
+/// Bytes of a message in one packet: what fits into an ordinary frame of Ethernet. Every packet is in the file as a whole, because programs
+/// that know the protocol take one that the capture has cut for a malformed one.
+const MTU: u32 = 1024;
 /// The port of RoCE v2.
 const PORT: u16 = 4791;
 
@@ -189,7 +188,7 @@ impl Packet {
         14 + ip + 8 + self.transport_length()
     }
 
-    /// The bytes of the packet, as many as are kept.
+    /// The bytes of the packet.
     pub fn bytes(&self, link: &Link) -> Vec<u8> {
         let udp_length = u16::try_from(8 + self.transport_length()).unwrap_or(u16::MAX);
         let mut bytes = ethernet(link);
@@ -208,10 +207,6 @@ impl Packet {
         bytes.extend((u32::from(self.asks) << 31 | self.psn).to_be_bytes());
         bytes.extend(&self.headers);
         let payload = (self.payload + self.pad()) as usize;
-        if payload > KEPT {
-            bytes.resize(bytes.len() + KEPT, 0);
-            return bytes;
-        }
         bytes.resize(bytes.len() + payload, 0);
         let sum = invariant(&bytes[ip_at..], udp_at - ip_at, transport_at - ip_at);
         bytes.extend(sum.to_le_bytes());
@@ -317,14 +312,17 @@ mod tests {
         for work in [
             Work::Send { length: 5, invalidates: Some(7), solicits: true },
             Work::Write { length: 64, address: 1, token: 2 },
+            Work::Write { length: 3 * MTU + 5, address: 1, token: 2 },
             Work::Read { length: 1 << 20, address: 1, token: 2 },
         ] {
-            for packet in request(&work, 9) {
-                assert_eq!(packet.bytes(&LINK).len(), packet.length(&LINK) as usize, "{work:?}");
+            let answers = answer(&work, 9, work.numbers(), NtStatus::SUCCESS);
+            for packet in request(&work, 9).into_iter().chain(answers) {
+                let bytes = packet.bytes(&LINK);
+                assert_eq!(bytes.len(), packet.length(&LINK) as usize, "{work:?}");
+                let ip_length = u16::from_be_bytes([bytes[16], bytes[17]]);
+                assert_eq!(usize::from(ip_length), bytes.len() - 14, "{work:?}: nothing is cut");
             }
         }
-        let long = &request(&Work::Send { length: 4096, invalidates: None, solicits: false }, 0)[0];
-        assert!(long.bytes(&LINK).len() < long.length(&LINK) as usize, "cut by the capture");
     }
 
     #[test]

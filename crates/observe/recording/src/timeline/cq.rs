@@ -50,11 +50,10 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
         }
     }
     let last = recording.records.len().saturating_sub(1);
-    for (mark, kind, _) in queues.values().filter_map(|queue| queue.armed) {
+    for (mark, ..) in queues.values().filter_map(|queue| queue.armed) {
         let mark = &mut timeline.marks[mark];
         mark.to = last;
         mark.text = format!("{} No callback came before the recording ends: nothing satisfied it.", mark.text);
-        debug_assert!(mark.text.contains(words::arm(kind)));
     }
 }
 
@@ -109,7 +108,12 @@ impl Here<'_> {
             text,
             rules::MERGE,
         ));
-        queue.armed = Some((mark, together, timeline.marks[mark].from));
+        let armed = &mut timeline.marks[mark];
+        if together != before {
+            armed.label = format!("armed: {}", words::arm_short(together));
+            armed.text = format!("{} Merged with a later arm: then for {}.", armed.text, words::arm(together));
+        }
+        queue.armed = Some((mark, together, armed.from));
     }
 
     fn callback(&self, timeline: &mut Timeline, queue: &mut Queue) {
@@ -161,7 +165,7 @@ impl Here<'_> {
         let mark = timeline.mark(self.mark(MarkKind::Poll, format!("takes {taken}"), text, rules::DRAIN));
         // The first poll after a callback finds what satisfied the arm.
         if let Some(decision) = queue.decision.take() {
-            let found = &what[0];
+            let found = what.first().map_or("completions that are not in the recording", String::as_str);
             timeline.marks[decision].text =
                 format!("{} The next poll finds first: {found}.", timeline.marks[decision].text);
             timeline.arrows.push(Arrow { from: decision, to: mark });
@@ -201,5 +205,86 @@ impl Here<'_> {
     fn resize(&self, timeline: &mut Timeline) {
         let text = format!("NdkResizeCq: {}.", names::outcome(self.record));
         timeline.mark(self.mark(MarkKind::Control, "resize".to_owned(), text, rules::RESIZE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interpose::{Function, Phase};
+    use ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_OBJECT_TYPE, NtStatus};
+
+    use crate::{
+        Arguments, Outcome, Record, Recording,
+        timeline::{MarkKind, Timeline},
+    };
+
+    fn recording(events: &[(Phase, Function, Arguments, Outcome)]) -> Recording {
+        let record =
+            |(number, (phase, function, arguments, outcome)): (u64, &(Phase, Function, Arguments, Outcome))| Record {
+                ordinal: number,
+                time: number,
+                call: number,
+                object: 3,
+                created: 0,
+                created_kind: NDK_OBJECT_TYPE::UNDEFINED,
+                related: [0; 3],
+                outcome: *outcome,
+                thread: 1,
+                processor: 0,
+                adapter: 1,
+                phase: *phase,
+                function: *function,
+                irql: 0,
+                has_completion: false,
+                lacks_place: false,
+                arguments: arguments.clone(),
+            };
+        let records = (0..).zip(events).map(record).collect();
+        Recording { records, first: 0, lost: 0, torn: 0, processors: 1 }
+    }
+
+    fn arm(kind: u32) -> [(Phase, Function, Arguments, Outcome); 2] {
+        let of = |phase| (phase, Function::ArmCq, Arguments::ArmCq { kind }, Outcome::None);
+        [of(Phase::Call), of(Phase::Return)]
+    }
+
+    /// Any number of arms in any order, and the recording ends: the first mark says what all of them are together.
+    #[test]
+    fn arms_that_merge_and_see_no_callback_are_described_as_one() {
+        const KINDS: [u32; 4] = [NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_CQ_NOTIFY_ANY, 7];
+        for number in 0..KINDS.len().pow(3) {
+            let [first, second, third] = [1, 4, 16].map(|place| KINDS[number / place % 4]);
+            let events = [arm(first), arm(second), arm(third)].concat();
+            let timeline = Timeline::of(&recording(&events));
+            let armed: Vec<_> = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Armed).collect();
+            let [armed] = armed[..] else { panic!("one arm: {armed:?}") };
+            let merged = super::words::merged(super::words::merged(first, second), third);
+            let what = super::words::arm(merged);
+            let is_said = armed.text.starts_with(&format!("Armed for {what}"))
+                || armed.text.contains(&format!("then for {what}."));
+            assert!(
+                is_said && armed.text.ends_with("nothing satisfied it."),
+                "{first}, {second}, {third}: {}",
+                armed.text
+            );
+            assert_eq!(armed.label, format!("armed: {}", super::words::arm_short(merged)));
+            assert_eq!(armed.to, events.len() - 1);
+        }
+    }
+
+    /// Completions that were taken, and of which the recording has kept none.
+    #[test]
+    fn a_poll_whose_results_were_not_kept_is_shown() {
+        let results = Arguments::GetCqResults { room: 4, extended: false, results: Vec::new() };
+        let events = [
+            arm(NDK_CQ_NOTIFY_ANY).to_vec(),
+            vec![
+                (Phase::Callback, Function::CqNotification, Arguments::None, Outcome::Status(NtStatus::SUCCESS)),
+                (Phase::Return, Function::GetCqResults, results, Outcome::Count(3)),
+            ],
+        ];
+        let timeline = Timeline::of(&recording(&events.concat()));
+        let decision = timeline.marks.iter().find(|mark| mark.kind == MarkKind::Decision).expect("it was called back");
+        assert!(decision.text.ends_with("completions that are not in the recording."), "{}", decision.text);
     }
 }
