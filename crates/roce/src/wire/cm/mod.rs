@@ -9,7 +9,7 @@ mod req;
 mod short;
 
 pub use mad::{Attribute, DATA, Header, LENGTH, Mad};
-pub use path::Path;
+pub use path::{Path, gid};
 pub use private::{CONSUMER_DATA, IpAddresses, PORT_SPACE_TCP, ReqPrivate, service_id, service_port};
 pub use reason::Reason;
 pub use rep::Rep;
