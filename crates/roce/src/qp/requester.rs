@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A READ goes out in requests of at most so many packets, so that a lost response costs no more than these.
-const READ_PACKETS: u32 = 32;
+const READ_PACKETS: u32 = 16;
 /// A long message asks for an ACK after so many packets.
 const ACK_EACH: u32 = 32;
 /// Packets of a connection that may be outstanding: a quarter of the numbers.
