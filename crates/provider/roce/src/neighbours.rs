@@ -1,0 +1,291 @@
+//! Who has an address: ARP and neighbour discovery (RoCEv2 8.8).
+//!
+//! Peers resolve this side's addresses before they answer, so they must be answered. Entries exist only for addresses that this side
+//! asked for: nobody else can fill the cache.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fallible::{AllocError, try_slice};
+use smoltcp::{
+    phy::ChecksumCapabilities,
+    wire::{
+        ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr,
+        RawHardwareAddress,
+    },
+};
+
+use crate::{
+    bounded::Bounded,
+    interface::Interface,
+    wire::{
+        Ethernet, Ip, Mac,
+        ethernet::{BROADCAST, ethertype},
+        ip,
+    },
+};
+
+/// Microseconds between two questions.
+const AGAIN: u64 = 1_000_000;
+/// How often is asked.
+const TRIES: u8 = 3;
+/// How long an answer holds, in microseconds.
+const VALID: u64 = 60_000_000;
+/// Questions of others that wait for an answer.
+const QUESTIONS: usize = 16;
+/// Neighbour discovery is between neighbours: no router has passed it on.
+const HOP_LIMIT: u8 = 255;
+
+/// What is known about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    /// It is this station's.
+    Known(Mac),
+    /// It was asked for.
+    Asked,
+    /// Nobody has answered.
+    Silent,
+    /// There is no room to ask; ask again later.
+    NoRoom,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: IpAddr,
+    state: State,
+    /// When the state ends.
+    until: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// To be asked for, after so many times.
+    Ask(u8),
+    Asked(u8),
+    Known(Mac),
+    Silent,
+}
+
+/// An answer to give.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    /// The interface's address that was asked for.
+    ours: IpAddr,
+    /// Who asked.
+    asker: IpAddr,
+    mac: Mac,
+}
+
+/// The cache of neighbours, and the packets that fill it.
+pub struct Neighbours {
+    entries: Box<[Option<Entry>]>,
+    answers: Bounded<Answer>,
+}
+
+impl Neighbours {
+    pub fn new(entries: usize) -> Result<Self, AllocError> {
+        Ok(Self { entries: try_slice(entries, |_| None)?, answers: Bounded::new(QUESTIONS)? })
+    }
+
+    /// Who has `address`. It is asked for if that is not known.
+    pub fn resolve(&mut self, now: u64, address: IpAddr) -> Neighbour {
+        if let Some(entry) = self.entries.iter().flatten().find(|entry| entry.address == address) {
+            return match entry.state {
+                State::Known(mac) => Neighbour::Known(mac),
+                State::Ask(_) | State::Asked(_) => Neighbour::Asked,
+                State::Silent => Neighbour::Silent,
+            };
+        }
+        let free = self.entries.iter().position(Option::is_none);
+        let oldest = || {
+            let known = self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
+            let known = known.filter(|(_, entry)| !matches!(entry.state, State::Ask(_) | State::Asked(_)));
+            known.min_by_key(|(_, entry)| entry.until).map(|(index, _)| index)
+        };
+        match free.or_else(oldest) {
+            Some(place) => {
+                self.entries[place] = Some(Entry { address, state: State::Ask(0), until: now });
+                Neighbour::Asked
+            }
+            None => Neighbour::NoRoom,
+        }
+    }
+
+    /// When [`tick`](Self::tick) must be called.
+    pub fn deadline(&self) -> Option<u64> {
+        self.entries.iter().flatten().map(|entry| entry.until).min()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64) {
+        for place in &mut self.entries {
+            let Some(entry) = place.as_mut().filter(|entry| entry.until <= now) else { continue };
+            match entry.state {
+                State::Ask(_) => {}
+                State::Asked(TRIES..) => (entry.state, entry.until) = (State::Silent, now + AGAIN),
+                State::Asked(tries) => entry.state = State::Ask(tries),
+                State::Known(_) | State::Silent => *place = None,
+            }
+        }
+    }
+
+    /// `address` says that it is this station's.
+    fn learn(&mut self, now: u64, address: IpAddr, mac: Mac) {
+        // A station of many is none.
+        if mac[0] & 1 != 0 {
+            return;
+        }
+        if let Some(entry) = self.entries.iter_mut().flatten().find(|entry| entry.address == address) {
+            (entry.state, entry.until) = (State::Known(mac), now + VALID);
+        }
+    }
+
+    /// A packet of ARP.
+    pub fn receive_arp(&mut self, now: u64, interface: &Interface, bytes: &[u8]) {
+        let Ok(packet) = ArpPacket::new_checked(bytes) else { return };
+        let Ok(ArpRepr::EthernetIpv4 { operation, source_hardware_addr, source_protocol_addr, target_protocol_addr, .. }) =
+            ArpRepr::parse(&packet)
+        else {
+            return;
+        };
+        let (asker, ours, mac) = (source_protocol_addr.into(), target_protocol_addr.into(), source_hardware_addr.0);
+        if !interface.has(ours) {
+            return;
+        }
+        self.learn(now, asker, mac);
+        if operation == ArpOperation::Request {
+            // If too many wait, they will ask again.
+            let _ = self.answers.push(Answer { ours, asker, mac });
+        }
+    }
+
+    /// A packet of ICMPv6.
+    pub fn receive_icmp(&mut self, now: u64, interface: &Interface, ethernet: &Ethernet, ip: &Ip, bytes: &[u8]) {
+        let (IpAddr::V6(source), IpAddr::V6(destination)) = (ip.source, ip.destination) else { return };
+        let Ok(packet) = Icmpv6Packet::new_checked(bytes) else { return };
+        let repr = Icmpv6Repr::parse(&source, &destination, &packet, &ChecksumCapabilities::default());
+        let Ok(Icmpv6Repr::Ndisc(discovery)) = repr else { return };
+        let station = |address: Option<RawHardwareAddress>| {
+            address.and_then(|address| Mac::try_from(address.as_bytes()).ok()).unwrap_or(ethernet.source)
+        };
+        match discovery {
+            _ if ip.hop_limit != HOP_LIMIT => {}
+            NdiscRepr::NeighborSolicit { target_addr, lladdr } if interface.has(target_addr.into()) => {
+                // Without a source it is a check for duplicates, which only this side's answer to all could serve.
+                if source.is_unspecified() {
+                    return;
+                }
+                let mac = station(lladdr);
+                self.learn(now, source.into(), mac);
+                let _ = self.answers.push(Answer { ours: target_addr.into(), asker: source.into(), mac });
+            }
+            NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => self.learn(now, target_addr.into(), station(lladdr)),
+            _ => {}
+        }
+    }
+
+    /// Returns true if [`transmit`](Self::transmit) has a packet.
+    pub fn may_transmit(&self) -> bool {
+        !self.answers.is_empty() || self.entries.iter().flatten().any(|entry| matches!(entry.state, State::Ask(_)))
+    }
+
+    /// The next packet, if there is one.
+    pub fn transmit(&mut self, now: u64, interface: &Interface, frame: &mut [u8]) -> Option<usize> {
+        while let Some(Answer { ours, asker, mac }) = self.answers.pop() {
+            match (ours, asker) {
+                (IpAddr::V4(ours), IpAddr::V4(asker)) => {
+                    return Some(arp(interface, ArpOperation::Reply, ours, (mac, mac), asker, frame));
+                }
+                (IpAddr::V6(ours), IpAddr::V6(asker)) => {
+                    let flags = NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE;
+                    let lladdr = Some(EthernetAddress(interface.mac).into());
+                    let advertisement = NdiscRepr::NeighborAdvert { flags, target_addr: ours, lladdr };
+                    return Some(discovery(interface, advertisement, ours, (mac, asker), frame));
+                }
+                _ => {}
+            }
+        }
+        for entry in self.entries.iter_mut().flatten() {
+            let State::Ask(tries) = entry.state else { continue };
+            (entry.state, entry.until) = (State::Asked(tries + 1), now + AGAIN);
+            match (interface.address_beside(entry.address), entry.address) {
+                (Some(IpAddr::V4(ours)), IpAddr::V4(other)) => {
+                    return Some(arp(interface, ArpOperation::Request, ours, (BROADCAST, [0; 6]), other, frame));
+                }
+                (Some(IpAddr::V6(ours)), IpAddr::V6(other)) => {
+                    let lladdr = Some(EthernetAddress(interface.mac).into());
+                    let question = NdiscRepr::NeighborSolicit { target_addr: other, lladdr };
+                    return Some(discovery(interface, question, ours, solicited_node(other), frame));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// The group of all stations whose addresses end like this one.
+fn solicited_node(address: Ipv6Addr) -> (Mac, Ipv6Addr) {
+    let [.., a, b, c] = address.octets();
+    let group = Ipv6Addr::from([0xFF, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xFF, a, b, c]);
+    ([0x33, 0x33, 0xFF, a, b, c], group)
+}
+
+/// Writes a frame of ARP from `ours`, to the station of the frame, for a target.
+fn arp(
+    interface: &Interface,
+    operation: ArpOperation,
+    ours: Ipv4Addr,
+    (station, target): (Mac, Mac),
+    other: Ipv4Addr,
+    frame: &mut [u8],
+) -> usize {
+    let ethernet = Ethernet {
+        destination: station,
+        source: interface.mac,
+        tag: interface.tag,
+        ethertype: ethertype::ARP,
+    };
+    let start = ethernet.emit(frame);
+    let repr = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: EthernetAddress(interface.mac),
+        source_protocol_addr: ours,
+        target_hardware_addr: EthernetAddress(target),
+        target_protocol_addr: other,
+    };
+    let end = start + repr.buffer_len();
+    repr.emit(&mut ArpPacket::new_unchecked(&mut frame[start..end]));
+    end
+}
+
+/// Writes a frame of neighbour discovery.
+fn discovery(
+    interface: &Interface,
+    message: NdiscRepr<'_>,
+    ours: Ipv6Addr,
+    (station, other): (Mac, Ipv6Addr),
+    frame: &mut [u8],
+) -> usize {
+    let ethernet = Ethernet {
+        destination: station,
+        source: interface.mac,
+        tag: interface.tag,
+        ethertype: ethertype::IPV6,
+    };
+    let header = Ip {
+        source: ours.into(),
+        destination: other.into(),
+        traffic_class: 0,
+        hop_limit: HOP_LIMIT,
+        protocol: ip::protocol::ICMPV6,
+        label: 0,
+    };
+    let repr = Icmpv6Repr::Ndisc(message);
+    let network = ethernet.emit(frame);
+    let start = network + header.emit(&mut frame[network..], repr.buffer_len());
+    let end = start + repr.buffer_len();
+    let mut packet = Icmpv6Packet::new_unchecked(&mut frame[start..end]);
+    repr.emit(&ours, &other, &mut packet, &ChecksumCapabilities::default());
+    end
+}

@@ -1,0 +1,97 @@
+//! The way to a peer, and frames on it.
+
+use core::net::IpAddr;
+
+use crate::wire::{
+    Bth, Envelope, Ethernet, Extended, Ip, Mac, Udp, ip,
+    packet::{ICRC, emit_headers},
+    udp,
+};
+
+/// What the frames to a peer have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// This station.
+    pub local_mac: Mac,
+    /// The peer's station, or the router's.
+    pub remote_mac: Mac,
+    /// Priority and VLAN.
+    pub tag: Option<u16>,
+    /// This side's address.
+    pub local: IpAddr,
+    /// The peer's.
+    pub remote: IpAddr,
+    /// Constant for a queue pair, so that its packets keep their order.
+    pub source_port: u16,
+    /// TOS of IPv4.
+    pub traffic_class: u8,
+    /// TTL of IPv4.
+    pub hop_limit: u8,
+}
+
+/// The source port of the packets of a queue pair (RoCEv2 9).
+#[must_use]
+pub const fn source_port(local_qpn: u32, remote_qpn: u32) -> u16 {
+    let product = (local_qpn as u64).wrapping_mul(remote_qpn as u64);
+    let label = product ^ (product >> 20) ^ (product >> 40);
+    0xC000 | ((label & 0x3FFF) ^ (label >> 14 & 0x3FFF)) as u16
+}
+
+impl Path {
+    /// Returns true if the frame of this envelope came this way.
+    #[must_use]
+    pub fn is_of(&self, envelope: &Envelope) -> bool {
+        envelope.ip.source == self.remote && envelope.ip.destination == self.local
+    }
+
+    fn envelope(&self, bth: &Bth) -> Envelope {
+        let ip = Ip {
+            source: self.local,
+            destination: self.remote,
+            traffic_class: self.traffic_class,
+            hop_limit: self.hop_limit,
+            protocol: ip::protocol::UDP,
+            // Packets are never cut, so their identification need not be one. A flow label of zero is none.
+            label: if self.local.is_ipv4() { bth.psn.get() & 0xFFFF } else { 0 },
+        };
+        Envelope {
+            ethernet: Ethernet {
+                destination: self.remote_mac,
+                source: self.local_mac,
+                tag: self.tag,
+                ethertype: ip.ethertype(),
+            },
+            ip,
+            udp: Udp { source: self.source_port, destination: udp::ROCE },
+        }
+    }
+
+    /// Writes a frame with a payload of `length` bytes, which `fill` writes, to the front of `frame`. Returns the frame's length.
+    ///
+    /// # Errors
+    ///
+    /// That of `fill`.
+    ///
+    /// # Panics
+    ///
+    /// If `frame` is too short.
+    pub fn emit<E>(
+        &self,
+        mut bth: Bth,
+        extended: &Extended,
+        length: u32,
+        frame: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let length = length as usize;
+        let pad = length.wrapping_neg() & 3;
+        bth.pad = pad as u8;
+        let envelope = self.envelope(&bth);
+        let packet = &mut frame[envelope.length()..];
+        let start = emit_headers(&bth, extended, packet);
+        fill(&mut packet[start..][..length])?;
+        let end = start + length;
+        packet[end..][..pad + ICRC].fill(0);
+        Ok(envelope.seal(frame, end + pad + ICRC))
+    }
+}

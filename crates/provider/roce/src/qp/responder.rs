@@ -1,0 +1,424 @@
+//! The responder: requests of the peer are carried out, once and in order (RoCEv2 5).
+
+use fallible::AllocError;
+
+use super::{Link, request::LONGEST};
+use crate::{
+    adapter::{Access, Adapter, Receive, Received, Refused, Remote},
+    bounded::Bounded,
+    counters::Counters,
+    failure::Failure,
+    psn::Psn,
+    wire::{Aeth, Bth, Extended, Kind, Nak, Opcode, Packet, Position, Reth, Syndrome, U24},
+};
+
+/// A message of which not all packets have come.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    /// A SEND, so many bytes of which are in its receive.
+    Send { receive: Receive, offset: u32 },
+    /// A WRITE, so many bytes of which are in memory.
+    Write { key: u32, address: u64, length: u32, offset: u32 },
+}
+
+/// A READ, kept as long as the peer may ask for it again.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    first: Psn,
+    packets: u32,
+    key: u32,
+    address: u64,
+    length: u32,
+    /// What of it is being answered.
+    stream: Stream,
+}
+
+/// Packets of a READ's answer.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// The first of this answer.
+    start: u32,
+    /// The one that goes out next.
+    next: u32,
+    /// The one behind the last.
+    end: u32,
+    /// Where its bytes end in those of the READ.
+    bytes: u32,
+}
+
+impl Read {
+    const fn is_answered(&self) -> bool {
+        self.stream.next == self.stream.end
+    }
+}
+
+/// The responding half of a queue pair.
+pub struct Responder {
+    expected: Psn,
+    /// Messages finished.
+    msn: u32,
+    message: Option<Message>,
+    reads: Bounded<Read>,
+    /// The newest packet to acknowledge.
+    ack: Option<Psn>,
+    /// A NAK to send, behind the answers before it.
+    nak: Option<(Psn, Syndrome)>,
+    /// The packet that is expected has been asked for.
+    asked: bool,
+    /// Has a packet come?
+    heard: bool,
+    failed: Option<Failure>,
+}
+
+/// Why a request is not carried out.
+enum Stop {
+    /// Never.
+    Refuse(Nak, Failure),
+    /// Not now: there is no receive.
+    NotReady,
+    /// It was, but what it invalidates may not be.
+    BadInvalidate,
+}
+
+const INVALID: Stop = Stop::Refuse(Nak::InvalidRequest, Failure::PeerBroke);
+const NO_ACCESS: Stop = Stop::Refuse(Nak::RemoteAccess, Failure::PeerBroke);
+
+impl Responder {
+    /// A responder that keeps at most so many READs.
+    pub fn new(reads: u8) -> Result<Self, AllocError> {
+        Ok(Self {
+            expected: Psn::default(),
+            msn: 0,
+            message: None,
+            reads: Bounded::new(reads.into())?,
+            ack: None,
+            nak: None,
+            asked: false,
+            heard: false,
+            failed: None,
+        })
+    }
+
+    /// Begins with the packet that the peer was told to send first.
+    pub fn connect(&mut self, link: &Link) {
+        self.expected = link.receive_psn;
+    }
+
+    /// Returns true once a packet of the peer has come in order.
+    pub const fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Why the peer gets no more answers, once the last one has gone out.
+    pub fn failed(&self) -> Option<Failure> {
+        self.failed.filter(|_| !self.has_answers())
+    }
+
+    /// Returns true if a packet waits to go out.
+    pub fn has_answers(&self) -> bool {
+        self.ack.is_some() || self.nak.is_some() || self.reads.iter().any(|read| !read.is_answered())
+    }
+
+    /// Ends everything. A receive that a message had taken is completed.
+    pub fn end(&mut self, qp: u32, failure: Failure, adapter: &mut impl Adapter) {
+        self.failed.get_or_insert(failure);
+        self.drop_message(qp, failure, adapter);
+        (self.ack, self.nak) = (None, None);
+        self.reads.clear();
+    }
+
+    fn drop_message(&mut self, qp: u32, failure: Failure, adapter: &mut impl Adapter) {
+        if let Some(Message::Send { receive, .. }) = self.message.take() {
+            let received = Received {
+                context: receive.context,
+                length: 0,
+                solicited: false,
+                immediate: None,
+                invalidated: None,
+                outcome: Err(failure),
+            };
+            adapter.complete_receive(qp, received);
+        }
+    }
+
+    /// A request of the peer.
+    pub fn receive(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter, counters: &mut Counters) {
+        if self.failed.is_some() {
+            counters.wrong_state += 1;
+            return;
+        }
+        let psn = packet.bth.psn;
+        if psn.is_before(self.expected) {
+            counters.duplicates += 1;
+            self.repeat(link, packet);
+            return;
+        }
+        if psn != self.expected {
+            counters.psn_ahead += 1;
+            if !self.asked {
+                self.asked = true;
+                self.nak = Some((self.expected, Syndrome::Nak(Nak::Sequence)));
+            }
+            return;
+        }
+        // Whatever was asked for has come.
+        (self.asked, self.heard) = (false, true);
+        self.nak = None;
+        let stop = match self.carry_out(link, packet, adapter) {
+            Ok(packets) => {
+                self.expected = self.expected.plus(packets);
+                if packet.bth.acknowledge && packet.bth.opcode.kind() != Kind::Read {
+                    self.ack = Some(psn);
+                }
+                return;
+            }
+            Err(stop) => stop,
+        };
+        match stop {
+            Stop::NotReady => {
+                self.asked = true;
+                self.nak = Some((psn, Syndrome::RnrNak(link.rnr_timer)));
+            }
+            Stop::Refuse(nak, failure) => {
+                self.drop_message(link.qp, failure, adapter);
+                self.nak = Some((psn, Syndrome::Nak(nak)));
+                self.failed = Some(failure);
+            }
+            Stop::BadInvalidate => {
+                self.drop_message(link.qp, Failure::BadInvalidate, adapter);
+                self.ack = Some(psn);
+                self.failed = Some(Failure::BadInvalidate);
+            }
+        }
+    }
+
+    /// Carries out the packet that is expected. Returns how many numbers it takes.
+    fn carry_out(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<u32, Stop> {
+        let (opcode, length) = (packet.bth.opcode, packet.payload.len() as u32);
+        let (kind, position) = (opcode.kind(), opcode.position());
+        let continues = match self.message {
+            None => position.begins(),
+            Some(Message::Send { .. }) => kind == Kind::Send && !position.begins(),
+            Some(Message::Write { .. }) => kind == Kind::Write && !position.begins(),
+        };
+        let fits = match position {
+            Position::First | Position::Middle => length == link.mtu.bytes(),
+            Position::Last => 0 < length && length <= link.mtu.bytes(),
+            Position::Only => length <= link.mtu.bytes(),
+        };
+        if !continues || !fits {
+            return Err(INVALID);
+        }
+        match kind {
+            Kind::Send => self.send(link, packet, adapter),
+            Kind::Write => self.write(link, packet, adapter),
+            Kind::Read => return self.read(link, packet, adapter),
+            _ => return Err(INVALID),
+        }?;
+        Ok(1)
+    }
+
+    fn send(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<(), Stop> {
+        let (position, length) = (packet.bth.opcode.position(), packet.payload.len() as u32);
+        let (receive, offset) = match self.message {
+            Some(Message::Send { receive, offset }) => (receive, offset),
+            _ => (adapter.claim_receive(link.qp).ok_or(Stop::NotReady)?, 0),
+        };
+        // From here on a failure completes the receive.
+        self.message = Some(Message::Send { receive, offset });
+        let end = offset.checked_add(length).filter(|end| *end <= receive.length);
+        let end = end.ok_or(Stop::Refuse(Nak::InvalidRequest, Failure::ReceiveTooShort))?;
+        if length > 0 {
+            let filled = adapter.fill_receive(link.qp, &receive, offset, packet.payload);
+            filled.map_err(|Refused| Stop::Refuse(Nak::RemoteOperation, Failure::ReceiveProtection))?;
+        }
+        if !position.ends() {
+            self.message = Some(Message::Send { receive, offset: end });
+            return Ok(());
+        }
+        let invalidated = packet.extended.invalidate;
+        if let Some(key) = invalidated {
+            adapter.invalidate(link.qp, key).map_err(|Refused| Stop::BadInvalidate)?;
+        }
+        self.message = None;
+        self.msn = self.msn.wrapping_add(1);
+        let received = Received {
+            context: receive.context,
+            length: end,
+            solicited: packet.bth.solicited,
+            immediate: packet.extended.immediate,
+            invalidated,
+            outcome: Ok(()),
+        };
+        adapter.complete_receive(link.qp, received);
+        Ok(())
+    }
+
+    fn write(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<(), Stop> {
+        let (position, payload) = (packet.bth.opcode.position(), packet.payload.len() as u32);
+        let (key, address, length, offset) = match (self.message, packet.extended.reth) {
+            (Some(Message::Write { key, address, length, offset }), _) => (key, address, length, offset),
+            (_, Some(reth)) => (reth.key.get(), reth.address.get(), reth.length.get(), 0),
+            _ => return Err(INVALID),
+        };
+        let end = offset + payload;
+        let is_whole = if position.ends() { end == length } else { end < length };
+        if length > LONGEST || !is_whole {
+            return Err(INVALID);
+        }
+        if position.begins() && length > 0 {
+            adapter.check(link.qp, Remote { key, address, length }, Access::Write).map_err(|Refused| NO_ACCESS)?;
+        }
+        // A message that immediate data end takes a receive, of which it uses no byte.
+        let receive = match packet.extended.immediate {
+            Some(immediate) => Some((adapter.claim_receive(link.qp).ok_or(Stop::NotReady)?, immediate)),
+            None => None,
+        };
+        if payload > 0 {
+            let written = adapter.write(link.qp, key, address.wrapping_add(offset.into()), packet.payload);
+            if written.is_err() {
+                if let Some((receive, _)) = receive {
+                    self.message = Some(Message::Send { receive, offset: 0 });
+                }
+                return Err(NO_ACCESS);
+            }
+        }
+        if !position.ends() {
+            self.message = Some(Message::Write { key, address, length, offset: end });
+            return Ok(());
+        }
+        self.message = None;
+        self.msn = self.msn.wrapping_add(1);
+        if let Some((receive, immediate)) = receive {
+            let received = Received {
+                context: receive.context,
+                length,
+                solicited: packet.bth.solicited,
+                immediate: Some(immediate),
+                invalidated: None,
+                outcome: Ok(()),
+            };
+            adapter.complete_receive(link.qp, received);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<u32, Stop> {
+        let Reth { address, key, length } = packet.extended.reth.ok_or(INVALID)?;
+        let (address, key, length) = (address.get(), key.get(), length.get());
+        let most = usize::from(link.inbound_reads);
+        let unanswered = self.reads.iter().filter(|read| !read.is_answered()).count();
+        if unanswered >= most || length > LONGEST || !packet.payload.is_empty() {
+            return Err(INVALID);
+        }
+        if length > 0 {
+            adapter.check(link.qp, Remote { key, address, length }, Access::Read).map_err(|Refused| NO_ACCESS)?;
+        }
+        if self.reads.len() >= most {
+            // The oldest: the peer has its answer, for otherwise it would not ask for one more. If it is still being repeated, the
+            // repetition ends.
+            self.reads.pop();
+        }
+        let packets = link.mtu.packets(length);
+        let stream = Stream { start: 0, next: 0, end: packets, bytes: length };
+        self.reads.push(Read { first: packet.bth.psn, packets, key, address, length, stream }).map_err(|_| INVALID)?;
+        self.msn = self.msn.wrapping_add(1);
+        Ok(packets)
+    }
+
+    /// A request that has been carried out comes again: its answer was lost, or it was late.
+    fn repeat(&mut self, link: &Link, packet: &Packet<'_>) {
+        let Some(reth) = packet.extended.reth.filter(|_| packet.bth.opcode.kind() == Kind::Read) else {
+            self.ack = Some(self.expected.previous());
+            return;
+        };
+        let psn = packet.bth.psn;
+        let Some(read) = self.reads.iter_mut().find(|read| psn.since(read.first) < read.packets) else { return };
+        let (index, length) = (psn.since(read.first), reth.length.get());
+        let offset = index * link.mtu.bytes();
+        let is_inside = reth.key.get() == read.key
+            && reth.address.get() == read.address.wrapping_add(offset.into())
+            && length <= read.length - offset;
+        if is_inside {
+            let end = index + link.mtu.packets(length);
+            read.stream = Stream { start: index, next: index, end, bytes: offset + length };
+        }
+    }
+
+    /// The next answer, if there is one.
+    pub fn transmit(
+        &mut self,
+        link: &Link,
+        frame: &mut [u8],
+        adapter: &mut impl Adapter,
+        counters: &mut Counters,
+    ) -> Option<usize> {
+        // Answers leave in the order of their numbers: an ACK never before the data of a READ that it covers.
+        let read = self.reads.iter().position(|read| !read.is_answered());
+        let waits_for = read.and_then(|read| self.reads.get(read)).map(|read| read.first.plus(read.stream.next));
+        if let Some(ack) = self.ack.filter(|ack| waits_for.is_none_or(|first| ack.is_before(first))) {
+            self.ack = None;
+            if self.nak.is_none() || waits_for.is_some() {
+                counters.acks_sent += 1;
+                return Some(self.answer(link, ack, Syndrome::Ack, frame));
+            }
+            // The NAK says the same.
+        }
+        if let Some(read) = read {
+            match self.respond(link, read, frame, adapter) {
+                Ok(length) => return Some(length),
+                Err(psn) => {
+                    // The data may not be read any more.
+                    self.reads.clear();
+                    self.ack = None;
+                    self.nak = Some((psn, Syndrome::Nak(Nak::RemoteAccess)));
+                    self.failed = Some(Failure::PeerBroke);
+                    self.drop_message(link.qp, Failure::PeerBroke, adapter);
+                }
+            }
+        }
+        let (psn, syndrome) = self.nak.take()?;
+        counters.naks_sent += 1;
+        Some(self.answer(link, psn, syndrome, frame))
+    }
+
+    fn aeth(&self, syndrome: Syndrome) -> Extended {
+        let aeth = Aeth { syndrome: syndrome.to_byte(), msn: U24::new(self.msn) };
+        Extended { aeth: Some(aeth), ..Extended::default() }
+    }
+
+    fn answer(&self, link: &Link, psn: Psn, syndrome: Syndrome, frame: &mut [u8]) -> usize {
+        let bth = Bth::new(Opcode::Acknowledge, link.remote_qpn, psn);
+        let written: Result<usize, core::convert::Infallible> =
+            link.path.emit(bth, &self.aeth(syndrome), 0, frame, |_| Ok(()));
+        match written {
+            Ok(length) => length,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The next packet of the answer to a READ.
+    ///
+    /// # Errors
+    ///
+    /// Its number, if the memory may not be read.
+    fn respond(&mut self, link: &Link, read: usize, frame: &mut [u8], adapter: &mut impl Adapter) -> Result<usize, Psn> {
+        let Some(&Read { first, key, address, stream, .. }) = self.reads.get(read) else { return Err(self.expected) };
+        let psn = first.plus(stream.next);
+        let position = Position::of(stream.next, stream.start, stream.end);
+        let bth = Bth::new(Opcode::read_response(position), link.remote_qpn, psn);
+        let extended = if position == Position::Middle { Extended::default() } else { self.aeth(Syndrome::Ack) };
+        let bytes = link.mtu.payload(stream.bytes, stream.next);
+        let from = address.wrapping_add((stream.next * link.mtu.bytes()).into());
+        let length = link
+            .path
+            .emit(bth, &extended, bytes, frame, |payload| {
+                if payload.is_empty() { Ok(()) } else { adapter.read(link.qp, key, from, payload) }
+            })
+            .map_err(|Refused| psn)?;
+        if let Some(read) = self.reads.get_mut(read) {
+            read.stream.next += 1;
+        }
+        Ok(length)
+    }
+}

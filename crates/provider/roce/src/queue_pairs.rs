@@ -1,0 +1,136 @@
+//! The queue pairs of a stack, by their numbers.
+//!
+//! A number is a place in the table and a generation, so that it comes again as late as can be: peers remember it for a while
+//! (RoCEv2 0.9), and packets for the one before are nobody's.
+
+use alloc::boxed::Box;
+
+use fallible::{AllocError, try_slice};
+
+use crate::{
+    bounded::Bounded,
+    qp::{QueuePair, Sizes},
+};
+
+/// Bits of a queue pair's number.
+const BITS: u32 = 24;
+
+struct Place {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+/// A queue pair, and what the stack knows about it.
+pub struct Entry {
+    pub qp: QueuePair,
+    /// Its connection; zero is none.
+    pub connection: u32,
+    /// It stands in the queue of those that may transmit.
+    queued: bool,
+}
+
+/// The table.
+pub struct QueuePairs {
+    places: Box<[Place]>,
+    index_bits: u32,
+    /// The places of those that may transmit, each once.
+    ready: Bounded<usize>,
+    /// No queue pair has an earlier deadline; some may have none so early.
+    wake: Option<u64>,
+}
+
+impl QueuePairs {
+    /// A table for at most `most`, the first of which have the generation `first`.
+    pub fn new(most: usize, first: u32) -> Result<Self, AllocError> {
+        let index_bits = most.next_power_of_two().trailing_zeros().clamp(1, BITS - 8);
+        let places = try_slice(most.min(1 << index_bits), |_| Place { generation: first, entry: None })?;
+        let ready = Bounded::new(places.len())?;
+        Ok(Self { places, index_bits, ready, wake: None })
+    }
+
+    /// Makes a queue pair, and returns its number; `None` if the table is full.
+    pub fn create(&mut self, sizes: Sizes) -> Result<Option<u32>, AllocError> {
+        let Some(index) = self.places.iter().position(|place| place.entry.is_none()) else { return Ok(None) };
+        let generations = 1 << (BITS - self.index_bits);
+        let place = &mut self.places[index];
+        // Generation zero would give the numbers 0 and 1.
+        place.generation = (place.generation % (generations - 1)) + 1;
+        let number = place.generation << self.index_bits | index as u32;
+        place.entry = Some(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false });
+        Ok(Some(number))
+    }
+
+    fn index(&self, number: u32) -> usize {
+        number as usize & ((1 << self.index_bits) - 1)
+    }
+
+    pub fn get(&self, number: u32) -> Option<&Entry> {
+        let place = self.places.get(self.index(number))?;
+        place.entry.as_ref().filter(|entry| entry.qp.number() == number)
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
+        let index = self.index(number);
+        let place = self.places.get_mut(index)?;
+        place.entry.as_mut().filter(|entry| entry.qp.number() == number)
+    }
+
+    pub fn remove(&mut self, number: u32) -> Option<Entry> {
+        self.get(number)?;
+        let index = self.index(number);
+        self.places[index].entry.take()
+    }
+
+    /// Something has happened to a queue pair: it may have a packet, or another deadline.
+    pub fn touch(&mut self, now: u64, number: u32) {
+        let index = self.index(number);
+        let Some(entry) = self.places.get_mut(index).and_then(|place| place.entry.as_mut()) else { return };
+        if let Some(deadline) = entry.qp.deadline() {
+            self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
+        }
+        if !entry.queued && entry.qp.may_transmit(now) && self.ready.push(index).is_ok() {
+            entry.queued = true;
+        }
+    }
+
+    /// The number of the next one that may transmit.
+    pub fn next_ready(&mut self) -> Option<u32> {
+        while let Some(index) = self.ready.pop() {
+            // The one that was queued may be gone, and another in its place.
+            if let Some(entry) = &mut self.places[index].entry {
+                entry.queued = false;
+                return Some(entry.qp.number());
+            }
+        }
+        None
+    }
+
+    pub fn may_transmit(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub const fn wake(&self) -> Option<u64> {
+        self.wake
+    }
+
+    /// The number of the next queue pair, from the place `from` on, whose deadline has come. To be called until it gives none, each
+    /// time with the same variable: then the next deadline of all is known.
+    pub fn expired(&mut self, now: u64, from: &mut usize) -> Option<u32> {
+        if *from == 0 {
+            if self.wake.is_none_or(|wake| now < wake) {
+                return None;
+            }
+            self.wake = None;
+        }
+        while let Some(place) = self.places.get(*from) {
+            *from += 1;
+            let Some(entry) = &place.entry else { continue };
+            let (number, deadline) = (entry.qp.number(), entry.qp.deadline());
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Some(number);
+            }
+            self.touch(now, number);
+        }
+        None
+    }
+}

@@ -1,0 +1,434 @@
+//! Everything of an interface: frames are taken apart, and go to the connection manager, the neighbours or a queue pair.
+//!
+//! ```text
+//!   receive(frame) -+-> ARP, ICMPv6 -> neighbours
+//!                   +-> UDP 4791 -+-> QP 1 -> connection manager
+//!                                 +-> QP n -> requester, responder
+//!   transmit() <---- the next frame of any of them
+//! ```
+//!
+//! All work is done inside the calls. What one call does is bounded: a frame in, a frame out, or the deadlines that have come.
+//! The caller ends its loop when it has no time left; nothing is lost but time.
+
+use core::net::IpAddr;
+
+use fallible::AllocError;
+
+use crate::{
+    adapter::Adapter,
+    cm::{CallError, Connect, Context, Event, Manager, ReadLimits, Room, State as ConnectionState, Times},
+    counters::Counters,
+    failure::Failure,
+    interface::{Interface, Network},
+    neighbours::Neighbours,
+    qp::{PostError, QueuePair, Request, Sizes, State},
+    queue_pairs::QueuePairs,
+    wire::{
+        Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS, ip,
+    },
+};
+
+/// The shortest buffer for frames that go out: one of the largest MTU, or a datagram.
+pub const FRAME: usize = MOST_HEADERS + 4096;
+
+/// What a stack is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'call> {
+    /// The station's address.
+    pub mac: Mac,
+    /// The tag of frames that go out: priority and VLAN. Frames that come in must be of the same VLAN.
+    pub tag: Option<u16>,
+    /// The interface's addresses.
+    pub networks: &'call [Network],
+    /// Routers, one for each family.
+    pub gateways: [Option<IpAddr>; 2],
+    /// Bytes of the network's packets: Ethernet's 1500.
+    pub network_mtu: usize,
+    /// The adapter's identifier; not zero, of no other adapter, always the same.
+    pub guid: u64,
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// Connections.
+    pub room: Room,
+    /// Neighbours that are remembered.
+    pub neighbours: usize,
+    /// Times of the connection manager.
+    pub times: Times,
+    /// Bits that a peer cannot guess, for numbers of packets and queue pairs.
+    pub seed: u64,
+}
+
+/// What a consumer may know about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo<'stack> {
+    /// Where it stands.
+    pub state: ConnectionState,
+    /// Its queue pair; zero before there is one.
+    pub qp: u32,
+    /// This side.
+    pub local: core::net::SocketAddr,
+    /// The peer.
+    pub remote: core::net::SocketAddr,
+    /// What the peer sent along: all bytes that a message has for it, with zeros behind the peer's own (NDKPI 7.7.4).
+    pub private: &'stack [u8],
+    /// READs: what the peer wants, and from the accept or connect on what is agreed on.
+    pub limits: ReadLimits,
+}
+
+/// The stack of an interface.
+pub struct Stack {
+    interface: Interface,
+    qps: QueuePairs,
+    manager: Manager,
+    neighbours: Neighbours,
+    counters: Counters,
+}
+
+/// Splits a stack into its connection manager and what that works on.
+macro_rules! manager {
+    ($stack:ident, $now:expr, $adapter:expr) => {
+        (
+            &mut $stack.manager,
+            &mut Context {
+                now: $now,
+                interface: &$stack.interface,
+                qps: &mut $stack.qps,
+                neighbours: &mut $stack.neighbours,
+                counters: &mut $stack.counters,
+                adapter: $adapter,
+            },
+        )
+    };
+}
+
+impl Stack {
+    /// A stack without queue pairs.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`]: its tables do not fit in memory.
+    pub fn new(config: &Config<'_>) -> Result<Self, AllocError> {
+        let Config { mac, tag, networks, gateways, network_mtu, guid, room, .. } = *config;
+        Ok(Self {
+            interface: Interface::new(mac, tag, guid, network_mtu, networks, gateways)?,
+            qps: QueuePairs::new(config.queue_pairs, (config.seed >> 40) as u32)?,
+            manager: Manager::new(room, config.times, config.seed)?,
+            neighbours: Neighbours::new(config.neighbours)?,
+            counters: Counters::default(),
+        })
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Makes a queue pair, and returns its number; `None` if there is no place for one more.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`]: its queues do not fit in memory.
+    pub fn create_queue_pair(&mut self, sizes: Sizes) -> Result<Option<u32>, AllocError> {
+        self.qps.create(sizes)
+    }
+
+    /// The queue pair with this number.
+    #[must_use]
+    pub fn queue_pair(&self, number: u32) -> Option<&QueuePair> {
+        self.qps.get(number).map(|entry| &entry.qp)
+    }
+
+    /// Destroys a queue pair: its requests complete as flushed, its connection is closed.
+    pub fn destroy_queue_pair(&mut self, now: u64, number: u32, adapter: &mut impl Adapter) {
+        let Some(connection) = self.qps.get(number).map(|entry| entry.connection) else { return };
+        let (manager, context) = manager!(self, now, adapter);
+        // It may be closed already.
+        let _ = manager.close(context, connection);
+        if let Some(mut entry) = self.qps.remove(number) {
+            entry.qp.fail(Failure::Flushed, adapter);
+            while entry.qp.outstanding() > 0 {
+                entry.qp.tick(now, adapter, &mut self.counters);
+            }
+        }
+    }
+
+    /// Posts a request (see [`QueuePair::post`]).
+    ///
+    /// # Errors
+    ///
+    /// Why it was not taken.
+    pub fn post(&mut self, now: u64, qp: u32, request: Request, inline: Option<&[u8]>) -> Result<(), PostError> {
+        let entry = self.qps.get_mut(qp).ok_or(PostError::NotConnected)?;
+        entry.qp.post(request, inline)?;
+        self.qps.touch(now, qp);
+        Ok(())
+    }
+
+    /// Ends all requests of a queue pair as flushed: `NdkFlush`. The peer finds out by the silence.
+    pub fn flush(&mut self, now: u64, qp: u32, adapter: &mut impl Adapter) {
+        if let Some(entry) = self.qps.get_mut(qp) {
+            entry.qp.fail(Failure::Flushed, adapter);
+            self.after(now, qp, adapter);
+        }
+    }
+
+    /// `NdkListen`, on one address or on all.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::InUse`], [`CallError::NoRoom`].
+    pub fn listen(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), CallError> {
+        self.manager.listen(address, port)
+    }
+
+    /// Ends listening.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`].
+    pub fn stop_listening(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), CallError> {
+        self.manager.stop_listening(address, port)
+    }
+
+    /// `NdkControlConnectEvents`: a paused listener is as if it were not there.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`].
+    pub fn pause(&mut self, address: Option<IpAddr>, port: u16, paused: bool) -> Result<(), CallError> {
+        self.manager.pause(address, port, paused)
+    }
+
+    /// `NdkConnect`. The outcome is [`Connected`](crate::cm::EventKind::Connected).
+    ///
+    /// # Errors
+    ///
+    /// Why nothing has begun.
+    pub fn connect(&mut self, now: u64, connect: &Connect<'_>, adapter: &mut impl Adapter) -> Result<u32, CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.connect(context, connect)
+    }
+
+    /// `NdkCompleteConnect`.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`], [`CallError::WrongState`].
+    pub fn complete_connect(&mut self, now: u64, connection: u32, adapter: &mut impl Adapter) -> Result<(), CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.complete_connect(context, connection)
+    }
+
+    /// `NdkAccept`. The outcome is [`Accepted`](crate::cm::EventKind::Accepted).
+    ///
+    /// # Errors
+    ///
+    /// Why nothing has begun.
+    pub fn accept(
+        &mut self,
+        now: u64,
+        connection: u32,
+        qp: u32,
+        limits: ReadLimits,
+        private: &[u8],
+        adapter: &mut impl Adapter,
+    ) -> Result<(), CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.accept(context, connection, qp, limits, private)
+    }
+
+    /// `NdkReject`, with up to 148 bytes for the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`], [`CallError::WrongState`], [`CallError::TooMuchData`].
+    pub fn reject(
+        &mut self,
+        now: u64,
+        connection: u32,
+        private: &[u8],
+        adapter: &mut impl Adapter,
+    ) -> Result<(), CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.reject(context, connection, private)
+    }
+
+    /// `NdkDisconnect`. The outcome is [`DisconnectComplete`](crate::cm::EventKind::DisconnectComplete).
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`], [`CallError::WrongState`].
+    pub fn disconnect(&mut self, now: u64, connection: u32, adapter: &mut impl Adapter) -> Result<(), CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.disconnect(context, connection)
+    }
+
+    /// `NdkCloseConnector`. The connection's name is not valid any more.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`].
+    pub fn close(&mut self, now: u64, connection: u32, adapter: &mut impl Adapter) -> Result<(), CallError> {
+        let (manager, context) = manager!(self, now, adapter);
+        manager.close(context, connection)
+    }
+
+    /// The next event.
+    pub fn event(&mut self) -> Option<Event> {
+        self.manager.event()
+    }
+
+    /// What is known about a connection.
+    #[must_use]
+    pub fn connection(&self, id: u32) -> Option<ConnectionInfo<'_>> {
+        let connection = self.manager.connection(id)?;
+        Some(ConnectionInfo {
+            state: connection.state,
+            qp: connection.qp,
+            local: connection.local,
+            remote: connection.remote,
+            private: &connection.private[..connection.private_length],
+            limits: connection.limits,
+        })
+    }
+
+    /// A frame has come in. Any bytes may be one.
+    pub fn receive(&mut self, now: u64, frame: &[u8], adapter: &mut impl Adapter) {
+        self.counters.frames_received += 1;
+        match Envelope::parse(frame) {
+            Ok((envelope, packet)) => self.receive_packet(now, &envelope, &packet, adapter),
+            Err(Unreadable::Malformed) => self.counters.malformed += 1,
+            Err(Unreadable::Icrc) => self.counters.wrong_icrc += 1,
+            Err(Unreadable::Other) => {
+                if self.receive_other(now, frame).is_none() {
+                    self.counters.not_for_us += 1;
+                    return;
+                }
+                let (manager, context) = manager!(self, now, adapter);
+                manager.neighbours_changed(context);
+            }
+        }
+    }
+
+    /// ARP or neighbour discovery; `None` if it is neither.
+    fn receive_other(&mut self, now: u64, frame: &[u8]) -> Option<()> {
+        let (ethernet, rest) = Ethernet::parse(frame).filter(|(ethernet, _)| self.is_of_vlan(ethernet))?;
+        match ethernet.ethertype {
+            ethertype::ARP => self.neighbours.receive_arp(now, &self.interface, rest),
+            ethertype::IPV6 => {
+                let (ip, rest) = Ip::parse(ethernet.ethertype, rest)?;
+                if ip.protocol != ip::protocol::ICMPV6 {
+                    return None;
+                }
+                self.neighbours.receive_icmp(now, &self.interface, &ethernet, &ip, rest);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Returns true if a frame is of the interface's VLAN; a tag of VLAN 0 gives a priority only.
+    fn is_of_vlan(&self, ethernet: &Ethernet) -> bool {
+        const VLAN: u16 = 0x0FFF;
+        ethernet.tag.unwrap_or(0) & VLAN == self.interface.tag.unwrap_or(0) & VLAN
+    }
+
+    fn receive_packet(&mut self, now: u64, envelope: &Envelope, packet: &Packet<'_>, adapter: &mut impl Adapter) {
+        const PARTITION: u16 = 0x7FFF;
+        let is_ours = envelope.ethernet.destination == self.interface.mac
+            && self.is_of_vlan(&envelope.ethernet)
+            && self.interface.has(envelope.ip.destination);
+        if !is_ours {
+            self.counters.not_for_us += 1;
+            return;
+        }
+        if packet.bth.p_key & PARTITION != PARTITION {
+            self.counters.wrong_p_key += 1;
+            return;
+        }
+        let number = packet.bth.destination;
+        if number == message::QP && packet.bth.opcode.kind() == Kind::Datagram {
+            let (manager, context) = manager!(self, now, adapter);
+            manager.receive(context, envelope, packet);
+            return;
+        }
+        match self.qps.get_mut(number) {
+            None => self.counters.unknown_queue_pair += 1,
+            Some(entry) => {
+                entry.qp.receive(now, envelope, packet, adapter, &mut self.counters);
+                self.after(now, number, adapter);
+            }
+        }
+    }
+
+    /// A queue pair has done something: its connection may be established, or over.
+    fn after(&mut self, now: u64, number: u32, adapter: &mut impl Adapter) {
+        self.qps.touch(now, number);
+        let Some(entry) = self.qps.get(number).filter(|entry| entry.connection != 0) else { return };
+        let (connection, has_heard) = (entry.connection, entry.qp.has_heard());
+        let failed = matches!(entry.qp.state(), State::Error(_));
+        if has_heard {
+            self.manager.established(connection);
+        }
+        if failed {
+            let (manager, context) = manager!(self, now, adapter);
+            manager.queue_pair_failed(context, connection);
+        }
+    }
+
+    /// Writes the next frame to the front of `frame`, and returns its length; `None` if nothing is to be sent now.
+    ///
+    /// # Panics
+    ///
+    /// If `frame` is shorter than [`FRAME`].
+    pub fn transmit(&mut self, now: u64, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
+        assert!(frame.len() >= FRAME, "room for the longest frame");
+        let length = self.next_frame(now, frame, adapter)?;
+        self.counters.frames_sent += 1;
+        Some(length)
+    }
+
+    fn next_frame(&mut self, now: u64, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
+        if let Some(length) = self.neighbours.transmit(now, &self.interface, frame) {
+            return Some(length);
+        }
+        // Before the manager: the last word of a queue pair that has failed goes before the DREQ.
+        while let Some(number) = self.qps.next_ready() {
+            let Some(entry) = self.qps.get_mut(number) else { continue };
+            let length = entry.qp.transmit(now, frame, adapter, &mut self.counters);
+            self.after(now, number, adapter);
+            if length.is_some() {
+                return length;
+            }
+        }
+        self.manager.transmit(frame)
+    }
+
+    /// Does what is due at this time.
+    pub fn tick(&mut self, now: u64, adapter: &mut impl Adapter) {
+        self.neighbours.tick(now);
+        let (manager, context) = manager!(self, now, adapter);
+        manager.tick(context);
+        let mut from = 0;
+        while let Some(number) = self.qps.expired(now, &mut from) {
+            if let Some(entry) = self.qps.get_mut(number) {
+                entry.qp.tick(now, adapter, &mut self.counters);
+                self.after(now, number, adapter);
+            }
+        }
+    }
+
+    /// When [`tick`](Self::tick) must be called next; zero is at once. A frame that may go out is not counted: call
+    /// [`transmit`](Self::transmit) until it gives none.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        [self.neighbours.deadline(), self.manager.wake(), self.qps.wake()].into_iter().flatten().min()
+    }
+
+    /// Returns true if [`transmit`](Self::transmit) may have a frame.
+    #[must_use]
+    pub fn may_transmit(&self) -> bool {
+        self.neighbours.may_transmit() || self.manager.may_transmit() || self.qps.may_transmit()
+    }
+}

@@ -1,0 +1,615 @@
+//! Rules of the connection manager (RoCEv2 8), each with a test named after it.
+
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/pcap.rs"]
+mod pcap;
+#[path = "common/world.rs"]
+mod world;
+
+use roce::{
+    Config, FRAME, Failure, Network, Stack,
+    cm::{CallError, Connect, Ending, EventKind, Refusal, Room, State, Times},
+    qp::Work,
+    wire::{
+        Envelope, Kind, Packet,
+        cm::{Attribute, Dreq, Mad, Reason, Rej, Rep, Req, Rtu},
+    },
+};
+use world::{LIMITS, PORT, Side, World};
+
+const SEND: Work = Work::Send { invalidate: None };
+
+/// The messages of the connection manager in these frames.
+fn messages<'frames>(frames: impl IntoIterator<Item = &'frames Vec<u8>>) -> Vec<(Attribute, Envelope, Mad)> {
+    let mut found = Vec::new();
+    for frame in frames {
+        let Ok((envelope, packet)) = Envelope::parse(frame) else { continue };
+        if packet.bth.opcode.kind() == Kind::Datagram {
+            let mad = *Mad::parse(packet.payload).expect("a message");
+            found.push((mad.attribute().expect("a known one"), envelope, mad));
+        }
+    }
+    found
+}
+
+fn sent_by(world: &World, side: usize) -> Vec<Attribute> {
+    let frames: Vec<_> = world.sent.iter().filter(|(_, from, _)| *from == side).map(|(_, _, frame)| frame).collect();
+    messages(frames).into_iter().map(|(attribute, ..)| attribute).collect()
+}
+
+#[test]
+fn two_sides_connect_and_disconnect_over_both_families() {
+    for v6 in [false, true] {
+        let mut world = World::new(1);
+        let [active, passive] = world.connect(v6);
+        let info = world.sides[1].stack.connection(passive.0).expect("a connection");
+        assert_eq!((info.private.len(), &info.private[..6]), (56, &b"hello\0"[..]), "all 56 bytes, with zeros");
+        let info = world.sides[0].stack.connection(active.0).expect("a connection");
+        assert_eq!((info.private.len(), &info.private[..8]), (196, &b"welcome\0"[..]));
+        assert_eq!(info.state, State::Established);
+        world.disconnect(0, active.0);
+        let gone = world.wait_event(1, |kind| matches!(kind, EventKind::Disconnected(_)));
+        assert_eq!(gone.kind, EventKind::Disconnected(Ending::Graceful));
+        world.wait_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(())));
+        world.close(0, active.0);
+        world.close(1, passive.0);
+        let expected = [Attribute::Req, Attribute::Rtu, Attribute::Dreq];
+        assert_eq!(sent_by(&world, 0), expected);
+        assert_eq!(sent_by(&world, 1), [Attribute::Rep, Attribute::Drep]);
+    }
+}
+
+/// The REQ of rping, and the same one made here from what is in it that rping chose.
+#[test]
+fn the_req_has_the_bytes_that_rxe_sends() {
+    for (name, v6) in [("rping-v4", false), ("rping-v6", true)] {
+        let (_, envelope, theirs) = messages(&pcap::capture(name)).into_iter().next().expect("a REQ");
+        let theirs: Req = *theirs.message().expect("a REQ");
+        let (local, destination) = theirs.private.addresses.get().expect("RDMA_CM's header");
+        let networks = [Network { address: local.ip(), prefix: if v6 { 64 } else { 24 } }];
+        let config = Config {
+            mac: envelope.ethernet.source,
+            tag: None,
+            networks: &networks,
+            gateways: [None, None],
+            network_mtu: 1500,
+            guid: theirs.guid.get(),
+            queue_pairs: 4,
+            room: Room { connections: 4, half_open: 4, listeners: 4 },
+            neighbours: 4,
+            times: Times { response: 20, retries: 15, ack: 19, ..Times::default() },
+            seed: 7,
+        };
+        let mut stack = Stack::new(&config).expect("memory");
+        let mut memory = memory::Memory::default();
+        let qp = stack.create_queue_pair(world::sizes()).expect("memory").expect("a place");
+        let remote = std::net::SocketAddr::new(destination, PORT);
+        let limits = roce::cm::ReadLimits { inbound: theirs.responder_resources, outbound: theirs.initiator_depth };
+        let private = theirs.private.consumer;
+        stack.connect(0, &Connect { qp, local, remote, private: &private, limits }, &mut memory).expect("it begins");
+        // The station of the peer is in the capture too.
+        let mut frame = vec![0; FRAME];
+        let length = stack.transmit(0, &mut frame, &mut memory).expect("a question for the station");
+        let answer = answer_to(&frame[..length], envelope.ethernet.destination);
+        stack.receive(1, &answer, &mut memory);
+        let length = stack.transmit(1, &mut frame, &mut memory).expect("a REQ");
+        let (_, _, mad) = messages([&frame[..length].to_vec()])[0];
+        let mut ours: Req = *mad.message().expect("a REQ");
+        // What each side draws for itself.
+        (ours.local_id, ours.qpn, ours.starting_psn) = (theirs.local_id, theirs.qpn, theirs.starting_psn);
+        assert_eq!(ours, theirs, "{name}");
+    }
+}
+
+/// The answer to a question of ARP or neighbour discovery: the station `mac` has the address.
+fn answer_to(question: &[u8], mac: [u8; 6]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME];
+    let ethertype = u16::from_be_bytes([question[12], question[13]]);
+    let (address, asker): (std::net::IpAddr, std::net::IpAddr) = if ethertype == 0x0806 {
+        let bytes = |at: usize| <[u8; 4]>::try_from(&question[at..at + 4]).expect("four bytes");
+        (bytes(38).into(), bytes(28).into())
+    } else {
+        let bytes = |at: usize| <[u8; 16]>::try_from(&question[at..at + 16]).expect("sixteen bytes");
+        (bytes(62).into(), bytes(22).into())
+    };
+    // A stack with that address answers.
+    let networks = [Network { address, prefix: if asker.is_ipv4() { 24 } else { 64 } }];
+    let config = Config {
+        mac,
+        tag: None,
+        networks: &networks,
+        gateways: [None, None],
+        network_mtu: 1500,
+        guid: 1,
+        queue_pairs: 1,
+        room: Room { connections: 1, half_open: 1, listeners: 1 },
+        neighbours: 1,
+        times: Times::default(),
+        seed: 1,
+    };
+    let mut stack = Stack::new(&config).expect("memory");
+    let mut memory = memory::Memory::default();
+    stack.receive(0, question, &mut memory);
+    let length = stack.transmit(0, &mut frame, &mut memory).expect("an answer");
+    frame.truncate(length);
+    frame
+}
+
+/// Plays the passive side of a capture's exchange: its REQ is answered by ours, and then its own packets follow.
+#[test]
+fn the_req_of_each_capture_is_accepted() {
+    for name in ["rping-v4", "rping-v6", "rping-v4-3000", "nvme-connect"] {
+        let frames = pcap::capture(name);
+        let found = messages(&frames);
+        let (_, envelope, mad) = found.iter().find(|(attribute, ..)| *attribute == Attribute::Req).expect("a REQ");
+        let req: &Req = mad.message().expect("a REQ");
+        let port = (req.service.get() & 0xFFFF) as u16;
+        let prefix = if envelope.ip.source.is_ipv4() { 24 } else { 64 };
+        let networks = [Network { address: envelope.ip.destination, prefix }];
+        let config = Config {
+            mac: envelope.ethernet.destination,
+            tag: None,
+            networks: &networks,
+            gateways: [None, None],
+            network_mtu: 1500,
+            guid: 5,
+            queue_pairs: 4,
+            room: Room { connections: 4, half_open: 4, listeners: 4 },
+            neighbours: 4,
+            times: Times::default(),
+            seed: 7,
+        };
+        let mut stack = Stack::new(&config).expect("memory");
+        let mut memory = memory::Memory::default();
+        stack.listen(None, port).expect("free");
+        let frame = frames.iter().find(|frame| messages([*frame]).first().is_some_and(|it| it.0 == Attribute::Req));
+        stack.receive(0, frame.expect("a REQ"), &mut memory);
+        let event = stack.event().unwrap_or_else(|| panic!("{name}: {:?}", stack.counters()));
+        let qp = stack.create_queue_pair(world::sizes()).expect("memory").expect("a place");
+        stack.accept(0, event.connection, qp, LIMITS, b"", &mut memory).expect("it begins");
+        let mut out = vec![0; FRAME];
+        let length = stack.transmit(0, &mut out, &mut memory).expect("a REP");
+        let (attribute, back, mad) = messages([&out[..length].to_vec()])[0];
+        let rep: &Rep = mad.message().expect("a REP");
+        assert_eq!(attribute, Attribute::Rep, "{name}");
+        assert_eq!((back.ip.destination, back.ethernet.destination), (envelope.ip.source, envelope.ethernet.source));
+        assert_eq!(rep.remote_id, req.local_id);
+        assert_eq!(rep.responder_resources, req.initiator_depth.min(4), "{name}");
+        assert_eq!(rep.initiator_depth, req.responder_resources.min(4), "{name}");
+        let link = *stack.queue_pair(qp).expect("a queue pair").link().expect("it is connected");
+        assert_eq!((link.remote_qpn, link.send_psn.get()), (req.qpn.get(), req.starting_psn.get()), "{name}");
+        // Its REP is like that of rxe but for what each side chooses.
+        let theirs = found.iter().find(|(attribute, ..)| *attribute == Attribute::Rep).expect("a REP");
+        let theirs: &Rep = theirs.2.message().expect("a REP");
+        // Flow control is the consumer's there.
+        assert_eq!((rep.ack_delay, rep.rnr_retry, rep.q_key), (theirs.ack_delay & !1, theirs.rnr_retry, theirs.q_key), "{name}");
+    }
+}
+
+#[test]
+fn private_data_beyond_what_a_message_has_is_refused() {
+    let mut world = World::new(2);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (qp, (local, remote)) = (world.create(0), World::addresses(false));
+    let connect = |private| Connect { qp, local, remote, private, limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.connect(0, &connect(&[1; 57]), memory), Err(CallError::TooMuchData));
+    let connection = stack.connect(0, &connect(&[1; 56]), memory).expect("it begins");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    let accepted = world.create(1);
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    assert_eq!(stack.accept(0, asked, accepted, LIMITS, &[1; 197], memory), Err(CallError::TooMuchData));
+    assert_eq!(stack.reject(0, asked, &[1; 149], memory), Err(CallError::TooMuchData));
+    stack.reject(0, asked, &[3; 148], memory).expect("it is there");
+    let refused = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+    assert_eq!(refused.kind, EventKind::Connected(Err(Refusal::Rejected(Reason::CONSUMER))));
+    assert_eq!(world.sides[0].stack.connection(connection).expect("it is there").private, [3; 148]);
+}
+
+#[test]
+fn without_a_listener_a_connect_is_refused() {
+    let mut world = World::new(3);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    world.sides[1].stack.pause(None, PORT, true).expect("it listens");
+    for paused in [true, false] {
+        if !paused {
+            world.sides[1].stack.stop_listening(None, PORT).expect("it listens");
+        }
+        let (connection, qp) = world.ask(false, b"");
+        let refused = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+        let refusal = Refusal::Rejected(Reason::BAD_SERVICE_ID);
+        assert_eq!(refused.kind, EventKind::Connected(Err(refusal)));
+        assert_eq!(refusal.status().to_string(), "STATUS_CONNECTION_REFUSED");
+        world.close(0, connection);
+        assert_eq!(world.sides[0].stack.queue_pair(qp).expect("it stays").state(), roce::qp::State::Idle, "it may try again");
+    }
+    assert_eq!(world.sides[1].events, []);
+}
+
+#[test]
+fn a_station_that_does_not_answer_is_unreachable() {
+    let mut world = World::new(4);
+    world.deaf = [true, true];
+    let started = world.now;
+    let _ = world.ask(false, b"");
+    let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+    assert_eq!(event.kind, EventKind::Connected(Err(Refusal::HostUnreachable)));
+    assert!(world.now - started < 5_000_000);
+    assert_eq!(world.sent.len(), 3, "three questions");
+}
+
+#[test]
+fn without_a_route_nothing_begins() {
+    let mut world = World::new(5);
+    let qp = world.create(0);
+    let local = "10.0.0.1:0".parse().expect("an address");
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    let cases = [
+        ("192.168.0.1:1", CallError::NoRoute),
+        ("10.0.0.1:1", CallError::BadAddress),
+        ("127.0.0.1:1", CallError::BadAddress),
+        ("224.0.0.1:1", CallError::BadAddress),
+        ("[fd00::2]:1", CallError::BadAddress),
+    ];
+    for (remote, error) in cases {
+        let remote = remote.parse().expect("an address");
+        let connect = Connect { qp, local, remote, private: b"", limits: LIMITS };
+        assert_eq!(stack.connect(0, &connect, memory), Err(error), "{remote}");
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_a_time_out_after_ten_to_twenty_seconds() {
+    let mut world = World::new(6);
+    // The station answers, the connection manager does not.
+    let _ = world.connect(false);
+    let started = world.now;
+    world.deaf[1] = true;
+    world.sent.clear();
+    let _ = world.ask(false, b"");
+    let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+    assert_eq!(event.kind, EventKind::Connected(Err(Refusal::Timeout)));
+    assert_eq!(Refusal::Timeout.status().to_string(), "STATUS_IO_TIMEOUT");
+    let taken = (world.now - started) / 1_000_000;
+    assert!((10..=20).contains(&taken), "{taken} s");
+    let requests: Vec<_> = messages(world.sent.iter().map(|(_, _, frame)| frame)).into_iter().map(|(_, _, mad)| mad).collect();
+    assert_eq!(requests.len(), 16, "a REQ, repeated 14 times, and a REJ");
+    assert!(requests[..15].iter().all(|mad| *mad == requests[0]), "unchanged");
+}
+
+#[test]
+fn a_rep_that_comes_again_is_answered_with_an_mra_and_then_with_an_rtu() {
+    let mut world = World::new(7);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, _) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.run(10_000_000);
+    assert_eq!(sent_by(&world, 0), [Attribute::Req, Attribute::Mra]);
+    assert_eq!(sent_by(&world, 1), [Attribute::Rep, Attribute::Rep], "it waits as it was asked");
+    // The RTU is lost.
+    world.deaf[1] = true;
+    world.complete_connect(connection);
+    world.run(1_000);
+    world.deaf[1] = false;
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    assert_eq!(sent_by(&world, 0), [Attribute::Req, Attribute::Mra, Attribute::Rtu, Attribute::Rtu]);
+}
+
+#[test]
+fn data_before_the_rtu_are_taken_and_complete_the_accept() {
+    let mut world = World::new(8);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.sides[1].memory.post_receive(1, 16);
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.deaf[1] = true;
+    world.complete_connect(connection);
+    world.run(1_000);
+    world.deaf[1] = false;
+    assert!(world.post(0, qp, 1, SEND, b"early".to_vec()));
+    world.run(10_000);
+    assert_eq!(world.sides[1].memory.received[0].1, b"early");
+    assert!(world.take_event(1, |kind| *kind == EventKind::Accepted(Ok(()))).is_some());
+}
+
+#[test]
+fn an_accept_whose_peer_is_silent_is_a_time_out() {
+    let mut world = World::new(9);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.deaf = [true, true];
+    world.accept(asked, b"");
+    let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
+    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Timeout)));
+}
+
+#[test]
+fn while_the_consumer_decides_a_req_that_comes_again_asks_for_time() {
+    let mut world = World::new(10);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, _) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.run(60_000_000);
+    assert_eq!(sent_by(&world, 1), [Attribute::Mra], "nothing the first time");
+    assert_eq!(world.sides[1].events, [], "one request is one event");
+    assert_eq!(sent_by(&world, 0), [Attribute::Req; 3], "and then it waits");
+    world.accept(asked, b"");
+    assert_eq!(world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(()))).connection, connection);
+}
+
+#[test]
+fn a_connect_that_is_rejected_after_the_reply_aborts_the_accept() {
+    let mut world = World::new(11);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, _) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.reject(world.now, connection, b"no", memory).expect("a reply");
+    let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
+    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Aborted)));
+    let frames: Vec<_> = world.sent.iter().map(|(_, _, frame)| frame).collect();
+    let (.., mad) = messages(frames).pop().expect("a REJ");
+    let rej: &Rej = mad.message().expect("a REJ");
+    assert_eq!((rej.message >> 6, rej.reason.get(), &rej.private[..2]), (1, 28, &b"no"[..]));
+}
+
+#[test]
+fn closing_a_connector_at_each_stage_ends_the_other_side() {
+    for side in 0..2 {
+        let mut world = World::new(12);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        let (connection, _) = world.ask(false, b"");
+        let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+        world.close(side, [connection, asked][side]);
+        world.run(1_000_000);
+        if side == 1 {
+            let refusal = Refusal::Rejected(Reason::CONSUMER);
+            assert!(world.take_event(0, |kind| *kind == EventKind::Connected(Err(refusal))).is_some());
+        } else {
+            assert_eq!(world.sides[1].stack.connection(asked).expect("it is there").state, State::Over);
+            let qp = world.create(1);
+            let Side { stack, memory, .. } = &mut world.sides[1];
+            assert_eq!(stack.accept(world.now, asked, qp, LIMITS, b"", memory), Err(CallError::WrongState));
+        }
+
+        let mut world = World::new(12);
+        let ends = world.connect(false);
+        world.close(side, ends[side].0);
+        let event = world.wait_event(1 - side, |kind| matches!(kind, EventKind::Disconnected(_)));
+        assert_eq!(event.kind, EventKind::Disconnected(Ending::Graceful));
+        world.run(1_000_000);
+        assert!(world.sides[side].stack.connection(ends[side].0).is_none());
+    }
+}
+
+#[test]
+fn what_is_outstanding_when_the_peer_disconnects_is_a_time_out() {
+    let mut world = World::new(13);
+    let [active, passive] = world.connect(false);
+    for context in 0..2 {
+        assert!(world.post(0, active.1, context, SEND, b"nobody receives it".to_vec()));
+    }
+    world.run(1_000);
+    world.disconnect(1, passive.0);
+    world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
+    let expected = [(0, Err(Failure::Disconnected)), (1, Err(Failure::Flushed))];
+    assert_eq!(world.sides[0].memory.outcomes(), expected);
+    assert_eq!(Failure::Disconnected.status().to_string(), "STATUS_IO_TIMEOUT");
+    assert!(!world.post(0, active.1, 3, SEND, Vec::new()));
+    world.disconnect(0, active.0);
+    assert!(world.take_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(()))).is_some(), "at once");
+}
+
+#[test]
+fn simultaneous_disconnects_both_complete() {
+    let mut world = World::new(14);
+    let [active, passive] = world.connect(false);
+    world.disconnect(0, active.0);
+    world.disconnect(1, passive.0);
+    for side in 0..2 {
+        world.wait_event(side, |kind| *kind == EventKind::DisconnectComplete(Ok(())));
+    }
+    assert!(world.sides.iter().all(|side| side.events.is_empty()), "no disconnect event for those who disconnect");
+}
+
+#[test]
+fn a_disconnect_without_an_answer_is_a_time_out() {
+    let mut world = World::new(15);
+    let [active, _] = world.connect(false);
+    world.deaf[1] = true;
+    world.disconnect(0, active.0);
+    world.wait_event(0, |kind| *kind == EventKind::DisconnectComplete(Err(Refusal::Timeout)));
+}
+
+#[test]
+fn a_peer_that_dies_ends_the_connection_by_the_retries_of_a_request() {
+    let mut world = World::new(16);
+    let [active, _] = world.connect(false);
+    world.deaf[1] = true;
+    assert!(world.post(0, active.1, 1, SEND, b"anybody?".to_vec()));
+    let event = world.wait_event(0, |kind| matches!(kind, EventKind::Disconnected(_)));
+    assert_eq!(event.kind, EventKind::Disconnected(Ending::Lost));
+    assert_eq!(world.sides[0].memory.outcomes(), [(1, Err(Failure::RetryExceeded))]);
+    world.run(30_000_000);
+    assert_eq!(world.sides[0].events, [], "told once");
+    assert!(sent_by(&world, 0).contains(&Attribute::Dreq), "the peer is told, if it can hear it");
+}
+
+#[test]
+fn a_failed_queue_pair_ends_the_connection_on_both_sides() {
+    let mut world = World::new(17);
+    let [active, passive] = world.connect(false);
+    let write = Work::Write { address: 0, key: 99 };
+    assert!(world.post(0, active.1, 1, write, b"not allowed".to_vec()));
+    for side in 0..2 {
+        world.wait_event(side, |kind| matches!(kind, EventKind::Disconnected(_)));
+    }
+    assert_eq!(world.sides[0].memory.outcomes(), [(1, Err(Failure::RemoteAccess))]);
+    for (side, end) in [active, passive].into_iter().enumerate() {
+        world.disconnect(side, end.0);
+        world.wait_event(side, |kind| *kind == EventKind::DisconnectComplete(Ok(())));
+    }
+}
+
+#[test]
+fn a_dreq_of_nobody_is_answered_and_one_for_another_queue_pair_is_not() {
+    let mut world = World::new(18);
+    let [active, passive] = world.connect(false);
+    world.disconnect(0, active.0);
+    world.run(1_000_000);
+    let dreq = world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Dreq));
+    let dreq = dreq.expect("a DREQ").2.clone();
+    let answers = |world: &World| sent_by(world, 1).into_iter().filter(|it| *it == Attribute::Drep).count();
+    assert_eq!(answers(&world), 1);
+    world.close(1, passive.0);
+    world.inject(1, &dreq);
+    world.flush();
+    assert_eq!(answers(&world), 2);
+
+    let mut world = World::new(18);
+    let [_, passive] = world.connect(false);
+    let (envelope, packet) = Envelope::parse(&dreq).expect("a packet");
+    let mad = Mad::parse(packet.payload).expect("a message");
+    let mut message: Dreq = *mad.message().expect("a DREQ");
+    message.qpn = roce::wire::U24::new(passive.1 ^ 1);
+    let changed = Mad::new(Attribute::Dreq, 1, &message);
+    let packet = Packet { payload: zerocopy::IntoBytes::as_bytes(&changed), ..packet };
+    let mut frame = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut frame);
+    world.inject(1, &frame[..length]);
+    world.flush();
+    assert_eq!(answers(&world), 0);
+    assert_eq!(world.sides[1].stack.connection(passive.0).expect("it is there").state, State::Established);
+}
+
+/// Changes the REQ of a connect before it arrives, and gives what comes back.
+fn answer_to_changed(change: impl Fn(&mut Req)) -> (Attribute, Rej) {
+    let mut world = World::new(19);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.connect(false);
+    world.sent.clear();
+    world.deaf[1] = true;
+    let _ = world.ask(false, b"");
+    world.run(1_000);
+    let (_, _, frame) = world.sent.last().expect("a REQ").clone();
+    let (envelope, packet) = Envelope::parse(&frame).expect("a packet");
+    let mad = Mad::parse(packet.payload).expect("a message");
+    let mut req: Req = *mad.message().expect("a REQ");
+    change(&mut req);
+    let changed = Mad::new(Attribute::Req, 1, &req);
+    let packet = Packet { payload: zerocopy::IntoBytes::as_bytes(&changed), ..packet };
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    world.inject(1, &out[..length]);
+    world.sent.clear();
+    world.flush();
+    if let Some(event) = world.take_event(1, |kind| *kind == EventKind::Requested) {
+        world.accept(event.connection, b"");
+        world.flush();
+    }
+    let (_, _, answer) = world.sent.first().expect("an answer");
+    let (attribute, _, mad) = messages([answer])[0];
+    (attribute, *mad.message().expect("232 bytes"))
+}
+
+#[test]
+fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
+    let refused = |reason: Reason, change: &dyn Fn(&mut Req)| {
+        let (attribute, rej) = answer_to_changed(change);
+        assert_eq!((attribute, Reason(rej.reason.get()), rej.local_id.get()), (Attribute::Rej, reason, 0));
+        rej
+    };
+    refused(Reason::BAD_SERVICE_ID, &|req| req.service = (roce::wire::cm::service_id(PORT) + 1).into());
+    refused(Reason::BAD_SERVICE_ID, &|req| req.service = 0x0111_1C06.into());
+    refused(Reason::BAD_TRANSPORT, &|req| req.remote_timeout |= 2);
+    let rej = refused(Reason::BAD_GID, &|req| req.primary.remote_gid[15] = 9);
+    assert_eq!(rej.information[..16], roce::wire::cm::gid([10, 0, 0, 2].into()), "what would be right");
+    refused(Reason::BAD_GID, &|req| req.p_key = 0x1234.into());
+    refused(Reason::NO_QP, &|req| req.qpn = roce::wire::U24::new(0));
+    for code in [0, 4, 5, 6] {
+        let rej = refused(Reason::BAD_MTU, &|req| req.mtu = code << 4 | 7);
+        assert_eq!((rej.information_length >> 1, rej.information[0]), (1, 3));
+    }
+    let (ours, theirs) = ("10.0.0.1:5".parse().expect("an address"), [10, 0, 0, 3].into());
+    refused(Reason::CONSUMER, &|req| req.private.addresses = roce::wire::cm::IpAddresses::new(ours, theirs));
+    for change in [
+        |req: &mut Req| req.primary.hop_limit = 1,
+        |req: &mut Req| req.p_key = 0x7FFF.into(),
+        |req: &mut Req| req.primary.ack_timeout = 0,
+        |req: &mut Req| req.guid = 0.into(),
+        |req: &mut Req| req.mtu = 2 << 4 | 7,
+    ] {
+        assert_eq!(answer_to_changed(change).0, Attribute::Rep);
+    }
+}
+
+#[test]
+fn a_smaller_mtu_is_taken_when_the_peer_wants_it() {
+    let mut world = World::with_mtu(20, 4200);
+    world.sides[1].stack = world::stack(1, 20, 1500);
+    let [active, passive] = world.connect(false);
+    for (side, end) in [active, passive].into_iter().enumerate() {
+        let link = world.sides[side].stack.queue_pair(end.1).expect("a queue pair").link().copied();
+        assert_eq!(link.expect("it is connected").mtu.bytes(), 1024);
+    }
+}
+
+#[test]
+fn half_open_connections_are_bounded() {
+    let mut world = World::new(21);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    for _ in 0..4 {
+        let _ = world.ask(false, b"");
+        world.wait_event(1, |kind| *kind == EventKind::Requested);
+    }
+    let _ = world.ask(false, b"");
+    let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+    assert_eq!(event.kind, EventKind::Connected(Err(Refusal::Rejected(Reason::NO_RESOURCES))));
+    assert_eq!(world.sides[1].stack.counters().refused_for_room, 1);
+}
+
+#[test]
+fn a_connection_whose_numbers_come_again_is_stale() {
+    let mut world = World::new(22);
+    let [_, passive] = world.connect(false);
+    // The active side starts anew with the same queue pair numbers, and no memory of its connection.
+    world.sides[0].stack = world::stack(0, 23, 1500);
+    let (_, _) = world.ask(false, b"");
+    let event = world.wait_event(1, |kind| matches!(kind, EventKind::Disconnected(_)));
+    assert_eq!((event.connection, event.kind), (passive.0, EventKind::Disconnected(Ending::Lost)));
+    assert!(sent_by(&world, 1).contains(&Attribute::Rej));
+    // It asks again with another id, and gets what it wants.
+    world.wait_event(1, |kind| *kind == EventKind::Requested);
+}
+
+#[test]
+fn an_rtu_of_another_sender_is_not_one() {
+    let mut world = World::new(23);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.flush();
+    let (_, _, rep) = world.sent.last().expect("a REP");
+    let (.., mad) = messages([rep])[0];
+    let rep: &Rep = mad.message().expect("a REP");
+    let rtu = Rtu { local_id: rep.remote_id, remote_id: rep.local_id, private: [0; 224] };
+    let req = world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Req));
+    let req = req.expect("a REQ").2.clone();
+    let (mut envelope, packet) = Envelope::parse(&req).expect("a packet");
+    envelope.ip.source = [10, 0, 0, 66].into();
+    let mad = Mad::new(Attribute::Rtu, 1, &rtu);
+    let packet = Packet { payload: zerocopy::IntoBytes::as_bytes(&mad), ..packet };
+    let mut frame = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut frame);
+    world.inject(1, &frame[..length]);
+    assert_eq!(world.sides[1].stack.connection(asked).expect("it is there").state, State::ReplySent);
+}

@@ -1,0 +1,476 @@
+//! Rules of the requester (RoCEv2 6), each with a test named after it.
+
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/rig.rs"]
+mod rig;
+
+use rig::{OUT, Rig, TIMEOUT};
+use roce::{
+    Failure,
+    qp::{Flags, Link, PostError, Request, Work},
+    wire::{Nak, Opcode, Syndrome},
+};
+
+const SEND: Work = Work::Send { invalidate: None };
+const WRITE: Work = Work::Write { address: 0x1000, key: 7 };
+const READ: Work = Work::Read { address: 0x1000, key: 7 };
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + index / 256) as u8).collect()
+}
+
+#[test]
+fn a_message_is_cut_into_packets_and_completes_with_the_ack_of_its_last() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(600));
+    let sent = rig.take_all();
+    let short: Vec<_> = sent.iter().map(|sent| (sent.short(OUT), sent.bth.acknowledge, sent.payload.len())).collect();
+    let expected = [
+        ((Opcode::SendFirst, 0), false, 256),
+        ((Opcode::SendMiddle, 1), false, 256),
+        ((Opcode::SendLast, 2), true, 88),
+    ];
+    assert_eq!(short, expected);
+    rig.answer(Syndrome::Ack, 1);
+    assert!(rig.memory.completed.is_empty());
+    rig.answer(Syndrome::Ack, 2);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+    assert_eq!(rig.qp.deadline(), None, "nothing is waited for");
+}
+
+#[test]
+fn a_write_has_its_address_in_the_first_packet_only() {
+    let mut rig = Rig::new();
+    rig.post(1, WRITE, bytes(300));
+    rig.post(2, WRITE, Vec::new());
+    let sent = rig.take_all();
+    let reth = sent[0].extended.reth.expect("a RETH");
+    assert_eq!((reth.address.get(), reth.key.get(), reth.length.get()), (0x1000, 7, 300));
+    assert_eq!(sent[1].extended.reth, None);
+    assert_eq!((sent[2].short(OUT), sent[2].payload.len()), ((Opcode::WriteOnly, 2), 0));
+}
+
+#[test]
+fn one_ack_completes_all_before_it_in_order() {
+    let mut rig = Rig::new();
+    for context in 0..4 {
+        rig.post(context, SEND, bytes(10));
+    }
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Ack, 2);
+    assert_eq!(rig.memory.outcomes(), [(0, Ok(())), (1, Ok(())), (2, Ok(()))]);
+}
+
+#[test]
+fn a_silent_success_has_no_completion_and_a_failure_has() {
+    let mut rig = Rig::new();
+    let silent = Flags { silent_success: true, ..Flags::default() };
+    rig.post_with(1, SEND, bytes(10), silent);
+    rig.post_with(2, SEND, bytes(10), silent);
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Ack, 0);
+    assert!(rig.memory.completed.is_empty());
+    rig.answer(Syndrome::Nak(Nak::RemoteOperation), 1);
+    assert_eq!(rig.memory.outcomes(), [(2, Err(Failure::RemoteOperation))]);
+}
+
+#[test]
+fn inline_data_are_those_of_the_post() {
+    let mut rig = Rig::new();
+    let request = |context| Request { context, work: SEND, flags: Flags::default(), length: 5 };
+    assert_eq!(rig.qp.post(request(1), Some(b"hello")), Ok(()));
+    assert_eq!(rig.qp.post(request(2), Some(&[0; 33])), Err(PostError::TooLong));
+    assert_eq!(rig.take().expect("a SEND").payload, b"hello");
+    rig.wait();
+    assert_eq!(rig.take().expect("the SEND again").payload, b"hello");
+}
+
+#[test]
+fn a_solicited_send_says_so_in_its_last_packet() {
+    let mut rig = Rig::new();
+    let solicited = Flags { solicited: true, ..Flags::default() };
+    rig.post_with(1, Work::Send { invalidate: Some(9) }, bytes(300), solicited);
+    rig.post_with(2, WRITE, bytes(10), solicited);
+    let sent = rig.take_all();
+    let flags: Vec<_> = sent.iter().map(|sent| (sent.bth.opcode, sent.bth.solicited)).collect();
+    let expected =
+        [(Opcode::SendFirst, false), (Opcode::SendLastInvalidate, true), (Opcode::WriteOnly, false)];
+    assert_eq!(flags, expected);
+    assert_eq!((sent[0].extended.invalidate, sent[1].extended.invalidate), (None, Some(9)));
+}
+
+#[test]
+fn a_read_takes_as_many_numbers_as_its_answer_has_packets() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 600]);
+    rig.post(2, SEND, bytes(1));
+    let sent = rig.take_all();
+    assert_eq!(sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(), [(Opcode::ReadRequest, 0), (Opcode::SendOnly, 3)]);
+    let data = bytes(600);
+    rig.response(Opcode::ReadResponseFirst, 0, &data[..256]);
+    rig.response(Opcode::ReadResponseMiddle, 1, &data[256..512]);
+    assert!(rig.memory.completed.is_empty());
+    rig.response(Opcode::ReadResponseLast, 2, &data[512..]);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+    assert_eq!(rig.memory.local[&1], data);
+}
+
+#[test]
+fn reads_beyond_the_limit_wait_and_so_does_what_is_behind_them() {
+    let mut rig = Rig::new();
+    for context in 0..3 {
+        rig.post(context, READ, vec![0; 10]);
+    }
+    rig.post(3, SEND, bytes(1));
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 0), (Opcode::ReadRequest, 1)]);
+    rig.response(Opcode::ReadResponseOnly, 0, &bytes(10));
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 2), (Opcode::SendOnly, 3)]);
+}
+
+#[test]
+fn without_reads_a_read_is_not_taken() {
+    let mut rig = Rig::with(Link { outbound_reads: 0, ..rig::link() });
+    let request = Request { context: 1, work: READ, flags: Flags::default(), length: 5 };
+    assert_eq!(rig.qp.post(request, None), Err(PostError::NoReads));
+}
+
+#[test]
+fn a_long_read_goes_out_in_requests_that_a_loss_does_not_hurt() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 256 * 70]);
+    let sent = rig.take_all();
+    let reths: Vec<_> = sent.iter().map(|sent| sent.extended.reth.expect("a RETH")).collect();
+    let ranges: Vec<_> = reths.iter().map(|reth| (reth.address.get(), reth.length.get())).collect();
+    assert_eq!(ranges, [(0x1000, 16 * 256), (0x2000, 16 * 256)], "the read limit is kept");
+    for packet in 0..64 {
+        rig.response(Opcode::ReadResponseMiddle, packet, &bytes(256));
+        let _ = (packet < 63).then(|| rig.take_all());
+    }
+    rig.wait();
+    let sent = rig.take_all();
+    assert_eq!(sent[0].short(OUT), (Opcode::ReadRequest, 64));
+    assert_eq!(sent[0].extended.reth.expect("a RETH").length.get(), 6 * 256);
+}
+
+#[test]
+fn a_fence_waits_until_no_read_is_outstanding() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 300]);
+    rig.post_with(2, SEND, bytes(1), Flags { read_fence: true, ..Flags::default() });
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 0)]);
+    rig.response(Opcode::ReadResponseFirst, 0, &bytes(256));
+    assert!(rig.take().is_none());
+    rig.response(Opcode::ReadResponseLast, 1, &bytes(44));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 2)]);
+}
+
+#[test]
+fn a_request_of_this_side_is_carried_out_in_its_turn() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, Work::Local, Vec::new());
+    rig.post(3, SEND, bytes(1));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0), (Opcode::SendOnly, 1)]);
+    assert_eq!(rig.memory.carried_out, [2]);
+    assert!(rig.memory.completed.is_empty(), "completions keep their order");
+    rig.answer(Syndrome::Ack, 1);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
+}
+
+#[test]
+fn a_request_of_this_side_that_fails_ends_the_connection_behind_those_before_it() {
+    let mut rig = Rig::new();
+    rig.memory.unusable.push(2);
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, Work::Local, Vec::new());
+    rig.post(3, SEND, bytes(1));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0)]);
+    rig.answer(Syndrome::Ack, 0);
+    let status = Failure::Local(ntstatus::NtStatus::ACCESS_VIOLATION);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(status)), (3, Err(Failure::Flushed))]);
+}
+
+#[test]
+fn local_memory_that_is_bad_is_an_access_violation() {
+    let mut rig = Rig::new();
+    rig.memory.unusable.push(1);
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, SEND, bytes(1));
+    assert!(rig.take().is_none());
+    assert_eq!(rig.memory.outcomes(), [(1, Err(Failure::LocalProtection)), (2, Err(Failure::Flushed))]);
+    assert_eq!(Failure::LocalProtection.status().to_string(), "STATUS_ACCESS_VIOLATION");
+}
+
+#[test]
+fn an_ack_of_nothing_that_is_outstanding_is_a_ghost() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 10]);
+    rig.post(2, SEND, bytes(1));
+    let _ = rig.take_all();
+    for psn in [40, 2, 0xFF_FFFF] {
+        rig.answer(Syndrome::Ack, psn);
+        rig.response(Opcode::ReadResponseOnly, psn, &bytes(10));
+    }
+    assert!(rig.memory.completed.is_empty());
+    assert!(rig.take().is_none(), "no READ goes out again");
+    assert_eq!(rig.counters.ghosts, 6);
+}
+
+#[test]
+fn an_ack_behind_a_read_without_its_data_is_an_implied_nak() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, READ, vec![0; 600]);
+    rig.post(3, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.response(Opcode::ReadResponseFirst, 1, &bytes(256));
+    rig.answer(Syndrome::Ack, 4);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+    let sent = rig.take_all();
+    assert_eq!(sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(), [(Opcode::ReadRequest, 2), (Opcode::SendOnly, 4)]);
+    let reth = sent[0].extended.reth.expect("a RETH");
+    assert_eq!((reth.address.get(), reth.length.get()), (0x1100, 344), "from its first missing packet on");
+    rig.answer(Syndrome::Ack, 4);
+    assert!(rig.take().is_none(), "not twice for the same gap");
+}
+
+#[test]
+fn a_read_that_is_answered_from_the_middle_may_go_on_or_begin_again() {
+    for opcodes in [[Opcode::ReadResponseFirst, Opcode::ReadResponseLast], [Opcode::ReadResponseMiddle, Opcode::ReadResponseLast]] {
+        let mut rig = Rig::new();
+        let data = bytes(600);
+        rig.post(1, READ, vec![0; 600]);
+        let _ = rig.take_all();
+        rig.response(Opcode::ReadResponseFirst, 0, &data[..256]);
+        rig.response(Opcode::ReadResponseLast, 2, &data[512..]);
+        assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 1)], "a gap");
+        rig.response(opcodes[0], 1, &data[256..512]);
+        rig.response(opcodes[1], 2, &data[512..]);
+        assert_eq!((rig.memory.outcomes(), &rig.memory.local[&1]), (vec![(1, Ok(()))], &data));
+    }
+}
+
+#[test]
+fn read_data_of_another_length_is_dropped() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 300]);
+    let _ = rig.take_all();
+    rig.response(Opcode::ReadResponseFirst, 0, &bytes(255));
+    rig.response(Opcode::ReadResponseOnly, 0, &[]);
+    assert_eq!((rig.counters.wrong_length, rig.memory.local[&1].clone()), (2, vec![0; 300]));
+    rig.response(Opcode::ReadResponseFirst, 0, &bytes(256));
+    rig.response(Opcode::ReadResponseLast, 1, &bytes(44));
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+}
+
+#[test]
+fn a_sequence_nak_acknowledges_what_is_before_it_and_goes_back() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, WRITE, bytes(700));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Nak(Nak::Sequence), 2);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+    assert_eq!(rig.short(OUT), [(Opcode::WriteMiddle, 2), (Opcode::WriteLast, 3)], "the message goes on where it was");
+    rig.answer(Syndrome::Nak(Nak::Sequence), 2);
+    assert!(rig.take().is_none(), "the same gap again");
+    rig.answer(Syndrome::Ack, 3);
+    assert_eq!(rig.memory.outcomes().len(), 2);
+}
+
+#[test]
+fn an_ack_of_what_was_sent_before_going_back_counts() {
+    let mut rig = Rig::new();
+    rig.post(1, WRITE, bytes(700));
+    let _ = rig.take_all();
+    rig.wait();
+    assert_eq!(rig.take().expect("the first again").short(OUT), (Opcode::WriteFirst, 0));
+    rig.answer(Syndrome::Ack, 1);
+    assert_eq!(rig.short(OUT), [(Opcode::WriteLast, 2)], "the second need not go again");
+}
+
+#[test]
+fn silence_is_repeated_to_and_then_is_a_time_out() {
+    let mut rig = Rig::new();
+    let started = rig.now;
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, SEND, bytes(1));
+    for _ in 0..4 {
+        assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0), (Opcode::SendOnly, 1)]);
+        rig.wait();
+    }
+    assert_eq!(rig.memory.outcomes(), [(1, Err(Failure::RetryExceeded)), (2, Err(Failure::Flushed))]);
+    assert_eq!((rig.now - started, rig.counters.timeouts), (4 * TIMEOUT, 4), "three retries");
+    assert_eq!(Failure::RetryExceeded.status().to_string(), "STATUS_IO_TIMEOUT");
+    assert!(rig.take().is_none());
+}
+
+#[test]
+fn seven_retries_are_seven() {
+    let mut rig = Rig::with(Link { retry_count: 7, ..rig::link() });
+    rig.post(1, SEND, bytes(1));
+    let mut sent = 0;
+    while rig.failure().is_none() {
+        sent += rig.take_all().len();
+        rig.wait();
+    }
+    assert_eq!(sent, 8);
+}
+
+#[test]
+fn progress_gives_all_retries_back() {
+    let mut rig = Rig::new();
+    for context in 0..16 {
+        rig.post(context, SEND, bytes(1));
+    }
+    for psn in 0..16 {
+        let _ = rig.take_all();
+        rig.wait();
+        let _ = rig.take_all();
+        rig.wait();
+        let _ = rig.take_all();
+        rig.answer(Syndrome::Ack, psn);
+    }
+    assert_eq!((rig.memory.completed.len(), rig.failure()), (16, None));
+}
+
+#[test]
+fn a_loss_makes_the_window_smaller() {
+    let mut rig = Rig::new();
+    rig.post(1, WRITE, bytes(256 * 100));
+    let sent = rig.take_all();
+    assert_eq!(sent.len(), 32);
+    assert!(sent[31].bth.acknowledge, "or the window would never open");
+    rig.wait();
+    let sent = rig.take_all();
+    assert_eq!(sent.len(), 16);
+    assert!(sent[15].bth.acknowledge);
+}
+
+#[test]
+fn an_rnr_nak_is_waited_for_and_then_goes_back() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::RnrNak(14), 1);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
+    assert!(rig.take().is_none());
+    let before = rig.now;
+    rig.wait();
+    assert_eq!(rig.now - before, 1280);
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 1)]);
+    rig.answer(Syndrome::Ack, 1);
+    assert_eq!(rig.memory.outcomes().len(), 2);
+}
+
+#[test]
+fn rnr_retries_end() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    for _ in 0..2 {
+        let _ = rig.take_all();
+        rig.answer(Syndrome::RnrNak(14), 0);
+        rig.wait();
+    }
+    let _ = rig.take_all();
+    rig.answer(Syndrome::RnrNak(14), 0);
+    assert_eq!(rig.memory.outcomes(), [(1, Err(Failure::RnrRetryExceeded))]);
+    assert_eq!(Failure::RnrRetryExceeded.status().to_string(), "STATUS_IO_TIMEOUT");
+}
+
+#[test]
+fn seven_rnr_retries_end_with_the_time_and_not_with_the_count() {
+    let mut rig = Rig::with(Link { rnr_retry_count: 7, ..rig::link() });
+    rig.post(1, SEND, bytes(1));
+    let (started, mut count) = (rig.now, 0);
+    while rig.failure().is_none() {
+        let _ = rig.take_all();
+        rig.answer(Syndrome::RnrNak(0), 0);
+        count += 1;
+        if rig.failure().is_none() {
+            rig.wait();
+        }
+    }
+    assert!(count > 80, "{count}");
+    assert!(rig.now - started > 60_000_000);
+}
+
+#[test]
+fn a_refused_request_fails_with_its_reason_and_those_behind_it_are_flushed() {
+    let cases = [
+        (Syndrome::Nak(Nak::InvalidRequest), Failure::RemoteInvalidRequest),
+        (Syndrome::Nak(Nak::RemoteAccess), Failure::RemoteAccess),
+        (Syndrome::Nak(Nak::RemoteOperation), Failure::RemoteOperation),
+        (Syndrome::Reserved, Failure::RemoteOperation),
+    ];
+    for (syndrome, failure) in cases {
+        let mut rig = Rig::new();
+        for context in 1..4 {
+            rig.post(context, WRITE, bytes(300));
+        }
+        let _ = rig.take_all();
+        rig.answer(syndrome, 3);
+        assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(failure)), (3, Err(Failure::Flushed))]);
+        assert_eq!(failure.status().to_string(), "STATUS_REMOTE_RESOURCES");
+        assert_eq!(rig.failure(), Some(failure));
+    }
+}
+
+#[test]
+fn a_refusal_behind_a_read_waits_for_its_data() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 10]);
+    rig.post(2, WRITE, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Nak(Nak::RemoteAccess), 1);
+    assert!(rig.memory.completed.is_empty());
+    rig.response(Opcode::ReadResponseOnly, 0, &bytes(10));
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(Failure::RemoteAccess))]);
+}
+
+#[test]
+fn a_refusal_behind_a_read_whose_data_never_comes_is_a_time_out() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 10]);
+    rig.post(2, WRITE, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Nak(Nak::RemoteAccess), 1);
+    while rig.failure().is_none() {
+        rig.wait();
+        let _ = rig.take_all();
+    }
+    assert_eq!(rig.memory.outcomes(), [(1, Err(Failure::RetryExceeded)), (2, Err(Failure::Flushed))]);
+}
+
+#[test]
+fn the_completions_of_one_call_are_bounded() {
+    let link = rig::link();
+    let sizes = roce::qp::Sizes { send_depth: 200, window: 200, ..roce::qp::Sizes::default() };
+    let mut rig = Rig::new();
+    rig.qp = roce::qp::QueuePair::new(rig::QP, sizes).expect("memory");
+    assert!(rig.qp.connect(link));
+    for context in 0..200 {
+        rig.post(context, WRITE, Vec::new());
+    }
+    let mut psn = 0;
+    while rig.memory.completed.is_empty() || psn < 199 {
+        psn += rig.take_all().len() as u32;
+        let before = rig.memory.completed.len();
+        if psn < 200 {
+            rig.answer(Syndrome::Ack, psn - 1);
+        }
+        assert!(rig.memory.completed.len() - before <= 64);
+        if psn >= 200 {
+            break;
+        }
+    }
+    rig.answer(Syndrome::Ack, 199);
+    while rig.qp.deadline() == Some(0) {
+        let before = rig.memory.completed.len();
+        rig.wait();
+        assert!(rig.memory.completed.len() - before <= 64);
+    }
+    assert_eq!(rig.memory.completed.len(), 200);
+}

@@ -1,0 +1,389 @@
+//! Rules of the responder (RoCEv2 5), each with a test named after it.
+
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/rig.rs"]
+mod rig;
+
+use rig::{IN, Rig};
+use roce::{
+    Failure,
+    wire::{Extended, Opcode, Reth},
+};
+
+const NONE: Extended = Extended { reth: None, aeth: None, deth: None, immediate: None, invalidate: None };
+
+fn reth(address: u64, key: u32, length: u32) -> Extended {
+    Extended { reth: Some(Reth::new(address, key, length)), ..NONE }
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + index / 256) as u8).collect()
+}
+
+#[test]
+fn a_send_fills_a_receive_and_is_acknowledged() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 1000);
+    let data = bytes(600);
+    rig.feed(Opcode::SendFirst, 0, NONE, &data[..256]);
+    rig.feed(Opcode::SendMiddle, 1, NONE, &data[256..512]);
+    assert!(rig.take().is_none(), "nobody asked for an ACK yet");
+    rig.feed(Opcode::SendLast, 2, NONE, &data[512..]);
+    let ack = rig.take().expect("an ACK");
+    assert_eq!((ack.short(IN), ack.syndrome(), ack.msn()), ((Opcode::Acknowledge, 2), 0x1F, 1));
+    let (received, filled) = &rig.memory.received[0];
+    assert_eq!((received.outcome, filled), (Ok(()), &data));
+}
+
+#[test]
+fn a_packet_ahead_is_refused_once_until_the_expected_one_comes() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.memory.post_receive(2, 16);
+    rig.send_only(1, b"second");
+    rig.send_only(2, b"third");
+    let naks = rig.take_all();
+    assert_eq!(naks.len(), 1);
+    assert_eq!((naks[0].short(IN), naks[0].syndrome()), ((Opcode::Acknowledge, 0), 0x60));
+    assert_eq!(rig.counters.psn_ahead, 2);
+    rig.send_only(0, b"first");
+    rig.send_only(2, b"third");
+    let sent: Vec<_> = rig.take_all().iter().map(|sent| (sent.short(IN).1, sent.syndrome())).collect();
+    assert_eq!(sent, [(1, 0x60)], "which acknowledges the first");
+}
+
+#[test]
+fn acks_are_coalesced() {
+    let mut rig = Rig::new();
+    for index in 0..3 {
+        rig.memory.post_receive(index, 16);
+        rig.send_only(index as u32, b"x");
+    }
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 2)]);
+}
+
+#[test]
+fn a_duplicate_is_not_executed_and_acknowledged_with_the_newest_number() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.memory.post_receive(2, 16);
+    rig.send_only(0, b"first");
+    rig.send_only(1, b"second");
+    let _ = rig.take_all();
+    rig.send_only(0, b"first");
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 1)]);
+    assert_eq!((rig.memory.received.len(), rig.counters.duplicates), (2, 1));
+}
+
+#[test]
+fn a_sequence_that_cannot_be_is_an_invalid_request() {
+    let cases: [&[(Opcode, usize)]; 7] = [
+        &[(Opcode::SendMiddle, 256)],
+        &[(Opcode::SendLast, 1)],
+        &[(Opcode::SendFirst, 256), (Opcode::SendOnly, 1)],
+        &[(Opcode::SendFirst, 256), (Opcode::WriteLast, 1)],
+        &[(Opcode::SendFirst, 255)],
+        &[(Opcode::SendFirst, 256), (Opcode::SendLast, 0)],
+        &[(Opcode::SendOnly, 257)],
+    ];
+    for case in cases {
+        let mut rig = Rig::new();
+        rig.memory.post_receive(1, 1000);
+        for (index, (opcode, length)) in case.iter().enumerate() {
+            rig.feed(*opcode, index as u32, NONE, &bytes(*length));
+        }
+        let sent = rig.take_all();
+        let nak = sent.last().expect("a NAK");
+        assert_eq!((nak.syndrome(), nak.short(IN).1), (0x61, case.len() as u32 - 1), "{case:?}");
+        assert_eq!(rig.failure(), Some(Failure::PeerBroke), "{case:?}");
+    }
+}
+
+#[test]
+fn after_a_nak_nothing_is_answered_not_even_duplicates() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.send_only(0, b"good");
+    rig.feed(Opcode::SendMiddle, 1, NONE, &bytes(256));
+    assert_eq!(rig.take_all().len(), 1);
+    rig.send_only(0, b"good");
+    rig.send_only(1, b"good");
+    assert!(rig.take().is_none());
+    assert_eq!(rig.counters.wrong_state, 2);
+}
+
+#[test]
+fn without_a_receive_the_peer_is_told_to_come_back_and_nothing_is_consumed() {
+    let mut rig = Rig::new();
+    rig.send_only(0, b"early");
+    rig.send_only(1, b"behind it");
+    let naks = rig.take_all();
+    assert_eq!(naks.len(), 1, "the one behind it is not asked for");
+    assert_eq!((naks[0].short(IN).1, naks[0].syndrome()), (0, 0x20 | 14));
+    rig.memory.post_receive(1, 16);
+    rig.send_only(0, b"early");
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 0)]);
+    assert_eq!(rig.memory.received[0].1, b"early");
+}
+
+#[test]
+fn a_receive_that_is_too_short_overflows_and_is_an_invalid_request() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.send_only(0, &bytes(100));
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);
+    let (received, _) = &rig.memory.received[0];
+    assert_eq!(received.outcome, Err(Failure::ReceiveTooShort));
+    assert_eq!(Failure::ReceiveTooShort.status().to_string(), "STATUS_BUFFER_OVERFLOW");
+}
+
+#[test]
+fn a_receive_whose_memory_is_bad_is_a_remote_operation_error() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.memory.unusable.push(1);
+    rig.send_only(0, b"data");
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x63);
+    assert_eq!(rig.memory.received[0].0.outcome, Err(Failure::ReceiveProtection));
+}
+
+#[test]
+fn a_write_goes_to_memory_that_its_token_allows() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0x1000, vec![0; 600]);
+    let data = bytes(600);
+    rig.feed(Opcode::WriteFirst, 0, reth(0x1000, 7, 600), &data[..256]);
+    rig.feed(Opcode::WriteMiddle, 1, NONE, &data[256..512]);
+    rig.feed(Opcode::WriteLast, 2, NONE, &data[512..]);
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 2)]);
+    assert_eq!(rig.memory.regions[&7].bytes, data);
+}
+
+#[test]
+fn a_write_to_memory_that_its_token_does_not_allow_is_a_remote_access_error() {
+    let cases = [(0x1000, 8, 256), (0x0FFF, 7, 256), (0x1001, 7, 256), (0x1000, 7, 257), (u64::MAX, 7, 256)];
+    for (address, key, length) in cases {
+        let mut rig = Rig::new();
+        rig.memory.register(7, 0x1000, vec![0xAA; 256]);
+        let opcode = if length > 256 { Opcode::WriteFirst } else { Opcode::WriteOnly };
+        rig.feed(opcode, 0, reth(address, key, length), &bytes(256));
+        assert_eq!(rig.take().expect("a NAK").syndrome(), 0x62, "{address:#x} {key} {length}");
+        assert_eq!(rig.memory.regions[&7].bytes, [0xAA; 256], "{address:#x} {key} {length}");
+    }
+}
+
+#[test]
+fn a_token_that_ends_in_the_middle_of_a_write_is_a_remote_access_error() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, vec![0; 600]);
+    rig.feed(Opcode::WriteFirst, 0, reth(0, 7, 600), &bytes(256));
+    rig.memory.regions.get_mut(&7).expect("the region").write = false;
+    rig.feed(Opcode::WriteMiddle, 1, NONE, &bytes(256));
+    let nak = rig.take().expect("a NAK");
+    assert_eq!((nak.syndrome(), nak.short(IN).1), (0x62, 1));
+}
+
+#[test]
+fn a_write_of_another_length_than_it_said_is_an_invalid_request() {
+    for (length, packets) in [(256, 2), (100, 1), (300, 1), (600, 2)] {
+        let mut rig = Rig::new();
+        rig.memory.register(7, 0, vec![0; 1000]);
+        if packets == 1 {
+            rig.feed(Opcode::WriteOnly, 0, reth(0, 7, length), &bytes(200));
+        } else {
+            rig.feed(Opcode::WriteFirst, 0, reth(0, 7, length), &bytes(256));
+            rig.feed(Opcode::WriteLast, 1, NONE, &bytes(10));
+        }
+        assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61, "{length}");
+    }
+}
+
+#[test]
+fn without_bytes_address_and_token_are_not_looked_at() {
+    let mut rig = Rig::new();
+    rig.feed(Opcode::WriteOnly, 0, reth(0x1234, 0, 0), &[]);
+    rig.read(1, 0x1234, 0, 0);
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 0), (Opcode::ReadResponseOnly, 1)]);
+}
+
+#[test]
+fn a_read_takes_as_many_numbers_as_its_answer_has_packets() {
+    let mut rig = Rig::new();
+    let data = bytes(600);
+    rig.memory.register(7, 0x1000, data.clone());
+    rig.memory.post_receive(1, 16);
+    rig.read(0, 0x1000, 7, 600);
+    rig.send_only(3, b"next");
+    let sent = rig.take_all();
+    let short: Vec<_> = sent.iter().map(|sent| sent.short(IN)).collect();
+    let expected = [
+        (Opcode::ReadResponseFirst, 0),
+        (Opcode::ReadResponseMiddle, 1),
+        (Opcode::ReadResponseLast, 2),
+        (Opcode::Acknowledge, 3),
+    ];
+    assert_eq!(short, expected, "the ACK waits for the data before it");
+    let read: Vec<u8> = sent[..3].iter().flat_map(|sent| sent.payload.clone()).collect();
+    assert_eq!(read, data);
+    assert_eq!((sent[0].msn(), sent[3].msn()), (2, 2), "a READ is counted at its receipt");
+}
+
+#[test]
+fn a_read_of_memory_that_its_token_does_not_allow_is_a_remote_access_error() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0x1000, vec![0; 256]);
+    rig.memory.post_receive(1, 16);
+    rig.send_only(0, b"before");
+    rig.read(1, 0x1000, 7, 257);
+    let sent = rig.take_all();
+    assert_eq!(sent.len(), 1, "the NAK says that what comes before it is done");
+    assert_eq!((sent[0].syndrome(), sent[0].short(IN).1), (0x62, 1));
+    assert_eq!(rig.failure(), Some(Failure::PeerBroke));
+}
+
+#[test]
+fn a_token_that_ends_in_the_middle_of_a_read_is_a_remote_access_error() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    rig.read(0, 0, 7, 600);
+    assert_eq!(rig.take().expect("data").short(IN), (Opcode::ReadResponseFirst, 0));
+    rig.memory.regions.clear();
+    let nak = rig.take().expect("a NAK");
+    assert_eq!((nak.syndrome(), nak.short(IN).1), (0x62, 1));
+    assert!(rig.take().is_none());
+}
+
+#[test]
+fn more_reads_than_were_agreed_on_are_an_invalid_request() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    for psn in 0..3 {
+        rig.read(psn, 0, 7, 10);
+    }
+    let sent = rig.take_all();
+    assert_eq!(sent.len(), 3);
+    assert_eq!((sent[2].syndrome(), sent[2].short(IN).1), (0x61, 2), "behind the answers of those before");
+}
+
+#[test]
+fn without_reads_a_read_is_an_invalid_request() {
+    let mut rig = Rig::with(roce::qp::Link { inbound_reads: 0, ..rig::link() });
+    rig.memory.register(7, 0, bytes(600));
+    rig.read(0, 0, 7, 10);
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);
+}
+
+#[test]
+fn a_read_that_comes_again_from_the_middle_is_answered_from_there() {
+    let mut rig = Rig::new();
+    let data = bytes(600);
+    rig.memory.register(7, 0x1000, data.clone());
+    rig.read(0, 0x1000, 7, 600);
+    let _ = rig.take_all();
+    rig.read(1, 0x1100, 7, 344);
+    let sent = rig.take_all();
+    let short: Vec<_> = sent.iter().map(|sent| sent.short(IN)).collect();
+    assert_eq!(short, [(Opcode::ReadResponseFirst, 1), (Opcode::ReadResponseLast, 2)]);
+    assert_eq!([&sent[0].payload[..], &sent[1].payload[..]].concat(), data[256..]);
+}
+
+#[test]
+fn a_read_that_comes_again_with_other_memory_is_dropped() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0x1000, bytes(600));
+    rig.memory.register(8, 0x1000, bytes(600));
+    rig.read(0, 0x1000, 7, 600);
+    let _ = rig.take_all();
+    for (psn, address, key, length) in [(0, 0x1000, 8, 600), (0, 0x1001, 7, 599), (1, 0x1100, 7, 345), (0, 0x1000, 7, 601)] {
+        rig.read(psn, address, key, length);
+        assert!(rig.take().is_none(), "{psn} {address:#x} {key} {length}");
+    }
+}
+
+#[test]
+fn a_read_that_is_not_among_the_last_is_dropped() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    for psn in 0..3 {
+        rig.read(psn, 0, 7, 10);
+        assert_eq!(rig.short(IN), [(Opcode::ReadResponseOnly, psn)]);
+    }
+    rig.read(0, 0, 7, 10);
+    assert!(rig.take().is_none());
+    rig.read(1, 0, 7, 10);
+    assert_eq!(rig.short(IN), [(Opcode::ReadResponseOnly, 1)]);
+}
+
+#[test]
+fn the_token_of_a_read_that_comes_again_is_checked_again() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    rig.read(0, 0, 7, 10);
+    let _ = rig.take_all();
+    rig.memory.regions.clear();
+    rig.read(0, 0, 7, 10);
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x62);
+}
+
+#[test]
+fn a_send_with_invalidate_ends_the_token_before_the_receive_completes() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    rig.memory.post_receive(1, 16);
+    rig.feed(Opcode::SendOnlyInvalidate, 0, Extended { invalidate: Some(7), ..NONE }, b"over");
+    assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 0)]);
+    assert!(!rig.memory.regions.contains_key(&7));
+    assert_eq!(rig.memory.received[0].0.invalidated, Some(7));
+}
+
+#[test]
+fn a_bad_invalidate_is_acknowledged_and_ends_the_connection() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.feed(Opcode::SendOnlyInvalidate, 0, Extended { invalidate: Some(7), ..NONE }, b"over");
+    let ack = rig.take().expect("an ACK");
+    assert_eq!((ack.syndrome(), ack.msn()), (0x1F, 0), "the message does not count");
+    assert_eq!(rig.memory.received[0].0.outcome, Err(Failure::BadInvalidate));
+    assert_eq!(Failure::BadInvalidate.status().to_string(), "STATUS_INVALID_DEVICE_REQUEST");
+    assert_eq!(rig.failure(), Some(Failure::BadInvalidate));
+}
+
+#[test]
+fn atomics_are_an_invalid_request() {
+    for opcode in [Opcode::CompareSwap, Opcode::FetchAdd] {
+        let mut rig = Rig::new();
+        rig.feed(opcode, 0, NONE, &[0; 28]);
+        assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);
+    }
+}
+
+#[test]
+fn a_solicited_send_completes_a_solicited_receive_and_immediate_data_arrive() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, vec![0; 16]);
+    rig.memory.post_receive(1, 16);
+    rig.memory.post_receive(2, 16);
+    rig.feed(Opcode::SendOnlyImmediate, 0, Extended { immediate: Some(5), ..NONE }, b"a");
+    rig.feed(Opcode::WriteOnlyImmediate, 1, Extended { immediate: Some(6), ..reth(0, 7, 4) }, b"data");
+    let received: Vec<_> = rig.memory.received.iter().map(|(it, _)| (it.context, it.immediate, it.length)).collect();
+    assert_eq!(received, [(1, Some(5), 1), (2, Some(6), 4)]);
+    assert_eq!(rig.memory.regions[&7].bytes[..4], *b"data");
+}
+
+#[test]
+fn a_packet_of_another_sender_is_dropped() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.feed_from(Opcode::SendOnly, roce::psn::Psn::new(IN), NONE, b"x", [10, 0, 0, 3].into());
+    assert!(rig.take().is_none());
+    assert_eq!((rig.counters.unknown_source, rig.memory.received.len()), (1, 0));
+}
+
+#[test]
+fn a_congestion_notification_is_dropped_in_silence() {
+    let mut rig = Rig::new();
+    rig.feed(Opcode::Cnp, 0, NONE, &[0; 16]);
+    assert!(rig.take().is_none());
+    assert_eq!(rig.counters.congestion_notifications, 1);
+}
