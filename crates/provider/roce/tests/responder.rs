@@ -295,7 +295,9 @@ fn a_read_that_comes_again_with_other_memory_is_dropped() {
     rig.memory.register(8, 0x1000, bytes(600));
     rig.read(0, 0x1000, 7, 600);
     let _ = rig.take_all();
-    for (psn, address, key, length) in [(0, 0x1000, 8, 600), (0, 0x1001, 7, 599), (1, 0x1100, 7, 345), (0, 0x1000, 7, 601)] {
+    for (psn, address, key, length) in
+        [(0, 0x1000, 8, 600), (0, 0x1001, 7, 599), (1, 0x1100, 7, 345), (0, 0x1000, 7, 601)]
+    {
         rig.read(psn, address, key, length);
         assert!(rig.take().is_none(), "{psn} {address:#x} {key} {length}");
     }

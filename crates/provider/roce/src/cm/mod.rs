@@ -221,7 +221,8 @@ impl Manager {
 
     fn remove<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
         let index = id as usize & ((1 << self.index_bits) - 1);
-        let Some(connection) = self.places.get_mut(index).and_then(|place| place.connection.take_if(|it| it.id == id)) else {
+        let Some(connection) = self.places.get_mut(index).and_then(|place| place.connection.take_if(|it| it.id == id))
+        else {
             return;
         };
         if connection.remote_id != 0 {
@@ -367,7 +368,14 @@ impl Manager {
     }
 
     /// Tells the peer of a connection that there will be none.
-    fn send_rej(&mut self, counters: &mut Counters, id: u32, reason: Reason, information: &[u8], private: &[u8]) -> bool {
+    fn send_rej(
+        &mut self,
+        counters: &mut Counters,
+        id: u32,
+        reason: Reason,
+        information: &[u8],
+        private: &[u8],
+    ) -> bool {
         let Some(connection) = self.connection(id) else { return false };
         let rej = Rej::new(connection.wire_id(), connection.remote_id, connection.rejected(), reason, information);
         let Some(rej) = connection::with_private(rej, private) else { return false };
@@ -384,7 +392,10 @@ impl Manager {
         let link = Link {
             qp: connection.qp,
             remote_qpn: connection.remote_qpn,
-            path: Path { source_port: crate::path::source_port(connection.qp, connection.remote_qpn), ..connection.path },
+            path: Path {
+                source_port: crate::path::source_port(connection.qp, connection.remote_qpn),
+                ..connection.path
+            },
             mtu: connection.mtu,
             send_psn: connection.send_psn,
             receive_psn: connection.receive_psn,

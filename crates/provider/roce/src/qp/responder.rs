@@ -402,7 +402,13 @@ impl Responder {
     /// # Errors
     ///
     /// Its number, if the memory may not be read.
-    fn respond(&mut self, link: &Link, read: usize, frame: &mut [u8], adapter: &mut impl Adapter) -> Result<usize, Psn> {
+    fn respond(
+        &mut self,
+        link: &Link,
+        read: usize,
+        frame: &mut [u8],
+        adapter: &mut impl Adapter,
+    ) -> Result<usize, Psn> {
         let Some(&Read { first, key, address, stream, .. }) = self.reads.get(read) else { return Err(self.expected) };
         let psn = first.plus(stream.next);
         let position = Position::of(stream.next, stream.start, stream.end);

@@ -81,7 +81,8 @@ impl World {
     }
 
     pub fn with_mtu(seed: u64, network_mtu: usize) -> Self {
-        let side = |index| Side { stack: stack(index, seed, network_mtu), memory: Memory::default(), events: Vec::new() };
+        let side =
+            |index| Side { stack: stack(index, seed, network_mtu), memory: Memory::default(), events: Vec::new() };
         Self {
             sides: [side(0), side(1)],
             now: 1_000_000,

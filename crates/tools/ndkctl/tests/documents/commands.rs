@@ -176,20 +176,22 @@ fn short_commands_run() {
 
 /// The packages of the workspace, with their folders.
 fn packages() -> Vec<(String, String)> {
-    let manifest = read("Cargo.toml");
-    let members = manifest.split("members = [").nth(1).and_then(|rest| rest.split("\n]").next()).expect("members");
-    let folders = members.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next());
-    let name = |folder: &str| {
-        let manifest = read(&format!("{folder}/Cargo.toml"));
-        let name = manifest
-            .lines()
-            .find_map(|line| line.strip_prefix("name = "))
-            .expect("a name")
-            .trim_matches('"')
-            .to_owned();
-        (name, folder.to_owned())
-    };
-    folders.map(name).collect()
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |package: &serde_json::Value, name: &str| package[name].as_str().expect("text").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let root = text(&metadata, "workspace_root");
+    packages
+        .map(|package| {
+            let manifest = text(package, "manifest_path");
+            let folder = Path::new(&manifest).parent().and_then(|folder| folder.strip_prefix(&root).ok());
+            (text(package, "name"), folder.expect("a folder below the root").display().to_string())
+        })
+        .collect()
 }
 
 /// The values of a flag that may be there several times.
