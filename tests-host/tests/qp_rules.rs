@@ -30,6 +30,8 @@ mod transfer;
 #[path = "qp_rules/translation_cache.rs"]
 mod translation_cache;
 
+#[path = "qp_rules/hardware.rs"]
+mod hardware;
 #[path = "qp_rules/window_ends.rs"]
 mod window_ends;
 
