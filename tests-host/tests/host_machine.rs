@@ -6,6 +6,8 @@ mod allocation;
 mod dispatch;
 #[path = "host_machine/dpc.rs"]
 mod dpc;
+#[path = "host_machine/in_order.rs"]
+mod in_order;
 #[path = "host_machine/lifetime.rs"]
 mod lifetime;
 #[path = "host_machine/lock.rs"]
