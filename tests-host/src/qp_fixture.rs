@@ -12,7 +12,7 @@ use engine::{
     Nic,
     cq::Cqe,
     memory::{Domain, MemoryLimits, MemoryTable, Region, RegionKind, Release, Released, Rights},
-    nic::NicMode,
+    nic::{NicMode, NicRules},
     qp::{Flags, NewQp, Qp, QpParameters, Sge, Srq, SrqClient, SrqParameters, Work},
 };
 use host::{
@@ -94,8 +94,18 @@ impl Net {
     /// If there is no memory.
     #[must_use]
     pub fn new(machine: &MachineRef, mode: NicMode) -> Self {
+        Self::with_rules(machine, mode, NicRules::default())
+    }
+
+    /// A NIC that works as `mode` says, by these rules.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[must_use]
+    pub fn with_rules(machine: &MachineRef, mode: NicMode, rules: NicRules) -> Self {
         let os = HostOs::new(machine);
-        let nic = Nic::try_new_in(&os, mode).expect("memory");
+        let nic = Nic::try_new_with(&os, mode, rules).expect("memory");
         let limits = MemoryLimits { tokens: 256, mappings: 16, registration: 1 << 30, fast_register_pages: 4096 };
         let table = MemoryTable::try_new(&os, limits).expect("memory");
         Self { machine: machine.clone(), os, nic, table }

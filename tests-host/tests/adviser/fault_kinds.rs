@@ -272,6 +272,52 @@ fn a_request_fails_and_its_queue_pair_with_it() {
 }
 
 #[test]
+fn a_send_fails_as_if_it_had_met_no_receive() {
+    let world = world(Rule::new(Kind::NotReady, Which::Nth(1)));
+    let pair = world.pair(8, 64);
+    for context in 0..2 {
+        assert!(pair.receive(10 + context, 64).is_success());
+        assert!(pair.send(context, 64, 0).is_success());
+    }
+    world.platform.settle();
+    let mut statuses = World::drain(pair.cq);
+    statuses.sort_by_key(|status| status.to_bits());
+    // The receives are the peer's.
+    let mut expected = [NtStatus::SUCCESS, NtStatus::SUCCESS, NtStatus::IO_TIMEOUT, NtStatus::CANCELLED];
+    expected.sort_by_key(|status| status.to_bits());
+    assert_eq!(statuses, expected);
+    assert_eq!(pair.send(3, 64, 0), NtStatus::CONNECTION_INVALID);
+    world.end_pair(&pair);
+    end(world, 1);
+}
+
+#[test]
+fn receives_are_seen_before_the_sends_that_completed_before_them() {
+    use NDK_OPERATION_TYPE as Type;
+    for crossed in [false, true] {
+        let world = world(Rule::new(Kind::Cross, Which::Nth(if crossed { 1 } else { 2 })));
+        let pair = world.pair(8, 64);
+        for context in 0..2 {
+            assert!(pair.receive(10 + context, 64).is_success());
+            assert!(pair.send(context, 64, 0).is_success());
+        }
+        world.platform.settle();
+        let mut results = [NDK_RESULT_EX::ZEROED; 8];
+        assert_eq!(ndk!(pair.cq, NdkGetCqResultsEx(results.as_mut_ptr(), 8)), 4);
+        let kinds = results[..4].iter().map(|result| result.Type).collect::<Vec<_>>();
+        let contexts = results[..4].iter().map(|result| result.RequestContext.addr()).collect::<Vec<_>>();
+        if crossed {
+            assert_eq!(kinds, [Type::RECEIVE, Type::RECEIVE, Type::SEND, Type::SEND]);
+            assert_eq!(contexts, [10, 11, 0, 1], "each queue has kept its order");
+        } else {
+            assert_eq!(kinds, [Type::RECEIVE, Type::SEND, Type::RECEIVE, Type::SEND]);
+        }
+        world.end_pair(&pair);
+        end(world, u64::from(crossed));
+    }
+}
+
+#[test]
 fn a_connection_ends_and_both_sides_are_told_once() {
     let ends = Rule { delay: Delay::Fixed(10_000), ..rule(Kind::Disconnect, Which::Nth(1), Function::CompleteConnect) };
     let world = world(ends);

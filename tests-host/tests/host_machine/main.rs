@@ -3,6 +3,7 @@
 mod allocation;
 mod dispatch;
 mod dpc;
+mod in_order;
 mod lifetime;
 mod lock;
 mod memory;

@@ -17,6 +17,7 @@ mod single_requests;
 mod transfer;
 mod translation_cache;
 
+mod hardware;
 mod window_ends;
 
 use tests_host::allocation::Counting;

@@ -12,7 +12,10 @@ use kernel::{
     wide,
 };
 use ndkpi::NtStatus;
-use provider::{Profile, device::MAX_ADDRESSES};
+use provider::{
+    Profile,
+    device::{self, MAX_ADDRESSES},
+};
 
 use crate::advise::Advise;
 
@@ -43,6 +46,9 @@ const MAX_TOKENS: Number<9> =
     Number { name: wide("MaxTokens"), range: 16..=MemoryLimits::MAX.tokens, default: 1 << 20 };
 const ROTATE_TOKENS: Number<12> = Number { name: wide("RotateTokens"), range: 0..=1, default: 0 };
 const BACKLOG: Number<7> = Number { name: wide("Backlog"), range: 1..=1 << 16, default: 128 };
+const RNR_RETRIES: Number<10> = Number { name: wide("RnrRetries"), range: 0..=7, default: device::RNR_RETRIES };
+const RNR_TIMER: Number<8> =
+    Number { name: wide("RnrTimer"), range: 10..=device::RNR_TIMER, default: device::RNR_TIMER };
 const ND_USERS: Number<7> = Number { name: wide("NdUsers"), range: 0..=1, default: 0 };
 const ADVISE: Number<6> = Number { name: wide("Advise"), range: 0..=4, default: 0 };
 const RECORD: Number<6> = Number { name: wide("Record"), range: 0..=*RECORDING_SLOTS.end(), default: 0 };
@@ -71,6 +77,8 @@ pub struct Settings {
     max_tokens: u32,
     fast_tokens: FastTokens,
     backlog: u32,
+    rnr_retries: u32,
+    rnr_timer: u32,
     nd_users: bool,
 }
 
@@ -91,6 +99,8 @@ impl Default for Settings {
             max_tokens: MAX_TOKENS.default,
             fast_tokens: FastTokens::Stable,
             backlog: BACKLOG.default,
+            rnr_retries: RNR_RETRIES.default,
+            rnr_timer: RNR_TIMER.default,
             nd_users: false,
         }
     }
@@ -115,6 +125,8 @@ impl Settings {
             max_tokens: MAX_TOKENS.read(key),
             fast_tokens: if ROTATE_TOKENS.read(key) == 1 { FastTokens::Rotating } else { FastTokens::Stable },
             backlog: BACKLOG.read(key),
+            rnr_retries: RNR_RETRIES.read(key),
+            rnr_timer: RNR_TIMER.read(key),
             nd_users: ND_USERS.read(key) == 1,
         }
     }
@@ -158,6 +170,8 @@ impl Settings {
             max_tokens: self.max_tokens,
             fast_tokens: self.fast_tokens,
             backlog: self.backlog,
+            rnr_retries: self.rnr_retries,
+            rnr_timer: self.rnr_timer,
             mode: Self::provider_mode(self.completion_mode),
             nic: Self::provider_nic(self.nic_mode),
             ..provider::Config::default()

@@ -11,7 +11,7 @@ use engine::{
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     cq::{Cq, notify::CqFailure},
     memory::{MemoryLimits, MemoryRules, MemoryTable},
-    nic::NicMode,
+    nic::{NicMode, NicRules},
     os::{Os, SpinLock},
     qp::Qp,
     slab::Slab,
@@ -242,7 +242,8 @@ impl<P: Platform> Device<P> {
         for address in addresses {
             port.add_address(*address)?;
         }
-        let nic = Nic::try_new_in(platform.os(), config.nic)?;
+        let in_order = info.AdapterFlags & ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED != 0;
+        let nic = Nic::try_new_with(platform.os(), config.nic, NicRules { in_order, ..NicRules::default() })?;
         Self::make(platform, (&nic, &port), addresses.iter().map(|one| one.address), config, false)
     }
 

@@ -24,6 +24,52 @@ pub enum NicMode {
     Direct,
 }
 
+/// What becomes of a message for which the peer has no receive. NDKPI leaves it to the adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NotReady {
+    /// It waits until there is one.
+    #[default]
+    Wait,
+    /// It is sent again, as on RoCE. When that was done `retries` times the request fails with `STATUS_IO_TIMEOUT`, and ends the
+    /// connection.
+    Retry {
+        /// How often. InfiniBand has up to six; its seven means [`NotReady::Wait`].
+        retries: u32,
+        /// Microseconds before each time.
+        interval: u64,
+    },
+    /// The peer's adapter ends the connection at once, as on iWARP. The request fails with `STATUS_IO_TIMEOUT`.
+    End,
+}
+
+/// What a NIC may do to its consumers that NDKPI allows, and most hardware does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicRules {
+    /// Messages for which the peer has no receive.
+    pub not_ready: NotReady,
+    /// Incoming bytes land in order: the last one never changes before an earlier one (`NDKPI 2.6`, `IN_ORDER_DMA_SUPPORTED`). If
+    /// not, they land in another order.
+    pub in_order: bool,
+    /// The most microseconds that the completion of an initiator request comes late. Receives, also those of answers to it, may
+    /// complete before; the order of a queue pair's initiator completions is kept.
+    pub initiator_delay: u32,
+    /// Decides what is left to chance.
+    pub seed: u64,
+}
+
+impl Default for NicRules {
+    fn default() -> Self {
+        Self { not_ready: NotReady::Wait, in_order: true, initiator_delay: 0, seed: 0 }
+    }
+}
+
+impl NicRules {
+    /// Returns true if nothing of it is out of the ordinary, whatever the seed.
+    pub(crate) fn are_plain(&self) -> bool {
+        *self == Self { seed: self.seed, ..Self::default() }
+    }
+}
+
 /// An amount of work: what may still be done, or what was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -105,6 +151,7 @@ pub struct Nic<O: Os> {
     os: O,
     /// [`NicMode::Direct`] for new queue pairs.
     direct: AtomicBool,
+    rules: NicRules,
     /// One for each processor.
     counters: Box<[Arc<TrafficCounters>]>,
     /// The number of queue pairs so far, to spread them over the processors.
@@ -118,6 +165,15 @@ impl<O: Os> Nic<O> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_in(os: &O, mode: NicMode) -> Result<Arc<Self>, NtStatus> {
+        Self::try_new_with(os, mode, NicRules::default())
+    }
+
+    /// [`Nic::try_new_in`] with other rules.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new_with(os: &O, mode: NicMode, rules: NicRules) -> Result<Arc<Self>, NtStatus> {
         let identity = Arc::try_new(Identity)?;
         let mut counters = Vec::new();
         counters.try_reserve_exact(os.processors() as usize).map_err(fallible::AllocError::from)?;
@@ -127,6 +183,7 @@ impl<O: Os> Nic<O> {
         let nic = Self {
             os: os.clone(),
             direct: AtomicBool::new(mode == NicMode::Direct),
+            rules,
             counters: counters.into_boxed_slice(),
             dealt: AtomicU32::new(0),
         };
@@ -137,6 +194,12 @@ impl<O: Os> Nic<O> {
     #[must_use]
     pub const fn os(&self) -> &O {
         &self.os
+    }
+
+    /// The rules of its queue pairs. The seed is that of the queue pair made next.
+    pub(crate) fn rules(&self) -> NicRules {
+        let number = u64::from(self.dealt.load(Ordering::Relaxed));
+        NicRules { seed: self.rules.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)), ..self.rules }
     }
 
     /// Where new queue pairs have their requests carried out.

@@ -164,10 +164,10 @@ pub trait Memory: Send + Sync + 'static {
     /// Copies bytes of this range to `into`.
     fn read(&self, offset: usize, into: &mut [u8]);
 
-    /// Copies `from` into this range.
+    /// Copies `from` into this range, in order: the last byte never changes before an earlier one (`NDKPI 2.6`).
     fn write(&self, offset: usize, from: &[u8]);
 
-    /// Copies `len` bytes of `from` into this range. The two may overlap.
+    /// Copies `len` bytes of `from` into this range. The two may overlap; if they do not, in order as [`Memory::write`].
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize);
 
     /// Prefetches the bytes at `offset` for writing. A hint without visible effect: an offset outside of the range does no harm.

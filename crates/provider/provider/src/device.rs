@@ -10,7 +10,7 @@ use engine::{
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     memory::{FastTokens, MemoryLimits, MemoryRules, MemoryTable},
     mistake,
-    nic::NicMode,
+    nic::{NicMode, NicRules, NotReady},
     os::Event,
 };
 use fallible::Arc;
@@ -67,11 +67,24 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Where requests are carried out.
     pub nic: NicMode,
+    /// What becomes of messages for which the peer has no receive.
+    pub not_ready: NotReady,
+    /// How often a profile of RoCE sends such a message again; 7 is without end.
+    pub rnr_retries: u32,
+    /// Microseconds before each time.
+    pub rnr_timer: u32,
+    /// The most microseconds that completions of initiator requests come late, so that answers may come before them.
+    pub initiator_delay: u32,
     /// How requests complete at first.
     pub mode: CompletionMode,
     /// The seed of the sequence of [`CompletionMode::Mixed`].
     pub seed: u64,
 }
+
+/// The most retries that InfiniBand counts; its seven is without end.
+pub const RNR_RETRIES: u32 = 6;
+/// The longest timer of InfiniBand, in microseconds, which is what connection managers ask for.
+pub const RNR_TIMER: u32 = 655_360;
 
 impl Default for Config {
     fn default() -> Self {
@@ -120,6 +133,10 @@ impl Default for Config {
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
+            not_ready: NotReady::Wait,
+            rnr_retries: RNR_RETRIES,
+            rnr_timer: RNR_TIMER,
+            initiator_delay: 0,
             mode: CompletionMode::Inline,
             seed: 0,
         }
@@ -136,6 +153,15 @@ impl Config {
         addresses[0] = Some(InterfaceAddress::new(ipv4.into(), 24));
         addresses[1] = Some(InterfaceAddress::new(ipv6.into(), 64));
         addresses
+    }
+
+    const fn nic_rules(&self) -> NicRules {
+        NicRules {
+            not_ready: self.not_ready,
+            in_order: self.info.AdapterFlags & adapter_flags::NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED != 0,
+            initiator_delay: self.initiator_delay,
+            seed: self.seed,
+        }
     }
 
     const fn connection_limits(&self) -> ConnectionLimits {
@@ -245,7 +271,7 @@ impl<O: NdkOs> Device<O> {
         Arc::try_new(Self {
             os: os.clone(),
             config,
-            nic: Nic::try_new_in(os, config.nic)?,
+            nic: Nic::try_new_with(os, config.nic, config.nic_rules())?,
             port,
             memory: MemoryTable::try_new_with(os, memory_limits(&config), memory_rules(&config))?,
             completions: Completions::try_new(os, config.mode, config.seed)?,

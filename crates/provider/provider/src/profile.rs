@@ -3,6 +3,7 @@
 //! A profile only takes away: no limit of a [`Config`] rises, and no flag is added. What is left is enforced, as all limits are. The
 //! figures are of the order that adapters of a kind have; no profile is a copy of a product.
 
+use engine::nic::NotReady;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED as MODERATION, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED as RESIZE,
     NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED as IN_ORDER, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK,
@@ -12,7 +13,10 @@ use ndkpi::{
     NDK_VERSION,
 };
 
-use crate::{Config, device::VERSIONS};
+use crate::{
+    Config,
+    device::{RNR_RETRIES, VERSIONS},
+};
 
 /// What kind of adapter a device is like. The numbers are those of the registry (`docs/registry.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,11 +25,13 @@ pub enum Profile {
     /// The provider's own limits.
     #[default]
     Own = 0,
-    /// RoCE v2: 16 reads in progress, the private data of RDMA CM (56 and 148 bytes), no inline data, bytes that may land in any
-    /// order.
+    /// RoCE v2: 16 reads in progress, the private data of RDMA CM (56 and 148 bytes), no inline data, bytes that land in any order. A
+    /// message that meets no receive is sent again a few times, and then its connection ends. Answers may come before the
+    /// completion of what they answer.
     RoceV2ConnectX = 1,
     /// iWARP: reads with one element into regions that grant the read sink, no connections of an adapter with itself, no shared
-    /// receive queues, no moderation and no resize.
+    /// receive queues, no moderation and no resize. A message that meets no receive ends its connection. Answers may come before the
+    /// completion of what they answer.
     Iwarp = 2,
     /// A small adapter: 3 elements, 2 reads in progress, short queues, small transfers, read sinks.
     Small = 3,
@@ -34,6 +40,9 @@ pub enum Profile {
     /// The least that a consumer may meet: NDKPI 1.1, one element, one read, no flag, 16 pages of a fast registration.
     Minimum = 5,
 }
+
+/// Microseconds: longer than an answer takes.
+const INITIATOR_DELAY: u32 = 200;
 
 /// Only the smaller ones of two limits are left.
 macro_rules! at_most {
@@ -95,8 +104,19 @@ impl Profile {
         let info = &mut config.info;
         match self {
             Self::Own => {}
-            Self::RoceV2ConnectX => rocev2_connectx(info),
-            Self::Iwarp => iwarp(info),
+            Self::RoceV2ConnectX => {
+                rocev2_connectx(info);
+                config.not_ready = match config.rnr_retries {
+                    retries @ 0..=RNR_RETRIES => NotReady::Retry { retries, interval: config.rnr_timer.into() },
+                    _ => NotReady::Wait,
+                };
+                config.initiator_delay = INITIATOR_DELAY;
+            }
+            Self::Iwarp => {
+                iwarp(info);
+                config.not_ready = NotReady::End;
+                config.initiator_delay = INITIATOR_DELAY;
+            }
             Self::Small => small(info),
             Self::Ndkpi12 => info.Version = NDK_VERSION::V1_2,
             Self::Minimum => minimum(info),

@@ -59,11 +59,13 @@ reasons! {
     4 MOVES, ACCESS_VIOLATION, "NDKPI 7.4", "An element of the request names no memory of this side: its token stands for nothing, lies in another protection domain or lacks the right, or the bytes lie outside of the registration. The connection has ended.", "Look at token, address, length and flags of each element; a token must be valid until the completion.";
     5 Requests(&[Kind::SEND]), REMOTE_RESOURCES, "NDKPI 7.2", "The peer could not take the message: its receive is too short or names no memory that may be written, or the token that the send invalidates is none of the peer's. The connection has ended.", "Look at the peer's failed receive, which says which of these it was.";
     6 Requests(&[Kind::READ, Kind::WRITE]), REMOTE_RESOURCES, "NDKPI 7.4", "The peer's memory refused the access: the remote token stands for nothing or lacks the right, or the bytes lie outside of what it stands for. The connection has ended.", "Compare address, token and rights with what the peer has sent, and look that the peer has not invalidated it.";
-    7 MOVES, IO_TIMEOUT, "NDKPI 7.2", "The connection was lost while this request was the first in the queue: if its bytes have arrived nobody knows.", "Treat the connection as broken; what was done must be found out by the consumers' protocol.";
+    7 Requests(&[Kind::READ, Kind::WRITE]), IO_TIMEOUT, "NDKPI 7.2", "The connection was lost while this request was the first in the queue: if its bytes have arrived nobody knows.", "Treat the connection as broken; what was done must be found out by the consumers' protocol.";
     8 Requests(&[Kind::FAST_REGISTER]), INVALID_DEVICE_REQUEST, "NDKPI 7.4", "The region is registered: it was not invalidated since its last fast registration. The connection has ended.", "Post an invalidation, or wait for the peer's, before the next fast registration.";
     9 Requests(&[Kind::BIND]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "The window is bound: it was not invalidated since its last bind. The connection has ended.", "Invalidate the window before it is bound anew.";
     10 Requests(&[Kind::INVALIDATE, Kind::READ]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "There is nothing to be invalidated: the region or window was invalidated before, perhaps by the peer. The connection has ended.", "Invalidate once; a receive of the type ReceiveAndInvalidate says that the peer did.";
     11 Requests(&[Kind::BIND, Kind::FAST_REGISTER]), ACCESS_VIOLATION, "NDKPI 7.4", "What the post had checked did not hold any more when the request was carried out.", "Keep region and window as they are until the completion.";
+    12 Requests(&[Kind::SEND]), IO_TIMEOUT, "NDKPI 7.2", "The connection was lost while this send was the first in the queue, or the peer had no receive for it: on RoCE none when it was sent for the last time, on iWARP none when it came. The connection has ended.", "Post receives before the peer can send: count them as credits. If there were some, treat the connection as broken; what was done must be found out by the consumers' protocol.";
+    13 Requests(&[Kind::INVALIDATE, Kind::READ]), DEVICE_BUSY, "NDKPI 7.6", "Windows are bound to the region that is to be invalidated. The connection has ended.", "Invalidate the windows first.";
 
     20 INITIATOR, CONNECTION_INVALID, "NDKPI 5.7", "The queue pair is not connected: not yet, not any more, or one of its requests has failed.", "Post after the accept or the last step of the connect has completed, and stop at the first failed completion.";
     21 INITIATOR, NO_MORE_ENTRIES, "NDKPI 7.2", "The initiator queue is full. For NdkBind and NdkFastRegister also: 65,536 of them are posted for this window or region, on all queue pairs together.", "Count requests in flight, and wait for completions at the depth.";
@@ -74,7 +76,7 @@ reasons! {
     26 RECEIVE_CALLS, DATA_OVERRUN, "NDKPI 7.3", "More elements than a receive of this queue may have.", "Post fewer, or create the queue with more.";
     27 TRANSFERS, BUFFER_OVERFLOW, "NDKPI 3.11", "More bytes than MaxTransferLength.", "Split the request.";
     28 RECEIVE_CALLS, BUFFER_OVERFLOW, "NDKPI 3.11", "The receive is longer than MaxTransferLength.", "Post shorter receives.";
-    29 TRANSFERS, INVALID_BUFFER_SIZE, "NDKPI 7.3", "More inline bytes than the queue pair was created for.", "Send without the flag, or create the queue pair with a greater inline size.";
+    29 Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkWrite"]), INVALID_BUFFER_SIZE, "NDKPI 7.3", "More inline bytes than the queue pair was created for.", "Send without the flag, or create the queue pair with a greater inline size.";
     30 Calls(&["NdkRead"]), INVALID_DEVICE_REQUEST, "NDKPI 7.7.3", "The connection carries no reads: the outbound read limit that both sides have agreed on is zero.", "Ask for reads at connect and accept, and look at NdkGetConnectionData.";
     31 Calls(&["NdkReceive"]), INVALID_DEVICE_REQUEST, "NDKPI 7.2", "The queue pair has a shared receive queue.", "Post receives to that.";
     32 Calls(&["NdkBind"]), ACCESS_VIOLATION, "NDKPI 7.6", "The window would be outside of its region, or have a right that the region lacks.", "Register with local write for a window that peers write, and keep the window inside.";
@@ -84,7 +86,6 @@ reasons! {
     36 Calls(&["NdkInvalidate"]), INVALID_DEVICE_REQUEST, "NDKPI 7.6", "Only fast-registered regions and windows can be invalidated; this is a plain region, or nothing was registered.", "Deregister a plain region.";
     37 Calls(&["NdkSend", "NdkSendAndInvalidate", "NdkRead", "NdkWrite", "NdkInvalidate"]), INVALID_DEVICE_STATE, "NDKPI 7.3", "Two posts on one queue overlap.", "Take a lock per queue around posts.";
     38 RECEIVE_CALLS, INVALID_DEVICE_STATE, "NDKPI 7.3", "Two receives on one queue overlap.", "Take a lock per queue around receives.";
-    39 INITIATOR, DEVICE_BUSY, "NDKPI 7.6", "The region or window is in use by a request before this one.", "Wait for the completion of the invalidation before the next bind or registration.";
     40 Calls(&["NdkBind", "NdkFastRegister"]), INSUFFICIENT_RESOURCES, "NDKPI 7.4", "More of them are posted for this window or region than ever before, and there is no memory for one more.", "Wait for completions, and post again.";
 
     50 CREATIONS, INSUFFICIENT_RESOURCES, "NDKPI 5.2", "There is no memory, or there are as many objects of this kind as the driver's limits allow (MaxCqs, MaxQps, MaxPds, MaxTokens).", "Close what is not needed, or raise the limit in the registry.";
@@ -128,12 +129,12 @@ reasons! {
     93 Calls(&["NdkListen", "NdkCreateSharedEndpoint"]), INVALID_PARAMETER, "NDKPI 5.9", "The address is malformed or of another family, or the completion is NULL.", "Look at family and length.";
     94 Calls(&["NdkListen"]), INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener listens already, or is being closed.", "Create another one.";
     95 ESTABLISH, CONNECTION_INVALID, "NDKPI 7.7", "The connector is not at this step: nothing came in, the connect has not completed, or the connection has ended.", "Connect, then complete; accept once what a connect event has brought.";
-    96 ESTABLISH, CONNECTION_ACTIVE, "NDKPI 7.7.1", "The queue pair has a connection, or the connector was accepted already.", "Accept once, with a queue pair of its own.";
+    96 Calls(&["NdkAccept", "NdkAcceptEx"]), CONNECTION_ACTIVE, "NDKPI 7.7.1", "The queue pair has a connection, or the connector was accepted already.", "Accept once, with a queue pair of its own.";
     97 ESTABLISH, CONNECTION_ABORTED, "NDKPI 5.8", "The other side gave up before the connection was established.", "Wait for the next connect, or connect anew.";
     98 ESTABLISH, IO_TIMEOUT, "NDKPI 5.8", "The other side did not take the last step in time.", "Final for this connector: close it.";
-    99 ESTABLISH, CANCELLED, "NDKPI 7.9", "The connector was closed while the request was on its way.", "Nothing: the close completes next.";
+    99 Calls(&["NdkAccept", "NdkAcceptEx"]), CANCELLED, "NDKPI 7.9", "The connector was closed while the request was on its way.", "Nothing: the close completes next.";
     100 ESTABLISH, INVALID_PARAMETER, "NDKPI 5.8", "The queue pair is of another adapter or type, or the completion is NULL.", "Look at the objects.";
-    101 ESTABLISH, INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
+    101 Calls(&["NdkAccept", "NdkAcceptEx"]), INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
     102 Calls(&["NdkReject"]), CONNECTION_INVALID, "NDKPI 7.7", "There is nothing to be rejected: nothing came in, it was answered before, or the connection has ended.", "Close the connector.";
     103 Calls(&["NdkReject"]), INVALID_BUFFER_SIZE, "NDKPI 3.11", "More private data than MaxCalleeData.", "Send less.";
     104 Calls(&["NdkDisconnect"]), CONNECTION_INVALID, "NDKPI 7.7.5", "There is no connection: not yet, or it was disconnected before.", "Disconnect once.";
@@ -142,13 +143,13 @@ reasons! {
     107 Calls(&["NdkDisconnect"]), CANCELLED, "NDKPI 7.9", "The connector was closed while the disconnect was on its way.", "Nothing: the close completes next.";
     108 Calls(&["NdkDisconnect"]), INVALID_PARAMETER, "NDKPI 5.8", "The completion is NULL.", "Pass one.";
     109 ADDRESSES, BUFFER_TOO_SMALL, "NDKPI 5.8", "The address does not fit; its length was stored.", "Pass a SOCKADDR_INET.";
-    110 ADDRESSES, CONNECTION_INVALID, "NDKPI 5.8", "There is no such address yet: nothing was connected, accepted or listened for.", "Ask after that.";
+    110 Calls(&["NdkGetLocalAddress", "NdkGetPeerAddress"]), CONNECTION_INVALID, "NDKPI 5.8", "There is no such address yet: nothing was connected or accepted.", "Ask after that.";
     111 ADDRESSES, INVALID_PARAMETER, "NDKPI 5.8", "There is no place for the length.", "Pass one.";
     112 Calls(&["NdkGetConnectionData"]), BUFFER_TOO_SMALL, "NDKPI 7.7.4", "The private data does not fit; what fits was copied, and the length that it needs was stored.", "Ask for the length with no buffer first.";
     113 Calls(&["NdkGetConnectionData"]), CONNECTION_INVALID, "NDKPI 7.7.4", "The connector has no connection that could have data.", "Ask from the connect event or the completed connect on.";
     114 Calls(&["NdkGetConnectionData"]), INVALID_PARAMETER, "NDKPI 7.7.4", "A length without a buffer, or no place for the length.", "Pass NULL with 0, or a buffer with its length.";
     115 Calls(&["NdkConnect", "NdkConnectWithSharedEndpoint", "NdkAccept", "NdkAcceptEx"]), DEVICE_REMOVED, "NDIS-NDK 4", "The adapter has gone.", "Close everything, and the adapter.";
-    116 ADDRESSES, INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener does not listen yet.", "Ask after NdkListen has completed.";
+    116 Calls(&["NdkGetLocalAddress (listener)"]), INVALID_DEVICE_STATE, "NDKPI 5.9", "The listener does not listen yet.", "Ask after NdkListen has completed.";
     117 Calls(&["NdkReject"]), CONNECTION_ABORTED, "NDKPI 5.8", "The other side gave up before: it has closed its connector, rejected, or not taken the next step in time.", "Close the connector: there is nothing left to reject.";
     118 Calls(&["NdkReject"]), INVALID_PARAMETER, "NDKPI 5.8", "There is a length of private data, and no data.", "Pass NULL with 0, or data with its length.";
     119 CONNECTS, CONNECTION_ABORTED, "NDIS-NDK 4", "The adapter has gone while the connect was on its way.", "Close everything, and the adapter.";

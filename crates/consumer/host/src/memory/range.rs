@@ -1,5 +1,7 @@
 //! The engine's view of registered bytes.
 
+use core::sync::atomic::{Ordering, fence};
+
 use engine::{os::Memory, prefetch};
 use ndkpi::NtStatus;
 
@@ -81,7 +83,7 @@ impl HostMemory {
             let length = segment.length.min(rest.len());
             let (now, later) = rest.split_at(length);
             // SAFETY: the segment has at least `length` writable bytes (invariant), and so has `now` readable ones.
-            unsafe { copy(now.as_ptr(), segment.pointer, length) };
+            unsafe { copy_in_order(now.as_ptr(), segment.pointer, length) };
             offset += length;
             rest = later;
         }
@@ -89,10 +91,11 @@ impl HostMemory {
 
     /// Copies bytes that are in both ranges (checked by the caller), which may have several segments.
     fn copy_segments(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {
-        // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead.
+        // Where the ranges overlap, a byte must be read before it is written over: begin at the end that is ahead. Such bytes have no
+        // order to keep. All others land in order (see `Memory`).
         let to_address = self.base.wrapping_add(offset as u64);
         let from_address = from.base.wrapping_add(from_offset as u64);
-        let forward = to_address <= from_address;
+        let forward = to_address.wrapping_sub(from_address).wrapping_sub(1) >= (len as u64).wrapping_sub(1);
         let mut left = len;
         while left > 0 {
             let done = len - left;
@@ -100,7 +103,7 @@ impl HostMemory {
                 let (source, sink) = (from.forward(from_offset + done), self.forward(offset + done));
                 let length = left.min(source.length).min(sink.length);
                 // SAFETY: both segments have at least `length` bytes (invariant of both).
-                unsafe { copy(source.pointer, sink.pointer, length) };
+                unsafe { copy_in_order(source.pointer, sink.pointer, length) };
                 length
             } else {
                 let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
@@ -157,6 +160,53 @@ const unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     unsafe { from.copy_to(to, length) }
 }
 
+/// [`copy`] to registered bytes: the last one changes last. The copy routine of the C library stores a long row in whatever order.
+///
+/// # Safety
+///
+/// As [`copy`].
+#[inline(always)]
+unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
+    let Some(before) = length.checked_sub(WORD) else {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_few(from, to, length) };
+    };
+    // Read before anything is written: the two may overlap.
+    // SAFETY: `before` and a word are `length` bytes.
+    let place = unsafe { from.add(before) };
+    // SAFETY: the last word of the source.
+    let last = unsafe { place.cast::<u64>().read_unaligned() };
+    if before > 0 {
+        // SAFETY: the caller's promise, of fewer bytes.
+        unsafe { copy(from, to, before) };
+        fence(Ordering::Release);
+    }
+    // SAFETY: `before` and a word are `length` bytes.
+    let place = unsafe { to.add(before) };
+    // SAFETY: the last word of the sink.
+    unsafe { place.cast::<u64>().write_unaligned(last) };
+}
+
+/// [`copy_in_order`] for less than a word.
+///
+/// # Safety
+///
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_few(from: *const u8, to: *mut u8, length: usize) {
+    let mut bytes = [0; WORD];
+    // SAFETY: less than a word.
+    unsafe { copy(from, bytes.as_mut_ptr(), length) };
+    for (index, byte) in bytes[..length].iter().enumerate() {
+        // SAFETY: `index` is below `length`.
+        let place = unsafe { to.add(index) };
+        // SAFETY: a byte of the sink. Volatile, so that they stay in this order.
+        unsafe { place.write_volatile(*byte) };
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
 impl Memory for HostMemory {
     fn base(&self) -> u64 {
         self.base
@@ -190,7 +240,7 @@ impl Memory for HostMemory {
             // SAFETY: the offset is in the range (checked), which is one segment (invariant).
             let to = unsafe { segment.pointer.add(offset) };
             // SAFETY: so many writable bytes follow (checked), and as many readable ones in `from`.
-            return unsafe { copy(from.as_ptr(), to, from.len()) };
+            return unsafe { copy_in_order(from.as_ptr(), to, from.len()) };
         }
         self.write_segments(offset, from);
     }
@@ -206,7 +256,7 @@ impl Memory for HostMemory {
             // SAFETY: as for the source.
             let to = unsafe { to.pointer.add(offset) };
             // SAFETY: both have `len` bytes from there on (checked).
-            return unsafe { copy(from, to, len) };
+            return unsafe { copy_in_order(from, to, len) };
         }
         self.copy_segments(offset, from, from_offset, len);
     }

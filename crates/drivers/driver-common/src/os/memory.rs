@@ -1,7 +1,10 @@
 //! Bytes that a consumer registered, through the kernel's own mapping of their pages.
 
 use alloc::boxed::Box;
-use core::ptr::{self, NonNull};
+use core::{
+    ptr::{self, NonNull},
+    sync::atomic::{Ordering::Release, fence},
+};
 
 use engine::{os::Memory, prefetch};
 use fallible::try_slice;
@@ -137,7 +140,7 @@ impl Memory for KernelMemory {
         let mut source = from.as_ptr();
         self.stretches(offset, from.len(), |bytes, count| {
             // SAFETY: as in `read`, the other way round.
-            unsafe { ptr::copy_nonoverlapping(source, bytes, count) };
+            unsafe { copy_in_order(source, bytes, count) };
             // SAFETY: `from` has as many bytes as all stretches together.
             source = unsafe { source.add(count) };
         });
@@ -149,7 +152,7 @@ impl Memory for KernelMemory {
             let mut source = source.cast_const();
             self.stretches(at, count, |place, part| {
                 // SAFETY: both stretches are mapped (invariant of each), and may overlap.
-                unsafe { ptr::copy(source, place, part) };
+                unsafe { copy_in_order(source, place, part) };
                 // SAFETY: the parts are together as long as the source's stretch.
                 source = unsafe { source.add(part) };
             });
@@ -163,6 +166,26 @@ impl Memory for KernelMemory {
             prefetch::to_write(segment.bytes.wrapping_add(offset));
         }
     }
+}
+
+/// Copies bytes, which may overlap, to registered memory: the last one changes last. A string instruction stores in whatever order.
+///
+/// # Safety
+///
+/// Both are valid for `length` bytes, one for reads and one for writes.
+unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
+    let Some(before) = length.checked_sub(1) else { return };
+    // SAFETY: the last byte of the source, read before anything is written.
+    let place = unsafe { from.add(before) };
+    // SAFETY: as above.
+    let last = unsafe { place.read() };
+    // SAFETY: the caller's promise, of fewer bytes.
+    unsafe { ptr::copy(from, to, before) };
+    fence(Release);
+    // SAFETY: the last byte of the sink.
+    let place = unsafe { to.add(before) };
+    // SAFETY: as above. Volatile, so that it is a store of its own.
+    unsafe { place.write_volatile(last) };
 }
 
 /// The range that one MDL describes, and its successor in the chain.

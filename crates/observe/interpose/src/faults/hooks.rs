@@ -8,7 +8,7 @@ use core::sync::atomic::{
 
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
-use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NtStatus};
+use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 
 use super::{
     Tally,
@@ -133,7 +133,7 @@ impl<O: InterposeOs, T: Target> Faults<O, T> {
             return Verdict::Refuse(NtStatus::UNSUCCESSFUL);
         }
         let is_of_a_call = |rule: &Rule| match rule.kind {
-            Kind::Result | Kind::Event => false,
+            Kind::Result | Kind::Event | Kind::NotReady | Kind::Cross => false,
             // A completion that nobody hears of can be neither late nor early.
             Kind::Fail | Kind::Late | Kind::Early => event.request.is_some_and(|request| request.has_completion),
             Kind::Hold => matches!(event.object.state, State::Cq(cq) if cq.is_drained.load(Relaxed)),
@@ -162,7 +162,7 @@ impl<O: InterposeOs, T: Target> Faults<O, T> {
                 self.target.remove();
                 Some(Verdict::Forward)
             }
-            Kind::Event | Kind::Result => None,
+            Kind::Event | Kind::Result | Kind::NotReady | Kind::Cross => None,
         };
         let Some(verdict) = verdict else { return Verdict::Forward };
         self.make(rule, function);
@@ -181,12 +181,39 @@ impl<O: InterposeOs, T: Target> Faults<O, T> {
             return Some(NtStatus::CANCELLED);
         }
         let function = if kind.is_some() { Function::GetCqResultsEx } else { Function::GetCqResults };
-        let (rule, _) = self.applies(function, cq.id, |rule| rule.kind == Kind::Result)?;
-        let allowed = results(kind);
+        let is_send = kind == Some(NDK_OPERATION_TYPE::SEND);
+        let is_wanted = |rule: &Rule| rule.kind == Kind::Result || (is_send && rule.kind == Kind::NotReady);
+        let (rule, _) = self.applies(function, cq.id, is_wanted)?;
+        let allowed: &[NtStatus] = if rule.kind == Kind::NotReady { &[NtStatus::IO_TIMEOUT] } else { results(kind) };
         let status = rule.status.filter(|wanted| allowed.contains(wanted)).or_else(|| allowed.first().copied())?;
         self.make(rule, function);
         qp.break_it();
         Some(status)
+    }
+
+    /// Puts receives before the initiator completions before them. Both keep their order among themselves, and so each queue does.
+    fn cross(&self, cq: ObjectRef<'_, State<O>>, results: &mut [NDK_RESULT_EX]) {
+        /// A poll that finds more has these crossed, so that the work is bounded.
+        const MOST: usize = 64;
+        let most = results.len().min(MOST);
+        let results = &mut results[..most];
+        let is_receive = |result: &NDK_RESULT_EX| {
+            matches!(result.Type, NDK_OPERATION_TYPE::RECEIVE | NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE)
+        };
+        // Only a poll for which that changes something counts as one.
+        if results.is_sorted_by_key(|result| !is_receive(result)) {
+            return;
+        }
+        let function = Function::GetCqResultsEx;
+        let Some((rule, _)) = self.applies(function, cq.id, |rule| rule.kind == Kind::Cross) else { return };
+        self.make(rule, function);
+        let mut receives = 0;
+        for place in 0..results.len() {
+            if is_receive(&results[place]) {
+                results[receives..=place].rotate_right(1);
+                receives += 1;
+            }
+        }
     }
 
     /// What a creation keeps of a completion queue.
@@ -302,6 +329,7 @@ impl<O: InterposeOs, T: Target> Hooks for Faults<O, T> {
                 }
             }
             Results::Ex(results) => {
+                self.cross(cq, results);
                 for result in results.iter_mut().filter(|result| result.Status.is_success()) {
                     if let Some(status) = self.fails(cq, result.QPContext.addr(), Some(result.Type)) {
                         (result.Status, result.BytesTransferred) = (status, 0);

@@ -102,6 +102,14 @@ kinds! {
         what "The adapter goes without a word: its connections end, connects and listens fail, nobody opens it again"
         operations "posts, Connect, Accept, Listen"
         rule "An adapter can be pulled. Its consumers have disconnect events and flushed queue pairs before plug and play tells them to close.";
+    NotReady = 12 "not-ready" "NDKPI 7.2" (false, false)
+        what "A send completes with STATUS_IO_TIMEOUT, as if the peer had had no receive for it, and its queue pair is broken"
+        operations "GetCqResultsEx, of sends of queue pairs whose context no other one of the completion queue has"
+        rule "A message that meets no receive is sent again a few times (RoCE) or not at all (iWARP), and then ends the connection.";
+    Cross = 13 "cross" "NDKPI 7.1.8" (false, false)
+        what "Receives are seen before the initiator completions that a poll finds with them, so that an answer comes before the completion of what it answers"
+        operations "GetCqResultsEx"
+        rule "The order of completions is that of each queue of a queue pair. Between the two queues there is none.";
 }
 
 impl Kind {
@@ -129,6 +137,7 @@ impl Kind {
             Self::Event => {
                 matches!(function, F::CqNotification | F::ConnectEvent | F::DisconnectEvent | F::DisconnectEventEx)
             }
+            Self::NotReady | Self::Cross => matches!(function, F::GetCqResultsEx),
             Self::Hold | Self::Result => matches!(function, F::GetCqResults | F::GetCqResultsEx),
             Self::Disconnect => {
                 matches!(function, F::CompleteConnect | F::CompleteConnectEx | F::Accept | F::AcceptEx)

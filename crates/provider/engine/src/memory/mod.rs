@@ -79,7 +79,7 @@ pub use pinned::{Release, Released};
 pub use region::{Region, RegionKind};
 pub use segment::Segment;
 use tokens::TokenTable;
-pub use transfer::{transfer, write};
+pub use transfer::{transfer, transfer_in_disorder, write};
 pub(crate) use translation::{CacheResult, MOST as MOST_BY_CACHE, Side, TranslationCache};
 pub use uses::Transfers;
 pub use window::{Bind, Window};

@@ -66,6 +66,39 @@ pub fn transfer<O: Os>(to: &[Segment<O>], to_offset: usize, from: &[Segment<O>],
     transfer_between_lists(to, to_offset, from, from_offset, length);
 }
 
+/// The smallest piece that lands by itself: a cache line.
+const LEAST_PIECE: usize = 64;
+/// The largest one: the payload of a packet.
+const MOST_PIECE: usize = 4096;
+
+/// [`transfer`] for a sink in which bytes may land in any order (`NDKPI 2.6`): in pieces, the last one first or soon. `order` decides
+/// which order it is.
+pub fn transfer_in_disorder<O: Os>(
+    to: &[Segment<O>],
+    to_offset: usize,
+    from: &[Segment<O>],
+    from_offset: usize,
+    length: usize,
+    order: u64,
+) {
+    let piece = (length / 16).next_multiple_of(LEAST_PIECE).clamp(LEAST_PIECE, MOST_PIECE);
+    let count = length.div_ceil(piece);
+    // An odd step goes through all numbers below a power of two before one comes again.
+    let round = count.next_power_of_two();
+    let step = usize::try_from(order >> 32).unwrap_or(0) | 1;
+    // The last piece comes first, or second.
+    let mut place = count.saturating_sub(1).wrapping_sub(if order & 1 == 0 { 0 } else { step });
+    for _ in 0..round {
+        place &= round - 1;
+        if place < count {
+            let at = place * piece;
+            let now = piece.min(length - at);
+            transfer(to, to_offset + at, from, from_offset + at, now);
+        }
+        place = place.wrapping_add(step);
+    }
+}
+
 fn transfer_between_lists<O: Os>(
     to: &[Segment<O>],
     to_offset: usize,

@@ -12,11 +12,13 @@
 //! | `progress` | the slow path: requests of several steps, and every error |
 //! | `receive_queue`, `srq` | receives, and the messages that fill them |
 //! | `link` | the connection of two queue pairs |
+//! | `hardware` | what only some adapters do to their consumers |
 //!
 //! A quantum owns the send queue of its queue pair, and fills receives of the peer's receive queue. The receive that it fills is
 //! *claimed*, so that a flush by the peer waits for it and the order is kept.
 
 mod execute;
+mod hardware;
 mod link;
 mod post;
 mod progress;
@@ -29,6 +31,7 @@ use alloc::boxed::Box;
 use core::any::Any;
 
 use fallible::{Arc, try_box};
+use hardware::Hardware;
 use link::Link;
 pub use link::LinkClient;
 use post::Limits;
@@ -87,12 +90,13 @@ impl QpParameters {
     /// The send queue: the end to post to, and the engine's end under its lock.
     // Not inlined, like the other queue, so that no stack frame holds all of a queue pair.
     #[inline(never)]
-    fn send_queue<O: Os>(&self, os: &O) -> Result<(SqProducer, O::Lock<SendQueue<O>>), NtStatus> {
+    fn send_queue<O: Os>(&self, nic: &Nic<O>) -> Result<(SqProducer, O::Lock<SendQueue<O>>), NtStatus> {
         let (requests, taken_requests) = ring_for(self.initiator_depth, 1)?;
         let (elements, taken_elements) = ring_for(self.initiator_depth, self.max_initiator_sge.saturating_sub(1))?;
         let chunks = u32::try_from(chunks_for(self.inline_size as usize)).unwrap_or(u32::MAX);
         let (chunks, taken_chunks) = ring_for::<[u8; CHUNK]>(self.initiator_depth, chunks)?;
-        let queue = os.lock(SendQueue::try_new(taken_requests, taken_elements, taken_chunks, self)?)?;
+        let queue = SendQueue::try_new(taken_requests, taken_elements, taken_chunks, self, &nic.rules())?;
+        let queue = nic.os().lock(queue)?;
         Ok((SqProducer { requests, elements, chunks, deferred: false }, queue))
     }
 
@@ -154,6 +158,8 @@ pub struct Qp<O: Os> {
     drain_to: AtomicU64,
     link: O::Lock<Link<O>>,
     attachments: O::Lock<Option<Attachments>>,
+    /// Of a NIC whose rules are not plain.
+    hardware: Option<Box<Hardware<O>>>,
     /// Dropped with the queue pair.
     _client: Box<dyn Any + Send + Sync>,
     initiating: CachePadded<Initiating<O>>,
@@ -213,7 +219,7 @@ impl<O: Os> Qp<O> {
         parameters: &QpParameters,
         client: impl Any + Send + Sync,
     ) -> Result<NewQp<O>, NtStatus> {
-        let (send_queue, taken) = parameters.send_queue(nic.os())?;
+        let (send_queue, taken) = parameters.send_queue(nic)?;
         let (receive_queue, filled) = parameters.receive_queue(nic.os())?;
         let tails = [send_queue.requests.tail_publisher(), receive_queue.requests.tail_publisher()];
         let client = try_box(client)?;
@@ -237,6 +243,7 @@ impl<O: Os> Qp<O> {
         let os = nic.os();
         let link = os.lock(Link::new())?;
         let attachments = os.lock(None)?;
+        let hardware = Hardware::try_new(nic)?;
         let (dpc, traffic) = nic.deal()?;
         Arc::try_new(Self {
             _references: CachePadded::new(()),
@@ -263,6 +270,7 @@ impl<O: Os> Qp<O> {
             drain_to: AtomicU64::new(0),
             link,
             attachments,
+            hardware,
             _client: client,
             initiating: CachePadded::new(Initiating {
                 orders: AtomicU32::new(0),

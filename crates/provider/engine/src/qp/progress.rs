@@ -9,8 +9,8 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{Cq, CqeOutcome, Operation, Received},
-    memory::{self, Access, Segment, Transfers, transfer},
+    cq::{CqeOutcome, Operation, Received},
+    memory::{self, Access, Segment, Transfers, transfer, transfer_in_disorder},
     mistake,
     nic::Budget,
     os::Os,
@@ -68,7 +68,7 @@ impl<O: Os> SendQueue<O> {
         if self.current.is_none() && !self.start(qp, request)? {
             return Ok(Step::Waiting);
         }
-        if !self.advance(request, budget) {
+        if !self.advance(qp, request, budget) {
             return Ok(Step::Moving);
         }
         if !self.invalidate(qp, request)? {
@@ -105,7 +105,11 @@ impl<O: Os> SendQueue<O> {
                 Claimed::Nothing => {
                     // While a request waits, its registrations may end.
                     self.local.clear();
-                    return Ok(false);
+                    if qp.is_plain() {
+                        return Ok(false);
+                    }
+                    let peer = peer.clone();
+                    return self.meets_no_receive(qp, &peer).map(|()| false);
                 }
                 Claimed::Receive(found) => claim = Some(found),
                 Claimed::Unusable(found, status) => {
@@ -145,8 +149,8 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Moves bytes of the first request, within the budget. Returns true if none are left.
-    fn advance(&mut self, request: &WorkRequest, budget: &mut Budget) -> bool {
-        let Some(current) = &mut self.current else { return true };
+    fn advance(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, budget: &mut Budget) -> bool {
+        let Some(current) = &self.current else { return true };
         let left = request.length as usize - current.moved;
         if left == 0 {
             return true;
@@ -156,12 +160,19 @@ impl<O: Os> SendQueue<O> {
             LocalData::Inline(_) => left,
             LocalData::Elements { .. } => left.min(budget.bytes),
         };
-        match (&request.data, request.work) {
+        let at = current.moved;
+        let is_read = matches!(request.work, Work::Read { .. });
+        let sink = if is_read { Some(qp) } else { self.peer.as_ref() };
+        let lands_in_order = sink.is_none_or(|sink| sink.lands_in_order());
+        let disorder = self.disorder(lands_in_order);
+        let (to, from) = if is_read { (&self.local, &self.remote) } else { (&self.remote, &self.local) };
+        match (&request.data, disorder) {
             (LocalData::Inline(first), _) => Self::move_inline(first, &mut self.chunks, &self.remote, left),
-            (_, Work::Read { .. }) => transfer(&self.local, current.moved, &self.remote, current.moved, now),
-            _ => transfer(&self.remote, current.moved, &self.local, current.moved, now),
+            (_, None) => transfer(to, at, from, at, now),
+            (_, Some(order)) => transfer_in_disorder(to, at, from, at, now, order),
         }
         budget.bytes = budget.bytes.saturating_sub(now);
+        let Some(current) = &mut self.current else { return true };
         current.moved += now;
         now == left
     }
@@ -246,7 +257,8 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Removes the first request from the queue, and completes it.
-    fn complete(&mut self, qp: &Qp<O>, request: &WorkRequest, status: NtStatus) {
+    fn complete(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, status: NtStatus) {
+        self.forget_retries(qp);
         if let Some(claim) = self.current.take().and_then(|current| current.claim) {
             claim.give_back();
         }
@@ -257,7 +269,7 @@ impl<O: Os> SendQueue<O> {
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
         if !request.flags.are_silent(status) {
-            Cq::push(&qp.initiator_cq, qp.cqe(request.context, request.work.operation(), status));
+            self.push_initiated(qp, qp.cqe(request.context, request.work.operation(), status));
         }
     }
 }

@@ -8,13 +8,14 @@ use fallible::Arc;
 use super::{
     Initiating, NtStatus, Qp, QpParameters,
     execute::Execution,
+    hardware::HardwareState,
     progress::{Current, Step},
     request::{Chunk, Sge, WorkRequest},
 };
 use crate::{
     cq::notify::newer,
     memory::Segment,
-    nic::Budget,
+    nic::{Budget, NicRules},
     os::{Dpc, Os, Routine, SpinLock},
     ring::Consumer,
     sync::Ordering,
@@ -32,8 +33,10 @@ pub(super) mod order {
     pub const DRAIN: u32 = 1 << 3;
     /// Tell it also when the first request waits for a receive of the peer: see [`crate::qp::Qp::settle`].
     pub const SETTLE: u32 = 1 << 4;
+    /// A timer of the queue pair has expired.
+    pub const KEEP_TIME: u32 = 1 << 5;
     /// The orders to the send queue.
-    pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN | SETTLE;
+    pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN | SETTLE | KEEP_TIME;
 }
 
 /// What one quantum may do. Bytes: no deferred call lasts longer than Windows' guidelines allow.
@@ -46,6 +49,10 @@ pub(super) struct SendQueue<O: Os> {
     pub chunks: Consumer<Chunk>,
     /// The peer, copied from the link.
     pub peer: Option<Arc<Qp<O>>>,
+    /// The peer, if the executor may carry requests out.
+    plain_peer: Option<Arc<Qp<O>>>,
+    /// For rules that are not plain.
+    pub hardware_state: HardwareState,
     /// A request has failed because of the end of the connection: those behind it are cancelled.
     pub broken: bool,
     /// Requests before this number are cancelled.
@@ -113,6 +120,7 @@ impl<O: Os> SendQueue<O> {
         elements: Consumer<Sge>,
         chunks: Consumer<Chunk>,
         parameters: &QpParameters,
+        rules: &NicRules,
     ) -> Result<Self, NtStatus> {
         let room = |elements: u32| {
             let mut pieces = Vec::new();
@@ -124,6 +132,8 @@ impl<O: Os> SendQueue<O> {
             elements,
             chunks,
             peer: None,
+            plain_peer: None,
+            hardware_state: HardwareState::try_new(rules, parameters.initiator_depth)?,
             broken: false,
             flush_to: None,
             drain_to: None,
@@ -153,7 +163,7 @@ impl<O: Os> SendQueue<O> {
             if budget.is_spent() {
                 break true;
             }
-            let done = match &self.peer {
+            let done = match &self.plain_peer {
                 Some(peer) if self.current.is_none() && !self.is_flushed() && !qp.is_dead() => {
                     Execution { qp, peer, requests: &mut self.requests, budget: *budget }.execute()
                 }
@@ -201,6 +211,7 @@ impl<O: Os> SendQueue<O> {
     fn follow(&mut self, qp: &Qp<O>, given: u32) {
         if given & order::RELINK != 0 {
             self.peer = qp.peer();
+            self.plain_peer = Self::plain_peer_of(qp, self.peer.as_ref());
             if let Some(srq) = &qp.srq {
                 // The shared receive queue may have rung for this queue pair, whose peer has nothing to send any more.
                 srq.pass_on();
@@ -215,16 +226,19 @@ impl<O: Os> SendQueue<O> {
         if given & order::SETTLE != 0 {
             self.settles = true;
         }
+        if given & (order::KEEP_TIME | order::RELINK) != 0 {
+            self.keep_time(qp);
+        }
     }
 
-    /// The peer, if there are no requests and no orders.
+    /// The peer for the executor, if there are no requests and no orders.
     #[inline]
     pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
         // The end of the connection gives an order. It is checked under the lock: see `Qp::quiesce`.
         let has_orders = qp.initiating.orders.load(Ordering::Relaxed) != 0;
         #[cfg(feature = "faults")]
         let has_orders = has_orders || self.late.is_some();
-        if has_orders || !self.requests.is_empty() { None } else { self.peer.as_ref() }
+        if has_orders || !self.requests.is_empty() { None } else { self.plain_peer.as_ref() }
     }
 
     /// Returns true if the first request was flushed. If it has begun it is carried out nevertheless, or it would leave half a

@@ -132,7 +132,7 @@ fn initiator_requests(s: &Session<'_>) -> Verdict {
 fn silent_requests(s: &Session<'_>) -> Verdict {
     let pair = Pair::new(s)?;
     for number in 0..8 {
-        pair.a.send(number, 0, 64, if number % 2 == 0 { SILENT } else { 0 })?;
+        pair.a.send_unready(number, 0, 64, if number % 2 == 0 { SILENT } else { 0 })?;
     }
     pair.a.qp.flush()?;
     for (number, done) in pair.a.initiated().take(8)?.iter().enumerate() {

@@ -351,7 +351,7 @@ fn both_directions(s: &Session<'_>) -> Verdict {
 fn receives_come_late(s: &Session<'_>) -> Verdict {
     let pair = Pair::new(s)?;
     for number in 0..5 {
-        pair.a.send(number, 0, 1 + number as u32, 0)?;
+        pair.a.send_unready(number, 0, 1 + number as u32, 0)?;
     }
     s.settle();
     let early = pair.a.initiated().poll(5)?;
