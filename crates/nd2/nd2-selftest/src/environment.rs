@@ -9,7 +9,7 @@ use std::{
 use engine::connection::{Fabric, InterfaceAddress, Timeouts};
 use host::machine::Machine;
 use nd2::{
-    Config, Device, Platform, Resource,
+    Config, Device, Item, Platform, Resource,
     abi::{HRESULT, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     class::get_class_object,
 };
@@ -274,7 +274,10 @@ impl Environment for HostEnvironment {
         match adapters {
             Adapters::Here(devices) => no_references(devices)?,
             Adapters::Codes(devices, system, transport) => {
-                is("requests and locked bytes that are left", transport.session().in_use(), (0, 0))?;
+                let shared = Resource::ALL.map(Item::Shared);
+                for item in [Item::Requests, Item::Locked].into_iter().chain(shared) {
+                    is(&format!("{item:?} that are left"), transport.session().account().taken(item), 0)?;
+                }
                 system.set_devices(&[]);
                 drop((transport, system));
                 no_references(devices)?;

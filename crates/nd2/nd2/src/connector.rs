@@ -1,6 +1,6 @@
 //! `IND2Connector`, except for its methods: the state of a connection, and its requests.
 
-use core::{ffi::c_void, net::SocketAddr};
+use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
 
 use engine::{
     connection::{
@@ -17,8 +17,9 @@ mod methods;
 mod requests;
 
 use crate::{
-    Device, Platform,
-    adapter::AdapterCore,
+    Charge, Device, Platform,
+    abi::OVERLAPPED,
+    adapter::{AdapterCore, CONNECTION},
     com::find,
     device::{Member, Membership},
     overlapped::{Outstanding, Pending},
@@ -68,6 +69,7 @@ pub struct Core<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
+    _charge: Charge,
 }
 
 /// How one of the engine's connectors reaches the core.
@@ -124,8 +126,11 @@ impl<P: Platform> Connector<P> {
             end: None,
         };
         let state = device.platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
-        let member = Device::join(device, Member::Connector(core.clone()))?;
+        let info = &device.config().info;
+        let data = info.MaxCallerData.saturating_add(info.MaxCalleeData);
+        let charge = adapter.charge_object(CONNECTION + u64::from(data))?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, _charge: charge })?;
+        let member = Device::join(adapter, Member::Connector(core.clone()))?;
         Ok(Self { core, _member: member })
     }
 
@@ -227,6 +232,12 @@ impl<P: Platform> Core<P> {
         self.give_up(|_| true);
     }
 
+    /// [`Core::cancel`] for the request on `overlapped` alone.
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.state.with(|state| state.disconnects.cancel_one(overlapped));
+        self.give_up(|asked| asked.pending.is_on(overlapped));
+    }
+
     /// The client has released a queue pair. If it is being connected, that is given up.
     pub fn queue_pair_released(&self, qp: &Arc<Qp<P::Os>>) {
         let is_it = |other: &mut Arc<Qp<P::Os>>| Arc::ptr_eq(other, qp);
@@ -247,6 +258,7 @@ impl<P: Platform> Core<P> {
             let asked = state.request.take_if(which)?;
             if state.life == Life::Established {
                 state.life = Life::Over;
+                state.disconnects.end(NtStatus::SUCCESS);
             }
             Some((state.engine.take(), asked))
         });

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod abi;
+mod account;
 mod adapter;
 pub mod address;
 mod back_end;
@@ -47,12 +48,14 @@ mod provider;
 mod qp;
 mod srq;
 
+pub use account::{Account, Charge, Client, Exhausted, Item, Quota};
 pub use back_end::BackEnd;
 pub use com::live_objects;
 pub use device::{Config, Device};
 pub use faults::Faults;
 pub use limits::{Limits, Resource};
-pub use mr::{register_pages, report_registered, revoke, writes};
+pub use mr::{Registration, register_pages, report_registered, revoke, writes};
+pub use overlapped::cancel_one;
 pub use platform::{OverlappedFile, Platform};
 pub use policy::CompletionPolicy;
 pub use provider::Provider;

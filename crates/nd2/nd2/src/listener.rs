@@ -11,14 +11,14 @@ use fallible::Arc;
 use ndkpi::{GUID, NtStatus, SOCKADDR};
 
 use crate::{
-    Device, Platform,
+    Charge, Device, Platform,
     abi::{HRESULT, IID_IND2Listener, IID_IND2Overlapped, IND2ListenerVtbl, OVERLAPPED},
-    adapter::AdapterCore,
+    adapter::{AdapterCore, CONNECTION},
     address,
     com::{Class, borrow},
     connector::{self, own_address},
     device::{Member, Membership},
-    overlapped::{Overlapped, Pending, overlapped, succeed},
+    overlapped::{Overlapped, Pending, overlapped, succeed, trim},
 };
 
 /// A client's `GetConnectionRequest`, with the connector that is to get the request.
@@ -40,6 +40,7 @@ pub struct Core<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
+    _charge: Charge,
 }
 
 struct Client<P: Platform>(Arc<Core<P>>);
@@ -178,7 +179,14 @@ impl<P: Platform> Core<P> {
     }
 
     fn cancel(&self, status: NtStatus) {
-        while let Some((_, request)) = self.state.with(|state| state.waiting.pop_front()) {
+        let first = || {
+            self.state.with(|state| {
+                let first = state.waiting.pop_front();
+                trim(&mut state.waiting);
+                first
+            })
+        };
+        while let Some((_, request)) = first() {
             request.complete(status);
         }
     }
@@ -219,8 +227,9 @@ impl<P: Platform> Listener<P> {
             end: None,
         };
         let state = adapter.device().platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
-        let member = Device::join(adapter.device(), Member::Listener(core.clone()))?;
+        let charge = adapter.charge_object(CONNECTION)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, _charge: charge })?;
+        let member = Device::join(adapter, Member::Listener(core.clone()))?;
         Ok(Self { core, _member: member })
     }
 }
@@ -254,6 +263,18 @@ impl<P: Platform> Overlapped for Listener<P> {
     fn cancel(&self) -> Result<(), NtStatus> {
         self.core.cancel(NtStatus::CANCELLED);
         Ok(())
+    }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        let cancelled = self.core.state.with(|state| {
+            let place = state.waiting.iter().position(|(_, request)| request.is_on(overlapped))?;
+            let cancelled = state.waiting.remove(place);
+            trim(&mut state.waiting);
+            cancelled
+        });
+        if let Some((_, request)) = cancelled {
+            request.complete(NtStatus::CANCELLED);
+        }
     }
 }
 

@@ -3,14 +3,14 @@
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 
 use engine::{
-    memory::{Region, RegionKind, Release, Released, Rights},
+    memory::{PAGE_SIZE, Region, RegionKind, Release, Released, Rights},
     os::{Dpc, Memory, Os, Routine, SpinLock},
 };
 use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Platform,
+    Charge, Item, Platform,
     abi::{
         HRESULT, IID_IND2MemoryRegion, IID_IND2Overlapped, IND2MemoryRegionVtbl, OVERLAPPED,
         mr_flags::{
@@ -37,7 +37,10 @@ pub struct Core<P: Platform> {
 }
 
 /// Is told when the bytes of a registration are not used any more.
-struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Taken<P>);
+struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Limited<P>);
+
+/// What a registration takes.
+type Limited<P> = (Taken<P>, Charge);
 
 impl<P: Platform> Released for Client<P> {
     fn released(&self) {
@@ -79,7 +82,6 @@ impl<P: Platform> Core<P> {
 pub struct MemoryRegion<P: Platform> {
     core: Arc<Core<P>>,
     region: Arc<Region<P::Os>>,
-    _taken: Taken<P>,
 }
 
 impl<P: Platform> MemoryRegion<P> {
@@ -89,7 +91,9 @@ impl<P: Platform> MemoryRegion<P> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
-        let taken = Taken::try_new(adapter.device(), Resource::MemoryRegions, 1)?;
+        let device = adapter.device();
+        let taken = Taken::try_new(device, adapter.account(), Resource::MemoryRegions, 1)?;
+        let charges = (device.charge(adapter.account(), Item::Tokens, 1)?, adapter.charge_object(0)?);
         let os = adapter.device().platform().os();
         let core = Arc::try_new(Core {
             adapter: adapter.clone(),
@@ -98,8 +102,9 @@ impl<P: Platform> MemoryRegion<P> {
             pages: os.lock(None)?,
             dpc: os.dpc(os.current_processor())?,
         })?;
-        let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
-        Ok(Self { core, region, _taken: taken })
+        // Given back when windows do not keep the region any more.
+        let region = Region::try_new_for(adapter.domain(), RegionKind::Normal, (taken, charges))?;
+        Ok(Self { core, region })
     }
 
     /// The engine's region behind a client's pointer, if it is one of this adapter.
@@ -146,9 +151,12 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Registers bytes, after the [check](Self::check).
     fn begin(&self, memory: <P::Os as Os>::Memory, length: usize, flags: u32) -> Result<(), NtStatus> {
-        let taken = Taken::try_new(self.core.adapter.device(), Resource::RegisteredBytes, length as u64)
-            .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        self.region.register(memory, rights_of(flags), Client(self.core.clone(), taken))
+        let adapter = &self.core.adapter;
+        // Besides the object: the list of the pages.
+        let taken = Taken::try_new(adapter.device(), adapter.account(), Resource::RegisteredBytes, length as u64);
+        let charge = adapter.charge_object(length as u64 / PAGE_SIZE * size_of::<usize>() as u64);
+        let limited = taken.and_then(|taken| Ok((taken, charge?))).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        self.region.register(memory, rights_of(flags), Client(self.core.clone(), limited))
     }
 
     /// Registers bytes whose pages are locked already.
@@ -157,7 +165,7 @@ impl<P: Platform> MemoryRegion<P> {
         memory: <P::Os as Os>::Memory,
         flags: u32,
         pages: P::Pages,
-    ) -> Result<(), (NtStatus, P::Pages)> {
+    ) -> Result<Registration<P>, (NtStatus, P::Pages)> {
         let length = memory.len();
         if let Err(status) = self.check(length, flags) {
             return Err((status, pages));
@@ -171,13 +179,21 @@ impl<P: Platform> MemoryRegion<P> {
             Some(_) => Err(pages),
         });
         kept.map_err(|pages| (NtStatus::INVALID_DEVICE_STATE, pages))?;
-        let Err(status) = self.begin(memory, length, flags) else { return Ok(()) };
+        let Err(status) = self.begin(memory, length, flags) else { return Ok(self.registration()) };
         // Only a registration that has begun gives them up, so they are there.
-        self.core.pages.with(Option::take).map_or(Ok(()), |pages| Err((status, pages)))
+        self.core.pages.with(Option::take).map_or_else(|| Ok(self.registration()), |pages| Err((status, pages)))
     }
 
-    /// Ends the registration on behalf of the system. `false` if windows are bound to it: nothing has changed then.
-    fn revoke(&self) -> bool {
+    fn registration(&self) -> Registration<P> {
+        Registration { adapter: self.core.adapter.clone(), token: self.region.local_token() }
+    }
+
+    /// Ends a registration on behalf of the system. `false` if windows are bound to it: nothing has changed then.
+    fn revoke(&self, registration: &Registration<P>) -> bool {
+        if self.region.local_token() != registration.token {
+            // It has ended, and this is another one.
+            return true;
+        }
         match self.region.deregister() {
             Ok(Release::Done) => self.core.drop_pages(),
             Ok(Release::Pending) => {}
@@ -217,6 +233,27 @@ impl<P: Platform> MemoryRegion<P> {
     }
 }
 
+/// A registration that [`register_pages`] has begun, for who may have to [`revoke`] it. It does not keep the region.
+pub struct Registration<P: Platform> {
+    adapter: Arc<AdapterCore<P>>,
+    /// The local token.
+    token: u32,
+}
+
+impl<P: Platform> Clone for Registration<P> {
+    fn clone(&self) -> Self {
+        Self { adapter: self.adapter.clone(), token: self.token }
+    }
+}
+
+impl<P: Platform> Registration<P> {
+    /// Returns true if it is in force and windows keep it, whether the client has released the region or not.
+    #[must_use]
+    pub fn is_kept_by_windows(&self) -> bool {
+        self.adapter.domain().has_windows(self.token)
+    }
+}
+
 /// Registers bytes whose pages the platform has locked with the region behind `object`.
 ///
 /// This is what `IND2MemoryRegion::Register` does where the client's addresses are those of another process. `pages` is dropped
@@ -234,18 +271,15 @@ pub unsafe fn register_pages<P: Platform>(
     memory: <P::Os as Os>::Memory,
     flags: u32,
     pages: P::Pages,
-) -> Result<(), (NtStatus, P::Pages)> {
+) -> Result<Registration<P>, (NtStatus, Option<P::Pages>)> {
     let mut given = Some((memory, pages));
-    let register = |region: &MemoryRegion<P>| {
-        let Some((memory, pages)) = given.take() else { return Ok(()) };
-        region.register_pages(memory, flags, pages)
-    };
+    let register =
+        |region: &MemoryRegion<P>| given.take().map(|(memory, pages)| region.register_pages(memory, flags, pages));
     // SAFETY: the caller's promise.
-    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) };
+    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) }.flatten();
     match (registered, given) {
-        (Some(result), _) => result,
-        (None, Some((_, pages))) => Err((NtStatus::INVALID_HANDLE, pages)),
-        (None, None) => Ok(()),
+        (Some(result), _) => result.map_err(|(status, pages)| (status, Some(pages))),
+        (None, given) => Err((NtStatus::INVALID_HANDLE, given.map(|(_, pages)| pages))),
     }
 }
 
@@ -269,15 +303,15 @@ pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: No
     unsafe { find::<MemoryRegion<P>, _>(object, report) }.unwrap_or(NtStatus::INVALID_HANDLE).into()
 }
 
-/// Ends the registration of the region behind `object` because the system wants its pages back. `false` if windows are bound to
-/// it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
+/// Ends a registration of the region behind `object`, if it is in force, because the system wants its pages back. `false` if windows
+/// are bound to it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
 ///
 /// `object` is null or a COM object.
-pub unsafe fn revoke<P: Platform>(object: *mut c_void) -> bool {
+pub unsafe fn revoke<P: Platform>(object: *mut c_void, registration: &Registration<P>) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { find::<MemoryRegion<P>, _>(object, MemoryRegion::revoke) }.unwrap_or(true)
+    unsafe { find::<MemoryRegion<P>, _>(object, |region| region.revoke(registration)) }.unwrap_or(true)
 }
 
 /// Returns true if a registration with these flags lets the adapter write to the bytes.
@@ -326,6 +360,8 @@ impl<P: Platform> Overlapped for MemoryRegion<P> {
         let waits = self.core.deregister.with(|place| place.is_some());
         if waits { Err(NtStatus::UNSUCCESSFUL) } else { Ok(()) }
     }
+
+    fn cancel_one(&self, _: NonNull<OVERLAPPED>) {}
 }
 
 /// `IND2MemoryRegion::Register`. Waits for nothing.
