@@ -8,6 +8,8 @@ extern crate wdk_bindings as wdk_sys;
 mod contracts;
 #[path = "kernel_rules/netio.rs"]
 mod netio;
+#[path = "kernel_rules/queued_locks.rs"]
+mod queued_locks;
 #[path = "kernel_rules/removal.rs"]
 mod removal;
 #[path = "kernel_rules/requests.rs"]
@@ -107,9 +109,13 @@ fn lower(level: u8) {
 /// A lock that lives as long as the driver.
 fn new_lock() -> *mut u64 {
     let lock = keep(allocate(8)).cast::<u64>();
-    // SAFETY: a new block.
-    unsafe { KeInitializeSpinLock(lock) };
+    initialise_lock(lock);
     lock
+}
+
+fn initialise_lock(lock: *mut u64) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { KeInitializeSpinLock(lock) };
 }
 
 fn acquire(lock: *mut u64) -> u8 {
