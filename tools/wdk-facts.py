@@ -5,8 +5,12 @@
                                   from FACTS, a full table of the bindings that wdk-sys generates from an installed WDK
   tools/wdk-facts.py document GIT tests-host/facts/ddi.json: since which Windows the routines exist and at which IRQL they may
                                   be called, taken from GIT, the git directory of the public DDI reference
+  tools/wdk-facts.py declared KIT tests-host/facts/declared.json: what the kit's headers make of each routine on each
+                                  architecture (a function, an inline one, a macro), as clang sees it; KIT is the folder
+                                  Include/VERSION of an installed kit. After a new routine: copy, declared, copy again, for
+                                  which routines are of one architecture only
 
-Both are repeatable.
+All are repeatable.
 """
 
 import json
@@ -14,10 +18,13 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "xbuild" / "bindings"
 FACTS = ROOT / "tests-host" / "facts" / "wdk-facts.json"
+DECLARED = FACTS.parent / "declared.json"
+NETWORK = FACTS.parent / "ndis-facts.json"
 
 # KMDF 1.15 has this many functions. Its headers are public: up to 1.19 no structure of the framework changed, every
 # function kept its index, and two functions were appended.
@@ -94,10 +101,23 @@ class Closure:
             raise SystemExit(f"{word}: not in the facts")
 
 
+def of_one_architecture(name, entry, declared):
+    """Marks a routine that is a macro on one architecture; the routine that it stands for there, if there is one."""
+    others = {}
+    for arch, kind in declared.items():
+        if kind.startswith("macro "):
+            (entry["only"],) = set(declared) - {arch}
+            stands_for = kind.removeprefix("macro ")
+            signature = entry["signature"].replace(f"fn {name}(", f"fn {stands_for}(")
+            others[stands_for] = {"module": "ntddk", "signature": signature, "only": arch}
+    return others
+
+
 def copy(source):
     facts = json.loads(pathlib.Path(source).read_text())
     want = wanted()
     closure = Closure(facts)
+    declared = json.loads(DECLARED.read_text())
     functions = {}
     for section, module in (("ntddk", "ntddk"), ("wdf", "wdf-table")):
         for name in want[section]:
@@ -109,6 +129,8 @@ def copy(source):
                 if key in entry
             }
             closure.spelling(entry["signature"].replace(f"fn {name}(", "fn("))
+            if module == "ntddk":
+                functions.update(of_one_architecture(name, functions[name], declared.get(name, {})))
             if module == "wdf-table":
                 assert entry["index_1_19"] is not None and entry["index_1_19"] < KMDF_1_15_FUNCTIONS, name
     for name in want["types"]:
@@ -166,6 +188,7 @@ def copy(source):
 DOCUMENTED_AS = {
     "IofCallDriver": "IoCallDriver",
     "IofCompleteRequest": "IoCompleteRequest",
+    "KfLowerIrql": "KeLowerIrql",
     "KfRaiseIrql": "KeRaiseIrql",
     "ObfDereferenceObject": "ObDereferenceObject",
     "ObfReferenceObject": "ObReferenceObject",
@@ -213,9 +236,87 @@ def document(git):
         file.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+ARCHITECTURES = {"x86_64": "_AMD64_", "aarch64": "_ARM64_"}
+SOURCE = """
+#define NDIS_MINIPORT_DRIVER 1
+#define NDIS680_MINIPORT 1
+#define NDIS_WDM 1
+#include <ntifs.h>
+#include <ndis.h>
+#include <ndisNDK.h>
+#include <netioapi.h>
+#include <wsk.h>
+"""
+
+
+def preprocess(kit, arch, folder):
+    """The headers as a compiler for the architecture sees them, with the macros. The compiler's own headers are not part of the kit:
+    nothing is needed of them, so those that are missing are empty."""
+    resources = subprocess.run(["clang", "-print-resource-dir"], check=True, capture_output=True, text=True).stdout.strip()
+    (folder / "all.c").write_text(SOURCE)
+    command = ["clang", "-E", "-dD", f"--target={arch}-pc-windows-msvc", "-fms-extensions", "-fms-compatibility"]
+    command += ["-fms-compatibility-version=19.20", "-nostdinc", "-isystem", f"{resources}/include"]
+    command += [f"-I{kit}/{part}" for part in ("km", "shared", "ucrt")] + [f"-I{folder}"]
+    command += [f"-D{ARCHITECTURES[arch]}", "-DNTDDI_VERSION=0x0A000000", "-D_WIN32_WINNT=0x0A00", str(folder / "all.c")]
+    while True:
+        done = subprocess.run(command, capture_output=True, text=True)
+        missing = re.search(r"fatal error: '([\w./]+)' file not found", done.stderr)
+        if not missing:
+            break
+        (folder / missing[1]).write_text("")
+    return done.stdout
+
+
+def kinds(text, names):
+    """What each name is in preprocessed headers: `function`, `inline`, `macro NAME` or nothing. A macro around a function of its own
+    name leaves it a function."""
+    macros, found = {}, {}
+    for match in re.finditer(r"^#define (\w+)(?:\([^)]*\))?[ \t]+\(?(\w+)\b", text, re.MULTILINE):
+        if match[1] in names and match[1] != match[2]:
+            macros[match[1]] = f"macro {match[2]}"
+    for match in re.finditer(r"^#undef (\w+)", text, re.MULTILINE):
+        macros.pop(match[1], None)
+    # Declarations are outside of braces; what follows the parameters tells them from definitions.
+    depth, place, outside = 0, 0, []
+    code = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+    for match in re.finditer(r"[{}]", code):
+        if depth == 0:
+            outside.append(code[place : match.start()])
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            place = match.end()
+            outside.append("\0")
+    outside.append(code[place:])
+    for match in re.finditer(r"\b(\w+)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))\s*(?:__attribute__\S*\s*)?([;\0])", "".join(outside)):
+        if match[1] in names:
+            found.setdefault(match[1], "inline" if match[3] == "\0" else "function")
+    return macros | found
+
+
+def declared(kit):
+    routines = json.loads(FACTS.read_text())["functions"]
+    names = {name for name, entry in routines.items() if entry["module"] == "ntddk" and not entry.get("not_in_kit")}
+    names |= set(json.loads(NETWORK.read_text())["functions"])
+    seen = {}
+    for arch in ARCHITECTURES:
+        with tempfile.TemporaryDirectory() as folder:
+            text = preprocess(pathlib.Path(kit).resolve(), arch, pathlib.Path(folder))
+        names_here = names | {kind.split()[1] for kind in kinds(text, names).values() if kind.startswith("macro ")}
+        seen[arch] = kinds(text, names_here)
+    all_names = sorted(names | {name for found in seen.values() for name in found})
+    with DECLARED.open("w") as file:
+        lines = [
+            f" {json.dumps(name)}: {json.dumps({arch: seen[arch].get(name, '') for arch in ARCHITECTURES})}"
+            for name in all_names
+        ]
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["copy"] and len(sys.argv) == 3:
         copy(sys.argv[2])
+    elif sys.argv[1:2] == ["declared"] and len(sys.argv) == 3:
+        declared(sys.argv[2])
     elif sys.argv[1:2] == ["document"] and len(sys.argv) == 3:
         document(sys.argv[2])
     else:

@@ -4,6 +4,9 @@
 //! Without images there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_DRIVERS=1` that is a failure. Debug
 //! images are checked if they are there.
 
+#[path = "driver_pe/locks.rs"]
+mod locks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -18,10 +21,13 @@ use object::{
         IMAGE_DLLCHARACTERISTICS_GUARD_CF, IMAGE_DLLCHARACTERISTICS_HIGH_ENTROPY_VA,
         IMAGE_DLLCHARACTERISTICS_NX_COMPAT, IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64, IMAGE_REL_BASED_DIR64,
         IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_MEM_WRITE, IMAGE_SUBSYSTEM_NATIVE, ImageLoadConfigDirectory64,
+        ImageNtHeaders64,
     },
-    read::pe::{ImageOptionalHeader, PeFile64},
+    read::pe::{ImageOptionalHeader, Import, PeFile64},
 };
 use serde_json::Value;
+
+use self::locks::{Found, Routine};
 
 /// The newest Windows that an import may need. The INF files say the same (`driver_inf`), and the README.
 const NEWEST: &str = "Windows 10, version 2004";
@@ -172,6 +178,8 @@ fn sections(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
 /// Every import is a documented routine, old enough for the oldest Windows that the driver is for.
 fn imports(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     let (documented, facts, network) = (json("ddi.json"), json("wdk-facts.json"), json("ndis-facts.json"));
+    let declared = json("declared.json");
+    let arch = if image.machine == IMAGE_FILE_MACHINE_ARM64 { "aarch64" } else { "x86_64" };
     let mut problems = Vec::new();
     let mut newest = BTreeMap::<usize, Vec<String>>::new();
     for import in file.imports().expect("an import table") {
@@ -181,6 +189,10 @@ fn imports(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
             problems.extend(unless(["WdfVersionBind", "WdfVersionUnbind"].contains(&name.as_str()), name));
             continue;
         }
+        // What is newer than the kit of the facts is declared from the documentation.
+        let is_declared = declared[&name][arch] == "function" || facts["functions"][&name]["not_in_kit"] == true;
+        problems
+            .extend(unless(is_declared, format!("the kit declares no {name} for {arch}: {}", declared[&name][arch])));
         if library == "ndis.sys" || library == "netio.sys" {
             // Of NDIS 6 and of Windows Vista, and so older than the oldest Windows that the drivers are for.
             let function = &network["functions"][&name];
@@ -391,6 +403,69 @@ fn frame(file: &PeFile64<'_>, description: u32) -> u32 {
     size
 }
 
+/// The pointers through which an image calls the routines of queued spin locks, by their relative addresses.
+fn lock_routines(file: &PeFile64<'_>) -> BTreeMap<u64, Routine> {
+    let mut found = BTreeMap::new();
+    let table = file.import_table().expect("an import table").expect("a driver has imports");
+    let mut descriptors = table.descriptors().expect("descriptors");
+    while let Some(descriptor) = descriptors.next().expect("a descriptor") {
+        let mut thunks = table.thunks(descriptor.original_first_thunk.get(LE)).expect("names");
+        let mut place = u64::from(descriptor.first_thunk.get(LE));
+        while let Some(thunk) = thunks.next::<ImageNtHeaders64>().expect("a name") {
+            if let Ok(Import::Name(_, name)) = table.import::<ImageNtHeaders64>(thunk) {
+                found.extend(Routine::named(&text(name)).map(|routine| (place, routine)));
+            }
+            place += 8;
+        }
+    }
+    found
+}
+
+/// The acquisitions and releases of queued spin locks in the code of an image for x86-64, by relative addresses.
+fn lock_calls(file: &PeFile64<'_>) -> Found {
+    let (base, routines) = (file.relative_address_base(), lock_routines(file));
+    let table = file.section_by_name(".pdata").and_then(|section| section.data().ok()).unwrap_or_default();
+    let mut found = Found::default();
+    for entry in table.chunks_exact(12) {
+        let [begin, end] = [0, 4].map(|at| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes")));
+        let range = (base + u64::from(begin), u64::from(end - begin));
+        let code = file.sections().find_map(|section| section.data_range(range.0, range.1).ok().flatten());
+        found.add(locks::follow(code.expect("code"), u64::from(begin), &routines));
+    }
+    found
+}
+
+/// A queued spin lock is released with the handle that acquired it. For x86-64.
+fn lock_handles(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
+    /// Each driver releases locks in so many places, at least.
+    const LEAST: [(&str, usize); 3] = [("softndk", 100), ("softndknic", 100), ("ndktest", 1)];
+    if image.machine != IMAGE_FILE_MACHINE_AMD64 {
+        // Of AArch64 only the source is known to be right, and the images of x86-64 are made of it.
+        return Vec::new();
+    }
+    let found = lock_calls(file);
+    let counts = [&found.acquired, &found.released, &found.elsewhere, &found.unknown].map(BTreeSet::len);
+    println!(
+        "{}: {} acquisitions and {} releases of queued locks with the handle that acquired them; {} releases with another place of \
+         the frame, {} calls that could not be followed",
+        image.name, counts[0], counts[1], counts[2], counts[3]
+    );
+    let least = LEAST.iter().find(|least| least.0 == image.driver).map_or(0, |least| least.1);
+    let mut problems = Vec::new();
+    problems.extend(unless(counts[1] >= least, format!("only {} releases were found", counts[1])));
+    let releases = counts[1] + counts[2];
+    problems.extend(unless(
+        found.elsewhere.is_empty(),
+        format!(
+            "{} of {releases} releases with another handle, the first at {:#x?}",
+            counts[2],
+            found.elsewhere.first()
+        ),
+    ));
+    problems.extend(found.unknown.iter().map(|place| format!("the handle at {place:#x} could not be followed")));
+    problems
+}
+
 /// Nothing in the image tells where it was built.
 fn paths(image: &Image, _: &PeFile64<'_>) -> Vec<String> {
     let root = fs::canonicalize(root()).expect("the repository");
@@ -409,6 +484,11 @@ fn headers_are_those_of_a_driver() {
 #[test]
 fn no_section_can_be_written_and_executed() {
     each(sections);
+}
+
+#[test]
+fn a_queued_lock_is_released_with_the_handle_that_acquired_it() {
+    each(lock_handles);
 }
 
 #[test]
@@ -447,6 +527,37 @@ fn the_image_is_signed() {
         let signed = file.data_directory(IMAGE_DIRECTORY_ENTRY_SECURITY).is_some_and(|entry| entry.size.get(LE) > 0);
         unless(signed, "no signature; build without --no-sign").into_iter().collect()
     });
+}
+
+/// One release of a good image, with the place beside the handle.
+#[test]
+fn a_release_with_another_place_of_the_frame_is_found() {
+    /// `lea rcx, [rsp + one byte]`.
+    const FIRST_ARGUMENT: [u8; 4] = [0x48, 0x8D, 0x4C, 0x24];
+    for image in images().into_iter().filter(|image| image.machine == IMAGE_FILE_MACHINE_AMD64) {
+        let file = PeFile64::parse(image.bytes.as_slice()).expect("a PE image");
+        let offset_of = |address: u64| {
+            let section = file.section_table().iter().find(|section| {
+                let start = u64::from(section.virtual_address.get(LE));
+                (start..start + u64::from(section.virtual_size.get(LE))).contains(&address)
+            })?;
+            let inside = address - u64::from(section.virtual_address.get(LE));
+            usize::try_from(inside).ok().map(|inside| section.pointer_to_raw_data.get(LE) as usize + inside)
+        };
+        // The argument in the five bytes before the call.
+        let calls = lock_calls(&file).released;
+        let place = calls.iter().find_map(|&call| {
+            let place = offset_of(call)?.checked_sub(5)?;
+            image.bytes[place..].starts_with(&FIRST_ARGUMENT).then_some(place + FIRST_ARGUMENT.len())
+        });
+        // The consumer has a few locks only, and no release may be like that.
+        assert!(place.is_some() || image.driver == "ndktest", "{}: no release has its argument in front", image.name);
+        let Some(place) = place else { continue };
+        let mut wrong = image.clone();
+        wrong.bytes[place] ^= 8;
+        let file = PeFile64::parse(wrong.bytes.as_slice()).expect("a PE image");
+        assert!(!lock_handles(&wrong, &file).is_empty(), "{}: it is not noticed", image.name);
+    }
 }
 
 /// Each change of a good image must be noticed.

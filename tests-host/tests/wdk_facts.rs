@@ -340,6 +340,36 @@ fn library(block: &ItemForeignMod) -> String {
     all.split('"').nth(1).unwrap_or_default().to_owned()
 }
 
+/// When a routine is declared that the kit's headers declare on one architecture only. Off Windows the routines are the simulated
+/// kernel's, which has those of x86-64.
+fn condition_of(only: &str) -> &'static str {
+    match only {
+        "" => "",
+        "x86_64" => "# [cfg(any(not(windows), target_arch = \"x86_64\"))]",
+        "aarch64" => "# [cfg(all(windows, target_arch = \"aarch64\"))]",
+        other => panic!("{other}: which architecture?"),
+    }
+}
+
+/// What the kit's headers make of each routine on each architecture, and what the bindings have there, agree.
+#[test]
+fn a_routine_is_bound_where_the_kit_declares_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("facts/declared.json");
+    let declared = fs::read_to_string(path).expect("the facts are in the repository");
+    let declared = serde_json::from_str::<Value>(&declared).expect("they are JSON");
+    let facts = facts();
+    let routines = object(&facts, "functions").iter().filter(|(_, entry)| entry["module"] == "ntddk");
+    let mut of_one = Vec::new();
+    for (name, entry) in routines.filter(|(_, entry)| entry["not_in_kit"] != true) {
+        for arch in ["x86_64", "aarch64"] {
+            let is_bound = entry["only"].as_str().is_none_or(|only| only == arch);
+            assert_eq!(declared[name][arch] == "function", is_bound, "{name} on {arch}");
+        }
+        of_one.extend(entry["only"].as_str().map(|only| (name.as_str(), only)));
+    }
+    assert_eq!(of_one, [("KeLowerIrql", "x86_64"), ("KfLowerIrql", "aarch64")]);
+}
+
 fn check_routines(source: &str, facts: &Value, problems: &mut Problems) {
     let all = object(facts, "functions").iter().filter(|(_, entry)| entry["module"] == "ntddk");
     let known = all.collect::<BTreeMap<_, _>>();
@@ -358,6 +388,9 @@ fn check_routines(source: &str, facts: &Value, problems: &mut Problems) {
                         let signature = format!("unsafe extern \"C\" {signature}");
                         problems.expect(&name, &type_of_facts(&signature), &type_of_facts(&expected));
                         problems.expect(&name, &library, entry["dll"].as_str().unwrap_or("ntoskrnl.exe"));
+                        let only = entry["only"].as_str().unwrap_or_default();
+                        let conditions = function.attrs.iter().map(spelling).collect::<String>();
+                        problems.expect(&format!("the condition of {name}"), &conditions, condition_of(only));
                     }
                     found.push(name);
                 }

@@ -180,7 +180,14 @@ fn routines(facts: &Value) -> Vec<String> {
         let library = entry["dll"].as_str().unwrap_or(KERNEL);
         let signature = portable(text(entry, "signature"));
         let declared = signature.strip_prefix("unsafe extern \"C\" ").unwrap_or(&signature);
-        libraries.entry(library).or_default().push(format!("pub {declared};"));
+        // Off Windows the simulated kernel has the routines, and it is one for x86-64.
+        let condition = match entry["only"].as_str() {
+            None => "",
+            Some("x86_64") => r#"#[cfg(any(not(windows), target_arch = "x86_64"))] "#,
+            Some("aarch64") => r#"#[cfg(all(windows, target_arch = "aarch64"))] "#,
+            Some(other) => panic!("an architecture that nobody knows: {other}"),
+        };
+        libraries.entry(library).or_default().push(format!("{condition}pub {declared};"));
     }
     // Those of the framework's stub library are in statics.rs.
     for (name, entry) in section(facts, "statics").iter().filter(|(name, _)| !name.starts_with("Wdf")) {

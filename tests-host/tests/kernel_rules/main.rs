@@ -6,6 +6,7 @@ extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
 mod netio;
+mod queued_locks;
 mod removal;
 mod requests;
 #[expect(dead_code, reason = "the wrong drivers need more of it")]
@@ -101,9 +102,13 @@ fn lower(level: u8) {
 /// A lock that lives as long as the driver.
 fn new_lock() -> *mut u64 {
     let lock = keep(allocate(8)).cast::<u64>();
-    // SAFETY: a new block.
-    unsafe { KeInitializeSpinLock(lock) };
+    initialise_lock(lock);
     lock
+}
+
+fn initialise_lock(lock: *mut u64) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { KeInitializeSpinLock(lock) };
 }
 
 fn acquire(lock: *mut u64) -> u8 {

@@ -20,6 +20,7 @@ mod irql;
 mod lock_order;
 mod plain;
 mod queue;
+mod queued_lock;
 mod random;
 mod rules;
 mod seeded;
@@ -42,6 +43,7 @@ pub use self::{
     irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, locks_held, lower, no_locks_held, raise},
     lock_order::forget as forget_lock_order,
     plain::PlainDpc,
+    queued_lock::LockQueue,
     rules::Rule,
     spin_lock::{LockName, RawSpinLock},
     statistics::{ProcessorStatistics, Statistics},

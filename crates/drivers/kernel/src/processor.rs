@@ -1,10 +1,14 @@
 //! Processors and IRQL.
 
+// `KeLowerIrql` is a function for x86-64, and for ARM64 a macro for the function of another name (`wdm.h`).
+#[cfg(not(all(windows, target_arch = "aarch64")))]
+use wdk_sys::ntddk::KeLowerIrql;
+#[cfg(all(windows, target_arch = "aarch64"))]
+use wdk_sys::ntddk::KfLowerIrql as KeLowerIrql;
 use wdk_sys::{
     DISPATCH_LEVEL, GROUP_AFFINITY, KIRQL, PROCESSOR_NUMBER,
     ntddk::{
-        KeGetProcessorNumberFromIndex, KeLowerIrql, KeRevertToUserGroupAffinityThread, KeSetSystemGroupAffinityThread,
-        KfRaiseIrql,
+        KeGetProcessorNumberFromIndex, KeRevertToUserGroupAffinityThread, KeSetSystemGroupAffinityThread, KfRaiseIrql,
     },
 };
 

@@ -263,6 +263,13 @@ impl Kernel {
         self.state.calls.load(Relaxed)
     }
 
+    /// How often a queued spin lock was held by another thread when a driver wanted it. Zero with a seed: there nobody is taken off
+    /// while he holds one.
+    #[must_use]
+    pub fn lock_waits(&self) -> u64 {
+        self.state.wdm.lock_waits.load(Relaxed)
+    }
+
     /// The machine below: its processors, deferred calls, timers and time.
     #[must_use]
     pub fn machine(&self) -> &MachineRef {

@@ -246,6 +246,7 @@ pub fn free(address: usize, tag: Option<u32>) {
     let state = kernel::current();
     state.forget_range(address, block.size);
     crate::wdm::forget_locks(address, block.size);
+    state.forget_spin_locks(address, block.size);
     crate::wdm::forget_shared_locks(&state, &(address..address + block.size));
     for (start, len) in poisoned(block.slot, block.slot_size) {
         bytes(start, len).fill(POISON);

@@ -33,6 +33,9 @@ rules! {
     LockOrder = "lock-order",
     /// A spin lock was released by a thread that does not hold it, or with another lock's handle.
     LockNotHeld = "lock-not-held",
+    /// A spin lock was released by another routine than the one that belongs to its acquisition, or is acquired both as a queued
+    /// spin lock and as another one.
+    LockPrimitive = "lock-primitive",
     /// A spin lock was held where none may be.
     LockHeld = "lock-held",
     /// A critical region was not left, or left without being entered.

@@ -19,6 +19,8 @@ pub enum Rule {
     LockOrder,
     /// A spin lock was released by a thread that does not hold it.
     LockNotHeld,
+    /// A spin lock was released by another routine than the one that belongs to its acquisition, or is acquired in two ways.
+    LockPrimitive,
     /// A spin lock was held where none may be: at a consumer's callback, at a wait, at the end of a deferred call.
     LockHeld,
     /// A DPC object was freed while it was queued.
@@ -51,6 +53,7 @@ impl fmt::Display for Rule {
             Self::RecursiveLock => "recursive-lock",
             Self::LockOrder => "lock-order",
             Self::LockNotHeld => "lock-not-held",
+            Self::LockPrimitive => "lock-primitive",
             Self::LockHeld => "lock-held",
             Self::DpcFreedWhileQueued => "dpc-freed-while-queued",
             Self::DpcTooLong => "dpc-too-long",

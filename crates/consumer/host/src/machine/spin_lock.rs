@@ -1,11 +1,11 @@
-//! The spin lock: one word, which holds the name of the thread that has it.
+//! The spin lock: one word, which holds the name of the thread that has it, or the end of a queue ([`super::queued_lock`]).
 
 use std::{
     fmt, hint,
     panic::Location,
     sync::atomic::{
         AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     time::{Duration, Instant},
 };
@@ -13,13 +13,14 @@ use std::{
 use super::{
     irql::{Irql, current_irql},
     lock_order,
+    queued_lock::LockQueue,
     rules::{Rule, broken},
     step_threads,
-    thread::{self, CHECKED, ThreadState},
+    thread::{self, CHECKED, PLAIN, ThreadState},
 };
 
 /// Spinning longer than this for one lock is a deadlock or an endless critical section.
-const LONGEST_SPIN: Duration = Duration::from_mins(1);
+pub(super) const LONGEST_SPIN: Duration = Duration::from_mins(1);
 
 /// What a lock is called in messages and in the order of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl fmt::Display for LockName {
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RawSpinLock {
-    /// Zero, or the token of the thread that holds the lock.
+    /// Zero, the token of the thread that holds the lock, or the address of the last place in its queue. A token is odd.
     holder: AtomicUsize,
 }
 
@@ -102,7 +103,11 @@ impl RawSpinLock {
             if state.irql.get() != Irql::DISPATCH_LEVEL {
                 wrong_level(state.irql.get(), name, place);
             }
-            let free = self.holder.compare_exchange(0, state.token(), Acquire, Relaxed).is_ok();
+            let free = match self.holder.compare_exchange(0, state.token(), Acquire, Relaxed) {
+                Ok(_) => true,
+                Err(holder) if holder & PLAIN == 0 => wrong_primitive(name, place),
+                Err(_) => false,
+            };
             if free {
                 state.push(self.address(), name, place);
             }
@@ -190,6 +195,9 @@ impl RawSpinLock {
             || self.holder.compare_exchange_weak(0, state.token(), Acquire, Relaxed).is_err()
         {
             let holder = self.holder.load(Relaxed);
+            if holder != 0 && holder & PLAIN == 0 {
+                wrong_primitive(name, place);
+            }
             if holder != 0 {
                 step_threads::wait_for(self.address(), holder);
             }
@@ -206,24 +214,62 @@ impl RawSpinLock {
         }
     }
 
-    /// Panics if the thread would wait for itself.
-    fn not_held_here(&self, state: &ThreadState, name: LockName, place: &'static Location<'static>) {
-        if self.holder.load(Relaxed) != state.token() {
-            return;
+    /// Puts `place` at the end of the queue. The one before it, or null.
+    pub(super) fn swap_last(
+        &self,
+        place: *const LockQueue,
+        name: LockName,
+        caller: &'static Location<'static>,
+    ) -> *const LockQueue {
+        let last = self.holder.swap(place.expose_provenance(), AcqRel);
+        if last & PLAIN != 0 {
+            wrong_primitive(name, caller);
         }
-        let first = state.held().find(|held| held.address == self.address());
-        match first {
-            Some(held) => broken(
+        std::ptr::with_exposed_provenance(last)
+    }
+
+    /// Makes the queue empty if `place` is its end. Whether it was.
+    pub(super) fn forget_last(&self, place: *const LockQueue) -> bool {
+        self.holder.compare_exchange(place.addr(), 0, Release, Relaxed).is_ok()
+    }
+
+    /// The address of the last place in the queue, if the lock is held by a queue.
+    #[must_use]
+    pub fn last_in_queue(&self) -> Option<usize> {
+        Some(self.holder.load(Relaxed)).filter(|&holder| holder != 0 && holder & PLAIN == 0)
+    }
+
+    /// Panics if the thread holds the lock, in whichever way.
+    pub(super) fn not_acquired_here(&self, state: &ThreadState, name: LockName, place: &'static Location<'static>) {
+        if let Some(held) = state.held().find(|held| held.address == self.address()) {
+            broken(
                 Rule::RecursiveLock,
                 format_args!("{name} acquired at {place}, but this thread acquired it at {} already", held.place),
-            ),
-            None => broken(Rule::RecursiveLock, format_args!("{name} acquired at {place} by the thread that holds it")),
+            );
+        }
+    }
+
+    /// Panics if the thread would wait for itself.
+    fn not_held_here(&self, state: &ThreadState, name: LockName, place: &'static Location<'static>) {
+        if self.holder.load(Relaxed) == state.token() {
+            self.not_acquired_here(state, name, place);
+            broken(Rule::RecursiveLock, format_args!("{name} acquired at {place} by the thread that holds it"));
         }
     }
 }
 
 #[cold]
-fn wrong_level(now: Irql, name: LockName, place: &Location<'_>) -> ! {
+fn wrong_primitive(name: LockName, place: &Location<'_>) -> ! {
+    broken(
+        Rule::LockPrimitive,
+        format_args!(
+            "{name} is acquired at {place} both as a queued spin lock and as another one, or is not initialised"
+        ),
+    )
+}
+
+#[cold]
+pub(super) fn wrong_level(now: Irql, name: LockName, place: &Location<'_>) -> ! {
     let rule = if now > Irql::DISPATCH_LEVEL { Rule::IrqlTooHigh } else { Rule::IrqlNotRaised };
     broken(rule, format_args!("{name} acquired at {now}, at {place}"))
 }
@@ -234,6 +280,6 @@ fn not_held(place: &Location<'_>) -> ! {
 }
 
 #[cold]
-fn not_restored(place: &Location<'_>) -> ! {
+pub(super) fn not_restored(place: &Location<'_>) -> ! {
     broken(Rule::IrqlNotRestored, format_args!("a spin lock is released at {} at {place}", current_irql()))
 }

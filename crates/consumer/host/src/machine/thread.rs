@@ -10,6 +10,9 @@ pub const MOST_LOCKS: usize = 16;
 /// True if locks are remembered with their place and their order: with the feature `checked` or debug assertions.
 pub const CHECKED: bool = cfg!(any(feature = "checked", debug_assertions));
 
+/// What tells a thread's token in the word of a spin lock from the address of a place in its queue.
+pub const PLAIN: usize = 1;
+
 /// A spin lock that the thread holds.
 #[derive(Clone, Copy)]
 pub struct Held {
@@ -68,10 +71,10 @@ pub fn with<U>(work: impl FnOnce(&ThreadState) -> U) -> U {
 }
 
 impl ThreadState {
-    /// A number that no other live thread has. Never zero.
+    /// A number that no other live thread has. Never zero, and [odd](PLAIN).
     #[inline]
     pub fn token(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        std::ptr::from_ref(self).addr() | PLAIN
     }
 
     /// Notes a lock as held.

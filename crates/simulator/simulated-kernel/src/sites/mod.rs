@@ -23,6 +23,14 @@ pub fn stack_of_caller(_routine: &str) -> Option<usize> {
     context::stack_of_caller()
 }
 
+/// The same, if it is known without a look at the stack, which takes long.
+pub fn known_stack() -> Option<usize> {
+    #[cfg(windows)]
+    return context::stack_of_caller();
+    #[cfg(unix)]
+    None
+}
+
 /// Frames of drivers that make a call site: the one that calls, and two of its callers, because helpers are called from many
 /// places.
 const DEPTH: usize = 3;

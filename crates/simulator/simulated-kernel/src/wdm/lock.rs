@@ -1,19 +1,38 @@
 //! Spin locks and the IRQL.
+//!
+//! A lock's word is the machine's lock itself: zero, whose thread has it, or the end of the queue of handles. The word is all that
+//! Windows has, and so it finds nothing wrong with one that was overwritten, or with a handle that was moved: it spins, or lets two in.
+//! Here it is written down beside it who holds a lock, and with which handle, and a release or a word that contradicts is a finding.
+//! Of a lock that nobody holds nothing is kept by its address: it is a zero, and the kit initialises it inline for some targets, unseen.
 
-use host::machine::{self, Irql, LockName, RawSpinLock};
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+
+use host::machine::{self, Irql, LockName, LockQueue, RawSpinLock};
 use wdk_bindings::{BOOLEAN, KIRQL, KLOCK_QUEUE_HANDLE, KSPIN_LOCK};
 
 use super::routine;
-use crate::{kernel::State, paged, pool, report::bug_check, rule::Rule};
+use crate::{
+    context,
+    kernel::{State, lock},
+    paged, pool,
+    report::bug_check,
+    rule::Rule,
+    sites, stack,
+};
+
+/// A driver's memory for a lock or a handle must not be free, nor such that it can be paged out.
+fn check_memory(what: &str, address: usize) {
+    if pool::is_live(address) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
+    }
+    if paged::contains(address) {
+        bug_check(Rule::PagedAtDispatch, format_args!("the {what} at {address:#x} is in pageable memory"));
+    }
+}
 
 /// The word of a lock must not be in memory that is free, nor in memory that can be paged out.
 pub fn check_word(address: usize) {
-    if pool::is_live(address) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("the spin lock at {address:#x} is in memory that is free"));
-    }
-    if paged::contains(address) {
-        bug_check(Rule::PagedAtDispatch, format_args!("the spin lock at {address:#x} is in pageable memory"));
-    }
+    check_memory("spin lock", address);
 }
 
 /// The lock that the driver's word is.
@@ -36,34 +55,211 @@ pub fn forget_range(address: usize, size: usize) {
     machine::forget_lock_order(CLASS, &(address as u64..(address + size) as u64));
 }
 
+/// How a lock was acquired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By a routine that knows no handle.
+    Plain,
+    /// As a queued lock, with the handle at this address.
+    Queued(usize),
+}
+
+/// Who holds a lock.
+#[derive(Clone, Copy)]
+struct Holding {
+    way: Way,
+    thread: usize,
+    /// The driver's code that acquired it, if that is known.
+    site: usize,
+}
+
+/// The spin locks of drivers in use.
+#[derive(Default)]
+pub struct SpinLocks {
+    /// Those that are held, by the addresses of their words.
+    held: BTreeMap<usize, Holding>,
+    /// The handles in queues, by their addresses, each with the word.
+    queued: BTreeMap<usize, usize>,
+    /// Whether a lock was acquired as a queued one, since it was last initialised.
+    is_queued: BTreeMap<usize, bool>,
+}
+
+impl State {
+    /// The current thread, for [`Holding`].
+    fn this_thread(&self) -> usize {
+        self.machine.here().0
+    }
+
+    /// A lock is about to be acquired: one that is acquired as a queued lock is so always.
+    fn wants(&self, word: usize, way: Way) {
+        let is_queued = way != Way::Plain;
+        let mut locks = lock(&self.wdm.spin_locks);
+        if *locks.is_queued.entry(word).or_insert(is_queued) != is_queued {
+            let (before, now) = if is_queued { ("another", "a queued") } else { ("a queued", "another") };
+            bug_check(
+                Rule::LockPrimitive,
+                format_args!("the spin lock at {word:#x} was acquired as {before} one before, and is now as {now} one"),
+            );
+        }
+        if let Way::Queued(handle) = way
+            && let Some(other) = locks.queued.insert(handle, word)
+        {
+            bug_check(
+                Rule::Uninitialised,
+                format_args!("the handle at {handle:#x} is in the queue of the lock at {other:#x}, and is used again"),
+            );
+        }
+    }
+
+    /// The lock was acquired.
+    fn holds(&self, word: usize, way: Way) {
+        let holding = Holding { way, thread: self.this_thread(), site: context::current_site() };
+        let before = lock(&self.wdm.spin_locks).held.insert(word, holding);
+        if let Some(before) = before {
+            overwritten(word, before.site);
+        }
+    }
+
+    /// The lock is about to be released in a way in which the current thread has acquired it.
+    fn gives_up(&self, word: usize, way: Way) {
+        let mut locks = lock(&self.wdm.spin_locks);
+        let held = locks.held.get(&word).copied().filter(|held| held.thread == self.this_thread());
+        match held.map(|held| (held, held.way, way)) {
+            Some((_, before, now)) if before == now => {}
+            Some((held, Way::Queued(before), Way::Queued(now))) => bug_check(
+                Rule::MovedObject,
+                format_args!(
+                    "the queued spin lock at {word:#x} was acquired with the handle at {before:#x}{}, and is released with that at \
+                     {now:#x}: a copy, or moved",
+                    context::site_in_words(held.site)
+                ),
+            ),
+            Some((held, ..)) => bug_check(
+                Rule::LockPrimitive,
+                format_args!(
+                    "the spin lock at {word:#x} is released by a routine that does not belong to that which acquired it{}",
+                    context::site_in_words(held.site)
+                ),
+            ),
+            None => bug_check(
+                Rule::LockNotHeld,
+                format_args!("the spin lock at {word:#x} is released by a thread that does not hold it"),
+            ),
+        }
+        locks.held.remove(&word);
+    }
+
+    /// Returns true if the lock's word is that of a lock that nobody holds, or has the address of a handle in its queue.
+    fn is_a_queue(&self, lock: &RawSpinLock, word: usize) -> bool {
+        // A handle is noted before it comes to the queue, and forgotten after it has left. So the word is looked at meanwhile.
+        let locks = crate::kernel::lock(&self.wdm.spin_locks);
+        lock.last_in_queue().is_none_or(|last| locks.queued.get(&last) == Some(&word))
+    }
+
+    /// The handle is in no queue any more.
+    fn has_left(&self, handle: *mut KLOCK_QUEUE_HANDLE) {
+        lock(&self.wdm.spin_locks).queued.remove(&handle.addr());
+    }
+
+    /// A lock is initialised.
+    fn is_initialised(&self, word: usize) {
+        let mut locks = lock(&self.wdm.spin_locks);
+        if let Some(held) = locks.held.get(&word) {
+            let words = context::site_in_words(held.site);
+            bug_check(
+                Rule::Uninitialised,
+                format_args!("the spin lock at {word:#x} is initialised again while it is held{words}"),
+            );
+        }
+        locks.is_queued.remove(&word);
+    }
+
+    /// The memory of so many bytes is free.
+    pub fn forget_spin_locks(&self, address: usize, size: usize) {
+        let range = address..address + size;
+        let mut locks = lock(&self.wdm.spin_locks);
+        if let Some((&word, held)) = locks.held.range(range.clone()).next() {
+            let words = context::site_in_words(held.site);
+            bug_check(
+                Rule::LockHeld,
+                format_args!(
+                    "memory is freed with a spin lock in it that is held, at offset {}{words}",
+                    word - address
+                ),
+            );
+        }
+        if let Some((&handle, _)) = locks.queued.range(range.clone()).next() {
+            let words = "memory is freed with the handle of a queued spin lock in it that is held";
+            bug_check(Rule::LockHeld, format_args!("{words}, at offset {}", handle - address));
+        }
+        while let Some((&word, _)) = locks.is_queued.range(range.clone()).next() {
+            locks.is_queued.remove(&word);
+        }
+    }
+}
+
+#[cold]
+fn overwritten(word: usize, site: usize) -> ! {
+    bug_check(
+        Rule::Uninitialised,
+        format_args!(
+            "the word of the spin lock at {word:#x} was initialised again, or overwritten, while the lock was held{}",
+            context::site_in_words(site)
+        ),
+    )
+}
+
 /// Raises to `DISPATCH_LEVEL` and acquires. The level before.
 pub fn hold(state: &State, lock: &RawSpinLock, name: LockName) -> Irql {
     state.preempt();
     let before = lock.acquire(name);
+    is_raised(before);
+    before
+}
+
+/// The level was raised from this one.
+fn is_raised(before: Irql) {
     if before < Irql::DISPATCH_LEVEL {
         paged::trim();
     }
-    before
 }
 
 /// Releases and goes back to the level before.
 pub fn let_go(state: &State, lock: &RawSpinLock, before: Irql) {
+    at_most_dispatch(before);
+    lock.release(before);
+    state.preempt();
+}
+
+fn at_most_dispatch(before: Irql) {
     if before > Irql::DISPATCH_LEVEL {
         bug_check(Rule::IrqlNotRestored, format_args!("a spin lock is released to {before}"));
     }
-    lock.release(before);
-    state.preempt();
 }
 
 /// Raises to `DISPATCH_LEVEL` and acquires the lock that a driver's word is. The level before.
 pub fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
     let (lock, name) = lock_at(word);
-    hold(state, lock, name)
+    state.wants(word.addr(), Way::Plain);
+    let before = hold(state, lock, name);
+    state.holds(word.addr(), Way::Plain);
+    before
 }
 
 /// Releases the lock that a driver's word is, and goes back to the level before.
 pub fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
-    let_go(state, lock_at(word).0, before);
+    let lock = given_up(state, word);
+    let_go(state, lock, before);
+}
+
+/// The lock that a driver's word is, which was acquired without a handle and is about to be released.
+fn given_up<'lock>(state: &State, word: *mut KSPIN_LOCK) -> &'lock RawSpinLock {
+    let (lock, _) = lock_at(word);
+    state.gives_up(word.addr(), Way::Plain);
+    if !lock.is_held_here() {
+        overwritten(word.addr(), 0);
+    }
+    lock
 }
 
 /// Nothing below `DISPATCH_LEVEL` may call this.
@@ -74,27 +270,85 @@ pub fn at_dispatch(name: &str) {
     }
 }
 
-/// The word that a queued lock was acquired with. The handle is used up.
-fn taken(handle: *mut KLOCK_QUEUE_HANDLE) -> (*mut KSPIN_LOCK, Irql) {
-    // SAFETY: the driver's handle, which is in use from the acquisition to here.
-    let held = unsafe { &mut *handle };
-    if held.LockQueue.Lock.is_null() {
-        bug_check(Rule::LockNotHeld, format_args!("a spin lock is released by a handle that holds none"));
-    }
-    (std::mem::replace(&mut held.LockQueue.Lock, std::ptr::null_mut()), Irql(held.OldIrql))
+/// The place in the queue that a driver's handle is.
+const fn place_of(handle: *mut KLOCK_QUEUE_HANDLE) -> *const LockQueue {
+    // It begins with the place, of the same layout.
+    handle.cast_const().cast()
 }
 
-fn note(handle: *mut KLOCK_QUEUE_HANDLE, word: *mut KSPIN_LOCK, before: Irql) {
-    let mut held = KLOCK_QUEUE_HANDLE::default();
-    held.LockQueue.Lock = word;
-    held.OldIrql = before.0;
-    // SAFETY: the driver's memory for a handle, which nobody else uses until the release.
-    unsafe { handle.write(held) };
+/// Acquires a queued lock with the driver's handle. The level before is written into it.
+fn acquire_queued(
+    state: &State,
+    word: *mut KSPIN_LOCK,
+    handle: *mut KLOCK_QUEUE_HANDLE,
+    acquire: impl FnOnce(&RawSpinLock, *const LockQueue, LockName) -> Irql,
+) {
+    let (lock, name) = lock_at(word);
+    let way = Way::Queued(handle.expose_provenance());
+    check_memory("handle of a queued spin lock", handle.addr());
+    state.wants(word.addr(), way);
+    if !state.is_a_queue(lock, word.addr()) {
+        let words = "was not initialised: its word is neither zero nor the address of a handle";
+        bug_check(Rule::Uninitialised, format_args!("the spin lock at {:#x} {words}", word.addr()));
+    }
+    if lock.last_in_queue().is_some() {
+        state.wdm.lock_waits.fetch_add(1, Relaxed);
+    }
+    let before = acquire(lock, place_of(handle), name);
+    state.holds(word.addr(), way);
+    // SAFETY: the driver's memory for a handle.
+    let level = unsafe { &raw mut (*handle).OldIrql };
+    // SAFETY: as above; this part of it is the holder's.
+    unsafe { level.write(before.0) };
+}
+
+/// The lock that a driver's handle holds and is about to release, and the level before.
+fn taken<'lock>(state: &State, handle: *mut KLOCK_QUEUE_HANDLE) -> (&'lock RawSpinLock, Irql) {
+    let address = handle.addr();
+    check_memory("handle of a queued spin lock", address);
+    if stack::is_here(address) && sites::known_stack().is_some_and(|stack| address < stack) {
+        let words = "lay on the stack of a function that has returned";
+        bug_check(Rule::StackObject, format_args!("the handle of a queued spin lock at {address:#x} {words}"));
+    }
+    // SAFETY: the driver's handle, in the memory that it says.
+    let level = unsafe { &raw const (*handle).OldIrql };
+    // SAFETY: as above; others who come to the queue write into another part of it.
+    let before = Irql(unsafe { level.read() });
+    // SAFETY: it begins with a place in a queue, whose owner this thread is.
+    let says = unsafe { &*place_of(handle) }.lock();
+    let (word, is_held) = {
+        let locks = lock(&state.wdm.spin_locks);
+        (locks.queued.get(&address).copied(), locks.held.contains_key(&says))
+    };
+    if word.is_none() && !is_held {
+        bug_check(
+            Rule::LockNotHeld,
+            format_args!(
+                "a spin lock is released by the handle at {address:#x}, which holds none: it has released it, or never had it"
+            ),
+        );
+    }
+    let word = word.unwrap_or(says);
+    state.gives_up(word, Way::Queued(address));
+    if says != word {
+        let words = "was overwritten while it held the lock";
+        bug_check(
+            Rule::Uninitialised,
+            format_args!("the handle of a queued spin lock at {address:#x} {words} at {word:#x}"),
+        );
+    }
+    let (lock, _) = lock_at(std::ptr::with_exposed_provenance_mut(word));
+    // Its end is this handle, or one that has come later.
+    if lock.last_in_queue().is_none() || !state.is_a_queue(lock, word) {
+        overwritten(word, 0);
+    }
+    (lock, before)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeSpinLock(word: *mut KSPIN_LOCK) {
-    routine!("KeInitializeSpinLock", |_| {
+    routine!("KeInitializeSpinLock", |state| {
+        state.is_initialised(word.addr());
         // SAFETY: the driver's memory for a lock.
         unsafe { word.write(0) };
     });
@@ -112,56 +366,79 @@ extern "C" fn KeReleaseSpinLock(word: *mut KSPIN_LOCK, before: KIRQL) {
 
 #[unsafe(no_mangle)]
 extern "C" fn KeAcquireSpinLockAtDpcLevel(word: *mut KSPIN_LOCK) {
-    routine!("KeAcquireSpinLockAtDpcLevel", |_| {
+    routine!("KeAcquireSpinLockAtDpcLevel", |state| {
         at_dispatch("KeAcquireSpinLockAtDpcLevel");
         let (lock, name) = lock_at(word);
+        state.wants(word.addr(), Way::Plain);
         lock.acquire_at_dispatch(name);
+        state.holds(word.addr(), Way::Plain);
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeReleaseSpinLockFromDpcLevel(word: *mut KSPIN_LOCK) {
-    routine!("KeReleaseSpinLockFromDpcLevel", |_| lock_at(word).0.release_from_dispatch());
+    routine!("KeReleaseSpinLockFromDpcLevel", |state| given_up(state, word).release_from_dispatch());
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeTryToAcquireSpinLockAtDpcLevel(word: *mut KSPIN_LOCK) -> BOOLEAN {
-    routine!("KeTryToAcquireSpinLockAtDpcLevel", |_| {
+    routine!("KeTryToAcquireSpinLockAtDpcLevel", |state| {
         at_dispatch("KeTryToAcquireSpinLockAtDpcLevel");
         let (lock, name) = lock_at(word);
-        BOOLEAN::from(lock.try_acquire_at_dispatch(name))
+        state.wants(word.addr(), Way::Plain);
+        let acquired = lock.try_acquire_at_dispatch(name);
+        if acquired {
+            state.holds(word.addr(), Way::Plain);
+        }
+        BOOLEAN::from(acquired)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeAcquireInStackQueuedSpinLock(word: *mut KSPIN_LOCK, handle: *mut KLOCK_QUEUE_HANDLE) {
     routine!("KeAcquireInStackQueuedSpinLock", |state| {
-        let before = acquire(state, word);
-        note(handle, word, before);
+        state.preempt();
+        acquire_queued(state, word, handle, |lock, place, name| {
+            // SAFETY: the handle is in no queue, as was seen. That it stays where it is, and so the lock, is watched.
+            let before = unsafe { lock.acquire_queued(place, name) };
+            is_raised(before);
+            before
+        });
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeReleaseInStackQueuedSpinLock(handle: *mut KLOCK_QUEUE_HANDLE) {
     routine!("KeReleaseInStackQueuedSpinLock", |state| {
-        let (word, before) = taken(handle);
-        release(state, word, before);
+        let (lock, before) = taken(state, handle);
+        at_most_dispatch(before);
+        // SAFETY: this thread has acquired the lock with the handle at this address, as was seen.
+        unsafe { lock.release_queued(place_of(handle), before) };
+        state.has_left(handle);
+        state.preempt();
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeAcquireInStackQueuedSpinLockAtDpcLevel(word: *mut KSPIN_LOCK, handle: *mut KLOCK_QUEUE_HANDLE) {
-    routine!("KeAcquireInStackQueuedSpinLockAtDpcLevel", |_| {
+    routine!("KeAcquireInStackQueuedSpinLockAtDpcLevel", |state| {
         at_dispatch("KeAcquireInStackQueuedSpinLockAtDpcLevel");
-        let (lock, name) = lock_at(word);
-        lock.acquire_at_dispatch(name);
-        note(handle, word, Irql::DISPATCH_LEVEL);
+        acquire_queued(state, word, handle, |lock, place, name| {
+            // SAFETY: as for the routine that raises the level.
+            unsafe { lock.acquire_queued_at_dispatch(place, name) };
+            Irql::DISPATCH_LEVEL
+        });
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeReleaseInStackQueuedSpinLockFromDpcLevel(handle: *mut KLOCK_QUEUE_HANDLE) {
-    routine!("KeReleaseInStackQueuedSpinLockFromDpcLevel", |_| lock_at(taken(handle).0).0.release_from_dispatch());
+    routine!("KeReleaseInStackQueuedSpinLockFromDpcLevel", |state| {
+        let (lock, _) = taken(state, handle);
+        // SAFETY: this thread has acquired the lock with the handle at this address, as was seen.
+        unsafe { lock.release_queued_from_dispatch(place_of(handle)) };
+        state.has_left(handle);
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -80,6 +80,9 @@ pub struct Wdm {
     pub mdls: Lock<Mdls>,
     pub keys: Lock<registry::Keys>,
     pub hive: Lock<registry::Hive>,
+    pub spin_locks: Lock<lock::SpinLocks>,
+    /// How often a queued spin lock was held by another thread when somebody wanted it.
+    pub lock_waits: AtomicU64,
     pub shared_locks: Lock<shared_lock::Locks>,
     pub notifications: Lock<Notifications>,
     pub io: Lock<Io>,
