@@ -70,9 +70,17 @@ pub enum Command {
     /// Run driver images in a simulated kernel that checks every rule and repeats a run from its seed (not on Windows: under
     /// Wine)
     Run(crate::run::Run),
-    /// Run a stress test or a benchmark in the kernel, with the driver ndktest (Windows)
+    /// Install the drivers, look at them, run tests in them, change their settings (Windows)
+    Driver(DriverArgs),
+    /// Join virtual NICs (Windows)
+    Nic(crate::installing::NicArgs),
+    /// Show what stands between this machine and a working SoftNDK, and what to do about it
+    Doctor(crate::doctor::Doctor),
+    /// The former name of `driver run`
+    #[command(hide = true)]
     DriverRun(DriverRun),
-    /// Show or change the settings of the driver softndk (Windows)
+    /// The former name of `driver settings`
+    #[command(hide = true)]
     DriverSettings(DriverSettings),
     /// Record what consumers do with the driver softndk (Windows)
     Record(crate::driver_record::DriverRecord),
@@ -94,8 +102,15 @@ impl Command {
             | Self::Counters(_)
             | Self::Netstat(_)
             | Self::DriverRun(_)
+            // What was begun is undone.
+            | Self::Nic(_)
             | Self::Record(_) => First::SetsTheFlag,
+            Self::Driver(args) => match args.command {
+                DriverCommand::Install(_) | DriverCommand::Uninstall(_) | DriverCommand::Run(_) => First::SetsTheFlag,
+                DriverCommand::Status(_) | DriverCommand::Settings(_) => First::Ends,
+            },
             Self::Adapters(_)
+            | Self::Doctor(_)
             | Self::Explain(_)
             | Self::Faults(_)
             | Self::Info(_)
@@ -348,7 +363,30 @@ impl Selftest {
     }
 }
 
-/// `ndkctl driver-run`.
+/// `ndkctl driver`.
+#[derive(Clone, Debug, Args)]
+pub struct DriverArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DriverCommand,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum DriverCommand {
+    /// Install drivers from their packages, or replace those that are there (elevated)
+    Install(crate::installing::Install),
+    /// Remove the devices and packages of drivers (elevated)
+    Uninstall(crate::installing::Uninstall),
+    /// Show the packages and the devices of the drivers
+    Status(crate::installing::Status),
+    /// Run a stress test or a benchmark in the kernel, with the driver ndktest
+    Run(DriverRun),
+    /// Show or change the settings of the driver softndk
+    Settings(DriverSettings),
+}
+
+/// `ndkctl driver run`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(after_help = "Exit code: 0 if no step failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
 pub struct DriverRun {
@@ -366,7 +404,7 @@ pub struct DriverRun {
     pub json: bool,
 }
 
-/// `ndkctl driver-settings`.
+/// `ndkctl driver settings`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(
     after_help = "Without an option, shows the settings. A change lasts until the driver is loaded again; docs/registry.md has the \

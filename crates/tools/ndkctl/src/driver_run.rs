@@ -1,4 +1,4 @@
-//! `ndkctl driver-run`: a stress or performance run of the driver `ndktest`.
+//! `ndkctl driver run`: a stress or performance run of the driver `ndktest`.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -45,7 +45,7 @@ struct Run {
 /// The reason, in one line.
 pub fn run(args: &DriverRun, interrupted: &AtomicBool) -> Result<End, String> {
     if !cfg!(windows) {
-        note!("ndkctl driver-run: {ELSEWHERE}");
+        note!("ndkctl driver run: {ELSEWHERE}");
         return Ok(End::Refused);
     }
     let driver = open()?;
@@ -95,6 +95,6 @@ mod tests {
         let step =
             Step { name: "arm.any".to_owned(), outcome: "failed".to_owned(), micros: 7, text: "seen".to_owned() };
         let run = Run { seed: 1, seconds: 60, interrupted: false, passed: 0, failed: 1, steps: vec![step] };
-        schema::check("driver-run", &serde_json::to_value(&run).expect("JSON"));
+        schema::check("driver run", &serde_json::to_value(&run).expect("JSON"));
     }
 }

@@ -1,4 +1,4 @@
-//! `ndkctl driver-settings`: what can be changed while a driver with adapters runs.
+//! `ndkctl driver settings`: what can be changed while a driver with adapters runs.
 
 use control::provider_device::{CompletionMode, NicMode, Settings};
 use host::{note, say};
@@ -26,7 +26,7 @@ struct Shown {
 /// The reason, in one line.
 pub fn run(args: DriverSettings) -> Result<End, String> {
     if !cfg!(windows) {
-        note!("ndkctl driver-settings: {ELSEWHERE}");
+        note!("ndkctl driver settings: {ELSEWHERE}");
         return Ok(End::Refused);
     }
     let opened = open_provider(args.of)?;
@@ -91,14 +91,14 @@ mod tests {
 
     use super::{changed, shown};
     use crate::{
-        args::{Cli, Command},
+        args::{Cli, Command, DriverArgs, DriverCommand},
         schema,
     };
 
     fn after(words: &[&str], before: Settings) -> Settings {
-        let line = ["ndkctl", "driver-settings"].iter().chain(words);
+        let line = ["ndkctl", "driver", "settings"].iter().chain(words);
         match Cli::try_parse_from(line).expect("a command line").command {
-            Command::DriverSettings(args) => changed(before, args),
+            Command::Driver(DriverArgs { command: DriverCommand::Settings(args) }) => changed(before, args),
             other => panic!("{other:?}"),
         }
     }
@@ -110,7 +110,15 @@ mod tests {
         assert_eq!(after(&["--nic", "direct"], before), Settings { nic_mode: 1, ..before });
         assert_eq!(after(&["--completion", "early"], before), Settings { completion_mode: 2, ..before });
         assert_eq!(after(&["--granularity", "5"], before), Settings { moderation_granularity: 5, ..before });
-        assert!(Cli::try_parse_from(["ndkctl", "driver-settings", "--granularity", "0"]).is_err());
+        assert!(Cli::try_parse_from(["ndkctl", "driver", "settings", "--granularity", "0"]).is_err());
+    }
+
+    /// Scripts have it.
+    #[test]
+    fn the_former_names_of_the_commands_are_understood() {
+        let parse = |words: [&str; 3]| Cli::try_parse_from(words).map(|cli| cli.command);
+        assert!(matches!(parse(["ndkctl", "driver-settings", "--json"]), Ok(Command::DriverSettings(_))));
+        assert!(matches!(parse(["ndkctl", "driver-run", "stress"]), Ok(Command::DriverRun(_))));
     }
 
     #[test]
@@ -120,6 +128,6 @@ mod tests {
         let granularity = now.granularity.to_string();
         let words = ["--completion", now.completion, "--nic", now.nic, "--granularity", &granularity];
         assert_eq!(after(&words, Settings::default()), settings);
-        schema::check("driver-settings", &serde_json::to_value(&now).expect("JSON"));
+        schema::check("driver settings", &serde_json::to_value(&now).expect("JSON"));
     }
 }

@@ -18,6 +18,7 @@ mod bench;
 mod completions;
 mod consumer;
 mod counters;
+mod doctor;
 mod driver;
 mod driver_interface;
 mod driver_record;
@@ -30,6 +31,7 @@ mod fault_plan;
 mod fault_rule;
 mod faults;
 mod info;
+mod installing;
 mod interrupt;
 mod load;
 mod markdown;
@@ -51,7 +53,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use args::{Cli, Command};
+use args::{Cli, Command, DriverCommand};
 use clap::Parser;
 
 /// A wrong flag or value.
@@ -101,6 +103,15 @@ fn main() -> ExitCode {
         Command::Nd2(args) => nd2::run(args),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
         Command::Run(args) => run::run(args),
+        Command::Driver(args) => match &args.command {
+            DriverCommand::Install(args) => installing::install(args, &interrupted),
+            DriverCommand::Uninstall(args) => installing::uninstall(args, &interrupted),
+            DriverCommand::Status(args) => installing::status(*args),
+            DriverCommand::Run(args) => driver_run::run(args, &interrupted),
+            DriverCommand::Settings(args) => driver_settings::run(*args),
+        },
+        Command::Nic(args) => installing::nic(args, &interrupted),
+        Command::Doctor(args) => doctor::run(*args),
         Command::DriverRun(args) => driver_run::run(args, &interrupted),
         Command::DriverSettings(args) => driver_settings::run(*args),
         Command::Record(args) => driver_record::run(args, &interrupted),

@@ -31,8 +31,13 @@ pub fn refuse(error: &Error, arguments: &[OsString]) -> ExitCode {
 fn one_line(error: &Error, arguments: &[OsString]) -> String {
     let command = Cli::command();
     let words = || arguments.iter().skip(1).filter_map(|word| word.to_str());
-    let subcommand = words().find_map(|word| command.find_subcommand(word));
-    let name = subcommand.map_or_else(|| "ndkctl".to_owned(), |subcommand| format!("ndkctl {}", subcommand.get_name()));
+    // The innermost command that the words name: `driver install`.
+    let (mut innermost, mut name) = (&command, "ndkctl".to_owned());
+    for word in words() {
+        let Some(subcommand) = innermost.find_subcommand(word) else { continue };
+        innermost = subcommand;
+        name = format!("{name} {}", subcommand.get_name());
+    }
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         Some(ContextValue::Strings(texts)) => texts.join(", "),
@@ -41,19 +46,18 @@ fn one_line(error: &Error, arguments: &[OsString]) -> String {
     };
     let what = match error.kind() {
         ErrorKind::UnknownArgument => {
-            let flags: Vec<_> = subcommand
-                .unwrap_or(&command)
+            let flags: Vec<_> = innermost
                 .get_arguments()
                 .filter_map(|argument| argument.get_long().map(|long| format!("--{long}")))
                 .collect();
-            let allowed = if flags.is_empty() { subcommands() } else { flags.join(", ") };
+            let allowed = if flags.is_empty() { subcommands(innermost) } else { flags.join(", ") };
             format!("there is no argument {}; allowed: {allowed}", text(ContextKind::InvalidArg))
         }
         ErrorKind::InvalidSubcommand => {
-            format!("there is no command {}; allowed: {}", text(ContextKind::InvalidSubcommand), subcommands())
+            format!("there is no command {}; allowed: {}", text(ContextKind::InvalidSubcommand), subcommands(innermost))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("a command is missing; allowed: {}", subcommands())
+            format!("a command is missing; allowed: {}", subcommands(innermost))
         }
         ErrorKind::InvalidValue => {
             let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
@@ -79,8 +83,10 @@ fn one_line(error: &Error, arguments: &[OsString]) -> String {
     format!("{name}: {what}")
 }
 
-fn subcommands() -> String {
-    Cli::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect::<Vec<_>>().join(", ")
+/// The commands below `command` that its help shows.
+fn subcommands(command: &clap::Command) -> String {
+    let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    shown.map(|subcommand| subcommand.get_name().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -105,7 +111,7 @@ mod tests {
 
     /// The commands below `command` that have the switch `--json`, by the words that call them.
     fn with_json(command: &clap::Command, words: &str, found: &mut Vec<String>) {
-        for subcommand in command.get_subcommands() {
+        for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
             let words = format!("{words} {}", subcommand.get_name()).trim_start().to_owned();
             let mut arguments = subcommand.get_arguments();
             if arguments.any(|argument| argument.get_id() == "json" && !argument.get_action().takes_values()) {
@@ -140,6 +146,9 @@ mod tests {
             (&["selftest", "--seed", "z"], "hexadecimal"),
             (&["selftest", "--markdown"], "--list"),
             (&["info", "extra"], "--memory"),
+            (&["driver", "instal"], "install, uninstall, status, run, settings"),
+            (&["driver", "install", "--dry"], "--dry-run"),
+            (&["driver"], "install, uninstall"),
         ] {
             let line = refused(words);
             assert!(line.contains(part), "{words:?}: {line}");

@@ -1,7 +1,7 @@
 //! Two kinds of spin lock, as such: a queued one, as the kernel's in-stack queued lock is, beside plain ones.
 //!
 //! The locks are those of others, in user mode. The figures are about the algorithms; what Windows' routines cost, only Windows
-//! can tell (`ndkctl driver-run performance`).
+//! can tell (`ndkctl driver run performance`).
 
 use std::hint::black_box;
 

@@ -64,8 +64,11 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--interface", "Ethernet 3"], "--driver"),
         (&["selftest", "--driver", "--peer", "Ethernet 4"], "--interface"),
         (&["selftest", "--driver", "--hostile"], "--interface"),
-        (&["driver-run", "sprint"], "stress, performance"),
-        (&["driver-run", "stress", "--seconds", "4000"], "1 to 3600"),
+        (&["driver", "run", "sprint"], "stress, performance"),
+        (&["driver", "run", "stress", "--seconds", "4000"], "1 to 3600"),
+        (&["driver", "install", "--adapters", "9"], "1..=8"),
+        (&["driver", "install", "--driver", "softnd"], "softndk, softndknic, ndktest"),
+        (&["nic", "pair", "--addresses", "192.168.77.11", "here"], "--addresses"),
         (&["info", "--mem"], "--memory"),
     ] {
         let output = ndkctl(arguments);
@@ -151,10 +154,27 @@ fn without_windows_the_adapters_are_those_of_the_program() {
 
 #[cfg(not(windows))]
 #[test]
+fn the_doctor_says_what_applies_without_windows() {
+    let checks = json("doctor", &["doctor"]);
+    let all = checks.as_array().expect("a list");
+    let verdict = |name: &str| all.iter().find(|check| check["name"] == name).map(|check| check["verdict"].clone());
+    assert_eq!(verdict("provider"), Some("good".into()), "{checks}");
+    assert!(all.iter().any(|check| check["verdict"] == "skipped" && check["remedy"].is_string()), "{checks}");
+    assert!(good(&["doctor"]).contains("0 in the way"));
+}
+
+#[cfg(not(windows))]
+#[test]
 fn where_there_are_no_drivers_one_line_says_so() {
     for arguments in [
         &["selftest", "--driver"][..],
         &["selftest", "--driver", "--interface", "Ethernet 3"],
+        &["driver", "run", "performance"],
+        &["driver", "settings"],
+        &["driver", "install", "--dry-run"],
+        &["driver", "uninstall", "--json"],
+        &["driver", "status"],
+        &["nic", "pair"],
         &["driver-run", "performance"],
     ] {
         let output = ndkctl(arguments);

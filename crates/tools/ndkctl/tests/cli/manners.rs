@@ -22,6 +22,7 @@ fn tables_are_as_wide_as_asked_for_at_most() {
         &["selftest", "--list"][..],
         &["info", "--memory"],
         &["adapters"],
+        &["doctor"],
         &["counters"],
         &["netstat"],
         &["nd2", "info"],
@@ -73,7 +74,7 @@ fn the_consumer_in_ping_breaks_no_rule() {
 fn shells_complete_commands_and_arguments() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let script = good(&["completions", shell]);
-        for word in ["ndkctl", "selftest", "nd2-selftest", "driver-settings", "deterministic"] {
+        for word in ["ndkctl", "selftest", "nd2-selftest", "doctor", "uninstall", "settings", "deterministic"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }

@@ -31,7 +31,7 @@ fn what_can_be_changed_while_the_driver_runs_has_its_command() {
         fields.lines().filter(|line| line.trim().ends_with(": u32") || line.trim().ends_with("u32,")).count();
     let document = read("docs/settings.md");
     let commands =
-        document.lines().filter(|line| line.starts_with("| `") && line.contains("ndkctl driver-settings --"));
+        document.lines().filter(|line| line.starts_with("| `") && line.contains("ndkctl driver settings --"));
     assert_eq!(commands.count(), changeable, "{fields}");
 }
 

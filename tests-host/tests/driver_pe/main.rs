@@ -4,7 +4,6 @@
 //! Without images there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_DRIVERS=1` that is a failure. Debug
 //! images are checked if they are there.
 
-#[path = "driver_pe/locks.rs"]
 mod locks;
 
 use std::{
