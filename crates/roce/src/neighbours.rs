@@ -143,8 +143,13 @@ impl Neighbours {
     /// A packet of ARP.
     pub fn receive_arp(&mut self, now: u64, interface: &Interface, bytes: &[u8]) {
         let Ok(packet) = ArpPacket::new_checked(bytes) else { return };
-        let Ok(ArpRepr::EthernetIpv4 { operation, source_hardware_addr, source_protocol_addr, target_protocol_addr, .. }) =
-            ArpRepr::parse(&packet)
+        let Ok(ArpRepr::EthernetIpv4 {
+            operation,
+            source_hardware_addr,
+            source_protocol_addr,
+            target_protocol_addr,
+            ..
+        }) = ArpRepr::parse(&packet)
         else {
             return;
         };
@@ -159,7 +164,7 @@ impl Neighbours {
         }
     }
 
-    /// A packet of ICMPv6.
+    /// A packet of `ICMPv6`.
     pub fn receive_icmp(&mut self, now: u64, interface: &Interface, ethernet: &Ethernet, ip: &Ip, bytes: &[u8]) {
         let (IpAddr::V6(source), IpAddr::V6(destination)) = (ip.source, ip.destination) else { return };
         let Ok(packet) = Icmpv6Packet::new_checked(bytes) else { return };
@@ -179,7 +184,9 @@ impl Neighbours {
                 self.learn(now, source.into(), mac);
                 let _ = self.answers.push(Answer { ours: target_addr.into(), asker: source.into(), mac });
             }
-            NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => self.learn(now, target_addr.into(), station(lladdr)),
+            NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => {
+                self.learn(now, target_addr.into(), station(lladdr));
+            }
             _ => {}
         }
     }
@@ -240,12 +247,8 @@ fn arp(
     other: Ipv4Addr,
     frame: &mut [u8],
 ) -> usize {
-    let ethernet = Ethernet {
-        destination: station,
-        source: interface.mac,
-        tag: interface.tag,
-        ethertype: ethertype::ARP,
-    };
+    let ethernet =
+        Ethernet { destination: station, source: interface.mac, tag: interface.tag, ethertype: ethertype::ARP };
     let start = ethernet.emit(frame);
     let repr = ArpRepr::EthernetIpv4 {
         operation,
@@ -267,12 +270,8 @@ fn discovery(
     (station, other): (Mac, Ipv6Addr),
     frame: &mut [u8],
 ) -> usize {
-    let ethernet = Ethernet {
-        destination: station,
-        source: interface.mac,
-        tag: interface.tag,
-        ethertype: ethertype::IPV6,
-    };
+    let ethernet =
+        Ethernet { destination: station, source: interface.mac, tag: interface.tag, ethertype: ethertype::IPV6 };
     let header = Ip {
         source: ours.into(),
         destination: other.into(),

@@ -24,7 +24,8 @@ use crate::{
     qp::{PostError, QueuePair, Request, Sizes, State},
     queue_pairs::QueuePairs,
     wire::{
-        Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS, ip,
+        Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS,
+        ip,
     },
 };
 

@@ -11,8 +11,8 @@ pub const fn of_code(code: u8) -> Option<u64> {
 
 /// Hundredths of milliseconds of the 32 codes of an RNR NAK.
 const RNR: [u32; 32] = [
-    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,
-    12288, 16384, 24576, 32768, 49152,
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+    6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
 /// Microseconds that a requester waits at least after an RNR NAK with this code.

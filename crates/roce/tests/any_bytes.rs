@@ -1,5 +1,7 @@
 //! Any bytes as packets, against a live connection: no panic, no byte outside a registration.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/world.rs"]
@@ -63,20 +65,16 @@ struct Any {
 }
 
 fn any_packet() -> impl Strategy<Value = Any> {
-    let reth = (prop_oneof![Just(BASE), Just(BASE + 1000), any::<u64>()], 5..10_u32, prop_oneof![0..3000_u32, any::<u32>()]);
+    let reth =
+        (prop_oneof![Just(BASE), Just(BASE + 1000), any::<u64>()], 5..10_u32, prop_oneof![0..3000_u32, any::<u32>()]);
     let rest = (any::<u8>(), any::<u8>(), prop::collection::vec(any::<u8>(), 0..1400), any::<bool>());
-    let front = (prop_oneof![0..0x18_u8, Just(0x64), Just(0x65), Just(0x81)], prop_oneof![0..6_u32, any::<u32>()], any::<bool>());
-    (front, reth, rest).prop_map(|((opcode, psn, near), (address, key, length), (aeth, flags, payload, to_manager))| Any {
-        opcode,
-        psn,
-        near,
-        address,
-        key,
-        length,
-        aeth,
-        flags,
-        payload,
-        to_manager,
+    let front = (
+        prop_oneof![0..0x18_u8, Just(0x64), Just(0x65), Just(0x81)],
+        prop_oneof![0..6_u32, any::<u32>()],
+        any::<bool>(),
+    );
+    (front, reth, rest).prop_map(|((opcode, psn, near), (address, key, length), (aeth, flags, payload, to_manager))| {
+        Any { opcode, psn, near, address, key, length, aeth, flags, payload, to_manager }
     })
 }
 

@@ -1,5 +1,7 @@
 //! Rules of the connection manager (RoCEv2 8), each with a test named after it.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/pcap.rs"]
@@ -183,7 +185,11 @@ fn the_req_of_each_capture_is_accepted() {
         let theirs = found.iter().find(|(attribute, ..)| *attribute == Attribute::Rep).expect("a REP");
         let theirs: &Rep = theirs.2.message().expect("a REP");
         // Flow control is the consumer's there.
-        assert_eq!((rep.ack_delay, rep.rnr_retry, rep.q_key), (theirs.ack_delay & !1, theirs.rnr_retry, theirs.q_key), "{name}");
+        assert_eq!(
+            (rep.ack_delay, rep.rnr_retry, rep.q_key),
+            (theirs.ack_delay & !1, theirs.rnr_retry, theirs.q_key),
+            "{name}"
+        );
     }
 }
 
@@ -222,7 +228,11 @@ fn without_a_listener_a_connect_is_refused() {
         assert_eq!(refused.kind, EventKind::Connected(Err(refusal)));
         assert_eq!(refusal.status().to_string(), "STATUS_CONNECTION_REFUSED");
         world.close(0, connection);
-        assert_eq!(world.sides[0].stack.queue_pair(qp).expect("it stays").state(), roce::qp::State::Idle, "it may try again");
+        assert_eq!(
+            world.sides[0].stack.queue_pair(qp).expect("it stays").state(),
+            roce::qp::State::Idle,
+            "it may try again"
+        );
     }
     assert_eq!(world.sides[1].events, []);
 }
@@ -273,7 +283,8 @@ fn a_peer_that_does_not_answer_is_a_time_out_after_ten_to_twenty_seconds() {
     assert_eq!(Refusal::Timeout.status().to_string(), "STATUS_IO_TIMEOUT");
     let taken = (world.now - started) / 1_000_000;
     assert!((10..=20).contains(&taken), "{taken} s");
-    let requests: Vec<_> = messages(world.sent.iter().map(|(_, _, frame)| frame)).into_iter().map(|(_, _, mad)| mad).collect();
+    let requests: Vec<_> =
+        messages(world.sent.iter().map(|(_, _, frame)| frame)).into_iter().map(|(_, _, mad)| mad).collect();
     assert_eq!(requests.len(), 16, "a REQ, repeated 14 times, and a REJ");
     assert!(requests[..15].iter().all(|mad| *mad == requests[0]), "unchanged");
 }
@@ -465,7 +476,8 @@ fn a_dreq_of_nobody_is_answered_and_one_for_another_queue_pair_is_not() {
     let [active, passive] = world.connect(false);
     world.disconnect(0, active.0);
     world.run(1_000_000);
-    let dreq = world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Dreq));
+    let dreq =
+        world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Dreq));
     let dreq = dreq.expect("a DREQ").2.clone();
     let answers = |world: &World| sent_by(world, 1).into_iter().filter(|it| *it == Attribute::Drep).count();
     assert_eq!(answers(&world), 1);
@@ -602,7 +614,8 @@ fn an_rtu_of_another_sender_is_not_one() {
     let (.., mad) = messages([rep])[0];
     let rep: &Rep = mad.message().expect("a REP");
     let rtu = Rtu { local_id: rep.remote_id, remote_id: rep.local_id, private: [0; 224] };
-    let req = world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Req));
+    let req =
+        world.sent.iter().find(|(_, _, frame)| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Req));
     let req = req.expect("a REQ").2.clone();
     let (mut envelope, packet) = Envelope::parse(&req).expect("a packet");
     envelope.ip.source = [10, 0, 0, 66].into();

@@ -1,5 +1,7 @@
 //! Frames of rxe: each is read, written again to the same bytes, and its ICRC is right (RoCEv2 2).
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/pcap.rs"]
 mod pcap;
 
@@ -111,7 +113,8 @@ fn the_icrc_of_the_worked_example_over_ipv4() {
 
 #[test]
 fn the_icrc_of_the_worked_example_over_ipv6() {
-    let (one, two) = ("fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01", "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02");
+    let (one, two) =
+        ("fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01", "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02");
     let frame = bytes(&format!(
         "02 00 00 00 00 02 02 00 00 00 00 01 86 dd 60 00 00 00 00 1c 11 40 {one} {two}
          f3 38 12 b7 00 1c 00 00 11 00 ff ff 00 00 00 14 00 27 10 c1 1f 00 00 01 90 a9 96 da"

@@ -1,6 +1,8 @@
 //! Whatever a network does to packets, each request is carried out once and in order, or the connection ends on both sides with the
 //! statuses of RoCEv2 7.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/world.rs"]
@@ -57,7 +59,9 @@ fn play(seed: u64, impairment: Impairment, receives_late: bool) -> bool {
             // WRITEs go to the first half of the region, READs come from the second.
             let (work, data) = match world.number(3) {
                 0 => (Work::Send { invalidate: None }, random_bytes(&mut world, length)),
-                1 => (Work::Write { address: BASE + (round * PLACE) as u64, key: KEY }, random_bytes(&mut world, length)),
+                1 => {
+                    (Work::Write { address: BASE + (round * PLACE) as u64, key: KEY }, random_bytes(&mut world, length))
+                }
                 _ => (Work::Read { address: BASE + ((REQUESTS + round) * PLACE) as u64, key: KEY }, vec![0; length]),
             };
             if world.post(side, ends[side].1, context, work, data.clone()) {
@@ -116,8 +120,8 @@ fn judge(world: &World, side: usize, posted: &[Vec<Posted>; 2], before: &[u8]) -
     let good = outcomes.iter().take_while(|(_, outcome)| outcome.is_ok()).count();
     for (index, (_, outcome)) in outcomes[good..].iter().enumerate() {
         let failure = outcome.expect_err("nothing succeeds behind a failure");
-        let may_be_first =
-            [Failure::RetryExceeded, Failure::RnrRetryExceeded, Failure::Disconnected, Failure::Flushed].contains(&failure);
+        let may_be_first = [Failure::RetryExceeded, Failure::RnrRetryExceeded, Failure::Disconnected, Failure::Flushed]
+            .contains(&failure);
         assert!(if index == 0 { may_be_first } else { failure == Failure::Flushed }, "{index}: {failure:?}");
     }
     // The peer's receives are the SENDs in order: all that succeeded, and perhaps some whose ACK was lost.

@@ -1,5 +1,7 @@
 //! Rules of the requester (RoCEv2 6), each with a test named after it.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/rig.rs"]
@@ -94,8 +96,7 @@ fn a_solicited_send_says_so_in_its_last_packet() {
     rig.post_with(2, WRITE, bytes(10), solicited);
     let sent = rig.take_all();
     let flags: Vec<_> = sent.iter().map(|sent| (sent.bth.opcode, sent.bth.solicited)).collect();
-    let expected =
-        [(Opcode::SendFirst, false), (Opcode::SendLastInvalidate, true), (Opcode::WriteOnly, false)];
+    let expected = [(Opcode::SendFirst, false), (Opcode::SendLastInvalidate, true), (Opcode::WriteOnly, false)];
     assert_eq!(flags, expected);
     assert_eq!((sent[0].extended.invalidate, sent[1].extended.invalidate), (None, Some(9)));
 }
@@ -106,7 +107,10 @@ fn a_read_takes_as_many_numbers_as_its_answer_has_packets() {
     rig.post(1, READ, vec![0; 600]);
     rig.post(2, SEND, bytes(1));
     let sent = rig.take_all();
-    assert_eq!(sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(), [(Opcode::ReadRequest, 0), (Opcode::SendOnly, 3)]);
+    assert_eq!(
+        sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(),
+        [(Opcode::ReadRequest, 0), (Opcode::SendOnly, 3)]
+    );
     let data = bytes(600);
     rig.response(Opcode::ReadResponseFirst, 0, &data[..256]);
     rig.response(Opcode::ReadResponseMiddle, 1, &data[256..512]);
@@ -228,7 +232,10 @@ fn an_ack_behind_a_read_without_its_data_is_an_implied_nak() {
     rig.answer(Syndrome::Ack, 4);
     assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
     let sent = rig.take_all();
-    assert_eq!(sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(), [(Opcode::ReadRequest, 2), (Opcode::SendOnly, 4)]);
+    assert_eq!(
+        sent.iter().map(|sent| sent.short(OUT)).collect::<Vec<_>>(),
+        [(Opcode::ReadRequest, 2), (Opcode::SendOnly, 4)]
+    );
     let reth = sent[0].extended.reth.expect("a RETH");
     assert_eq!((reth.address.get(), reth.length.get()), (0x1100, 344), "from its first missing packet on");
     rig.answer(Syndrome::Ack, 4);
@@ -237,7 +244,9 @@ fn an_ack_behind_a_read_without_its_data_is_an_implied_nak() {
 
 #[test]
 fn a_read_that_is_answered_from_the_middle_may_go_on_or_begin_again() {
-    for opcodes in [[Opcode::ReadResponseFirst, Opcode::ReadResponseLast], [Opcode::ReadResponseMiddle, Opcode::ReadResponseLast]] {
+    for opcodes in
+        [[Opcode::ReadResponseFirst, Opcode::ReadResponseLast], [Opcode::ReadResponseMiddle, Opcode::ReadResponseLast]]
+    {
         let mut rig = Rig::new();
         let data = bytes(600);
         rig.post(1, READ, vec![0; 600]);

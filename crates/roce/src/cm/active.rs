@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 
 use super::{
-    CallError, Connection, Context, EventKind, HOP_LIMIT, Manager, PATIENCE, PRIVATE, ReadLimits, Refusal, SOURCE_PORT, State,
-    connection::put,
+    CallError, Connection, Context, EventKind, HOP_LIMIT, Manager, PATIENCE, PRIVATE, ReadLimits, Refusal, SOURCE_PORT,
+    State, connection::put,
 };
 use crate::{
     adapter::Adapter,
@@ -12,13 +12,12 @@ use crate::{
     neighbours::Neighbour,
     path::Path,
     psn::Psn,
-    qp,
-    timeout,
+    qp, timeout,
     wire::{
         Envelope, U24,
         cm::{
-            Attribute, CONSUMER_DATA, IpAddresses, Mad, Message, Path as WirePath, Reason, Rej, Rep, Req, ReqPrivate, Rtu,
-            service_id,
+            Attribute, CONSUMER_DATA, IpAddresses, Mad, Message, Path as WirePath, Reason, Rej, Rep, Req, ReqPrivate,
+            Rtu, service_id,
         },
         ethernet::BROADCAST,
     },
@@ -46,7 +45,11 @@ const LOOK: u64 = 100_000;
 
 impl Manager {
     /// Begins to connect. The outcome is an event.
-    pub fn connect<A: Adapter>(&mut self, context: &mut Context<'_, A>, connect: &Connect<'_>) -> Result<u32, CallError> {
+    pub fn connect<A: Adapter>(
+        &mut self,
+        context: &mut Context<'_, A>,
+        connect: &Connect<'_>,
+    ) -> Result<u32, CallError> {
         let Connect { qp, mut local, remote, private, limits } = *connect;
         let entry = context.qps.get(qp).ok_or(CallError::Unknown)?;
         if entry.connection != 0 || entry.qp.state() != qp::State::Idle {
@@ -57,7 +60,12 @@ impl Manager {
         put(&mut data, private).ok_or(CallError::TooMuchData)?;
         let is_ours = context.interface.has(local.ip());
         let is_other = !context.interface.has(remote.ip()) && remote.is_ipv4() == local.is_ipv4();
-        if !is_ours || !is_other || remote.ip().is_unspecified() || remote.ip().is_multicast() || remote.ip().is_loopback() {
+        if !is_ours
+            || !is_other
+            || remote.ip().is_unspecified()
+            || remote.ip().is_multicast()
+            || remote.ip().is_loopback()
+        {
             return Err(CallError::BadAddress);
         }
         context.interface.next_hop(remote.ip()).ok_or(CallError::NoRoute)?;
@@ -260,7 +268,8 @@ impl Manager {
 
     fn send_rtu(&mut self, counters: &mut crate::Counters, id: u32) {
         let Some(connection) = self.connection(id) else { return };
-        let rtu = Rtu { local_id: connection.wire_id().into(), remote_id: connection.remote_id.into(), private: [0; 224] };
+        let rtu =
+            Rtu { local_id: connection.wire_id().into(), remote_id: connection.remote_id.into(), private: [0; 224] };
         self.send(counters, connection.path, Mad::new(Attribute::Rtu, connection.transaction, &rtu));
     }
 

@@ -12,7 +12,12 @@ use crate::{
 
 impl Manager {
     /// `NdkReject`.
-    pub fn reject<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32, private: &[u8]) -> Result<(), CallError> {
+    pub fn reject<A: Adapter>(
+        &mut self,
+        context: &mut Context<'_, A>,
+        id: u32,
+        private: &[u8],
+    ) -> Result<(), CallError> {
         let connection = self.connection(id).ok_or(CallError::Unknown)?;
         if !matches!(connection.state, State::RequestReceived | State::ReplyReceived) {
             return Err(CallError::WrongState);
@@ -146,7 +151,12 @@ impl Manager {
     }
 
     /// This side's disconnect has ended.
-    pub(super) fn disconnected<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32, outcome: Result<(), Refusal>) {
+    pub(super) fn disconnected<A: Adapter>(
+        &mut self,
+        context: &mut Context<'_, A>,
+        id: u32,
+        outcome: Result<(), Refusal>,
+    ) {
         let Some(connection) = self.get_mut(id) else { return };
         (connection.state, connection.deadline, connection.ended) = (State::Over, None, true);
         let (qp, closed, waits) = (connection.qp, connection.closed, connection.disconnecting);

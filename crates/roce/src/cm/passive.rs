@@ -83,7 +83,8 @@ impl Manager {
             let rej = Rej::new(0, remote_id, Message::Req, reason, information);
             this.refuse(context.counters, path, transaction, &rej);
         };
-        let is_past = |past: &super::Past| past.remote_guid == guid && past.remote_id == remote_id && past.until > context.now;
+        let is_past =
+            |past: &super::Past| past.remote_guid == guid && past.remote_id == remote_id && past.until > context.now;
         if self.past.iter().any(is_past) {
             refuse(self, context, Reason::STALE, &[]);
             return;
@@ -166,7 +167,8 @@ impl Manager {
         if req.transport() != 0 {
             return Err((Reason::BAD_TRANSPORT, NOTHING));
         }
-        if req.primary.remote_gid != ours || req.primary.local_gid != theirs || req.p_key.get() & PARTITION != PARTITION {
+        if req.primary.remote_gid != ours || req.primary.local_gid != theirs || req.p_key.get() & PARTITION != PARTITION
+        {
             return Err((Reason::BAD_GID, ours));
         }
         let port = service_port(req.service.get()).ok_or((Reason::BAD_SERVICE_ID, NOTHING))?;

@@ -14,11 +14,7 @@ use alloc::boxed::Box;
 
 use fallible::{AllocError, try_slice};
 
-use super::{
-    Flags, Link, PostError, Request, Work,
-    request::LONGEST,
-    window::Window,
-};
+use super::{Flags, Link, PostError, Request, Work, request::LONGEST, window::Window};
 use crate::{
     adapter::{Adapter, Completed},
     bounded::Bounded,
@@ -150,8 +146,7 @@ impl Requester {
             return Err(PostError::NoReads);
         }
         let place = self.posted % self.depth().max(1) * self.inline_each;
-        let slot =
-            Slot { request, inline: inline.map(|_| place), first: Psn::default(), packets: 0, failure: None };
+        let slot = Slot { request, inline: inline.map(|_| place), first: Psn::default(), packets: 0, failure: None };
         self.slots.push(slot).map_err(|_| PostError::Full)?;
         self.posted = self.posted.wrapping_add(1) % self.depth().max(1);
         if let Some(data) = inline {
@@ -207,7 +202,8 @@ impl Requester {
             } else {
                 return;
             };
-            let Some(Slot { request: Request { context, flags: Flags { silent_success, .. }, .. }, .. }) = self.slots.pop()
+            let Some(Slot { request: Request { context, flags: Flags { silent_success, .. }, .. }, .. }) =
+                self.slots.pop()
             else {
                 return;
             };
@@ -218,13 +214,7 @@ impl Requester {
     }
 
     /// The next packet, if one may go.
-    pub fn transmit(
-        &mut self,
-        now: u64,
-        link: &Link,
-        frame: &mut [u8],
-        adapter: &mut impl Adapter,
-    ) -> Option<usize> {
+    pub fn transmit(&mut self, now: u64, link: &Link, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
         if self.rnr_until.is_some_and(|until| now < until) || self.refused.is_some() || self.failed.is_some() {
             return None;
         }
@@ -273,8 +263,8 @@ impl Requester {
     /// Fence, window and read limit allow a packet of the slot `at`.
     fn may_go(&self, link: &Link, slot: &Slot) -> bool {
         let flight = self.next.since(self.una);
-        let waits_for_reads =
-            slot.request.flags.read_fence && (self.acked..self.at).any(|index| self.slots.get(index).is_some_and(Slot::is_read));
+        let waits_for_reads = slot.request.flags.read_fence
+            && (self.acked..self.at).any(|index| self.slots.get(index).is_some_and(Slot::is_read));
         let too_many_reads = slot.is_read() && self.reads >= u32::from(link.outbound_reads);
         let numbers = self.at < self.started || self.end.since(self.una) < OUTSTANDING;
         flight < self.window.packets() && numbers && !waits_for_reads && !too_many_reads
@@ -383,7 +373,8 @@ impl Requester {
             counters.wrong_state += 1;
             return;
         }
-        let Some(Aeth { syndrome, .. }) = packet.extended.aeth.filter(|_| packet.bth.opcode == Opcode::Acknowledge) else {
+        let Some(Aeth { syndrome, .. }) = packet.extended.aeth.filter(|_| packet.bth.opcode == Opcode::Acknowledge)
+        else {
             if psn.is_in(self.una, self.high) {
                 self.response(now, link, packet, adapter, counters);
             } else {
@@ -457,7 +448,8 @@ impl Requester {
             return;
         }
         let offset = index * link.mtu.bytes();
-        if !packet.payload.is_empty() && adapter.scatter(link.qp, slot.request.context, offset, packet.payload).is_err() {
+        if !packet.payload.is_empty() && adapter.scatter(link.qp, slot.request.context, offset, packet.payload).is_err()
+        {
             self.fail(Failure::LocalProtection);
             return;
         }

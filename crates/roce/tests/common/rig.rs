@@ -99,11 +99,19 @@ impl Rig {
         self.feed_from(opcode, Psn::new(IN).plus(psn), extended, payload, path().remote);
     }
 
-    pub fn feed_from(&mut self, opcode: Opcode, psn: Psn, extended: Extended, payload: &[u8], source: std::net::IpAddr) {
+    pub fn feed_from(
+        &mut self,
+        opcode: Opcode,
+        psn: Psn,
+        extended: Extended,
+        payload: &[u8],
+        source: std::net::IpAddr,
+    ) {
         let mut bth = Bth::new(opcode, QP, psn);
         bth.acknowledge = opcode.position().ends();
         let way = path();
-        let back = Path { local: source, remote: way.local, local_mac: way.remote_mac, remote_mac: way.local_mac, ..way };
+        let back =
+            Path { local: source, remote: way.local, local_mac: way.remote_mac, remote_mac: way.local_mac, ..way };
         let mut frame = vec![0; FRAME];
         let fill = |bytes: &mut [u8]| {
             bytes.copy_from_slice(payload);
