@@ -52,7 +52,18 @@ pub fn sizes() -> Sizes {
 }
 
 /// The stack of a side: `10.0.0.1` and `fd00::1`, or `10.0.0.2` and `fd00::2`.
+#[allow(dead_code, reason = "not each test uses it")]
 pub fn stack(side: usize, seed: u64, network_mtu: usize) -> Stack {
+    make_stack(side, seed, network_mtu, None)
+}
+
+/// The same, with a tag.
+#[allow(dead_code, reason = "not each test uses it")]
+pub fn tagged_stack(side: usize, seed: u64, tag: Option<u16>) -> Stack {
+    make_stack(side, seed, 1500, tag)
+}
+
+fn make_stack(side: usize, seed: u64, network_mtu: usize, tag: Option<u16>) -> Stack {
     let last = side as u8 + 1;
     let networks = [
         Network { address: [10, 0, 0, last].into(), prefix: 24 },
@@ -60,7 +71,7 @@ pub fn stack(side: usize, seed: u64, network_mtu: usize) -> Stack {
     ];
     let config = Config {
         mac: [2, 0, 0, 0, 0, last],
-        tag: None,
+        tag,
         networks: &networks,
         gateways: [None, None],
         network_mtu,
