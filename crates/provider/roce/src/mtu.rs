@@ -16,7 +16,7 @@ pub enum Mtu {
     Bytes4096,
 }
 
-/// What rdma_cm leaves for headers: GRH 40, UDP 8, BTH 12, the immediate 4, the atomic header 28, ICRC 4.
+/// What `rdma_cm` leaves for headers: GRH 40, UDP 8, BTH 12, the immediate 4, the atomic header 28, ICRC 4.
 const HEADERS: usize = 96;
 
 impl Mtu {

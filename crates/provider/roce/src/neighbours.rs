@@ -164,7 +164,7 @@ impl Neighbours {
         }
     }
 
-    /// A packet of ICMPv6.
+    /// A packet of `ICMPv6`.
     pub fn receive_icmp(&mut self, now: u64, interface: &Interface, ethernet: &Ethernet, ip: &Ip, bytes: &[u8]) {
         let (IpAddr::V6(source), IpAddr::V6(destination)) = (ip.source, ip.destination) else { return };
         let Ok(packet) = Icmpv6Packet::new_checked(bytes) else { return };
@@ -185,7 +185,7 @@ impl Neighbours {
                 let _ = self.answers.push(Answer { ours: target_addr.into(), asker: source.into(), mac });
             }
             NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => {
-                self.learn(now, target_addr.into(), station(lladdr))
+                self.learn(now, target_addr.into(), station(lladdr));
             }
             _ => {}
         }

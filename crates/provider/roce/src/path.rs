@@ -31,10 +31,22 @@ pub struct Path {
 
 /// The source port of the packets of a queue pair (RoCEv2 9).
 #[must_use]
-pub const fn source_port(local_qpn: u32, remote_qpn: u32) -> u16 {
-    let product = (local_qpn as u64).wrapping_mul(remote_qpn as u64);
+pub fn source_port(local_qpn: u32, remote_qpn: u32) -> u16 {
+    let product = u64::from(local_qpn).wrapping_mul(remote_qpn.into());
     let label = product ^ (product >> 20) ^ (product >> 40);
-    0xC000 | ((label & 0x3FFF) ^ (label >> 14 & 0x3FFF)) as u16
+    let [.., high, low] = ((label & 0x3FFF) ^ (label >> 14 & 0x3FFF)).to_be_bytes();
+    0xC000 | u16::from_be_bytes([high, low])
+}
+
+/// Bytes that a payload of this length is filled up with.
+#[must_use]
+pub const fn pad_of(length: usize) -> u8 {
+    match length % 4 {
+        0 => 0,
+        1 => 3,
+        2 => 2,
+        _ => 1,
+    }
 }
 
 impl Path {
@@ -84,8 +96,8 @@ impl Path {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
         let length = length as usize;
-        let pad = length.wrapping_neg() & 3;
-        bth.pad = pad as u8;
+        bth.pad = pad_of(length);
+        let pad = usize::from(bth.pad);
         let envelope = self.envelope(&bth);
         let packet = &mut frame[envelope.length()..];
         let start = emit_headers(&bth, extended, packet);

@@ -55,7 +55,7 @@ impl QueuePairs {
         let place = &mut self.places[index];
         // Generation zero would give the numbers 0 and 1.
         place.generation = (place.generation % (generations - 1)) + 1;
-        let number = place.generation << self.index_bits | index as u32;
+        let number = place.generation << self.index_bits | u32::try_from(index).unwrap_or_default();
         place.entry = Some(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false });
         Ok(Some(number))
     }

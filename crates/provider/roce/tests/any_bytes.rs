@@ -1,5 +1,7 @@
 //! Any bytes as packets, against a live connection: no panic, no byte outside a registration.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/world.rs"]

@@ -1,5 +1,7 @@
 //! Rules of the connection manager (RoCEv2 8), each with a test named after it.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/pcap.rs"]

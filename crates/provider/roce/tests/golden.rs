@@ -1,5 +1,7 @@
 //! Frames of rxe: each is read, written again to the same bytes, and its ICRC is right (RoCEv2 2).
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/pcap.rs"]
 mod pcap;
 

@@ -1,6 +1,8 @@
 //! Whatever a network does to packets, each request is carried out once and in order, or the connection ends on both sides with the
 //! statuses of RoCEv2 7.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/world.rs"]
@@ -77,14 +79,11 @@ fn play(seed: u64, impairment: Impairment, receives_late: bool) -> bool {
     }
     // The last receives come while the senders are asking for them.
     world.run(20_000);
-    for side in 0..2 {
-        while receives[side] < REQUESTS as u64 {
-            world.sides[side].memory.post_receive(receives[side], PLACE as u32);
-            receives[side] += 1;
-        }
+    for (side, posted) in world.sides.iter_mut().zip(receives) {
+        (posted..REQUESTS as u64).for_each(|context| side.memory.post_receive(context, PLACE as u32));
     }
     world.run(300_000_000);
-    let failed: Vec<bool> = (0..2).map(|side| judge(&world, side, &posted, &remote)).collect();
+    let failed = [0, 1].map(|side| judge(&world, side, &posted, &remote));
     let told = [0, 1].map(|side: usize| {
         world.sides[side].events.iter().any(|event| matches!(event.kind, EventKind::Disconnected(_)))
     });

@@ -1,5 +1,7 @@
 //! Rules of the responder (RoCEv2 5), each with a test named after it.
 
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/rig.rs"]
@@ -120,7 +122,7 @@ fn without_a_receive_the_peer_is_told_to_come_back_and_nothing_is_consumed() {
     rig.send_only(1, b"behind it");
     let naks = rig.take_all();
     assert_eq!(naks.len(), 1, "the one behind it is not asked for");
-    assert_eq!((naks[0].short(IN).1, naks[0].syndrome()), (0, 0x20 | 14));
+    assert_eq!((naks[0].short(IN).1, naks[0].syndrome()), (0, 0x20 + 14));
     rig.memory.post_receive(1, 16);
     rig.send_only(0, b"early");
     assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 0)]);

@@ -52,6 +52,7 @@ pub const RENEWED: u32 = 1 << 31;
 pub const PRIVATE: usize = 196;
 
 /// A connection.
+#[expect(clippy::struct_excessive_bools, reason = "each is about another party: the peer, the consumer, the connector")]
 pub struct Connection {
     /// The consumer's name for it, whose highest bit is free.
     pub id: u32,

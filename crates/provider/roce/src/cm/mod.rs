@@ -106,7 +106,7 @@ struct Place {
 }
 
 /// Everything that a connection manager works on, beside itself.
-pub struct Context<'stack, A> {
+pub(crate) struct Context<'stack, A> {
     pub now: u64,
     pub interface: &'stack Interface,
     pub qps: &'stack mut QueuePairs,
@@ -152,7 +152,7 @@ const SOURCE_PORT: u16 = 0xC000;
 const ACK_DELAY: u8 = 15;
 
 /// The connection manager of a stack.
-pub struct Manager {
+pub(crate) struct Manager {
     places: Box<[Place]>,
     index_bits: u32,
     listeners: Box<[Option<Listener>]>,
@@ -173,7 +173,7 @@ impl Manager {
     pub fn new(room: Room, times: Times, seed: u64) -> Result<Self, AllocError> {
         let mut random = Xoshiro256StarStar::seed_from_u64(seed);
         let index_bits = room.connections.next_power_of_two().trailing_zeros().clamp(1, 20);
-        let first = random.next_u32() & (RENEWED >> index_bits) - 1;
+        let first = random.next_u32() & ((RENEWED >> index_bits) - 1);
         let count = room.connections.min(1 << index_bits);
         Ok(Self {
             places: try_slice(count, |_| Place { generation: first, connection: None })?,
@@ -216,7 +216,7 @@ impl Manager {
         let place = &mut self.places[index];
         // Never zero, which would be no id.
         place.generation = (place.generation % ((RENEWED >> self.index_bits) - 1)) + 1;
-        Some((index, place.generation << self.index_bits | index as u32))
+        Some((index, place.generation << self.index_bits | u32::try_from(index).ok()?))
     }
 
     fn remove<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
@@ -292,7 +292,7 @@ impl Manager {
         let extended = Extended { deth: Some(Deth::new(message::Q_KEY, message::QP)), ..Extended::default() };
         let bytes = zerocopy::IntoBytes::as_bytes(&mad);
         let written: Result<_, core::convert::Infallible> =
-            path.emit(bth, &extended, message::LENGTH as u32, frame, |payload| {
+            path.emit(bth, &extended, message::BYTES, frame, |payload| {
                 payload.copy_from_slice(bytes);
                 Ok(())
             });
@@ -332,7 +332,7 @@ impl Manager {
     }
 
     /// The peer asks for time.
-    fn mra<A: Adapter>(&mut self, context: &mut Context<'_, A>, envelope: &Envelope, mra: &Mra) {
+    fn mra<A: Adapter>(&mut self, context: &Context<'_, A>, envelope: &Envelope, mra: &Mra) {
         let Some(id) = self.meant(envelope, mra.remote_id.get(), mra.local_id.get()) else { return };
         let Some(connection) = self.get_mut(id) else { return };
         let about_ours = match connection.state {
@@ -385,7 +385,7 @@ impl Manager {
     }
 
     /// Connects the queue pair of a connection whose two sides are known.
-    fn connect_qp<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) -> bool {
+    fn connect_qp<A: Adapter>(&self, context: &mut Context<'_, A>, id: u32) -> bool {
         let times = self.times;
         let Some(connection) = self.connection(id) else { return false };
         let Some(entry) = context.qps.get_mut(connection.qp) else { return false };

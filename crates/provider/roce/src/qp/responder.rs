@@ -80,6 +80,11 @@ enum Stop {
     BadInvalidate,
 }
 
+/// Bytes of a packet's payload, which is no longer than a datagram.
+fn length_of(packet: &Packet<'_>) -> u32 {
+    u32::try_from(packet.payload.len()).unwrap_or(u32::MAX)
+}
+
 const INVALID: Stop = Stop::Refuse(Nak::InvalidRequest, Failure::PeerBroke);
 const NO_ACCESS: Stop = Stop::Refuse(Nak::RemoteAccess, Failure::PeerBroke);
 
@@ -194,7 +199,7 @@ impl Responder {
 
     /// Carries out the packet that is expected. Returns how many numbers it takes.
     fn carry_out(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<u32, Stop> {
-        let (opcode, length) = (packet.bth.opcode, packet.payload.len() as u32);
+        let (opcode, length) = (packet.bth.opcode, length_of(packet));
         let (kind, position) = (opcode.kind(), opcode.position());
         let continues = match self.message {
             None => position.begins(),
@@ -219,7 +224,7 @@ impl Responder {
     }
 
     fn send(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<(), Stop> {
-        let (position, length) = (packet.bth.opcode.position(), packet.payload.len() as u32);
+        let (position, length) = (packet.bth.opcode.position(), length_of(packet));
         let (receive, offset) = match self.message {
             Some(Message::Send { receive, offset }) => (receive, offset),
             _ => (adapter.claim_receive(link.qp).ok_or(Stop::NotReady)?, 0),
@@ -255,7 +260,7 @@ impl Responder {
     }
 
     fn write(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter) -> Result<(), Stop> {
-        let (position, payload) = (packet.bth.opcode.position(), packet.payload.len() as u32);
+        let (position, payload) = (packet.bth.opcode.position(), length_of(packet));
         let (key, address, length, offset) = match (self.message, packet.extended.reth) {
             (Some(Message::Write { key, address, length, offset }), _) => (key, address, length, offset),
             (_, Some(reth)) => (reth.key.get(), reth.address.get(), reth.length.get(), 0),

@@ -33,6 +33,7 @@ pub const LENGTH: usize = size_of::<Raw>();
 
 /// A base transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the bits of the header")]
 pub struct Bth {
     /// What the packet is.
     pub opcode: Opcode,

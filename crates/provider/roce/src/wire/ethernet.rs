@@ -23,7 +23,7 @@ struct Tag {
     ethertype: U16,
 }
 
-/// EtherTypes that are spoken here.
+/// `EtherType`s that are spoken here.
 pub mod ethertype {
     /// IPv4.
     pub const IPV4: u16 = 0x0800;

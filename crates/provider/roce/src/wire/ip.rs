@@ -51,7 +51,7 @@ const FLOW_LABEL: u32 = 0xF_FFFF;
 pub mod protocol {
     /// UDP.
     pub const UDP: u8 = 17;
-    /// ICMPv6, for neighbour discovery.
+    /// `ICMPv6`, for neighbour discovery.
     pub const ICMPV6: u8 = 58;
 }
 
@@ -113,7 +113,7 @@ impl Ip {
         let header = Self {
             source: Ipv6Addr::from(raw.source).into(),
             destination: Ipv6Addr::from(raw.destination).into(),
-            traffic_class: (first >> 20) as u8,
+            traffic_class: (first >> 20).to_be_bytes()[3],
             hop_limit: raw.hop_limit,
             protocol: raw.next_header,
             label: first & FLOW_LABEL,
@@ -121,7 +121,7 @@ impl Ip {
         Some((header, payload))
     }
 
-    /// The EtherType of the header.
+    /// The `EtherType` of the header.
     #[must_use]
     pub const fn ethertype(&self) -> u16 {
         if self.source.is_ipv4() { ethertype::IPV4 } else { ethertype::IPV6 }
@@ -181,5 +181,7 @@ fn checksum(header: &[u8]) -> u16 {
     let (words, _) = header.as_chunks::<2>();
     let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
-    !((folded & 0xFFFF) + (folded >> 16)) as u16
+    // Two foldings leave sixteen bits.
+    let [_, _, high, low] = ((folded & 0xFFFF) + (folded >> 16)).to_be_bytes();
+    !u16::from_be_bytes([high, low])
 }

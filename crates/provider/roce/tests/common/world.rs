@@ -51,8 +51,19 @@ pub fn sizes() -> Sizes {
     Sizes { send_depth: 64, inline_bytes: 64, inbound_reads: 4, outbound_reads: 4, window: 64 }
 }
 
-/// The stack of a side: 10.0.0.1 and fd00::1, or 10.0.0.2 and fd00::2.
+/// The stack of a side: `10.0.0.1` and `fd00::1`, or `10.0.0.2` and `fd00::2`.
+#[allow(dead_code, reason = "not each test uses it")]
 pub fn stack(side: usize, seed: u64, network_mtu: usize) -> Stack {
+    make_stack(side, seed, network_mtu, None)
+}
+
+/// The same, with a tag.
+#[allow(dead_code, reason = "not each test uses it")]
+pub fn tagged_stack(side: usize, seed: u64, tag: Option<u16>) -> Stack {
+    make_stack(side, seed, 1500, tag)
+}
+
+fn make_stack(side: usize, seed: u64, network_mtu: usize, tag: Option<u16>) -> Stack {
     let last = side as u8 + 1;
     let networks = [
         Network { address: [10, 0, 0, last].into(), prefix: 24 },
@@ -60,7 +71,7 @@ pub fn stack(side: usize, seed: u64, network_mtu: usize) -> Stack {
     ];
     let config = Config {
         mac: [2, 0, 0, 0, 0, last],
-        tag: None,
+        tag,
         networks: &networks,
         gateways: [None, None],
         network_mtu,
@@ -104,15 +115,15 @@ impl World {
     }
 
     /// A frame of `from` goes onto the network.
-    fn carry(&mut self, from: usize, frame: Vec<u8>) {
-        self.sent.push((self.now, from, frame.clone()));
+    fn carry(&mut self, from: usize, frame: &[u8]) {
+        self.sent.push((self.now, from, frame.to_vec()));
         let Impairment { lost, doubled, late, changed } = self.impairment;
         let copies = if self.chance(doubled) { 2 } else { 1 };
         for _ in 0..copies {
             if self.chance(lost) {
                 continue;
             }
-            let mut frame = frame.clone();
+            let mut frame = frame.to_vec();
             if self.chance(changed) {
                 let at = self.number(frame.len() as u32) as usize;
                 frame[at] ^= 1 << self.number(8);
@@ -136,7 +147,7 @@ impl World {
             loop {
                 let Side { stack, memory, .. } = &mut self.sides[index];
                 let Some(length) = stack.transmit(self.now, &mut frame, memory) else { break };
-                self.carry(index, frame[..length].to_vec());
+                self.carry(index, &frame[..length]);
             }
         }
         for Side { stack, events, .. } in &mut self.sides {

@@ -40,7 +40,11 @@ pub struct Header {
 /// Bytes of a message.
 pub const DATA: usize = 232;
 /// Bytes of a datagram.
-pub const LENGTH: usize = size_of::<Mad>();
+pub const LENGTH: usize = 256;
+/// The same, as the length of a payload.
+pub const BYTES: u32 = 256;
+
+const _: () = assert!(size_of::<Mad>() == LENGTH);
 
 /// A management datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

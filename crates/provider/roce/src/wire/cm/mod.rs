@@ -8,7 +8,7 @@ mod rep;
 mod req;
 mod short;
 
-pub use mad::{Attribute, DATA, Header, LENGTH, Mad};
+pub use mad::{Attribute, BYTES, DATA, Header, LENGTH, Mad};
 pub use path::{Path, gid};
 pub use private::{CONSUMER_DATA, IpAddresses, PORT_SPACE_TCP, ReqPrivate, service_id, service_port};
 pub use reason::Reason;

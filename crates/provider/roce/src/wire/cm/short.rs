@@ -53,16 +53,18 @@ pub struct Rej {
 }
 
 impl Rej {
-    /// A refusal without private data.
+    /// A refusal without private data. Of `information` at most 72 bytes go along.
     #[must_use]
     pub fn new(local_id: u32, remote_id: u32, message: Message, reason: Reason, information: &[u8]) -> Self {
         let mut bytes = [0; 72];
+        let information = &information[..information.len().min(bytes.len())];
         bytes[..information.len()].copy_from_slice(information);
+        let length = u8::try_from(information.len()).unwrap_or_default();
         Self {
             local_id: U32::new(local_id),
             remote_id: U32::new(remote_id),
             message: (message as u8) << 6,
-            information_length: (information.len() as u8) << 1,
+            information_length: length << 1,
             reason: U16::new(reason.0),
             information: bytes,
             private: [0; 148],

@@ -1,0 +1,201 @@
+//! What a stack does with frames that are not for it, and with its neighbours (RoCEv2 1, 8.8).
+
+#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
+
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/world.rs"]
+mod world;
+
+use roce::{
+    Counters, FRAME,
+    qp::Work,
+    wire::{Bth, Deth, Envelope, Ethernet, Extended, Opcode, Packet, cm, ethernet::ethertype},
+};
+use world::{Side, World};
+
+const SEND: Work = Work::Send { invalidate: None };
+
+/// A connection, and a SEND on its way to side 1 that did not arrive.
+fn send_on_its_way() -> (World, Vec<u8>) {
+    let mut world = World::new(1);
+    let ends = world.connect(false);
+    world.sides[1].memory.post_receive(1, 64);
+    world.deaf[1] = true;
+    assert!(world.post(0, ends[0].1, 1, SEND, b"the message".to_vec()));
+    world.flush();
+    let frame = world.sent.last().expect("a SEND").2.clone();
+    world.run(1000);
+    (world, frame)
+}
+
+/// Changes the SEND, with a right ICRC, and returns what was counted. It must not be received.
+fn dropped(change: impl FnOnce(&mut Envelope, &mut Bth)) -> Counters {
+    let (mut world, frame) = send_on_its_way();
+    let (mut envelope, mut packet) = Envelope::parse(&frame).expect("a packet");
+    change(&mut envelope, &mut packet.bth);
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    let sent = world.sent.len();
+    world.inject(1, &out[..length]);
+    world.flush();
+    assert!(world.sides[1].memory.received.is_empty(), "it was received");
+    assert_eq!(world.sent.len(), sent, "it was answered");
+    *world.sides[1].stack.counters()
+}
+
+#[test]
+fn the_message_itself_is_received() {
+    let (mut world, frame) = send_on_its_way();
+    world.inject(1, &frame);
+    assert_eq!(world.sides[1].memory.received[0].1, b"the message");
+}
+
+#[test]
+fn a_wrong_icrc_is_dropped_and_counted() {
+    let (mut world, mut frame) = send_on_its_way();
+    *frame.last_mut().expect("a byte") ^= 1;
+    world.inject(1, &frame);
+    assert!(world.sides[1].memory.received.is_empty());
+    assert_eq!(world.sides[1].stack.counters().wrong_icrc, 1);
+}
+
+#[test]
+fn another_partition_is_dropped_and_counted() {
+    assert_eq!(dropped(|_, bth| bth.p_key = 0x8001).wrong_p_key, 1);
+}
+
+#[test]
+fn a_limited_member_of_the_partition_is_one_of_it() {
+    let (mut world, frame) = send_on_its_way();
+    let (envelope, mut packet) = Envelope::parse(&frame).expect("a packet");
+    packet.bth.p_key = 0x7FFF;
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    world.inject(1, &out[..length]);
+    assert_eq!(world.sides[1].memory.received.len(), 1);
+}
+
+#[test]
+fn another_source_is_dropped_and_counted() {
+    assert_eq!(dropped(|envelope, _| envelope.ip.source = [10, 0, 0, 9].into()).unknown_source, 1);
+}
+
+#[test]
+fn another_destination_station_or_vlan_is_not_for_this_stack() {
+    let before = dropped(|_, bth| bth.p_key = 0).not_for_us;
+    assert_eq!(dropped(|envelope, _| envelope.ip.destination = [10, 0, 0, 9].into()).not_for_us, before + 1);
+    assert_eq!(dropped(|envelope, _| envelope.ethernet.destination[5] = 9).not_for_us, before + 1);
+    assert_eq!(dropped(|envelope, _| envelope.ethernet.tag = Some(5)).not_for_us, before + 1);
+}
+
+#[test]
+fn a_tag_with_a_priority_only_changes_nothing() {
+    let (mut world, frame) = send_on_its_way();
+    let (mut envelope, packet) = Envelope::parse(&frame).expect("a packet");
+    envelope.ethernet.tag = Some(3 << 13);
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    world.inject(1, &out[..length]);
+    assert_eq!(world.sides[1].memory.received.len(), 1);
+}
+
+#[test]
+fn an_unknown_queue_pair_is_dropped_and_counted() {
+    assert_eq!(dropped(|_, bth| bth.destination ^= 1).unknown_queue_pair, 1);
+    assert_eq!(dropped(|_, bth| bth.destination = 0).unknown_queue_pair, 1);
+    assert_eq!(dropped(|_, bth| bth.destination = cm::QP).unknown_queue_pair, 1, "no datagram");
+}
+
+#[test]
+fn a_number_of_a_queue_pair_does_not_come_again_soon() {
+    let mut world = World::new(2);
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..1000 {
+        let number = world.create(0);
+        assert!(number > 1 && number < 1 << 24 && numbers.insert(number), "{number:#x}");
+        let Side { stack, memory, .. } = &mut world.sides[0];
+        stack.destroy_queue_pair(world.now, number, memory);
+    }
+}
+
+#[test]
+fn a_datagram_with_another_queue_key_is_dropped_and_counted() {
+    let (mut world, frame) = send_on_its_way();
+    let (envelope, packet) = Envelope::parse(&frame).expect("a packet");
+    let bth = Bth::new(Opcode::UdSendOnly, cm::QP, packet.bth.psn);
+    let extended = Extended { deth: Some(Deth::new(5, 1)), ..Extended::default() };
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&Packet { bth, extended, payload: &[0; 256] }, &mut out);
+    world.inject(1, &out[..length]);
+    assert_eq!(world.sides[1].stack.counters().wrong_q_key, 1);
+}
+
+#[test]
+fn a_stack_on_a_vlan_speaks_and_hears_its_tag_only() {
+    let mut world = World::new(3);
+    for (index, side) in world.sides.iter_mut().enumerate() {
+        side.stack = world::tagged_stack(index, 3, Some(2 << 13 | 7));
+    }
+    let ends = world.connect(true);
+    world.sides[1].memory.post_receive(1, 64);
+    assert!(world.post(0, ends[0].1, 1, SEND, b"tagged".to_vec()));
+    world.run(1000);
+    assert_eq!(world.sides[1].memory.received.len(), 1);
+    for (_, _, frame) in &world.sent {
+        assert_eq!(Ethernet::parse(frame).expect("a header").0.tag, Some(2 << 13 | 7));
+    }
+}
+
+#[test]
+fn a_question_for_an_address_of_another_is_not_answered() {
+    let mut world = World::new(4);
+    let _ = world.connect(false);
+    let question = world.sent.iter().find(|(_, from, frame)| {
+        *from == 0 && Ethernet::parse(frame).is_some_and(|(ethernet, _)| ethernet.ethertype == ethertype::ARP)
+    });
+    let mut question = question.expect("a question").2.clone();
+    let sent = world.sent.len();
+    world.inject(1, &question);
+    world.flush();
+    assert_eq!(world.sent.len(), sent + 1);
+    question[41] = 9;
+    world.inject(1, &question);
+    world.flush();
+    assert_eq!(world.sent.len(), sent + 1);
+}
+
+#[test]
+fn questions_of_others_do_not_fill_the_cache() {
+    let mut world = World::new(5);
+    let _ = world.connect(false);
+    let (_, _, question) = world.sent[0].clone();
+    for asker in 10..250 {
+        let mut question = question.clone();
+        question[31] = asker;
+        world.inject(1, &question);
+        world.flush();
+    }
+    // There is room for the station that this side asks for.
+    world.sides[0].stack.listen(None, 5).expect("free");
+    let qp = world.create(1);
+    let (local, remote) = ("10.0.0.2:0".parse().expect("an address"), "10.0.0.1:5".parse().expect("an address"));
+    let connect = roce::cm::Connect { qp, local, remote, private: b"", limits: world::LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.connect(world.now, &connect, memory).expect("it begins");
+    world.wait_event(0, |kind| *kind == roce::cm::EventKind::Requested);
+}
+
+#[test]
+fn without_work_there_is_no_deadline() {
+    let mut world = World::new(6);
+    assert_eq!(world.sides[0].stack.deadline(), None);
+    assert!(!world.sides[0].stack.may_transmit());
+    let ends = world.connect(false);
+    world.disconnect(0, ends[0].0);
+    world.run(300_000_000);
+    for side in &world.sides {
+        assert_eq!(side.stack.deadline(), None);
+        assert!(!side.stack.may_transmit());
+    }
+}
