@@ -31,6 +31,8 @@ mod locks;
 mod memory;
 #[path = "driver_runs/network.rs"]
 mod network;
+#[path = "driver_runs/processors.rs"]
+mod processors;
 #[cfg(unix)]
 #[path = "drivers/provider_interface.rs"]
 mod provider_interface;
