@@ -22,6 +22,7 @@ mod locks;
 #[cfg(unix)]
 mod memory;
 mod network;
+mod processors;
 #[cfg(unix)]
 #[path = "../drivers/provider_interface.rs"]
 mod provider_interface;

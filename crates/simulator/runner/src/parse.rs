@@ -117,6 +117,7 @@ fn settings(raw: Option<raw::Kernel>) -> Result<Settings> {
     if let Some(percent) = raw.preemption {
         settings.preemption = in_range(&percent, "preemption", 0, 100)?;
     }
+    settings.threads = raw.threads.unwrap_or(settings.threads);
     Ok(settings)
 }
 

@@ -22,6 +22,7 @@ pub struct Script {
 pub struct Kernel {
     pub processors: Option<Spanned<i64>>,
     pub preemption: Option<Spanned<i64>>,
+    pub threads: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -27,11 +27,14 @@ pub struct Settings {
     pub processors: u32,
     /// How often others get in between where they could, in percent.
     pub preemption: u8,
+    /// Processors and system threads are threads of this machine and run at the same time. The seed decides nothing then but what
+    /// fails.
+    pub threads: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { processors: 4, preemption: 20 }
+        Self { processors: 4, preemption: 20, threads: false }
     }
 }
 

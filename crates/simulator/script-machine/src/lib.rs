@@ -33,7 +33,7 @@ pub trait Load: Clone {
     fn load(&self, kernel: &Kernel, image: &Image, values: &[(&str, Value)]) -> Result<Driver, NtStatus>;
 }
 
-/// Makes seeded kernels, into which drivers are loaded by `L`.
+/// Makes kernels, into which drivers are loaded by `L`.
 #[derive(Clone, Debug)]
 pub struct Simulated<L>(pub L);
 
@@ -41,7 +41,8 @@ impl<L: Load> Machines for Simulated<L> {
     type Machine = Running<L>;
 
     fn machine(&self, seed: u64, settings: Settings) -> Running<L> {
-        let kernel = Kernel::seeded(seed).processors(settings.processors).preemption(settings.preemption);
+        let kernel = if settings.threads { Kernel::threads() } else { Kernel::seeded(seed) };
+        let kernel = kernel.processors(settings.processors).preemption(settings.preemption);
         Running::new(self.0.clone(), kernel.hang_limit(HANG_LIMIT).start())
     }
 }

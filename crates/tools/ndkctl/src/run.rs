@@ -41,6 +41,10 @@ pub struct Run {
     /// Real time that a step may take before that is a finding, 1 to 86400 seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub limit: u64,
+    /// Number of processors, 1 to 64, that are threads of this machine and run at the same time: the seed decides only what fails, and
+    /// a run cannot be repeated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Option<u32>,
     /// Print every kernel call of the drivers to the standard error
     #[arg(long)]
     pub trace: bool,

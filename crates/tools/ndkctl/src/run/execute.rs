@@ -29,7 +29,11 @@ const BATCH: usize = 100;
 
 /// Runs the images.
 pub fn execute(args: &Run) -> Result<End, String> {
-    let script = script(args)?;
+    let mut script = script(args)?;
+    if let Some(processors) = args.threads {
+        script.kernel.threads = true;
+        script.kernel.processors = processors;
+    }
     let symbols = Symbols::read(&script, &args.pdb)?;
     let starter = Starter::find()?;
     let mut results = carry_out(args, &script, &starter)?;
