@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock, Mutex, MutexGuard},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 use conformance::{
@@ -100,7 +100,8 @@ fn seen() -> MutexGuard<'static, Failures> {
         }
         seen
     });
-    SEEN.lock().expect("no panic")
+    // One test that fails says nothing of the others.
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
@@ -140,7 +141,6 @@ const ELSEWHERE: &[(u16, &[&str])] = &[
     (7, &["NdkOperationTypeRead", "NdkOperationTypeWrite"]),
     (10, &["NdkOperationTypeRead"]),
     (11, &["NdkOperationTypeBind", "NdkOperationTypeFastRegister"]),
-    (12, &["NdkOperationTypeSend"]),
     (13, &["NdkOperationTypeInvalidate", "NdkOperationTypeRead"]),
     (21, &["NdkBind", "NdkFastRegister", "NdkInvalidate", "NdkRead", "NdkSendAndInvalidate", "NdkWrite"]),
     (23, &["NdkRead", "NdkSendAndInvalidate"]),

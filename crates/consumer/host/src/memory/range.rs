@@ -165,7 +165,7 @@ const unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
 /// # Safety
 ///
 /// As [`copy`].
-#[inline(always)]
+#[inline]
 unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
     let Some(before) = length.checked_sub(WORD) else {
         // SAFETY: the caller's promise.

@@ -1,7 +1,7 @@
 //! The loopback network: which address belongs to which adapter.
 //!
 //! Adapters reach each other if they are on the same *link*: two ends of a cable, or a network of software adapters. A link is a
-//! number. As on real links the same address may be on two of them: a private one, or one of fe80::/10.
+//! number. As on real links the same address may be on two of them: a private one, or one of `fe80::/10`.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

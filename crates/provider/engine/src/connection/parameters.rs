@@ -63,7 +63,7 @@ pub struct InterfaceAddress {
     /// network unreachable.
     pub prefix: u8,
     /// The scope id by which the operating system names the interface's link, for an address that means something on that link
-    /// only: fe80::/10. Zero if there is no such number; other addresses have none.
+    /// only: `fe80::/10`. Zero if there is no such number; other addresses have none.
     pub scope: u32,
 }
 

@@ -147,7 +147,7 @@ impl<O: Os> SendQueue<O> {
         if self.hardware_state.late.is_empty() {
             // Every other one is not late: either order happens.
             let chance = self.hardware_state.random();
-            if chance & 1 << 40 == 0 || qp.is_dead() {
+            if chance & (1 << 40) == 0 || qp.is_dead() {
                 return Cq::push(&qp.initiator_cq, cqe);
             }
             let delay = 1 + (chance >> 41) % u64::from(hardware.rules.initiator_delay);
