@@ -21,6 +21,7 @@ done
 
 prepare_for_windows
 check_compiler
+mkdir -p "$CACHE"
 say "building the tests of the installer for Windows"
 cargo_for_windows test --no-run -p install --message-format=json >"$CACHE/install.json"
 programs=$(sed -n 's/.*"executable":"\([^"]*\.exe\)".*/\1/p' "$CACHE/install.json" | sort -u)

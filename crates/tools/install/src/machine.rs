@@ -179,12 +179,9 @@ pub enum Firewall {
 /// A machine with Windows. All times are limits.
 ///
 /// Every call can fail, and a call that changes something can have changed it and fail all the same.
+#[expect(clippy::missing_errors_doc, reason = "what Windows answers: so it is for all of them")]
 pub trait Machine {
     /// What Windows says of itself.
-    ///
-    /// # Errors
-    ///
-    /// What Windows answers; so it is for all of them.
     fn facts(&self) -> Result<Facts>;
 
     /// Returns true if the certificate is in the store.

@@ -1,5 +1,7 @@
 //! A machine without Windows.
 
+#![expect(clippy::uninhabited_references, reason = "there is no such machine, so nobody has a reference to one")]
+
 use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},

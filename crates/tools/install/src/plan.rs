@@ -279,8 +279,9 @@ fn one(
     // The store goes by the INF: what has the same version would stay, with its files.
     let rebuilt: Vec<_> =
         staged.iter().filter(|one| same.is_none() && one.version == package.version).cloned().collect();
-    let mut there = devices.len();
-    if !rebuilt.is_empty() {
+    let there = if rebuilt.is_empty() {
+        devices.len()
+    } else {
         plan.notices.push(format!(
             "{} {} is there with other files: its devices are removed and made again",
             driver.name, package.version
@@ -289,8 +290,8 @@ fn one(
             plan.steps.push(Step::RemoveDevice { driver, instance: device.instance.clone() });
         }
         plan.steps.push(Step::Unload { driver, replaced: true });
-        there = 0;
-    }
+        0
+    };
     plan.steps.extend(rebuilt.iter().cloned().map(|package| Step::Unstage { driver, package }));
     if same.is_none() {
         plan.steps.push(Step::Stage { package: package.clone() });

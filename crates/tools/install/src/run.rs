@@ -208,13 +208,11 @@ impl<M: Machine> Runner<'_, M> {
     /// What was of the driver, from the first time that it is touched.
     fn of_driver(&mut self, driver: &'static Driver) -> Result<&mut OfDriver, Fault> {
         let is = |before: &Before| matches!(before, Before::Driver(before) if before.driver == driver);
-        let place = match self.journal.iter().position(is) {
-            Some(place) => place,
-            None => {
-                self.journal.push(Before::Driver(OfDriver::look(self.machine, driver)?));
-                self.journal.len() - 1
-            }
-        };
+        let found = self.journal.iter().position(is);
+        if found.is_none() {
+            self.journal.push(Before::Driver(OfDriver::look(self.machine, driver)?));
+        }
+        let place = found.unwrap_or(self.journal.len() - 1);
         match &mut self.journal[place] {
             Before::Driver(before) => Ok(before),
             _ => unreachable!("the place is that of a driver"),

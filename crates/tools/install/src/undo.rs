@@ -131,7 +131,9 @@ impl OfDriver {
         let unwanted = unwanted
             .chain(&self.made)
             .chain(self.devices.iter().filter(|was| without_driver(was)).map(|was| &was.instance));
-        for instance in unwanted.collect::<BTreeSet<_>>() {
+        // One may be listed and made.
+        let unwanted: BTreeSet<_> = unwanted.collect();
+        for instance in unwanted {
             note(machine.remove_device(instance));
         }
         // If the store cannot be read, staging what is there already does nothing.
@@ -294,10 +296,10 @@ impl Before {
                 let _done = machine.remove_address(*luid, *address);
             }
             Self::Neighbour { luid, address, was } => {
-                let _done = match was {
-                    Some(mac) => machine.set_neighbour(*luid, *address, *mac),
-                    None => machine.remove_neighbour(*luid, *address),
-                };
+                let _done = was.map_or_else(
+                    || machine.remove_neighbour(*luid, *address),
+                    |mac| machine.set_neighbour(*luid, *address, mac),
+                );
             }
             Self::Route { luid, address } => {
                 let _done = machine.remove_route(*luid, *address);

@@ -717,10 +717,12 @@ pub fn address_state(interface: u64, address: Ipv4Addr) -> Result<AddressState> 
     if !found("GetUnicastIpAddressEntry", result, &[ERROR_NOT_FOUND])? {
         return Ok(AddressState::Tentative);
     }
-    Ok(match row.DadState {
-        IpDadStatePreferred => AddressState::Preferred,
-        IpDadStateDuplicate => AddressState::Duplicate,
-        _ => AddressState::Tentative,
+    Ok(if row.DadState == IpDadStatePreferred {
+        AddressState::Preferred
+    } else if row.DadState == IpDadStateDuplicate {
+        AddressState::Duplicate
+    } else {
+        AddressState::Tentative
     })
 }
 

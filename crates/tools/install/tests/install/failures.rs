@@ -20,7 +20,7 @@ fn install_rebuilt(model: &Model) -> Result<Done, Failed> {
 }
 
 fn uninstall_all(model: &Model) -> Result<Done, Failed> {
-    carry_out(model, &uninstall(model, &Driver::ALL, Some(&certificate())).map_err(unplanned)?)
+    carry_out(model, &uninstall(model, &Driver::ALL, Some(&certificate())).map_err(|fault| unplanned(&fault))?)
 }
 
 fn pair_new(model: &Model) -> Result<Done, Failed> {

@@ -39,18 +39,18 @@ fn carry_out(model: &Model, plan: &Plan) -> Result<Done, Failed> {
 /// Installs; what cannot be planned has failed too.
 fn try_install(model: &Model, wanted: &Wanted) -> Result<Done, Failed> {
     bring(model, wanted);
-    carry_out(model, &install(model, wanted).map_err(unplanned)?)
+    carry_out(model, &install(model, wanted).map_err(|fault| unplanned(&fault))?)
 }
 
 fn try_pair(model: &Model, wanted: Option<&Wanted>, ends: &Pair) -> Result<Done, Failed> {
     if let Some(wanted) = wanted {
         bring(model, wanted);
     }
-    carry_out(model, &pair(model, wanted, ends).map_err(unplanned)?)
+    carry_out(model, &pair(model, wanted, ends).map_err(|fault| unplanned(&fault))?)
 }
 
 /// A machine that cannot be looked at is not touched either.
-fn unplanned(fault: install::Fault) -> Failed {
+fn unplanned(fault: &install::Fault) -> Failed {
     Failed {
         step: "looking first".to_owned(),
         reason: fault.to_string(),

@@ -87,6 +87,7 @@ pub struct State {
 
 /// How this Windows behaves.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub struct Manners {
     pub facts: Facts,
     /// A new device is listed only by who waits for it.
@@ -241,10 +242,10 @@ impl Model {
     }
 
     fn read(&self, name: &'static str) -> Result<()> {
-        self.end(name, self.call(name, false)?, ())
+        Self::end(name, self.call(name, false)?, ())
     }
 
-    fn end<T>(&self, name: &'static str, good: bool, value: T) -> Result<T> {
+    fn end<T>(name: &'static str, good: bool, value: T) -> Result<T> {
         if good { Ok(value) } else { Err(Fault::new(name, 1460, "the time-out period expired")) }
     }
 
@@ -257,7 +258,7 @@ impl Model {
         format!("{{{instance}}}")
     }
 
-    fn view(&self, state: &State, made: &Made) -> Device {
+    fn view(state: &State, made: &Made) -> Device {
         let nic = made.driver == &NIC;
         let guid = Self::guid(&made.instance);
         Device {
@@ -277,7 +278,7 @@ impl Model {
         let net = net.ok_or_else(|| Fault::new(name, 1168, "element not found"))?;
         change(net);
         drop(state);
-        self.end(name, good, ())
+        Self::end(name, good, ())
     }
 
     fn as_interface(state: &State, place: usize) -> Interface {
@@ -285,9 +286,9 @@ impl Model {
         Interface {
             guid: net.guid.clone(),
             luid: net.luid,
-            index: place as u32 + 10,
+            index: u32::try_from(place).expect("few interfaces") + 10,
             alias: net.alias.clone(),
-            mac: [2, 0, 0, 0, 0, net.luid as u8],
+            mac: [2, 0, 0, 0, 0, u8::try_from(net.luid).expect("few interfaces")],
             up: true,
             addresses: net.addresses.iter().copied().collect(),
             dad_transmits: net.dad,
@@ -340,13 +341,13 @@ impl Machine for Model {
     fn trust(&self, store: Store, certificate: &Certificate) -> Result<()> {
         let good = self.call("trust", true)?;
         self.state.borrow_mut().certificates.insert((store, certificate.der.to_vec()));
-        self.end("trust", good, ())
+        Self::end("trust", good, ())
     }
 
     fn distrust(&self, store: Store, certificate: &Certificate) -> Result<()> {
         let good = self.call("distrust", true)?;
         self.state.borrow_mut().certificates.remove(&(store, certificate.der.to_vec()));
-        self.end("distrust", good, ())
+        Self::end("distrust", good, ())
     }
 
     fn staged(&self, driver: &Driver) -> Result<Vec<Staged>> {
@@ -374,11 +375,11 @@ impl Machine for Model {
             state.store.iter().any(|one| one.media.driver == media.driver && one.media.version == media.version);
         if !there {
             let names: BTreeSet<_> = state.store.iter().map(|one| one.name.clone()).collect();
-            let free = (0..).map(|number| format!("oem{number}.inf")).find(|name| !names.contains(name));
+            let free = (0..1000).map(|number| format!("oem{number}.inf")).find(|name| !names.contains(name));
             state.store.push(Stored { name: free.expect("a name"), media });
         }
         drop(state);
-        self.end("stage", good, ())
+        Self::end("stage", good, ())
     }
 
     fn unstage(&self, package: &Staged) -> Result<()> {
@@ -389,7 +390,7 @@ impl Machine for Model {
         }
         state.store.retain(|one| one.name != package.name);
         drop(state);
-        self.end("unstage", good, ())
+        Self::end("unstage", good, ())
     }
 
     fn keep(&self, driver: &Driver, package: &Staged) -> Result<PathBuf> {
@@ -400,13 +401,13 @@ impl Machine for Model {
         let stored = state.store.iter().find(|one| one.name == package.name);
         let stored = stored.ok_or_else(|| Fault::new("keep", 2, "the system cannot find the file"))?;
         media.insert(place.clone(), stored.media.clone());
-        self.end("keep", good, place)
+        Self::end("keep", good, place)
     }
 
     fn drop_kept(&self, inf: &Path) -> Result<()> {
         let good = self.call("drop_kept", false)?;
         self.media.borrow_mut().remove(inf);
-        self.end("drop_kept", good, ())
+        Self::end("drop_kept", good, ())
     }
 
     fn devices(&self, driver: &Driver) -> Result<Vec<Device>> {
@@ -414,7 +415,7 @@ impl Machine for Model {
         let (state, unlisted) = (self.state.borrow(), self.unlisted.borrow());
         let of_driver =
             state.devices.iter().filter(|device| device.driver == driver && !unlisted.contains(&device.instance));
-        let mut all: Vec<_> = of_driver.map(|device| self.view(&state, device)).collect();
+        let mut all: Vec<_> = of_driver.map(|device| Self::view(&state, device)).collect();
         all.sort_by(|one, other| one.instance.cmp(&other.instance));
         Ok(all)
     }
@@ -424,7 +425,7 @@ impl Machine for Model {
         let driver = Driver::ALL.into_iter().find(|one| *one == driver).expect("a driver");
         let mut state = self.state.borrow_mut();
         let class = driver.class.to_uppercase();
-        let free = (0..).map(|number| format!(r"ROOT\{class}\{number:04}"));
+        let free = (0..1000).map(|number| format!(r"ROOT\{class}\{number:04}"));
         let taken = |instance: &String| state.devices.iter().any(|device| device.instance == *instance);
         let instance = free.into_iter().find(|instance| !taken(instance)).expect("a name");
         state.devices.push(Made { driver, instance: instance.clone(), files: None, started: false, problem: 28 });
@@ -433,7 +434,7 @@ impl Machine for Model {
         if self.manners.late && good {
             self.unlisted.borrow_mut().insert(instance.clone());
         }
-        self.end("create_device", good, instance)
+        Self::end("create_device", good, instance)
     }
 
     fn remove_device(&self, instance: &str) -> Result<Restart> {
@@ -451,7 +452,7 @@ impl Machine for Model {
         }
         drop(state);
         self.unlisted.borrow_mut().remove(instance);
-        self.end("remove_device", good, if self.manners.held { Restart::Needed } else { Restart::NotNeeded })
+        Self::end("remove_device", good, if self.manners.held { Restart::Needed } else { Restart::NotNeeded })
     }
 
     fn bind(&self, driver: &Driver, package: &Staged) -> Result<Restart> {
@@ -482,7 +483,7 @@ impl Machine for Model {
             self.start(&mut state, &instance, files);
         }
         drop(state);
-        self.end("bind", good, restart)
+        Self::end("bind", good, restart)
     }
 
     fn await_device(&self, driver: &Driver, instance: &str, _: Duration) -> Result<Option<Device>> {
@@ -490,7 +491,7 @@ impl Machine for Model {
         self.unlisted.borrow_mut().remove(instance);
         let state = self.state.borrow();
         let found = state.devices.iter().find(|device| device.driver == driver && device.instance == instance);
-        Ok(found.map(|device| self.view(&state, device)))
+        Ok(found.map(|device| Self::view(&state, device)))
     }
 
     fn loaded(&self, driver: &Driver) -> Result<bool> {
@@ -530,7 +531,7 @@ impl Machine for Model {
         let net = state.nets.iter_mut().find(|net| net.guid == guid);
         alias.clone_into(&mut net.ok_or_else(|| Fault::new("rename", 1168, "element not found"))?.alias);
         drop(state);
-        self.end("rename", good, ())
+        Self::end("rename", good, ())
     }
 
     fn set_dad_transmits(&self, luid: u64, count: u32) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use install::{NIC, Pair, Verdict, examine, pair};
+use install::{Machine as _, NIC, Pair, Verdict, examine, pair};
 
 use crate::{Failing, Manners, Model, changes, devices, installed, model, nic, try_install, try_pair, with};
 
@@ -50,11 +50,8 @@ fn without_routes_none_is_set() {
 fn names_that_are_there_in_another_order_do_not_conflict() {
     let model = paired();
     {
-        let mut names = model.aliases();
-        names.reverse();
         let list = model.device_list();
         let guid = |number: usize| format!("{{{}}}", list[number].instance);
-        use install::Machine as _;
         model.rename(&guid(0), "between").expect("a name");
         model.rename(&guid(1), "SoftNDK 1").expect("a name");
         model.rename(&guid(0), "SoftNDK 2").expect("a name");
@@ -65,7 +62,6 @@ fn names_that_are_there_in_another_order_do_not_conflict() {
     // One has the other's name, and the other none of them.
     let model = paired();
     {
-        use install::Machine as _;
         let list = model.device_list();
         model.rename(&format!("{{{}}}", list[1].instance), "Ethernet 9").expect("a name");
         model.rename(&format!("{{{}}}", list[0].instance), "SoftNDK 2").expect("a name");
@@ -125,14 +121,14 @@ fn ends_that_cannot_be_are_refused() {
     for wrong in [
         Pair { addresses: [one, one], ..ends.clone() },
         Pair { addresses: [one, Ipv4Addr::new(192, 168, 78, 12)], ..ends.clone() },
-        Pair { addresses: [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)], ..ends.clone() },
+        Pair { addresses: [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)], ..ends.clone() },
         Pair { names: ["a".to_owned(), "A".to_owned()], ..ends.clone() },
-        Pair { names: ["a".to_owned(), " ".to_owned()], ..ends.clone() },
+        Pair { names: ["a".to_owned(), " ".to_owned()], ..ends },
     ] {
         let plan = pair(&model, None, &wrong).expect("a plan");
         assert_eq!(plan.refusals.len(), 1, "{wrong:?}");
     }
-    let near = Pair { addresses: [one, other], bits: 29, ..ends };
+    let near = Pair { addresses: [one, other], bits: 29, ..Pair::default() };
     assert_eq!(pair(&model, None, &near).expect("a plan").refusals, []);
 }
 
