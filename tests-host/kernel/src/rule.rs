@@ -53,6 +53,9 @@ rules! {
     UseAfterFree = "use-after-free",
     /// An event or another object of the kernel was used that lay on the stack of a function that has returned.
     StackObject = "stack-object",
+    /// A structure that the kernel links, waits on or finds again by its address was used at another address than the one where it was
+    /// initialised: moved or copied.
+    MovedObject = "moved-object",
     /// An address was touched where there is no memory, such as that of a null pointer.
     AccessViolation = "access-violation",
     /// Pageable memory was touched at `DISPATCH_LEVEL`.
