@@ -8,12 +8,16 @@ extern crate wdk_bindings as wdk_sys;
 
 #[path = "wdm_rules/driver.rs"]
 mod driver;
+#[path = "wdm_rules/moved.rs"]
+mod moved;
 #[path = "wdm_rules/objects.rs"]
 mod objects;
 #[path = "wdm_rules/plug.rs"]
 mod plug;
 #[path = "wdm_rules/registry.rs"]
 mod registry;
+#[path = "wdm_rules/right.rs"]
+mod right;
 #[path = "wdm_rules/routines.rs"]
 mod routines;
 #[path = "wdm_rules/stacks.rs"]
