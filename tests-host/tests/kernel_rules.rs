@@ -19,6 +19,8 @@ mod skeleton;
 mod small_driver;
 #[path = "kernel_rules/spin_locks.rs"]
 mod spin_locks;
+#[path = "kernel_rules/wait_locks.rs"]
+mod wait_locks;
 #[path = "kernel_rules/wsk.rs"]
 mod wsk;
 
