@@ -1,8 +1,13 @@
 //! What images can import is what the simulated kernel defines.
 
+extern crate wdk_bindings as wdk_sys;
+
 use std::collections::BTreeSet;
 
-use image_loader::routines::{LIBRARY, SIMULATED, VARIABLES};
+use image_loader::{
+    framework::FUNCTIONS,
+    routines::{LIBRARY, SIMULATED, VARIABLES},
+};
 use sources::{code_of, files, words};
 
 mod sources;
@@ -43,4 +48,65 @@ fn a_name_is_listed_once_and_in_order() {
     assert_eq!(plain.len(), LIBRARY.len() + VARIABLES.len());
     let simulated = SIMULATED.iter().flat_map(|(_, names)| names.iter());
     assert_eq!(simulated.filter(|&&name| plain.contains(name)).count(), 0, "a routine is one or the other");
+}
+
+#[test]
+fn the_functions_of_the_framework_have_the_names_of_their_places() {
+    use wdk_sys::_WDFFUNCENUM as index;
+    for (place, name) in [
+        (index::WdfControlDeviceInitAllocateTableIndex, "WdfControlDeviceInitAllocate"),
+        (index::WdfIoQueueCreateTableIndex, "WdfIoQueueCreate"),
+        (index::WdfObjectCreateTableIndex, "WdfObjectCreate"),
+        (index::WdfRequestCompleteWithInformationTableIndex, "WdfRequestCompleteWithInformation"),
+        (index::WdfSpinLockReleaseTableIndex, "WdfSpinLockRelease"),
+    ] {
+        assert_eq!(FUNCTIONS[place as usize], name);
+    }
+    assert_eq!(FUNCTIONS.iter().collect::<BTreeSet<_>>().len(), FUNCTIONS.len(), "each name once");
+}
+
+/// The routines in the first columns of the tables of what is enforced: what is in backticks there.
+fn in_the_tables() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/simulated-kernel.md");
+    let text = std::fs::read_to_string(path).expect("the document");
+    let (_, rest) = text.split_once("\n## What each routine enforces\n").expect("the section");
+    let section = rest.split("\n## ").next().expect("its end");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| {
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert!(columns.len() == 5 && columns[2..4].iter().all(|words| !words.is_empty()), "{row}");
+        columns[1].split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// The functions of the framework's table that are simulated.
+fn of_the_framework() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in files("crates/simulator/simulated-kernel/src/wdf", &["rs"]) {
+        let code = code_of(&source.text);
+        for line in code.lines().filter(|line| line.contains("fn Wdf")) {
+            names.extend(words(line).skip_while(|&word| word != "fn").nth(1).map(str::to_owned));
+        }
+    }
+    assert!(names.len() > 50, "{} functions", names.len());
+    names
+}
+
+#[test]
+fn every_routine_has_a_row_of_what_is_enforced() {
+    let rows = in_the_tables();
+    let (requests, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|name| name.starts_with("OID_"));
+    let listed: BTreeSet<String> = rows.iter().cloned().collect();
+    assert_eq!(rows.len(), listed.len(), "each has one row");
+    let exported = SIMULATED.iter().flat_map(|(_, names)| names.iter().map(|&name| name.to_owned()));
+    let wanted: BTreeSet<String> = exported.chain(of_the_framework()).collect();
+    let missing: Vec<_> = wanted.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&wanted).collect();
+    assert!(missing.is_empty() && gone.is_empty(), "docs/simulated-kernel.md lacks {missing:?}, and has {gone:?}");
+    let sources: String =
+        files("crates/simulator/simulated-kernel/src/ndis", &["rs"]).iter().map(|source| code_of(&source.text)).collect();
+    for request in requests {
+        assert!(words(&sources).any(|word| word == request), "nothing in the simulation is about {request}");
+    }
 }

@@ -15,6 +15,7 @@ mod skeleton;
 #[path = "../wrong_drivers/small_driver.rs"]
 mod small_driver;
 mod spin_locks;
+mod wait_locks;
 mod wsk;
 
 use std::{hint::black_box, ptr};

@@ -53,7 +53,10 @@ static DISPATCH: WSK_CLIENT_DISPATCH =
 
 /// A client that is registered.
 fn register() -> *mut WSK_REGISTRATION {
-    let registration = keep(allocate(size_of::<WSK_REGISTRATION>())).cast();
+    register_at(keep(allocate(size_of::<WSK_REGISTRATION>())).cast())
+}
+
+fn register_at(registration: *mut WSK_REGISTRATION) -> *mut WSK_REGISTRATION {
     let npi = WSK_CLIENT_NPI { ClientContext: ptr::null_mut(), Dispatch: &raw const DISPATCH };
     // SAFETY: the registration lives as long as the driver.
     let status = unsafe { WskRegister(&raw const npi, registration) };
@@ -217,6 +220,18 @@ breaks! {
         let (client, adapter) = opened(index);
         client.close(adapter);
         client.close(adapter);
+    });
+    a_registration_that_was_copied breaks MovedObject by wrong(|_| {
+        let copy = keep(allocate(size_of::<WSK_REGISTRATION>())).cast();
+        // SAFETY: both are memory for one.
+        unsafe { register().copy_to(copy, 1) };
+        deregister(copy);
+    });
+    a_registration_freed_while_registered breaks ReferenceLeak by wrong(|_| {
+        let place: *mut WSK_REGISTRATION = allocate(size_of::<WSK_REGISTRATION>()).cast();
+        register_at(place);
+        // SAFETY: as wrong as the test wants it.
+        unsafe { wdk_sys::ntddk::ExFreePoolWithTag(place.cast(), crate::TAG) };
     });
     a_registration_that_is_none breaks BadHandle by wrong(|_| deregister(keep(allocate(64)).cast()));
     a_register_at_dispatch_level breaks IrqlTooHigh by wrong(|_| { raise(2); register(); });

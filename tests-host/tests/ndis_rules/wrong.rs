@@ -69,6 +69,10 @@ wrong! {
     });
     a_sent_list_that_is_freed breaks NblNotOwned by { send: free } in send;
     a_sent_list_that_comes_back_changed breaks NblNotOwned by { send: complete_changed } in send;
+    a_copy_of_a_sent_list_completed breaks MovedObject by { send: |list| miniport::complete(copy_of(list)) } in send;
+    a_copy_of_a_list_indicated breaks MovedObject by {} in |_, driver, _| driver.run(|| {
+        miniport::indicate(copy_of(miniport::make_list(&[1; 60])), 0);
+    });
     a_send_that_pends_at_its_completion breaks BadArgument by
         { send: |list| miniport::complete_with(list, NDIS_STATUS_PENDING) } in send;
     a_send_while_paused breaks SentWhilePaused by
@@ -228,6 +232,12 @@ fn complete_twice(list: *mut NET_BUFFER_LIST) {
 fn free(list: *mut NET_BUFFER_LIST) {
     // SAFETY: as wrong as the test wants it.
     unsafe { NdisFreeNetBufferList(list) };
+}
+
+/// The bytes of a list at another place.
+fn copy_of(list: *mut NET_BUFFER_LIST) -> *mut NET_BUFFER_LIST {
+    // SAFETY: the miniport has the list.
+    Box::leak(Box::new(unsafe { list.read() }))
 }
 
 fn complete_changed(list: *mut NET_BUFFER_LIST) {

@@ -7,9 +7,11 @@
 extern crate wdk_bindings as wdk_sys;
 
 mod driver;
+mod moved;
 mod objects;
 mod plug;
 mod registry;
+mod right;
 mod routines;
 mod stacks;
 

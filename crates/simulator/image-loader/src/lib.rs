@@ -9,6 +9,7 @@
 mod debug;
 mod directories;
 mod error;
+pub mod framework;
 mod guard;
 mod image;
 mod imports;

@@ -63,6 +63,12 @@ pub fn describe() -> String {
     format!("; in {routine}{driver}, at {}{}", current_irql(), site_in_words(SITE.get()))
 }
 
+/// The routine that the driver has called.
+#[cfg(unix)]
+pub fn current_routine() -> &'static str {
+    ROUTINE.get()
+}
+
 /// Where the driver called the kernel from; zero if nobody knows.
 pub fn current_site() -> usize {
     SITE.get()

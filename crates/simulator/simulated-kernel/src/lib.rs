@@ -18,6 +18,7 @@
     reason = "locks of a simulation: short sections, and clarity before speed"
 )]
 
+mod argument;
 mod baton;
 mod check;
 mod context;

@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
     text, waiting,
     wdf::{DeviceObject, Kind, RequestObject},
-    wdm::{SERVICES, add_device_of},
+    wdm::{self, SERVICES, add_device_of},
 };
 
 /// `DriverEntry`.
@@ -147,7 +147,9 @@ impl State {
     }
 
     pub fn device_linked(&self, link: &str) -> Option<Arc<DeviceObject>> {
-        self.devices().into_iter().find(|device| lock(&device.links).iter().any(|one| one == link))
+        self.devices()
+            .into_iter()
+            .find(|device| lock(&device.links).iter().any(|one| wdm::link_name(one) == wdm::link_name(link)))
     }
 
     /// The device with an enabled interface of that name.

@@ -96,6 +96,13 @@ pub fn is_live(address: usize) -> Option<bool> {
     })
 }
 
+/// The number of the block in use around an address, and where it was asked for.
+pub fn block_at(address: usize) -> Option<(u64, usize)> {
+    let pool = lock(&POOL);
+    let (&start, block) = pool.as_ref()?.blocks.range(..=address).next_back()?;
+    (address < start + block.size.max(1)).then_some((block.number, block.site))
+}
+
 const fn bytes(address: usize, len: usize) -> &'static mut [u8] {
     let start = ptr::with_exposed_provenance_mut(address);
     // SAFETY: the range lies in the arena, which is never unmapped; the callers hold the pool's lock or own the block, and

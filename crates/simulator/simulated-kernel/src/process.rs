@@ -20,6 +20,7 @@ use crate::{
     rule::Rule,
     user::{Ended, File, Pending},
     waiting,
+    wdm::IoFile,
 };
 
 /// Where the memory of every process begins.
@@ -129,6 +130,15 @@ impl Process {
         let file = Arc::new(context::in_process(self.number, || self.state.open(link))?);
         lock(&self.files).push(file.clone());
         Ok(file)
+    }
+
+    /// Opens a device of plain WDM. What is asked by the file is asked in the context of the process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::open_device`].
+    pub fn open_device(&self, link: &str) -> Result<IoFile, NTSTATUS> {
+        context::in_process(self.number, || IoFile::open(&self.state, link))
     }
 
     /// A file that it has open.

@@ -1,27 +1,141 @@
-//! The kernel's objects that live in a driver's memory, by their address.
+//! The kernel's objects that live in a driver's memory, by their address and kind.
 //!
-//! The structures themselves are opaque to drivers, so what is in them does not matter; what they stand for is kept here. A
-//! structure whose memory is freed is forgotten, after a look whether that was allowed.
+//! Windows links such a structure, waits on it or finds it again by its address, so it stays where it was initialised. The structures
+//! are opaque to drivers: what they stand for is kept here, and where Windows has a pointer of a structure to itself there is one
+//! too, the seal. It tells a copy from a structure that was never initialised, and says of what it is one. A structure whose memory is
+//! freed, or whose function has returned, is forgotten, after a look whether that was allowed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
+    mem::offset_of,
     sync::{
         Arc,
-        atomic::{AtomicI32, AtomicU64, AtomicUsize},
+        atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use host::machine::{Dpc, Event, Timer};
+use ndis::{NET_BUFFER_LIST, WSK_REGISTRATION};
+use wdk_bindings::{
+    _DISPATCHER_HEADER, _GENERAL_LOOKASIDE_POOL, ERESOURCE, EX_RUNDOWN_REF, IO_CSQ, IO_REMOVE_LOCK,
+    IO_REMOVE_LOCK_COMMON_BLOCK, IRP, KDPC, KEVENT, KSEMAPHORE, KTIMER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL,
+    WORK_QUEUE_ITEM,
+};
 
 use crate::{
     context::DriverId,
     kernel::{State, lock},
-    pool,
+    platform, pool,
     report::bug_check,
     rule::Rule,
+    sites::Site,
     stack,
-    wdm::{Mutex, RemoveLock, Resource},
+    wdm::{Mutex, RemoveLock, Resource, thread::Thread},
 };
+
+/// Which kind of structure one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    CancelSafeQueue,
+    Dpc,
+    Event,
+    Irp,
+    Lookaside,
+    Mdl,
+    Mutex,
+    NetBufferList,
+    /// An MDL in memory of the driver's own.
+    OwnMdl,
+    Registration,
+    RemoveLock,
+    Resource,
+    Rundown,
+    Semaphore,
+    Timer,
+    WorkItem,
+}
+
+/// The first in order.
+const FIRST: Kind = Kind::CancelSafeQueue;
+/// Bytes of a `KMUTANT`, which the bindings do not show.
+const MUTANT: usize = 56;
+/// No structure has more bytes.
+const LARGEST: usize = 512;
+
+impl Kind {
+    /// What can be waited for and lies in a driver's memory.
+    const WAITABLE: [Self; 4] = [Self::Event, Self::Timer, Self::Semaphore, Self::Mutex];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CancelSafeQueue => "cancel-safe queue",
+            Self::Dpc => "DPC",
+            Self::Event => "event",
+            Self::Irp => "IRP",
+            Self::Lookaside => "lookaside list",
+            Self::Mdl | Self::OwnMdl => "MDL",
+            Self::Mutex => "mutex",
+            Self::NetBufferList => "net buffer list",
+            Self::Registration => "registration with Winsock Kernel",
+            Self::RemoveLock => "remove lock",
+            Self::Resource => "resource",
+            Self::Rundown => "run-down protection",
+            Self::Semaphore => "semaphore",
+            Self::Timer => "timer",
+            Self::WorkItem => "work item",
+        }
+    }
+
+    const fn size(self) -> usize {
+        match self {
+            Self::CancelSafeQueue => size_of::<IO_CSQ>(),
+            Self::Dpc => size_of::<KDPC>(),
+            Self::Event => size_of::<KEVENT>(),
+            Self::Irp => size_of::<IRP>(),
+            // The older kinds begin with the same fields, and have others behind them.
+            Self::Lookaside => size_of::<_GENERAL_LOOKASIDE_POOL>(),
+            Self::Mdl | Self::OwnMdl => size_of::<MDL>(),
+            Self::Mutex => MUTANT,
+            Self::NetBufferList => size_of::<NET_BUFFER_LIST>(),
+            Self::Registration => size_of::<WSK_REGISTRATION>(),
+            Self::RemoveLock => size_of::<IO_REMOVE_LOCK>(),
+            Self::Resource => size_of::<ERESOURCE>(),
+            Self::Rundown => size_of::<EX_RUNDOWN_REF>(),
+            Self::Semaphore => size_of::<KSEMAPHORE>(),
+            Self::Timer => size_of::<KTIMER>(),
+            Self::WorkItem => size_of::<WORK_QUEUE_ITEM>(),
+        }
+    }
+
+    /// The alignment that the reference asks for.
+    const fn alignment(self) -> usize {
+        match self {
+            Self::Lookaside => 16,
+            Self::Resource => 8,
+            _ => 1,
+        }
+    }
+
+    /// The offset of the word that points to itself, and how many there are: two of a list's head. Where Windows has none, it is a
+    /// field that is the system's.
+    const fn seal(self) -> (usize, usize) {
+        const HEADER: usize = offset_of!(_DISPATCHER_HEADER, WaitListHead);
+        match self {
+            Self::CancelSafeQueue => (offset_of!(IO_CSQ, ReservePointer), 1),
+            Self::Dpc => (offset_of!(KDPC, DpcData), 1),
+            Self::Event | Self::Mutex | Self::Semaphore | Self::Timer => (HEADER, 2),
+            Self::Irp => (offset_of!(IRP, ThreadListEntry), 2),
+            Self::Lookaside => (offset_of!(LOOKASIDE_LIST_EX, L) + offset_of!(_GENERAL_LOOKASIDE_POOL, ListEntry), 2),
+            Self::Mdl | Self::OwnMdl => (offset_of!(MDL, Process), 1),
+            Self::NetBufferList => (offset_of!(NET_BUFFER_LIST, NdisReserved), 1),
+            Self::Registration => (offset_of!(WSK_REGISTRATION, ReservedRegistrationContext), 1),
+            Self::RemoveLock => (offset_of!(IO_REMOVE_LOCK_COMMON_BLOCK, RemoveEvent) + HEADER, 2),
+            Self::Resource => (offset_of!(ERESOURCE, SystemResourcesList), 2),
+            Self::Rundown => (0, 1),
+            Self::WorkItem => (offset_of!(WORK_QUEUE_ITEM, List), 1),
+        }
+    }
+}
 
 /// What a structure stands for.
 #[derive(Clone)]
@@ -34,7 +148,10 @@ pub enum Object {
     Rundown(Arc<Rundown>),
     RemoveLock(Arc<RemoveLock>),
     Resource(Arc<Resource>),
-    Lookaside,
+    /// A thread that somebody waits for. It is not in a driver's memory.
+    Thread(Arc<Thread>),
+    /// All there is to it is kept elsewhere.
+    Plain(Kind),
 }
 
 /// A timer, and the DPC that it was set with last.
@@ -58,28 +175,39 @@ pub struct Rundown {
 struct Entry {
     owner: DriverId,
     object: Object,
+    /// Where it was initialised.
+    site: Site,
     /// It lay on the stack of a function that has returned.
     gone: bool,
+}
+
+/// What is known of a structure that is not there any more.
+struct Past {
+    site: Site,
+    how: &'static str,
 }
 
 /// All of them.
 #[derive(Default)]
 pub struct Tracked {
-    objects: BTreeMap<usize, Entry>,
+    objects: BTreeMap<(usize, Kind), Entry>,
+    past: BTreeMap<(usize, Kind), Past>,
+    /// In the order in which they went.
+    order: VecDeque<(usize, Kind)>,
 }
 
 impl Object {
-    const fn kind(&self) -> &'static str {
+    const fn kind(&self) -> Kind {
         match self {
-            Self::Dpc(_) => "DPC",
-            Self::Timer(_) => "timer",
-            Self::Event(_) => "event",
-            Self::Semaphore(_) => "semaphore",
-            Self::Mutex(_) => "mutex",
-            Self::Rundown(_) => "run-down protection",
-            Self::RemoveLock(_) => "remove lock",
-            Self::Resource(_) => "resource",
-            Self::Lookaside => "lookaside list",
+            Self::Dpc(_) => Kind::Dpc,
+            Self::Timer(_) => Kind::Timer,
+            Self::Event(_) | Self::Thread(_) => Kind::Event,
+            Self::Semaphore(_) => Kind::Semaphore,
+            Self::Mutex(_) => Kind::Mutex,
+            Self::Rundown(_) => Kind::Rundown,
+            Self::RemoveLock(_) => Kind::RemoveLock,
+            Self::Resource(_) => Kind::Resource,
+            Self::Plain(kind) => *kind,
         }
     }
 
@@ -90,65 +218,266 @@ impl Object {
             Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
             Self::RemoveLock(lock) if lock.is_held() => Some(Rule::RemoveLock),
             Self::Mutex(mutex) if mutex.is_held() => Some(Rule::LockHeld),
-            // Both are in lists of the system until they are deleted.
-            Self::Resource(_) | Self::Lookaside => Some(Rule::ReferenceLeak),
+            // These are in lists of the system until they are deleted.
+            Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::ReferenceLeak),
+            // These are the system's own, and there is a routine that frees them.
+            Self::Plain(Kind::Irp) => Some(Rule::IrpFreed),
+            Self::Plain(Kind::Mdl) => Some(Rule::BadMdl),
+            Self::Plain(Kind::NetBufferList) => Some(Rule::NblNotOwned),
+            Self::Plain(Kind::WorkItem) => Some(Rule::WorkItemQueued),
             _ => None,
         }
     }
+
+    /// The rule that initialising it now would break.
+    fn rule_if_initialised(&self) -> Option<Rule> {
+        match self {
+            Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::Uninitialised),
+            Self::Rundown(rundown) if rundown.state.load(Relaxed) > 1 => Some(Rule::Uninitialised),
+            other => other.rule_if_freed(),
+        }
+    }
+}
+
+impl Tracked {
+    /// So many structures that are gone are remembered.
+    const REMEMBERED: usize = 1024;
+
+    fn remember(&mut self, key: (usize, Kind), site: Site, how: &'static str) {
+        if self.past.insert(key, Past { site, how }).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > Self::REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.past.remove(&oldest);
+        }
+    }
+
+    /// Those of which a part lies in these bytes.
+    fn in_range(&self, address: usize, size: usize) -> Vec<(usize, Kind)> {
+        let near = (address.saturating_sub(LARGEST), FIRST)..(address.saturating_add(size), FIRST);
+        let keys = self.objects.range(near).map(|(&key, _)| key);
+        keys.filter(|&(place, kind)| place + kind.size() > address).collect()
+    }
+}
+
+/// A getter for each kind that has an object of its own.
+macro_rules! getters {
+    ($($name:ident: $kind:ident($type:ty),)+) => {
+        impl State {
+            $(
+                #[doc = concat!("The ", stringify!($name), " that was initialised at that address.")]
+                pub fn $name(&self, address: usize) -> Arc<$type> {
+                    match self.find(address, Kind::$kind) {
+                        Object::$kind(object) => object,
+                        other => unreachable!("a {} among those of another kind", other.kind().name()),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+getters! {
+    dpc: Dpc(Dpc),
+    timer: Timer(KernelTimer),
+    event: Event(Event),
+    semaphore: Semaphore(Semaphore),
+    mutex: Mutex(Mutex),
+    rundown: Rundown(Rundown),
+    remove_lock: RemoveLock(RemoveLock),
+    resource: Resource(Resource),
 }
 
 impl State {
     /// A structure was initialised.
     pub fn track(&self, address: usize, owner: DriverId, object: Object) {
-        check_memory(address, object.kind());
-        let before = {
-            let mut tracked = lock(&self.tracked);
-            let broken = tracked.objects.get(&address).and_then(|entry| entry.object.rule_if_freed());
-            if let Some(rule) = broken {
+        let kind = object.kind();
+        check_memory(address, kind);
+        if !address.is_multiple_of(kind.alignment()) {
+            let (name, alignment) = (kind.name(), kind.alignment());
+            bug_check(
+                Rule::BadArgument,
+                format_args!("the {name} at {address:#x} is not aligned to {alignment} bytes"),
+            );
+        }
+        let site = if kind == Kind::NetBufferList { Site::default() } else { Site::here() };
+        let mut tracked = lock(&self.tracked);
+        let mut before = Vec::new();
+        for key in tracked.in_range(address, kind.size()) {
+            let Some(entry) = tracked.objects.remove(&key) else { continue };
+            // Of an event that is initialised again the dispatcher says more.
+            let is_event_again = key == (address, Kind::Event);
+            let waited = (!is_event_again && self.dispatcher.is_waited_for(key.0)).then_some(Rule::Uninitialised);
+            if let Some(rule) = entry.object.rule_if_initialised().or(waited).filter(|_| !entry.gone) {
                 drop(tracked);
-                bug_check(rule, format_args!("initialised again at {address:#x}"));
+                let (name, place) = (key.1.name(), key.0);
+                let what =
+                    if key == (address, kind) { "initialised again" } else { "overwritten by another structure" };
+                bug_check(
+                    rule,
+                    format_args!(
+                        "the {name} at {place:#x} is {what} while it is in use; it was initialised{}",
+                        entry.site
+                    ),
+                );
             }
-            tracked.objects.insert(address, Entry { owner, object, gone: false })
-        };
+            before.push(entry);
+        }
+        tracked.past.remove(&(address, kind));
+        tracked.objects.insert((address, kind), Entry { owner, object, site, gone: false });
+        drop(tracked);
         drop(before);
+        seal(address, kind);
         stack::note(address);
     }
 
     /// Objects on a stack whose functions have returned.
     pub fn stack_objects_are_gone(&self, addresses: &[usize]) {
         let mut tracked = lock(&self.tracked);
-        for address in addresses {
-            if let Some(entry) = tracked.objects.get_mut(address) {
+        for &address in addresses {
+            for (&(place, kind), entry) in tracked.objects.range_mut((address, FIRST)..(address + 1, FIRST)) {
                 entry.gone = true;
+                let waited = self.dispatcher.is_waited_for(place).then_some(Rule::StackObject);
+                if let Some(rule) = entry.object.rule_if_freed().or(waited) {
+                    let (name, site) = (kind.name(), entry.site.clone());
+                    drop(tracked);
+                    bug_check(
+                        rule,
+                        format_args!(
+                            "the {name} at {place:#x} is in use and lay on the stack of a function that has returned; it was \
+                             initialised{site}"
+                        ),
+                    );
+                }
             }
         }
     }
 
     /// The event at that address, if there is one already, and not on the stack of a function that has returned.
     pub fn tracked_event(&self, address: usize) -> Option<Arc<Event>> {
-        match lock(&self.tracked).objects.get(&address) {
+        match lock(&self.tracked).objects.get(&(address, Kind::Event)) {
             Some(Entry { object: Object::Event(event), gone: false, .. }) => Some(event.clone()),
             _ => None,
         }
     }
 
-    /// What the structure at that address stands for.
-    pub fn tracked(&self, address: usize, kind: &'static str) -> Object {
-        check_memory(address, kind);
-        let found = lock(&self.tracked).objects.get(&address).map(|entry| (entry.object.clone(), entry.gone));
-        if matches!(found, Some((_, true))) {
-            let words = "lay on the stack of a function that has returned";
-            bug_check(Rule::StackObject, format_args!("the {kind} at {address:#x} {words}"));
+    /// Returns true if a structure of that kind was initialised there and is not gone.
+    pub fn is_tracked(&self, address: usize, kind: Kind) -> bool {
+        lock(&self.tracked).objects.get(&(address, kind)).is_some_and(|entry| !entry.gone)
+    }
+
+    /// What the structure of that kind at that address stands for.
+    pub fn find(&self, address: usize, kind: Kind) -> Object {
+        self.find_one_of(address, &[kind], kind.name())
+    }
+
+    /// What can be waited for at that address.
+    pub fn waitable(&self, address: usize) -> Object {
+        if let Some(thread) = self.thread_at(address) {
+            return Object::Thread(thread);
         }
-        let Some((object, _)) = found else {
-            bug_check(Rule::Uninitialised, format_args!("the {kind} at {address:#x} was not initialised there"))
+        self.find_one_of(address, &Kind::WAITABLE, "object to wait for")
+    }
+
+    fn find_one_of(&self, address: usize, kinds: &[Kind], what: &str) -> Object {
+        check_memory_of(address, what);
+        let found = {
+            let tracked = lock(&self.tracked);
+            let entry = kinds.iter().find_map(|&kind| Some((kind, tracked.objects.get(&(address, kind))?)));
+            entry.map(|(kind, entry)| (kind, entry.object.clone(), entry.gone, entry.gone.then(|| entry.site.clone())))
         };
+        let Some((kind, object, gone, site)) = found else {
+            for &kind in kinds {
+                self.check_moved(address, kind);
+            }
+            self.unknown(address, what)
+        };
+        if gone {
+            let (name, site) = (kind.name(), site.unwrap_or_default());
+            let words = "lay on the stack of a function that has returned; it was initialised";
+            bug_check(Rule::StackObject, format_args!("the {name} at {address:#x} {words}{site}"));
+        }
+        let (offset, _) = kind.seal();
+        let place: *const usize = std::ptr::with_exposed_provenance(address + offset);
+        // SAFETY: the structure was initialised there, and its memory was not given back.
+        if unsafe { place.read_unaligned() } != address + offset {
+            self.overwritten(address, kind);
+        }
         object
     }
 
+    /// Ends the test if what lies there is a copy of a structure that was initialised elsewhere.
+    pub fn check_moved(&self, address: usize, kind: Kind) {
+        let (offset, _) = kind.seal();
+        let Some(origin) = platform::peek(address + offset).and_then(|word| word.checked_sub(offset)) else { return };
+        if origin != address {
+            self.check_origin(address, origin, kind);
+        }
+    }
+
+    /// Ends the test if a structure of that kind was initialised at `origin`, of which a driver uses a copy at `address`.
+    pub fn check_origin(&self, address: usize, origin: usize, kind: Kind) {
+        let (site, how) = {
+            let tracked = lock(&self.tracked);
+            let live = tracked.objects.get(&(origin, kind)).map(|entry| {
+                let how = if entry.gone { ", on the stack of a function that has returned," } else { "" };
+                (entry.site.clone(), how)
+            });
+            let past = tracked.past.get(&(origin, kind)).map(|past| (past.site.clone(), past.how));
+            match live.or(past) {
+                Some(known) => known,
+                None => return,
+            }
+        };
+        let (name, here) = (kind.name(), Site::of_use());
+        bug_check(
+            Rule::MovedObject,
+            format_args!(
+                "the {name} at {address:#x} is a copy: it was initialised at {origin:#x}{how}{site}, and is used at {address:#x}{here}"
+            ),
+        );
+    }
+
+    /// The bytes of a structure are not those that its initialisation wrote.
+    fn overwritten(&self, address: usize, kind: Kind) -> ! {
+        self.check_moved(address, kind);
+        let site =
+            lock(&self.tracked).objects.get(&(address, kind)).map(|entry| entry.site.clone()).unwrap_or_default();
+        bug_check(
+            Rule::Uninitialised,
+            format_args!("the {} at {address:#x} was overwritten after it was initialised{site}", kind.name()),
+        )
+    }
+
+    fn unknown(&self, address: usize, what: &str) -> ! {
+        let other = {
+            let tracked = lock(&self.tracked);
+            let mut there = tracked.objects.range((address, FIRST)..(address + 1, FIRST));
+            there.next().map(|(&(_, kind), entry)| (kind, entry.site.clone()))
+        };
+        if let Some((kind, site)) = other {
+            let words = format_args!("the {what} at {address:#x} is a {}, which was initialised{site}", kind.name());
+            bug_check(Rule::Uninitialised, words);
+        }
+        bug_check(Rule::Uninitialised, format_args!("the {what} at {address:#x} was not initialised there"))
+    }
+
     /// A structure is given up, and its memory may be used for anything.
-    pub fn untrack(&self, address: usize) {
-        let gone = lock(&self.tracked).objects.remove(&address);
+    pub fn untrack(&self, address: usize, kind: Kind) {
+        let gone = lock(&self.tracked).objects.remove(&(address, kind));
+        drop(gone);
+    }
+
+    /// As [`State::untrack`], but copies that are still about are told of their origin.
+    pub fn untrack_and_remember(&self, address: usize, kind: Kind, how: &'static str) {
+        let mut tracked = lock(&self.tracked);
+        let gone = tracked.objects.remove(&(address, kind));
+        if let Some(entry) = &gone {
+            tracked.remember((address, kind), entry.site.clone(), how);
+        }
+        drop(tracked);
         drop(gone);
     }
 
@@ -159,13 +488,23 @@ impl State {
         if tracked.objects.is_empty() {
             return;
         }
-        while let Some((&place, entry)) = tracked.objects.range(address..address + size).next() {
-            if let Some(rule) = entry.object.rule_if_freed() {
-                let kind = entry.object.kind();
+        while let Some((&key, entry)) = tracked.objects.range((address, FIRST)..(address + size, FIRST)).next() {
+            let waited = self.dispatcher.is_waited_for(key.0).then_some(Rule::UseAfterFree);
+            if let Some(rule) = entry.object.rule_if_freed().or(waited) {
+                let (name, site, offset) = (key.1.name(), entry.site.clone(), key.0 - address);
+                let use_of = if waited.is_some() { "a thread waits for it" } else { "it is in use" };
                 drop(tracked);
-                bug_check(rule, format_args!("{kind} in a block that is freed, at offset {}", place - address));
+                bug_check(
+                    rule,
+                    format_args!(
+                        "a {name} in a block that is freed, at offset {offset}: {use_of}; it was initialised{site}"
+                    ),
+                );
             }
-            gone.extend(tracked.objects.remove(&place));
+            if let Some(entry) = tracked.objects.remove(&key) {
+                tracked.remember(key, entry.site.clone(), ", in memory that is free now,");
+                gone.push(entry);
+            }
         }
         drop(tracked);
         drop(gone);
@@ -174,29 +513,54 @@ impl State {
     /// A driver was unloaded: nothing in its image or elsewhere may be queued or set.
     pub fn forget_driver(&self, owner: DriverId, name: &str) {
         let mut tracked = lock(&self.tracked);
-        let addresses: Vec<usize> =
-            tracked.objects.iter().filter(|(_, entry)| entry.owner == owner).map(|(&address, _)| address).collect();
-        let gone: Vec<Entry> = addresses.iter().filter_map(|address| tracked.objects.remove(address)).collect();
+        let keys: Vec<_> =
+            tracked.objects.iter().filter(|(_, entry)| entry.owner == owner).map(|(&key, _)| key).collect();
+        let gone: Vec<Entry> = keys.iter().filter_map(|key| tracked.objects.remove(key)).collect();
         drop(tracked);
         for entry in &gone {
             let rule = match entry.object.rule_if_freed() {
                 Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
-                Some(rule @ (Rule::RemoveLock | Rule::LockHeld | Rule::ReferenceLeak)) => rule,
-                Some(_) => Rule::TimerAtUnload,
+                Some(Rule::TimerFreedWhileSet) => Rule::TimerAtUnload,
+                Some(rule) => rule,
                 None => continue,
             };
-            bug_check(rule, format_args!("a {} of driver {name} is left at its unload", entry.object.kind()));
+            let (kind, site) = (entry.object.kind().name(), &entry.site);
+            bug_check(rule, format_args!("a {kind} of driver {name} is left at its unload; it was initialised{site}"));
         }
         drop(gone);
     }
 }
 
-/// A structure may not be in free memory, nor in memory that can be paged out.
-fn check_memory(address: usize, kind: &str) {
-    if pool::is_live(address) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("the {kind} at {address:#x} is in memory that is free"));
-    }
-    if crate::paged::contains(address) {
-        bug_check(Rule::PagedAtDispatch, format_args!("the {kind} at {address:#x} is in pageable memory"));
+/// Has a structure that was initialised point to itself.
+pub fn seal(address: usize, kind: Kind) {
+    let (offset, words) = kind.seal();
+    let first = address + offset;
+    for word in 0..words {
+        let place: *mut usize = std::ptr::with_exposed_provenance_mut(first + word * size_of::<usize>());
+        // SAFETY: memory for a structure of this kind, in which the field is the system's.
+        unsafe { place.write_unaligned(first) };
     }
 }
+
+/// A structure may not be in free memory, nor in memory that can be paged out.
+fn check_memory(address: usize, kind: Kind) {
+    check_memory_of(address, kind.name());
+}
+
+fn check_memory_of(address: usize, what: &str) {
+    if pool::is_live(address) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
+    }
+    if crate::paged::contains(address) {
+        bug_check(Rule::PagedAtDispatch, format_args!("the {what} at {address:#x} is in pageable memory"));
+    }
+}
+
+const _: () = {
+    let (mut index, all) = (0, [Kind::Irp, Kind::NetBufferList, Kind::Lookaside, Kind::Resource, Kind::RemoveLock]);
+    while index < all.len() {
+        assert!(all[index].size() <= LARGEST, "the search for neighbours looks far enough");
+        index += 1;
+    }
+    assert!(size_of::<LIST_ENTRY>() == 2 * size_of::<usize>(), "the head of a list has two words");
+};

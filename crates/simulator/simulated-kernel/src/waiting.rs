@@ -73,7 +73,7 @@ impl Dispatcher {
 
     /// An event is initialised. Whoever waits for it may wait for ever, and so may who comes later, if it was set before.
     pub fn initialised_again(&self, event: usize, was_set: bool) {
-        if lock(&self.waits).values().any(|waiting| waiting.objects.contains(&event)) {
+        if self.is_waited_for(event) {
             bug_check(Rule::EventReinitialised, format_args!("the event at {event:#x}, for which a thread waits"));
         }
         let mut lost = lock(&self.lost);
@@ -82,6 +82,11 @@ impl Dispatcher {
         } else {
             lost.remove(&event);
         }
+    }
+
+    /// Returns true if a thread waits for the object at that address.
+    pub fn is_waited_for(&self, object: usize) -> bool {
+        lock(&self.waits).values().any(|waiting| waiting.objects.contains(&object))
     }
 
     /// An event is set: what was lost before does not matter any more.

@@ -6,7 +6,14 @@ use ndis::{NDIS_STATUS, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST, Net
 use ndkpi::{MDL as OPAQUE_MDL, NDIS_HANDLE};
 use wdk_bindings::{CSHORT, MDL, MDL_SOURCE_IS_NONPAGED_POOL, ULONG};
 
-use crate::{context::NOBODY, pool, report::bug_check, rule::Rule};
+use crate::{
+    context::NOBODY,
+    kernel::State,
+    pool,
+    report::bug_check,
+    rule::Rule,
+    tracked::{Kind, Object},
+};
 
 /// The tag of the protocols' frames.
 const TAG: u32 = u32::from_ne_bytes(*b"NDfr");
@@ -130,7 +137,7 @@ pub fn bytes_of(buffer: &NET_BUFFER) -> Vec<u8> {
 }
 
 /// The lists of a chain. A list that is free breaks `rule`.
-pub fn lists_of(first: *mut NET_BUFFER_LIST, rule: Rule) -> Vec<*mut NET_BUFFER_LIST> {
+pub fn lists_of(state: &State, first: *mut NET_BUFFER_LIST, rule: Rule) -> Vec<*mut NET_BUFFER_LIST> {
     let (mut lists, mut list) = (Vec::new(), first);
     while !list.is_null() {
         if pool::is_live(list.addr()) == Some(false) {
@@ -139,6 +146,7 @@ pub fn lists_of(first: *mut NET_BUFFER_LIST, rule: Rule) -> Vec<*mut NET_BUFFER_
         if lists.contains(&list) {
             bug_check(Rule::NblNotOwned, format_args!("a net buffer list is twice in one chain"));
         }
+        state.check_list(list);
         lists.push(list);
         // SAFETY: a list of the chain.
         list = unsafe { (*list).Next };
@@ -224,7 +232,7 @@ fn chain(bytes: &[u8], layout: Layout) -> *mut MDL {
 }
 
 /// A list of the protocols with these frames.
-pub fn make(frames: &[&[u8]], layout: Layout, cancel: usize) -> *mut NET_BUFFER_LIST {
+pub fn make(state: &State, frames: &[&[u8]], layout: Layout, cancel: usize) -> *mut NET_BUFFER_LIST {
     let mut first: *mut NET_BUFFER = std::ptr::null_mut();
     for frame in frames.iter().rev() {
         let buffer: *mut NET_BUFFER = std::ptr::with_exposed_provenance_mut(block(size_of::<NET_BUFFER>()));
@@ -239,13 +247,14 @@ pub fn make(frames: &[&[u8]], layout: Layout, cancel: usize) -> *mut NET_BUFFER_
     let list: *mut NET_BUFFER_LIST = std::ptr::with_exposed_provenance_mut(block(size_of::<NET_BUFFER_LIST>()));
     // SAFETY: a new block of that size.
     unsafe { write_list(list, std::ptr::null_mut(), first, std::ptr::null_mut()) };
+    state.track(list.expose_provenance(), NOBODY, Object::Plain(Kind::NetBufferList));
     // SAFETY: the list was just written.
     unsafe { (*list).NetBufferListInfo[NetBufferListCancelId] = super::pointer(cancel) };
     list
 }
 
 /// Frees a list that [`make`] has made.
-pub fn free(list: *mut NET_BUFFER_LIST) {
+pub fn free(state: &State, list: *mut NET_BUFFER_LIST) {
     // SAFETY: a list of the protocols, which is back.
     let mut buffer = unsafe { (*list).FirstNetBuffer };
     while !buffer.is_null() {
@@ -262,5 +271,6 @@ pub fn free(list: *mut NET_BUFFER_LIST) {
         pool::free(buffer.expose_provenance(), Some(TAG));
         buffer = here.Next;
     }
+    state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and completed since,");
     pool::free(list.expose_provenance(), Some(TAG));
 }

@@ -7,10 +7,12 @@ use ndkpi::{MDL, NDIS_HANDLE};
 
 use super::{Owner, frame, ndis_routine, pointer, read};
 use crate::{
+    context::NOBODY,
     kernel::{State, lock},
     pool,
     report::bug_check,
     rule::Rule,
+    tracked::{Kind, Object},
     wdm,
 };
 
@@ -125,6 +127,15 @@ pub extern "system" fn NdisFreeNetBufferListPool(handle: NDIS_HANDLE) {
     });
 }
 
+impl State {
+    /// A driver hands a list over: it may not be a copy of one.
+    pub fn check_list(&self, list: *mut NET_BUFFER_LIST) {
+        if !self.is_tracked(list.addr(), Kind::NetBufferList) {
+            self.check_moved(list.addr(), Kind::NetBufferList);
+        }
+    }
+}
+
 /// The pool with that handle.
 fn with_pool<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Pool) -> R) -> R {
     let mut pools = lock(&state.ndis.pools);
@@ -166,6 +177,7 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
         let start = if context == 0 { std::ptr::null_mut() } else { buffer.wrapping_add(1).cast::<c_void>() };
         // SAFETY: as above.
         unsafe { frame::write_list(list, handle, buffer, start) };
+        state.track(place, NOBODY, Object::Plain(Kind::NetBufferList));
         let mut pools = lock(&state.ndis.pools);
         if let Some(pool) = pools.by_handle.get_mut(&handle.addr()) {
             pool.lists += 1;
@@ -178,6 +190,7 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
     ndis_routine!("NdisFreeNetBufferList", DISPATCH_LEVEL, |state| {
+        state.check_list(list);
         let mut pools = lock(&state.ndis.pools);
         let entry = pools.list(list.addr());
         let (place, pool) = (entry.place.clone(), entry.pool);
@@ -193,6 +206,7 @@ pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
             pool.parameters.PoolTag
         });
         drop(pools);
+        state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and freed since,");
         pool::free(list.expose_provenance(), Some(tag));
     });
 }

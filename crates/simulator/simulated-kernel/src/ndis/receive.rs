@@ -131,7 +131,7 @@ pub extern "system" fn NdisMIndicateReceiveNetBufferLists(
         if !may {
             bug_check(Rule::ReceivedWhilePaused, format_args!("a frame is indicated by a miniport that is paused"));
         }
-        let lists = frame::lists_of(first, Rule::NblNotOwned);
+        let lists = frame::lists_of(state, first, Rule::NblNotOwned);
         if lists.len() != count as usize || lists.is_empty() {
             bug_check(Rule::BadArgument, format_args!("an indication of {count} lists has {} of them", lists.len()));
         }

@@ -65,7 +65,7 @@ impl State {
             .enumerate()
             .map(|(index, frames)| {
                 let mixed = number.wrapping_add(index).wrapping_mul(7);
-                frame::make(frames, Layout { before: mixed % 5 * 9, pieces: mixed % 3 + 1 }, cancel)
+                frame::make(self, frames, Layout { before: mixed % 5 * 9, pieces: mixed % 3 + 1 }, cancel)
             })
             .collect();
         let send = Arc::new(Send {
@@ -134,7 +134,7 @@ impl State {
         if shape != Some(frame::shape_of(list)) {
             bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));
         }
-        frame::free(list);
+        frame::free(self, list);
         let Some(send) = lock(&self.ndis.sends.0).get(&number).cloned() else { return };
         if send.paused && status == NDIS_STATUS_SUCCESS {
             bug_check(Rule::SentWhilePaused, format_args!("a frame is sent by a miniport that is paused"));
@@ -183,7 +183,7 @@ pub extern "system" fn NdisMSendNetBufferListsComplete(handle: NDIS_HANDLE, firs
         if flags & NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL != 0 && machine::current_irql() != Irql::DISPATCH_LEVEL {
             bug_check(Rule::BadArgument, format_args!("a completion says DISPATCH_LEVEL, and is not at it"));
         }
-        let lists = frame::lists_of(first, Rule::NblCompletedTwice);
+        let lists = frame::lists_of(state, first, Rule::NblCompletedTwice);
         if lists.is_empty() {
             bug_check(Rule::BadArgument, format_args!("a completion without lists"));
         }

@@ -7,6 +7,7 @@ use ndkpi::NDIS_HANDLE;
 
 use super::{Owner, ndis_routine, pointer};
 use crate::{
+    argument::Argument,
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
@@ -46,10 +47,10 @@ pub extern "system" fn NdisQueueIoWorkItem(
     ndis_routine!("NdisQueueIoWorkItem", DISPATCH_LEVEL, |state| {
         let item = find(state, handle);
         let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a work item without a routine")) };
-        let (argument, handle) = (argument.expose_provenance(), handle.addr());
+        let (argument, handle) = (Argument::of(argument), handle.addr());
         item.queued.queue(state, item.owner.driver, move || {
             // SAFETY: the driver's own routine and argument, at `PASSIVE_LEVEL`.
-            unsafe { work(std::ptr::with_exposed_provenance_mut(argument), pointer(handle)) };
+            unsafe { work(argument.pointer("a work item"), pointer(handle)) };
         });
     });
 }

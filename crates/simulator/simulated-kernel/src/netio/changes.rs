@@ -26,6 +26,7 @@ use wdk_bindings::PVOID;
 
 use super::helper;
 use crate::{
+    argument::Argument,
     context::{self, DriverId},
     kernel::{State, lock},
     report::bug_check,
@@ -59,7 +60,7 @@ struct Listener {
     owner: DriverId,
     family: u16,
     callback: Callback,
-    context: usize,
+    context: Argument,
     /// Callbacks that were begun.
     begun: AtomicU32,
     /// Callbacks that run.
@@ -92,8 +93,8 @@ impl Listener {
         if !self.gone.load(SeqCst) {
             let raised = self.begun.fetch_add(1, Relaxed) % 2 == 1;
             let before = raised.then(|| machine::raise(Irql::DISPATCH_LEVEL));
+            let context = self.context.pointer("a callback for changes of the network");
             context::call(self.owner, "a callback for changes of the network", || {
-                let context = std::ptr::with_exposed_provenance_mut(self.context);
                 match self.callback {
                     // SAFETY: the driver's own routine and context, and null or a row that lives until the call returns.
                     Callback::Address(callback) => unsafe { callback(context, row.cast(), kind) },
@@ -168,7 +169,7 @@ impl State {
             owner: context::caller(),
             family,
             callback,
-            context: context.expose_provenance(),
+            context: Argument::of(context),
             begun: AtomicU32::new(0),
             running: AtomicU32::new(0),
             gone: AtomicBool::new(false),

@@ -8,9 +8,10 @@ mod windows;
 
 #[cfg(unix)]
 pub use self::unix::{
-    commit, commit_unreachable, end, install_fault_handler, map, map_twice, processor_time, protect, reserve, unmap,
+    commit, commit_unreachable, end, install_fault_handler, map, map_twice, peek, processor_time, protect, reserve,
+    unmap,
 };
 #[cfg(windows)]
 pub use self::windows::{
-    commit, commit_unreachable, end, install_fault_handler, map, processor_time, protect, reserve, unmap,
+    commit, commit_unreachable, end, install_fault_handler, map, peek, processor_time, protect, reserve, unmap,
 };

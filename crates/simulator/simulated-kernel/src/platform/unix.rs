@@ -89,6 +89,28 @@ pub fn processor_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// The word at an address, if there is memory. The system looks, and says no where a read would be a fault.
+pub fn peek(address: usize) -> Option<usize> {
+    const BYTES: usize = size_of::<usize>();
+    let mut ends = [0; 2];
+    // SAFETY: the places are variables here.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    let [from, to] = ends;
+    let mut word = 0_usize;
+    // SAFETY: the system reads the bytes, and writes none.
+    let written = unsafe { libc::write(to, ptr::with_exposed_provenance(address), BYTES) };
+    let there = written.cast_unsigned() == BYTES
+        // SAFETY: the place is a variable of that size.
+        && unsafe { libc::read(from, (&raw mut word).cast(), BYTES) }.cast_unsigned() == BYTES;
+    for end in ends {
+        // SAFETY: opened above.
+        unsafe { libc::close(end) };
+    }
+    there.then_some(word)
+}
+
 /// Has the paged pool hear of faults.
 pub fn install_fault_handler() {
     // SAFETY: all zeros is a value of this structure of numbers and pointers.

@@ -5,6 +5,7 @@ use std::{io::Write, ptr, time::Duration};
 use windows_sys::Win32::{
     Foundation::FILETIME,
     System::{
+        Diagnostics::Debug::ReadProcessMemory,
         Memory::{
             MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS, PAGE_READONLY, PAGE_READWRITE,
             VirtualAlloc, VirtualFree, VirtualProtect,
@@ -76,6 +77,18 @@ pub fn processor_time() -> Duration {
     assert_ne!(got, 0, "a thread has times");
     let hundreds = |time: &FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
     Duration::from_nanos(100 * (hundreds(kernel) + hundreds(user)))
+}
+
+/// The word at an address, if there is memory. The system looks, and says no where a read would be a fault.
+pub fn peek(address: usize) -> Option<usize> {
+    const BYTES: usize = size_of::<usize>();
+    let (mut word, mut got) = (0_usize, 0);
+    // SAFETY: the process's own pseudo handle.
+    let process = unsafe { GetCurrentProcess() };
+    let from = ptr::with_exposed_provenance(address);
+    // SAFETY: the place is a variable of that size, and the system looks at the address itself.
+    let read = unsafe { ReadProcessMemory(process, from, (&raw mut word).cast(), BYTES, &raw mut got) };
+    (read != 0 && got == BYTES).then_some(word)
 }
 
 /// Has the paged pool hear of faults.

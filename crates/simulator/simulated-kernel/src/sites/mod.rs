@@ -6,7 +6,7 @@
 #[cfg(unix)]
 mod symbols;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::{
     context::{self, DriverId},
@@ -74,6 +74,43 @@ impl State {
             depth < DEPTH
         });
         site
+    }
+}
+
+/// A place in a driver's code from which the kernel was called. In words it is `, called from` and the place, or nothing if that is
+/// not known.
+#[derive(Clone, Default)]
+pub struct Site(Option<Place>);
+
+/// Addresses of the stack, of which one is the driver's; looked up when somebody wants to read them.
+#[cfg(unix)]
+type Place = symbols::Frames;
+/// The address that the call returns to.
+#[cfg(windows)]
+type Place = usize;
+
+impl Site {
+    /// Where the driver is that has called the kernel.
+    pub fn here() -> Self {
+        #[cfg(unix)]
+        return Self(Some(symbols::Frames::here(context::current_routine())));
+        #[cfg(windows)]
+        Self(Some(context::current_site()))
+    }
+
+    /// The same for a message, whose end says so itself where the thunks of images have noted it.
+    pub fn of_use() -> Self {
+        if cfg!(windows) { Self::default() } else { Self::here() }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(place) = &self.0 else { return Ok(()) };
+        #[cfg(unix)]
+        return place.in_words().map_or(Ok(()), |words| write!(f, ", called from {words}"));
+        #[cfg(windows)]
+        f.write_str(&context::site_in_words(*place))
     }
 }
 

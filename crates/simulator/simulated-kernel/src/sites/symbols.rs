@@ -1,6 +1,6 @@
 //! Whose code is on the stack, by the symbols of this program: the drivers are linked into it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
@@ -52,19 +52,67 @@ const PLAIN: &str = "fn ";
 /// Crates whose code runs between a driver's call and the place that asks who called.
 const KERNEL: [&str; 6] = ["alloc", "backtrace", "core", "host", "simulated_kernel", "std"];
 
+/// Returns true if the code at an address, to which a call returns, is the kernel's, which is in this routine; `None` if nobody knows
+/// whose it is.
+fn is_kernels(address: usize, routine: &str) -> Option<bool> {
+    let home = home_of(address)?;
+    let plain = home.strip_prefix(PLAIN);
+    Some(KERNEL.contains(&home) || plain.is_some_and(|name| name == routine || name == "__rust_try"))
+}
+
 /// The stack pointer of the code that calls this routine of the kernel; `None` if the stack does not tell.
 pub fn stack_of_caller(routine: &str) -> Option<usize> {
     let mut found = None;
     backtrace::trace(|frame| {
-        let Some(home) = home_of(frame.ip().addr()) else { return false };
-        let plain = home.strip_prefix(PLAIN);
-        if KERNEL.contains(&home) || plain.is_some_and(|name| name == routine || name == "__rust_try") {
-            return true;
+        let is_kernels = is_kernels(frame.ip().addr(), routine);
+        if is_kernels == Some(false) {
+            found = Some(frame.sp().addr()).filter(|&stack| stack != 0);
         }
-        found = Some(frame.sp().addr()).filter(|&stack| stack != 0);
-        false
+        is_kernels == Some(true)
     });
     found
+}
+
+/// Where the functions return to that have led to a call of the kernel. Whose they are is found out when somebody wants to know.
+#[derive(Clone)]
+pub struct Frames {
+    addresses: Arc<[usize]>,
+    routine: &'static str,
+}
+
+impl Frames {
+    /// As many frames are the kernel's own at most, and one more.
+    const DEPTH: usize = 32;
+
+    /// Those of the current thread, which is in this routine.
+    pub fn here(routine: &'static str) -> Self {
+        let mut addresses = Vec::with_capacity(Self::DEPTH);
+        backtrace::trace(|frame| {
+            addresses.push(frame.ip().addr());
+            addresses.len() < Self::DEPTH
+        });
+        Self { addresses: addresses.into(), routine }
+    }
+
+    /// The function that called the kernel, and its place in the sources.
+    pub fn in_words(&self) -> Option<String> {
+        let caller = self.addresses.iter().find(|&&address| is_kernels(address, self.routine) != Some(true))?;
+        let call = std::ptr::without_provenance_mut(caller.wrapping_sub(1));
+        let mut words = None;
+        // Of functions that became a part of another one, the innermost comes first.
+        backtrace::resolve(call, |symbol| {
+            if words.is_none()
+                && let Some(name) = symbol.name()
+            {
+                let file =
+                    symbol.filename().and_then(|file| file.file_name()).map(|file| file.to_string_lossy().into_owned());
+                let line =
+                    file.zip(symbol.lineno()).map_or_else(String::new, |(file, line)| format!(" ({file}:{line})"));
+                words = Some(format!("{name:#}{line}"));
+            }
+        });
+        words
+    }
 }
 
 /// Where the functions return to that have led to a call of this routine: all but the innermost `skip`, `count` at most.

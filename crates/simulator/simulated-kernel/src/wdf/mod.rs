@@ -16,11 +16,13 @@ mod request;
 mod request_cancel;
 mod spin_lock;
 mod target;
+mod wait_lock;
 
 #[cfg(unix)]
 use std::ptr;
 use std::sync::OnceLock;
 
+use image_loader::framework::FUNCTIONS;
 use wdk_bindings::{_WDFFUNCENUM, WDFFUNC};
 #[cfg(unix)]
 use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
@@ -33,6 +35,7 @@ pub use self::{
     request::{Output, RequestObject},
     spin_lock::SpinLockObject,
     target::TargetObject,
+    wait_lock::WaitLockObject,
 };
 use crate::{kernel, report::bug_check, rule::Rule};
 
@@ -55,19 +58,39 @@ static mut WdfFunctions: *const WDFFUNC = ptr::null();
 #[unsafe(no_mangle)]
 static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
 
-extern "C" fn not_simulated() {
+/// Stands where the function with that index would be.
+extern "C" fn missing<const INDEX: usize>() {
+    let name = FUNCTIONS.get(INDEX).copied().unwrap_or("a function of the framework");
     kernel::routine(
-        "a function of the framework",
+        name,
         || host::machine::Irql::HIGH_LEVEL,
-        |_| bug_check(Rule::NotSimulated, format_args!("a function of the framework that is not simulated")),
+        |_| bug_check(Rule::NotSimulated, format_args!("{name}, function {INDEX} of the framework")),
     );
 }
+
+macro_rules! missing {
+    ($($eight:literal)*) => {
+        [$(
+            missing::<{ 8 * $eight }>, missing::<{ 8 * $eight + 1 }>, missing::<{ 8 * $eight + 2 }>, missing::<{ 8 * $eight + 3 }>,
+            missing::<{ 8 * $eight + 4 }>, missing::<{ 8 * $eight + 5 }>, missing::<{ 8 * $eight + 6 }>, missing::<{ 8 * $eight + 7 }>,
+        )*]
+    };
+}
+
+/// One function for each place of the table, so that a call says which it wanted.
+const MISSING: [Function; 448] = missing! {
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27
+    28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55
+};
+
+const _: () =
+    assert!(MISSING.len() >= COUNT && FUNCTIONS.len() >= COUNT, "each place of the table has one, and a name");
 
 /// The function table.
 fn functions() -> &'static [WDFFUNC; COUNT] {
     static TABLE: OnceLock<[WDFFUNC; COUNT]> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut table: [WDFFUNC; COUNT] = [Some(not_simulated as _); COUNT];
+        let mut table: [WDFFUNC; COUNT] = std::array::from_fn(|index| Some(MISSING[index]));
         for (index, function) in entries() {
             table[index] = Some(function);
         }
@@ -100,7 +123,7 @@ macro_rules! table {
             vec![$({
                 // Checked here: a function of another type does not fit the table's place.
                 let function: wdk_bindings::$type = Some($module::$name);
-                let function = function.map_or(not_simulated as *const (), |function| function as *const ());
+                let function = function.map_or(std::ptr::null(), |function| function as *const ());
                 // SAFETY: a function's address; whoever calls it gives it back the type that was checked above.
                 (_WDFFUNCENUM::$index as usize, unsafe { std::mem::transmute::<*const (), Function>(function) })
             },)+]
@@ -164,6 +187,9 @@ table! {
     spin_lock::WdfSpinLockCreate @ WdfSpinLockCreateTableIndex: PFN_WDFSPINLOCKCREATE,
     spin_lock::WdfSpinLockAcquire @ WdfSpinLockAcquireTableIndex: PFN_WDFSPINLOCKACQUIRE,
     spin_lock::WdfSpinLockRelease @ WdfSpinLockReleaseTableIndex: PFN_WDFSPINLOCKRELEASE,
+    wait_lock::WdfWaitLockCreate @ WdfWaitLockCreateTableIndex: PFN_WDFWAITLOCKCREATE,
+    wait_lock::WdfWaitLockAcquire @ WdfWaitLockAcquireTableIndex: PFN_WDFWAITLOCKACQUIRE,
+    wait_lock::WdfWaitLockRelease @ WdfWaitLockReleaseTableIndex: PFN_WDFWAITLOCKRELEASE,
     target::WdfIoTargetCreate @ WdfIoTargetCreateTableIndex: PFN_WDFIOTARGETCREATE,
     target::WdfIoTargetOpen @ WdfIoTargetOpenTableIndex: PFN_WDFIOTARGETOPEN,
     target::WdfIoTargetClose @ WdfIoTargetCloseTableIndex: PFN_WDFIOTARGETCLOSE,

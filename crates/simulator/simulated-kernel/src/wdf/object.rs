@@ -16,7 +16,9 @@ use wdk_bindings::{
     WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
 };
 
-use super::{DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, TargetObject, function};
+use super::{
+    DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, TargetObject, WaitLockObject, function,
+};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -45,6 +47,7 @@ pub enum Kind {
     File(Arc<FileObject>),
     Target(Arc<TargetObject>),
     SpinLock(Arc<SpinLockObject>),
+    WaitLock(Arc<WaitLockObject>),
     Key,
     General,
 }
@@ -59,6 +62,7 @@ impl Kind {
             Self::File(_) => "file",
             Self::Target(_) => "I/O target",
             Self::SpinLock(_) => "spin lock",
+            Self::WaitLock(_) => "wait lock",
             Self::Key => "registry key",
             Self::General => "general object",
         }
@@ -198,6 +202,7 @@ impl State {
             Kind::Queue(queue) => self.stop_queue(queue),
             Kind::Target(target) => self.close_target(target),
             Kind::SpinLock(spin_lock) => spin_lock.end(object.handle),
+            Kind::WaitLock(wait_lock) => wait_lock.end(),
             _ => {}
         }
         let children = lock(&object.children).clone();

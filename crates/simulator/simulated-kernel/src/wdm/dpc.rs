@@ -10,6 +10,7 @@ use wdk_bindings::{
 
 use super::{processor, routine};
 use crate::{
+    argument::Argument,
     context::{self, DriverId},
     kernel::{State, current, lock},
     platform,
@@ -43,10 +44,7 @@ impl Word {
 }
 
 pub fn tracked(state: &State, dpc: *mut KDPC) -> Arc<Dpc> {
-    match state.tracked(dpc.expose_provenance(), "DPC") {
-        Object::Dpc(dpc) => dpc,
-        _ => bug_check(Rule::Uninitialised, format_args!("{dpc:p} is no DPC")),
-    }
+    state.dpc(dpc.expose_provenance())
 }
 
 /// Counts a deferred call that is running.
@@ -101,15 +99,16 @@ fn watch(state: &State, stalled: Duration) {
 }
 
 /// Makes a deferred call.
-fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Word, arguments: Arguments) {
+fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Argument, arguments: Arguments) {
     let state = current();
     let limit = state.dpc_limit;
     let _running = Running::new(state.clone(), owner);
     let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a DPC without a routine")) };
     let (before, stalled) = (platform::processor_time(), STALLED.replace(0));
+    let context = context.pointer("a deferred call");
     context::call(owner, "a deferred call", || {
         // SAFETY: the driver's own routine, with its own arguments, at the level that it expects.
-        unsafe { work(dpc.pointer(), context.pointer(), arguments.first, arguments.second) };
+        unsafe { work(dpc.pointer(), context, arguments.first, arguments.second) };
     });
     let stalls = Duration::from_micros(STALLED.replace(stalled));
     // What the machine does meanwhile for others is not this call's.
@@ -132,7 +131,7 @@ extern "C" fn KeInitializeThreadedDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, 
 }
 
 fn initialise(state: &State, dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
-    let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Word::of(context));
+    let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Argument::of(context));
     let call = move |arguments| run(owner, work, address, context, arguments);
     let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {
         bug_check(Rule::NotSimulated, format_args!("no memory for a DPC"));

@@ -23,17 +23,11 @@ use crate::{
 };
 
 fn event(state: &State, event: *mut KEVENT) -> Arc<Event> {
-    match state.tracked(event.expose_provenance(), "event") {
-        Object::Event(event) => event,
-        _ => bug_check(Rule::Uninitialised, format_args!("{event:p} is no event")),
-    }
+    state.event(event.expose_provenance())
 }
 
 fn semaphore(state: &State, semaphore: *mut KSEMAPHORE) -> Arc<Semaphore> {
-    match state.tracked(semaphore.expose_provenance(), "semaphore") {
-        Object::Semaphore(semaphore) => semaphore,
-        _ => bug_check(Rule::Uninitialised, format_args!("{semaphore:p} is no semaphore")),
-    }
+    state.semaphore(semaphore.expose_provenance())
 }
 
 /// When a wait ends: `None` without a timeout.
@@ -62,12 +56,23 @@ pub fn check_wait(name: &str, end: Option<u64>) {
     }
 }
 
+/// The stack of a thread that waits in user mode can be paged out, with what others signal.
+fn check_mode(mode: KPROCESSOR_MODE, object: usize) {
+    if mode != 0 && stack::is_here(object) {
+        bug_check(
+            Rule::StackObject,
+            format_args!("a wait in user mode for the object at {object:#x}, which is on the stack"),
+        );
+    }
+}
+
 /// Returns true if the object is signalled. If so, takes what waiting for it takes.
 fn acquire(object: &Object) -> bool {
     match object {
         Object::Event(event) => event.try_wait(),
         Object::Timer(timer) => timer.signalled.try_wait(),
         Object::Mutex(mutex) => mutex.try_wait(),
+        Object::Thread(thread) => thread.has_ended(),
         Object::Semaphore(semaphore) => {
             let taken = semaphore.count.fetch_update(AcqRel, Acquire, |count| (count > 0).then(|| count - 1));
             taken.is_ok()
@@ -81,6 +86,7 @@ fn is_signalled(object: &Object) -> bool {
         Object::Event(event) => event.is_set(),
         Object::Timer(timer) => timer.signalled.is_set(),
         Object::Mutex(mutex) => mutex.is_signalled(),
+        Object::Thread(thread) => thread.has_ended(),
         Object::Semaphore(semaphore) => semaphore.count.load(Acquire) > 0,
         _ => false,
     }
@@ -149,6 +155,9 @@ extern "C" fn KeReadStateEvent(place: *mut KEVENT) -> LONG {
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeSemaphore(place: *mut KSEMAPHORE, count: LONG, limit: LONG) {
     routine!("KeInitializeSemaphore", |state| {
+        if limit <= 0 || !(0..=limit).contains(&count) {
+            bug_check(Rule::BadArgument, format_args!("a semaphore with the count {count} and the limit {limit}"));
+        }
         let object = Semaphore { count: AtomicI32::new(count), limit };
         state.track(place.expose_provenance(), context::caller(), Object::Semaphore(Arc::new(object)));
     });
@@ -170,6 +179,9 @@ extern "C" fn KeReleaseSemaphore(
         if wait != 0 {
             bug_check(Rule::NotSimulated, format_args!("KeReleaseSemaphore with Wait"));
         }
+        if adjustment <= 0 {
+            bug_check(Rule::BadArgument, format_args!("a semaphore is released by {adjustment}"));
+        }
         let semaphore = semaphore(state, place);
         let before = semaphore.count.fetch_add(adjustment, AcqRel);
         if before + adjustment > semaphore.limit {
@@ -184,15 +196,16 @@ extern "C" fn KeReleaseSemaphore(
 extern "C" fn KeWaitForSingleObject(
     object: PVOID,
     _reason: KWAIT_REASON,
-    _mode: KPROCESSOR_MODE,
+    mode: KPROCESSOR_MODE,
     _alertable: BOOLEAN,
     timeout: *mut LARGE_INTEGER,
 ) -> NTSTATUS {
     routine!("KeWaitForSingleObject", |state| {
         let end = end(state, timeout);
         check_wait("KeWaitForSingleObject", end);
+        check_mode(mode, object.addr());
         let objects = [object.addr()];
-        let object = state.tracked(object.expose_provenance(), "object");
+        let object = state.waitable(object.expose_provenance());
         let wait = Wait { what: "KeWaitForSingleObject", objects: &objects, rule: None };
         let signalled = waiting::until(state, end, wait, || acquire(&object));
         if signalled { STATUS_SUCCESS } else { STATUS_TIMEOUT }
@@ -205,7 +218,7 @@ extern "C" fn KeWaitForMultipleObjects(
     objects: *mut PVOID,
     kind: WAIT_TYPE,
     _reason: KWAIT_REASON,
-    _mode: KPROCESSOR_MODE,
+    mode: KPROCESSOR_MODE,
     _alertable: BOOLEAN,
     timeout: *mut LARGE_INTEGER,
     blocks: PKWAIT_BLOCK,
@@ -226,7 +239,10 @@ extern "C" fn KeWaitForMultipleObjects(
             object.expose_provenance()
         };
         let places: Vec<usize> = (0..count as usize).map(of).collect();
-        let objects: Vec<Object> = places.iter().map(|&place| state.tracked(place, "object")).collect();
+        for &place in &places {
+            check_mode(mode, place);
+        }
+        let objects: Vec<Object> = places.iter().map(|&place| state.waitable(place)).collect();
         let mut first = 0;
         let wait = Wait { what: "KeWaitForMultipleObjects", objects: &places, rule: None };
         let signalled = waiting::until(state, end, wait, || {

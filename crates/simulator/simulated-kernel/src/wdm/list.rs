@@ -8,7 +8,7 @@ use super::{
     lock::{acquire, release},
     routine,
 };
-use crate::{kernel::State, report::bug_check, rule::Rule};
+use crate::{kernel::State, pool, report::bug_check, rule::Rule};
 
 /// Does something with a list while its lock is held.
 fn locked<R>(state: &State, word: PKSPIN_LOCK, change: impl FnOnce() -> R) -> R {
@@ -21,11 +21,20 @@ fn locked<R>(state: &State, word: PKSPIN_LOCK, change: impl FnOnce() -> R) -> R 
 fn read(entry: PLIST_ENTRY) -> LIST_ENTRY {
     // SAFETY: an entry of the driver's list, whose lock is held.
     let links = unsafe { entry.read() };
+    if [links.Flink, links.Blink].iter().any(|link| pool::is_live(link.addr()) == Some(false)) {
+        bug_check(Rule::UseAfterFree, format_args!("the list entry at {entry:p} leads to memory that is free"));
+    }
     // SAFETY: as above: its neighbours are entries of the list too.
     let before_next = unsafe { (*links.Flink).Blink };
     // SAFETY: as above.
     let after_previous = unsafe { (*links.Blink).Flink };
     if before_next != entry || after_previous != entry {
+        // The neighbours agree where it is, and it knows them: its bytes were copied from there.
+        if before_next == after_previous && links.Flink != entry && links.Blink != entry {
+            let words =
+                format_args!("the list entry at {entry:p} was linked at {before_next:p}, and is a copy of that");
+            bug_check(Rule::MovedObject, words);
+        }
         bug_check(Rule::BadArgument, format_args!("the list entry at {entry:p} is corrupt"));
     }
     links

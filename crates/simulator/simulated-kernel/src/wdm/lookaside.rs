@@ -13,7 +13,13 @@ use super::{
     memory::{self, ExAllocatePoolWithTag, ExFreePool},
     routine,
 };
-use crate::{context, kernel::State, report::bug_check, rule::Rule, tracked::Object};
+use crate::{
+    context,
+    kernel::State,
+    report::bug_check,
+    rule::Rule,
+    tracked::{Kind, Object},
+};
 
 /// The kinds of pool of the two older kinds of list.
 const NON_PAGED: POOL_TYPE = 0;
@@ -30,9 +36,12 @@ fn initialise(state: &State, place: PLOOKASIDE_LIST_EX, kind: POOL_TYPE, size: S
     list.L.Size = ULONG::try_from(size).unwrap_or(ULONG::MAX);
     list.L.__bindgen_anon_4.Allocate = Some(ExAllocatePoolWithTag);
     list.L.__bindgen_anon_5.Free = Some(ExFreePool);
-    state.track(place.expose_provenance(), context::caller(), Object::Lookaside);
+    // Written after a look whether there is one already.
+    state.track(place.expose_provenance(), context::caller(), Object::Plain(Kind::Lookaside));
     // SAFETY: the driver's memory for a list, which nobody else knows yet.
-    unsafe { place.write(list) };
+    let here = unsafe { &mut *place };
+    list.L.ListEntry = here.L.ListEntry;
+    *here = list;
 }
 
 fn older(
@@ -56,13 +65,11 @@ fn older(
 /// The list at that place must be one. Its memory may be freed when it has been deleted.
 fn delete(state: &State, place: PLOOKASIDE_LIST_EX) {
     check(state, place);
-    state.untrack(place.addr());
+    state.untrack_and_remember(place.addr(), Kind::Lookaside, ", and deleted since,");
 }
 
 fn check(state: &State, place: PLOOKASIDE_LIST_EX) {
-    if !matches!(state.tracked(place.expose_provenance(), "lookaside list"), Object::Lookaside) {
-        bug_check(Rule::Uninitialised, format_args!("{place:p} is no lookaside list"));
-    }
+    state.find(place.expose_provenance(), Kind::Lookaside);
 }
 
 #[unsafe(no_mangle)]

@@ -10,11 +10,12 @@ use wdk_bindings::{
 
 use super::routine;
 use crate::{
-    context::{self, DriverId},
+    context::{self, DriverId, NOBODY},
     kernel::{State, lock},
-    paged, pool,
+    paged, platform, pool,
     report::bug_check,
     rule::Rule,
+    tracked::{Kind, Object},
 };
 
 /// The tag of the system's allocations of MDLs.
@@ -51,8 +52,31 @@ impl State {
         }
     }
 
+    /// The MDL is one of the system's, or one that a driver has laid out in memory of its own (`MmInitializeMdl`): that is known from here on.
+    fn known_or_own(&self, mdl: *mut MDL) {
+        if lock(&self.wdm.mdls).owners.contains_key(&mdl.addr()) || self.is_tracked(mdl.addr(), Kind::OwnMdl) {
+            return;
+        }
+        self.check_moved(mdl.addr(), Kind::Mdl);
+        if platform::peek(mdl.addr()).is_some() {
+            // SAFETY: there is memory, and the driver says that it is an MDL.
+            let header = unsafe { mdl.read() };
+            let pages = (header.ByteOffset as usize + header.ByteCount as usize).div_ceil(pool::PAGE);
+            let size = size_of::<MDL>() + pages * size_of::<u64>();
+            if header.ByteCount > 0 && usize::try_from(header.Size) == Ok(size) {
+                self.track(mdl.expose_provenance(), context::caller(), Object::Plain(Kind::OwnMdl));
+                return;
+            }
+        }
+        self.known(mdl);
+    }
+
     fn known(&self, mdl: *mut MDL) {
         if !lock(&self.wdm.mdls).owners.contains_key(&mdl.addr()) {
+            self.check_moved(mdl.addr(), Kind::Mdl);
+            if self.is_tracked(mdl.addr(), Kind::OwnMdl) {
+                bug_check(Rule::BadMdl, format_args!("the MDL at {mdl:p} is in memory of the driver's own"));
+            }
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL"));
         }
     }
@@ -67,26 +91,58 @@ unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn IoAllocateMdl(
-    address: PVOID,
-    length: ULONG,
-    _secondary: BOOLEAN,
-    _quota: BOOLEAN,
-    irp: PIRP,
-) -> *mut MDL {
+extern "C" fn IoAllocateMdl(address: PVOID, length: ULONG, secondary: BOOLEAN, _quota: BOOLEAN, irp: PIRP) -> *mut MDL {
     routine!("IoAllocateMdl", |state| {
+        let Some(mdl) = allocate(state, context::caller(), address, length) else { return ptr::null_mut() };
         if !irp.is_null() {
-            bug_check(Rule::NotSimulated, format_args!("an MDL for an IRP"));
+            if state.irp(irp).is_none() {
+                bug_check(Rule::BadHandle, format_args!("an MDL for {irp:p}, which is no IRP, or was one"));
+            }
+            // SAFETY: the driver has the IRP.
+            let mut place = unsafe { &raw mut (*irp).MdlAddress };
+            // SAFETY: the IRP's field, or that of one of its MDLs.
+            while secondary != 0 && !unsafe { place.read() }.is_null() {
+                // SAFETY: as above.
+                let here = unsafe { place.read() };
+                // SAFETY: an MDL of the IRP.
+                place = unsafe { &raw mut (*here).Next };
+            }
+            // SAFETY: as above.
+            unsafe { place.write(mdl) };
         }
-        allocate(state, context::caller(), address, length).unwrap_or(ptr::null_mut())
+        mdl
     })
 }
 
 /// A new MDL of a driver, which describes so many bytes. `None` if there is no memory.
 pub fn allocate(state: &State, owner: DriverId, address: PVOID, length: ULONG) -> Option<*mut MDL> {
-    if state.strikes() {
-        return None;
+    if state.strikes() { None } else { make(state, owner, address, length) }
+}
+
+/// An MDL of the system's own, with the pages of the buffer locked.
+pub fn allocate_locked(state: &State, address: usize, length: ULONG) -> *mut MDL {
+    let Some(mdl) = make(state, NOBODY, ptr::with_exposed_provenance_mut(address), length) else {
+        bug_check(Rule::NotSimulated, format_args!("no memory for an MDL"));
+    };
+    // SAFETY: a new MDL, which nobody else knows yet.
+    *unsafe { flags(mdl) } |= FLAG_LOCKED;
+    mdl
+}
+
+/// A request is over: its MDLs are unlocked, unmapped and freed, as the I/O manager does.
+pub fn free_chain(state: &State, mut mdl: *mut MDL) {
+    while !mdl.is_null() {
+        state.known(mdl);
+        // SAFETY: a known MDL, of which the request's driver is done.
+        let next = unsafe { (*mdl).Next };
+        // SAFETY: as above.
+        *unsafe { flags(mdl) } &= !(FLAG_LOCKED | FLAG_MAPPED);
+        free(state, mdl);
+        mdl = next;
     }
+}
+
+fn make(state: &State, owner: DriverId, address: PVOID, length: ULONG) -> Option<*mut MDL> {
     let offset = address.addr() % pool::PAGE;
     let pages = (offset + length as usize).div_ceil(pool::PAGE);
     // Followed by a number for each page.
@@ -103,6 +159,7 @@ pub fn allocate(state: &State, owner: DriverId, address: PVOID, length: ULONG) -
     // SAFETY: a new block, large enough for it.
     unsafe { mdl.write(new) };
     lock(&state.wdm.mdls).owners.insert(place, owner);
+    state.track(place, NOBODY, Object::Plain(Kind::Mdl));
     Some(mdl)
 }
 
@@ -115,12 +172,13 @@ pub fn free(state: &State, mdl: *mut MDL) {
         bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
     }
     lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+    state.untrack_and_remember(mdl.addr(), Kind::Mdl, ", and freed since,");
     pool::free(mdl.expose_provenance(), Some(TAG));
 }
 
 /// Has an MDL describe non-paged pool.
 pub fn build(state: &State, mdl: *mut MDL) {
-    state.known(mdl);
+    state.known_or_own(mdl);
     // SAFETY: a known MDL, which the driver is just building.
     let mdl = unsafe { &mut *mdl };
     let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
@@ -145,13 +203,16 @@ extern "C" fn MmBuildMdlForNonPagedPool(mdl: *mut MDL) {
 #[unsafe(no_mangle)]
 extern "C" fn MmProbeAndLockPages(mdl: *mut MDL, _mode: KPROCESSOR_MODE, _operation: LOCK_OPERATION) {
     routine!("MmProbeAndLockPages", |state| {
-        state.known(mdl);
+        state.known_or_own(mdl);
         // SAFETY: a known MDL, which the driver is just locking.
         let flags = unsafe { flags(mdl) };
         if *flags & (FLAG_LOCKED | FLAG_NON_PAGED) != 0 {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are locked twice, or are not pageable"));
         }
-        if machine::current_irql() > Irql::DISPATCH_LEVEL {
+        // SAFETY: as above.
+        let start = unsafe { (*mdl).StartVa };
+        let limit = if paged::contains(start.addr()) { Irql::APC_LEVEL } else { Irql::DISPATCH_LEVEL };
+        if machine::current_irql() > limit {
             bug_check(Rule::IrqlTooHigh, format_args!("pages locked at {}", machine::current_irql()));
         }
         *flags |= FLAG_LOCKED;
@@ -161,7 +222,7 @@ extern "C" fn MmProbeAndLockPages(mdl: *mut MDL, _mode: KPROCESSOR_MODE, _operat
 #[unsafe(no_mangle)]
 extern "C" fn MmUnlockPages(mdl: *mut MDL) {
     routine!("MmUnlockPages", |state| {
-        state.known(mdl);
+        state.known_or_own(mdl);
         // SAFETY: a known MDL, which the driver is just unlocking.
         let flags = unsafe { flags(mdl) };
         if *flags & FLAG_LOCKED == 0 || lock(&state.wdm.mdls).pages.contains_key(&mdl.addr()) {
@@ -184,10 +245,7 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         if mode != 0 {
             bug_check(Rule::NotSimulated, format_args!("a mapping for user mode"));
         }
-        if bug_check_on_failure != 0 {
-            bug_check(Rule::BadArgument, format_args!("BugCheckOnFailure is obsolete"));
-        }
-        state.known(mdl);
+        state.known_or_own(mdl);
         // SAFETY: a known MDL; its pages are locked, so the driver that maps it may change this.
         let mdl = unsafe { &mut *mdl };
         if mdl.MdlFlags & (FLAG_NON_PAGED | FLAG_MAPPED) != 0 {
@@ -196,7 +254,8 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         if mdl.MdlFlags & FLAG_LOCKED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is mapped whose pages are not locked"));
         }
-        if state.strikes() {
+        // A driver that wants a bug check instead is not given one for nothing.
+        if bug_check_on_failure == 0 && state.strikes() {
             return ptr::null_mut();
         }
         mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
@@ -252,18 +311,24 @@ extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
         }
         *flags &= !FLAG_LOCKED;
         lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+        state.untrack(mdl.addr(), Kind::Mdl);
         pool::free(pages, Some(PAGES));
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn MmUnmapLockedPages(_base: PVOID, mdl: *mut MDL) {
+extern "C" fn MmUnmapLockedPages(base: PVOID, mdl: *mut MDL) {
     routine!("MmUnmapLockedPages", |state| {
-        state.known(mdl);
+        state.known_or_own(mdl);
         // SAFETY: a known MDL, which the driver is just unmapping.
         let flags = unsafe { flags(mdl) };
         if *flags & FLAG_MAPPED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is unmapped that is not mapped"));
+        }
+        // SAFETY: as above.
+        let mapped = unsafe { (*mdl).MappedSystemVa };
+        if base != mapped {
+            bug_check(Rule::BadMdl, format_args!("an MDL is unmapped from {base:p}, and is mapped at {mapped:p}"));
         }
         *flags &= !FLAG_MAPPED;
     });

@@ -89,6 +89,9 @@ pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULON
         if tag == 0 {
             bug_check(Rule::PoolTag, format_args!("an allocation of {size} bytes without a tag"));
         }
+        if size == 0 {
+            bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
+        }
         let Some(paged) = kind(pool) else {
             bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
         };

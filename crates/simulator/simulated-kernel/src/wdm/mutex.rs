@@ -51,10 +51,7 @@ impl Mutex {
 }
 
 fn find(state: &State, place: PRKMUTEX) -> Arc<Mutex> {
-    match state.tracked(place.expose_provenance(), "mutex") {
-        Object::Mutex(mutex) => mutex,
-        _ => bug_check(Rule::Uninitialised, format_args!("{place:p} is no mutex")),
-    }
+    state.mutex(place.expose_provenance())
 }
 
 #[unsafe(no_mangle)]

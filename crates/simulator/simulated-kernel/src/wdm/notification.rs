@@ -16,8 +16,9 @@ use wdk_bindings::{
     ULONG,
 };
 
-use super::{dpc::Word, routine};
+use super::routine;
 use crate::{
+    argument::Argument,
     context::{self, DriverId},
     kernel::{State, lock},
     pnp::same,
@@ -37,7 +38,7 @@ pub struct Registration {
     owner: DriverId,
     class: GUID,
     routine: PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
-    context: Word,
+    context: Argument,
     calls: AtomicU32,
     gone: AtomicBool,
 }
@@ -62,9 +63,10 @@ impl Registration {
         if !self.gone.load(Acquire)
             && let Some(routine) = self.routine
         {
+            let context = self.context.pointer("a notification of plug and play");
             context::call(self.owner, "a notification of plug and play", || {
                 // SAFETY: the driver's own routine and context, and a notification that lives until the call returns.
-                unsafe { routine((&raw mut notification).cast(), self.context.pointer()) };
+                unsafe { routine((&raw mut notification).cast(), context) };
             });
         }
         self.calls.fetch_sub(1, AcqRel);
@@ -116,7 +118,7 @@ extern "C" fn IoRegisterPlugPlayNotification(
             owner: context::caller(),
             class,
             routine,
-            context: Word::of(context),
+            context: Argument::of(context),
             calls: AtomicU32::new(0),
             gone: AtomicBool::new(false),
         });

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use wdk_bindings::{
     _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, HANDLE, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
-    KEY_VALUE_PARTIAL_INFORMATION, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PHANDLE, POBJECT_ATTRIBUTES, PULONG,
-    PUNICODE_STRING, PVOID, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
+    KEY_VALUE_PARTIAL_INFORMATION, NTSTATUS, OBJECT_ATTRIBUTES, PHANDLE, POBJECT_ATTRIBUTES, PULONG, PUNICODE_STRING,
+    PVOID, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
 };
 
 use super::{routine, thread};
@@ -128,9 +128,6 @@ fn path_of(state: &State, attributes: &OBJECT_ATTRIBUTES) -> String {
 fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates: Option<PULONG>) -> NTSTATUS {
     // SAFETY: null or the driver's structure, which lives until the call returns.
     let Some(attributes) = (unsafe { attributes.as_ref() }) else { return STATUS_INVALID_PARAMETER };
-    if attributes.Attributes & OBJ_KERNEL_HANDLE == 0 {
-        bug_check(Rule::BadArgument, format_args!("a key whose handle is not a kernel handle"));
-    }
     check_size::<OBJECT_ATTRIBUTES>(attributes.Length, "OBJECT_ATTRIBUTES");
     let path = path_of(state, attributes);
     if creates.is_none() && state.key(&path).is_none() {
@@ -146,7 +143,7 @@ fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates:
             *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
         }
     }
-    let place = thread::new_handle();
+    let place = thread::new_handle(state, attributes.Attributes, "a key");
     lock(&state.wdm.keys).insert(place, Key { owner: context::caller(), path });
     // SAFETY: the driver's place, which lives until the call returns.
     unsafe { handle.write(std::ptr::without_provenance_mut(place)) };
@@ -173,6 +170,7 @@ extern "C" fn ZwCreateKey(
 
 /// The path of a key that is open.
 pub(super) fn path_of_handle(state: &State, handle: HANDLE) -> String {
+    thread::check_handle(state, handle.addr());
     let found = lock(&state.wdm.keys).get(&handle.addr()).cloned();
     found.map_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open")), |key| key.path)
 }

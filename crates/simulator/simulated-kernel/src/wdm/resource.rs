@@ -14,7 +14,7 @@ use crate::{
     kernel::{State, lock},
     report::bug_check,
     rule::Rule,
-    tracked::Object,
+    tracked::{Kind, Object},
     waiting::{self, Wait},
 };
 
@@ -69,10 +69,7 @@ impl Resource {
 }
 
 fn find(state: &State, place: PERESOURCE) -> Arc<Resource> {
-    match state.tracked(place.expose_provenance(), "resource") {
-        Object::Resource(resource) => resource,
-        _ => bug_check(Rule::Uninitialised, format_args!("{place:p} is no resource")),
-    }
+    state.resource(place.expose_provenance())
 }
 
 fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive, wait): (bool, BOOLEAN)) -> BOOLEAN {
@@ -109,7 +106,7 @@ extern "C" fn ExDeleteResourceLite(place: PERESOURCE) -> NTSTATUS {
         if find(state, place).is_held() {
             bug_check(Rule::LockHeld, format_args!("a resource is deleted while a thread has it"));
         }
-        state.untrack(place.addr());
+        state.untrack_and_remember(place.addr(), Kind::Resource, ", and deleted since,");
         STATUS_SUCCESS
     })
 }

@@ -23,10 +23,7 @@ const SHUT: u64 = 1;
 const ONE: u64 = 2;
 
 fn tracked(state: &State, place: *mut EX_RUNDOWN_REF) -> Arc<Rundown> {
-    match state.tracked(place.expose_provenance(), "run-down protection") {
-        Object::Rundown(rundown) => rundown,
-        _ => bug_check(Rule::Uninitialised, format_args!("{place:p} is no run-down protection")),
-    }
+    state.rundown(place.expose_provenance())
 }
 
 #[unsafe(no_mangle)]

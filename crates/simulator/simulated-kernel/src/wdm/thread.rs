@@ -19,11 +19,13 @@ use wdk_bindings::{
 
 use super::{dpc::Word, event, routine};
 use crate::{
-    context::{self, DriverId},
-    kernel::{State, lock},
+    argument::Argument,
+    context::{self, DriverId, SYSTEM_PROCESS},
+    kernel::{self, State, lock},
     pool,
     report::bug_check,
     rule::Rule,
+    tracked::{Kind, Object},
     waiting,
     wdf::object::check_size,
 };
@@ -43,6 +45,8 @@ pub struct Thread {
 #[derive(Default)]
 pub struct Threads {
     handles: BTreeMap<usize, Arc<Thread>>,
+    /// The processes of handles that are not the kernel's, of threads and of keys.
+    processes: BTreeMap<usize, u32>,
     /// By the address that a driver knows a referenced one by.
     objects: BTreeMap<usize, Arc<Thread>>,
     all: Vec<(Arc<Thread>, JoinHandle<()>)>,
@@ -54,16 +58,57 @@ pub struct Threads {
 static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
 const KERNEL_HANDLES: u64 = 0xFFFF_FFFF_8000_0000;
 
-/// A handle that nothing else has had.
-pub fn new_handle() -> usize {
-    usize::try_from(KERNEL_HANDLES + 4 * NEXT_HANDLE.fetch_add(1, AcqRel)).unwrap_or(0)
+/// A handle that nothing else has had: the kernel's, if the driver says so, or one of the process in whose context it runs. A thread of
+/// the system, such as that of `DriverEntry`, is in the system's own process; in another one the program could use the handle.
+pub fn new_handle(state: &State, attributes: ULONG, what: &str) -> usize {
+    let is_kernels = attributes & OBJ_KERNEL_HANDLE != 0;
+    let process = context::process();
+    if !is_kernels && process != SYSTEM_PROCESS {
+        bug_check(
+            Rule::BadArgument,
+            format_args!("{what} whose handle is not a kernel handle, in the context of process {process}"),
+        );
+    }
+    let number = 4 * NEXT_HANDLE.fetch_add(1, AcqRel);
+    let handle = usize::try_from(if is_kernels { KERNEL_HANDLES + number } else { number }).unwrap_or(0);
+    if !is_kernels {
+        lock(&state.wdm.threads).processes.insert(handle, process);
+    }
+    handle
+}
+
+/// Ends the test if a handle is used in the context of another process than that whose it is.
+pub fn check_handle(state: &State, handle: usize) {
+    let (process, here) = (lock(&state.wdm.threads).processes.get(&handle).copied(), context::process());
+    if let Some(process) = process.filter(|&process| process != here) {
+        let words = "and is no kernel handle: there it is nothing, or another one";
+        bug_check(
+            Rule::BadHandle,
+            format_args!(
+                "the handle {handle:#x} is one of process {process}, is used in the context of process {here}, {words}"
+            ),
+        );
+    }
+}
+
+impl Thread {
+    /// Returns true if its routine has returned.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
+    }
 }
 
 fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
+    check_handle(state, handle.addr());
     lock(&state.wdm.threads).handles.get(&handle.addr()).cloned()
 }
 
 impl State {
+    /// The thread whose object that is, to which a driver has a reference.
+    pub fn thread_at(&self, object: usize) -> Option<Arc<Thread>> {
+        lock(&self.wdm.threads).objects.get(&object).cloned()
+    }
+
     /// A work item refers to its device until its routine has returned, and a driver is not unloaded before the references to its devices
     /// are gone: waits for routines that run still.
     pub fn wait_for_work_items(self: &Arc<Self>, owner: DriverId) {
@@ -149,23 +194,30 @@ extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, _queue: WORK_QUEUE_TYPE) {
     routine!("ExQueueWorkItem", |state| {
         check_live(item);
         // SAFETY: the driver's structure, which is the system's until its routine is called.
-        let queued = unsafe { &mut *item };
+        let queued = unsafe { item.read() };
         let Some(work) = queued.WorkerRoutine else {
             bug_check(Rule::BadArgument, format_args!("a work item without a routine"));
         };
-        if !queued.List.Flink.is_null() {
+        if state.is_tracked(item.addr(), Kind::WorkItem) {
             bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
         }
-        queued.List.Flink = &raw mut queued.List;
-        let (owner, item, argument) = (context::caller(), Word::of(item), Word::of(queued.Parameter));
+        if !queued.List.Flink.is_null() {
+            state.check_moved(item.addr(), Kind::WorkItem);
+            bug_check(Rule::Uninitialised, format_args!("the work item at {item:p} was not initialised"));
+        }
+        state.track(item.expose_provenance(), context::caller(), Object::Plain(Kind::WorkItem));
+        let (owner, item, argument) = (context::caller(), Word::of(item), Argument::of(queued.Parameter));
         spawn(state, owner, false, move || {
             let item: PWORK_QUEUE_ITEM = item.pointer();
-            check_live(item);
+            let state = kernel::current();
+            drop(state.find(item.addr(), Kind::WorkItem));
+            state.untrack_and_remember(item.addr(), Kind::WorkItem, ", and has run since,");
             // SAFETY: as above. From here on it is the driver's, which may queue it again or free it.
             unsafe { (*item).List.Flink = ptr::null_mut() };
+            let argument = argument.pointer("a work item");
             context::call(owner, "a work item", || {
                 // SAFETY: the driver's own routine, with its own argument.
-                unsafe { work(argument.pointer()) };
+                unsafe { work(argument) };
             });
         });
         state.preempt();
@@ -202,22 +254,23 @@ extern "C" fn PsCreateSystemThread(
         }
         // SAFETY: null or the driver's structure, which lives until the call returns.
         let attributes = unsafe { attributes.as_ref() };
-        let Some(attributes) = attributes.filter(|attributes| attributes.Attributes & OBJ_KERNEL_HANDLE != 0) else {
-            bug_check(Rule::BadArgument, format_args!("a thread whose handle is not a kernel handle"));
-        };
-        check_size::<OBJECT_ATTRIBUTES>(attributes.Length, "OBJECT_ATTRIBUTES");
+        if let Some(attributes) = attributes {
+            check_size::<OBJECT_ATTRIBUTES>(attributes.Length, "OBJECT_ATTRIBUTES");
+        }
+        let flags = attributes.map_or(0, |attributes| attributes.Attributes);
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
-        let (owner, context) = (context::caller(), Word::of(context));
+        let place = new_handle(state, flags, "a thread");
+        let (owner, context) = (context::caller(), Argument::of(context));
         let thread = spawn(state, owner, false, move || {
+            let context = context.pointer("a system thread");
             context::call(owner, "a system thread", || {
                 // SAFETY: the driver's own routine, with its own argument.
-                unsafe { start(context.pointer()) };
+                unsafe { start(context) };
             });
         });
-        let place = new_handle();
         lock(&state.wdm.threads).handles.insert(place, thread);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { handle.write(ptr::without_provenance_mut(place)) };
@@ -240,8 +293,10 @@ extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
 #[unsafe(no_mangle)]
 extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
     routine!("ZwClose", |state| {
+        check_handle(state, handle.addr());
         let closed = lock(&state.wdm.threads).handles.remove(&handle.addr()).is_some()
             || lock(&state.wdm.keys).remove(&handle.addr()).is_some();
+        lock(&state.wdm.threads).processes.remove(&handle.addr());
         if !closed {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
         }
@@ -316,6 +371,9 @@ extern "C" fn ObReferenceObjectByHandle(
 
 fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
     if let Some(left) = state.count_file(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    if let Some(left) = state.count_object(object.addr(), by) {
         return left as LONG_PTR;
     }
     let Some(thread) = lock(&state.wdm.threads).objects.get(&object.addr()).cloned() else {

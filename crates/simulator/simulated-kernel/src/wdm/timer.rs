@@ -18,10 +18,7 @@ use crate::{
 };
 
 fn tracked(state: &State, timer: *mut KTIMER) -> Arc<KernelTimer> {
-    match state.tracked(timer.expose_provenance(), "timer") {
-        Object::Timer(timer) => timer,
-        _ => bug_check(Rule::Uninitialised, format_args!("{timer:p} is no timer")),
-    }
+    state.timer(timer.expose_provenance())
 }
 
 fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {

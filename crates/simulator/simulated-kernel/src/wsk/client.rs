@@ -10,11 +10,12 @@ use wdk_bindings::PVOID;
 
 use super::{Client, ndk};
 use crate::{
-    context,
+    context::{self, NOBODY},
     kernel::{State, lock, routine},
     pool,
     report::bug_check,
     rule::Rule,
+    tracked::{Kind, Object},
     waiting::{self, Wait},
 };
 
@@ -52,6 +53,11 @@ fn present(address: usize, what: &str) {
 /// Does something with the client of a registration.
 fn with<R>(state: &State, registration: *mut WSK_REGISTRATION, work: impl FnOnce(usize, &mut Client) -> R) -> R {
     present(registration.addr(), "the registration");
+    if state.is_tracked(registration.addr(), Kind::Registration) {
+        drop(state.find(registration.addr(), Kind::Registration));
+    } else {
+        state.check_moved(registration.addr(), Kind::Registration);
+    }
     let mut wsk = lock(&state.wsk);
     let Some((number, client)) = wsk.registered(registration.addr()) else {
         bug_check(Rule::BadHandle, format_args!("{registration:p} is no registration with Winsock Kernel"));
@@ -96,6 +102,8 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
             wsk.clients.insert(number, client);
             // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
             unsafe { (*registration).ReservedRegistrationState = number as u64 };
+            drop(wsk);
+            state.track(registration.expose_provenance(), NOBODY, Object::Plain(Kind::Registration));
             NtStatus::SUCCESS
         },
     )
@@ -119,6 +127,7 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
             });
             let gone = lock(&state.wsk).clients.remove(&number);
             drop(gone);
+            state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since,");
         },
     );
 }

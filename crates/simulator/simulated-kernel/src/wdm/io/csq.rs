@@ -15,7 +15,13 @@ use wdk_bindings::{
 };
 
 use super::cancel::IoReleaseCancelSpinLock;
-use crate::{report::bug_check, rule::Rule, wdm::routine};
+use crate::{
+    context, pool,
+    report::bug_check,
+    rule::Rule,
+    tracked::{Kind, Object},
+    wdm::routine,
+};
 
 /// What the two structures begin with, so that one is told from the other.
 const QUEUE: ULONG = 1;
@@ -72,6 +78,22 @@ fn set_word(irp: PIRP, word: PVOID) {
     unsafe { (*words(irp))[WORD] = word };
 }
 
+/// The request that a context names has the address of the context.
+fn check_context(place: PIO_CSQ_IRP_CONTEXT) {
+    // SAFETY: the driver's structure, which lives until the call returns.
+    let irp = unsafe { (*place).Irp };
+    if irp.is_null() || pool::is_live(irp.addr()) == Some(false) {
+        return;
+    }
+    // SAFETY: the driver's words of a request that is in its queue.
+    let word = unsafe { (*words(irp))[WORD] };
+    if !word.is_null() && word != place.cast() {
+        let words =
+            format_args!("the context of a request in a queue was inserted at {word:p} and is used at {place:p}");
+        bug_check(Rule::MovedObject, words);
+    }
+}
+
 /// The queue of a request, and its context there if it has one.
 fn of(irp: PIRP) -> (Queue, PIO_CSQ_IRP_CONTEXT) {
     // SAFETY: the driver's words of its request.
@@ -114,7 +136,7 @@ extern "C" fn IoCsqInitialize(
     release: PIO_CSQ_RELEASE_LOCK,
     complete: PIO_CSQ_COMPLETE_CANCELED_IRP,
 ) -> NTSTATUS {
-    routine!("IoCsqInitialize", |_| {
+    routine!("IoCsqInitialize", |state| {
         let queue = IO_CSQ {
             Type: QUEUE,
             CsqInsertIrp: insert,
@@ -127,13 +149,14 @@ extern "C" fn IoCsqInitialize(
         };
         // SAFETY: the driver's memory for a queue.
         unsafe { place.write(queue) };
+        state.track(place.expose_provenance(), context::caller(), Object::Plain(Kind::CancelSafeQueue));
         STATUS_SUCCESS
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CONTEXT) {
-    routine!("IoCsqInsertIrp", |_| ());
+    routine!("IoCsqInsertIrp", |state| state.find(place.expose_provenance(), Kind::CancelSafeQueue));
     let queue = Queue(place);
     if context.is_null() {
         set_word(irp, place.cast());
@@ -168,7 +191,10 @@ extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CON
 
 #[unsafe(no_mangle)]
 extern "C" fn IoCsqRemoveIrp(place: PIO_CSQ, context: PIO_CSQ_IRP_CONTEXT) -> PIRP {
-    routine!("IoCsqRemoveIrp", |_| ());
+    routine!("IoCsqRemoveIrp", |state| {
+        state.find(place.expose_provenance(), Kind::CancelSafeQueue);
+        check_context(context);
+    });
     let queue = Queue(place);
     queue.locked(|| {
         // SAFETY: the driver's structure, whose request is taken out under the lock.
@@ -183,7 +209,7 @@ extern "C" fn IoCsqRemoveIrp(place: PIO_CSQ, context: PIO_CSQ_IRP_CONTEXT) -> PI
 
 #[unsafe(no_mangle)]
 extern "C" fn IoCsqRemoveNextIrp(place: PIO_CSQ, wanted: PVOID) -> PIRP {
-    routine!("IoCsqRemoveNextIrp", |_| ());
+    routine!("IoCsqRemoveNextIrp", |state| state.find(place.expose_provenance(), Kind::CancelSafeQueue));
     let queue = Queue(place);
     queue.locked(|| {
         let mut irp = call!(queue, CsqPeekNextIrp(ptr::null_mut(), wanted));

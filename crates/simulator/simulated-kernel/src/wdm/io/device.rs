@@ -11,7 +11,7 @@ use std::sync::{
 use wdk_bindings::{
     BOOLEAN, CSHORT, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS,
     PDEVICE_OBJECT, PDRIVER_DISPATCH, PDRIVER_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, ULONG, USHORT,
+    STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG, USHORT,
 };
 
 use crate::{
@@ -79,7 +79,39 @@ impl Device {
     }
 }
 
+/// How the object manager knows a symbolic link: it has three names for the folder, and letters are the same in small and in large.
+pub fn link_name(link: &str) -> String {
+    let link = link.to_ascii_lowercase();
+    let folders = [r"\dosdevices\global\", r"\dosdevices\", r"\??\", r"\global??\"];
+    let below = folders.iter().find_map(|folder| link.strip_prefix(folder));
+    below.map_or_else(|| link.clone(), |name| format!(r"\??\{name}"))
+}
+
 impl State {
+    /// A driver refers to a device or driver object, or gives a reference up. How many it has then; `None` if it is none of these.
+    pub fn count_object(&self, object: usize, by: i64) -> Option<i64> {
+        let is_driver = || lock(&self.pnp).drivers.values().any(|driver| driver.object == object);
+        let is_device = lock(&self.wdm.io).devices.contains_key(&object);
+        if !is_device && !is_driver() {
+            return None;
+        }
+        let mut io = lock(&self.wdm.io);
+        let left = io.references.entry(object).or_insert_with(|| (context::caller(), 0));
+        left.1 += by;
+        let left = left.1;
+        if left == 0 {
+            io.references.remove(&object);
+        }
+        drop(io);
+        if left < 0 {
+            bug_check(
+                Rule::ReferenceUnderflow,
+                format_args!("a device or driver object is dereferenced once too often"),
+            );
+        }
+        Some(left)
+    }
+
     /// `DriverEntry` has returned: the devices that it made can be opened.
     pub fn devices_are_initialised(&self, owner: DriverId) {
         for device in lock(&self.wdm.io).devices.values().filter(|device| device.owner == owner) {
@@ -97,9 +129,8 @@ impl State {
     /// The device behind a symbolic link, or with that name, if it can be opened.
     pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
         let io = lock(&self.wdm.io);
-        let link = link.to_owned();
-        let name = io.links.get(&link).map_or(&link, |(_, name)| name);
-        let device = io.devices.values().find(|device| !name.is_empty() && device.name == *name)?;
+        let name = io.links.get(&link_name(link)).map_or(link, |(_, name)| name);
+        let device = io.devices.values().find(|device| !name.is_empty() && device.name.eq_ignore_ascii_case(name))?;
         (device.flags() & DO_DEVICE_INITIALIZING == 0).then(|| device.clone())
     }
 
@@ -132,7 +163,9 @@ impl State {
         functions: Functions,
     ) -> Result<usize, NTSTATUS> {
         let io = lock(&self.wdm.io);
-        let is_taken = io.devices.values().any(|device| device.name == name) || io.links.contains_key(&link);
+        let link = link_name(&link);
+        let is_taken =
+            io.devices.values().any(|device| device.name.eq_ignore_ascii_case(&name)) || io.links.contains_key(&link);
         drop(io);
         if is_taken {
             return Err(STATUS_OBJECT_NAME_COLLISION);
@@ -166,8 +199,8 @@ impl State {
     /// The address of the device behind a symbolic link.
     pub fn linked_device(&self, link: &str) -> Option<usize> {
         let io = lock(&self.wdm.io);
-        let (_, name) = io.links.get(link)?;
-        io.devices.values().find(|device| device.name == *name).map(|device| device.address)
+        let (_, name) = io.links.get(&link_name(link))?;
+        io.devices.values().find(|device| device.name.eq_ignore_ascii_case(name)).map(|device| device.address)
     }
 
     /// A file or request of a device less.
@@ -196,7 +229,9 @@ extern "C" fn IoCreateDevice(
             bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
         }
         let name = text::text(name);
-        if !name.is_empty() && lock(&state.wdm.io).devices.values().any(|device| device.name == name) {
+        if !name.is_empty()
+            && lock(&state.wdm.io).devices.values().any(|device| device.name.eq_ignore_ascii_case(&name))
+        {
             return STATUS_OBJECT_NAME_COLLISION;
         }
         let size = size_of::<DEVICE_OBJECT>() + extension as usize;
@@ -263,7 +298,7 @@ extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
 #[unsafe(no_mangle)]
 extern "C" fn IoCreateSymbolicLink(link: PUNICODE_STRING, name: PUNICODE_STRING) -> NTSTATUS {
     routine!("IoCreateSymbolicLink", |state| {
-        let (link, name) = (text::text(link), text::text(name));
+        let (link, name) = (link_name(&text::text(link)), text::text(name));
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
@@ -280,9 +315,7 @@ extern "C" fn IoCreateSymbolicLink(link: PUNICODE_STRING, name: PUNICODE_STRING)
 extern "C" fn IoDeleteSymbolicLink(link: PUNICODE_STRING) -> NTSTATUS {
     routine!("IoDeleteSymbolicLink", |state| {
         let link = text::text(link);
-        if lock(&state.wdm.io).links.remove(&link).is_none() {
-            bug_check(Rule::BadHandle, format_args!("`{link}` is no symbolic link, or was one"));
-        }
-        STATUS_SUCCESS
+        let gone = lock(&state.wdm.io).links.remove(&link_name(&link));
+        if gone.is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
     })
 }

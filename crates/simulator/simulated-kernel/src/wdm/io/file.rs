@@ -15,6 +15,7 @@ use super::{
     irp::{Question, Request},
 };
 use crate::{
+    context,
     kernel::{Kernel, State, lock},
     rule::Rule,
     user::Answer,
@@ -25,6 +26,8 @@ use crate::{
 pub struct IoFile {
     state: Arc<State>,
     device: Arc<Device>,
+    /// The process that has opened it, in whose context it asks.
+    process: u32,
     /// The address of the file object, which the driver may keep something in.
     object: usize,
     /// Its name, behind that of the device.
@@ -55,7 +58,7 @@ impl IoFile {
     /// # Errors
     ///
     /// As [`Kernel::open_device`].
-    pub(super) fn open(state: &Arc<State>, link: &str) -> Result<Self, NTSTATUS> {
+    pub(crate) fn open(state: &Arc<State>, link: &str) -> Result<Self, NTSTATUS> {
         let below = || {
             let (link, name) = link.split_at(link.rfind('\\')?);
             Some((state.wdm_device(link)?, name))
@@ -68,7 +71,7 @@ impl IoFile {
         let object = FILE_OBJECT { FileName: name_of, DeviceObject: device.pointer(), ..FILE_OBJECT::default() };
         let object = Box::into_raw(Box::new(object)).expose_provenance();
         device.users.fetch_add(1, AcqRel);
-        let file = Self { state: state.clone(), device, object, _name: name };
+        let file = Self { state: state.clone(), device, process: context::process(), object, _name: name };
         let status = file.send(IRP_MJ_CREATE).wait().status;
         if status < 0 {
             file.forget();
@@ -88,7 +91,8 @@ impl IoFile {
 
     fn ask(&self, major: u32, code: u32, input: &[u8], output: usize) -> IoPending {
         let file = std::ptr::with_exposed_provenance_mut(self.object);
-        let request = self.state.call_device(&self.device, &Question { major, code, input, output, file });
+        let question = Question { major, code, input, output, file };
+        let request = context::in_process(self.process, || self.state.call_device(&self.device, &question));
         IoPending { state: self.state.clone(), request }
     }
 
@@ -103,8 +107,6 @@ impl IoFile {
     }
 
     /// Sends a control code. The driver gets it before this returns.
-    ///
-    /// Of a method whose buffers the system does not copy it gets the lengths and no buffers.
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> IoPending {
         self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output)
     }

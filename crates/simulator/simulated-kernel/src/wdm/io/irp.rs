@@ -3,9 +3,12 @@
 //! A device's driver has the stack location that the request was passed to it with. When the driver is done with it, the completion routine
 //! that the driver above has put there is called, then that driver's is looked at, and so on, until the one who made the request is told.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
+use std::{
+    ffi::c_void,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
+    },
 };
 
 use wdk_bindings::{
@@ -21,15 +24,21 @@ use crate::{
     pool,
     report::bug_check,
     rule::Rule,
-    wdm::routine,
+    tracked::{self, Kind, Object},
+    wdm::{mdl, routine},
 };
 
 const TAG: u32 = u32::from_ne_bytes(*b"Irp ");
+/// How many bits of a control code say how its buffers come.
+pub const METHOD: ULONG = 3;
+/// `METHOD_NEITHER`: the driver gets the addresses as they are.
+const NEITHER: ULONG = 3;
 
 /// Who made a request, and so what becomes of it when every driver is done with it.
 pub enum Maker {
-    /// The system, for a program: it copies so many bytes of its buffer at most.
-    Program { buffer: usize, room: usize },
+    /// The system, for a program: it copies so many bytes of its output at most. The input is a block of its own unless the method is
+    /// `METHOD_BUFFERED`.
+    Program { input: usize, output: usize, room: usize },
     /// Plug and play.
     System,
     /// The system, for a driver that wants a device in another power state.
@@ -243,53 +252,86 @@ impl State {
             outcome: Mutex::default(),
         });
         write(&request);
+        self.track(request.address, NOBODY, Object::Plain(Kind::Irp));
         lock(&self.wdm.io).requests.insert(request.address, request.clone());
         request
     }
 
     /// The request that an IRP is. `None` if it is none, or was complete.
     pub fn irp(&self, irp: PIRP) -> Option<Arc<Request>> {
-        lock(&self.wdm.io).requests.get(&irp.addr()).cloned()
+        let found = lock(&self.wdm.io).requests.get(&irp.addr()).cloned();
+        if found.is_none() {
+            self.check_moved(irp.addr(), Kind::Irp);
+        }
+        found
     }
 
     /// Begins anew with a request that nobody has.
     pub fn reset_irp(request: &Request) {
         write(request);
+        tracked::seal(request.address, Kind::Irp);
     }
 
     /// The memory of a request that has come to its end.
     pub fn free_irp(&self, request: &Request) {
         lock(&self.wdm.io).requests.remove(&request.address);
+        self.untrack_and_remember(request.address, Kind::Irp, ", and completed or freed since,");
         free_block(request.address);
     }
 
     /// Sends a program's request to a device, whose driver gets it before this returns.
     pub fn call_device(self: &Arc<Self>, device: &Arc<Device>, question: &Question<'_>) -> Arc<Request> {
-        let buffer = block(question.input.len().max(question.output), false);
-        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
+        let method = question.code & METHOD;
+        let (length, room) = (question.input.len(), question.output);
+        let input = block(if method == METHOD_BUFFERED { length.max(room) } else { length }, false);
+        let output = if method == METHOD_BUFFERED { input } else { block(room, false) };
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(input);
         // SAFETY: a new block with room for the input.
-        unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), question.input.len()) };
-        let maker = Maker::Program { buffer, room: question.output };
+        unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), length) };
         let device = self.top_of(device);
-        let request = self.make_irp(device.locations(), question.code, maker);
-        if question.code & 3 == METHOD_BUFFERED {
-            // SAFETY: the request's own block, which nobody else has yet.
-            let irp = unsafe { &mut *request.pointer() };
-            irp.AssociatedIrp.SystemBuffer = start.cast();
+        let request = self.make_irp(device.locations(), question.code, Maker::Program { input, output, room });
+        let is_control = question.major == IRP_MJ_DEVICE_CONTROL;
+        if is_control {
+            self.give_buffers(&request, method, (input, length), (output, room));
         }
         // SAFETY: the location of the driver that gets it first, as the request's block has it.
         let location = unsafe { &mut *request.next_location() };
         location.MajorFunction = UCHAR::try_from(question.major).unwrap_or(0);
         location.FileObject = question.file;
-        if question.major == IRP_MJ_DEVICE_CONTROL {
+        if is_control {
             // SAFETY: the arm of this kind of request.
             let control = unsafe { &mut location.Parameters.DeviceIoControl };
             control.IoControlCode = question.code;
-            control.InputBufferLength = ULONG::try_from(question.input.len()).unwrap_or(0);
-            control.OutputBufferLength = ULONG::try_from(question.output).unwrap_or(0);
+            control.InputBufferLength = ULONG::try_from(length).unwrap_or(0);
+            control.OutputBufferLength = ULONG::try_from(room).unwrap_or(0);
         }
         self.pass(&request, &device);
         request
+    }
+
+    /// Puts the buffers where the method of a control code has them. One without bytes is not there.
+    pub fn give_buffers(&self, request: &Request, method: ULONG, input: (usize, usize), output: (usize, usize)) {
+        let of = |(place, length): (usize, usize)| if length == 0 { 0 } else { place };
+        let pointer = std::ptr::with_exposed_provenance_mut::<c_void>;
+        // SAFETY: the request's own block, which nobody else has yet.
+        let irp = unsafe { &mut *request.pointer() };
+        match method {
+            METHOD_BUFFERED => irp.AssociatedIrp.SystemBuffer = pointer(of((input.0, input.1.max(output.1)))),
+            NEITHER => {
+                irp.UserBuffer = pointer(of(output));
+                // SAFETY: the location of the driver that gets it first.
+                let location = unsafe { &mut *request.next_location() };
+                // SAFETY: the arm of this kind of request.
+                let control = unsafe { &mut location.Parameters.DeviceIoControl };
+                control.Type3InputBuffer = pointer(of(input));
+            }
+            _ => {
+                irp.AssociatedIrp.SystemBuffer = pointer(of(input));
+                if output.1 > 0 {
+                    irp.MdlAddress = mdl::allocate_locked(self, output.0, ULONG::try_from(output.1).unwrap_or(0));
+                }
+            }
+        }
     }
 
     /// Passes a request to a device: its driver gets it before this returns. What the driver says.
@@ -364,6 +406,13 @@ impl State {
                 let above = if is_top { std::ptr::null_mut() } else { unsafe { (*current(irp)).DeviceObject } };
                 // SAFETY: the location was the driver's that is done with it.
                 unsafe { (*done).Control = 0 };
+                if pool::is_live(location.Context.addr()) == Some(false) {
+                    let words = format_args!(
+                        "the context {:p} of a completion routine is in memory that is free",
+                        location.Context
+                    );
+                    bug_check(Rule::UseAfterFree, words);
+                }
                 let answer = context::call(request.owner_at(number + 1), "a completion routine", || {
                     // SAFETY: the routine that the driver above has set, with its device, the IRP and the driver's own context.
                     unsafe { routine(above, irp, location.Context) }
@@ -387,14 +436,20 @@ impl State {
         let status = status_of(irp);
         // SAFETY: an IRP that is not complete.
         let information = unsafe { (*irp).IoStatus.Information };
+        // SAFETY: as above. What the driver has added is unlocked and freed too.
+        let chain = std::mem::replace(unsafe { &mut (*irp).MdlAddress }, std::ptr::null_mut());
+        mdl::free_chain(self, chain);
         let mut bytes = Vec::new();
         match &request.maker {
-            Maker::Program { buffer, room } => {
-                let start: *const u8 = std::ptr::with_exposed_provenance(*buffer);
+            Maker::Program { input, output, room } => {
+                let start: *const u8 = std::ptr::with_exposed_provenance(*output);
                 let length = usize::try_from(information).unwrap_or(usize::MAX).min(*room);
                 // SAFETY: the request's buffer has at least as many bytes.
                 bytes = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
-                free_block(*buffer);
+                free_block(*input);
+                if output != input {
+                    free_block(*output);
+                }
             }
             Maker::System => {}
             Maker::Power(power) => power.tell(irp),

@@ -15,7 +15,7 @@ mod work_item;
 use std::{collections::BTreeMap, sync::Arc};
 
 pub use self::{
-    device::{Device, Functions},
+    device::{Device, Functions, link_name},
     file::{IoFile, IoPending},
     plug::{PlainDevice, add_device_of},
     remove_lock::RemoveLock,
@@ -43,6 +43,8 @@ pub struct Io {
     attached: BTreeMap<usize, usize>,
     /// Devices that drivers have opened by their names, by the address of the file object.
     opened: BTreeMap<usize, attach::Opened>,
+    /// References of drivers to device and driver objects, and whose they are.
+    references: BTreeMap<usize, (DriverId, i64)>,
     /// The power states that drivers have told of their devices.
     power: BTreeMap<usize, power::Told>,
 }
@@ -56,6 +58,7 @@ impl State {
         let link = io.links.values().any(|(one, _)| *one == owner);
         let item = io.work_items.values().any(|item| item.owner == owner);
         let file = io.opened.values().any(|opened| opened.is_of(owner));
+        let reference = io.references.values().any(|&(one, _)| one == owner);
         drop(io);
         let own = self.has_own_irps(owner);
         if request {
@@ -66,6 +69,7 @@ impl State {
             (link, "a symbolic link"),
             (item, "a work item"),
             (file, "a reference to the file of a device"),
+            (reference, "a reference to a device or driver object"),
             (own, "an IRP of its own"),
         ] {
             if left {

@@ -7,7 +7,7 @@ use wdk_bindings::{
     NTSTATUS, PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, PKEVENT, PLARGE_INTEGER, PVOID, UCHAR, ULONG,
 };
 
-use super::irp::{Maker, Request, block, free_block, set_status, status_of};
+use super::irp::{METHOD, Maker, Request, block, free_block, set_status, status_of};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -16,11 +16,6 @@ use crate::{
     wdm::{event, routine},
 };
 
-/// How many bits of a control code say how its buffers come.
-const METHOD: ULONG = 3;
-/// `METHOD_NEITHER`: the driver gets the addresses as they are.
-const NEITHER: ULONG = 3;
-
 /// What a driver that waits for a request is given at its end.
 pub struct Threaded {
     pub owner: DriverId,
@@ -28,14 +23,15 @@ pub struct Threaded {
     block: usize,
     /// The copy of the buffers.
     buffer: usize,
-    /// Where the output goes, and how much of it.
+    /// Where the output goes, and how much of it, if it is copied.
     output: Option<(usize, usize)>,
+    room: Option<usize>,
 }
 
 impl Threaded {
-    /// The room for the output, if it is copied.
-    pub fn room(&self) -> Option<usize> {
-        self.output.map(|(_, room)| room)
+    /// The room for the output, if the system knows it.
+    pub const fn room(&self) -> Option<usize> {
+        self.room
     }
 
     /// The request is complete.
@@ -123,17 +119,15 @@ extern "C" fn IoBuildDeviceIoControlRequest(
 ) -> PIRP {
     routine!("IoBuildDeviceIoControlRequest", |state| {
         let device = state.device_at(device);
-        let copies = code & METHOD == METHOD_BUFFERED;
-        if !copies && code & METHOD != NEITHER {
-            bug_check(Rule::NotSimulated, format_args!("the control code {code:#x}, whose buffers come as MDLs"));
-        }
+        let method = code & METHOD;
+        let (copies, is_direct) = (method == METHOD_BUFFERED, matches!(method, 1 | 2));
         if state.strikes() {
             return std::ptr::null_mut();
         }
         let (room, length) = (output_length as usize, input_length as usize);
-        let buffer = block(room.max(length), false);
+        let buffer = block(if copies { room.max(length) } else { length }, false);
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
-        if copies && length > 0 {
+        if (copies || is_direct) && length > 0 {
             // SAFETY: a new block with room, and the driver's input.
             unsafe { start.copy_from_nonoverlapping(input.cast(), length) };
         }
@@ -146,11 +140,10 @@ extern "C" fn IoBuildDeviceIoControlRequest(
                 block: status.expose_provenance(),
                 buffer,
                 output: copies.then(|| (output.expose_provenance(), room)),
+                room: (copies || is_direct).then_some(room),
             }),
         );
         // SAFETY: the request's own block, which nobody else has yet.
-        let irp = unsafe { &mut *request.pointer() };
-        // SAFETY: as above.
         let location = unsafe { &mut *request.next_location() };
         let major = if internal == 0 { IRP_MJ_DEVICE_CONTROL } else { IRP_MJ_INTERNAL_DEVICE_CONTROL };
         location.MajorFunction = UCHAR::try_from(major).unwrap_or(0);
@@ -158,11 +151,9 @@ extern "C" fn IoBuildDeviceIoControlRequest(
         let control = unsafe { &mut location.Parameters.DeviceIoControl };
         control.IoControlCode = code;
         (control.InputBufferLength, control.OutputBufferLength) = (input_length, output_length);
-        if copies {
-            irp.AssociatedIrp.SystemBuffer = start.cast();
-        } else {
-            (control.Type3InputBuffer, irp.UserBuffer) = (input, output);
-        }
+        let input = if copies || is_direct { buffer } else { input.expose_provenance() };
+        let output = if copies { buffer } else { output.expose_provenance() };
+        state.give_buffers(&request, method, (input, length), (output, room));
         request.pointer()
     })
 }
@@ -199,6 +190,7 @@ extern "C" fn IoBuildSynchronousFsdRequest(
             block: status.expose_provenance(),
             buffer: block(0, false),
             output: None,
+            room: None,
         };
         build(state, major, device, Maker::Threaded(threaded))
     })

@@ -48,10 +48,7 @@ fn find(state: &State, place: PIO_REMOVE_LOCK, size: ULONG) -> Arc<RemoveLock> {
     if size as usize != size_of::<IO_REMOVE_LOCK>() {
         bug_check(Rule::BadArgument, format_args!("a remove lock of {size} bytes"));
     }
-    match state.tracked(place.expose_provenance(), "remove lock") {
-        Object::RemoveLock(found) => found,
-        _ => bug_check(Rule::Uninitialised, format_args!("{place:p} is no remove lock")),
-    }
+    state.remove_lock(place.expose_provenance())
 }
 
 #[unsafe(no_mangle)]

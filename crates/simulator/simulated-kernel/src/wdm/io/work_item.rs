@@ -7,6 +7,7 @@ use wdk_bindings::{
 };
 
 use crate::{
+    argument::Argument,
     context::{self, DriverId},
     kernel::{State, lock},
     report::bug_check,
@@ -41,9 +42,10 @@ impl Queued {
     }
 }
 
-/// A work item of a device.
+/// A work item of a device or of a driver.
 pub struct WorkItem {
     pub owner: DriverId,
+    /// The device object or the driver object.
     device: usize,
     queued: Arc<Queued>,
 }
@@ -56,8 +58,10 @@ fn find(state: &State, item: PIO_WORKITEM) -> Arc<WorkItem> {
 #[unsafe(no_mangle)]
 extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
     routine!("IoAllocateWorkItem", |state| {
-        if !lock(&state.wdm.io).devices.contains_key(&device.addr()) {
-            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one"));
+        let is_driver = || lock(&state.pnp).drivers.values().any(|driver| driver.object == device.addr());
+        let is_device = lock(&state.wdm.io).devices.contains_key(&device.addr());
+        if !is_device && !is_driver() {
+            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object and no driver object, or was one"));
         }
         if state.strikes() {
             return std::ptr::null_mut();
@@ -79,10 +83,10 @@ fn queue<R: Send + 'static>(
 ) {
     let found = find(state, item);
     let Some(routine) = routine else { bug_check(Rule::BadArgument, format_args!("a work item without a routine")) };
-    let (device, argument) = (found.device, argument.expose_provenance());
+    let (device, argument) = (found.device, Argument::of(argument));
     found.queued.queue(state, found.owner, move || {
         let device = std::ptr::with_exposed_provenance_mut(device);
-        call(routine, device, std::ptr::with_exposed_provenance_mut(argument));
+        call(routine, device, argument.pointer("a work item"));
     });
 }
 

@@ -1,0 +1,114 @@
+//! The framework's wait locks: one thread has one, and gets no normal kernel APCs meanwhile.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire},
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    LONGLONG, NTSTATUS, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
+    STATUS_TIMEOUT, WDFWAITLOCK,
+};
+
+use super::{Kind, function};
+use crate::{
+    context,
+    kernel::State,
+    report::bug_check,
+    rule::Rule,
+    waiting::{self, Wait},
+    wdm,
+};
+
+/// A wait lock.
+#[derive(Default)]
+pub struct WaitLockObject {
+    /// The number of the thread that has it, plus one; zero if nobody has.
+    owner: AtomicU64,
+}
+
+fn me() -> u64 {
+    context::thread() + 1
+}
+
+impl WaitLockObject {
+    fn try_acquire(&self) -> bool {
+        self.owner.compare_exchange(0, me(), AcqRel, Acquire).is_ok()
+    }
+
+    /// The lock is being deleted, by its driver or with its parent.
+    pub fn end(&self) {
+        if self.owner.load(Acquire) != 0 {
+            bug_check(Rule::LockHeld, format_args!("a wait lock of the framework is deleted while somebody has it"));
+        }
+    }
+}
+
+fn wait_lock(state: &State, handle: WDFWAITLOCK) -> Arc<WaitLockObject> {
+    let object = state.given(handle);
+    match &object.kind {
+        Kind::WaitLock(_) if !object.is_live() => {
+            bug_check(Rule::BadHandle, format_args!("a wait lock of the framework is used after its deletion"));
+        }
+        Kind::WaitLock(wait_lock) => wait_lock.clone(),
+        other => bug_check(Rule::BadHandle, format_args!("a {} where a wait lock is wanted", other.name())),
+    }
+}
+
+pub extern "C" fn WdfWaitLockCreate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFWAITLOCK,
+) -> NTSTATUS {
+    function!("WdfWaitLockCreate", |state| {
+        let parent = state.driver_object(context::caller());
+        let Some(object) = state.create_object(Kind::WaitLock(Arc::default()), attributes, parent) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(object.pointer()) };
+        STATUS_SUCCESS
+    })
+}
+
+/// The reference has the level in two parts: up to `DISPATCH_LEVEL` if the timeout is zero, otherwise `PASSIVE_LEVEL`.
+pub extern "C" fn WdfWaitLockAcquire(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFWAITLOCK,
+    timeout: *mut LONGLONG,
+) -> NTSTATUS {
+    function!("WdfWaitLockAcquire", |state| {
+        let end = wdm::end_of_wait(state, timeout.cast());
+        let limit = if end == Some(0) { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
+        if machine::current_irql() > limit {
+            bug_check(Rule::IrqlTooHigh, format_args!("WdfWaitLockAcquire waits at {}", machine::current_irql()));
+        }
+        let wait_lock = wait_lock(state, handle);
+        if wait_lock.owner.load(Acquire) == me() && end.is_none() {
+            bug_check(Rule::RecursiveLock, format_args!("WdfWaitLockAcquire: the thread has the wait lock already"));
+        }
+        state.preempt();
+        let wait = Wait { what: "WdfWaitLockAcquire", objects: &[handle.addr()], rule: None };
+        if !wait_lock.try_acquire() && !waiting::until(state, end, wait, || wait_lock.try_acquire()) {
+            return STATUS_TIMEOUT;
+        }
+        context::set_critical(context::critical() + 1);
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfWaitLockRelease(_globals: PWDF_DRIVER_GLOBALS, handle: WDFWAITLOCK) {
+    function!("WdfWaitLockRelease", |state| {
+        let wait_lock = wait_lock(state, handle);
+        if wait_lock.owner.compare_exchange(me(), 0, AcqRel, Acquire).is_err() {
+            bug_check(
+                Rule::LockNotHeld,
+                format_args!("a wait lock of the framework is released by a thread that does not have it"),
+            );
+        }
+        context::set_critical(context::critical().saturating_sub(1));
+        state.dispatcher.signal();
+        state.preempt();
+    });
+}
