@@ -40,7 +40,7 @@ pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};
 pub use stack::callers;
 pub use status::check;
-pub use string::{unicode, wide};
+pub use string::{terminated, unicode, wide, wide_terminated};
 pub use thread::Thread;
 pub use wait_lock::WaitLock;
 
