@@ -153,7 +153,8 @@ impl<O: Os> Connector<O> {
         if !port.limits().loopback && port.has_address(remote.ip()) {
             return Err(NtStatus::HOST_UNREACHABLE);
         }
-        address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)
+        let listener = address.listener(remote.port()).ok_or(NtStatus::CONNECTION_REFUSED)?;
+        if listener.port().is_suspended() { Err(NtStatus::HOST_UNREACHABLE) } else { Ok(listener) }
     }
 
     /// Completes the connect after it was answered with success (`NDK_FN_COMPLETE_CONNECT`). When this returns the connection is
