@@ -368,7 +368,16 @@ fn the_keywords_of_the_nic_are_those_of_the_documentation_and_of_the_driver() {
         assert!(read.contains(&expected), "{name}: {expected} in {read}");
     }
     assert_eq!(source.matches("wide(\"").count(), keywords.len() - 1, "the driver reads others");
-    for needed in ["*NetworkDirect", "*NetworkDirectTechnology", "*NetworkDirectRoCEFrameSize", "*JumboPacket"] {
+    let needed = [
+        "*NetworkDirect",
+        "*NetworkDirectTechnology",
+        "*NetworkDirectRoCEFrameSize",
+        "*JumboPacket",
+        "*PriorityVLANTag",
+    ];
+    for needed in needed {
         assert!(keywords.contains_key(needed), "{needed}");
     }
+    let technologies = &keywords["*NetworkDirectTechnology"]["Enum"];
+    assert_eq!(technologies, &["1", "3", "4"], "those of Ethernet: InfiniBand has another medium");
 }

@@ -61,6 +61,37 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
     (outcome, made)
 }
 
+/// An adapter that has slept is used as before; what it had going on has ended.
+#[test]
+fn an_adapter_of_the_driver_ends_its_connections_when_it_sleeps_and_can_be_used_when_it_wakes() {
+    for seed in 1..6 {
+        let kernel = Kernel::seeded(seed).start();
+        let provider = Provider::load(&kernel).expect("the provider loads");
+        let interface = Arc::new(Interface::of(&provider.device));
+        let raw = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
+        provider.driver.run(|| {
+            let theirs = interface.clone();
+            let os = Box::new(ConsumerOs::new(move |adapter| {
+                // SAFETY: the adapter came from this interface, and is not used again.
+                unsafe { theirs.close(adapter) }
+            }));
+            // SAFETY: the adapter was just opened, and `os` closes such an adapter.
+            let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
+            let use_it = || faulty::use_it(&adapter, IpAddr::from([192, 0, 2, 1]));
+            assert_eq!(use_it(), Ok(()));
+            for _ in 0..2 {
+                provider.device.sleep();
+                assert_eq!(interface.open(ndk::NDK_VERSION::V2_1).err(), Some(NtStatus::NDIS_ADAPTER_NOT_READY));
+                assert_eq!(use_it(), Err(NtStatus::HOST_UNREACHABLE), "nothing begins");
+                provider.device.wake();
+                assert_eq!(use_it(), Ok(()));
+            }
+        });
+        drop(interface);
+        provider.unload();
+    }
+}
+
 #[test]
 fn each_fault_is_seen_by_a_consumer_of_the_driver() {
     for (rule, statuses) in faulty::faults() {

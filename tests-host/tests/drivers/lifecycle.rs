@@ -1,8 +1,14 @@
 //! From load to unload.
 
-use control::test_device::{self, Kind};
+use control::{
+    provider_device::{self, Info, QUERY_INFO},
+    test_device::{self, Kind},
+};
 use engine::memory::MemoryLimits;
-use simulated_kernel::{Kernel, Value, wdk::STATUS_INSUFFICIENT_RESOURCES};
+use simulated_kernel::{
+    Kernel, Value,
+    wdk::{STATUS_DEVICE_NOT_READY, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND},
+};
 
 use crate::world::{Consumer, Provider, SEEDS, consumer_control, finish, progress, report, start};
 
@@ -45,6 +51,48 @@ fn there_are_eight_adapters_at_most_and_a_number_is_given_again() {
         assert!(other.remove().is_ok());
     }
     provider.unload();
+}
+
+/// The framework deletes a control device when its last file is closed, and its name at once.
+#[test]
+fn devices_come_back_while_programs_hold_the_control_devices_of_those_before_open() {
+    const ND: &str = nd2_control::wire::LINK_NAME;
+    let kernel = Kernel::threads().start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let consumer = Consumer::load(&kernel).expect("the consumer loads");
+    let Consumer { driver: consumer_driver, device: consumer_device } = consumer;
+    let Provider { driver, device } = provider;
+    let (mut device, mut consumer_device) = (device, consumer_device);
+    let open = |link| kernel.open(link);
+    let links = [provider_device::LINK_NAME, ND, test_device::LINK_NAME];
+    let mut held = Vec::new();
+    for round in 1..4 {
+        held.extend(links.map(|link| open(link).unwrap_or_else(|status| panic!("{link}, round {round}: {status:#x}"))));
+        assert!(
+            consumer_device.remove().is_ok() && device.remove().is_ok(),
+            "files of control devices hold up nothing"
+        );
+        for link in links {
+            assert_eq!(open(link).err(), Some(STATUS_OBJECT_NAME_NOT_FOUND), "{link} is gone for who comes now");
+        }
+        // Who has it open is answered.
+        assert_eq!(start(held.last().expect("the consumer's"), Kind::Conformance, 1).status, STATUS_DEVICE_NOT_READY);
+        let info = held[0].control(QUERY_INFO, &[], Info::BYTES);
+        assert_eq!(Info::from_bytes(&info.bytes).expect("an answer").adapters, 0);
+        device = driver.add_device().expect("the adapter comes back");
+        consumer_device = consumer_driver.add_device().expect("the consumer comes back");
+        let info = held[0].control(QUERY_INFO, &[], Info::BYTES);
+        assert_eq!(Info::from_bytes(&info.bytes).expect("an answer").adapters, 1, "it is the driver that answers");
+        if round == 2 {
+            held.drain(..3).for_each(drop);
+        }
+    }
+    drop(held);
+    // The end of an older device has not taken the newer one's name along.
+    links.map(|link| drop(open(link).expect("the newest device")));
+    assert!(consumer_device.remove().is_ok() && device.remove().is_ok());
+    consumer_driver.unload();
+    driver.unload();
 }
 
 #[test]

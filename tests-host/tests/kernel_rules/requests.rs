@@ -9,11 +9,13 @@ use std::{
 use simulated_kernel::{Driver, File, Pending, Rule, caught};
 use wdk_sys::{
     NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
-    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, WDFQUEUE, WDFQUEUE__, WDFREQUEST, WDFREQUEST__,
-    call_unsafe_wdf_function_binding,
+    STATUS_NO_MORE_ENTRIES, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, WDFQUEUE, WDFQUEUE__, WDFREQUEST,
+    WDFREQUEST__, call_unsafe_wdf_function_binding,
 };
 
-use crate::skeleton::{CODE, Loaded, Wrong, complete, default_queue, manual_queue, run_with};
+use crate::skeleton::{
+    CODE, Loaded, Wrong, complete, create_device, default_queue, delete_device, manual_queue, run_with,
+};
 
 /// A status of the framework: the queue takes no requests.
 const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
@@ -122,6 +124,25 @@ fn a_cancelable_request_is_cancelled_or_completed() {
             complete(kept(), STATUS_CANCELLED, 0);
         });
         assert_eq!(pending.wait().status, STATUS_CANCELLED);
+    });
+}
+
+/// As in the framework's published source: the name goes with the deletion, and the link of `WdfDeviceCreateSymbolicLink` with the
+/// device, which is served until its last file is closed.
+#[test]
+fn a_control_device_with_an_open_file_loses_its_name_at_once_and_its_link_at_the_end() {
+    run_with(Wrong::default(), |driver, file| {
+        for _ in 0..2 {
+            driver.run(|| {
+                delete_device();
+                assert_eq!(
+                    create_device(),
+                    STATUS_OBJECT_NAME_COLLISION,
+                    "the device of that name could be made, the link not"
+                );
+            });
+            assert!(file.control(CODE, &[1, 2, 3], 5).is_success(), "who has it open is served");
+        }
     });
 }
 

@@ -364,6 +364,43 @@ fn an_adapter_that_goes_ends_what_is_outstanding_and_only_closing_succeeds() {
     }
 }
 
+/// What the page says (docs/nd2.md): one answer, whatever is asked.
+#[test]
+fn files_that_are_open_when_the_last_adapter_goes_have_one_answer() {
+    for seed in SEEDS {
+        let mut world = World::seeded(seed, 1);
+        let program = Program::start(&world.kernel, 1);
+        let side = Side::new(&program, 1, 1);
+        let fresh = program.process.open(LINK_NAME).expect("one more file, of no session");
+        let waits = program.begin(Verb::Notify, &of(side.queue).u32(ND_CQ_NOTIFY_ANY), 0);
+        assert!(world.adapters.pop().expect("an adapter").remove().is_ok(), "programs do not hold it up");
+        assert_eq!(waits.wait().status, NtStatus::DEVICE_REMOVED.0);
+        for round in 0..2 {
+            for (verb, handle) in [
+                (Verb::Query, side.adapter),
+                (Verb::Affinity, side.queue),
+                (Verb::CreateConnector, side.adapter),
+                (Verb::Notify, side.queue),
+                (Verb::Close, side.queue),
+                (Verb::Close, 0),
+            ] {
+                assert_eq!(program.call(verb, &of(handle), 96).status, NtStatus::DEVICE_REMOVED.0, "{verb:?}");
+            }
+            for verb in [Verb::Begin, Verb::Join, Verb::Query] {
+                let answer = program.process.begin(&fresh, verb.code(), &of(1).0, 96).wait();
+                assert_eq!(answer.status, NtStatus::DEVICE_REMOVED.0, "{verb:?} by a file of no session");
+            }
+            if round == 0 {
+                world.adapters.push(world.driver.add_device().expect("the adapter comes again"));
+            }
+        }
+        let again = Program::start(&world.kernel, 2);
+        let _ = Side::new(&again, 1, 1);
+        drop((fresh, program, again));
+        world.end();
+    }
+}
+
 #[test]
 fn the_device_goes_with_the_last_adapter() {
     let world = World::seeded(1, 1);

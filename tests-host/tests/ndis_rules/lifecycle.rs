@@ -90,6 +90,22 @@ fn the_states_of_power_pause_and_restart() {
     });
 }
 
+/// As the page of `OID_PNP_SET_POWER` has it: protocols may keep lists while the adapter sleeps, and give them back then.
+#[test]
+fn a_miniport_that_is_not_paused_may_leave_lists_with_the_protocols_when_it_sleeps() {
+    let handlers = Handlers { attributes: miniport::set_attributes_without_pause, ..Handlers::default() };
+    run(handlers, |_, driver, nic| {
+        nic.keep_received(true);
+        assert!(driver.run(|| miniport::receive(&[5; 100]) && miniport::receive(&[6; 100])));
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS_SUCCESS);
+        assert!(!miniport::with(|world| world.paused));
+        assert_eq!((nic.kept(), nic.give_back()), (2, 2));
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS_SUCCESS);
+        assert!(driver.run(|| miniport::receive(&[7; 100])));
+        assert_eq!(nic.received(), 3);
+    });
+}
+
 #[test]
 fn ndk_is_opened_disabled_and_enabled() {
     run(Handlers::default(), |_, driver, nic| {

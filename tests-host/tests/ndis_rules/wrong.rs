@@ -46,6 +46,10 @@ fn send(_: &Kernel, _: &Driver, nic: &Nic) {
     assert_eq!(statuses.len(), 1);
 }
 
+fn sleep(nic: &Nic) {
+    assert_eq!(nic.set_power(ndis::NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS_SUCCESS);
+}
+
 fn query(_: &Kernel, _: &Driver, nic: &Nic) {
     assert_eq!(nic.query(OID_GEN_VENDOR_ID, 4).status, NDIS_STATUS_SUCCESS);
 }
@@ -117,6 +121,34 @@ wrong! {
             miniport::receive(&[1; 60]);
         });
     });
+
+    a_list_indicated_again_as_it_came_back breaks NblLeftover by { returned: |list| miniport::indicate(list, 0) } in receive;
+    a_list_with_a_tag_that_nobody_was_told_of breaks BadArgument by {} in |_, driver, _| driver.run(|| {
+        let list = miniport::make_list(&[1; 60]);
+        // SAFETY: the list was just made.
+        unsafe { (*list).NetBufferListInfo[ndis::Ieee8021QNetBufferListInfo] = ptr::without_provenance_mut(5) };
+        miniport::indicate(list, 0);
+    });
+
+    // Power.
+    a_receive_in_low_power breaks ReceivedInLowPower by { attributes: miniport::set_attributes_without_pause } in
+        |kernel, driver, nic| {
+            sleep(nic);
+            receive(kernel, driver, nic);
+        };
+    a_send_in_low_power breaks SentInLowPower by { attributes: miniport::set_attributes_without_pause } in
+        |kernel, driver, nic| {
+            sleep(nic);
+            send(kernel, driver, nic);
+        };
+    a_sleep_with_sends_out breaks LowPowerTooEarly by
+        { attributes: miniport::set_attributes_without_pause, send: |_| () } in |_, _, nic| {
+            let sent = nic.send(&[&[1; 60]]);
+            sleep(nic);
+            assert!(!sent.is_complete());
+        };
+    a_state_of_power_that_is_refused breaks OidAnswer by
+        { oid: |_| ndis::NDIS_STATUS_FAILURE } in |_, _, nic| sleep(nic);
 
     // Pauses.
     a_pause_with_sends_out breaks PauseTooEarly by { send: |_| () } in |_, _, nic| {

@@ -1,8 +1,8 @@
 //! Frames between the two ends: none lost, none doubled, in order, unless the cable is told to.
 
 use ndis::{
-    NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE, NDIS_STATUS_SEND_ABORTED,
-    OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_PACKET_FILTER,
+    NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_PAUSED, NDIS_STATUS_SEND_ABORTED, OID_802_3_MULTICAST_LIST,
+    OID_GEN_CURRENT_PACKET_FILTER,
 };
 use simulated_kernel::{Kernel, Nic};
 
@@ -104,6 +104,136 @@ fn sends_that_wait_are_cancelled_or_given_back_by_a_pause() {
 }
 
 #[test]
+fn frames_on_their_way_to_an_adapter_that_sleeps_are_dropped_and_counted() {
+    let kernel = Kernel::seeded(3).start();
+    with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {
+        let bytes = frame(one, other, 1, 100);
+        assert_eq!(one.send(&[bytes.as_slice(); 5]).wait(), [NDIS_STATUS::SUCCESS; 5]);
+        assert_eq!(other.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
+        assert_eq!(statistics(other).ifInDiscards, 5);
+        kernel.sleep(100_000);
+        assert_eq!(other.received(), 0);
+        assert_eq!(other.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
+        kernel.sleep(100_000);
+        assert_eq!(other.received(), 0, "they do not come after all");
+    });
+}
+
+#[test]
+fn an_adapter_goes_to_sleep_while_frames_come_to_it() {
+    for seed in 1..8 {
+        let kernel = Kernel::seeded(seed).start();
+        with_pair(&kernel, &[], |one, other| {
+            let frames: Vec<_> = (0..200).map(|each| frame(one, other, each, 100)).collect();
+            let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+            let sent = one.send(&frames);
+            for state in [NDIS_DEVICE_POWER_STATE::D2, NDIS_DEVICE_POWER_STATE::D0] {
+                assert_eq!(other.set_power(state).status, NDIS_STATUS::SUCCESS);
+            }
+            assert_eq!(sent.wait(), [NDIS_STATUS::SUCCESS; 200]);
+            let before = other.received();
+            assert_eq!(one.send(&frames[..1]).wait(), [NDIS_STATUS::SUCCESS]);
+            kernel.wait_until(|| other.received() > before);
+        });
+    }
+}
+
+/// The simulated protocols leave something in each list that they give back.
+#[test]
+fn lists_are_indicated_as_if_they_were_new() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        const COUNT: usize = 3 * softndknic::receive::BUFFERS as usize;
+        let bytes = frame(one, other, 1, 100);
+        for round in 1..=COUNT / 64 {
+            let _ = one.send(&vec![bytes.as_slice(); 64]).wait();
+            kernel.wait_until(|| other.received() == 64 * round);
+        }
+    });
+}
+
+/// The value of `NDIS_NET_BUFFER_LIST_8021Q_INFO`.
+const fn tag(priority: usize, vlan: usize) -> usize {
+    priority | vlan << 4
+}
+
+/// A frame with a tag in its bytes.
+fn tagged(bytes: &[u8], priority: u16, vlan: u16) -> Vec<u8> {
+    let control = (priority << 13 | vlan).to_be_bytes();
+    [&bytes[..12], &[0x81, 0], &control, &bytes[12..]].concat()
+}
+
+/// What arrives of a frame that is sent with a tag beside it: the bytes, and the tag beside them.
+fn through(
+    sender: &str,
+    receiver: &str,
+    frame_of: impl Fn(&[u8]) -> Vec<u8>,
+    beside: usize,
+) -> (Vec<u8>, Vec<u8>, usize) {
+    let kernel = Kernel::threads().start();
+    let driver = load(&kernel).expect("it loads");
+    let (one, other) = (add(&driver, &[("*PriorityVLANTag", sender)]), add(&driver, &[("*PriorityVLANTag", receiver)]));
+    let plain = frame(&one, &other, 7, 1_514);
+    let sent = frame_of(&plain);
+    assert_eq!(one.send_tagged(&[&sent], beside).wait(), [NDIS_STATUS::SUCCESS]);
+    kernel.wait_until(|| other.received() == 1);
+    let (bytes, beside) = (other.take_received().remove(0), other.take_tags().remove(0));
+    let (sent, received) = (statistics(&one), statistics(&other));
+    assert_eq!((sent.ifOutErrors, sent.ifOutDiscards, received.ifInErrors, received.ifInDiscards), (0, 0, 0, 0));
+    assert_eq!(sent.ifHCOutOctets, received.ifHCInOctets, "what was on the cable, with its tag");
+    one.remove();
+    other.remove();
+    driver.unload();
+    (plain, bytes, beside)
+}
+
+#[test]
+fn priority_and_vlan_go_beside_a_frame_from_list_to_list() {
+    let same = |plain: &[u8]| plain.to_vec();
+    for (sender, receiver, given, arrives) in [
+        ("3", "3", tag(5, 0x123), tag(5, 0x123)),
+        ("3", "3", tag(0, 0), tag(0, 0)),
+        ("3", "3", tag(7, 4095), tag(7, 4095)),
+        ("1", "3", tag(5, 0x123), tag(5, 0)),
+        ("2", "3", tag(5, 0x123), tag(0, 0x123)),
+        ("0", "3", tag(5, 0x123), 0),
+        ("3", "1", tag(5, 0x123), tag(5, 0)),
+        ("3", "2", tag(5, 0x123), tag(0, 0x123)),
+    ] {
+        let (plain, bytes, beside) = through(sender, receiver, same, given);
+        assert!(bytes == plain, "*PriorityVLANTag {sender} and {receiver}: the frame is as it was");
+        assert_eq!(beside, arrives, "*PriorityVLANTag {sender} and {receiver}, {given:#x}");
+    }
+}
+
+#[test]
+fn a_tag_is_in_the_frame_for_an_adapter_that_takes_none_beside_it() {
+    let (plain, bytes, beside) = through("3", "0", <[u8]>::to_vec, tag(5, 0x123));
+    assert!(bytes == tagged(&plain, 5, 0x123), "it was inserted");
+    assert_eq!((bytes.len(), beside), (1_518, 0));
+}
+
+#[test]
+fn a_frame_that_is_tagged_already_may_be_four_bytes_longer() {
+    let in_it = |plain: &[u8]| tagged(plain, 3, 77);
+    for (sender, receiver, arrives) in
+        [("3", "3", Some(tag(3, 77))), ("0", "3", Some(tag(3, 77))), ("3", "0", None), ("0", "0", None)]
+    {
+        let (plain, bytes, beside) = through(sender, receiver, in_it, 0);
+        assert_eq!(beside, arrives.unwrap_or(0), "*PriorityVLANTag {sender} and {receiver}");
+        let expected = if arrives.is_some() { plain } else { tagged(&plain, 3, 77) };
+        assert!(bytes == expected, "*PriorityVLANTag {sender} and {receiver}");
+    }
+    // One byte more is too much.
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        let long = tagged(&frame(one, other, 0, 1_515), 3, 77);
+        assert_eq!(one.send(&[&long]).wait().len(), 1);
+        assert_eq!(statistics(one).ifOutErrors, 1);
+    });
+}
+
+#[test]
 fn sends_that_wait_come_back_when_the_power_goes() {
     let kernel = Kernel::threads().start();
     with_pair(&kernel, &[], |one, other| {
@@ -115,7 +245,7 @@ fn sends_that_wait_come_back_when_the_power_goes() {
         kernel.sleep(2_000);
         assert!(!sent.is_complete(), "the other end has no buffer for them");
         assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
-        let returned = sent.wait().iter().filter(|status| **status == NDIS_STATUS_LOW_POWER_STATE).count();
+        let returned = sent.wait().iter().filter(|status| **status == NDIS_STATUS_PAUSED).count();
         assert_eq!(returned, 20);
         assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS::SUCCESS);
         other.keep_received(false);

@@ -1,9 +1,9 @@
 //! From load to unload, and what an adapter is on the way.
 
 use ndis::{
-    NDIS_DEVICE_POWER_STATE, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK,
-    NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE,
-    NDIS_STATUS_PAUSED,
+    NDIS_DEVICE_POWER_STATE, NDIS_MAC_OPTION_8021P_PRIORITY, NDIS_MAC_OPTION_8021Q_VLAN,
+    NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
+    NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_PAUSED,
 };
 use simulated_kernel::Kernel;
 
@@ -24,19 +24,32 @@ fn the_driver_loads_and_unloads_with_adapters_and_without() {
     });
 }
 
+/// What there is without 802.1Q.
+const PLAIN: u32 =
+    NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
+
 #[test]
 fn an_adapter_is_fast_ethernet_with_an_address_of_its_own() {
     with_pair(&Kernel::threads().start(), &[], |one, other| {
         assert_eq!(one.mtu_and_speed(), (1500, 100_000_000_000));
         assert_eq!(one.mac()[0], 2, "administered locally");
-        let options =
-            NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
-        assert_eq!(one.mac_options(), options);
+        let options = NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN;
+        assert_eq!(one.mac_options(), PLAIN | options);
         assert_ne!(one.mac(), other.mac());
     });
     let keywords = [("NetworkAddress", "02-11-22-33-44-55"), ("*JumboPacket", "9014")];
     let kernel = Kernel::threads().start();
     let driver = load(&kernel).expect("it loads");
+    for (value, options) in [
+        ("0", 0),
+        ("1", NDIS_MAC_OPTION_8021P_PRIORITY),
+        ("2", NDIS_MAC_OPTION_8021Q_VLAN),
+        ("4", NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN),
+    ] {
+        let nic = add(&driver, &[("*PriorityVLANTag", value)]);
+        assert_eq!(nic.mac_options(), PLAIN | options, "*PriorityVLANTag {value}");
+        nic.remove();
+    }
     let nic = add(&driver, &keywords);
     assert_eq!(nic.mac(), [2, 0x11, 0x22, 0x33, 0x44, 0x55]);
     assert_eq!(nic.mtu_and_speed().0, 9000);
@@ -93,7 +106,7 @@ fn without_power_no_frames_go() {
     with_pair(&kernel, &[], |one, other| {
         let bytes = frame(one, other, 1, 100);
         assert_eq!(one.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS::SUCCESS);
-        assert_eq!(one.send(&[&bytes]).wait(), [NDIS_STATUS_LOW_POWER_STATE]);
+        assert_eq!(one.send(&[&bytes]).wait(), [NDIS_STATUS_PAUSED], "NDIS has paused it");
         let _ = other.send(&[&frame(other, one, 1, 100)]).wait();
         kernel.sleep(10_000);
         assert_eq!(one.received(), 0);
@@ -101,6 +114,23 @@ fn without_power_no_frames_go() {
         assert_eq!(one.send(&[&bytes]).wait(), [NDIS_STATUS::SUCCESS]);
         kernel.wait_until(|| other.received() == 1);
     });
+}
+
+/// Linked code writes no events: only the image does.
+///
+/// *NetworkDirectRoCEFrameSize: what is in force may be less than what was asked for, and then an event says so.
+#[cfg(windows)]
+#[test]
+fn a_path_mtu_that_is_not_the_one_of_the_keyword_is_logged() {
+    const WANTED: (&str, &str) = ("*NetworkDirectRoCEFrameSize", "4096");
+    for (keywords, count) in [(&[WANTED, ("*JumboPacket", "9014")][..], 0), (&[], 0), (&[WANTED], 1)] {
+        let kernel = Kernel::threads().start();
+        let driver = load(&kernel).expect("it loads");
+        add(&driver, keywords).remove();
+        driver.unload();
+        let written = kernel.events().get("RoCEFrameSize").copied().unwrap_or(0);
+        assert_eq!(written, count, "{keywords:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,8 @@ impl Default for Wrong {
 }
 
 struct Device {
+    driver: WDFDRIVER,
+    /// Null after it is deleted.
     handle: WDFDEVICE,
     queue: WDFQUEUE,
     kept: Vec<PVOID>,
@@ -81,8 +83,13 @@ pub fn run_on(kernel: Builder, wrong: Wrong, work: impl FnOnce(&Driver, &File)) 
 /// Loads the driver in a kernel that runs, lets `work` use it, and unloads it.
 pub fn run_in(kernel: &Kernel, wrong: Wrong, work: impl FnOnce(&Driver, &File)) {
     let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    *DEVICE.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Device { handle: ptr::null_mut(), queue: ptr::null_mut(), kept: Vec::with_capacity(8), wrong });
+    *DEVICE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Device {
+        driver: ptr::null_mut(),
+        handle: ptr::null_mut(),
+        queue: ptr::null_mut(),
+        kept: Vec::with_capacity(8),
+        wrong,
+    });
     let driver = kernel.load("wrong", entry).expect("the driver loads");
     let file = kernel.open(r"\DosDevices\Wrong").expect("the driver has a control device");
     work(&driver, &file);
@@ -139,13 +146,16 @@ unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) 
     let config = WDF_DRIVER_CONFIG { EvtDriverUnload: Some(unload), ..WDF_DRIVER_CONFIG::default() };
     // SAFETY: the arguments of this call.
     let handle = unsafe { create_driver(driver, path, config, attributes()) }.expect("a driver object");
-    create_device(handle);
+    with(|device| device.driver = handle);
+    assert_eq!(create_device(), 0);
     let load = with(|device| device.wrong.load);
     load(&Loaded { driver: handle });
     0
 }
 
-fn create_device(driver: WDFDRIVER) {
+/// Makes the control device, with a symbolic link of the framework's. What that says of the link; if it is no success there is no device.
+pub fn create_device() -> NTSTATUS {
+    let driver = with(|place| place.driver);
     let (access, name, link) = (wide("D:P(A;;GA;;;SY)"), wide(r"\Device\Wrong"), wide(r"\DosDevices\Wrong"));
     let (access, name, link) = (unicode(&access), unicode(&name), unicode(&link));
     // SAFETY: the driver is live, and the string lives until the call returns.
@@ -164,11 +174,16 @@ fn create_device(driver: WDFDRIVER) {
     assert_eq!(made, 0);
     // SAFETY: the device is live.
     let linked = unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateSymbolicLink, device, &raw const link) };
-    assert_eq!(linked, 0);
+    if linked != 0 {
+        // SAFETY: the device is live, and not used again.
+        unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, device.cast()) };
+        return linked;
+    }
     let queue = create_queue(device, _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential, true);
     // SAFETY: the device is complete.
     unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
     with(|place| (place.handle, place.queue) = (device, queue));
+    linked
 }
 
 fn create_queue(device: WDFDEVICE, dispatch: WDF_IO_QUEUE_DISPATCH_TYPE, default: bool) -> WDFQUEUE {
@@ -198,10 +213,13 @@ pub fn default_queue() -> WDFQUEUE {
     with(|device| device.queue)
 }
 
-fn delete_device() {
-    let device = with(|place| place.handle);
-    // SAFETY: the device is live, and not used again.
-    unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, device.cast()) };
+/// Deletes the control device, if there is one.
+pub fn delete_device() {
+    let device = with(|place| std::mem::replace(&mut place.handle, ptr::null_mut()));
+    if !device.is_null() {
+        // SAFETY: the device is live, and not used again.
+        unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, device.cast()) };
+    }
 }
 
 unsafe extern "C" fn control(_: WDFQUEUE, request: WDFREQUEST, output: usize, _: usize, _: u32) {

@@ -268,6 +268,10 @@ pub const NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA: u32 = 1;
 pub const NDIS_MAC_OPTION_TRANSFERS_NOT_PEND: u32 = 4;
 /// Frames that the adapter sends to itself do not come back.
 pub const NDIS_MAC_OPTION_NO_LOOPBACK: u32 = 8;
+/// The adapter carries the priority of 802.1Q.
+pub const NDIS_MAC_OPTION_8021P_PRIORITY: u32 = 0x40;
+/// The adapter carries the identifiers of virtual LANs.
+pub const NDIS_MAC_OPTION_8021Q_VLAN: u32 = 0x200;
 
 open_enum! {
     /// A state of power.

@@ -6,6 +6,9 @@ pub type MacAddress = [u8; 6];
 /// Bytes of an Ethernet header.
 pub const HEADER_BYTES: usize = 14;
 
+/// Bytes of the tag of 802.1Q, which stands behind the addresses.
+pub const TAG_BYTES: usize = 4;
+
 /// The address of everybody.
 pub const BROADCAST: MacAddress = [0xFF; 6];
 

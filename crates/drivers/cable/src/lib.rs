@@ -7,6 +7,7 @@
 //! | [`gate`] | what is inside of an adapter, so that a pause knows when it is complete |
 //! | [`turn`] | one at a time, and once more if somebody asked meanwhile |
 //! | [`frame`] | the kinds of frames by their destination |
+//! | [`tag`] | priority and virtual LAN of a frame |
 //! | [`counters`] | frames and bytes by kind |
 //!
 //! Nothing allocates but [`Link::try_new`]. Everything is for any IRQL up to `DISPATCH_LEVEL`, under a lock of the caller's.
@@ -20,6 +21,7 @@ pub mod frame;
 pub mod gate;
 mod impairment;
 pub mod link;
+pub mod tag;
 pub mod turn;
 
 pub use crate::{
@@ -28,5 +30,6 @@ pub use crate::{
     gate::Gate,
     impairment::Impairment,
     link::{Link, Reserved},
+    tag::{Tag, Tagging},
     turn::Turn,
 };

@@ -50,6 +50,23 @@ pub fn gone(adapter: u8, open: u32) {
     write_event!(PROVIDER, "Gone", level(Level::Warning), u8("Adapter", &adapter), u32("Open", &open));
 }
 
+/// An adapter has gone to sleep, and its connections with it, or is awake.
+pub fn power(adapter: u8, awake: bool) {
+    write_event!(PROVIDER, "Power", level(Level::Informational), u8("Adapter", &adapter), bool8("Awake", &awake),);
+}
+
+/// The path MTU of RoCE that an adapter reports is not the one that its keyword asks for.
+pub fn roce_frame(adapter: u8, wanted: u32, in_force: u32) {
+    write_event!(
+        PROVIDER,
+        "RoCEFrameSize",
+        level(Level::Warning),
+        u8("Adapter", &adapter),
+        u32("Wanted", &wanted),
+        u32("InForce", &in_force),
+    );
+}
+
 /// Something has happened on an adapter. `IRQL <= DISPATCH_LEVEL`.
 pub fn note(note: Note) {
     match note {

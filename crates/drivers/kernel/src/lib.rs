@@ -44,7 +44,7 @@ pub use rundown::{Permit, Rundown};
 pub use spin_lock::QueuedSpinLock;
 pub use stack::callers;
 pub use status::check;
-pub use string::{unicode, wide};
+pub use string::{terminated, unicode, wide, wide_terminated};
 pub use thread::Thread;
 pub use wait_lock::WaitLock;
 

@@ -85,7 +85,7 @@ fn serve(tester: &Tester, mut request: Request, code: u32) {
 fn begin(tester: &Tester, request: &Request) -> Result<(), NtStatus> {
     let start = Start::from_bytes(request.input(Start::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
     let links = tester.finder().links()?;
-    // SAFETY: the device is live: it deletes the control device before it goes.
+    // SAFETY: the device is live: no run begins when it goes, also if a program still has the control device open (`Runs::stop`).
     unsafe { tester.runs().start(tester.device(), &links, start) }
 }
 

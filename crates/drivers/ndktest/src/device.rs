@@ -80,7 +80,7 @@ unsafe extern "C" fn cleanup(object: WDFOBJECT) {
     let Some(tester) = (unsafe { CONTEXT.get(object) }) else { return };
     tester.stop();
     let control = tester.control.with(Option::take);
-    // The requests that are being served are finished first, so this is not done under the lock.
+    // Requests that are being served may be finished first, so this is not done under the lock.
     drop(control);
 }
 

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | device add | made; its interface is registered; the control device is made with the first one |
 //! | started | consumers can open it |
+//! | sleeps | no new opens; every connection ends, and both its sides are told; everything else stays |
+//! | wakes | opens and connections as before |
 //! | query remove | refused while a kernel consumer has it open; programs do not hold it up |
 //! | surprise removal | no new opens; every connection ends, and both its sides are told; consumers hear of the removal from plug and play, and close |
 //! | removed | no new opens; waits until every `NDK_ADAPTER` is closed |
@@ -24,8 +26,10 @@ use kernel::{
 };
 use ndkpi::{GUID as NdkGuid, NtStatus};
 use wdk_sys::{
-    _WDF_DEVICE_FAILED_ACTION, GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS,
-    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
+    _WDF_DEVICE_FAILED_ACTION,
+    _WDF_POWER_DEVICE_STATE::{self, Type as Power},
+    GUID, NTSTATUS, PWDFDEVICE_INIT, STATUS_DEVICE_BUSY, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE,
+    WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
 };
 
 use crate::{
@@ -65,6 +69,8 @@ unsafe fn try_add(driver: WDFDRIVER, init: PWDFDEVICE_INIT) -> Result<(), NtStat
     let adapter = Adapter::try_new(driver)?;
 
     let callbacks = WDF_PNPPOWER_EVENT_CALLBACKS {
+        EvtDeviceD0Entry: Some(wakes),
+        EvtDeviceD0Exit: Some(sleeps),
         EvtDeviceSelfManagedIoInit: Some(started),
         EvtDeviceSelfManagedIoCleanup: Some(removed),
         EvtDeviceSurpriseRemoval: Some(surprise_removed),
@@ -113,6 +119,31 @@ unsafe fn of(device: WDFDEVICE) -> Option<Arc<Adapter>> {
 unsafe extern "C" fn started(device: WDFDEVICE) -> NTSTATUS {
     // SAFETY: the framework's own argument.
     if let Some(adapter) = unsafe { of(device) } {
+        adapter.consumers.set_ready(true);
+    }
+    STATUS_SUCCESS
+}
+
+/// The device leaves D0. When it is about to be removed, or stopped for a moment, there are other callbacks, or nothing to end.
+unsafe extern "C" fn sleeps(device: WDFDEVICE, to: Power) -> NTSTATUS {
+    // SAFETY: the framework's own argument.
+    if to != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final
+        && let Some(adapter) = unsafe { of(device) }
+    {
+        adapter.consumers.set_ready(false);
+        trace::power(adapter.number().get(), false);
+        adapter.provider().port().suspend();
+    }
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn wakes(device: WDFDEVICE, from: Power) -> NTSTATUS {
+    // SAFETY: the framework's own argument.
+    if from != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final
+        && let Some(adapter) = unsafe { of(device) }
+    {
+        adapter.provider().port().resume();
+        trace::power(adapter.number().get(), true);
         adapter.consumers.set_ready(true);
     }
     STATUS_SUCCESS

@@ -5,16 +5,12 @@
 //! | initialise | made, paused; consumers of NDK can open it if `*NetworkDirect` says so |
 //! | restart | frames go |
 //! | pause | what waits is completed with `NDIS_STATUS_PAUSED`; complete when nothing is with the protocols any more |
+//! | low power | paused before; no new opens; every RDMA connection ends, and both its sides are told |
+//! | power again | opens and connections as before; restarted afterwards |
 //! | surprise removal | no new opens; every RDMA connection ends, and both its sides are told |
-//! | halt | waits for consumers and for work items; nothing is left |
+//! | halt | the same, for those who were not told before; then waits for consumers and for work items; nothing is left |
 
-use core::{
-    ffi::c_void,
-    sync::atomic::{
-        AtomicBool, AtomicI32,
-        Ordering::{Acquire, Release},
-    },
-};
+use core::ffi::c_void;
 
 use cable::{Counters, Gate, MacAddress};
 use driver_common::{
@@ -52,8 +48,7 @@ pub struct Adapter {
     transmitter: Transmitter,
     sent: Counters,
     received: Counters,
-    power: AtomicI32,
-    gone: AtomicBool,
+    state: KernelLock<State>,
     /// The framework's device; gone after the halt.
     device: KernelLock<Option<Device>>,
 }
@@ -62,6 +57,17 @@ pub struct Adapter {
 unsafe impl Send for Adapter {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Adapter {}
+
+/// What decides whether consumers can open an adapter.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// NDK is enabled.
+    enabled: bool,
+    /// The adapter is in D1, D2 or D3.
+    asleep: bool,
+    /// The device is gone, or about to be.
+    gone: bool,
+}
 
 /// Has NDIS remove the adapter as one that was pulled: a surprise removal follows. `IRQL <= DISPATCH_LEVEL`.
 ///
@@ -130,7 +136,7 @@ impl Adapter {
             drop(context.take());
         }
         // NDIS opens only what is initialised.
-        this.consumers.set_ready(begun.is_ok() && this.keywords.network_direct);
+        this.enable(begun.is_ok() && this.keywords.network_direct);
         begun
     }
 
@@ -144,6 +150,9 @@ impl Adapter {
         // SAFETY: the caller's promise.
         let keywords = unsafe { Keywords::read(handle) }?;
         let number = Numbers::take(driver.numbers())?;
+        if keywords.roce_frame != keywords.wanted_roce_frame {
+            trace::roce_frame(number.get(), keywords.wanted_roce_frame, keywords.roce_frame);
+        }
         let provider = Self::provide(&driver, number.index(), &keywords)?;
         let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
         // The pairs share the processors.
@@ -163,12 +172,11 @@ impl Adapter {
             gate: Kernel.lock(Gate::new())?,
             filter: Kernel.lock(Filter::new(mac))?,
             // SAFETY: as above: it is released at the halt.
-            receiver: unsafe { Receiver::try_new(handle, keywords.frame, keywords.impairment, processor) }?,
+            receiver: unsafe { Receiver::try_new(handle, &keywords, processor) }?,
             transmitter: Transmitter::try_new(processor)?,
             sent: Counters::default(),
             received: Counters::default(),
-            power: AtomicI32::new(NDIS_DEVICE_POWER_STATE::D0.0),
-            gone: AtomicBool::new(false),
+            state: Kernel.lock(State::default())?,
             device: Kernel.lock(Some(device))?,
             consumers: Consumers::try_new(provider, driver.controls(), fail)?,
             driver,
@@ -203,17 +211,20 @@ impl Adapter {
     pub unsafe fn halt(context: NDIS_HANDLE) {
         // SAFETY: the reference of `initialize`, which nobody else gives back.
         let context = unsafe { Arc::from_raw(context.cast_const().cast::<Context>()) };
-        if let Some(adapter) = context.take() {
+        // Consumers who were not asked before close meanwhile, and find the adapter by the context.
+        if let Some(adapter) = context.get() {
             adapter.end();
         }
+        drop(context.take());
     }
 
     /// Ends everything that goes on by itself, and gives NDIS back what is NDIS's. `PASSIVE_LEVEL`.
     fn end(&self) {
+        // Whoever has the adapter open hears of it before it is waited for: nothing says that NDIS has had everybody close it.
+        self.leave_fabric();
         self.addresses.end();
         self.ndk.end();
         self.consumers.shut();
-        self.provider().port().abort();
         self.driver.remove(self.number.index());
         self.driver.control().with(Control::release);
         self.receiver.release();
@@ -239,7 +250,11 @@ impl Adapter {
         self.complete(waiting, NDIS_STATUS_PAUSED, false, true);
         self.received.discard(self.receiver.clear() as u64);
         let complete = !was_open || self.gate.with(|gate| gate.leave(1));
-        if complete { NDIS_STATUS::SUCCESS } else { NtStatus::PENDING }
+        if !complete {
+            return NtStatus::PENDING;
+        }
+        self.receiver.paused();
+        NDIS_STATUS::SUCCESS
     }
 
     /// Counts `count` more inside the gate; returns false if it is not open. `IRQL <= DISPATCH_LEVEL`.
@@ -252,6 +267,7 @@ impl Adapter {
     /// `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn leave(&self, count: u32) {
         if self.gate.with(|gate| gate.leave(count)) {
+            self.receiver.paused();
             // SAFETY: a pause of this adapter has pended, and nothing is on its way any more.
             unsafe { NdisMPauseComplete(self.handle) };
         }
@@ -263,10 +279,10 @@ impl Adapter {
         self.gate.with(|gate| gate.is_open())
     }
 
-    /// The adapter at the other end, inside of its gate once more, if it is there, runs and has power.
+    /// The adapter at the other end, inside of its gate once more, if it is there and runs.
     #[must_use]
     pub fn enter_partner(&self) -> Option<Arc<Self>> {
-        self.driver.partner(self.number.index()).filter(|partner| partner.has_power() && partner.enter(1))
+        self.driver.partner(self.number.index()).filter(|partner| partner.enter(1))
     }
 
     /// `MiniportReturnNetBufferLists`. `IRQL <= DISPATCH_LEVEL`.
@@ -288,32 +304,50 @@ impl Adapter {
 
     /// The device is gone. `PASSIVE_LEVEL`.
     pub fn gone(&self) {
-        self.gone.store(true, Release);
-        self.consumers.set_ready(false);
         trace::gone(self.number.get(), self.consumers.open_count());
         // Consumers have disconnect events and flushed queue pairs before they are asked to close.
+        self.leave_fabric();
+    }
+
+    /// Lets nobody open the adapter any more, and ends what goes over it.
+    fn leave_fabric(&self) {
+        self.change_state(|state| state.gone = true);
         self.provider().port().abort();
     }
 
     /// Returns true if the device is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Acquire)
+        self.state.with(|state| state.gone)
     }
 
-    /// Changes the state of power: without it no frames go.
+    /// NDK is enabled, or not: consumers can open the adapter, as long as it is there and has power. `IRQL <= DISPATCH_LEVEL`.
+    pub fn enable(&self, enabled: bool) {
+        self.change_state(|state| state.enabled = enabled);
+    }
+
+    /// `OID_PNP_SET_POWER`. Frames are no part of it: NDIS has paused the adapter before it sleeps, and restarts it when it is awake.
+    ///
+    /// RDMA does not pass through the gate, and a sleeping adapter carries none: connections end, and both sides of each are told, as
+    /// when the adapter is gone. Everything that is open stays, and can be used when the adapter is awake.
     pub fn set_power(&self, state: NDIS_DEVICE_POWER_STATE) {
-        self.power.store(state.0, Release);
-        if !self.has_power() {
-            let waiting = self.transmitter.take_all();
-            self.complete(waiting, ndis::NDIS_STATUS_LOW_POWER_STATE, false, true);
+        let sleeps = state != NDIS_DEVICE_POWER_STATE::D0;
+        let is_news = self.change_state(|state| core::mem::replace(&mut state.asleep, sleeps) != sleeps);
+        if !is_news {
+            return;
         }
+        trace::power(self.number.get(), !sleeps);
+        let port = self.provider().port();
+        if sleeps { port.suspend() } else { port.resume() }
     }
 
-    /// Returns true if the adapter is in D0.
-    #[must_use]
-    pub fn has_power(&self) -> bool {
-        self.power.load(Acquire) == NDIS_DEVICE_POWER_STATE::D0.0
+    /// Changes what decides whether consumers can open the adapter.
+    fn change_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        self.state.with(|state| {
+            let result = change(state);
+            self.consumers.set_ready(state.enabled && !state.asleep && !state.gone);
+            result
+        })
     }
 
     /// The filter as it is now.

@@ -2,7 +2,8 @@
 //! refuse others.
 //!
 //! An address that goes takes its listeners along: nobody finds them any more, and nothing new begins there. Connections that
-//! have it go on.
+//! have it go on. One that is tentative again has not gone: so Windows has the addresses of an interface that has lost its link, as
+//! that of an adapter that sleeps, and prefers them when the link is back.
 
 use alloc::boxed::Box;
 use core::{
@@ -105,12 +106,12 @@ unsafe extern "system" fn changed(
     Work::request::<Read>(&adapter);
 }
 
-/// The interface's addresses in the table of the machine.
+/// The interface's addresses in the table of the machine: those that Windows prefers, and those that are tentative.
 ///
 /// # Errors
 ///
 /// What the IP helper says.
-fn read(adapter: &Adapter) -> Result<List, NtStatus> {
+fn read(adapter: &Adapter) -> Result<(List, List), NtStatus> {
     let mut table = ptr::null_mut();
     // SAFETY: the place lives until the call returns.
     let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
@@ -123,25 +124,27 @@ fn read(adapter: &Adapter) -> Result<List, NtStatus> {
     let rows = unsafe { &raw const (*table).Table }.cast::<MIB_UNICASTIPADDRESS_ROW>();
     // SAFETY: the table has as many rows as it says.
     let rows = unsafe { slice::from_raw_parts(rows, count) };
-    let own = |row: &&MIB_UNICASTIPADDRESS_ROW| {
-        row.InterfaceLuid == adapter.luid() && row.DadState == NL_DAD_STATE::PREFERRED
-    };
     let address = |row: &MIB_UNICASTIPADDRESS_ROW| {
         let address = row.Address.to_socket_addr()?;
         let scope = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
         Some(InterfaceAddress::new(address.ip(), row.OnLinkPrefixLength).in_scope(scope))
     };
-    let mut list = [None; MAX_ADDRESSES];
-    let mut places = list.iter_mut();
-    for address in rows.iter().filter(own).filter_map(address) {
-        match places.next() {
-            Some(place) => *place = Some(address),
-            None => trace::address_left_out(adapter.number(), address.address, NtStatus::INSUFFICIENT_RESOURCES),
+    let in_state = |state| {
+        let own = rows.iter().filter(|row| row.InterfaceLuid == adapter.luid() && row.DadState == state);
+        let mut list = [None; MAX_ADDRESSES];
+        let mut places = list.iter_mut();
+        for address in own.filter_map(address) {
+            match places.next() {
+                Some(place) => *place = Some(address),
+                None => trace::address_left_out(adapter.number(), address.address, NtStatus::INSUFFICIENT_RESOURCES),
+            }
         }
-    }
+        list
+    };
+    let lists = (in_state(NL_DAD_STATE::PREFERRED), in_state(NL_DAD_STATE::TENTATIVE));
     // SAFETY: the table is ours, and not used again.
     unsafe { FreeMibTable(table.cast_const().cast()) };
-    Ok(list)
+    Ok(lists)
 }
 
 /// Reads the table and tells the provider what is new in it, and what is gone.
@@ -154,11 +157,13 @@ impl Job for Read {
 
     fn run(adapter: &Arc<Adapter>) {
         // Without memory for the table the addresses stay as they are, until the next change.
-        let Ok(now) = read(adapter) else { return };
+        let Ok((now, tentative)) = read(adapter) else { return };
         let port = adapter.provider().port();
         adapter.addresses().known.with(|known| {
             for place in known.iter_mut() {
-                if let Some(old) = place.take_if(|old| !now.contains(&Some(*old))) {
+                if let Some(old) =
+                    place.take_if(|old| ![&now, &tentative].iter().any(|list| list.contains(&Some(*old))))
+                {
                     port.remove_address(old.address);
                     trace::address(adapter.number(), old.address, false);
                 }

@@ -3,12 +3,13 @@
 
 use core::ptr;
 
+use cable::Tagging;
 use ndis::{
-    IF_TYPE_ETHERNET_CSMACD, NDIS_INTERFACE_TYPE, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK,
-    NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MAX_PHYS_ADDRESS_LENGTH, NDIS_MEDIA_CONNECT_STATE,
-    NDIS_MEDIA_DUPLEX_STATE, NDIS_MEDIUM, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
-    NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
-    NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM,
+    IF_TYPE_ETHERNET_CSMACD, NDIS_INTERFACE_TYPE, NDIS_MAC_OPTION_8021P_PRIORITY, NDIS_MAC_OPTION_8021Q_VLAN,
+    NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
+    NDIS_MAX_PHYS_ADDRESS_LENGTH, NDIS_MEDIA_CONNECT_STATE, NDIS_MEDIA_DUPLEX_STATE, NDIS_MEDIUM,
+    NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+    NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM,
     NDIS_PM_CAPABILITIES, NDIS_STATUS, NET_IF_ACCESS_TYPE, NET_IF_CONNECTION_TYPE, NET_IF_DIRECTION_TYPE,
     NdisMSetMiniportAttributes,
 };
@@ -56,9 +57,8 @@ pub unsafe fn set_registration(adapter: NDIS_HANDLE, context: &Context) -> Resul
     let attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
         Header: NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES::HEADER,
         MiniportAdapterContext: ptr::from_ref(context).cast_mut().cast(),
-        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK
-            | NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM
-            | NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND,
+        // Not `NO_PAUSE_ON_SUSPEND`: NDIS pauses the adapter before it sleeps, and a paused adapter is as quiet as a sleeping one must be.
+        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK | NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
         CheckForHangTimeInSeconds: 0,
         InterfaceType: NDIS_INTERFACE_TYPE::INTERNAL,
     };
@@ -70,6 +70,13 @@ fn long(address: [u8; 6]) -> [u8; NDIS_MAX_PHYS_ADDRESS_LENGTH] {
     let mut long = [0; NDIS_MAX_PHYS_ADDRESS_LENGTH];
     long[..6].copy_from_slice(&address);
     long
+}
+
+/// What protocols may put beside a frame.
+const fn tagging(tagging: Tagging) -> u32 {
+    let priority = if tagging.has_priority() { NDIS_MAC_OPTION_8021P_PRIORITY } else { 0 };
+    let vlan = if tagging.has_vlan() { NDIS_MAC_OPTION_8021Q_VLAN } else { 0 };
+    priority | vlan
 }
 
 /// Reports an Ethernet adapter of [`LINK_SPEED`].
@@ -101,7 +108,8 @@ pub fn set_general(adapter: &Adapter) -> Result<(), NtStatus> {
         PowerManagementCapabilities: ptr::null_mut(),
         MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
             | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND
-            | NDIS_MAC_OPTION_NO_LOOPBACK,
+            | NDIS_MAC_OPTION_NO_LOOPBACK
+            | tagging(adapter.keywords().tagging),
         SupportedPacketFilters: filter::SUPPORTED,
         MaxMulticastListSize: multicast,
         MacAddressLength: 6,

@@ -2,7 +2,7 @@
 
 use core::{ptr, slice};
 
-use cable::{Impairment, MacAddress, frame::is_station};
+use cable::{Impairment, MacAddress, Tagging, frame::is_station};
 use kernel::{unicode, wide};
 use ndis::{
     NDIS_CONFIGURATION_OBJECT, NDIS_PARAMETER_TYPE, NDIS_STATUS, NdisCloseConfiguration, NdisOpenConfigurationEx,
@@ -11,7 +11,7 @@ use ndis::{
 use ndkpi::{NDIS_HANDLE, NDK_RDMA_TECHNOLOGY, NtStatus};
 use provider::Profile;
 
-/// Bytes of a link header, and of the tag of a virtual LAN.
+/// Bytes of a link header, without a tag of 802.1Q.
 pub const LINK_HEADER: u32 = 14;
 
 /// What the keywords say. Every value is in its range.
@@ -25,8 +25,12 @@ pub struct Keywords {
     pub profile: Profile,
     /// `*NetworkDirectRoCEFrameSize`, in force: the largest that a frame has room for and is not above what was asked.
     pub roce_frame: u32,
-    /// `*JumboPacket`: bytes of a frame, link header included.
+    /// `*NetworkDirectRoCEFrameSize`, as it was asked for.
+    pub wanted_roce_frame: u32,
+    /// `*JumboPacket`: bytes of a frame, link header included, without a tag.
     pub frame: u32,
+    /// `*PriorityVLANTag`: what protocols say beside a frame that its tag says.
+    pub tagging: Tagging,
     /// What is wrong with the cable on purpose.
     pub impairment: Impairment,
     /// `NetworkAddress`: the hardware address that the administrator chose.
@@ -42,6 +46,9 @@ struct Number<const N: usize> {
 
 const NETWORK_DIRECT: Number<14> = Number { name: wide("*NetworkDirect"), range: 0..=1, default: 1 };
 const TECHNOLOGY: Number<24> = Number { name: wide("*NetworkDirectTechnology"), range: 1..=4, default: 4 };
+/// InfiniBand, among the technologies: no adapter of Ethernet has it.
+const INFINIBAND: NDK_RDMA_TECHNOLOGY = NDK_RDMA_TECHNOLOGY(2);
+const TAGGING: Number<16> = Number { name: wide("*PriorityVLANTag"), range: 0..=3, default: 3 };
 const PROFILE: Number<11> = Number { name: wide("RdmaProfile"), range: 0..=5, default: 0 };
 const ROCE_FRAME: Number<27> = Number { name: wide("*NetworkDirectRoCEFrameSize"), range: 256..=4096, default: 1024 };
 const JUMBO_PACKET: Number<12> = Number { name: wide("*JumboPacket"), range: 1514..=9014, default: 1514 };
@@ -62,6 +69,12 @@ const ROCE_HEADERS: u32 = 40 + 8 + 12 + 16 + 8;
 pub fn roce_frame(wanted: u32, frame: u32) -> u32 {
     let fits = |size: &u32| *size <= wanted && *size + ROCE_HEADERS + LINK_HEADER <= frame;
     ROCE_FRAMES.into_iter().find(fits).unwrap_or(256)
+}
+
+/// The technology of that number, or the default for one that an adapter of Ethernet cannot have.
+fn technology(number: u32) -> NDK_RDMA_TECHNOLOGY {
+    let chosen = NDK_RDMA_TECHNOLOGY(number.cast_signed());
+    if chosen == INFINIBAND { NDK_RDMA_TECHNOLOGY(TECHNOLOGY.default.cast_signed()) } else { chosen }
 }
 
 /// The keywords, open. Closed when dropped.
@@ -95,12 +108,15 @@ impl Keywords {
         }
         let configuration = Configuration { handle };
         let frame = configuration.number(&JUMBO_PACKET);
+        let wanted_roce_frame = configuration.number(&ROCE_FRAME);
         Ok(Self {
             network_direct: configuration.number(&NETWORK_DIRECT) != 0,
-            technology: NDK_RDMA_TECHNOLOGY(configuration.number(&TECHNOLOGY).cast_signed()),
+            technology: technology(configuration.number(&TECHNOLOGY)),
             profile: Profile::from_number(configuration.number(&PROFILE)).unwrap_or_default(),
-            roce_frame: roce_frame(configuration.number(&ROCE_FRAME), frame),
+            roce_frame: roce_frame(wanted_roce_frame, frame),
+            wanted_roce_frame,
             frame,
+            tagging: Tagging::from_number(configuration.number(&TAGGING)).unwrap_or_default(),
             impairment: Impairment {
                 delay: configuration.number(&DELAY),
                 jitter: configuration.number(&JITTER),
@@ -159,7 +175,14 @@ impl Drop for Configuration {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINK_HEADER, ROCE_HEADERS, roce_frame};
+    use ndkpi::NDK_RDMA_TECHNOLOGY;
+
+    use super::{LINK_HEADER, ROCE_HEADERS, roce_frame, technology};
+
+    #[test]
+    fn an_adapter_of_ethernet_has_no_technology_of_another_medium() {
+        assert_eq!([1, 2, 3, 4].map(technology), [1, 4, 3, 4].map(NDK_RDMA_TECHNOLOGY));
+    }
 
     #[test]
     fn the_path_mtu_fits_the_frame() {

@@ -10,7 +10,7 @@ use control::provider_device::{NIC_DEVICE_NAME, NIC_LINK_NAME, SDDL};
 use kernel::{
     Buffered,
     irp::{Asked, dispatch},
-    unicode, wide,
+    terminated, unicode, wide, wide_terminated,
 };
 use ndis::{
     DEVICE_OBJECT, DRIVER_DISPATCH, IRP, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS, NdisDeregisterDeviceEx,
@@ -83,14 +83,14 @@ impl Device {
     ///
     /// `driver` is the handle of the driver's registration.
     unsafe fn try_new(driver: NDIS_HANDLE) -> Result<Self, NtStatus> {
-        const DEVICE: [u16; NIC_DEVICE_NAME.len()] = wide(NIC_DEVICE_NAME);
-        const LINK: [u16; NIC_LINK_NAME.len()] = wide(NIC_LINK_NAME);
+        const DEVICE: [u16; NIC_DEVICE_NAME.len() + 1] = wide_terminated(NIC_DEVICE_NAME);
+        const LINK: [u16; NIC_LINK_NAME.len() + 1] = wide_terminated(NIC_LINK_NAME);
         const ACCESS: [u16; SDDL.len()] = wide(SDDL);
         let mut functions = [None::<DRIVER_DISPATCH>; IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
         for major in [IRP_MJ_CREATE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_DEVICE_CONTROL] {
             functions[major as usize] = Some(serve);
         }
-        let (name, link, access) = (unicode(&DEVICE), unicode(&LINK), unicode(&ACCESS));
+        let (name, link, access) = (terminated(&DEVICE), terminated(&LINK), unicode(&ACCESS));
         let attributes = NDIS_DEVICE_OBJECT_ATTRIBUTES {
             Header: NDIS_DEVICE_OBJECT_ATTRIBUTES::HEADER,
             DeviceName: (&raw const name).cast(),

@@ -1,9 +1,10 @@
 //! Lists of frames, as NDIS has them: chains that are walked, cut and put together, and the bytes of a frame.
 
-use core::ptr;
+use core::{ffi::c_void, ptr};
 
+use cable::Tag;
 use driver_common::os::system_address;
-use ndis::{NDIS_STATUS, NET_BUFFER, NET_BUFFER_LIST};
+use ndis::{Ieee8021QNetBufferListInfo, NDIS_STATUS, NET_BUFFER, NET_BUFFER_LIST};
 use wdk_sys::MDL;
 
 /// A chain of net buffer lists that belong to whoever has this.
@@ -118,6 +119,41 @@ impl Chain {
     pub const fn take(&mut self) -> Self {
         core::mem::replace(self, Self::EMPTY)
     }
+}
+
+/// A frame on its way out, and the tag that it gets.
+#[derive(Clone, Copy)]
+pub struct Outgoing {
+    /// The frame.
+    pub frame: *mut NET_BUFFER,
+    /// The tag, if the sender has put one beside the frame.
+    pub tag: Option<Tag>,
+}
+
+impl Outgoing {
+    /// No frame.
+    pub const NONE: Self = Self { frame: ptr::null_mut(), tag: None };
+}
+
+/// What a list says that the tags of its frames are (`NDIS_NET_BUFFER_LIST_8021Q_INFO`).
+///
+/// # Safety
+///
+/// `list` is a list that the caller has.
+#[must_use]
+pub unsafe fn tag_of(list: *const NET_BUFFER_LIST) -> Tag {
+    // SAFETY: the caller's promise.
+    let info = unsafe { (*list).NetBufferListInfo[Ieee8021QNetBufferListInfo] }.addr();
+    #[expect(clippy::cast_possible_truncation, reason = "the sixteen bits that mean something")]
+    let info = info as u16;
+    Tag::new(info & 7, info & 8 != 0, info >> 4)
+}
+
+/// The same, of a tag.
+#[must_use]
+pub fn info_of(tag: Tag) -> *mut c_void {
+    let info = usize::from(tag.priority()) | usize::from(tag.is_not_canonical()) << 3 | usize::from(tag.vlan()) << 4;
+    ptr::without_provenance_mut(info)
 }
 
 /// The bytes of a frame.

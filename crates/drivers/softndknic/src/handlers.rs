@@ -59,6 +59,14 @@ impl Context {
         self.0.store(Arc::into_raw(adapter).cast_mut(), Release);
     }
 
+    /// The adapter, as long as the reference is there.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Adapter>> {
+        let raw = self.0.load(Acquire);
+        // SAFETY: not null, so it came from `into_raw` in `put`, and is counted until `take`, which only the halt calls, after this.
+        (!raw.is_null()).then(|| (*ManuallyDrop::new(unsafe { Arc::from_raw(raw.cast_const()) })).clone())
+    }
+
     /// Gives the reference back.
     #[must_use]
     pub fn take(&self) -> Option<Arc<Adapter>> {

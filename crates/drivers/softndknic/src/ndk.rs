@@ -112,7 +112,7 @@ impl Ndk {
         let enable = enable && adapter.keywords().network_direct && !adapter.is_gone();
         adapter.ndk().state.with(|state| state.wanted = enable);
         if !enable {
-            adapter.consumers().set_ready(false);
+            adapter.enable(false);
         }
         Work::request::<Announce>(adapter);
     }
@@ -136,14 +136,14 @@ impl Job for Announce {
         let news = ndk.state.with(|state| (state.wanted != state.announced).then_some(state.wanted));
         let Some(enabled) = news else {
             // It was asked to change and to change back before anybody was told.
-            adapter.consumers().set_ready(ndk.is_wanted() && !adapter.is_gone());
+            adapter.enable(ndk.is_wanted());
             return;
         };
         if enabled {
             // They open it while they are told.
-            adapter.consumers().set_ready(true);
+            adapter.enable(true);
         } else {
-            adapter.consumers().set_ready(false);
+            adapter.enable(false);
             // Consumers that hear of no event notice by their connections.
             adapter.provider().port().lose_connections();
         }

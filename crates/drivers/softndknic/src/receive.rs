@@ -5,27 +5,32 @@ use core::{
     cell::UnsafeCell,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicU32,
+        AtomicBool, AtomicU64,
         Ordering::{AcqRel, Relaxed},
     },
 };
 
-use cable::{Counters, Impairment, Kind, Link, Reserved, frame::HEADER_BYTES, link::BATCH};
+use cable::{
+    Counters, Kind, Link, Reserved, Tag, Tagging,
+    frame::{HEADER_BYTES, TAG_BYTES},
+    link::BATCH,
+};
 use driver_common::os::{Kernel, KernelDpc, KernelLock, KernelTimer};
 use engine::os::{Dpc, Os, Routine, SpinLock, Timer};
 use fallible::{Arc, try_slice};
 use ndis::{
-    NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST,
-    NET_BUFFER_LIST_POOL_PARAMETERS, NdisAllocateMdl, NdisAllocateNetBufferAndNetBufferList,
-    NdisAllocateNetBufferListPool, NdisFreeMdl, NdisFreeNetBufferList, NdisFreeNetBufferListPool,
-    NdisMIndicateReceiveNetBufferLists,
+    Ieee8021QNetBufferListInfo, MaxNetBufferListInfo, NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL,
+    NDIS_STATUS, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NdisAllocateMdl,
+    NdisAllocateNetBufferAndNetBufferList, NdisAllocateNetBufferListPool, NdisFreeMdl, NdisFreeNetBufferList,
+    NdisFreeNetBufferListPool, NdisMIndicateReceiveNetBufferLists,
 };
 use ndkpi::{MDL, NDIS_HANDLE, NtStatus};
 
 use crate::{
     adapter::Adapter,
+    configuration::Keywords,
     filter::Filter,
-    frames::{self, Chain},
+    frames::{self, Chain, Outgoing},
 };
 
 /// Receive buffers of an adapter.
@@ -42,15 +47,18 @@ const POOL_TAG: u32 = u32::from_le_bytes(*b"Snic");
 /// # Invariants
 ///
 /// Each entry of `lists` and `mdls` is null or NDIS's, and `pool` is; none of them is used after `released` is set. `bytes` has
-/// `frame` bytes for each of them. The bytes of a buffer are touched only by whom the link has given its number to.
+/// `room` bytes for each of them: those of a frame, and of a tag in front of it and in it. The bytes of a buffer are touched only by
+/// whom the link has given its number to.
 pub struct Receiver {
     link: KernelLock<Link>,
     dpc: KernelDpc<Deliver>,
     timer: KernelTimer<Deliver>,
     frame: usize,
+    room: usize,
+    tagging: Tagging,
     bytes: Box<[UnsafeCell<u8>]>,
-    /// The bytes of the frame in each buffer.
-    lengths: Box<[AtomicU32]>,
+    /// What is in each buffer: [`Arrived`].
+    arrived: Box<[AtomicU64]>,
     lists: Box<[*mut NET_BUFFER_LIST]>,
     mdls: Box<[*mut MDL]>,
     pool: NDIS_HANDLE,
@@ -62,6 +70,27 @@ unsafe impl Send for Receiver {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Receiver {}
 
+/// A frame in a buffer, as the protocols get it.
+#[derive(Clone, Copy)]
+struct Arrived {
+    /// Its first byte in the buffer.
+    offset: u8,
+    length: u32,
+    /// What is said beside it.
+    tag: Tag,
+}
+
+impl Arrived {
+    const fn to_bits(self) -> u64 {
+        self.length as u64 | (self.offset as u64) << 32 | (self.tag.control() as u64) << 40
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the parts that were put together")]
+    const fn from_bits(bits: u64) -> Self {
+        Self { offset: (bits >> 32) as u8, length: bits as u32, tag: Tag::from_control((bits >> 40) as u16) }
+    }
+}
+
 /// What a receiver has done with frames.
 pub struct Taken {
     /// How many were taken; the others have to wait.
@@ -71,7 +100,7 @@ pub struct Taken {
 }
 
 impl Receiver {
-    /// A receiver of frames of up to `frame` bytes, whose deferred calls run on that processor. `PASSIVE_LEVEL`.
+    /// A receiver of an adapter with these keywords, whose deferred calls run on that processor. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
@@ -81,21 +110,20 @@ impl Receiver {
     ///
     /// `adapter` is an adapter of NDIS that lives until the result is [released](Receiver::release) or dropped.
     #[inline(never)]
-    pub unsafe fn try_new(
-        adapter: NDIS_HANDLE,
-        frame: u32,
-        impairment: Impairment,
-        processor: u32,
-    ) -> Result<Self, NtStatus> {
+    pub unsafe fn try_new(adapter: NDIS_HANDLE, keywords: &Keywords, processor: u32) -> Result<Self, NtStatus> {
         let count = usize::from(BUFFERS);
-        let frame_bytes = frame as usize;
+        let frame = keywords.frame as usize;
+        let room = frame + 2 * TAG_BYTES;
+        let length = u32::try_from(room).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let mut this = Self {
-            link: Kernel.lock(Link::try_new(BUFFERS, impairment)?)?,
+            link: Kernel.lock(Link::try_new(BUFFERS, keywords.impairment)?)?,
             dpc: Kernel.dpc(processor)?,
             timer: Kernel.timer()?,
-            frame: frame_bytes,
-            bytes: try_slice(count * frame_bytes, |_| UnsafeCell::new(0))?,
-            lengths: try_slice(count, |_| AtomicU32::new(0))?,
+            frame,
+            room,
+            tagging: keywords.tagging,
+            bytes: try_slice(count * room, |_| UnsafeCell::new(0))?,
+            arrived: try_slice(count, |_| AtomicU64::new(0))?,
             lists: try_slice(count, |_| ptr::null_mut())?,
             mdls: try_slice(count, |_| ptr::null_mut())?,
             pool: ptr::null_mut(),
@@ -117,7 +145,7 @@ impl Receiver {
         for index in 0..count {
             let place = this.place(index);
             // SAFETY: the caller's promise; the bytes live as long as the MDL.
-            let mdl = unsafe { NdisAllocateMdl(adapter, place.cast(), frame) };
+            let mdl = unsafe { NdisAllocateMdl(adapter, place.cast(), length) };
             this.mdls[index] = mdl;
             if mdl.is_null() {
                 return Err(NtStatus::INSUFFICIENT_RESOURCES);
@@ -139,7 +167,56 @@ impl Receiver {
 
     /// Where a buffer's bytes are.
     fn place(&self, index: usize) -> *mut u8 {
-        self.bytes[index * self.frame].get()
+        self.bytes[index * self.room].get()
+    }
+
+    /// Copies a frame into a buffer as the protocols of this adapter get it. `None` if it is no good.
+    ///
+    /// A frame lies behind the room of a tag, so that only the addresses move when a tag is put in or taken out.
+    ///
+    /// # Safety
+    ///
+    /// The frame is a net buffer that the caller has, and that nobody changes; the buffer at `place` is the caller's.
+    unsafe fn fill(&self, place: *mut u8, outgoing: Outgoing) -> Option<Arrived> {
+        const ADDRESSES: usize = 12;
+        // SAFETY: the caller's promise.
+        let length = unsafe { frames::length(outgoing.frame) };
+        if !(HEADER_BYTES..=self.frame + TAG_BYTES).contains(&length) {
+            return None;
+        }
+        let start = place.wrapping_add(TAG_BYTES);
+        // SAFETY: the caller's promise; the buffer has room for as many bytes behind those of a tag.
+        if !unsafe { frames::copy(outgoing.frame, start) } {
+            return None;
+        }
+        let inside = if length < HEADER_BYTES + TAG_BYTES {
+            None
+        } else {
+            // SAFETY: the copy has written at least as many bytes.
+            Tag::of_header(&unsafe { start.cast::<[u8; HEADER_BYTES + TAG_BYTES]>().read() })
+        };
+        if length > self.frame && inside.is_none() {
+            return None;
+        }
+        let (offset, length, tag) = match (outgoing.tag, inside, self.tagging.is_any()) {
+            (Some(tag), _, true) => (TAG_BYTES, length, tag),
+            (None, Some(tag), true) => {
+                let moved = start.wrapping_add(TAG_BYTES);
+                // SAFETY: the addresses take the place of the tag, inside of the frame.
+                unsafe { ptr::copy(start, moved, ADDRESSES) };
+                (2 * TAG_BYTES, length - TAG_BYTES, tag)
+            }
+            (Some(tag), _, false) => {
+                // SAFETY: the addresses move into the room in front of the frame.
+                unsafe { ptr::copy(start, place, ADDRESSES) };
+                // SAFETY: the bytes between the addresses and the rest of the frame.
+                unsafe { place.wrapping_add(ADDRESSES).cast::<[u8; TAG_BYTES]>().write(tag.bytes()) };
+                (0, length + TAG_BYTES, Tag::NONE)
+            }
+            (None, _, _) => (TAG_BYTES, length, Tag::NONE),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "no longer than a frame with its tags")]
+        Some(Arrived { offset: offset as u8, length: length as u32, tag: self.tagging.carried(tag) })
     }
 
     /// Takes frames of a sender, as many as there are buffers for, and counts them. The receiver's gate is open as long as this
@@ -148,13 +225,7 @@ impl Receiver {
     /// # Safety
     ///
     /// The frames are net buffers that the caller has, and that nobody changes.
-    pub unsafe fn take(
-        &self,
-        frames: &[*mut NET_BUFFER],
-        filter: &Filter,
-        sent: &Counters,
-        received: &Counters,
-    ) -> Taken {
+    pub unsafe fn take(&self, frames: &[Outgoing], filter: &Filter, sent: &Counters, received: &Counters) -> Taken {
         let mut reserved = [Reserved::Full; BATCH];
         let (mut count, mut full) = self.link.with(|link| {
             for (index, place) in reserved.iter_mut().take(frames.len()).enumerate() {
@@ -169,26 +240,24 @@ impl Receiver {
 
         let mut lengths = [0; BATCH];
         let (mut out, mut into, mut lost) = ([(0_u64, 0_u64); 3], [(0_u64, 0_u64); 3], 0);
-        for ((frame, place), length) in frames.iter().zip(&reserved).zip(&mut lengths).take(count) {
-            // SAFETY: the caller's promise.
-            let bytes = unsafe { frames::length(*frame) };
-            if !(HEADER_BYTES..=self.frame).contains(&bytes) {
-                sent.error();
-                continue;
-            }
+        for ((outgoing, place), length) in frames.iter().zip(&reserved).zip(&mut lengths).take(count) {
             let Reserved::Buffer(buffer) = *place else {
                 lost += 1;
                 continue;
             };
             let target = self.place(buffer.into());
-            // SAFETY: the buffer was reserved by this call, and has room for the frame; the frame is the caller's.
-            if !unsafe { frames::copy(*frame, target) } {
+            // SAFETY: the buffer was reserved by this call; the frame is the caller's.
+            let Some(arrived) = (unsafe { self.fill(target, *outgoing) }) else {
                 sent.error();
                 continue;
-            }
-            // SAFETY: the first six bytes of the buffer, which the copy has written.
-            let destination = unsafe { target.cast::<[u8; 6]>().read() };
+            };
+            // As long as it is on the cable, with its tag.
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { frames::length(outgoing.frame) } + outgoing.tag.map_or(0, |_| TAG_BYTES);
+            // SAFETY: the first six bytes of the frame, which are in the buffer.
+            let destination = unsafe { target.wrapping_add(arrived.offset.into()).cast::<[u8; 6]>().read() };
             let kind = Kind::of(&destination) as usize;
+            self.arrived[usize::from(buffer)].store(arrived.to_bits(), Relaxed);
             out[kind] = (out[kind].0 + 1, out[kind].1 + bytes as u64);
             if filter.accepts(&destination) {
                 into[kind] = (into[kind].0 + 1, into[kind].1 + bytes as u64);
@@ -201,8 +270,6 @@ impl Receiver {
             for (place, &length) in reserved.iter().zip(&lengths).take(count) {
                 let Reserved::Buffer(buffer) = *place else { continue };
                 if length > 0 {
-                    #[expect(clippy::cast_possible_truncation, reason = "no longer than a frame")]
-                    self.lengths[usize::from(buffer)].store(length as u32, Relaxed);
                     link.send(buffer, length, now);
                 } else if link.give_back([buffer]) {
                     // It is this sender that waits: it need not.
@@ -261,6 +328,11 @@ impl Receiver {
         self.link.with(Link::clear)
     }
 
+    /// Nobody is inside of the gate any more: nothing is due. `IRQL <= DISPATCH_LEVEL`.
+    pub fn paused(&self) {
+        let _ = self.timer.cancel();
+    }
+
     /// Frees what is NDIS's. `PASSIVE_LEVEL`, when the adapter is paused for good.
     pub fn release(&self) {
         let _ = self.timer.cancel();
@@ -286,16 +358,19 @@ impl Receiver {
         let mut chain = Chain::EMPTY;
         for index in buffers.iter().map(|&buffer| usize::from(buffer)) {
             let (list, mdl) = (self.lists[index], self.mdls[index]);
-            let length = self.lengths[index].load(Relaxed);
+            let Arrived { offset, length, tag } = Arrived::from_bits(self.arrived[index].load(Relaxed));
             // SAFETY: the list is this receiver's until it is indicated.
-            unsafe { (*list).SourceHandle = source };
-            // SAFETY: as above.
-            let buffer = unsafe { (*list).FirstNetBuffer };
+            let new = unsafe { &mut *list };
+            new.SourceHandle = source;
+            // The drivers above have left in it what was theirs.
+            (new.NblFlags, new.Status) = (0, NDIS_STATUS::SUCCESS);
+            new.NetBufferListInfo = [ptr::null_mut(); MaxNetBufferListInfo];
+            new.NetBufferListInfo[Ieee8021QNetBufferListInfo] = frames::info_of(tag);
             // Protocols may have moved the beginning of the data.
             // SAFETY: the net buffer of the list.
-            let buffer = unsafe { &mut *buffer };
+            let buffer = unsafe { &mut *new.FirstNetBuffer };
             (buffer.CurrentMdl, buffer.MdlChain) = (mdl, mdl);
-            (buffer.CurrentMdlOffset, buffer.DataOffset) = (0, 0);
+            (buffer.CurrentMdlOffset, buffer.DataOffset) = (offset.into(), offset.into());
             buffer.DataLength = NET_BUFFER_DATA_LENGTH { stDataLength: length as usize };
             // SAFETY: the list is this receiver's, and in no chain.
             unsafe { chain.push(list) };
@@ -337,8 +412,12 @@ impl Receiver {
         }
         let now = Kernel.now();
         let next = this.link.with(|link| link.next_due());
-        if let Some(due) = next.filter(|&due| due > now) {
+        // Inside of the gate: a pause is complete when the timer that was set last is cancelled (`Receiver::paused`).
+        if let Some(due) = next.filter(|&due| due > now)
+            && adapter.enter(1)
+        {
             this.timer.set(due - now, adapter);
+            adapter.leave(1);
         }
         let again = this.link.with(|link| link.delivery.end());
         if again || next.is_some_and(|due| due <= now) {

@@ -5,18 +5,21 @@
 
 use core::{ffi::c_void, ptr};
 
-use cable::{Turn, link::BATCH};
+use cable::{Tagging, Turn, link::BATCH};
 use driver_common::os::{Kernel, KernelDpc, KernelLock};
 use engine::os::{Dpc, Os, Routine, SpinLock};
 use fallible::Arc;
 use ndis::{
-    NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NDIS_STATUS_LOW_POWER_STATE,
-    NDIS_STATUS_PAUSED, NDIS_STATUS_SEND_ABORTED, NET_BUFFER, NET_BUFFER_LIST, NdisMSendNetBufferListsComplete,
-    NetBufferListCancelId,
+    NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NDIS_STATUS_PAUSED,
+    NDIS_STATUS_SEND_ABORTED, NET_BUFFER, NET_BUFFER_LIST, NdisMSendNetBufferListsComplete, NetBufferListCancelId,
 };
 use ndkpi::NtStatus;
 
-use crate::{adapter::Adapter, frames::Chain, receive::Receiver};
+use crate::{
+    adapter::Adapter,
+    frames::{self, Chain, Outgoing},
+    receive::Receiver,
+};
 
 /// Lists that wait at most.
 pub const MAX_QUEUED: u32 = 4096;
@@ -49,8 +52,8 @@ struct Sending {
 }
 
 impl Sending {
-    /// The next frames, up to a batch. How many.
-    fn gather(&self, frames: &mut [*mut NET_BUFFER; BATCH]) -> usize {
+    /// The next frames, up to a batch, with the tags that their lists ask for. How many.
+    fn gather(&self, frames: &mut [Outgoing; BATCH], tagging: Tagging) -> usize {
         let (mut list, mut frame, mut count) = (self.lists.first(), self.first_frame(), 0);
         while count < BATCH && !list.is_null() {
             if frame.is_null() {
@@ -60,7 +63,9 @@ impl Sending {
                 frame = unsafe { list.as_ref() }.map_or(ptr::null_mut(), |list| list.FirstNetBuffer);
                 continue;
             }
-            frames[count] = frame;
+            // SAFETY: a list that is being sent.
+            let tag = tagging.carried(unsafe { frames::tag_of(list) });
+            frames[count] = Outgoing { frame, tag: (!tag.is_none()).then_some(tag) };
             count += 1;
             // SAFETY: a frame of a list that is being sent.
             frame = unsafe { (*frame).Next };
@@ -135,8 +140,8 @@ impl Adapter {
         // SAFETY: the caller's promise.
         let mut lists = unsafe { Chain::of(lists) };
         let dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
-        if !this.has_power() || !this.enter(lists.count()) {
-            return this.complete(lists, this.refusal(), dispatch, false);
+        if !this.enter(lists.count()) {
+            return this.complete(lists, NDIS_STATUS_PAUSED, dispatch, false);
         }
         let mut refused = Chain::EMPTY;
         this.transmitter().queue.with(|queue| {
@@ -152,11 +157,6 @@ impl Adapter {
         this.sent().discard(refused.count().into());
         this.complete(refused, NtStatus::INSUFFICIENT_RESOURCES, dispatch, true);
         Self::wake_sender(this);
-    }
-
-    /// How sends end that an adapter without power, or one that is paused, does not take.
-    fn refusal(&self) -> NDIS_STATUS {
-        if self.has_power() { NDIS_STATUS_PAUSED } else { NDIS_STATUS_LOW_POWER_STATE }
     }
 
     /// `MiniportCancelSend`: gives back the lists with that identifier that wait. `IRQL <= DISPATCH_LEVEL`.
@@ -211,8 +211,8 @@ impl Adapter {
         let filter = partner.as_ref().map(|partner| partner.filter());
         let (mut done, mut full) = (Chain::EMPTY, false);
         for _ in 0..BATCHES_PER_RUN {
-            let mut frames = [ptr::null_mut(); BATCH];
-            let count = sending.gather(&mut frames);
+            let mut frames = [Outgoing::NONE; BATCH];
+            let count = sending.gather(&mut frames, this.keywords().tagging);
             let frames = &frames[..count];
             let taken = if let (Some(partner), Some(filter)) = (&partner, &filter) {
                 // SAFETY: the frames are of lists that this has, and the partner's gate is open: `enter_partner`.
@@ -238,9 +238,8 @@ impl Adapter {
         let again = own.queue.with(|queue| {
             let mut lists = sending.lists.take();
             let more = lists.count() > 0 && !full;
-            // A pause takes what waits after it has closed the gate, and a loss of power after it was noted: so they find what is put
-            // back here, or are seen here.
-            if this.is_open() && this.has_power() {
+            // A pause takes what waits after it has closed the gate: so it finds what is put back here, or is seen here.
+            if this.is_open() {
                 if lists.count() > 0 {
                     queue.next = sending.next;
                 }
@@ -252,7 +251,7 @@ impl Adapter {
             }
             queue.turn.end() || more
         });
-        this.complete(left, this.refusal(), true, true);
+        this.complete(left, NDIS_STATUS_PAUSED, true, true);
         if again {
             Self::wake_sender(this);
         }

@@ -5,6 +5,7 @@
 //! who guesses wrong has to open another file, and there is nobody to guess 128 bits.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
@@ -33,6 +34,8 @@ pub struct Sessions<S: System> {
     quota: Quota,
     /// The most sessions, and the most processes.
     most: usize,
+    /// The driver is going.
+    over: AtomicBool,
     list: <S::Os as Os>::Lock<Vec<Member<S>>>,
     /// Those of the processes that have files open, or sessions.
     accounts: <S::Os as Os>::Lock<Vec<Arc<Account>>>,
@@ -46,7 +49,8 @@ impl<S: System> Sessions<S> {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &S, quota: Quota, most: usize) -> Result<Arc<Self>, NtStatus> {
         let (list, accounts) = (system.os().lock(Vec::new())?, system.os().lock(Vec::new())?);
-        Arc::try_new(Self { system: system.clone(), quota, most, list, accounts }).map_err(Into::into)
+        let over = AtomicBool::new(false);
+        Arc::try_new(Self { system: system.clone(), quota, most, over, list, accounts }).map_err(Into::into)
     }
 
     /// The account of the process with this number, which is the same as long as anything is charged to it.
@@ -104,8 +108,13 @@ impl<S: System> Sessions<S> {
         }
     }
 
-    /// Ends every session: the driver is going. Files that are still open get `STATUS_CANCELLED` for what they try.
+    /// Ends every session, and lets none begin: the driver is going. Whatever files that are still open try from now on is
+    /// `STATUS_DEVICE_REMOVED`, a request to close something included: everything is closed.
+    ///
+    /// A request that is being carried out meanwhile ends as its method does for an object that goes: with `STATUS_DEVICE_REMOVED`,
+    /// `STATUS_CANCELLED` or `STATUS_INVALID_HANDLE`.
     pub fn end_all(&self) {
+        self.over.store(true, Ordering::Release);
         // Downwards: a member that leaves puts the last one, which has ended, into its place.
         for at in (0..self.count()).rev() {
             if let Some(session) = self.list.with(|list| list.get(at).map(|member| member.session.clone())) {
@@ -178,6 +187,9 @@ impl<S: System> File<S> {
 
     /// Carries out a control code that came by this file. `PASSIVE_LEVEL`.
     pub fn serve(&self, code: u32, request: S::Request) {
+        if self.sessions.over.load(Ordering::Acquire) {
+            return request.complete(NtStatus::DEVICE_REMOVED, 0);
+        }
         let verb = Verb::from_code(code);
         if let Some(verb @ (Verb::Begin | Verb::Join)) = verb {
             let entered = self.enter(verb, request.input());

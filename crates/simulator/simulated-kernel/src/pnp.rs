@@ -143,13 +143,13 @@ impl State {
     }
 
     pub fn device_named(&self, name: &str) -> Option<Arc<DeviceObject>> {
-        self.devices().into_iter().find(|device| device.name == name)
+        self.devices().into_iter().find(|device| device.name == name && device.has_its_name())
     }
 
+    /// The device behind a symbolic link: the one that has by now the name that the link leads to.
     pub fn device_linked(&self, link: &str) -> Option<Arc<DeviceObject>> {
-        self.devices()
-            .into_iter()
-            .find(|device| lock(&device.links).iter().any(|one| wdm::link_name(one) == wdm::link_name(link)))
+        let name = self.link_target(link)?;
+        self.device_named(&name)
     }
 
     /// The device with an enabled interface of that name.
@@ -558,7 +558,7 @@ impl Device {
     /// it open.
     pub fn remove(self) -> Result<(), (Self, NTSTATUS)> {
         let asked = self.state.ask_targets(&self.device);
-        let open = if self.device.files.load(Acquire) > 0 { STATUS_DEVICE_BUSY } else { 0 };
+        let open = if self.device.files() > 0 { STATUS_DEVICE_BUSY } else { 0 };
         let mut status = if asked < 0 { asked } else { open };
         if status == 0 {
             status = callback!(self.device, EvtDeviceQueryRemove).unwrap_or(0);
@@ -590,7 +590,7 @@ impl Device {
         self.clean_up();
         // The system tells consumers when the drivers have heard of it.
         self.state.tell_targets(&self.device, true);
-        let files = || self.device.files.load(Acquire) == 0;
+        let files = || self.device.files() == 0;
         waiting::until(&self.state, None, "a removal, for consumers to close the device", files);
         self.finish();
     }
@@ -607,6 +607,18 @@ impl Device {
         check(callback!(self.device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
         check(callback!(self.device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
         check(callback!(self.device, EvtDeviceSelfManagedIoRestart))
+    }
+
+    /// The system sleeps, and the device with it.
+    pub fn sleep(&self) {
+        callback!(self.device, EvtDeviceSelfManagedIoSuspend);
+        callback!(self.device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+    }
+
+    /// The system is awake again.
+    pub fn wake(&self) {
+        callback!(self.device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+        callback!(self.device, EvtDeviceSelfManagedIoRestart);
     }
 
     /// Queries for an interface, as a consumer's driver does, into `place`. A success counts a user.
@@ -634,6 +646,6 @@ impl Device {
     /// How many files are open on the device.
     #[must_use]
     pub fn files(&self) -> u32 {
-        self.device.files.load(Acquire)
+        self.device.files()
     }
 }

@@ -119,6 +119,14 @@ rules! {
     SentWhilePaused = "sent-while-paused",
     /// A frame was received by a miniport that is paused.
     ReceivedWhilePaused = "received-while-paused",
+    /// A list that came back was indicated again with what the drivers above had left in it.
+    NblLeftover = "nbl-leftover",
+    /// A frame was sent by a miniport in a state of low power.
+    SentInLowPower = "sent-in-low-power",
+    /// A frame was received by a miniport in a state of low power.
+    ReceivedInLowPower = "received-in-low-power",
+    /// A miniport says that it has gone to low power while it has frames to send, or indicates some.
+    LowPowerTooEarly = "low-power-too-early",
     /// A pause was never completed.
     PauseNeverCompleted = "pause-never-completed",
     /// A pause was completed while frames were on their way, or without having been begun.

@@ -53,12 +53,9 @@ impl Kernel {
 impl State {
     /// [`Kernel::open`].
     pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
-        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire));
+        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire) && device.open_file());
         let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
-        device.files.fetch_add(1, AcqRel);
-        let object = self.create_file(&device).inspect_err(|_| {
-            device.files.fetch_sub(1, AcqRel);
-        })?;
+        let object = self.create_file(&device).inspect_err(|_| self.close_file(&device))?;
         Ok(File { state: self.clone(), device, object })
     }
 }
@@ -194,8 +191,7 @@ impl Drop for File {
     fn drop(&mut self) {
         match self.object.take() {
             Some(file) => self.state.end_file(&file),
-            None => drop(self.device.files.fetch_sub(1, AcqRel)),
+            None => self.state.close_file(&self.device),
         }
-        self.state.dispatcher.signal();
     }
 }

@@ -6,10 +6,10 @@ use ndis::{
     IF_TYPE_ETHERNET_CSMACD, NDIS_CONFIGURATION_OBJECT, NDIS_INTERFACE_TYPE, NDIS_MEDIA_CONNECT_STATE,
     NDIS_MEDIA_DUPLEX_STATE, NDIS_MEDIUM, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
     NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
-    NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM, NDIS_STATUS, NDIS_STRING,
-    NDIS_SUPPORTED_PAUSE_FUNCTIONS, NET_IF_ACCESS_TYPE, NET_IF_CONNECTION_TYPE, NET_IF_DIRECTION_TYPE,
-    NdisCloseConfiguration, NdisMSetMiniportAttributes, NdisOpenConfigurationEx, NdisReadConfiguration,
-    OID_GEN_STATISTICS, OID_GEN_VENDOR_ID,
+    NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM,
+    NDIS_STATUS, NDIS_STRING, NDIS_SUPPORTED_PAUSE_FUNCTIONS, NET_IF_ACCESS_TYPE, NET_IF_CONNECTION_TYPE,
+    NET_IF_DIRECTION_TYPE, NdisCloseConfiguration, NdisMSetMiniportAttributes, NdisOpenConfigurationEx,
+    NdisReadConfiguration, OID_GEN_STATISTICS, OID_GEN_VENDOR_ID,
 };
 use ndkpi::{
     NDIS_HANDLE, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
@@ -63,11 +63,25 @@ pub fn set_attributes(handle: NDIS_HANDLE) -> NDIS_STATUS {
     NDIS_STATUS_SUCCESS
 }
 
+/// The attributes of a miniport that is not paused before it sleeps.
+pub fn set_attributes_without_pause(handle: NDIS_HANDLE) -> NDIS_STATUS {
+    let status = set_registration_with(handle, NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND);
+    if status != NDIS_STATUS_SUCCESS {
+        return status;
+    }
+    let status = set_general(handle);
+    if status == NDIS_STATUS_SUCCESS { set_ndk(handle) } else { status }
+}
+
 pub fn set_registration(handle: NDIS_HANDLE) -> NDIS_STATUS {
+    set_registration_with(handle, 0)
+}
+
+fn set_registration_with(handle: NDIS_HANDLE, more: u32) -> NDIS_STATUS {
     let attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
         Header: NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES::HEADER,
         MiniportAdapterContext: ptr::null_mut(),
-        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK | NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
+        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK | NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM | more,
         CheckForHangTimeInSeconds: 0,
         InterfaceType: NDIS_INTERFACE_TYPE::INTERNAL,
     };

@@ -8,6 +8,7 @@ use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_FILEOBJECT_CLASS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_TRI_STATE,
     PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PWDFDEVICE_INIT, ULONG, WDF_FILEOBJECT_CONFIG, WDF_IO_QUEUE_CONFIG,
     WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFDRIVER, call_unsafe_wdf_function_binding,
+    ntddk::{IoCreateSymbolicLink, IoDeleteSymbolicLink},
 };
 
 use super::{ContextType, attributes, device::describe_device, size};
@@ -18,8 +19,8 @@ use crate::{check, unicode};
 pub struct Names<'names> {
     /// The name in the kernel.
     pub device: &'names [u16],
-    /// The name for programs.
-    pub link: &'names [u16],
+    /// The name for programs, a symbolic link.
+    pub link: &'static [u16],
     /// Who may open it, in the security descriptor definition language.
     pub access: &'names [u16],
 }
@@ -36,11 +37,51 @@ pub struct Files {
 
 /// A control device. It is deleted when dropped; as long as it exists the driver stays loaded.
 ///
+/// Dropped, it has no name any more and nobody opens it, so that another one can take its place. Files that are open are served until
+/// the last one is closed: then the framework lets the context go.
+///
 /// # Invariants
 ///
 /// `device` is live, and nobody else deletes it.
 pub struct ControlDevice {
+    /// Deleted before the device.
+    link: Option<SymbolicLink>,
     device: WDFDEVICE,
+}
+
+/// A symbolic link in the names of objects. Deleted when dropped.
+///
+/// The link of `WdfDeviceCreateSymbolicLink` stays until the last file on the device is closed, and no other device can have it until
+/// then: a program that holds one open would keep the driver's next device away.
+///
+/// # Invariants
+///
+/// The link is there, and nobody else deletes it.
+struct SymbolicLink {
+    name: &'static [u16],
+}
+
+impl SymbolicLink {
+    /// Makes `name` lead to the device of that name. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_COLLISION` if there is one of that name; `STATUS_INSUFFICIENT_RESOURCES`.
+    fn try_new(name: &'static [u16], device: &[u16]) -> Result<Self, NtStatus> {
+        let (mut link, mut device) = (unicode(name), unicode(device));
+        // SAFETY: the names live until the call returns, which keeps copies and changes neither.
+        check(unsafe { IoCreateSymbolicLink(&raw mut link, &raw mut device) })?;
+        Ok(Self { name })
+    }
+}
+
+impl Drop for SymbolicLink {
+    fn drop(&mut self) {
+        let mut link = unicode(self.name);
+        // Nobody could do more about a failure.
+        // SAFETY: the link is ours (invariant), and the name lives until the call returns.
+        let _ = unsafe { IoDeleteSymbolicLink(&raw mut link) };
+    }
 }
 
 // SAFETY: the framework's handle may be used on any thread.
@@ -92,13 +133,11 @@ impl ControlDevice {
         check(unsafe {
             call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init.0, &raw mut attributes, &raw mut device)
         })?;
-        let this = Self { device };
+        let mut this = Self { link: None, device };
         // SAFETY: the device is live and was created with a context of this kind.
         unsafe { kind.put(device.cast(), context) };
 
-        let link = unicode(names.link);
-        // SAFETY: the device is live, and the name lives until the call returns.
-        check(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateSymbolicLink, device, &raw const link) })?;
+        this.link = Some(SymbolicLink::try_new(names.link, names.device)?);
         this.create_queue(serve)?;
         // SAFETY: the device is live and complete.
         unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
@@ -126,6 +165,7 @@ impl ControlDevice {
 
 impl Drop for ControlDevice {
     fn drop(&mut self) {
+        drop(self.link.take());
         // SAFETY: the device is live and ours (invariant), and not used again.
         unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, self.device.cast()) };
     }

@@ -54,15 +54,25 @@ pub(super) struct Connections<O: Os> {
     rows: Slab<ConnectionRow<O>>,
     /// The adapter has gone: no connection is added any more.
     shut: bool,
+    /// The adapter has no power: no connection is added until it has.
+    suspended: bool,
 }
 
 impl<O: Os> Connections<O> {
     pub const fn new() -> Self {
-        Self { rows: Slab::new(), shut: false }
+        Self { rows: Slab::new(), shut: false, suspended: false }
     }
 
     pub const fn shut(&mut self) {
         self.shut = true;
+    }
+
+    pub const fn suspend(&mut self, suspended: bool) {
+        self.suspended = suspended;
+    }
+
+    pub const fn is_suspended(&self) -> bool {
+        self.suspended
     }
 }
 
@@ -105,10 +115,10 @@ impl<O: Os> ListedConnection<O> {
     ///
     /// # Errors
     ///
-    /// `STATUS_DEVICE_REMOVED` if the adapter has gone.
+    /// `STATUS_DEVICE_REMOVED` if the adapter has gone, or has no power.
     pub fn attach(&self, connection: &Arc<Connection<O>>) -> Result<(), NtStatus> {
         self.port.connections.with(|list| {
-            if list.shut {
+            if list.shut || list.suspended {
                 return Err(NtStatus::DEVICE_REMOVED);
             }
             if let Some(row) = list.rows.get_mut(self.number) {

@@ -139,6 +139,25 @@ impl<O: Os> Port<O> {
         self.each_line(|connection| Connection::abort(connection, self));
     }
 
+    /// The adapter has no power: its connections end as when it has [gone](Port::abort), and none begins until [`Port::resume`]. Addresses
+    /// and listeners stay; who connects to one finds no host.
+    ///
+    /// Callable with no lock held at `IRQL <= DISPATCH_LEVEL`.
+    pub fn suspend(&self) {
+        self.connections.with(|connections| connections.suspend(true));
+        // From here on no connection is added.
+        self.each_line(|connection| Connection::abort(connection, self));
+    }
+
+    /// The adapter has power again.
+    pub fn resume(&self) {
+        self.connections.with(|connections| connections.suspend(false));
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.connections.with(|connections| connections.is_suspended())
+    }
+
     /// Breaks every connection, as if a cable were pulled and put back. For tests of consumers.
     pub fn lose_connections(&self) {
         self.each_line(Connection::broken);

@@ -168,7 +168,8 @@ impl<O: Os> Connector<O> {
         let found = listener.and_then(|listener| listener.local_address().ok().map(|there| (listener, there)));
         // If both ends are on one interface their numbers for the link can be compared.
         let is_meant = |there| !is_own || common_scope(scope_of(there), scope_of(remote)).is_some();
-        found.filter(|(_, there)| is_meant(*there)).ok_or(NtStatus::CONNECTION_REFUSED)
+        let found = found.filter(|(_, there)| is_meant(*there)).ok_or(NtStatus::CONNECTION_REFUSED)?;
+        if found.0.port().is_suspended() { Err(NtStatus::HOST_UNREACHABLE) } else { Ok(found) }
     }
 
     /// Completes the connect after it was answered with success (`NDK_FN_COMPLETE_CONNECT`). When this returns the connection is

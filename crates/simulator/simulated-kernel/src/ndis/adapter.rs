@@ -59,10 +59,16 @@ pub struct Changing {
     /// Those that they keep, oldest first.
     pub kept: VecDeque<usize>,
     pub keeps: bool,
+    /// Indications that have not returned.
+    pub indicating: usize,
     pub received: Vec<Vec<u8>>,
+    /// What the lists of the received frames say of 802.1Q.
+    pub tags: Vec<usize>,
     pub statuses: Vec<Status>,
-    /// True if the adapter is in a low power state.
+    /// The miniport has said that the adapter is in a state of low power.
     pub sleeps: bool,
+    /// NDIS has paused the adapter before it went to sleep.
+    pub paused_to_sleep: bool,
 }
 
 /// An adapter.
@@ -110,6 +116,23 @@ impl Adapter {
 
     pub fn phase(&self) -> Phase {
         lock(&self.changing).phase
+    }
+
+    /// Checks that the adapter may be in a state of low power. Lists that the protocols have kept may be with them: a miniport must not
+    /// wait for those (`OID_PNP_SET_POWER`).
+    pub fn check_quiet(&self) {
+        let (sent, indicating) = {
+            let changing = lock(&self.changing);
+            (changing.sent, changing.indicating)
+        };
+        if sent > 0 || indicating > 0 {
+            bug_check(
+                Rule::LowPowerTooEarly,
+                format_args!(
+                    "an adapter sleeps with {sent} sent lists that are not completed and {indicating} indications"
+                ),
+            );
+        }
     }
 
     /// Checks that a pause may be complete: nothing is on its way.

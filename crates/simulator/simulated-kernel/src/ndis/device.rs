@@ -2,7 +2,7 @@
 
 use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NtStatus, status::NDIS_STATUS_SUCCESS};
-use wdk_bindings::PDRIVER_DISPATCH;
+use wdk_bindings::{PDRIVER_DISPATCH, UNICODE_STRING};
 
 use super::{ndis_routine, pointer, read};
 use crate::{
@@ -38,6 +38,18 @@ fn of_wdm(function: DRIVER_DISPATCH) -> PDRIVER_DISPATCH {
     unsafe { std::mem::transmute::<Option<DRIVER_DISPATCH>, PDRIVER_DISPATCH>(Some(function)) }
 }
 
+/// The names of a device of NDIS end with a zero, which is not counted (`NDIS_DEVICE_OBJECT_ATTRIBUTES`).
+fn check_terminated(string: *const UNICODE_STRING) {
+    // SAFETY: null, or the driver's string, which lives until the call returns.
+    let Some(string) = (unsafe { string.as_ref() }) else { return };
+    let units = usize::from(string.Length) / 2;
+    let has_room = usize::from(string.MaximumLength) / 2 > units;
+    // SAFETY: the buffer has as many bytes as the string says that it has room for.
+    if !has_room || unsafe { string.Buffer.add(units).read() } != 0 {
+        bug_check(Rule::BadArgument, format_args!("the name of a device without a zero at its end"));
+    }
+}
+
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisRegisterDeviceEx(
     handle: NDIS_HANDLE,
@@ -53,6 +65,9 @@ pub extern "system" fn NdisRegisterDeviceEx(
         let expected = NDIS_DEVICE_OBJECT_ATTRIBUTES::HEADER;
         // SAFETY: the driver's structure, which lives until the call returns.
         let attributes = unsafe { read(attributes, expected, "NDIS_DEVICE_OBJECT_ATTRIBUTES") };
+        for name in [attributes.DeviceName, attributes.SymbolicName] {
+            check_terminated(name.cast());
+        }
         let (name, link) = (text::text(attributes.DeviceName.cast()), text::text(attributes.SymbolicName.cast()));
         let is_whole = !attributes.MajorFunctions.is_null() && !device.is_null() && !place.is_null();
         if !is_whole || name.is_empty() || link.is_empty() {

@@ -2,10 +2,14 @@
 
 use std::ffi::c_void;
 
-use ndis::{NDIS_STATUS, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST, NetBufferListCancelId};
+use ndis::{
+    Ieee8021QNetBufferListInfo, NDIS_STATUS, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST,
+    NetBufferListCancelId, NetBufferListFrameType,
+};
 use ndkpi::{MDL as OPAQUE_MDL, NDIS_HANDLE};
 use wdk_bindings::{CSHORT, MDL, MDL_SOURCE_IS_NONPAGED_POOL, ULONG};
 
+use super::send::Oob;
 use crate::{
     context::NOBODY,
     kernel::State,
@@ -14,6 +18,11 @@ use crate::{
     rule::Rule,
     tracked::{Kind, Object},
 };
+
+/// What protocols leave in the fields of a list that are theirs to write. No miniport means any of it.
+const LEFT_FLAGS: u32 = 0x00D1_0000;
+const LEFT_STATUS: NDIS_STATUS = ndis::NDIS_STATUS_FAILURE;
+const LEFT_INFO: usize = 0xD1D1_D1D1_0000;
 
 /// The tag of the protocols' frames.
 const TAG: u32 = u32::from_ne_bytes(*b"NDfr");
@@ -232,7 +241,7 @@ fn chain(bytes: &[u8], layout: Layout) -> *mut MDL {
 }
 
 /// A list of the protocols with these frames.
-pub fn make(state: &State, frames: &[&[u8]], layout: Layout, cancel: usize) -> *mut NET_BUFFER_LIST {
+pub fn make(state: &State, frames: &[&[u8]], layout: Layout, oob: Oob) -> *mut NET_BUFFER_LIST {
     let mut first: *mut NET_BUFFER = std::ptr::null_mut();
     for frame in frames.iter().rev() {
         let buffer: *mut NET_BUFFER = std::ptr::with_exposed_provenance_mut(block(size_of::<NET_BUFFER>()));
@@ -249,8 +258,42 @@ pub fn make(state: &State, frames: &[&[u8]], layout: Layout, cancel: usize) -> *
     unsafe { write_list(list, std::ptr::null_mut(), first, std::ptr::null_mut()) };
     state.track(list.expose_provenance(), NOBODY, Object::Plain(Kind::NetBufferList));
     // SAFETY: the list was just written.
-    unsafe { (*list).NetBufferListInfo[NetBufferListCancelId] = super::pointer(cancel) };
+    let info = unsafe { &mut (*list).NetBufferListInfo };
+    info[NetBufferListCancelId] = super::pointer(oob.cancel);
+    info[Ieee8021QNetBufferListInfo] = super::pointer(oob.tag);
+    // As protocols fill it in, for whoever is interested.
+    info[NetBufferListFrameType] = super::pointer(0x0008);
     list
+}
+
+/// The protocols are done with a list: what they leave in it is theirs.
+pub fn soil(list: *mut NET_BUFFER_LIST) {
+    // SAFETY: the protocols have the list.
+    let soiled = unsafe { &mut *list };
+    soiled.NblFlags |= LEFT_FLAGS;
+    soiled.Status = LEFT_STATUS;
+    soiled.Scratch = super::pointer(LEFT_INFO);
+    soiled.ProtocolReserved = [super::pointer(LEFT_INFO); 4];
+    for (slot, info) in soiled.NetBufferListInfo.iter_mut().enumerate() {
+        *info = super::pointer(LEFT_INFO + slot);
+    }
+}
+
+/// A list is indicated: nothing may be in it of what the drivers above have left there.
+pub fn check_clean(list: &NET_BUFFER_LIST) {
+    let wrong = |what: &str| {
+        bug_check(Rule::NblLeftover, format_args!("a list is indicated with what the drivers above had left in {what}"))
+    };
+    if list.NblFlags & LEFT_FLAGS != 0 {
+        wrong("NblFlags");
+    }
+    if list.Status == LEFT_STATUS {
+        wrong("Status");
+    }
+    let is_left = |(slot, info): (usize, &*mut c_void)| (info.addr() == LEFT_INFO + slot).then_some(slot);
+    if let Some(slot) = list.NetBufferListInfo.iter().enumerate().find_map(is_left) {
+        wrong(&format!("NetBufferListInfo[{slot}]"));
+    }
 }
 
 /// Frees a list that [`make`] has made.

@@ -101,9 +101,12 @@ impl Driver {
                 indicated: 0,
                 kept: VecDeque::new(),
                 keeps: false,
+                indicating: 0,
                 received: Vec::new(),
+                tags: Vec::new(),
                 statuses: Vec::new(),
                 sleeps: false,
+                paused_to_sleep: false,
             }),
             asks: AtomicBool::new(false),
         });
@@ -319,6 +322,14 @@ impl Nic {
     /// Removes the adapter in an orderly way: nobody may have it open for NDK, it is paused, and halted.
     pub fn remove(self) {
         self.tell(NDIS_DEVICE_PNP_EVENT::QUERY_REMOVED);
+        self.state.ndk_leaves(&self.adapter);
+        self.leave(NDIS_HALT_ACTION::DEVICE_DISABLED);
+    }
+
+    /// Removes the adapter, and no consumer of NDK was asked to close it, which no document rules out: who has it open hears of it by
+    /// the ends of its connections.
+    pub fn remove_untold(self) {
+        self.tell(NDIS_DEVICE_PNP_EVENT::QUERY_REMOVED);
         self.leave(NDIS_HALT_ACTION::DEVICE_DISABLED);
     }
 
@@ -333,11 +344,12 @@ impl Nic {
     /// The device is gone, and nobody was asked.
     pub fn surprise_remove(self) {
         self.tell(NDIS_DEVICE_PNP_EVENT::SURPRISE_REMOVED);
+        self.state.ndk_leaves(&self.adapter);
         self.leave(NDIS_HALT_ACTION::SURPRISE_REMOVED);
     }
 
     fn leave(self, action: NDIS_HALT_ACTION) {
-        self.state.ndk_leaves(&self.adapter);
+        lock(&self.adapter.changing).ndk_enabled = false;
         // The protocols unbind: the interface goes, with its addresses.
         Network::of(self.state.clone()).remove_interface(self.adapter.if_index);
         self.state.end_oids(&self.adapter);
@@ -357,6 +369,10 @@ impl Nic {
             unsafe { handler(context, action) };
         });
         adapter.check_nothing_on_its_way();
+        let open = lock(&adapter.changing).ndk_open.len();
+        if open > 0 {
+            bug_check(Rule::NdkOpenAtHalt, format_args!("consumers of NDK have {open} adapters open after the halt"));
+        }
         self.forget("an adapter that is halted");
     }
 
@@ -383,20 +399,31 @@ impl Nic {
     }
 
     /// Brings the adapter into that state of power, from another one, pausing it before it sleeps unless it said that this is
-    /// not wanted.
+    /// not wanted. Such a miniport must be quiet by itself when it answers.
     pub fn set_power(&self, power: NDIS_DEVICE_POWER_STATE) -> OidAnswer {
         let wakes = power == NDIS_DEVICE_POWER_STATE::D0;
-        let pauses = {
+        let (pauses, restarts) = {
             let mut changing = lock(&self.adapter.changing);
-            changing.sleeps = !wakes;
             let flags = changing.attributes.registration.unwrap_or(0);
-            flags & NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND == 0
+            let pauses =
+                !wakes && changing.phase == Phase::Running && flags & NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND == 0;
+            changing.paused_to_sleep |= pauses;
+            changing.sleeps &= !wakes;
+            (pauses, wakes && std::mem::take(&mut changing.paused_to_sleep))
         };
-        if pauses && !wakes {
+        if pauses {
             self.pause_for(NDIS_PAUSE_LOW_POWER);
         }
         let answer = self.set(OID_PNP_SET_POWER, &power.0.to_le_bytes());
-        if pauses && wakes && self.restart().is_err() {
+        if answer.status != NDIS_STATUS_SUCCESS {
+            let status = answer.status;
+            bug_check(Rule::OidAnswer, format_args!("OID_PNP_SET_POWER is answered with {status}, and must not fail"));
+        }
+        if !wakes {
+            self.adapter.check_quiet();
+            lock(&self.adapter.changing).sleeps = true;
+        }
+        if restarts && self.restart().is_err() {
             bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));
         }
         answer

@@ -11,7 +11,7 @@ use super::{
     adapter::Adapter,
     ndk::Provider,
     oid::{OidAnswer, Path, PendingOid, Question},
-    send::Sent,
+    send::{Oob, Sent},
 };
 use crate::{
     kernel::{State, lock},
@@ -119,17 +119,23 @@ impl Nic {
     /// The same, with an identifier by which the sends can be cancelled.
     pub fn send_cancellable(&self, frames: &[&[u8]], cancel: usize) -> Sent {
         let lists: Vec<Vec<&[u8]>> = frames.iter().map(|&frame| vec![frame]).collect();
-        self.state.send(&self.adapter, &lists, cancel, false)
+        self.state.send(&self.adapter, &lists, Oob { cancel, tag: 0 }, false)
+    }
+
+    /// Sends frames, each in a list of its own with this value of 802.1Q (`NDIS_NET_BUFFER_LIST_8021Q_INFO`).
+    pub fn send_tagged(&self, frames: &[&[u8]], tag: usize) -> Sent {
+        let lists: Vec<Vec<&[u8]>> = frames.iter().map(|&frame| vec![frame]).collect();
+        self.state.send(&self.adapter, &lists, Oob { cancel: 0, tag }, false)
     }
 
     /// Sends lists of several frames each, at `DISPATCH_LEVEL`.
     pub fn send_lists(&self, lists: &[Vec<&[u8]>]) -> Sent {
-        self.state.send(&self.adapter, lists, 0, true)
+        self.state.send(&self.adapter, lists, Oob::default(), true)
     }
 
     /// The same, with an identifier by which the sends can be cancelled.
     pub fn send_lists_cancellable(&self, lists: &[Vec<&[u8]>], cancel: usize) -> Sent {
-        self.state.send(&self.adapter, lists, cancel, true)
+        self.state.send(&self.adapter, lists, Oob { cancel, tag: 0 }, true)
     }
 
     /// Cancels the sends with that identifier. The miniport may complete them nevertheless.
@@ -158,6 +164,12 @@ impl Nic {
     #[must_use]
     pub fn take_received(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut lock(&self.adapter.changing).received)
+    }
+
+    /// What the lists of the frames that were received since this was last asked say of 802.1Q.
+    #[must_use]
+    pub fn take_tags(&self) -> Vec<usize> {
+        std::mem::take(&mut lock(&self.adapter.changing).tags)
     }
 
     /// How many frames were received since they were last taken.

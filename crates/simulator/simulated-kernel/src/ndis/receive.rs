@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use host::machine::{self, Irql};
 use ndis::{
+    Ieee8021QNetBufferListInfo, NDIS_MAC_OPTION_8021P_PRIORITY, NDIS_MAC_OPTION_8021Q_VLAN,
     NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_RETURN_FLAGS_DISPATCH_LEVEL, NET_BUFFER_LIST,
 };
 use ndkpi::NDIS_HANDLE;
@@ -30,6 +31,7 @@ impl State {
             let next = pointers.get(index + 1).copied().unwrap_or(std::ptr::null_mut());
             // SAFETY: the protocols have the list.
             unsafe { (*list).Next = next };
+            frame::soil(list);
             lock(&self.ndis.pools).list(list.addr()).place = Place::Home;
         }
         let handler = owed(adapter.handlers.ReturnNetBufferListsHandler, "ReturnNetBufferListsHandler");
@@ -60,13 +62,21 @@ impl State {
 
     fn indicated(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[*mut NET_BUFFER_LIST], resources: bool) {
         let place = Place::Indicated { adapter: adapter.handle };
-        let mut frames = Vec::new();
+        let (mut frames, mut tags) = (Vec::new(), Vec::new());
+        let options = lock(&adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options);
+        let takes_tags = options & (NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN) != 0;
         for &list in lists {
             // SAFETY: the driver's list, which the protocols have now.
             let header = unsafe { list.read() };
             if header.SourceHandle.addr() != adapter.handle {
                 bug_check(Rule::BadHandle, format_args!("a list is indicated whose SourceHandle is not the adapter's"));
             }
+            frame::check_clean(&header);
+            let tag = header.NetBufferListInfo[Ieee8021QNetBufferListInfo].addr();
+            if tag != 0 && !takes_tags || tag > 0xFFFF {
+                bug_check(Rule::BadArgument, format_args!("a list is indicated with the value {tag:#x} of 802.1Q"));
+            }
+            tags.push(tag);
             let buffers = frame::buffers_of(list);
             if buffers.len() != 1 {
                 bug_check(Rule::BadArgument, format_args!("a list is indicated with {} net buffers", buffers.len()));
@@ -84,6 +94,7 @@ impl State {
         let keeps = {
             let mut changing = lock(&adapter.changing);
             changing.received.extend(frames);
+            changing.tags.extend(tags);
             if resources {
                 return;
             }
@@ -120,7 +131,11 @@ pub extern "system" fn NdisMIndicateReceiveNetBufferLists(
             bug_check(Rule::BadArgument, format_args!("an indication says DISPATCH_LEVEL, and is not at it"));
         }
         let may = {
-            let changing = lock(&adapter.changing);
+            let mut changing = lock(&adapter.changing);
+            if changing.sleeps && changing.phase == Phase::Running {
+                bug_check(Rule::ReceivedInLowPower, format_args!("a frame is indicated by a miniport that sleeps"));
+            }
+            changing.indicating += 1;
             match changing.phase {
                 Phase::Running | Phase::Restarting => true,
                 // A pause that is being told: who indicates may not have heard of it.
@@ -138,5 +153,6 @@ pub extern "system" fn NdisMIndicateReceiveNetBufferLists(
         state.indicated(&adapter, &lists, flags & NDIS_RECEIVE_FLAGS_RESOURCES != 0);
         state.dispatcher.signal();
         state.preempt();
+        lock(&adapter.changing).indicating -= 1;
     });
 }

@@ -33,6 +33,17 @@ pub struct Send {
     lists: Vec<usize>,
     /// The miniport was paused before.
     paused: bool,
+    /// It slept.
+    asleep: bool,
+}
+
+/// What lists carry beside their frames.
+#[derive(Clone, Copy, Default)]
+pub struct Oob {
+    /// The identifier by which they can be cancelled.
+    pub cancel: usize,
+    /// `NDIS_NET_BUFFER_LIST_8021Q_INFO`.
+    pub tag: usize,
 }
 
 /// Frames that were given to a miniport.
@@ -48,8 +59,8 @@ pub struct Sends(pub Mutex<std::collections::BTreeMap<usize, Arc<Send>>>);
 
 impl State {
     /// Gives lists to the miniport, each of several frames.
-    pub fn send(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[Vec<&[u8]>], cancel: usize, dispatch: bool) -> Sent {
-        let (number, paused) = {
+    pub fn send(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[Vec<&[u8]>], oob: Oob, dispatch: bool) -> Sent {
+        let (number, paused, asleep) = {
             let changing = lock(&adapter.changing);
             let paused = match changing.phase {
                 Phase::Running => false,
@@ -57,7 +68,7 @@ impl State {
                 Phase::Paused | Phase::Restarting => true,
                 Phase::Initialising | Phase::Halted => unreachable!("a test has an adapter that lives"),
             };
-            (usize::try_from(self.next()).unwrap_or(0), paused)
+            (usize::try_from(self.next()).unwrap_or(0), paused, changing.sleeps)
         };
         // No two frames lie in memory in the same way.
         let made: Vec<*mut NET_BUFFER_LIST> = lists
@@ -65,7 +76,7 @@ impl State {
             .enumerate()
             .map(|(index, frames)| {
                 let mixed = number.wrapping_add(index).wrapping_mul(7);
-                frame::make(self, frames, Layout { before: mixed % 5 * 9, pieces: mixed % 3 + 1 }, cancel)
+                frame::make(self, frames, Layout { before: mixed % 5 * 9, pieces: mixed % 3 + 1 }, oob)
             })
             .collect();
         let send = Arc::new(Send {
@@ -73,6 +84,7 @@ impl State {
             outcomes: Mutex::new(vec![None; made.len()]),
             lists: made.iter().map(|list| list.addr()).collect(),
             paused,
+            asleep,
         });
         for pair in made.windows(2) {
             // SAFETY: two of the lists that were just made.
@@ -138,6 +150,9 @@ impl State {
         let Some(send) = lock(&self.ndis.sends.0).get(&number).cloned() else { return };
         if send.paused && status == NDIS_STATUS_SUCCESS {
             bug_check(Rule::SentWhilePaused, format_args!("a frame is sent by a miniport that is paused"));
+        }
+        if send.asleep && status == NDIS_STATUS_SUCCESS {
+            bug_check(Rule::SentInLowPower, format_args!("a frame is sent by a miniport that sleeps"));
         }
         let over = {
             let mut outcomes = lock(&send.outcomes);

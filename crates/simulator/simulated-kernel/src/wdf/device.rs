@@ -55,19 +55,27 @@ pub struct DeviceObject {
     pub with: With,
     /// Who may open it; empty for a device of plug and play.
     pub access: String,
-    pub links: Mutex<Vec<String>>,
+    /// The symbolic link that the framework has made. It goes with the device, not with its name.
+    link: Mutex<Option<String>>,
     pub interfaces: Mutex<Vec<DeviceInterface>>,
     queries: Mutex<Vec<QueryInterface>>,
     /// The driver has said that it failed for good, and plug and play has to remove it.
     pub failed: AtomicBool,
     /// True if the device can be opened.
     pub finished: AtomicBool,
-    /// Files that are open.
-    pub files: AtomicU32,
+    files: Mutex<Files>,
     /// Requests that were handed to the driver and are not completed, and those in queues.
     pub requests: AtomicU32,
     pub queues: Mutex<Vec<usize>>,
     pub default_queue: AtomicUsize,
+}
+
+/// The files of a device.
+#[derive(Default)]
+struct Files {
+    open: u32,
+    /// The driver has deleted the device, whose last file is awaited: it has no name any more, and nobody opens it.
+    condemned: bool,
 }
 
 // SAFETY: the callbacks are functions, and the pointers in copied interfaces are only handed out again.
@@ -87,12 +95,12 @@ impl DeviceObject {
             callbacks,
             with: With::default(),
             access: String::new(),
-            links: Mutex::default(),
+            link: Mutex::default(),
             interfaces: Mutex::default(),
             queries: Mutex::default(),
             failed: AtomicBool::new(false),
             finished: AtomicBool::new(false),
-            files: AtomicU32::new(0),
+            files: Mutex::default(),
             requests: AtomicU32::new(0),
             queues: Mutex::default(),
             default_queue: AtomicUsize::new(0),
@@ -108,6 +116,24 @@ impl DeviceObject {
     /// Returns true if it is a miniport's, which NDIS has the device of.
     pub const fn is_of_miniport(&self) -> bool {
         self.functional != 0
+    }
+
+    /// How many files are open on it.
+    pub fn files(&self) -> u32 {
+        lock(&self.files).open
+    }
+
+    /// Returns true if its name leads to it, which it does until the driver deletes it.
+    pub fn has_its_name(&self) -> bool {
+        !lock(&self.files).condemned
+    }
+
+    /// One more file. False if the device is deleted.
+    #[must_use]
+    pub fn open_file(&self) -> bool {
+        let mut files = lock(&self.files);
+        files.open += u32::from(!files.condemned);
+        !files.condemned
     }
 }
 
@@ -133,6 +159,43 @@ impl State {
         }
         if device.requests.load(Acquire) > 0 {
             waiting::until(self, None, "the deletion of a device", || device.requests.load(Acquire) == 0);
+        }
+    }
+
+    /// The driver deletes a control device. Its name goes at once, and with it every way to open it; the device itself, with its
+    /// context, its queues and its symbolic link, when the last file on it is closed, which the driver serves until then. So the
+    /// framework's published source has it (`FxDevice::DeleteObject`, `FxDevice::Destroy`).
+    pub fn delete_control_device(self: &Arc<Self>, device: &DeviceObject) {
+        let last = {
+            let mut files = lock(&device.files);
+            if files.condemned {
+                bug_check(Rule::BadHandle, format_args!("a device is deleted twice"));
+            }
+            files.condemned = true;
+            files.open == 0
+        };
+        if last {
+            self.delete_object(device.handle.load(Acquire));
+        }
+    }
+
+    /// A file of a device is closed.
+    pub fn close_file(self: &Arc<Self>, device: &DeviceObject) {
+        let last = {
+            let mut files = lock(&device.files);
+            files.open -= 1;
+            files.open == 0 && files.condemned
+        };
+        if last {
+            self.delete_object(device.handle.load(Acquire));
+        }
+        self.dispatcher.signal();
+    }
+
+    /// The framework's device is gone, and with it the symbolic link, whatever that leads to by now.
+    pub fn device_is_gone(&self, device: &DeviceObject) {
+        if let Some(link) = lock(&device.link).take() {
+            self.unlink(&link);
         }
     }
 
@@ -182,6 +245,7 @@ pub extern "C" fn WdfDeviceCreate(
         }) else {
             bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
         };
+        // The device of that name may be deleted and have files open: then it is not found any more.
         if !name.is_empty() && state.device_named(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
@@ -219,14 +283,20 @@ pub extern "C" fn WdfDeviceCreateSymbolicLink(
         if device.control && device.name.is_empty() {
             return NtStatus::INVALID_DEVICE_STATE.0;
         }
-        if state.device_linked(&name).is_some() {
-            return STATUS_OBJECT_NAME_COLLISION;
+        if lock(&device.link).is_some() {
+            bug_check(
+                Rule::NotSimulated,
+                format_args!("a second symbolic link of a device, which takes the place of the first"),
+            );
         }
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        lock(&device.links).push(name);
-        STATUS_SUCCESS
+        let status = state.link(&name, device.owner, &device.name);
+        if status == STATUS_SUCCESS {
+            *lock(&device.link) = Some(name);
+        }
+        status
     })
 }
 

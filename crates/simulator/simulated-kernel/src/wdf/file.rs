@@ -97,8 +97,7 @@ impl State {
             return;
         }
         self.delete_object(file.handle.load(Acquire));
-        file.device.files.fetch_sub(1, AcqRel);
-        self.dispatcher.signal();
+        self.close_file(&file.device);
     }
 }
 

@@ -257,6 +257,9 @@ impl State {
             });
         }
         lock(&self.framework).objects.remove(&object.handle);
+        if let Kind::Device(device) = &object.kind {
+            self.device_is_gone(device);
+        }
         if let Some((_, memory)) = object.context {
             pool::free(memory, Some(TAG));
         }
@@ -325,7 +328,10 @@ pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJE
             }
             _ => {}
         }
-        state.delete_object(object.handle);
+        match &object.kind {
+            Kind::Device(device) if device.control => state.delete_control_device(device),
+            _ => state.delete_object(object.handle),
+        }
     });
 }
 

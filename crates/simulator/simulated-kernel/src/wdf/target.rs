@@ -1,8 +1,6 @@
 //! Remote I/O targets: another driver's device, opened.
 
-use std::sync::{
-    Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::AcqRel, atomic::Ordering::Acquire, atomic::Ordering::Release,
-};
+use std::sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::Acquire, atomic::Ordering::Release};
 
 use wdk_bindings::{
     _WDF_IO_TARGET_OPEN_TYPE, LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,
@@ -58,19 +56,14 @@ fn target(state: &State, handle: WDFIOTARGET) -> Arc<TargetObject> {
 
 impl State {
     /// Closes the file, if one is open.
-    pub fn close_target(&self, target: &TargetObject) {
+    pub fn close_target(self: &Arc<Self>, target: &TargetObject) {
         let device = {
             let mut opened = lock(&target.opened);
             opened.of = None;
             opened.device.take()
         };
-        self.close_file(device);
-    }
-
-    fn close_file(&self, device: Option<Arc<DeviceObject>>) {
         if let Some(device) = device {
-            device.files.fetch_sub(1, AcqRel);
-            self.dispatcher.signal();
+            self.close_file(&device);
         }
     }
 
@@ -84,13 +77,15 @@ impl State {
     }
 
     /// Asks everybody who has the device open to let it go. Their answer.
-    pub fn ask_targets(&self, device: &Arc<DeviceObject>) -> NTSTATUS {
+    pub fn ask_targets(self: &Arc<Self>, device: &Arc<DeviceObject>) -> NTSTATUS {
         for target in self.targets_of(device) {
             let (callbacks, handle) = (lock(&target.opened).callbacks, target.handle.load(Acquire));
             let Some(query_remove) = callbacks.query_remove else {
                 // What the framework does by itself.
                 let device = lock(&target.opened).device.take();
-                self.close_file(device);
+                if let Some(device) = device {
+                    self.close_file(&device);
+                }
                 continue;
             };
             let status = context::call(target.owner, "EvtIoTargetQueryRemove", || {
@@ -105,7 +100,7 @@ impl State {
     }
 
     /// Tells everybody who had the device open that it stays, or that it is gone.
-    pub fn tell_targets(&self, device: &Arc<DeviceObject>, gone: bool) {
+    pub fn tell_targets(self: &Arc<Self>, device: &Arc<DeviceObject>, gone: bool) {
         for target in self.targets_of(device) {
             let (callbacks, handle) = (lock(&target.opened).callbacks, target.handle.load(Acquire));
             let callback = if gone { callbacks.complete } else { callbacks.cancelled };
@@ -164,8 +159,8 @@ pub extern "C" fn WdfIoTargetOpen(
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        let Some(device) = state.device_of_interface(&link) else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        device.files.fetch_add(1, AcqRel);
+        let device = state.device_of_interface(&link).filter(|device| device.open_file());
+        let Some(device) = device else { return STATUS_OBJECT_NAME_NOT_FOUND };
         let callbacks = Callbacks {
             query_remove: parameters.EvtIoTargetQueryRemove,
             cancelled: parameters.EvtIoTargetRemoveCanceled,
@@ -186,7 +181,9 @@ pub extern "C" fn WdfIoTargetClose(_globals: PWDF_DRIVER_GLOBALS, handle: WDFIOT
 pub extern "C" fn WdfIoTargetCloseForQueryRemove(_globals: PWDF_DRIVER_GLOBALS, handle: WDFIOTARGET) {
     function!("WdfIoTargetCloseForQueryRemove", |state| {
         let device = lock(&target(state, handle).opened).device.take();
-        state.close_file(device);
+        if let Some(device) = device {
+            state.close_file(&device);
+        }
     });
 }
 

@@ -196,6 +196,29 @@ impl State {
         self.leave_device(&device);
     }
 
+    /// Makes a symbolic link.
+    ///
+    /// `STATUS_OBJECT_NAME_COLLISION` if there is one of that name.
+    pub fn link(&self, link: &str, owner: DriverId, name: &str) -> NTSTATUS {
+        let mut io = lock(&self.wdm.io);
+        let link = link_name(link);
+        if io.links.contains_key(&link) {
+            return STATUS_OBJECT_NAME_COLLISION;
+        }
+        io.links.insert(link, (owner, name.to_owned()));
+        STATUS_SUCCESS
+    }
+
+    /// Deletes a symbolic link. False if there is none.
+    pub fn unlink(&self, link: &str) -> bool {
+        lock(&self.wdm.io).links.remove(&link_name(link)).is_some()
+    }
+
+    /// The name that a symbolic link leads to.
+    pub fn link_target(&self, link: &str) -> Option<String> {
+        lock(&self.wdm.io).links.get(&link_name(link)).map(|(_, name)| name.clone())
+    }
+
     /// The address of the device behind a symbolic link.
     pub fn linked_device(&self, link: &str) -> Option<usize> {
         let io = lock(&self.wdm.io);
@@ -302,12 +325,7 @@ extern "C" fn IoCreateSymbolicLink(link: PUNICODE_STRING, name: PUNICODE_STRING)
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        let mut io = lock(&state.wdm.io);
-        if io.links.contains_key(&link) {
-            return STATUS_OBJECT_NAME_COLLISION;
-        }
-        io.links.insert(link, (context::caller(), name));
-        STATUS_SUCCESS
+        state.link(&link, context::caller(), &name)
     })
 }
 
@@ -315,7 +333,6 @@ extern "C" fn IoCreateSymbolicLink(link: PUNICODE_STRING, name: PUNICODE_STRING)
 extern "C" fn IoDeleteSymbolicLink(link: PUNICODE_STRING) -> NTSTATUS {
     routine!("IoDeleteSymbolicLink", |state| {
         let link = text::text(link);
-        let gone = lock(&state.wdm.io).links.remove(&link_name(&link));
-        if gone.is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
+        if state.unlink(&link) { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
     })
 }
