@@ -21,6 +21,9 @@ use crate::{
     overlapped::{Overlapped, Pending, overlapped, succeed, trim},
 };
 
+/// Bytes that a connection request takes that waits, without its private data.
+const INCOMING: u64 = 1024;
+
 /// A client's `GetConnectionRequest`, with the connector that is to get the request.
 type Waiter<P> = (Arc<connector::Core<P>>, Pending<P>);
 
@@ -40,7 +43,8 @@ pub struct Core<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
-    _charge: Charge,
+    /// For the memory, with that of requests that may wait here: those who have sent them may be gone.
+    charge: Charge,
 }
 
 struct Client<P: Platform>(Arc<Core<P>>);
@@ -117,6 +121,8 @@ impl<P: Platform> Core<P> {
         self.adapter.device().check_present()?;
         let most = self.adapter.device().config().max_backlog;
         let backlog = if backlog == 0 { most } else { backlog.min(most) };
+        let each = INCOMING + u64::from(self.adapter.device().config().info.MaxCallerData);
+        self.adapter.raise(&self.charge, CONNECTION + u64::from(backlog) * each)?;
         let engine = self.state.with(|state| {
             let engine = state.engine.clone().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
             if state.listening {
@@ -228,7 +234,7 @@ impl<P: Platform> Listener<P> {
         };
         let state = adapter.device().platform().os().lock(state)?;
         let charge = adapter.charge_object(CONNECTION)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, _charge: charge })?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, charge })?;
         let member = Device::join(adapter, Member::Listener(core.clone()))?;
         Ok(Self { core, _member: member })
     }
