@@ -104,8 +104,10 @@ fn every_routine_has_a_row_of_what_is_enforced() {
     let missing: Vec<_> = wanted.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&wanted).collect();
     assert!(missing.is_empty() && gone.is_empty(), "docs/simulated-kernel.md lacks {missing:?}, and has {gone:?}");
-    let sources: String =
-        files("crates/simulator/simulated-kernel/src/ndis", &["rs"]).iter().map(|source| code_of(&source.text)).collect();
+    let sources: String = files("crates/simulator/simulated-kernel/src/ndis", &["rs"])
+        .iter()
+        .map(|source| code_of(&source.text))
+        .collect();
     for request in requests {
         assert!(words(&sources).any(|word| word == request), "nothing in the simulation is about {request}");
     }

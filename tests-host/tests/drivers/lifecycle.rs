@@ -89,7 +89,9 @@ fn devices_come_back_while_programs_hold_the_control_devices_of_those_before_ope
     }
     drop(held);
     // The end of an older device has not taken the newer one's name along.
-    links.map(|link| drop(open(link).expect("the newest device")));
+    for link in links {
+        drop(open(link).expect("the newest device"));
+    }
     assert!(consumer_device.remove().is_ok() && device.remove().is_ok());
     consumer_driver.unload();
     driver.unload();

@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
     text, waiting,
     wdf::{DeviceObject, Kind, RequestObject},
-    wdm::{self, SERVICES, add_device_of},
+    wdm::{SERVICES, add_device_of},
 };
 
 /// `DriverEntry`.

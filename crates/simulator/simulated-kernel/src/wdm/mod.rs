@@ -39,7 +39,7 @@ pub use self::{
 pub use self::{
     dpc::is_below,
     event::end as end_of_wait,
-    io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of, link_name},
+    io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     mutex::Mutex,
