@@ -1,4 +1,4 @@
-//! Whether an image releases each queued spin lock with the handle that acquired it: from its code, for x86-64.
+//! An image releases each queued spin lock with the handle that acquired it: seen from its code, for x86-64.
 //!
 //! Windows finds a handle again by its address, and a compiler is free to move a value that the program moves. So the program alone
 //! does not show it. The code of each function is followed along every path, with what is known of its registers: addresses in
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Adds what is known on another way to the same instruction: what is not known on both is not known, and what may be held on one
-    /// may be held. Whether that changes anything.
+    /// may be held. Returns true if that changes anything.
     fn join(&mut self, other: &Self) -> bool {
         let before = self.clone();
         self.registers.retain(|number, value| other.registers.get(number) == Some(value));
@@ -375,17 +375,17 @@ mod tests {
     const BEGIN: u64 = 0x1000;
 
     /// A function, of bytes and of calls through the pointers at these addresses.
-    enum Piece {
+    enum Fragment {
         Bytes(&'static [u8]),
         Call(u64),
     }
-    use Piece::{Bytes, Call};
+    use Fragment::{Bytes, Call};
 
     /// How many acquisitions, right releases, wrong releases and calls that could not be followed it has.
-    fn counts(pieces: &[Piece]) -> [usize; 4] {
+    fn counts(fragments: &[Fragment]) -> [usize; 4] {
         let mut code = Vec::new();
-        for piece in pieces {
-            match piece {
+        for fragment in fragments {
+            match fragment {
                 Bytes(bytes) => code.extend_from_slice(bytes),
                 Call(pointer) => {
                     let next = BEGIN + code.len() as u64 + 6;
@@ -401,15 +401,15 @@ mod tests {
     }
 
     /// `sub rsp, 0x88`
-    const ENTER: Piece = Bytes(&[0x48, 0x81, 0xEC, 0x88, 0, 0, 0]);
+    const ENTER: Fragment = Bytes(&[0x48, 0x81, 0xEC, 0x88, 0, 0, 0]);
     /// `add rsp, 0x88; ret`
-    const LEAVE: Piece = Bytes(&[0x48, 0x81, 0xC4, 0x88, 0, 0, 0, 0xC3]);
+    const LEAVE: Fragment = Bytes(&[0x48, 0x81, 0xC4, 0x88, 0, 0, 0, 0xC3]);
     /// `lea rdx, [rsp + 0x50]`
-    const SECOND_IS_50: Piece = Bytes(&[0x48, 0x8D, 0x54, 0x24, 0x50]);
+    const SECOND_IS_50: Fragment = Bytes(&[0x48, 0x8D, 0x54, 0x24, 0x50]);
     /// `lea rcx, [rsp + 0x50]`
-    const FIRST_IS_50: Piece = Bytes(&[0x48, 0x8D, 0x4C, 0x24, 0x50]);
+    const FIRST_IS_50: Fragment = Bytes(&[0x48, 0x8D, 0x4C, 0x24, 0x50]);
     /// `lea rcx, [rsp + 0x30]`
-    const FIRST_IS_30: Piece = Bytes(&[0x48, 0x8D, 0x4C, 0x24, 0x30]);
+    const FIRST_IS_30: Fragment = Bytes(&[0x48, 0x8D, 0x4C, 0x24, 0x30]);
 
     #[test]
     fn the_same_place_of_the_frame_is_right() {
@@ -443,7 +443,7 @@ mod tests {
         let skip = Bytes(&[0x85, 0xC0, 0x75, 0x0D]);
         // `jmp` over the other release.
         let jump = Bytes(&[0xEB, 0x0B]);
-        let pieces = [
+        let fragments = [
             ENTER,
             SECOND_IS_50,
             Call(ACQUIRE),
@@ -455,20 +455,20 @@ mod tests {
             Call(RELEASE),
             LEAVE,
         ];
-        assert_eq!(counts(&pieces), [1, 1, 1, 0]);
+        assert_eq!(counts(&fragments), [1, 1, 1, 0]);
     }
 
     #[test]
     fn a_release_of_what_was_released_is_wrong() {
-        let pieces =
+        let fragments =
             [ENTER, SECOND_IS_50, Call(ACQUIRE), FIRST_IS_50, Call(RELEASE), FIRST_IS_50, Call(RELEASE), LEAVE];
-        assert_eq!(counts(&pieces), [1, 1, 1, 0]);
+        assert_eq!(counts(&fragments), [1, 1, 1, 0]);
     }
 
     /// `mov rcx, [rax]`
     #[test]
     fn a_handle_from_elsewhere_is_not_known() {
-        let pieces = [ENTER, SECOND_IS_50, Call(ACQUIRE), Bytes(&[0x48, 0x8B, 0x08]), Call(RELEASE), LEAVE];
-        assert_eq!(counts(&pieces), [1, 0, 0, 1]);
+        let fragments = [ENTER, SECOND_IS_50, Call(ACQUIRE), Bytes(&[0x48, 0x8B, 0x08]), Call(RELEASE), LEAVE];
+        assert_eq!(counts(&fragments), [1, 0, 0, 1]);
     }
 }

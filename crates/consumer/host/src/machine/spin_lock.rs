@@ -228,7 +228,7 @@ impl RawSpinLock {
         std::ptr::with_exposed_provenance(last)
     }
 
-    /// Makes the queue empty if `place` is its end. Whether it was.
+    /// Makes the queue empty if `place` is its end. Returns true if it was.
     pub(super) fn forget_last(&self, place: *const LockQueue) -> bool {
         self.holder.compare_exchange(place.addr(), 0, Release, Relaxed).is_ok()
     }

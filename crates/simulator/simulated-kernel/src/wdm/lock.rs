@@ -55,9 +55,9 @@ pub fn forget_range(address: usize, size: usize) {
     machine::forget_lock_order(CLASS, &(address as u64..(address + size) as u64));
 }
 
-/// How a lock was acquired.
+/// By what a lock was acquired.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Primitive {
     /// By a routine that knows no handle.
     Plain,
     /// As a queued lock, with the handle at this address.
@@ -67,7 +67,7 @@ enum Way {
 /// Who holds a lock.
 #[derive(Clone, Copy)]
 struct Holding {
-    way: Way,
+    by: Primitive,
     thread: usize,
     /// The driver's code that acquired it, if that is known.
     site: usize,
@@ -80,7 +80,7 @@ pub struct SpinLocks {
     held: BTreeMap<usize, Holding>,
     /// The handles in queues, by their addresses, each with the word.
     queued: BTreeMap<usize, usize>,
-    /// Whether a lock was acquired as a queued one, since it was last initialised.
+    /// For each lock that was acquired since it was last initialised: true if as a queued one.
     is_queued: BTreeMap<usize, bool>,
 }
 
@@ -91,8 +91,8 @@ impl State {
     }
 
     /// A lock is about to be acquired: one that is acquired as a queued lock is so always.
-    fn wants(&self, word: usize, way: Way) {
-        let is_queued = way != Way::Plain;
+    fn wants(&self, word: usize, by: Primitive) {
+        let is_queued = by != Primitive::Plain;
         let mut locks = lock(&self.wdm.spin_locks);
         if *locks.is_queued.entry(word).or_insert(is_queued) != is_queued {
             let (before, now) = if is_queued { ("another", "a queued") } else { ("a queued", "another") };
@@ -101,7 +101,7 @@ impl State {
                 format_args!("the spin lock at {word:#x} was acquired as {before} one before, and is now as {now} one"),
             );
         }
-        if let Way::Queued(handle) = way
+        if let Primitive::Queued(handle) = by
             && let Some(other) = locks.queued.insert(handle, word)
         {
             bug_check(
@@ -112,8 +112,8 @@ impl State {
     }
 
     /// The lock was acquired.
-    fn holds(&self, word: usize, way: Way) {
-        let holding = Holding { way, thread: self.this_thread(), site: context::current_site() };
+    fn holds(&self, word: usize, by: Primitive) {
+        let holding = Holding { by, thread: self.this_thread(), site: context::current_site() };
         let before = lock(&self.wdm.spin_locks).held.insert(word, holding);
         if let Some(before) = before {
             overwritten(word, before.site);
@@ -121,12 +121,12 @@ impl State {
     }
 
     /// The lock is about to be released in a way in which the current thread has acquired it.
-    fn gives_up(&self, word: usize, way: Way) {
+    fn gives_up(&self, word: usize, by: Primitive) {
         let mut locks = lock(&self.wdm.spin_locks);
         let held = locks.held.get(&word).copied().filter(|held| held.thread == self.this_thread());
-        match held.map(|held| (held, held.way, way)) {
+        match held.map(|held| (held, held.by, by)) {
             Some((_, before, now)) if before == now => {}
-            Some((held, Way::Queued(before), Way::Queued(now))) => bug_check(
+            Some((held, Primitive::Queued(before), Primitive::Queued(now))) => bug_check(
                 Rule::MovedObject,
                 format_args!(
                     "the queued spin lock at {word:#x} was acquired with the handle at {before:#x}{}, and is released with that at \
@@ -240,9 +240,9 @@ fn at_most_dispatch(before: Irql) {
 /// Raises to `DISPATCH_LEVEL` and acquires the lock that a driver's word is. The level before.
 pub fn acquire(state: &State, word: *mut KSPIN_LOCK) -> Irql {
     let (lock, name) = lock_at(word);
-    state.wants(word.addr(), Way::Plain);
+    state.wants(word.addr(), Primitive::Plain);
     let before = hold(state, lock, name);
-    state.holds(word.addr(), Way::Plain);
+    state.holds(word.addr(), Primitive::Plain);
     before
 }
 
@@ -255,7 +255,7 @@ pub fn release(state: &State, word: *mut KSPIN_LOCK, before: Irql) {
 /// The lock that a driver's word is, which was acquired without a handle and is about to be released.
 fn given_up<'lock>(state: &State, word: *mut KSPIN_LOCK) -> &'lock RawSpinLock {
     let (lock, _) = lock_at(word);
-    state.gives_up(word.addr(), Way::Plain);
+    state.gives_up(word.addr(), Primitive::Plain);
     if !lock.is_held_here() {
         overwritten(word.addr(), 0);
     }
@@ -284,9 +284,9 @@ fn acquire_queued(
     acquire: impl FnOnce(&RawSpinLock, *const LockQueue, LockName) -> Irql,
 ) {
     let (lock, name) = lock_at(word);
-    let way = Way::Queued(handle.expose_provenance());
+    let by = Primitive::Queued(handle.expose_provenance());
     check_memory("handle of a queued spin lock", handle.addr());
-    state.wants(word.addr(), way);
+    state.wants(word.addr(), by);
     if !state.is_a_queue(lock, word.addr()) {
         let words = "was not initialised: its word is neither zero nor the address of a handle";
         bug_check(Rule::Uninitialised, format_args!("the spin lock at {:#x} {words}", word.addr()));
@@ -295,7 +295,7 @@ fn acquire_queued(
         state.wdm.lock_waits.fetch_add(1, Relaxed);
     }
     let before = acquire(lock, place_of(handle), name);
-    state.holds(word.addr(), way);
+    state.holds(word.addr(), by);
     // SAFETY: the driver's memory for a handle.
     let level = unsafe { &raw mut (*handle).OldIrql };
     // SAFETY: as above; this part of it is the holder's.
@@ -329,7 +329,7 @@ fn taken<'lock>(state: &State, handle: *mut KLOCK_QUEUE_HANDLE) -> (&'lock RawSp
         );
     }
     let word = word.unwrap_or(says);
-    state.gives_up(word, Way::Queued(address));
+    state.gives_up(word, Primitive::Queued(address));
     if says != word {
         let words = "was overwritten while it held the lock";
         bug_check(
@@ -369,9 +369,9 @@ extern "C" fn KeAcquireSpinLockAtDpcLevel(word: *mut KSPIN_LOCK) {
     routine!("KeAcquireSpinLockAtDpcLevel", |state| {
         at_dispatch("KeAcquireSpinLockAtDpcLevel");
         let (lock, name) = lock_at(word);
-        state.wants(word.addr(), Way::Plain);
+        state.wants(word.addr(), Primitive::Plain);
         lock.acquire_at_dispatch(name);
-        state.holds(word.addr(), Way::Plain);
+        state.holds(word.addr(), Primitive::Plain);
     });
 }
 
@@ -385,10 +385,10 @@ extern "C" fn KeTryToAcquireSpinLockAtDpcLevel(word: *mut KSPIN_LOCK) -> BOOLEAN
     routine!("KeTryToAcquireSpinLockAtDpcLevel", |state| {
         at_dispatch("KeTryToAcquireSpinLockAtDpcLevel");
         let (lock, name) = lock_at(word);
-        state.wants(word.addr(), Way::Plain);
+        state.wants(word.addr(), Primitive::Plain);
         let acquired = lock.try_acquire_at_dispatch(name);
         if acquired {
-            state.holds(word.addr(), Way::Plain);
+            state.holds(word.addr(), Primitive::Plain);
         }
         BOOLEAN::from(acquired)
     })
