@@ -248,7 +248,7 @@ impl OfDriver {
     }
 }
 
-/// Whether something was left already does not matter.
+/// That something was left already does not matter.
 const fn ignore(_: bool) {}
 
 /// The network interface of a device.

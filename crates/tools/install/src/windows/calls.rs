@@ -201,7 +201,7 @@ pub fn code_integrity() -> Option<u32> {
     status.is_ok().then_some(place.options)
 }
 
-/// Whether Secure Boot is on; `None` if Windows does not say. A machine without UEFI has none.
+/// Returns true if Secure Boot is on; `None` if Windows does not say. A machine without UEFI has none.
 pub fn secure_boot() -> Option<bool> {
     let (mut value, mut length) = (0_u32, size::<u32>());
     // SAFETY: the key is predefined, the names end with zero, and the place has the size that is said.
@@ -494,7 +494,7 @@ impl Node<'_> {
         Ok(units.split(|unit| *unit == 0).filter(|id| !id.is_empty()).map(String::from_utf16_lossy).collect())
     }
 
-    /// Whether it runs, and its problem code or zero.
+    /// Returns true if it runs, and its problem code or zero.
     pub fn status(&self) -> Result<(bool, u32)> {
         let (mut status, mut problem) = (CM_DEVNODE_STATUS_FLAGS::default(), CM_PROB::default());
         // SAFETY: both places are valid.
@@ -856,7 +856,7 @@ pub fn rename_connection(guid: GUID, name: &str) -> Result<()> {
     }
 }
 
-/// Whether the firewall is on for public networks.
+/// Returns true if the firewall is on for public networks.
 pub fn firewall_is_on() -> Result<bool> {
     with_com();
     // SAFETY: the class and the interface are those of the firewall's policy.
