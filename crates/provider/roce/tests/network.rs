@@ -96,8 +96,8 @@ fn play(seed: u64, impairment: Impairment, receives_late: bool) -> bool {
             side.memory.post_receive(1000, 16);
         }
         world.impairment = Impairment::default();
-        for side in 0..2 {
-            assert!(world.post(side, ends[side].1, 1000, Work::Send { invalidate: None }, b"alive".to_vec()));
+        for (side, (_, qp)) in ends.into_iter().enumerate() {
+            assert!(world.post(side, qp, 1000, Work::Send { invalidate: None }, b"alive".to_vec()));
         }
         world.run(10_000_000);
         for Side { memory, .. } in &world.sides {
