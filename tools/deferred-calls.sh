@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The longest deferred calls: the bytes that one copies, over every case of the suite and random traffic; and the instructions that one
+# The longest DPCs: the bytes that one copies, over every case of the suite and random traffic; and the instructions that one
 # takes (callgrind), over the cases with large transfers, long rows of requests, overruns and flushes. On a machine of one thread,
 # where nobody gets into a call.
 #
@@ -38,7 +38,7 @@ valgrind --quiet --tool=callgrind --callgrind-out-file="$calls/call" --dump-line
     "$program" "$filter" "$rounds" >"$calls/output" 2>&1 || { cat "$calls/output" >&2; exit 1; }
 counted=$(awk '$3 == "deferred" { calls += $2 } END { print calls + 0 }' "$calls/output")
 read -r found longest < <(cat "$calls"/call.* | awk '/^totals:/ { calls++; if ($2 > most) most = $2 } END { print calls + 0, most + 0 }')
-echo "$found deferred calls of ${filter:-all cases and random traffic}: the longest takes $longest instructions, of $most"
+echo "$found DPCs of ${filter:-all cases and random traffic}: the longest takes $longest instructions, of $most"
 # Those that ran while a machine was shut down are not in its count.
 if ((found < counted)); then
     echo "tools/deferred-calls.sh: there were $counted: is '$call' still the function that runs one?" >&2

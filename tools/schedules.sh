@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Random schedules of the provider, through its dispatch tables, on a machine of one thread, where a seed decides who runs at each
-# lock, deferred call, timer and wait:
+# lock, DPC, timer and wait:
 #
 # - random programs of NDKPI calls by two consumers, each step compared with a sequential oracle (tests-host/programs);
 # - the cases of the suite about completion queues and those with several tasks: a tenth as many, because each takes nine times as long.

@@ -129,7 +129,7 @@ struct Client {
 impl CqClient for Client {
     fn notify(&self, status: NtStatus) {
         HostOs::assert_callback_context();
-        assert_eq!(current_irql(), Irql::DISPATCH_LEVEL, "callbacks come from a deferred call");
+        assert_eq!(current_irql(), Irql::DISPATCH_LEVEL, "callbacks come from a DPC");
         assert!(!self.running.swap(true, Ordering::AcqRel), "two callbacks of one queue at the same time");
         if let Some(inner) = self.inner.upgrade() {
             let machine = inner.os.machine();

@@ -54,7 +54,7 @@ const CQ_DEPTH: u32 = 512;
 /// Registered bytes of a queue pair.
 const BYTES: usize = 64 << 10;
 
-/// Runs `test` on seeded machines, each with another seed, with a NIC that works in deferred calls and with one that works
+/// Runs `test` on seeded machines, each with another seed, with a NIC that works in DPCs and with one that works
 /// directly.
 pub fn on_nics(test: impl Fn(&Net)) {
     run(0, &test);

@@ -1,5 +1,5 @@
 //! The provider's operating system on the kernel, `driver_common::os`, on the simulated kernel: what the engine may rely on when a
-//! timer or a deferred call is set, cancelled or dropped just as it is due.
+//! timer or a DPC is set, cancelled or dropped just as it is due.
 
 #![cfg(unix)]
 
@@ -28,7 +28,7 @@ use wdk_sys::{
 fn in_the_driver(kernel: &Kernel, work: impl FnOnce()) {
     let driver = kernel.load("softndk", softndk::driver_entry).expect("the provider loads");
     driver.run(work);
-    // Looks for memory, timers and deferred calls that are left.
+    // Looks for memory, timers and DPCs that are left.
     driver.unload();
 }
 
@@ -82,7 +82,7 @@ impl Routine for Ring {
     type Target = Bell;
 
     fn run(bell: &fallible::Arc<Bell>) {
-        assert_eq!(irql(), 2, "a deferred call");
+        assert_eq!(irql(), 2, "a DPC");
         bell.last.store(KernelOs.now(), SeqCst);
         bell.rings.fetch_add(1, SeqCst);
     }
@@ -190,7 +190,7 @@ fn a_timer_that_is_dropped_does_not_run_any_more() {
     }
 }
 
-/// Owns the deferred call whose target it is, as every object of the engine does.
+/// Owns the DPC whose target it is, as every object of the engine does.
 struct Owner {
     call: OnceLock<KernelDpc<Work>>,
     ran: Arc<AtomicU32>,
@@ -294,7 +294,7 @@ fn calls_that_queue_each_other_without_end_give_their_processor_back() {
             assert_eq!(all.ran.load(SeqCst), TURNS, "every turn was taken");
             flush();
         });
-        assert!(kernel.dpcs_run() >= u64::from(TURNS), "each was queued as a deferred call");
+        assert!(kernel.dpcs_run() >= u64::from(TURNS), "each was queued as a DPC");
     }
 }
 
@@ -351,7 +351,7 @@ fn random_numbers_differ() {
     });
 }
 
-/// Where a deferred call has run.
+/// Where a DPC has run.
 struct Place {
     call: OnceLock<KernelDpc<Look>>,
     seen: AtomicU32,

@@ -41,7 +41,7 @@ fn on_busy_machines(seeds: u64, test: impl Fn(&Machine, &HostOs)) {
     }
 }
 
-/// A deferred call on `processor` that does `work` when the machine comes to it.
+/// A DPC on `processor` that does `work` when the machine comes to it.
 fn on_processor(machine: &Machine, processor: u32, work: impl Fn() + Send + Sync + 'static) -> Dpc {
     let dpc = Dpc::try_new(machine, "test", move |_| work()).expect("memory");
     dpc.set_target(Some(processor));
@@ -62,7 +62,7 @@ fn a_queue_is_not_destroyed_under_its_deferred_notification() {
         machine.run_until_idle();
         assert_eq!(cq.calls(), before, "a callback after the close");
         drop(dpc);
-        assert!(cq.is_gone(), "the close waits for the deferred call, and for nothing else");
+        assert!(cq.is_gone(), "the close waits for the DPC, and for nothing else");
     });
 }
 

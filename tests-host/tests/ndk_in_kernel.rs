@@ -31,7 +31,7 @@ fn on_an_adapter(work: impl Fn(&Adapter) -> Result<(), NtStatus>) {
             drop(adapter);
             drop(device);
         });
-        // Looks for memory, MDLs and deferred calls that are left.
+        // Looks for memory, MDLs and DPCs that are left.
         driver.unload();
     }
 }

@@ -49,7 +49,7 @@ fn more_callbacks_than_one_deferred_call_makes_all_come() {
             let pd = adapter.create_pd()?;
             let regions = (0..200).map(|_| pd.core().create_mr(false)).collect::<Result<Vec<_>, _>>()?;
             let closing = RefCell::new(Vec::new());
-            // No deferred call runs meanwhile.
+            // No DPC runs meanwhile.
             let mut regions = Some(regions);
             platform.raised(&mut || {
                 for region in regions.take().into_iter().flatten() {

@@ -165,7 +165,7 @@ fn callbacks_of_one_queue_do_not_overlap_on_many_processors() {
 
 #[test]
 fn one_run_of_the_deferred_call_makes_a_bounded_number_of_callbacks() {
-    // One processor: another deferred call gets its turn although callbacks are always due.
+    // One processor: another DPC gets its turn although callbacks are always due.
     for seed in 0..4 {
         let machine = Machine::seeded(seed).processors(1).start();
         let os = HostOs::new(&machine);

@@ -29,9 +29,9 @@ fn a_due_callback_does_not_begin_after_the_close() {
         let cq = TestCq::new(os, DEPTH);
         cq.arm(Any);
         cq.push(&[plain(1)]);
-        // The deferred call is queued and holds the queue.
+        // The DPC is queued and holds the queue.
         cq.close();
-        assert!(!cq.is_gone(), "the deferred call refers to it");
+        assert!(!cq.is_gone(), "the DPC refers to it");
         machine.run_until_idle();
         assert_eq!(cq.calls(), 0);
         assert!(cq.is_gone());

@@ -281,7 +281,7 @@ fn a_queue_that_cannot_be_made_leaves_nothing_behind() {
         let before = machine.creations();
         drop(TestCq::new(os, 8));
         let creations = machine.creations() - before;
-        assert!(creations >= 3, "a lock, a deferred call and a timer");
+        assert!(creations >= 3, "a lock, a DPC and a timer");
         for nth in 1..=creations {
             machine.fail_creation(nth);
             let error = TestCq::with(os, parameters(8, MAX_DEPTH), 0).expect_err("one creation fails");

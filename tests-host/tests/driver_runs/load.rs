@@ -19,7 +19,7 @@ const SIZES: QpSizes = QpSizes { receive_depth: 4, initiator_depth: 4, receive_s
 
 /// Callbacks. To each belong a quantum and a run of the completion queue's call.
 const ROUNDS: u32 = 8_000;
-/// How long deferred calls may keep the processor, in a kernel that counts 100 microseconds for each: 5,000 of them.
+/// How long DPCs may keep the processor, in a kernel that counts 100 microseconds for each: 5,000 of them.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// What the callback works with.
@@ -79,6 +79,6 @@ fn callbacks_that_post_without_end_give_their_processor_back() {
         if let Err(Stop::Failed(text) | Stop::Skipped(text)) = verdict {
             panic!("{text}");
         }
-        assert!(kernel.dpcs_run() > 5_000, "all on the one processor: {} deferred calls", kernel.dpcs_run());
+        assert!(kernel.dpcs_run() > 5_000, "all on the one processor: {} DPCs", kernel.dpcs_run());
     }
 }

@@ -123,7 +123,7 @@ fn the_engine_of_the_registry_carries_requests_out() {
             drop((link, a, b, cq, pd));
             HELD
         });
-        assert_eq!(calls.get() > 0, has_calls, "engine {nic}: {} deferred calls", calls.get());
+        assert_eq!(calls.get() > 0, has_calls, "engine {nic}: {} DPCs", calls.get());
     }
 }
 

@@ -56,7 +56,7 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
     } else {
         assert!(device.remove().is_ok(), "the adapter is removed");
     }
-    // Looks for memory, timers and deferred calls that are left.
+    // Looks for memory, timers and DPCs that are left.
     driver.unload();
     (outcome, made)
 }

@@ -108,7 +108,7 @@ fn the_conformance_suite_passes_through_both_drivers() {
     in_a_process_of_its_own("suite::the_conformance_suite_passes_through_both_drivers", || {
         let kernel = Kernel::threads().start();
         conformance(&kernel, 1);
-        assert!(kernel.dpcs_run() > 100, "deferred calls were made: {}", kernel.dpcs_run());
+        assert!(kernel.dpcs_run() > 100, "DPCs were made: {}", kernel.dpcs_run());
     });
 }
 

@@ -1,4 +1,4 @@
-//! Deferred calls that interrupt the thread that a processor runs.
+//! DPCs that interrupt the thread that a processor runs.
 
 use std::{
     sync::{

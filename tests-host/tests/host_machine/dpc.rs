@@ -1,4 +1,4 @@
-//! Deferred calls.
+//! DPCs.
 
 use std::sync::{
     Arc, Mutex,

@@ -1,4 +1,4 @@
-//! Deferred calls that a thread queues to itself with no lock.
+//! DPCs that a thread queues to itself with no lock.
 
 use std::{
     ptr,

@@ -15,7 +15,7 @@ enum Step {
     Completion(Class),
     Take,
     Request(Kind),
-    /// The queue looks what has happened: late, as a deferred call does.
+    /// The queue looks what has happened: late, as a DPC does.
     Look,
     Cancel,
 }

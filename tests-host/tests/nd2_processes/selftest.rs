@@ -63,7 +63,7 @@ fn change(number: u8, config: &mut Config) {
     shared(config);
 }
 
-/// Lets everything happen that is going to: a deferred call may queue another.
+/// Lets everything happen that is going to: a DPC may queue another.
 fn settle(kernel: &Kernel) {
     for _ in 0..6 {
         kernel.machine().flush();

@@ -142,7 +142,7 @@ fn on_a_machine(kernel: &Kernel, work: impl FnOnce(&Driver, &Arc<Nic>, &Provider
         one.remove();
     }
     other.remove();
-    // Looks for memory, timers and deferred calls that are left.
+    // Looks for memory, timers and DPCs that are left.
     driver.unload();
 }
 

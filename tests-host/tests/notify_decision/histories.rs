@@ -101,7 +101,7 @@ struct Pair {
     /// Ordinal of the newest entry taken.
     taken: u64,
     start: u64,
-    /// Somebody was told to queue the deferred call, which has not begun since.
+    /// Somebody was told to queue the DPC, which has not begun since.
     scheduled: bool,
 }
 
@@ -151,7 +151,7 @@ impl Pair {
                 self.follow(action);
             }
             Step::Begin => {
-                // The deferred call may begin at any time: it is also queued for other reasons.
+                // The DPC may begin at any time: it is also queued for other reasons.
                 self.scheduled = false;
                 assert_eq!(self.notify.begin(), self.oracle.begin(), "whether a callback begins, and its status");
             }

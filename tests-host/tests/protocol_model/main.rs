@@ -1,4 +1,4 @@
-//! The protocol of notifications as a model: every state that producers, consumer, deferred call, timer and time can reach within
+//! The protocol of notifications as a model: every state that producers, consumer, DPC, timer and time can reach within
 //! bounds. The engine's own state machine is in it, with an oracle written from NDKPI 7.1.3 to 7.1.7 and 7.1.10 beside it.
 
 mod model;

@@ -1,4 +1,4 @@
-//! The protocol: producers, the consumer, the deferred call, the timer and time, one step at a time, with the engine's own
+//! The protocol: producers, the consumer, the DPC, the timer and time, one step at a time, with the engine's own
 //! [`Notify`] beside the [`Oracle`].
 
 use engine::cq::{
@@ -40,9 +40,9 @@ pub struct State {
     /// Ordinal of the newest entry that the consumer has taken.
     taken: u64,
     now: u32,
-    /// Those who were told to queue the deferred call and have not done so yet: they have let go of the lock.
+    /// Those who were told to queue the DPC and have not done so yet: they have let go of the lock.
     about_to_queue: u8,
-    /// The deferred call is queued.
+    /// The DPC is queued.
     queued: bool,
     /// When the timer runs out.
     timer: Option<u32>,
@@ -63,9 +63,9 @@ pub enum Step {
     Moderate(usize),
     Resize(usize),
     Close,
-    /// Who was told to queue the deferred call does so.
+    /// Who was told to queue the DPC does so.
     Queue,
-    /// The deferred call begins, or begins the next callback.
+    /// The DPC begins, or begins the next callback.
     Begin,
     /// The callback returns.
     End,
@@ -96,7 +96,7 @@ impl State {
     fn follow(&mut self, told: Told, becomes_due: bool, was_idle: bool) {
         self.about_to_queue += u8::from(told.queue);
         if told.queue != (becomes_due && was_idle) {
-            self.disagreement = Some("when the deferred call is to be queued");
+            self.disagreement = Some("when the DPC is to be queued");
         }
         let wanted = self.oracle.hold.and_then(|hold| {
             let interval = self.oracle.moderation.interval?;
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// No deferred call is queued or about to be, and no callback runs.
+    /// No DPC is queued or about to be, and no callback runs.
     const fn is_idle(&self) -> bool {
         self.about_to_queue == 0 && !self.queued && !self.oracle.running
     }

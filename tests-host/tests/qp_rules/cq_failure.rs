@@ -43,7 +43,7 @@ fn an_overrun_fails_the_queue_pairs_of_the_queue() {
 fn a_fatal_failure_fails_all_queue_pairs_of_the_queue_in_either_role() {
     on_nics(|net| {
         let shared = net.cq(512);
-        // More than the deferred call fails in one run.
+        // More than the DPC fails in one run.
         let pairs = (0..25).map(|number| {
             let other = net.cq(64);
             let (sends, receives) = if number % 2 == 0 { (&shared, &other) } else { (&other, &shared) };
@@ -67,7 +67,7 @@ fn a_fatal_failure_fails_all_queue_pairs_of_the_queue_in_either_role() {
 fn whoever_hears_of_a_failure_finds_no_queue_pair_that_can_be_used() {
     on_nics(|net| {
         let cq = net.cq(512);
-        // More than the deferred call fails in three runs.
+        // More than the DPC fails in three runs.
         let pairs: Vec<_> = (0..50)
             .map(|_| {
                 let a = net.qp_on(PARAMETERS, &net.cq(64), &cq, 4_096);

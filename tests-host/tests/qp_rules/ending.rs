@@ -313,7 +313,7 @@ fn a_close_in_the_middle_of_transfers_ends_them() {
 
 #[test]
 fn a_link_and_an_unlink_in_any_order_leave_both_sides_alike() {
-    // The unlink is a deferred call that gets in between at some lock.
+    // The unlink is a DPC that gets in between at some lock.
     for seed in 0..400 {
         let machine = Machine::seeded(seed).processors(2).preemption(15).start();
         let net = Net::new(&machine, engine::nic::NicMode::Deferred);

@@ -201,7 +201,7 @@ fn a_link_at_the_same_time_as_an_unlink_leaves_both_sides_alike() {
             let states = [&a, &b].map(|side| (side.qp().is_linked(), side.qp().peer().is_some()));
             assert!(states == [(true, true); 2] || states == [(false, false); 2], "half a connection: {states:?}");
             drop((a, b));
-            // What is left to do never becomes more than deferred calls do before the machine ends.
+            // What is left to do never becomes more than DPCs do before the machine ends.
             net.machine().flush();
         }
     });

@@ -1,6 +1,6 @@
 //! The rules of queue pairs and of posting (NDKPI 7.2, 7.3), one test for each: the test's name is the rule.
 //!
-//! On the seeded machine of the host, with a NIC that works in deferred calls and with one that works directly: what a
+//! On the seeded machine of the host, with a NIC that works in DPCs and with one that works directly: what a
 //! consumer can see is the same.
 
 mod batches;

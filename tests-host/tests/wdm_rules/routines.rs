@@ -359,7 +359,7 @@ fn processors_versions_and_priorities() {
 }
 
 unsafe extern "C" fn count_call(_: *mut KDPC, context: PVOID, _: PVOID, _: PVOID) {
-    // SAFETY: the number lives until the deferred call has run.
+    // SAFETY: the number lives until the DPC has run.
     let count = unsafe { &*context.cast::<AtomicU32>() };
     count.fetch_add(1, SeqCst);
 }

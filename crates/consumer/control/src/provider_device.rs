@@ -71,7 +71,7 @@ wire! {
         adapters: u32,
         /// `NDK_ADAPTER`s that consumers have open.
         open_adapters: u32,
-        /// Processors that deferred calls run on.
+        /// Processors that DPCs run on.
         processors: u32,
         /// Zero.
         reserved: u32,
@@ -130,9 +130,9 @@ impl CompletionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum NicMode {
-    /// In deferred calls, as hardware would: concurrently with the consumer.
+    /// In DPCs, as hardware would: concurrently with the consumer.
     Deferred = 0,
-    /// In the consumer's post where possible, otherwise in deferred calls.
+    /// In the consumer's post where possible, otherwise in DPCs.
     Direct = 1,
 }
 

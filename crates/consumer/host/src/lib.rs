@@ -2,7 +2,7 @@
 //!
 //! Two layers:
 //!
-//! - [`machine`]: processors with an IRQL and a queue of deferred calls, timers, spin locks and events that keep the contracts
+//! - [`machine`]: processors with an IRQL and a queue of DPCs, timers, spin locks and events that keep the contracts
 //!   of the Windows kernel and panic where a caller breaks one. It knows nothing of SoftNDK.
 //! - [`HostOs`]: the engine's operating-system trait on such a machine, with [`HostMemory`] for the bytes that a consumer
 //!   registers and [`PinnedBuffer`] for consumers that need such bytes.

@@ -1,13 +1,13 @@
-//! Processors, deferred calls, timers, spin locks and events with the contracts of the Windows kernel.
+//! Processors, DPCs, timers, spin locks and events with the contracts of the Windows kernel.
 //!
 //! The names follow the kernel's: [`Dpc::queue`] is `KeInsertQueueDpc`, [`Timer::set`] is `KeSetTimerEx`,
 //! [`RawSpinLock::acquire`] is `KeAcquireSpinLockRaiseToDpc`. A caller that breaks a rule gets a panic that names the
 //! [`Rule`], in every build; only the order of locks, which costs more to watch, needs the feature `checked` (on by
 //! default) or debug assertions.
 //!
-//! The IRQL belongs to the operating-system thread: `PASSIVE_LEVEL` unless it was raised, `DISPATCH_LEVEL` in a deferred
-//! call. So a thread of a test stands for a thread of the kernel, and a processor for what interrupts it. By default a processor
-//! is a thread of its own, and a deferred call is handed to it. A thread that [`MachineRef::run_on`] has put on a processor is
+//! The IRQL belongs to the operating-system thread: `PASSIVE_LEVEL` unless it was raised, `DISPATCH_LEVEL` in a DPC
+//!. So a thread of a test stands for a thread of the kernel, and a processor for what interrupts it. By default a processor
+//! is a thread of its own, and a DPC is handed to it. A thread that [`MachineRef::run_on`] has put on a processor is
 //! interrupted as in a kernel: what it queues there runs on itself when its IRQL drops below `DISPATCH_LEVEL`.
 
 mod config;

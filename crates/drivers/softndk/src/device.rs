@@ -44,7 +44,7 @@ pub struct Adapter {
     driver: Arc<Driver>,
     number: Number,
     consumers: Consumers,
-    /// What programs have of it.
+    /// The adapter's NetworkDirect device.
     nd: Arc<NdAdapter>,
 }
 
@@ -224,7 +224,7 @@ impl Adapter {
         &self.consumers
     }
 
-    /// What programs have of it.
+    /// The adapter's NetworkDirect device.
     pub const fn nd(&self) -> &Arc<NdAdapter> {
         &self.nd
     }

@@ -145,7 +145,7 @@ pub unsafe extern "system" fn unload(_object: *mut DRIVER_OBJECT) {
     let Some(driver) = take() else { return };
     // SAFETY: the handle of the registration, which is not used again.
     unsafe { NdisMDeregisterMiniportDriver(driver.handle()) };
-    // Deferred calls that have nothing to do any more may have references to adapters, and those to the driver.
+    // DPCs that have nothing to do any more may have references to adapters, and those to the driver.
     driver_common::stop();
     drop(driver);
 }

@@ -36,7 +36,7 @@ use crate::{
 /// Receive buffers of an adapter.
 pub const BUFFERS: u16 = 512;
 
-/// Indications that one run of the deferred call makes at most, each of up to [`BATCH`] frames.
+/// Indications that one run of the DPC makes at most, each of up to [`BATCH`] frames.
 const INDICATIONS_PER_RUN: usize = 8;
 
 /// The tag of the lists.
@@ -100,7 +100,7 @@ pub struct Taken {
 }
 
 impl Receiver {
-    /// A receiver of an adapter with these keywords, whose deferred calls run on that processor. `PASSIVE_LEVEL`.
+    /// A receiver of an adapter with these keywords, whose DPCs run on that processor. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
@@ -292,7 +292,7 @@ impl Receiver {
         Taken { count, full }
     }
 
-    /// Queues the deferred call that indicates arrived frames. `IRQL <= DISPATCH_LEVEL`.
+    /// Queues the DPC that indicates arrived frames. `IRQL <= DISPATCH_LEVEL`.
     pub fn wake(adapter: &Arc<Adapter>) {
         adapter.receiver().dpc.queue(adapter);
     }
@@ -432,7 +432,7 @@ impl Drop for Receiver {
     }
 }
 
-/// The deferred call of a receiver, and of its timer.
+/// The DPC of a receiver, and of its timer.
 pub struct Deliver;
 
 impl Routine for Deliver {

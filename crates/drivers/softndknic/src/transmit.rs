@@ -1,4 +1,4 @@
-//! The sending end of the cable: lists of frames wait here for the deferred call that carries them to the other adapter.
+//! The sending end of the cable: lists of frames wait here for the DPC that carries them to the other adapter.
 //!
 //! A list is complete when all its frames are in buffers of the receiver, or dropped. If the receiver has no free buffer the lists
 //! wait, [`MAX_QUEUED`] at most; further ones are refused and their frames counted as dropped.
@@ -24,7 +24,7 @@ use crate::{
 /// Lists that wait at most.
 pub const MAX_QUEUED: u32 = 4096;
 
-/// Batches that one run of the deferred call carries at most.
+/// Batches that one run of the DPC carries at most.
 const BATCHES_PER_RUN: usize = 8;
 
 /// The sending end of an adapter.
@@ -38,7 +38,7 @@ struct Queue {
     lists: Chain,
     /// The next frame of the first list; null for its first one.
     next: *mut NET_BUFFER,
-    /// The deferred call that carries frames to the other end.
+    /// The DPC that carries frames to the other end.
     turn: Turn,
 }
 
@@ -104,7 +104,7 @@ impl Sending {
 }
 
 impl Transmitter {
-    /// Nothing waits; deferred calls run on that processor.
+    /// Nothing waits; DPCs run on that processor.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Transmitter {
 }
 
 impl Adapter {
-    /// Queues the deferred call that sends the frames that wait. `IRQL <= DISPATCH_LEVEL`.
+    /// Queues the DPC that sends the frames that wait. `IRQL <= DISPATCH_LEVEL`.
     pub fn wake_sender(this: &Arc<Self>) {
         this.transmitter().dpc.queue(this);
     }
@@ -258,7 +258,7 @@ impl Adapter {
     }
 }
 
-/// The deferred call of a sender.
+/// The DPC of a sender.
 pub struct Carry;
 
 impl Routine for Carry {

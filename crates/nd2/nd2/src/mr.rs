@@ -49,7 +49,7 @@ impl<P: Platform> Released for Client<P> {
     }
 }
 
-/// The deferred call that completes a deregistration.
+/// The DPC that completes a deregistration.
 pub struct Deregistered<P>(PhantomData<P>);
 
 impl<P: Platform> Routine for Deregistered<P> {

@@ -134,7 +134,7 @@ impl Process {
     /// Gives it back if there are objects again.
     fn stop(self) -> Result<(), Self> {
         loop {
-            // Deferred calls of closed objects, and those that they queue. They come to an end, for nobody posts any more.
+            // DPCs of closed objects, and those that they queue. They come to an end, for nobody posts any more.
             self.machine.flush();
             if Arc::references_now(&self.device) == 1 && self.machine.leaks().is_none() {
                 break;

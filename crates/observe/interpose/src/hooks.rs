@@ -110,7 +110,7 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     const INTERFERES: bool = false;
 
     /// False if posts, arms and polls need no number of their own: [`Event::call`] is then that of the call or callback that comes
-    /// next. A number costs an exchange with all other processors.
+    /// next. It costs a contended atomic increment.
     const NUMBERS_ALL: bool = true;
 
     /// How many closed objects are kept, so that a call on them is recognised ([`Hooks::misuse`]). Those before them are freed.

@@ -5,7 +5,7 @@
 //! `crates/nd2`).
 //!
 //! ```text
-//! post -> send queue of the QP -> doorbell -> a quantum (the QP's deferred call on a processor)
+//! post -> send queue of the QP -> doorbell -> a quantum (the QP's DPC on a processor)
 //!      -> the receive is matched, tokens are checked, bytes move
 //!      -> completion queue -> the decision to notify -> notification call -> the consumer polls and arms again
 //! ```

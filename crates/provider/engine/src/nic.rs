@@ -1,6 +1,6 @@
 //! The loopback NIC: where requests are carried out, and what it counts.
 //!
-//! Each queue pair has a deferred call on one processor, in which the NIC gives it a quantum of bounded work
+//! Each queue pair has a DPC on one processor, in which the NIC gives it a quantum of bounded work
 //! ([`crate::qp`]). If that is not enough it queues the call again, behind those of other queue pairs: so a long transfer of one does
 //! not starve the others, nor monopolise the processor.
 
@@ -17,10 +17,10 @@ use crate::{
 /// Where a NIC carries requests out. Consumers cannot tell the difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NicMode {
-    /// In deferred calls, as hardware would: while the consumer's call runs, or after it has returned.
+    /// In DPCs, as hardware would: while the consumer's call runs, or after it has returned.
     #[default]
     Deferred,
-    /// In the consumer's post, if the queue pair is idle and the request is not large; otherwise in deferred calls.
+    /// In the consumer's post, if the queue pair is idle and the request is not large; otherwise in DPCs.
     Direct,
 }
 
@@ -213,7 +213,7 @@ impl<O: Os> Nic<O> {
         self.direct.store(mode == NicMode::Direct, Ordering::Relaxed);
     }
 
-    /// The deferred call of a new queue pair, on the next processor, and the counters there.
+    /// The DPC of a new queue pair, on the next processor, and the counters there.
     pub(crate) fn deal<R: Routine>(&self) -> Result<(O::Dpc<R>, Arc<TrafficCounters>), NtStatus> {
         let processor = self.dealt.fetch_add(1, Ordering::Relaxed) % self.os.processors();
         Ok((self.os.dpc(processor)?, self.counters[processor as usize].clone()))

@@ -6,8 +6,8 @@
 //! The contracts are those of the Windows kernel, because that is where the engine must be right:
 //!
 //! - Engine functions may be called at `IRQL <= DISPATCH_LEVEL` unless their documentation says otherwise.
-//! - A deferred call runs at `DISPATCH_LEVEL`. Queueing one that is queued already does nothing. Calls that queue themselves or each
-//!   other without end do no harm, as long as each run is bounded: an implementation whose deferred calls hold off threads runs
+//! - A DPC runs at `DISPATCH_LEVEL`. Queueing one that is queued already does nothing. Calls that queue themselves or each
+//!   other without end do no harm, as long as each run is bounded: an implementation whose DPCs hold off threads runs
 //!   them in a thread at times, so that the processor is below `DISPATCH_LEVEL` between two of them.
 //! - What is called while a spin lock is held must not block, and no lock is taken twice by one processor.
 
@@ -20,7 +20,7 @@ pub trait Os: Clone + Send + Sync + Sized + 'static {
     type Lock<T: Send + 'static>: SpinLock<T>;
     /// A deferred procedure call that runs the routine `R`.
     type Dpc<R: Routine>: Dpc<R>;
-    /// A one-shot timer whose expiry runs the routine `R` as a deferred call.
+    /// A one-shot timer whose expiry runs the routine `R` as a DPC.
     type Timer<R: Routine>: Timer<R>;
     /// Something to wait for at `PASSIVE_LEVEL`.
     type Event: Event;
@@ -34,7 +34,7 @@ pub trait Os: Clone + Send + Sync + Sized + 'static {
     /// `STATUS_INSUFFICIENT_RESOURCES`; `value` is dropped.
     fn lock<T: Send + 'static>(&self, value: T) -> Result<Self::Lock<T>, NtStatus>;
 
-    /// A deferred call that runs on `processor` (an index below [`Os::processors`]).
+    /// A DPC that runs on `processor` (an index below [`Os::processors`]).
     ///
     /// # Errors
     ///

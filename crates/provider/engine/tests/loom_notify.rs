@@ -147,7 +147,7 @@ fn end(os: &LoomOs, cq: &fallible::Arc<Cq<LoomOs>>, place: &Consumer) {
     cq.close();
     os.run_all();
     let consumer = place.0.with_mut(|place| {
-        // SAFETY: no deferred call is left, so nobody else uses the consumer's end.
+        // SAFETY: no DPC is left, so nobody else uses the consumer's end.
         unsafe { (*place).take() }
     });
     drop(consumer);

@@ -30,7 +30,7 @@ use crate::{
     object::{AnyObject, AnyRef, Body, ObjectRef},
 };
 
-/// Callbacks that one run of the deferred call makes before it queues itself again.
+/// Callbacks that one run of the DPC makes before it queues itself again.
 const CALLBACKS_PER_RUN: usize = 16;
 
 /// How the requests of a device complete.
@@ -39,7 +39,7 @@ pub enum CompletionMode {
     /// In the call, where that is possible: the status is the result.
     #[default]
     Inline,
-    /// By a callback from a deferred call; the call returns `STATUS_PENDING`.
+    /// By a callback from a DPC; the call returns `STATUS_PENDING`.
     Pending,
     /// By a callback before the call returns `STATUS_PENDING`.
     Early,
@@ -67,7 +67,7 @@ pub enum CompletionTiming {
     Inline,
     /// By a callback before the call returns.
     Early,
-    /// By a callback from a deferred call.
+    /// By a callback from a DPC.
     Later,
 }
 
@@ -196,9 +196,9 @@ impl<O: NdkOs> Completions<O> {
 }
 
 impl<O: NdkOs> Completions<O> {
-    /// Makes the callback in a deferred call. Until then it is in `node`.
+    /// Makes the callback in a DPC. Until then it is in `node`.
     ///
-    /// `this` is not borrowed through the object of the request: as soon as the callback is in the list, a deferred call that
+    /// `this` is not borrowed through the object of the request: as soon as the callback is in the list, a DPC that
     /// already runs may make it, and the consumer may close that object and the adapter before the call is queued here.
     #[expect(clippy::needless_pass_by_value, reason = "the reference has to outlive the object of the request")]
     pub fn push(this: Arc<Self>, mut node: Box<Node<CompletionCallback<O>>>, callback: CompletionCallback<O>) {
@@ -207,7 +207,7 @@ impl<O: NdkOs> Completions<O> {
         this.dpc.queue(&this);
     }
 
-    /// Makes the callback in a deferred call.
+    /// Makes the callback in a DPC.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl<O: NdkOs> Completions<O> {
     }
 }
 
-/// The deferred call that makes callbacks.
+/// The DPC that makes callbacks.
 pub struct Deliver<O>(PhantomData<O>);
 
 impl<O: NdkOs> Routine for Deliver<O> {

@@ -223,7 +223,7 @@ impl<B: Body> Drop for ObjectRef<B> {
     }
 }
 
-/// The last reference is gone: completes the close by its callback, in a deferred call.
+/// The last reference is gone: completes the close by its callback, in a DPC.
 fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
     let (request, node) = (object.close.get_mut().take(), object.node.get_mut().take());
     let (Some(request), Some(node)) = (request, node) else {

@@ -42,7 +42,7 @@ struct Turns {
     earliest: Option<u64>,
 }
 
-/// Returns true if deferred calls or timers ran meanwhile.
+/// Returns true if DPCs or timers ran meanwhile.
 fn ran(state: &State, work: impl FnOnce()) -> bool {
     let before = state.machine.statistics().steps;
     work();

@@ -164,13 +164,13 @@ impl Builder {
         self
     }
 
-    /// How long a deferred call may run: real time plus what it stalled. Default: two seconds, for hosts are busy.
+    /// How long a DPC may run: real time plus what it stalled. Default: two seconds, for hosts are busy.
     pub const fn dpc_limit(mut self, limit: Duration) -> Self {
         self.dpc_limit = limit;
         self
     }
 
-    /// How long deferred calls, one after the other, may keep a processor at `DISPATCH_LEVEL`. Default: two minutes, as Windows
+    /// How long DPCs, one after the other, may keep a processor at `DISPATCH_LEVEL`. Default: two minutes, as Windows
     /// has it.
     ///
     /// Not real time, which says more of the host than of the driver: each call counts as 100 microseconds, which is what the
@@ -270,13 +270,13 @@ impl Kernel {
         self.state.wdm.lock_waits.load(Relaxed)
     }
 
-    /// The machine below: its processors, deferred calls, timers and time.
+    /// The machine below: its processors, DPCs, timers and time.
     #[must_use]
     pub fn machine(&self) -> &MachineRef {
         &self.state.machine
     }
 
-    /// How many deferred calls were made.
+    /// How many DPCs were made.
     #[must_use]
     pub fn dpcs_run(&self) -> u64 {
         self.state.machine.statistics().dpcs_run()
@@ -300,7 +300,7 @@ impl Kernel {
         self.state.machine.now()
     }
 
-    /// Lets time pass, with deferred calls, timers and threads running meanwhile.
+    /// Lets time pass, with DPCs, timers and threads running meanwhile.
     pub fn sleep(&self, microseconds: u64) {
         // What the kernel allocates meanwhile is its own, also if the test runs as a driver.
         let _inside = context::Inside::new("the test");

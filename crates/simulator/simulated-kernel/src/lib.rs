@@ -1,7 +1,7 @@
 //! A simulated Windows kernel: what the drivers import, for running the drivers' own code in a test.
 //!
 //! It supplies the routines of the kernel that `wdk-bindings` declares and the functions of KMDF's table, with the documented
-//! contracts, on the processors, deferred calls, timers and spin locks of [`host::machine`]. A driver that breaks a rule
+//! contracts, on the processors, DPCs, timers and spin locks of [`host::machine`]. A driver that breaks a rule
 //! ends the test with a bug check that names the [`Rule`]. `docs/simulated-kernel.md` says what is simulated and what is not.
 //!
 //! Elsewhere drivers are linked into the program, and a crate that links this one gets its global allocator: what a driver allocates

@@ -468,7 +468,7 @@ impl Driver {
         state.check_wsk(id, name);
         let running = lock(&state.wdm.running).get(&id).copied().unwrap_or(0);
         if running > 0 {
-            bug_check(Rule::DpcAtUnload, format_args!("a deferred call of driver {name} runs at its unload"));
+            bug_check(Rule::DpcAtUnload, format_args!("a DPC of driver {name} runs at its unload"));
         }
         state.forget_driver(id, name);
         state.check_mdls(id, name);

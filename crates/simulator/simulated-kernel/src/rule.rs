@@ -69,7 +69,7 @@ rules! {
     DpcFreedWhileQueued = "dpc-freed-while-queued",
     /// A DPC ran longer than the limit.
     DpcTooLong = "dpc-too-long",
-    /// Deferred calls kept a processor at `DISPATCH_LEVEL` longer than the limit (bug check 0x133, first parameter 1).
+    /// DPCs kept a processor at `DISPATCH_LEVEL` longer than the limit (bug check 0x133, first parameter 1).
     DpcWatchdog = "dpc-watchdog",
     /// A timer was freed, or initialised again, while it was set.
     TimerFreedWhileSet = "timer-freed-while-set",

@@ -1,4 +1,4 @@
-//! Cases of the suite and random traffic on a machine of one thread, where nobody gets into a deferred call: for
+//! Cases of the suite and random traffic on a machine of one thread, where nobody gets into a DPC: for
 //! tools/deferred-calls.sh, which counts what the longest one takes. Says which has copied the most bytes.
 //!
 //!     cargo run --release -p conformance --features host --example deferred_calls -- [FILTER] [ROUNDS]
@@ -16,7 +16,7 @@ use engine::nic::NicMode;
 use ndkpi::NDK_VERSION;
 use provider::CompletionMode;
 
-/// Runs `work` on a machine of its own. How many deferred calls there were, and the most bytes that one of them has copied.
+/// Runs `work` on a machine of its own. How many DPCs there were, and the most bytes that one of them has copied.
 fn on_a_machine(
     name: &str,
     nic: NicMode,
@@ -55,7 +55,7 @@ fn main() -> Result<(), String> {
             let round = |session: &Session<'_>| soak::round(session, &counts, 4, 25);
             note("random traffic", on_a_machine("soak", nic, seed, |session| round(session).and(HELD))?);
         }
-        println!("{nic:?}: {calls} deferred calls; most bytes that one copied: {} ({})", most.0, most.1);
+        println!("{nic:?}: {calls} DPCs; most bytes that one copied: {} ({})", most.0, most.1);
     }
     Ok(())
 }

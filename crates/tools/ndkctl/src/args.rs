@@ -232,7 +232,7 @@ impl From<Completion> for CompletionMode {
 /// Where work requests are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Nic {
-    /// In a deferred call (DPC), as hardware would.
+    /// In a DPC, as hardware would.
     Deferred,
     /// In the consumer's post, where possible.
     Direct,

@@ -96,20 +96,20 @@ impl Builder {
         self
     }
 
-    /// How long a deferred call may run, in real time. Default: as long as it likes, for hosts may be busy.
+    /// How long a DPC may run, in real time. Default: as long as it likes, for hosts may be busy.
     pub const fn dpc_time_limit(mut self, limit: Duration) -> Self {
         self.settings.dpc_time_limit = Some(limit);
         self
     }
 
-    /// How many registered bytes a deferred call may copy ([`HostMemory`](crate::HostMemory)). Default: as many as it likes.
+    /// How many registered bytes a DPC may copy ([`HostMemory`](crate::HostMemory)). Default: as many as it likes.
     pub const fn dpc_byte_limit(mut self, bytes: usize) -> Self {
         self.settings.dpc_byte_limit = bytes;
         self
     }
 
     /// Seeded only: the chance, in percent, that other processors run something at a point where they could get in between:
-    /// when a deferred call is queued, a timer set or an event signalled with no lock held, and before and after every
+    /// when a DPC is queued, a timer set or an event signalled with no lock held, and before and after every
     /// acquisition and release of a lock of [`HostOs`](crate::HostOs). While the thread holds locks the chance is a quarter of
     /// it. Default: 0.
     ///

@@ -53,7 +53,7 @@ pub struct Core {
     /// Creations so far, and the one that fails.
     creations: AtomicU64,
     failing_creation: AtomicU64,
-    /// The most registered bytes that one deferred call has copied.
+    /// The most registered bytes that one DPC has copied.
     pub most_copied: AtomicUsize,
 }
 
@@ -355,7 +355,7 @@ impl MachineRef {
         }
     }
 
-    /// The number of deferred calls that `processor` has begun since its queue was last empty, the running one included.
+    /// The number of DPCs that `processor` has begun since its queue was last empty, the running one included.
     ///
     /// A processor with an empty queue is below `DISPATCH_LEVEL`. Zero if there is no such processor.
     #[must_use]

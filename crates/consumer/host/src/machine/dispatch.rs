@@ -1,7 +1,7 @@
-//! Deferred calls that interrupt a thread, as a kernel's do.
+//! DPCs that interrupt a thread, as a kernel's do.
 //!
 //! A thread that [`MachineRef::run_on`] has put on a processor is what that processor runs. While it is below `DISPATCH_LEVEL`
-//! a deferred call may interrupt it: one that it queues itself runs at once, or as soon as it lowers its IRQL, on the thread
+//! a DPC may interrupt it: one that it queues itself runs at once, or as soon as it lowers its IRQL, on the thread
 //! itself and with no other thread in between. At `DISPATCH_LEVEL` the thread has its processor for itself, and calls that
 //! others queue there wait. Below, these run on the processor's own thread: code on a host cannot be interrupted.
 
@@ -28,7 +28,7 @@ use super::{
 /// A thread queues this many calls to itself; more go to the queue of its processor.
 const OWN_CALLS: usize = 64;
 
-/// What deferred calls of a processor need to interrupt a thread.
+/// What DPCs of a processor need to interrupt a thread.
 ///
 /// # Invariants
 ///
@@ -83,7 +83,7 @@ impl OwnCalls {
     }
 }
 
-/// The processor whose deferred calls interrupt a thread, if there is one.
+/// The processor whose DPCs interrupt a thread, if there is one.
 ///
 /// # Invariants
 ///
@@ -110,7 +110,7 @@ impl Interrupted {
         self.site().is_some_and(|site| ptr::eq(site.processor(), processor))
     }
 
-    /// Lets no deferred call interrupt the thread.
+    /// Lets no DPC interrupt the thread.
     #[inline]
     pub fn mask(&self) {
         if let Some(site) = self.site() {
@@ -118,7 +118,7 @@ impl Interrupted {
         }
     }
 
-    /// Runs what is queued and lets deferred calls interrupt the thread again, whose `state` this is. After
+    /// Runs what is queued and lets DPCs interrupt the thread again, whose `state` this is. After
     /// [`Interrupted::mask`], at `DISPATCH_LEVEL`.
     #[inline]
     pub fn unmask(&self, state: &ThreadState) {
@@ -206,7 +206,7 @@ impl fmt::Debug for OnProcessor {
 }
 
 impl MachineRef {
-    /// Makes the current thread what `processor` runs: deferred calls that it queues there run as in a kernel, on the thread
+    /// Makes the current thread what `processor` runs: DPCs that it queues there run as in a kernel, on the thread
     /// itself, at once or when its IRQL drops below `DISPATCH_LEVEL`. At `DISPATCH_LEVEL` nothing else runs on the processor;
     /// several threads on one take turns.
     ///
@@ -260,7 +260,7 @@ impl Drop for OnProcessor {
             state.interrupted.0.set(ptr::null());
         });
         if level > Irql::PASSIVE_LEVEL {
-            // A deferred call may be what drops this, and its caller still has the box: it is lost.
+            // A DPC may be what drops this, and its caller still has the box: it is lost.
             return broken_at_drop(Rule::IrqlNotRestored, format_args!("a thread leaves its processor at {level}"));
         }
         // SAFETY: from `Box::into_raw`. The thread's pointer to it is gone, and below `DISPATCH_LEVEL` nobody uses what was

@@ -16,7 +16,7 @@ impl Irql {
     pub const PASSIVE_LEVEL: Self = Self(0);
     /// Asynchronous procedure calls are held off.
     pub const APC_LEVEL: Self = Self(1);
-    /// The scheduler is held off: deferred calls and holders of a spin lock.
+    /// The scheduler is held off: DPCs and holders of a spin lock.
     pub const DISPATCH_LEVEL: Self = Self(2);
     /// Everything is held off.
     pub const HIGH_LEVEL: Self = Self(15);
@@ -58,7 +58,7 @@ pub fn raise(to: Irql) -> Irql {
 
 /// Lowers the IRQL of the current thread: `KeLowerIrql`.
 ///
-/// Below `DISPATCH_LEVEL`, deferred calls that are queued to the thread's processor run first, if
+/// Below `DISPATCH_LEVEL`, DPCs that are queued to the thread's processor run first, if
 /// [`MachineRef::run_on`](super::MachineRef::run_on) has put it on one.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! One processor: its queue of deferred calls, and how it sleeps while there are none.
+//! One processor: its queue of DPCs, and how it sleeps while there are none.
 
 use std::{
     collections::VecDeque,

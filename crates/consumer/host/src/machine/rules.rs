@@ -11,7 +11,7 @@ pub enum Rule {
     IrqlNotRaised,
     /// The IRQL was lowered to a higher level than the current one, or while a spin lock was held.
     IrqlNotLowered,
-    /// A deferred call or a critical section ended at another IRQL than it began.
+    /// A DPC or a critical section ended at another IRQL than it began.
     IrqlNotRestored,
     /// A spin lock was acquired by the thread that holds it.
     RecursiveLock,
@@ -21,7 +21,7 @@ pub enum Rule {
     LockNotHeld,
     /// A spin lock was released by another routine than the one that belongs to its acquisition, or is acquired in two ways.
     LockPrimitive,
-    /// A spin lock was held where none may be: at a consumer's callback, at a wait, at the end of a deferred call.
+    /// A spin lock was held where none may be: at a consumer's callback, at a wait, at the end of a DPC.
     LockHeld,
     /// A DPC object was freed while it was queued.
     DpcFreedWhileQueued,

@@ -9,12 +9,12 @@ pub struct Statistics {
     pub timers_fired: u64,
     /// How many choices a seeded machine has made; zero with threads.
     pub steps: u64,
-    /// The most registered bytes that one deferred call has copied.
+    /// The most registered bytes that one DPC has copied.
     pub most_copied: usize,
 }
 
 impl Statistics {
-    /// The number of deferred calls on all processors.
+    /// The number of DPCs on all processors.
     #[must_use]
     pub fn dpcs_run(&self) -> u64 {
         self.processors.iter().map(|processor| processor.dpcs_run).sum()
@@ -24,7 +24,7 @@ impl Statistics {
 /// Counters of a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorStatistics {
-    /// How many deferred calls it has run.
+    /// How many DPCs it has run.
     pub dpcs_run: u64,
     /// The length of its longest queue.
     pub longest_queue: usize,

@@ -34,9 +34,9 @@ pub struct ThreadState {
     pub held: [Cell<Option<Held>>; MOST_LOCKS],
     /// The machine (its number) and the processor that the thread was put on, if any.
     processor: Cell<(u64, u32)>,
-    /// The processor whose deferred calls interrupt the thread, if there is one.
+    /// The processor whose DPCs interrupt the thread, if there is one.
     pub interrupted: Interrupted,
-    /// Registered bytes that were copied in the deferred call that runs. Counts outside of one as well, and means nothing there.
+    /// Registered bytes that were copied in the DPC that runs. Counts outside of one as well, and means nothing there.
     pub copied: Cell<usize>,
 }
 
@@ -132,7 +132,7 @@ impl ThreadState {
         before
     }
 
-    /// Lowers to `to`, which is not above the current level. Below `DISPATCH_LEVEL`, deferred calls of the thread's processor
+    /// Lowers to `to`, which is not above the current level. Below `DISPATCH_LEVEL`, DPCs of the thread's processor
     /// run first.
     #[inline]
     pub fn lower(&self, to: Irql) {

@@ -8,7 +8,7 @@ use fallible::{AllocError, Arc};
 use super::target;
 use crate::machine::{Importance, Irql, MachineRef, PlainDpc, assert_irql_at_most};
 
-/// A deferred call of the routine `R` on a chosen processor.
+/// A DPC of the routine `R` on a chosen processor.
 ///
 /// # Invariants
 ///

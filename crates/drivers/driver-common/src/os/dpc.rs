@@ -25,7 +25,7 @@ use super::{
     worker::{self, Fate, Place},
 };
 
-/// A deferred call of `R`.
+/// A DPC of `R`.
 ///
 /// # Invariants
 ///
@@ -63,7 +63,7 @@ impl Call {
 }
 
 impl<R: Routine> KernelDpc<R> {
-    /// A deferred call that runs on the processor with that index.
+    /// A DPC that runs on the processor with that index.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl<R: Routine> Drop for KernelDpc<R> {
         // reference would be lost: the argument is the kernel's, which documents no way to ask for it.
         // SAFETY: the DPC is initialised (invariant).
         let removed = unsafe { KeRemoveQueueDpc(self.call.as_ref().dpc()) };
-        debug_assert!(removed == 0, "a deferred call was dropped while it was queued");
+        debug_assert!(removed == 0, "a DPC was dropped while it was queued");
     }
 }
 
@@ -140,7 +140,7 @@ unsafe fn work<R: Routine>(target: PVOID) {
     R::run(&target);
 }
 
-/// Waits until no deferred call that was queued before is still running. `PASSIVE_LEVEL`.
+/// Waits until no DPC that was queued before is still running. `PASSIVE_LEVEL`.
 pub fn flush() {
     // SAFETY: the caller is at `PASSIVE_LEVEL`.
     unsafe { KeFlushQueuedDpcs() };

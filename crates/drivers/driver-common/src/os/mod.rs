@@ -54,7 +54,7 @@ impl Kernel {
         timer::set_granularity(microseconds);
     }
 
-    /// Undoes [`Kernel::start`], and waits for deferred calls that have not returned yet. `PASSIVE_LEVEL`.
+    /// Undoes [`Kernel::start`], and waits for DPCs that have not returned yet. `PASSIVE_LEVEL`.
     pub fn stop() {
         timer::restore_resolution();
         worker::stop();

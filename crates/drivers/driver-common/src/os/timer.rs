@@ -39,7 +39,7 @@ struct State<R: Routine> {
 
 /// The state of a timer that its lock protects.
 ///
-/// Between a due time and its deferred call there is a moment at which neither [`KeCancelTimer`] nor [`KeRemoveQueueDpc`] finds
+/// Between a due time and its DPC there is a moment at which neither [`KeCancelTimer`] nor [`KeRemoveQueueDpc`] finds
 /// anything to take back. A timer that were set again just then might have one call for two due times, or two, and nobody could
 /// tell which. So it is not set: the call that is under way finds the later due time, and sets the timer itself.
 struct Plan<T> {

@@ -1,6 +1,6 @@
-//! Deferred calls that go on in a system thread, so that they do not keep their processor at `DISPATCH_LEVEL`.
+//! DPCs that go on in a system thread, so that they do not keep their processor at `DISPATCH_LEVEL`.
 //!
-//! Windows ends with bug check 0x133 (`DPC_WATCHDOG_VIOLATION`, first parameter 1) when deferred calls have kept a processor at
+//! Windows ends with bug check 0x133 (`DPC_WATCHDOG_VIOLATION`, first parameter 1) when DPCs have kept a processor at
 //! `DISPATCH_LEVEL` for two minutes, however short each call is. Under sustained load calls that queue themselves, or each other,
 //! would do that: a queue pair that is never idle, a callback whose posts complete and lead to the next callback. Long before that no
 //! thread of that processor gets on.
@@ -8,7 +8,7 @@
 //! So each processor has a worker: a thread that stays on it. When [`BUDGET`] calls have run there since the worker last had
 //! nothing to do, further calls wait for the worker, which runs them one after the other, each raised to `DISPATCH_LEVEL`, and at
 //! `PASSIVE_LEVEL` in between. That the worker runs at all proves that the processor has been below `DISPATCH_LEVEL`. When no call
-//! waits any more they run as deferred calls again.
+//! waits any more they run as DPCs again.
 //!
 //! Everything is allocated before it is needed: the threads when the driver is loaded, a call's place in the queue with the call.
 
@@ -30,8 +30,8 @@ use wdk_sys::PVOID;
 
 use super::{KernelLock, dpc, processor};
 
-/// Deferred calls that a processor runs before further ones wait for its worker: a fifth of a second, at the 100 microseconds that
-/// the DDI reference allows a deferred call. Quanta of queue pairs are bounded accordingly.
+/// DPCs that a processor runs before further ones wait for its worker: a fifth of a second, at the 100 microseconds that
+/// the DDI reference allows a DPC. Quanta of queue pairs are bounded accordingly.
 const BUDGET: u32 = 2048;
 
 /// A call's place in the queue of a worker.
@@ -101,7 +101,7 @@ enum Next {
 /// The worker of one processor.
 pub struct Worker {
     queue: KernelLock<Queue>,
-    /// Calls that have run as deferred calls since the worker last had nothing to do.
+    /// Calls that have run as DPCs since the worker last had nothing to do.
     spent: AtomicU32,
     /// Set when a call waits, or the queue is closed.
     wake: Event,
@@ -117,7 +117,7 @@ impl Worker {
         .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
-    /// A deferred call of this worker's processor is about to run. At `DISPATCH_LEVEL`.
+    /// A DPC of this worker's processor is about to run. At `DISPATCH_LEVEL`.
     ///
     /// # Safety
     ///
@@ -155,7 +155,7 @@ impl Worker {
         fate
     }
 
-    /// Takes the call out that has waited longest. If there is none, calls run as deferred calls again.
+    /// Takes the call out that has waited longest. If there is none, calls run as DPCs again.
     fn next(&self) -> Next {
         self.queue.with(|queue| {
             // SAFETY: null, or a place in the queue, which lives (invariant).
@@ -232,9 +232,9 @@ impl Drop for Workers {
 /// The workers; null before [`start`] and after [`stop`].
 static WORKERS: AtomicPtr<Workers> = AtomicPtr::new(ptr::null_mut());
 
-/// The worker of a processor, for deferred calls; `None` if the driver has none.
+/// The worker of a processor, for DPCs; `None` if the driver has none.
 pub fn of(processor: u32) -> Option<&'static Worker> {
-    // SAFETY: null, or what `start` has put there, which `stop` frees after the last deferred call has run.
+    // SAFETY: null, or what `start` has put there, which `stop` frees after the last DPC has run.
     let workers = unsafe { WORKERS.load(Acquire).as_ref() }?;
     workers.workers.get(processor as usize).map(|worker| &**worker)
 }
@@ -261,7 +261,7 @@ pub fn stop() {
     dpc::flush();
     let workers = WORKERS.swap(ptr::null_mut(), AcqRel);
     if !workers.is_null() {
-        // SAFETY: `start` made it of a box, and the last deferred call has run.
+        // SAFETY: `start` made it of a box, and the last DPC has run.
         drop(unsafe { Box::from_raw(workers) });
     }
 }

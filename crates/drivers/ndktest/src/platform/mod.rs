@@ -213,7 +213,7 @@ fn sleep(micros: u64) {
     let _ = unsafe { KeDelayExecutionThread(KERNEL_MODE, 0, &raw mut interval) };
 }
 
-/// Waits for deferred calls that are queued now.
+/// Waits for DPCs that are queued now.
 fn flush() {
     // SAFETY: the caller is at `PASSIVE_LEVEL`.
     unsafe { KeFlushQueuedDpcs() };

@@ -196,7 +196,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    /// Returns true where the stack need not be that of the thread: a deferred call is said to be on the thread that it has interrupted, and
+    /// Returns true where the stack need not be that of the thread: a DPC is said to be on the thread that it has interrupted, and
     /// has a stack of its own.
     fn is_off_thread(&self) -> bool {
         self.os.irql() >= DISPATCH_LEVEL

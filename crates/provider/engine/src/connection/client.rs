@@ -1,6 +1,6 @@
 //! Clients: the callbacks of connectors and listeners.
 //!
-//! Every call comes from a deferred call of the object it is about, at `DISPATCH_LEVEL`, with no lock held and never while
+//! Every call comes from a DPC of the object it is about, at `DISPATCH_LEVEL`, with no lock held and never while
 //! another call for the same object runs. It may call everything on the object, also close it.
 //!
 //! A client is dropped with its object: no call runs then, and none follows. The drop may happen with engine locks held, so it may

@@ -21,7 +21,7 @@ use crate::{
     sync::{AtomicU32, Ordering},
 };
 
-/// The most calls to the client that one run of the deferred call makes before it queues itself again.
+/// The most calls to the client that one run of the DPC makes before it queues itself again.
 const EVENTS_PER_RUN: usize = 4;
 
 /// What a queue pair tells its connector. Bits of [`Connector::link_events`].
@@ -368,7 +368,7 @@ impl<O: Os> Drop for BoundQp<O> {
     }
 }
 
-/// The deferred call of a connector.
+/// The DPC of a connector.
 pub struct ConnectorDpc<O>(PhantomData<O>);
 
 impl<O: Os> Routine for ConnectorDpc<O> {

@@ -14,7 +14,7 @@ use crate::{
     os::{Dpc, Os, Routine, SpinLock},
 };
 
-/// The most connect events that one run of the deferred call delivers before it queues itself again.
+/// The most connect events that one run of the DPC delivers before it queues itself again.
 const EVENTS_PER_RUN: usize = 8;
 
 /// A listener.
@@ -188,7 +188,7 @@ impl<O: Os> State<O> {
     }
 }
 
-/// The deferred call of a listener.
+/// The DPC of a listener.
 pub struct ListenerDpc<O>(PhantomData<O>);
 
 impl<O: Os> Routine for ListenerDpc<O> {

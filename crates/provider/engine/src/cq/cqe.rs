@@ -146,8 +146,8 @@ impl fmt::Debug for Received {
 /// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that follows from the kind of the
 /// request and its status (`NDKPI 3.6`).
 ///
-/// Each field is a word, and no two are neighbours here in the order of an `NDK_RESULT`. To load with one instruction what several
-/// have stored waits until those stores have reached the cache, and with them the message, whose cache line was the receiver's.
+/// Field order differs from `NDK_RESULT` on purpose: the compiler must not merge two 8-byte loads into one 16-byte load, which
+/// defeats store forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub struct Cqe {

@@ -6,7 +6,7 @@ use fallible::{AllocError, Arc};
 
 use crate::{os::SpinLock, slab::Slab};
 
-/// Dependents that one run of a deferred call fails before it queues itself again.
+/// Dependents that one run of a DPC fails before it queues itself again.
 const FAILURES_PER_RUN: usize = 16;
 
 /// Fails when the queue fails: a queue pair.
@@ -24,7 +24,7 @@ pub struct Dependents {
     list: Slab<DependentRef>,
     /// The first dependent that has not failed yet. `None` while there is nothing to fail.
     next: Option<usize>,
-    /// Dependents that are failing at this moment: the deferred call may run on several processors.
+    /// Dependents that are failing at this moment: the DPC may run on several processors.
     failing: usize,
 }
 
@@ -42,7 +42,7 @@ enum ToFail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Spread {
-    /// There may be more dependents to fail: the deferred call has to run again.
+    /// There may be more dependents to fail: the DPC has to run again.
     Unfinished,
     /// Another run fails the last dependents. It will find that all have failed.
     Elsewhere,

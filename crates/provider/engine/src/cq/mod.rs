@@ -3,7 +3,7 @@
 //! Any number of queue pairs [push](Cq::push) completions under the queue's lock. The consumer polls them through its
 //! [`CqConsumer`] without a lock: NDKPI has it serialise its own calls (`NDKPI 7.1.2`), which the exclusive reference expresses.
 //! [`notify`] decides when to call the consumer back, for producers and arms alike. The callback always comes from the queue's own
-//! deferred call, with no lock held.
+//! DPC, with no lock held.
 //!
 //! A plain completion that [has no consequence now](Notify::ignores_plain) costs a few comparisons and stores under the lock, and is
 //! told of when the next decision is made. All others go through the decision.
@@ -30,7 +30,7 @@ use crate::{
     sync::CachePadded,
 };
 
-/// Callbacks in one run of the deferred call, which queues itself again if there are more.
+/// Callbacks in one run of the DPC, which queues itself again if there are more.
 const CALLBACKS_PER_RUN: usize = 4;
 
 /// What a completion queue calls.
@@ -82,7 +82,7 @@ struct State {
 }
 
 impl State {
-    /// Pushes a completion of `cq`, which the caller publishes. Returns true if the deferred call has to be queued.
+    /// Pushes a completion of `cq`, which the caller publishes. Returns true if the DPC has to be queued.
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
         let Cqe { qp_context, outcome, request_context, received } = cqe;
@@ -125,7 +125,7 @@ impl State {
         &mut self.notify
     }
 
-    /// Lets `work` update the notification state, with `true` if the queue is full. Returns true if the deferred call has to be
+    /// Lets `work` update the notification state, with `true` if the queue is full. Returns true if the DPC has to be
     /// queued.
     fn update<O: Os>(&mut self, cq: &Arc<Cq<O>>, work: impl FnOnce(&mut Notify, bool) -> Action) -> bool {
         let is_full = !self.entries.has_room(1);
@@ -143,7 +143,7 @@ impl State {
         cq.timer.set(u64::from(micros), cq);
     }
 
-    /// [`Cq::fail`]. Returns true if the deferred call has to be queued.
+    /// [`Cq::fail`]. Returns true if the DPC has to be queued.
     #[cold]
     #[inline(never)]
     fn fail(&mut self, failure: CqFailure) -> bool {
@@ -152,7 +152,7 @@ impl State {
         }
         mistake!(OverrunLeavesQueuePairs => (), else self.dependents.begin_failure());
         let _ = self.notify.fail(failure);
-        // The deferred call fails the queue pairs, even if nothing is armed, and even if the queue is closed: its close waits for
+        // The DPC fails the queue pairs, even if nothing is armed, and even if the queue is closed: its close waits for
         // the queue pairs that still complete here (`NDKPI 7.1.12`).
         true
     }
@@ -253,7 +253,7 @@ impl<O: Os> Cq<O> {
         });
     }
 
-    /// Publishes what `push` pushes, and queues the deferred call if it says so.
+    /// Publishes what `push` pushes, and queues the DPC if it says so.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "code of its own for each caller, because `push` is")]
     fn push_under_lock(this: &Arc<Self>, push: impl FnOnce(&mut State) -> bool) {
@@ -446,7 +446,7 @@ fn check_depth(depth: u32, max_depth: u32) -> Result<(), NtStatus> {
     if (1..=max_depth).contains(&depth) { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
 }
 
-/// The deferred call that makes callbacks.
+/// The DPC that makes callbacks.
 pub struct Notification<O>(PhantomData<O>);
 
 impl<O: Os> Routine for Notification<O> {

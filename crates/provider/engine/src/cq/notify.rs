@@ -126,9 +126,9 @@ impl CqFailure {
 /// The state of the callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Callback {
-    /// No callback runs, and the deferred call is not queued.
+    /// No callback runs, and the DPC is not queued.
     Idle,
-    /// The deferred call is queued, or about to be, by the caller that was told to.
+    /// The DPC is queued, or about to be, by the caller that was told to.
     Queued,
     /// A callback runs.
     Running,
@@ -149,7 +149,7 @@ struct Hold {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Action {
-    /// Queue the deferred call.
+    /// Queue the DPC.
     pub queue: bool,
     /// Set the timer to this many microseconds from now, and call [`Notify::hold_for`].
     pub timer: Option<u32>,

@@ -15,7 +15,7 @@ pub trait Released: Send + Sync + 'static {
     /// The engine does not refer to the bytes any more; their [`Memory`] has been dropped.
     ///
     /// Called at most once, at `IRQL <= DISPATCH_LEVEL`, by the last user: possibly a quantum of a queue pair, **with locks of the
-    /// engine held**. It may only note the fact and queue a deferred call or a work item.
+    /// engine held**. It may only note the fact and queue a DPC or a work item.
     fn released(&self);
 }
 

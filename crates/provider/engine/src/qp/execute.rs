@@ -91,8 +91,7 @@ pub(super) struct Execution<'run, O: Os, R> {
 
 /// What a run has done.
 ///
-/// Each field is stored and loaded by itself. A copy of all would load them in other widths, and wait until the stores before have
-/// reached the peer's processor.
+/// Its fields are read one by one on purpose: a copy would merge their loads into wider ones, which defeats store forwarding.
 struct Run {
     done: Budget,
     /// Of the last request, which has not completed yet.

@@ -13,8 +13,8 @@ use crate::{
 
 /// What the connection of a queue pair calls.
 ///
-/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may only note the fact and queue a deferred
-/// call.
+/// Called at `IRQL <= DISPATCH_LEVEL`, possibly with locks of the engine held: it may only note the fact and queue a DPC
+///.
 pub trait LinkClient: Send + Sync + 'static {
     /// The connection has ended: one of the two was disconnected, closed, or has failed. Called once, and last.
     fn unlinked(&self);

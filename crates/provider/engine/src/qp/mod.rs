@@ -1,7 +1,7 @@
 //! Queue pairs (`NDKPI 7.2`, `7.3`).
 //!
 //! The consumer posts to two queues, the send queue (NDKPI's initiator queue) and the receive queue. NDKPI has it serialise posts
-//! to the same queue. Requests are carried out in *quanta*, bounded runs of the queue pair's deferred call, or in the post itself. In
+//! to the same queue. Requests are carried out in *quanta*, bounded runs of the queue pair's DPC, or in the post itself. In
 //! reading order:
 //!
 //! | module | |

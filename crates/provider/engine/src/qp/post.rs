@@ -285,7 +285,7 @@ impl<O: Os> Qp<O> {
             }
             let vacancy = queue.requests.vacancy().ok_or(NtStatus::NO_MORE_ENTRIES)?;
             let (work, data, length) = make(&mut queue.elements, &mut queue.chunks)?;
-            // Built in its slot: a copy would load it in other widths than it was stored in, and wait for the stores.
+            // Built in place: a copy would stall on failed store-to-load forwarding.
             vacancy.fill(WorkRequest { context, work, flags, length, data });
             Ok(length)
         })

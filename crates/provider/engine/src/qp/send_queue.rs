@@ -39,7 +39,7 @@ pub(super) mod order {
     pub const TO_SEND_QUEUE: u32 = RELINK | FLUSH_SEND | DRAIN | SETTLE | KEEP_TIME;
 }
 
-/// What one quantum may do. Bytes: no deferred call lasts longer than Windows' guidelines allow.
+/// What one quantum may do. Bytes: no DPC lasts longer than Windows' guidelines allow.
 const QUANTUM: Budget = Budget { bytes: 512 << 10, requests: 128 };
 
 /// The engine's end of a send queue.
@@ -71,7 +71,7 @@ pub(super) struct SendQueue<O: Os> {
     pub remote: Vec<Segment<O>>,
 }
 
-/// The deferred call of a queue pair.
+/// The DPC of a queue pair.
 pub(super) struct Quantum<O>(PhantomData<O>);
 
 impl<O: Os> Routine for Quantum<O> {

@@ -76,7 +76,7 @@ struct State<O: Os> {
 }
 
 impl<O: Os> State<O> {
-    /// Makes the notification due if it is armed and too few receives are left. Returns true if the deferred call has to be
+    /// Makes the notification due if it is armed and too few receives are left. Returns true if the DPC has to be
     /// queued.
     fn check_low_water(&mut self) -> bool {
         let low = self.queue.requests.occupied() < u64::from(self.threshold);
@@ -330,7 +330,7 @@ impl<O: Os> Srq<O> {
     }
 }
 
-/// The deferred call that notifies the client.
+/// The DPC that notifies the client.
 pub struct Notification<O>(PhantomData<O>);
 
 impl<O: Os> Routine for Notification<O> {

@@ -66,7 +66,7 @@ impl<T: Copy + Send> Consumer<T> {
 
     /// The entry `ahead` places behind the next one, in its slot; `None` if it is not published or lies in another segment.
     ///
-    /// A reference: a copy would load the entry in other widths than it was stored in, and wait for the stores.
+    /// A reference: a copy would stall on failed store-to-load forwarding.
     #[inline]
     pub fn get(&mut self, ahead: usize) -> Option<&T> {
         if self.known() > ahead || self.refresh() { self.get_known(ahead) } else { None }

@@ -1,6 +1,6 @@
 //! The smallest operating system on which loom can run the engine.
 //!
-//! Deferred calls lie in one queue; who takes one out and runs it stands for a processor at that moment. Timers lie in a list
+//! DPCs lie in one queue; who takes one out and runs it stands for a processor at that moment. Timers lie in a list
 //! until a test lets them expire, and time stands still.
 
 use std::collections::VecDeque;
@@ -67,13 +67,13 @@ impl LoomOs {
         work(&mut self.0.lock().expect("no panic"))
     }
 
-    /// Runs the next deferred call, if there is one.
+    /// Runs the next DPC, if there is one.
     pub fn run_one(&self) -> bool {
         let call = self.with(|waiting| waiting.calls.pop_front());
         call.map(|call| call()).is_some()
     }
 
-    /// Runs deferred calls until there are none.
+    /// Runs DPCs until there are none.
     pub fn run_all(&self) {
         while self.run_one() {}
     }
@@ -143,7 +143,7 @@ impl<T: Send> SpinLock<T> for Lock<T> {
     }
 }
 
-/// A deferred call: queued at most once at a time.
+/// A DPC: queued at most once at a time.
 pub struct Deferred {
     os: LoomOs,
     queued: Arc<AtomicBool>,

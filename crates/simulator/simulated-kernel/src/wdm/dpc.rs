@@ -20,11 +20,11 @@ use crate::{
 };
 
 thread_local! {
-    /// Microseconds that the current deferred call has stalled its processor.
+    /// Microseconds that the current DPC has stalled its processor.
     static STALLED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Adds to what the current deferred call has stalled.
+/// Adds to what the current DPC has stalled.
 pub fn stall(microseconds: u64) {
     STALLED.set(STALLED.get() + microseconds);
 }
@@ -47,7 +47,7 @@ pub fn tracked(state: &State, dpc: *mut KDPC) -> Arc<Dpc> {
     state.dpc(dpc.expose_provenance())
 }
 
-/// Counts a deferred call that is running.
+/// Counts a DPC that is running.
 struct Running(Arc<State>, DriverId);
 
 impl Running {
@@ -65,7 +65,7 @@ impl Drop for Running {
     }
 }
 
-/// What a deferred call counts for the watchdog if it does not stall: as long as the DDI reference allows it to run.
+/// What a DPC counts for the watchdog if it does not stall: as long as the DDI reference allows it to run.
 const NOMINAL: Duration = Duration::from_micros(100);
 
 /// The current thread is below `DISPATCH_LEVEL`. If it is bound to a processor, so is that.
@@ -78,7 +78,7 @@ pub fn is_below(state: &State) {
     }
 }
 
-/// A deferred call is about to end that has stalled for so long: adds it to the time that its processor has been at
+/// A DPC is about to end that has stalled for so long: adds it to the time that its processor has been at
 /// `DISPATCH_LEVEL`.
 fn watch(state: &State, stalled: Duration) {
     let processor = state.machine.current_processor();
@@ -92,21 +92,21 @@ fn watch(state: &State, stalled: Duration) {
         bug_check(
             Rule::DpcWatchdog,
             format_args!(
-                "deferred calls kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"
+                "DPCs kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"
             ),
         );
     }
 }
 
-/// Makes a deferred call.
+/// Makes a DPC.
 fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Argument, arguments: Arguments) {
     let state = current();
     let limit = state.dpc_limit;
     let _running = Running::new(state.clone(), owner);
     let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a DPC without a routine")) };
     let (before, stalled) = (platform::processor_time(), STALLED.replace(0));
-    let context = context.pointer("a deferred call");
-    context::call(owner, "a deferred call", || {
+    let context = context.pointer("a DPC");
+    context::call(owner, "a DPC", || {
         // SAFETY: the driver's own routine, with its own arguments, at the level that it expects.
         unsafe { work(dpc.pointer(), context, arguments.first, arguments.second) };
     });
@@ -114,7 +114,7 @@ fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Argument, 
     // What the machine does meanwhile for others is not this call's.
     let took = platform::processor_time().saturating_sub(before) + stalls;
     if took > limit {
-        bug_check(Rule::DpcTooLong, format_args!("a deferred call ran for {took:?}, longer than {limit:?}"));
+        bug_check(Rule::DpcTooLong, format_args!("a DPC ran for {took:?}, longer than {limit:?}"));
     }
     watch(&state, stalls);
 }

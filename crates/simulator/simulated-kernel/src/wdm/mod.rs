@@ -97,10 +97,10 @@ pub struct Wdm {
     pub events: Lock<BTreeMap<String, u32>>,
     /// How often somebody has asked for the time, with a seed.
     pub asked: AtomicU64,
-    /// Deferred calls that are running, of all drivers together by driver.
+    /// DPCs that are running, of all drivers together by driver.
     pub running: Lock<BTreeMap<DriverId, u32>>,
     /// The next request that the bus driver of a plain WDM driver gets is completed later.
     pub bus_is_late: AtomicBool,
-    /// How long deferred calls have kept each processor at `DISPATCH_LEVEL`.
+    /// How long DPCs have kept each processor at `DISPATCH_LEVEL`.
     pub at_dispatch: Lock<BTreeMap<u32, Duration>>,
 }

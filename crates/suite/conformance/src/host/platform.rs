@@ -104,7 +104,7 @@ pub struct HostPlatform {
     pub(crate) task_seed: AtomicU64,
 }
 
-/// Registered bytes that one deferred call may copy: 512 KiB that a NIC moves in a run, and the inline bytes (at most 1024) of the
+/// Registered bytes that one DPC may copy: 512 KiB that a NIC moves in a run, and the inline bytes (at most 1024) of the
 /// request that spends the last of them.
 const MOST_COPIED: usize = (512 << 10) + 1024;
 
@@ -203,7 +203,7 @@ impl HostPlatform {
         self.machine.take_failures().first().map(ToString::to_string)
     }
 
-    /// Shuts the machine down and looks that nothing is left: no reference to an adapter, no deferred call, no timer.
+    /// Shuts the machine down and looks that nothing is left: no reference to an adapter, no DPC, no timer.
     ///
     /// # Errors
     ///
