@@ -422,7 +422,7 @@ impl State {
         let (site, how) = {
             let tracked = lock(&self.tracked);
             let live = tracked.objects.get(&(origin, kind)).map(|entry| {
-                let how = if entry.gone { ", on the stack of a function that has returned," } else { "" };
+                let how = if entry.gone { ", on the stack of a function that has returned" } else { "" };
                 (entry.site.clone(), how)
             });
             let past = tracked.past.get(&(origin, kind)).map(|past| (past.site.clone(), past.how));
@@ -502,7 +502,7 @@ impl State {
                 );
             }
             if let Some(entry) = tracked.objects.remove(&key) {
-                tracked.remember(key, entry.site.clone(), ", in memory that is free now,");
+                tracked.remember(key, entry.site.clone(), ", in memory that is free now");
                 gone.push(entry);
             }
         }

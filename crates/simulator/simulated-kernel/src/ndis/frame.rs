@@ -314,6 +314,6 @@ pub fn free(state: &State, list: *mut NET_BUFFER_LIST) {
         pool::free(buffer.expose_provenance(), Some(TAG));
         buffer = here.Next;
     }
-    state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and completed since,");
+    state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and completed since");
     pool::free(list.expose_provenance(), Some(TAG));
 }

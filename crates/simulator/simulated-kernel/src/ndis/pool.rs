@@ -206,7 +206,7 @@ pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
             pool.parameters.PoolTag
         });
         drop(pools);
-        state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and freed since,");
+        state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and freed since");
         pool::free(list.expose_provenance(), Some(tag));
     });
 }

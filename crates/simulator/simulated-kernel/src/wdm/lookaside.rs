@@ -65,7 +65,7 @@ fn older(
 /// The list at that place must be one. Its memory may be freed when it has been deleted.
 fn delete(state: &State, place: PLOOKASIDE_LIST_EX) {
     check(state, place);
-    state.untrack_and_remember(place.addr(), Kind::Lookaside, ", and deleted since,");
+    state.untrack_and_remember(place.addr(), Kind::Lookaside, ", and deleted since");
 }
 
 fn check(state: &State, place: PLOOKASIDE_LIST_EX) {

@@ -172,7 +172,7 @@ pub fn free(state: &State, mdl: *mut MDL) {
         bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
     }
     lock(&state.wdm.mdls).owners.remove(&mdl.addr());
-    state.untrack_and_remember(mdl.addr(), Kind::Mdl, ", and freed since,");
+    state.untrack_and_remember(mdl.addr(), Kind::Mdl, ", and freed since");
     pool::free(mdl.expose_provenance(), Some(TAG));
 }
 

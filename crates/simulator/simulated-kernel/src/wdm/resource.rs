@@ -106,7 +106,7 @@ extern "C" fn ExDeleteResourceLite(place: PERESOURCE) -> NTSTATUS {
         if find(state, place).is_held() {
             bug_check(Rule::LockHeld, format_args!("a resource is deleted while a thread has it"));
         }
-        state.untrack_and_remember(place.addr(), Kind::Resource, ", and deleted since,");
+        state.untrack_and_remember(place.addr(), Kind::Resource, ", and deleted since");
         STATUS_SUCCESS
     })
 }

@@ -211,7 +211,7 @@ extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, _queue: WORK_QUEUE_TYPE) {
             let item: PWORK_QUEUE_ITEM = item.pointer();
             let state = kernel::current();
             drop(state.find(item.addr(), Kind::WorkItem));
-            state.untrack_and_remember(item.addr(), Kind::WorkItem, ", and has run since,");
+            state.untrack_and_remember(item.addr(), Kind::WorkItem, ", and has run since");
             // SAFETY: as above. From here on it is the driver's, which may queue it again or free it.
             unsafe { (*item).List.Flink = ptr::null_mut() };
             let argument = argument.pointer("a work item");

@@ -127,7 +127,7 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
             });
             let gone = lock(&state.wsk).clients.remove(&number);
             drop(gone);
-            state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since,");
+            state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since");
         },
     );
 }

@@ -275,7 +275,7 @@ impl State {
     /// The memory of a request that has come to its end.
     pub fn free_irp(&self, request: &Request) {
         lock(&self.wdm.io).requests.remove(&request.address);
-        self.untrack_and_remember(request.address, Kind::Irp, ", and completed or freed since,");
+        self.untrack_and_remember(request.address, Kind::Irp, ", and completed or freed since");
         free_block(request.address);
     }
 
