@@ -1,11 +1,14 @@
 //! Faults in front of the driver's adapters: off by default, asked for by a control code, each of them seen by a consumer.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN};
 use interpose::faults::{Delay, Kind, Plan, Rule, Which};
 use kernel::ConsumerOs;
-use ndk::{Adapter, NtStatus};
+use ndk::{Adapter, NtStatus, Offer, QpSizes};
 use simulated_kernel::{
     File, Kernel,
     wdk::{STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER},
@@ -16,6 +19,9 @@ use crate::{
     provider_interface::Interface,
     world::{Provider, provider_control},
 };
+
+/// The address of the first adapter.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The plan in force, and how often its first rule has happened.
 fn in_force(file: &File) -> (Plan, u64) {
@@ -44,7 +50,7 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
         }));
         // SAFETY: the adapter was just opened, and `os` closes such an adapter.
         let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
-        outcome = faulty::use_it(&adapter, IpAddr::from([192, 0, 2, 1]));
+        outcome = faulty::use_it(&adapter, ADDRESS);
     });
     let (_, made) = in_force(&file);
     drop((interface, file));
@@ -59,6 +65,16 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
     // Looks for memory, timers and DPCs that are left.
     driver.unload();
     (outcome, made)
+}
+
+/// Asks an adapter for a connection with itself, which nobody accepts.
+fn connect(adapter: &Adapter) -> Result<(), NtStatus> {
+    let (domain, queue) = (adapter.create_pd()?, adapter.create_cq(8)?);
+    let qp = domain.create_qp(&queue, &queue, QpSizes::default(), 1)?;
+    let here = (ADDRESS, 0).into();
+    let acceptor = adapter.acceptor(here)?;
+    let there = acceptor.local_address()?;
+    adapter.create_connector()?.connect(&qp, here, there, &Offer::default())?.wait().map(drop)
 }
 
 /// An adapter that has slept is used as before; what it had going on has ended.
@@ -77,12 +93,12 @@ fn an_adapter_of_the_driver_ends_its_connections_when_it_sleeps_and_can_be_used_
             }));
             // SAFETY: the adapter was just opened, and `os` closes such an adapter.
             let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
-            let use_it = || faulty::use_it(&adapter, IpAddr::from([192, 0, 2, 1]));
+            let use_it = || faulty::use_it(&adapter, ADDRESS);
             assert_eq!(use_it(), Ok(()));
             for _ in 0..2 {
                 provider.device.sleep();
                 assert_eq!(interface.open(ndk::NDK_VERSION::V2_1).err(), Some(NtStatus::NDIS_ADAPTER_NOT_READY));
-                assert_eq!(use_it(), Err(NtStatus::HOST_UNREACHABLE), "nothing begins");
+                assert_eq!(connect(&adapter), Err(NtStatus::HOST_UNREACHABLE), "nothing begins");
                 provider.device.wake();
                 assert_eq!(use_it(), Ok(()));
             }
