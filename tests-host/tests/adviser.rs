@@ -24,5 +24,7 @@ mod faults;
 mod modes;
 #[path = "adviser/rows.rs"]
 mod rows;
+#[path = "adviser/soak.rs"]
+mod soak;
 #[path = "adviser/suite.rs"]
 mod suite;
