@@ -7,7 +7,7 @@ use interpose::adviser::Finding;
 use ndkpi::*;
 
 use crate::{
-    consumer::{World, ndk},
+    consumer::{Contexts, Pair, World, ndk},
     rows::{Found, LOCAL_WRITE, Row, invalidate_and_use, near},
 };
 
@@ -76,6 +76,122 @@ fn receive_into(flags: u32) -> Found {
         World::drain(pair.cq);
         world.close(region.mr);
     })
+}
+
+/// A mapping of the first page of a pair's memory, its pages, and the offset of the first byte.
+struct Mapped {
+    lam: *mut NDK_LOGICAL_ADDRESS_MAPPING,
+    pages: *const NDK_LOGICAL_ADDRESS,
+    first_byte: u32,
+}
+
+impl Mapped {
+    fn new(world: &World, pair: &Pair) -> Self {
+        use conformance::platform::PinnedMemory;
+        let (mut size, mut first_byte) = (4096_u32, 0_u32);
+        let lam: *mut NDK_LOGICAL_ADDRESS_MAPPING = Box::leak(Box::new([0_u64; 512])).as_mut_ptr().cast();
+        let status = world.request(|completion, context| {
+            let mdl = pair.region.memory.mdl();
+            ndk!(world.adapter, NdkBuildLAM(mdl, 4096, completion, context, lam, &raw mut size, &raw mut first_byte))
+        });
+        assert_eq!(status, NtStatus::SUCCESS);
+        // SAFETY: the mapping was built, of at least one page.
+        let pages = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(lam) };
+        Self { lam, pages, first_byte }
+    }
+
+    /// Registers so many of its bytes.
+    fn register(&self, pair: &Pair, mr: *mut NDK_MR, length: usize, base: usize, flags: u32) {
+        let context = Contexts::request(length);
+        let base = ptr::without_provenance_mut(base + self.first_byte as usize);
+        let (qp, pages, first_byte) = (pair.qps[0], self.pages, self.first_byte);
+        let post = ndk!(qp, NdkFastRegister(context, mr, 1, pages, first_byte, length, base, flags));
+        assert_eq!(post, NtStatus::SUCCESS);
+    }
+}
+
+/// A region for fast registration of one page.
+fn fast_region(world: &World, pair: &Pair) -> *mut NDK_MR {
+    let mr = world.mr(pair.pd, true);
+    let status = world.request(|completion, context| ndk!(mr, NdkInitializeFastRegisterMr(1, 1, completion, context)));
+    assert_eq!(status, NtStatus::SUCCESS);
+    mr
+}
+
+/// Registers the pages of a mapping, twice or with an invalidation between; then releases the mapping, before or after the last invalidation.
+fn register_pages(again: bool, invalidates: bool, releases_late: bool, flags: u32) -> Found {
+    near(|world, pair| {
+        let (mr, mapped, qp) = (fast_region(world, pair), Mapped::new(world, pair), pair.qps[0]);
+        let invalidate = || {
+            assert_eq!(ndk!(qp, NdkInvalidate(Contexts::request(3), mr.cast(), 0)), NtStatus::SUCCESS);
+            world.platform.settle();
+            World::drain(pair.cq);
+        };
+        mapped.register(pair, mr, 64, 0x10_0000, flags);
+        world.platform.settle();
+        World::drain(pair.cq);
+        if again {
+            if invalidates {
+                invalidate();
+            }
+            mapped.register(pair, mr, 32, 0x20_0000, flags);
+            world.platform.settle();
+            World::drain(pair.cq);
+        }
+        if releases_late {
+            invalidate();
+        }
+        ndk!(world.adapter, NdkReleaseLAM(mapped.lam));
+        world.close(mr);
+    })
+}
+
+const OP_WRITE: u32 = NDK_OP_FLAG_ALLOW_LOCAL_WRITE;
+const OP_REMOTE: u32 = NDK_OP_FLAG_ALLOW_REMOTE_READ;
+
+/// What is registered twice may be either: a window over the first registration is no finding of its own.
+#[test]
+fn of_what_is_registered_twice_only_that_is_found() {
+    let found = near(|world, pair| {
+        let (mr, mapped, qp) = (fast_region(world, pair), Mapped::new(world, pair), pair.qps[0]);
+        let mw: *mut NDK_MW =
+            world.create(|completion, context, out| ndk!(pair.pd, NdkCreateMw(completion, context, out)));
+        mapped.register(pair, mr, 512, 0x10_0000, OP_WRITE);
+        mapped.register(pair, mr, 64, 0x20_0000, OP_WRITE);
+        let first = ptr::without_provenance_mut(0x10_0000 + mapped.first_byte as usize);
+        let flags = NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
+        let _ = ndk!(qp, NdkBind(Contexts::request(7), mr, mw, first, 512, flags));
+        world.platform.settle();
+        World::drain(pair.cq);
+        ndk!(qp, NdkFlush());
+        world.platform.settle();
+        World::drain(pair.cq);
+        ndk!(world.adapter, NdkReleaseLAM(mapped.lam));
+        world.close(mw);
+        world.close(mr);
+    });
+    let findings: Vec<_> = found.iter().map(|(finding, _)| *finding).collect();
+    assert_eq!(findings, [Finding::RegionState], "{found:?}");
+}
+
+/// A peer may have invalidated it, and polls that do not tell the type have not said so.
+#[test]
+fn what_a_peer_may_have_invalidated_is_registered_again_without_a_finding() {
+    let found = Contexts::One.of(|| {
+        near(|world, pair| {
+            assert!(pair.receive(1, 64).is_success());
+            assert!(pair.send(2, 64, 0).is_success());
+            world.completions(pair.cq, 2);
+            let (mr, mapped) = (fast_region(world, pair), Mapped::new(world, pair));
+            mapped.register(pair, mr, 64, 0x10_0000, OP_REMOTE);
+            mapped.register(pair, mr, 64, 0x10_0000, OP_REMOTE);
+            world.platform.settle();
+            World::drain(pair.cq);
+            ndk!(world.adapter, NdkReleaseLAM(mapped.lam));
+            world.close(mr);
+        })
+    });
+    assert_eq!(found, []);
 }
 
 pub const ROWS: &[Row] = &[
@@ -186,5 +302,15 @@ pub const ROWS: &[Row] = &[
         near: || fast_register(8, 4088, 0x1_0008, false),
     },
     Row { finding: Finding::BindRights, commits: || bind(0, 64), near: || bind(LOCAL_WRITE, 8192) },
+    Row {
+        finding: Finding::RegionState,
+        commits: || register_pages(true, false, false, OP_WRITE),
+        near: || register_pages(true, true, true, OP_WRITE),
+    },
+    Row {
+        finding: Finding::MappingInUse,
+        commits: || register_pages(false, false, false, OP_REMOTE),
+        near: || register_pages(false, false, true, OP_REMOTE),
+    },
     Row { finding: Finding::Mapping, commits: || map_and_release(2), near: || map_and_release(1) },
 ];

@@ -1,6 +1,9 @@
 //! Findings about completion queues: who commits them, and who comes close.
 
-use std::ptr;
+use std::{
+    ptr,
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst},
+};
 
 use conformance::Platform;
 use interpose::{Function, adviser::Finding};
@@ -8,7 +11,7 @@ use ndkpi::*;
 use provider::CompletionMode;
 
 use crate::{
-    consumer::{Differs, Done, Moved, Pair, World, created, ndk},
+    consumer::{Contexts, Differs, Done, Moved, Pair, World, created, ndk, notified},
     rows::{Found, Row, near, with_pair},
 };
 
@@ -42,7 +45,109 @@ fn resize_and_moderate(without: bool, interval: u32, count: u32) -> Found {
     world.end()
 }
 
+/// A queue with or without a notification, which is armed or not.
+fn silent_queue(notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>, arms: bool) -> Found {
+    let world = World::new();
+    let (done, mut out) = (Done::new(), ptr::null_mut());
+    let context = done.context();
+    let status =
+        ndk!(world.adapter, NdkCreateCq(8, notification, context, ptr::null(), Some(created), context, &raw mut out));
+    if status.is_success() {
+        if arms {
+            ndk!(out, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+        }
+        world.close(out);
+    }
+    world.end()
+}
+
+/// Another thread polls while this one is in its arm; or only after it.
+fn arm_beside_a_poll(beside: bool) -> Found {
+    let world = World::new();
+    let cq = Moved::new(world.cq(8));
+    let poll = move || {
+        std::thread::spawn(move || World::drain(cq.get())).join().expect("it does not panic");
+    };
+    if beside {
+        world.inside(Function::ArmCq, poll);
+    }
+    ndk!(cq.get(), NdkArmCq(NDK_CQ_NOTIFY_ANY));
+    if !beside {
+        poll();
+    }
+    world.close(cq.get());
+    world.end()
+}
+
+/// Does something in the notification of so many receives that were flushed, and then takes what is left.
+fn in_notification_of(receives: usize, work: fn(*mut NDK_CQ)) -> Found {
+    struct Context {
+        cq: AtomicPtr<NDK_CQ>,
+        work: fn(*mut NDK_CQ),
+        was_called: AtomicBool,
+    }
+    unsafe extern "system" fn callback(context: *mut std::ffi::c_void, _: NtStatus) {
+        // SAFETY: the context lives as long as the program.
+        let context = unsafe { &*context.cast::<Context>() };
+        if !context.was_called.swap(true, SeqCst) {
+            (context.work)(context.cq.load(SeqCst));
+        }
+    }
+    let world = World::new();
+    let context =
+        Box::leak(Box::new(Context { cq: AtomicPtr::new(ptr::null_mut()), work, was_called: AtomicBool::new(false) }));
+    let cq = world.cq_with(32, Some(callback), ptr::from_ref(context).cast_mut().cast());
+    context.cq.store(cq, SeqCst);
+    let pd = world.pd();
+    let qp = world.qp(pd, cq, 16, 1);
+    for number in 0..receives {
+        assert!(ndk!(qp, NdkReceive(Contexts::request(number), ptr::null(), 0)).is_success());
+    }
+    ndk!(qp, NdkFlush());
+    world.platform.settle();
+    ndk!(cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+    world.platform.settle();
+    assert!(context.was_called.load(SeqCst));
+    World::drain(cq);
+    world.close(qp);
+    world.close(cq);
+    world.close(pd);
+    world.end()
+}
+
+/// Who has taken as many as were in flight knows that nothing is left, however much room there was.
+#[test]
+fn who_knows_that_nothing_is_left_may_arm() {
+    let found = near(|world, pair| {
+        for _ in 0..2 {
+            ndk!(pair.cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+            assert!(pair.receive(1, 64).is_success());
+            assert!(pair.send(2, 64, 0).is_success());
+            world.platform.settle();
+            let mut results = [NDK_RESULT_EX::ZEROED; 2];
+            assert_eq!(ndk!(pair.cq, NdkGetCqResultsEx(results.as_mut_ptr(), 2)), 2);
+        }
+        ndk!(pair.cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+    });
+    assert_eq!(found, []);
+}
+
 pub const ROWS: &[Row] = &[
+    Row {
+        finding: Finding::OverlappingCqCalls,
+        commits: || arm_beside_a_poll(true),
+        near: || arm_beside_a_poll(false),
+    },
+    Row {
+        finding: Finding::SilentQueue,
+        commits: || silent_queue(None, false),
+        near: || silent_queue(Some(notified), true),
+    },
+    Row {
+        finding: Finding::MissingCallback,
+        commits: || silent_queue(None, true),
+        near: || silent_queue(Some(notified), true),
+    },
     Row {
         finding: Finding::OverlappingCqCalls,
         commits: || {
@@ -80,6 +185,59 @@ pub const ROWS: &[Row] = &[
             near(|world, pair| {
                 notify(world, pair, true);
                 notify(world, pair, true);
+            })
+        },
+    },
+    Row {
+        finding: Finding::NotDrained,
+        commits: || {
+            // Ten messages; the notification takes four and arms. Nothing comes after that.
+            in_notification_of(10, |cq| {
+                let mut results = [NDK_RESULT_EX::ZEROED; 4];
+                assert_eq!(ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 4)), 4);
+                ndk!(cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+            })
+        },
+        near: || {
+            // It arms with completions left, and takes them then.
+            in_notification_of(10, |cq| {
+                let mut results = [NDK_RESULT_EX::ZEROED; 4];
+                assert_eq!(ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 4)), 4);
+                ndk!(cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+                World::drain(cq);
+            })
+        },
+    },
+    Row {
+        finding: Finding::NotDrained,
+        commits: || {
+            // A thread takes one of two, arms, waits in vain and closes.
+            let world = World::new();
+            let (pd, cq) = (world.pd(), world.cq(16));
+            let qp = world.qp(pd, cq, 8, 1);
+            for context in 0..2 {
+                assert!(ndk!(qp, NdkReceive(Contexts::request(context), ptr::null(), 0)).is_success());
+            }
+            ndk!(qp, NdkFlush());
+            world.platform.settle();
+            let mut results = [NDK_RESULT_EX::ZEROED; 1];
+            assert_eq!(ndk!(cq, NdkGetCqResultsEx(results.as_mut_ptr(), 1)), 1);
+            ndk!(cq, NdkArmCq(NDK_CQ_NOTIFY_ERRORS));
+            world.close(qp);
+            world.close(cq);
+            world.close(pd);
+            world.end()
+        },
+        near: || {
+            // It looks once more before it arms.
+            near(|world, pair| {
+                assert!(pair.receive(1, 64).is_success());
+                assert!(pair.send(2, 64, 0).is_success());
+                world.platform.settle();
+                let mut results = [NDK_RESULT_EX::ZEROED; 2];
+                assert_eq!(ndk!(pair.cq, NdkGetCqResultsEx(results.as_mut_ptr(), 2)), 2);
+                World::drain(pair.cq);
+                ndk!(pair.cq, NdkArmCq(NDK_CQ_NOTIFY_ANY));
             })
         },
     },

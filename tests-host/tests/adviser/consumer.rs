@@ -557,8 +557,15 @@ impl World {
         taken.into_inner().expect("no panic")
     }
 
-    /// Ends a pair as it should be ended.
+    /// Ends a pair as it should be ended, and what it was alone on.
     pub fn end_pair(&self, pair: &Pair) {
+        self.end_connection(pair);
+        self.close(pair.cq);
+        self.close(pair.pd);
+    }
+
+    /// Ends a pair as it should be ended.
+    pub fn end_connection(&self, pair: &Pair) {
         for qp in pair.qps {
             ndk!(qp, NdkFlush());
         }
@@ -577,8 +584,6 @@ impl World {
             self.close(qp);
         }
         self.close(pair.region.mr);
-        self.close(pair.cq);
-        self.close(pair.pd);
     }
 }
 

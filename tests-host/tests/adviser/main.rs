@@ -12,4 +12,5 @@ mod fault_plans;
 mod faults;
 mod modes;
 mod rows;
+mod soak;
 mod suite;

@@ -53,18 +53,7 @@ const BY_CHANCE: &str = "stress.";
 
 /// The cases that break a rule on purpose, by the finding.
 const ON_PURPOSE: &[(Finding, &[&str])] = &[
-    (
-        Finding::NotDrained,
-        &[
-            "arm.again-after-each-callback",
-            "arm.unknown-type",
-            "moderation.count-zero-or-one",
-            "moderation.fine-intervals",
-            "notify.drained-entries-do-not-count",
-            "notify.not-inside-arm",
-            "post.at-dispatch-level",
-        ],
-    ),
+    (Finding::NotDrained, &["notify.not-inside-arm", "post.at-dispatch-level"]),
     (
         Finding::WeakerArm,
         &["arm.merge-any-errors", "arm.merge-any-solicited", "arm.merge-solicited-errors", "arm.merge-triples"],
@@ -169,6 +158,8 @@ const ON_PURPOSE: &[(Finding, &[&str])] = &[
             "fast.invalidate-a-plain-region",
             "fast.invalidate-twice",
             "fast.read-and-invalidate",
+            "fast.register-twice",
+            "invalidate.then-locally",
             "registration.not-registered",
             "registration.registered-twice",
             "registration.wrong-kind",
@@ -206,6 +197,8 @@ const ON_PURPOSE: &[(Finding, &[&str])] = &[
     ),
     (Finding::QpReused, &["connect.connector-not-reused", "connect.queue-pair-not-reused"]),
     (Finding::DisconnectInFlight, &["close.while-disconnecting"]),
+    (Finding::SilentQueue, &["cq.polling-only"]),
+    (Finding::MappingInUse, &["fast-register.rights"]),
 ];
 
 #[test]

@@ -228,7 +228,9 @@ pub unsafe extern "system" fn release_lam<H: Hooks>(
 ) {
     // SAFETY: the caller's promise.
     let Ok(shadow) = (unsafe { find::<H, _>(adapter, Function::ReleaseLam) }) else { return };
-    let mut told = Told::new(shadow, Function::ReleaseLam, Args::ReleaseLam { mapping: mapping.addr() });
+    // SAFETY: null or a mapping of the consumer (the caller's promise).
+    let pages = unsafe { mapping.as_ref() }.map_or(0, |mapping| mapping.AdapterPageCount);
+    let mut told = Told::new(shadow, Function::ReleaseLam, Args::ReleaseLam { mapping: mapping.addr(), pages });
     let _ = told.tell(Phase::Call, Outcome::None);
     let (inner, function) = slot!(shadow.inner::<NDK_ADAPTER>(), NdkReleaseLAM);
     // SAFETY: the provider's adapter is open; the mapping is the consumer's.

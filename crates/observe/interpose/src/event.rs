@@ -333,8 +333,10 @@ pub enum Args<'a> {
         mapping: usize,
         size: Option<u32>,
     },
+    /// `pages` is how many the mapping says that it has.
     ReleaseLam {
         mapping: usize,
+        pages: u32,
     },
     ResizeCq {
         depth: u32,

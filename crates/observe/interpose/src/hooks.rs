@@ -22,6 +22,11 @@ pub trait InterposeOs: Os {
     /// The IRQL of the caller: that of [`InterposeOs::place`].
     fn irql(&self) -> u8;
 
+    /// The thread of the caller: that of [`InterposeOs::place`].
+    fn thread(&self) -> usize {
+        self.place().thread
+    }
+
     /// The addresses to which the callers return, the innermost first, as far as the platform can tell; those of this layer and of the
     /// provider are left out where it can tell them. Returns how many were stored. At any `IRQL <= DISPATCH_LEVEL`.
     fn stack(&self, frames: &mut [usize]) -> usize {

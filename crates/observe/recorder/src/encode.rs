@@ -217,7 +217,7 @@ fn encode_more(args: &Args<'_>, beside: &Beside<'_>, sink: &mut impl Sink) -> u8
             sink.put(optional(size));
             tag::BUILD_LAM
         }
-        Args::ReleaseLam { mapping } => {
+        Args::ReleaseLam { mapping, .. } => {
             sink.put(mapping as u64);
             let given = u32::try_from(beside.pages.len()).unwrap_or(u32::MAX);
             pages(sink, given, beside.pages);

@@ -193,7 +193,7 @@ impl<O: InterposeOs> Recorder<O> {
                 let base = base.unwrap_or(0);
                 Beside { base, ..Beside::default() }
             }
-            Args::ReleaseLam { mapping } if event.phase == Phase::Call => {
+            Args::ReleaseLam { mapping, .. } if event.phase == Phase::Call => {
                 // SAFETY: the consumer gives a mapping that was built and not released (`NDKPI 7.5`).
                 Beside { pages: unsafe { pages_of(mapping) }, ..Beside::default() }
             }

@@ -51,6 +51,10 @@ impl InterposeOs for HostOs {
         current_irql().0
     }
 
+    fn thread(&self) -> usize {
+        self.place_at(0).thread
+    }
+
     fn stack(&self, frames: &mut [usize]) -> usize {
         let mut stored = 0;
         backtrace::trace(|frame| {

@@ -34,10 +34,13 @@ fn own_code() -> Range<usize> {
     IMAGE[0].load(Relaxed)..IMAGE[1].load(Relaxed)
 }
 
-fn place_at(time: u64) -> Place {
+fn thread() -> usize {
     // SAFETY: callable at any IRQL; it only reads.
-    let thread = unsafe { PsGetCurrentThreadId() };
-    Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread.addr() }
+    unsafe { PsGetCurrentThreadId() }.addr()
+}
+
+fn place_at(time: u64) -> Place {
+    Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread() }
 }
 
 impl InterposeOs for Kernel {
@@ -53,6 +56,10 @@ impl InterposeOs for Kernel {
 
     fn irql(&self) -> u8 {
         kernel::irql()
+    }
+
+    fn thread(&self) -> usize {
+        thread()
     }
 
     fn stack(&self, frames: &mut [usize]) -> usize {

@@ -40,7 +40,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         match event.args {
             Args::CreateCq { has_notification: false, .. } => {
                 let what = format_args!("no notification callback");
-                self.found(Finding::MissingCallback, event.object.state, event.function, what);
+                self.found(Finding::SilentQueue, event.object.state, event.function, what);
             }
             Args::CreateListener { has_event: false, .. } => {
                 let what = format_args!("no connect event");

@@ -50,7 +50,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Function::Connect | Function::ConnectWithSharedEndpoint | Function::Accept | Function::AcceptEx => {
                 self.joins(event);
             }
-            Function::Disconnect => self.check_disconnect(event),
+            Function::Disconnect => {
+                self.check_disconnect(event);
+                Self::connection_ends(event.object.state);
+            }
             _ => {}
         }
     }
@@ -70,6 +73,15 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         let before = connector.qp.with(|place| place.replace(node.clone()));
         drop(before);
+    }
+
+    /// The connection of a connector ends, or has ended.
+    pub(super) fn connection_ends(node: &State<O>) {
+        let Some(connector) = body!(node, Connector) else { return };
+        let qp = connector.qp.with(|qp| qp.clone());
+        if let Some(qp) = qp.as_ref().and_then(|qp| body!(qp, Qp)) {
+            qp.is_over_now();
+        }
     }
 
     fn check_disconnect(&self, event: &Event<'_, State<O>>) {
@@ -107,6 +119,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             && let Some(qp) = body!(node, Qp)
         {
             qp.was_disconnected.store(true, SeqCst);
+        }
+        if !status.is_success() {
+            Self::connection_ends(event.object.state);
         }
     }
 

@@ -11,7 +11,7 @@ use ndkpi::{
 use super::{
     Adviser, Finding, Sink, State,
     node::{Attached, CqNode, Look, Node, QpNode, SrqNode, body},
-    queue::Completed,
+    queue::{Completed, Queue},
 };
 use crate::{Args, Event, Function, InterposeOs, Outcome};
 
@@ -38,10 +38,14 @@ impl<O: InterposeOs> CqNode<O> {
             // Most completions are of the same queue pair as the one before.
             let (mut context, mut found, mut counted) = (None, 0..0, 0);
             for done in all {
+                let has_failed = done.has_failed;
                 if context != Some(done.qp_context) {
                     let first = qps.partition_point(|there| there.context < done.qp_context);
                     let same = qps[first..].iter().take_while(|there| there.context == done.qp_context).count();
                     (context, found) = (Some(done.qp_context), first..first + same);
+                }
+                if has_failed {
+                    qps[found.clone()].iter().filter_map(|there| body!(there.node, Qp)).for_each(QpNode::is_over_now);
                 }
                 counted += match &qps[found.clone()] {
                     [] => 0,
@@ -67,6 +71,11 @@ impl<O: InterposeOs> QpNode<O> {
         if let Some(srq) = self.shared() {
             srq.receive.blur();
         }
+    }
+
+    /// What it was asked for is not carried out any more, or nobody knows.
+    pub fn is_over_now(&self) {
+        self.is_over.store(true, SeqCst);
     }
 
     /// Its shared receive queue.
@@ -139,6 +148,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let Some(cq) = body!(node, Cq) else { return };
         let is_arm = event.function == Function::ArmCq;
         let before = cq.running.load(Relaxed);
+        if is_arm {
+            cq.arming.store(self.os.thread(), Relaxed);
+        }
         cq.running.store(event.call * 2 + u64::from(is_arm), Relaxed);
         if before != 0 {
             let what = format_args!("{} while another call on it runs", event.function.name());
@@ -162,7 +174,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     fn armed(&self, node: &State<O>, cq: &CqNode<O>, kind: u32) {
         let new = strength(kind);
-        let _ = cq.look.compare_exchange(Look::FULL, Look::ARMED_UNSEEN, SeqCst, SeqCst);
+        if cq.look.load(SeqCst) == Look::FULL {
+            self.armed_unseen(cq);
+        }
+        if !cq.has_notification {
+            let what = format_args!("armed, and it was created without a notification callback");
+            self.found(Finding::MissingCallback, node, Function::ArmCq, what);
+        }
         if new == 0 {
             self.found(Finding::UnknownArm, node, Function::ArmCq, format_args!("a type of {kind}"));
             return;
@@ -174,14 +192,52 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
+    /// Armed after a poll that was full. Only if no request is in flight any more is it known that nothing is left.
+    #[cold]
+    fn armed_unseen(&self, cq: &CqNode<O>) {
+        let may_be_left = cq.qps.with(|qps| {
+            qps.iter().any(|there| {
+                let has_shared = there.receive && body!(there.node, Qp).is_some_and(|qp| qp.srq.is_some());
+                has_shared || there.queues().any(Queue::may_complete)
+            })
+        });
+        if !may_be_left {
+            let _ = cq.look.compare_exchange(Look::FULL, Look::EMPTY, SeqCst, SeqCst);
+        } else if cq.look.compare_exchange(Look::FULL, Look::ARMED_UNSEEN, SeqCst, SeqCst).is_ok() {
+            // Inside a notification, if it is this thread on which that runs: its return will tell.
+            cq.armed_in.store(cq.callback.load(SeqCst), SeqCst);
+        }
+    }
+
+    /// A notification has returned. What it has armed with completions left, and not looked at again, sleeps.
+    pub(super) fn notification_returned(&self, event: &Event<'_, State<O>>) {
+        let node = event.object.state;
+        let Some(cq) = body!(node, Cq) else { return };
+        let _ = cq.callback.compare_exchange(event.call, 0, SeqCst, SeqCst);
+        let was_here = cq.armed_in.load(SeqCst) == event.call && cq.arming.load(SeqCst) == self.os.thread();
+        if was_here && cq.look.load(SeqCst) == Look::ARMED_UNSEEN {
+            let what = format_args!("armed after a poll that was full, and the callback has returned without another");
+            self.found(Finding::NotDrained, node, Function::ArmCq, what);
+        }
+    }
+
+    /// A completion queue is closed.
+    pub(super) fn queue_closes(&self, node: &State<O>, cq: &CqNode<O>) {
+        if cq.look.load(SeqCst) == Look::ARMED_UNSEEN && cq.armed.load(SeqCst) != 0 {
+            let what =
+                format_args!("armed after a poll that was full, and closed without another poll or notification");
+            self.found(Finding::NotDrained, node, Function::Close, what);
+        }
+    }
+
     /// A notification begins.
     pub(super) fn notified(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(cq) = body!(node, Cq) else { return };
         cq.armed.store(0, SeqCst);
-        // The arm that led here has done its work, even if it has not returned yet.
+        // The arm that led here has done its work, if it waits on this thread. On another one it still runs, and no poll may.
         let running = cq.running.load(SeqCst);
-        if running & 1 == 1 {
+        if running & 1 == 1 && cq.arming.load(SeqCst) == self.os.thread() {
             let _ = cq.running.compare_exchange(running, 0, SeqCst, SeqCst);
         }
         cq.callback.store(event.call, SeqCst);
@@ -204,6 +260,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let Outcome::Count(count) = event.outcome else { return };
         match event.args {
             Args::GetCqResults { room, results } => {
+                if !results.is_empty() {
+                    Self::is_blind(event.object.state);
+                }
                 self.took(event.object.state, count >= room, results, |result| (*result, None));
             }
             Args::GetCqResultsEx { room, results } => {
@@ -211,12 +270,23 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 self.took(node, count >= room, results, |result| ((*result).into(), Some(result.Type)));
                 let invalidated = NDK_OPERATION_TYPE::RECEIVE_AND_INVALIDATE;
                 for result in results.iter().filter(|result| result.Type == invalidated) {
-                    if let Some(token) = result.invalidated_token() {
-                        Self::invalidated_by_peer(node, token);
+                    let context = result.QPContext.addr();
+                    if !result.invalidated_token().is_some_and(|token| Self::invalidated_by_peer(node, context, token))
+                    {
+                        Self::is_blind(node);
                     }
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A poll has hidden from the adviser, or may have, that a peer has invalidated a token.
+    fn is_blind(node: &State<O>) {
+        if let Some(cq) = body!(node, Cq)
+            && !cq.is_blind.load(Relaxed)
+        {
+            cq.is_blind.store(true, SeqCst);
         }
     }
 
@@ -264,6 +334,23 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             } else {
                 qp.blur();
             }
+        }
+    }
+
+    /// A region is there: one for fast registration is found by what its mappings and peers do.
+    pub(super) fn region_made(event: &Event<'_, State<O>>) {
+        let Some(node) = event.created.map(|created| created.state) else { return };
+        if let Some(adapter) = node.adapter_node()
+            && body!(node, Mr).is_some_and(|mr| mr.is_fast)
+        {
+            add(&adapter.fast, node.clone(), |regions, _| regions.len());
+        }
+    }
+
+    /// A region is no more.
+    pub(super) fn region_gone(node: &State<O>) {
+        if let Some(adapter) = node.adapter_node() {
+            drop(take(&adapter.fast, |there| is_same(there, node)));
         }
     }
 

@@ -95,7 +95,7 @@ findings! {
     NotDrained = 3 Duty "NDKPI 7.1.5" "A notification that was not drained"
         rule "After a notification the consumer takes completions until a poll returns fewer than it has room for, before it relies on the next notification."
         why "Completions that were there at the last notification need not satisfy the next arm: the consumer sleeps for ever with work in its queue."
-        cause "The callback polls once with a fixed array, then arms."
+        cause "The callback polls once with a fixed array, arms, and returns."
         fix "Poll until the result is below the room. Arm, then poll once more.";
     WeakerArm = 4 Advice "NDKPI 7.1.4" "An arm for less than is armed already"
         rule "An arm can be strengthened (errors, solicited, any), not weakened or cancelled."
@@ -133,7 +133,7 @@ findings! {
         cause "Constants that fit one adapter."
         fix "Ask NdkQueryAdapterInfo and take the smaller of both.";
     MissingCallback = 11 Duty "NDKPI 5" "A callback that has to be there is NULL"
-        rule "Creations, requests that may pend and closes have a completion; a completion queue has a notification, a listener a connect event."
+        rule "Creations, requests that may pend and closes have a completion; a completion queue that is armed has a notification, a listener a connect event."
         why "The provider may complete later whenever it likes, and then has nobody to call: a crash."
         cause "The consumer was tested on a provider that completes in the call."
         fix "Pass a callback always, also where this provider has never pended.";
@@ -327,4 +327,14 @@ findings! {
         why "What is in flight may arrive or not; the peer may see an abort."
         cause "The consumer disconnects when the last send was posted."
         fix "Wait for the completions, then disconnect.";
+    SilentQueue = 50 Advice "NDKPI 5.2" "A completion queue without a notification callback"
+        rule "A completion queue is created with a notification callback."
+        why "A queue that is never armed never calls it, so nothing goes wrong on most adapters; but the header asks for it, and a provider may refuse the creation."
+        cause "A consumer that only polls."
+        fix "Pass a callback that does nothing. Arming such a queue is SN0011: then somebody is to be called who is not there.";
+    MappingInUse = 51 Duty "NDKPI 7.5" "A mapping released while a registration of its pages is in force"
+        rule "NdkReleaseLAM comes after the last request that uses the mapping, and after the invalidation of what was fast-registered with its pages."
+        why "The adapter unmaps the pages, and peers still read and write them by the token: other memory, by then."
+        cause "The mapping is released when the fast registration has completed, like an argument of it."
+        fix "Keep the mapping as long as the registration: invalidate, wait for that, release.";
 }

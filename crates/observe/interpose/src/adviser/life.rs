@@ -62,8 +62,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if is_used {
             self.found(Finding::CloseDuringCall, node, event.function, format_args!("a call on it runs"));
         }
-        if let Some(mr) = body!(node, Mr) {
-            self.must_not_be_in_flight(event, mr);
+        match &node.body {
+            Body::Mr(mr) => self.must_not_be_in_flight(event, mr),
+            Body::Cq(cq) => self.queue_closes(node, cq),
+            Body::Qp(qp) => qp.is_over_now(),
+            Body::Connector(_) => Self::connection_ends(node),
+            _ => {}
         }
         self.chain_of(node, event);
         Self::requests_end(node);
@@ -127,7 +131,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         let node = event.object.state;
         match &node.body {
             Body::Qp(_) | Body::Srq(_) => Self::detach(node),
-            Body::Mr(_) => Self::region_closed(node),
+            Body::Mr(_) => {
+                Self::region_closed(node);
+                Self::region_gone(node);
+            }
             Body::Connector(connector) => {
                 let qp = connector.qp.with(Option::take);
                 drop(qp);
@@ -138,8 +145,10 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// A callback begins.
     pub(super) fn callback(&self, event: &Event<'_, State<O>>) {
-        if event.function == Function::CqNotification {
-            self.notified(event);
+        match event.function {
+            Function::CqNotification => self.notified(event),
+            Function::DisconnectEvent | Function::DisconnectEventEx => Self::connection_ends(event.object.state),
+            _ => {}
         }
         let place = self.os.place();
         let Some(adapter) = event.object.state.adapter_node() else { return };
@@ -154,10 +163,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A callback has returned.
     pub(super) fn callback_returned(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
-        if let Some(cq) = body!(node, Cq)
-            && event.function == Function::CqNotification
-        {
-            let _ = cq.callback.compare_exchange(event.call, 0, SeqCst, SeqCst);
+        if event.function == Function::CqNotification {
+            self.notification_returned(event);
         }
         let Some(adapter) = node.adapter_node() else { return };
         let began = adapter.callbacks.with(|running| {

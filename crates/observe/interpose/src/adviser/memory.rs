@@ -6,8 +6,9 @@ use engine::os::SpinLock;
 use fallible::Arc;
 use ndkpi::{
     NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED as LOCAL_INVALIDATE,
-    NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED as SINK_NOT_REQUIRED, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
-    NDK_MR_FLAG_RDMA_READ_SINK, NDK_OBJECT_TYPE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_SGE, op_flags,
+    NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED as SINK_NOT_REQUIRED, NDK_LOGICAL_ADDRESS_MAPPING,
+    NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_MR_FLAG_RDMA_READ_SINK, NDK_OBJECT_TYPE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_SGE,
+    op_flags,
 };
 
 use super::{
@@ -129,9 +130,6 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             return;
         }
         let (Some(mr), Some(adapter)) = (body!(node, Mr), node.adapter_node()) else { return };
-        if event.function != Function::GetLocalTokenFromMr {
-            return;
-        }
         let replaced = mr.registration.with(|registration| match registration.state {
             RegionState::Registered | RegionState::Initialised => {
                 let before = registration.token.replace(token);
@@ -146,6 +144,13 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         });
         // References, which are given back without a lock.
         drop(replaced);
+    }
+
+    /// The provider has told the token that peers are given.
+    pub(super) fn learn_remote_token(event: &Event<'_, State<O>>) {
+        if let Outcome::Token(token) = event.outcome {
+            let _ = event.object.state.change(|registration| registration.remote_token = Some(token));
+        }
     }
 
     /// Looks at the elements of a request of an object whose protection domain is `domain`.
@@ -175,11 +180,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let named = adapter.tokens.with(|tokens| {
                 let Some(entry) = tokens.get(token) else { return Some(None) };
                 let (now, is_ours) = (&entry.registration, same_domain(entry.node.parent.as_ref(), domain));
-                let is_good = is_ours
-                    && now.state == RegionState::Registered
-                    && is_within(now, start, length)
-                    && (now.local_write || !is_written)
-                    && (now.read_sink || !needs_sink);
+                let is_good = is_ours && now.state == RegionState::Registered && now.is_unsure
+                    || is_ours
+                        && now.state == RegionState::Registered
+                        && is_within(now, start, length)
+                        && (now.local_write || !is_written)
+                        && (now.read_sink || !needs_sink);
                 (!is_good).then(|| Some(Named { id: entry.node.id, is_ours, registration: *now }))
             });
             let Some(named) = named else { continue };
@@ -208,6 +214,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     ) {
         let now = &region.registration;
         match now.state {
+            RegionState::Registered if now.is_unsure => return,
             RegionState::Registered => {}
             RegionState::Initialised if now.was_invalidated => {
                 let what = format_args!("{} is invalidated", region.id);
@@ -276,6 +283,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.found(Finding::BindRights, node, event.function, what);
             return;
         }
+        if now.is_unsure {
+            return;
+        }
         if op_flags::allows_remote_write(flags) && !now.local_write {
             let what = format_args!("remote write of {}, which has no local write", region.id);
             self.found(Finding::BindRights, node, event.function, what);
@@ -325,6 +335,11 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let what = format_args!("{wrong}: {} pages, FBO {offset}, {length} bytes, base {base:#x}", pages.count());
             self.found(Finding::FastRegister, node, event.function, what);
         }
+        let is_again = now.state == RegionState::Registered;
+        if is_again && Self::is_certain(node, &now) {
+            let what = format_args!("{} is registered, and was not invalidated since", region.id);
+            self.found(Finding::RegionState, node, event.function, what);
+        }
         // Valid as soon as the post returns, and maybe sooner: so it counts from here, unless the post fails.
         let _ = region.change(|registration| {
             registration.before = registration.state;
@@ -335,7 +350,30 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             registration.length = length as u64;
             registration.local_write = op_flags::allows_local_write(flags);
             registration.read_sink = flags & NDK_OP_FLAG_RDMA_READ_SINK != 0;
+            registration.by = node.id.number;
+            registration.is_remote = remote;
+            registration.list = pages.elements().as_ptr().addr();
+            // The request of the second fails, and the first is in force; or it does not.
+            registration.is_unsure = is_again;
         });
+    }
+
+    /// It is certain that a fast registration is in force which was posted on this queue pair: all that was posted there is carried out, and
+    /// if a peer had invalidated it, the polls would have said so.
+    fn is_certain(node: &State<O>, registration: &Registration) -> bool {
+        let is_carried_out = registration.by == node.id.number
+            && body!(node, Qp).is_some_and(|qp| {
+                !qp.is_over.load(SeqCst) && !qp.initiator.is_blurred() && qp.was_connected.load(SeqCst)
+            });
+        let is_blind = |node: &State<O>| {
+            let cq = body!(node, Qp).and_then(|qp| qp.receive_cq.as_ref()).and_then(|cq| body!(cq, Cq));
+            cq.is_some_and(|cq| cq.is_blind.load(SeqCst))
+        };
+        let is_seen = || {
+            !registration.is_remote
+                || node.domain().is_some_and(|pd| pd.queues.with(|queues| !queues.iter().any(is_blind)))
+        };
+        is_carried_out && !registration.is_unsure && is_seen()
     }
 
     #[inline(never)]
@@ -376,8 +414,14 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     fn sink_invalidated(node: &State<O>, elements: &[NDK_SGE]) {
         let flags = node.adapter_node().map_or(0, |adapter| adapter.info.AdapterFlags);
         let first = elements.first().filter(|_| flags & LOCAL_INVALIDATE != 0);
-        if let Some(region) = first.and_then(|element| region_of(node, element.MemoryRegionToken)) {
-            Self::invalidated(&region);
+        match first.and_then(|element| region_of(node, element.MemoryRegionToken)) {
+            Some(region) => Self::invalidated(&region),
+            // Whatever region that was, it is not known which one.
+            None => {
+                if let Some(qp) = body!(node, Qp) {
+                    qp.is_over_now();
+                }
+            }
         }
     }
 
@@ -386,6 +430,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let _ = region.change(|registration| {
                 registration.state = RegionState::Initialised;
                 registration.was_invalidated = true;
+                registration.is_unsure = false;
             });
         }
     }
@@ -401,12 +446,20 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         });
     }
 
-    /// The peer has invalidated a token. On most adapters the remote and the local token are one number; where they are not,
-    /// nothing is found here, and nothing is said.
-    pub(super) fn invalidated_by_peer(node: &State<O>, token: u32) {
-        if let Some(region) = region_of(node, token) {
-            Self::invalidated(&region);
+    /// The peer of the queue pairs with this context has invalidated a token. `false` if it is not known whose it is.
+    pub(super) fn invalidated_by_peer(cq: &State<O>, context: usize, token: u32) -> bool {
+        let Some(cq) = body!(cq, Cq) else { return false };
+        let qp = cq.qps.with(|qps| qps.iter().find(|there| there.context == context).map(|there| there.node.clone()));
+        let Some((qp, adapter)) = qp.as_ref().and_then(|qp| Some((qp, qp.adapter_node()?))) else { return false };
+        let is_it = |node: &&State<O>| {
+            let has_it = |mr: &MrNode<O>| mr.registration.with(|now| now.remote_token == Some(token));
+            same_domain(node.parent.as_ref(), qp.parent.as_ref()) && body!(node, Mr).is_some_and(has_it)
+        };
+        let region = adapter.fast.with(|regions| regions.iter().find(is_it).cloned());
+        if let Some(region) = &region {
+            Self::invalidated(region);
         }
+        region.is_some()
     }
 
     pub(super) fn mapping_built(event: &Event<'_, State<O>>) {
@@ -420,9 +473,37 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     pub(super) fn release_mapping(&self, event: &Event<'_, State<O>>) {
         let node = event.object.state;
         let Some(adapter) = node.adapter_node() else { return };
+        if let Args::ReleaseLam { mapping, pages } = event.args {
+            self.mapping_must_not_be_in_use(event, mapping, pages);
+        }
         if adapter.mappings.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_err() {
             self.found(Finding::Mapping, node, event.function, format_args!("no mapping is built"));
         }
+    }
+
+    /// A mapping of so many pages is released: none of the fast registrations that got their pages from its list may be in force.
+    fn mapping_must_not_be_in_use(&self, event: &Event<'_, State<O>>, mapping: usize, pages: u32) {
+        let Some(adapter) = event.object.state.adapter_node() else { return };
+        let list = mapping..mapping.saturating_add(NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages));
+        let is_one = |node: &&State<O>| {
+            let is_one = |now: &mut Registration| now.state == RegionState::Registered && list.contains(&now.list);
+            body!(node, Mr).is_some_and(|mr| mr.registration.with(is_one))
+        };
+        let region = adapter.fast.with(|regions| regions.iter().find(is_one).cloned());
+        if let Some(region) = region
+            && Self::is_in_force(&region)
+        {
+            let what = format_args!("{} is registered with its pages, and was not invalidated", region.id);
+            self.found(Finding::MappingInUse, event.object.state, event.function, what);
+        }
+    }
+
+    /// It is certain that this region is registered.
+    fn is_in_force(node: &State<O>) -> bool {
+        let (Some(mr), Some(pd)) = (body!(node, Mr), node.domain()) else { return false };
+        let now = mr.registration.with(|registration| *registration);
+        let qp = pd.queues.with(|queues| queues.iter().find(|qp| qp.id.number == now.by).cloned());
+        now.state == RegionState::Registered && qp.is_some_and(|qp| Self::is_certain(&qp, &now))
     }
 
     /// A region is closed: its token stands for nothing.

@@ -31,6 +31,8 @@ use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NtStatus};
 
 use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Outcome, Phase, Verdict};
 
+use node::body;
+
 pub use findings::{Finding, Page, Severity};
 pub use node::{FRAMES, Node};
 pub use post::Post;
@@ -241,7 +243,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         match event.function {
             Function::Close | Function::CloseAdapter => self.close_begins(event),
             Function::ResizeCq | Function::ControlCqInterruptModeration => self.cq_control(event),
-            Function::Flush => self.chain_must_have_ended(event),
+            Function::Flush => {
+                self.chain_must_have_ended(event);
+                if let Some(qp) = body!(event.object.state, Qp) {
+                    qp.is_over_now();
+                }
+            }
             Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {
                 self.region_call(event);
             }
@@ -262,9 +269,8 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// The provider has returned from a call.
     fn ends(event: &Event<'_, State<O>>) {
         match event.function {
-            Function::GetLocalTokenFromMr
-            | Function::GetRemoteTokenFromMr
-            | Function::GetPrivilegedMemoryRegionToken => Self::learn_token(event),
+            Function::GetRemoteTokenFromMr => Self::learn_remote_token(event),
+            Function::GetLocalTokenFromMr | Function::GetPrivilegedMemoryRegionToken => Self::learn_token(event),
             Function::Reject => Self::rejected(event),
             _ => {}
         }
@@ -291,6 +297,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             | Function::AcceptEx
             | Function::Disconnect => Self::connector_done(event),
             Function::CreateQp | Function::CreateQpWithSrq | Function::CreateSrq => Self::attach(event),
+            Function::CreateMr => Self::region_made(event),
             Function::ResizeCq => Self::resized(event),
             Function::Close => Self::closed(event),
             _ => {}

@@ -53,6 +53,8 @@ pub struct AdapterNode<O: InterposeOs> {
     /// On lines of its own: posts of all queue pairs take it, and read what is beside it.
     pub tokens: Box<CachePadded<Lock<O, Tokens<O>>>>,
     pub regions: AtomicUsize,
+    /// Those for fast registration.
+    pub fast: Lock<O, Vec<State<O>>>,
     /// Objects that are open.
     pub open: AtomicU32,
     /// Mappings that were built and not released.
@@ -83,8 +85,16 @@ pub struct CqNode<O: InterposeOs> {
     pub running: AtomicU64,
     /// The notification that runs, by its number; 0 for none.
     pub callback: AtomicU64,
+    /// The thread of the last arm that began.
+    pub arming: AtomicUsize,
+    /// Who is armed calls back.
+    pub has_notification: bool,
     /// The type of the arm in force, plus one; 0 for none.
     pub armed: AtomicU32,
+    /// The notification inside which the queue was armed with completions that may be left; 0 for none.
+    pub armed_in: AtomicU64,
+    /// Peers may have invalidated tokens, and the polls did not say so.
+    pub is_blind: AtomicBool,
     /// One of [`Look`].
     pub look: AtomicU32,
     /// Notifications since the last poll.
@@ -153,6 +163,8 @@ pub struct QpNode<O: InterposeOs> {
     /// A connect or accept was called with it.
     pub was_connected: AtomicBool,
     pub was_disconnected: AtomicBool,
+    /// A request has failed, or was or will be cancelled, or the connection has ended: it is not known any more what was carried out.
+    pub is_over: AtomicBool,
     /// The outbound read limit that was asked for, plus one; 0 for none.
     pub read_limit: AtomicU32,
 }
@@ -197,6 +209,13 @@ pub struct Registration {
     pub remote_access: bool,
     pub pages: u32,
     pub token: Option<u32>,
+    pub remote_token: Option<u32>,
+    /// Of a fast registration: the number of the queue pair that it was posted on, whether peers may use it, where its list of pages was.
+    pub by: u32,
+    pub is_remote: bool,
+    pub list: usize,
+    /// It was registered anew without an invalidation: which of the two is in force, nobody knows.
+    pub is_unsure: bool,
 }
 
 /// Of a memory region.
@@ -297,6 +316,7 @@ impl<O: InterposeOs> Node<O> {
             info: *info,
             tokens: try_box(CachePadded::new(os.lock(Tokens::try_new()?)?))?,
             regions: AtomicUsize::new(0),
+            fast: os.lock(Vec::new())?,
             open: AtomicU32::new(0),
             mappings: AtomicU32::new(0),
             callbacks: os.lock(places(CALLBACKS)?)?,
@@ -311,11 +331,15 @@ impl<O: InterposeOs> Node<O> {
         let parent = event.object.state;
         let adapter = parent.adapter.clone().unwrap_or_else(|| parent.clone());
         let body = match (id.kind, event.args) {
-            (NDK_OBJECT_TYPE::CQ, Args::CreateCq { depth, .. }) => Body::Cq(CqNode {
+            (NDK_OBJECT_TYPE::CQ, Args::CreateCq { depth, has_notification, .. }) => Body::Cq(CqNode {
                 depth: AtomicU32::new(depth),
                 running: AtomicU64::new(0),
                 callback: AtomicU64::new(0),
+                arming: AtomicUsize::new(0),
+                has_notification,
                 armed: AtomicU32::new(0),
+                armed_in: AtomicU64::new(0),
+                is_blind: AtomicBool::new(false),
                 look: AtomicU32::new(Look::EMPTY),
                 unpolled: AtomicU32::new(0),
                 room: AtomicU64::new(0),
@@ -330,6 +354,9 @@ impl<O: InterposeOs> Node<O> {
             }
             (NDK_OBJECT_TYPE::MR, Args::CreateMr { fast_register }) => {
                 adapter.make_room_for_region()?;
+                if fast_register && let Body::Adapter(adapter) = &adapter.body {
+                    adapter.fast.with(|fast| fast.try_reserve(2)).map_err(fallible::AllocError::from)?;
+                }
                 Body::Mr(MrNode { is_fast: fast_register, registration: os.lock(Registration::default())? })
             }
             (NDK_OBJECT_TYPE::CONNECTOR, args) => {
@@ -364,6 +391,7 @@ impl<O: InterposeOs> Node<O> {
             receive: Queue::try_new(args.receive_depth)?,
             was_connected: AtomicBool::new(false),
             was_disconnected: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             read_limit: AtomicU32::new(0),
         })
     }

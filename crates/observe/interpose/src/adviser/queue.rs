@@ -365,6 +365,11 @@ impl Queue {
         true
     }
 
+    /// Returns true if a completion may come, as far as is known.
+    pub fn may_complete(&self) -> bool {
+        self.is_blurred() || self.numbers().any(|number| self.slot(number).about.load(Relaxed) & (SILENT | VOID) == 0)
+    }
+
     /// Requests in flight of which a completion will tell.
     pub fn signalled(&self) -> usize {
         self.numbers().filter(|&number| self.slot(number).about.load(Relaxed) & (SILENT | VOID) == 0).count()

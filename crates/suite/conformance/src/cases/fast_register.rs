@@ -271,6 +271,8 @@ fn rights(s: &Session<'_>) -> Verdict {
             if flags & right == right {
                 posted(name, post)?;
                 pair.a.initiator_done(1)?;
+                // The mapping is released before the region is closed.
+                fast.invalidate(&pair.b)?;
             } else {
                 statuses.note(name, initiator_fails(&pair.a, 1, post)?);
                 fast.mapped.buffer.is_filled(0, BYTES, 0xEE)?;
