@@ -1,6 +1,6 @@
 //! `IND2Connector`, except for its methods: the state of a connection, and its requests.
 
-use core::{ffi::c_void, net::SocketAddr};
+use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
 
 use engine::{
     connection::{
@@ -18,6 +18,7 @@ mod requests;
 
 use crate::{
     Device, Platform,
+    abi::OVERLAPPED,
     adapter::AdapterCore,
     com::find,
     device::{Member, Membership},
@@ -227,6 +228,12 @@ impl<P: Platform> Core<P> {
         self.give_up(|_| true);
     }
 
+    /// [`Core::cancel`] for the request on `overlapped` alone.
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.state.with(|state| state.disconnects.cancel_one(overlapped));
+        self.give_up(|asked| asked.pending.is_on(overlapped));
+    }
+
     /// The client has released a queue pair. If it is being connected, that is given up.
     pub fn queue_pair_released(&self, qp: &Arc<Qp<P::Os>>) {
         let is_it = |other: &mut Arc<Qp<P::Os>>| Arc::ptr_eq(other, qp);
@@ -247,6 +254,7 @@ impl<P: Platform> Core<P> {
             let asked = state.request.take_if(which)?;
             if state.life == Life::Established {
                 state.life = Life::Over;
+                state.disconnects.end(NtStatus::SUCCESS);
             }
             Some((state.engine.take(), asked))
         });

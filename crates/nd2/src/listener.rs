@@ -255,6 +255,16 @@ impl<P: Platform> Overlapped for Listener<P> {
         self.core.cancel(NtStatus::CANCELLED);
         Ok(())
     }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        let cancelled = self.core.state.with(|state| {
+            let place = state.waiting.iter().position(|(_, request)| request.is_on(overlapped))?;
+            state.waiting.remove(place)
+        });
+        if let Some((_, request)) = cancelled {
+            request.complete(NtStatus::CANCELLED);
+        }
+    }
 }
 
 /// `IND2Listener::Bind`.

@@ -157,7 +157,7 @@ impl<P: Platform> MemoryRegion<P> {
         memory: <P::Os as Os>::Memory,
         flags: u32,
         pages: P::Pages,
-    ) -> Result<(), (NtStatus, P::Pages)> {
+    ) -> Result<Registration<P>, (NtStatus, P::Pages)> {
         let length = memory.len();
         if let Err(status) = self.check(length, flags) {
             return Err((status, pages));
@@ -171,13 +171,21 @@ impl<P: Platform> MemoryRegion<P> {
             Some(_) => Err(pages),
         });
         kept.map_err(|pages| (NtStatus::INVALID_DEVICE_STATE, pages))?;
-        let Err(status) = self.begin(memory, length, flags) else { return Ok(()) };
+        let Err(status) = self.begin(memory, length, flags) else { return Ok(self.registration()) };
         // Only a registration that has begun gives them up, so they are there.
-        self.core.pages.with(Option::take).map_or(Ok(()), |pages| Err((status, pages)))
+        self.core.pages.with(Option::take).map_or_else(|| Ok(self.registration()), |pages| Err((status, pages)))
     }
 
-    /// Ends the registration on behalf of the system. `false` if windows are bound to it: nothing has changed then.
-    fn revoke(&self) -> bool {
+    fn registration(&self) -> Registration<P> {
+        Registration { adapter: self.core.adapter.clone(), token: self.region.local_token() }
+    }
+
+    /// Ends a registration on behalf of the system. `false` if windows are bound to it: nothing has changed then.
+    fn revoke(&self, registration: &Registration<P>) -> bool {
+        if self.region.local_token() != registration.token {
+            // It has ended, and this is another one.
+            return true;
+        }
         match self.region.deregister() {
             Ok(Release::Done) => self.core.drop_pages(),
             Ok(Release::Pending) => {}
@@ -217,6 +225,27 @@ impl<P: Platform> MemoryRegion<P> {
     }
 }
 
+/// A registration that [`register_pages`] has begun, for who may have to [`revoke`] it. It does not keep the region.
+pub struct Registration<P: Platform> {
+    adapter: Arc<AdapterCore<P>>,
+    /// The local token.
+    token: u32,
+}
+
+impl<P: Platform> Clone for Registration<P> {
+    fn clone(&self) -> Self {
+        Self { adapter: self.adapter.clone(), token: self.token }
+    }
+}
+
+impl<P: Platform> Registration<P> {
+    /// Returns true if it is in force and windows keep it, whether the client has released the region or not.
+    #[must_use]
+    pub fn is_kept_by_windows(&self) -> bool {
+        self.adapter.domain().has_windows(self.token)
+    }
+}
+
 /// Registers bytes whose pages the platform has locked with the region behind `object`.
 ///
 /// This is what `IND2MemoryRegion::Register` does where the client's addresses are those of another process. `pages` is dropped
@@ -234,18 +263,15 @@ pub unsafe fn register_pages<P: Platform>(
     memory: <P::Os as Os>::Memory,
     flags: u32,
     pages: P::Pages,
-) -> Result<(), (NtStatus, P::Pages)> {
+) -> Result<Registration<P>, (NtStatus, Option<P::Pages>)> {
     let mut given = Some((memory, pages));
-    let register = |region: &MemoryRegion<P>| {
-        let Some((memory, pages)) = given.take() else { return Ok(()) };
-        region.register_pages(memory, flags, pages)
-    };
+    let register =
+        |region: &MemoryRegion<P>| given.take().map(|(memory, pages)| region.register_pages(memory, flags, pages));
     // SAFETY: the caller's promise.
-    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) };
+    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) }.flatten();
     match (registered, given) {
-        (Some(result), _) => result,
-        (None, Some((_, pages))) => Err((NtStatus::INVALID_HANDLE, pages)),
-        (None, None) => Ok(()),
+        (Some(result), _) => result.map_err(|(status, pages)| (status, Some(pages))),
+        (None, given) => Err((NtStatus::INVALID_HANDLE, given.map(|(_, pages)| pages))),
     }
 }
 
@@ -269,15 +295,15 @@ pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: No
     unsafe { find::<MemoryRegion<P>, _>(object, report) }.unwrap_or(NtStatus::INVALID_HANDLE).into()
 }
 
-/// Ends the registration of the region behind `object` because the system wants its pages back. `false` if windows are bound to
-/// it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
+/// Ends a registration of the region behind `object`, if it is in force, because the system wants its pages back. `false` if windows
+/// are bound to it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
 ///
 /// `object` is null or a COM object.
-pub unsafe fn revoke<P: Platform>(object: *mut c_void) -> bool {
+pub unsafe fn revoke<P: Platform>(object: *mut c_void, registration: &Registration<P>) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { find::<MemoryRegion<P>, _>(object, MemoryRegion::revoke) }.unwrap_or(true)
+    unsafe { find::<MemoryRegion<P>, _>(object, |region| region.revoke(registration)) }.unwrap_or(true)
 }
 
 /// Returns true if a registration with these flags lets the adapter write to the bytes.
@@ -326,6 +352,8 @@ impl<P: Platform> Overlapped for MemoryRegion<P> {
         let waits = self.core.deregister.with(|place| place.is_some());
         if waits { Err(NtStatus::UNSUCCESSFUL) } else { Ok(()) }
     }
+
+    fn cancel_one(&self, _: NonNull<OVERLAPPED>) {}
 }
 
 /// `IND2MemoryRegion::Register`. Waits for nothing.

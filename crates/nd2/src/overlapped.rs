@@ -10,7 +10,11 @@ use ndkpi::NtStatus;
 use crate::{
     Device, OverlappedFile, Platform,
     abi::{BOOL, HRESULT, IND2OverlappedVtbl, OVERLAPPED},
-    com::{Class, borrow, unknown},
+    com::{Class, borrow, find, unknown},
+    connector::Connector,
+    cq::{v1::CompletionQueue1, v2::CompletionQueue2},
+    listener::Listener,
+    srq::SharedReceiveQueue,
 };
 
 /// A request that is outstanding. It ends once: with [`Pending::complete`], or cancelled when it is dropped.
@@ -46,6 +50,11 @@ impl<P: Platform> Pending<P> {
         let mut this = unsafe { Self::begin(file, overlapped) };
         this.late = device.late().is_some().then(|| device.clone());
         this
+    }
+
+    /// Returns true if this is the request on `overlapped`.
+    pub fn is_on(&self, overlapped: NonNull<OVERLAPPED>) -> bool {
+        self.overlapped == overlapped
     }
 
     /// Ends the request and tells the client, perhaps later. No lock may be held.
@@ -152,14 +161,22 @@ impl<P: Platform> Outstanding<P> {
         }
     }
 
+    /// Ends the request on `overlapped` alone, if it is one of these.
+    pub fn cancel_one(&mut self, overlapped: NonNull<OVERLAPPED>) {
+        let one = self.list.iter_mut().find(|(request, _)| request.is_on(overlapped));
+        if let Some((_, outcome)) = one {
+            outcome.get_or_insert(NtStatus::CANCELLED);
+        }
+    }
+
     fn take_ended(&mut self) -> Option<(Pending<P>, NtStatus)> {
         if self.reporting {
             return None;
         }
-        // All that are outstanding end together, so those that have ended come first.
-        let status = self.list.front()?.1?;
+        let place = self.list.iter().position(|(_, outcome)| outcome.is_some())?;
+        let (request, status) = self.list.remove(place)?;
         self.reporting = true;
-        self.list.pop_front().map(|(request, _)| (request, status))
+        Some((request, status?))
     }
 
     /// Reports the ends of requests, with no lock held. `requests` are in what `lock` protects.
@@ -185,6 +202,36 @@ pub trait Overlapped: Class {
     ///
     /// `STATUS_UNSUCCESSFUL` if something cannot be cancelled.
     fn cancel(&self) -> Result<(), NtStatus>;
+
+    /// Cancels the request on `overlapped` alone, if it is outstanding here and can be cancelled.
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>);
+}
+
+/// Cancels the request on `overlapped`, which was given to a method of `object`: what `CancelOverlappedRequests` does, for one. It
+/// is not counted as outstanding any more. Nothing happens if it has ended, or is a deregistration, which waits for transfers only.
+/// `IRQL <= DISPATCH_LEVEL`, no lock held.
+///
+/// # Safety
+///
+/// `object` is null or a COM object; `overlapped` is only compared.
+pub unsafe fn cancel_one<P: Platform>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) {
+    /// `false` if the object is none of the class.
+    unsafe fn cancel<C: Overlapped>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { find::<C, _>(object, |object| object.cancel_one(overlapped)) }.is_some()
+    }
+    for cancel in [
+        cancel::<CompletionQueue2<P>>,
+        cancel::<Connector<P>>,
+        cancel::<Listener<P>>,
+        cancel::<SharedReceiveQueue<P>>,
+        cancel::<CompletionQueue1<P>>,
+    ] {
+        // SAFETY: the caller's promise.
+        if unsafe { cancel(object, overlapped) } {
+            return;
+        }
+    }
 }
 
 /// The table's first functions.

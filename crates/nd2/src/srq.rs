@@ -199,6 +199,11 @@ impl<P: Platform> Overlapped for SharedReceiveQueue<P> {
         self.core.report();
         Ok(())
     }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.core.state.with(|state| state.requests.cancel_one(overlapped));
+        self.core.report();
+    }
 }
 
 /// `IND2SharedReceiveQueue::GetNotifyAffinity`.

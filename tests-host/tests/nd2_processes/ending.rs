@@ -2,13 +2,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use nd2::abi::{mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE, notify::ND_CQ_NOTIFY_ANY, op_flags::ND_OP_FLAG_ALLOW_READ};
+use nd2::abi::{
+    mr_flags::ND_MR_FLAG_ALLOW_LOCAL_WRITE,
+    notify::ND_CQ_NOTIFY_ANY,
+    op_flags::{ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE},
+};
 use nd2_control::wire::{LINK_NAME, Verb};
 use ndkpi::NtStatus;
-use simulated_kernel::wdk::STATUS_SUCCESS;
+use simulated_kernel::{
+    Kernel, Pending,
+    wdk::{STATUS_PENDING, STATUS_SUCCESS},
+};
 
 use crate::{
-    program::{Killed, Program, Side, connect, of},
+    actor::Random,
+    program::{Killed, Program, Region, Side, address, connect, of},
     traffic::{ALL, exchange},
     world::{SEEDS, World},
 };
@@ -46,6 +54,155 @@ fn a_process_can_be_killed_at_each_of_its_calls() {
             calls += 1;
         }
         assert!(calls > 15, "{calls} calls");
+    }
+}
+
+impl Side<'_> {
+    /// Makes a window and binds the first bytes of a region to it.
+    fn bind(&self, kernel: &Kernel, region: &Region, at: u64) -> u64 {
+        let window = self.program.make(Verb::CreateWindow, &of(self.adapter));
+        let bind = of(self.qp).u64(1).u64(region.handle).u64(window).u64(at).u64(64);
+        self.program.ask(Verb::Bind, &bind.u32(ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE), 4);
+        assert_eq!(self.result(kernel).status, STATUS_SUCCESS);
+        window
+    }
+}
+
+#[test]
+fn a_registration_that_windows_keep_ends_with_its_request_after_its_region_was_released() {
+    // The request is cancelled, or the process dies. Another window is not bound, or was released.
+    for (seed, dies) in [(1, false), (2, true)] {
+        let world = World::seeded(seed, 1);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+        connect(&here, &there, 1);
+        let at = here.program.process.allocate(4096, true);
+        let region = here.program.region(here.adapter, at, 4096, ALL);
+        let windows = [(); 2].map(|()| here.bind(&world.kernel, &region, at));
+        here.program.make(Verb::CreateWindow, &of(here.adapter));
+        here.program.ask(Verb::Close, &of(region.handle), 0);
+        here.program.ask(Verb::Close, &of(windows[0]), 0);
+        assert!(!region.request.is_complete(), "the other window keeps it");
+        if !dies {
+            region.request.cancel();
+            assert_ne!(region.request.wait().status, STATUS_PENDING);
+        }
+        let [first, second] = programs;
+        first.process.kill();
+        drop(second);
+        world.end();
+    }
+}
+
+#[test]
+fn a_registration_ends_with_the_last_window_that_keeps_it() {
+    let world = World::seeded(1, 1);
+    let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+    connect(&here, &there, 1);
+    let at = here.program.process.allocate(4096, true);
+    let region = here.program.region(here.adapter, at, 4096, ALL);
+    let windows = [(); 2].map(|()| here.bind(&world.kernel, &region, at));
+    here.program.ask(Verb::Close, &of(region.handle), 0);
+    for window in windows {
+        assert!(!region.request.is_complete());
+        here.program.ask(Verb::Close, &of(window), 0);
+    }
+    assert_eq!(region.request.wait().status, STATUS_SUCCESS);
+    // Nothing else has ended.
+    here.program.ask(Verb::Query, &of(here.adapter), 96);
+    drop(programs);
+    world.end();
+}
+
+/// What a process has of everything that can be outstanding, and of everything that can be released.
+struct Belongings {
+    handles: Vec<u64>,
+    requests: Vec<Pending>,
+}
+
+impl Belongings {
+    fn new(kernel: &Kernel, side: &Side<'_>, listener: Option<u64>) -> Self {
+        let (program, adapter) = (side.program, side.adapter);
+        let mut handles = vec![adapter, side.queue, side.qp, side.connector];
+        let mut requests = Vec::new();
+        handles.extend(listener);
+        // Regions that two windows keep, that one does, and that none does.
+        for windows in [2, 1, 0] {
+            let at = program.process.allocate(4096, true);
+            let region = program.region(adapter, at, 4096, ALL);
+            handles.extend((0..windows).map(|_| side.bind(kernel, &region, at)));
+            if windows == 0 {
+                // A receive that nobody fills, and a send that nobody receives.
+                program.receive(side.qp, 7, &[(at, 64, region.local)]);
+                program.send(side.qp, 8, &[(at, 64, region.local)]);
+            }
+            handles.push(region.handle);
+            requests.push(region.request);
+        }
+        // A second queue pair and queue, and a connector that waits at a listener, and one that connects to it.
+        let queue = program.queue(adapter);
+        let qp = program.qp(adapter, queue, 9);
+        let shared = of(adapter).u32(16).u32(4).u32(8).u32(0).u64(0);
+        let shared = program.make(Verb::CreateSharedReceiveQueue, &shared);
+        let [waits, connects] = [(); 2].map(|()| program.make(Verb::CreateConnector, &of(adapter)));
+        let at = address(1, u16::try_from(7100 + handles.len()).expect("a port"));
+        let own = program.make(Verb::CreateListener, &of(adapter));
+        if program.call(Verb::BindListener, &of(own).bytes(&at), 0).status == STATUS_SUCCESS {
+            program.ask(Verb::Listen, &of(own).u32(0), 0);
+            requests.push(program.begin(Verb::GetConnectionRequest, &of(own).u64(waits), 0));
+            let connect = of(connects).u64(qp).u32(4).u32(4).bytes(&at);
+            requests.push(program.begin(Verb::Connect, &connect, 0));
+        }
+        for kind in 0..3 {
+            requests.push(program.begin(Verb::Notify, &of(queue).u32(kind), 0));
+        }
+        requests.push(program.begin(Verb::NotifyShared, &of(shared), 0));
+        requests.push(program.begin(Verb::NotifyDisconnect, &of(side.connector), 0));
+        handles.extend([queue, qp, shared, waits, connects, own]);
+        Self { handles, requests }
+    }
+
+    /// Releases some objects and cancels some requests, in any order.
+    fn lose_some(&mut self, program: &Program, random: &mut Random<'_>) {
+        for _ in 0..random.below(self.handles.len() + self.requests.len()) {
+            if random.one_in(3) && !self.requests.is_empty() {
+                self.requests.swap_remove(random.below(self.requests.len())).cancel();
+            } else if !self.handles.is_empty() {
+                let handle = self.handles.swap_remove(random.below(self.handles.len()));
+                // A cancelled registration may have ended the session.
+                let _ = program.call(Verb::Close, &of(handle), 0);
+            }
+            if random.one_in(20) {
+                let _ = program.begin(Verb::Disconnect, &of(self.handles.first().copied().unwrap_or(0)), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_can_be_killed_whatever_it_has_released_and_cancelled_in_whatever_order() {
+    for seed in 1..60 {
+        let mut random = Random::seeded(seed);
+        let world = World::seeded(seed, 1);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        let sides = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+        let listener = connect(&sides[0], &sides[1], 1);
+        let mut belongings = [None, Some(listener)]
+            .into_iter()
+            .zip(&sides)
+            .map(|(listener, side)| Belongings::new(&world.kernel, side, listener));
+        let mut belongings = [(); 2].map(|()| belongings.next().expect("two sides"));
+        // One, or both in turn.
+        let turns = random.below(4);
+        for turn in 0..=turns {
+            belongings[turn % 2].lose_some(&programs[turn % 2], &mut random);
+        }
+        let [first, second] = programs;
+        let (dies, stays) = if random.one_in(2) { (first, second) } else { (second, first) };
+        dies.process.kill();
+        stays.process.kill();
+        world.end();
     }
 }
 
@@ -128,6 +285,65 @@ fn a_cancelled_request_is_gone_and_its_event_harms_nobody() {
         drop(programs);
         world.end();
     }
+}
+
+#[test]
+fn cancelled_requests_are_not_counted() {
+    let world = World::seeded(1, 1);
+    let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+    let listener = connect(&here, &there, 1);
+    let program = there.program;
+    // With a threshold its request would end at once: there are no receives.
+    let shared = of(there.adapter).u32(16).u32(4).u32(0).u32(0).u64(0);
+    let shared = program.make(Verb::CreateSharedReceiveQueue, &shared);
+    let idle = program.make(Verb::CreateConnector, &of(there.adapter));
+    // More than any of these holds, and all together more than the process may have.
+    for _ in 0..4500 {
+        let waiting = [
+            program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0),
+            program.begin(Verb::NotifyShared, &of(shared), 0),
+            program.begin(Verb::NotifyDisconnect, &of(there.connector), 0),
+            program.begin(Verb::GetConnectionRequest, &of(listener).u64(idle), 0),
+        ];
+        for request in waiting {
+            if request.is_complete() {
+                panic!("refused: {:#x}", request.wait().status);
+            }
+            request.cancel();
+            assert_eq!(request.wait().status, NtStatus::CANCELLED.0);
+        }
+    }
+    // One of several: the others stay, and hear of what comes.
+    let [first, second, third] =
+        [(); 3].map(|()| program.begin(Verb::Notify, &of(there.queue).u32(ND_CQ_NOTIFY_ANY), 0));
+    second.cancel();
+    assert_eq!(second.wait().status, NtStatus::CANCELLED.0);
+    program.receive(there.qp, 3, &[]);
+    here.program.send(here.qp, 1, &[]);
+    assert_eq!([first, third].map(|request| request.wait().status), [STATUS_SUCCESS; 2]);
+    drop(programs);
+    world.end();
+}
+
+#[test]
+fn a_connect_that_is_cancelled_is_given_up_and_the_connector_may_connect_again() {
+    let world = World::seeded(1, 1);
+    let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+    let at = address(1, 7000);
+    let listener = there.program.make(Verb::CreateListener, &of(there.adapter));
+    there.program.ask(Verb::BindListener, &of(listener).bytes(&at), 0);
+    there.program.ask(Verb::Listen, &of(listener).u32(0), 0);
+    for _ in 0..3 {
+        let connect = of(here.connector).u64(here.qp).u32(4).u32(4).bytes(&at);
+        let connects = here.program.begin(Verb::Connect, &connect, 0);
+        assert!(!connects.is_complete());
+        connects.cancel();
+        assert_eq!(connects.wait().status, NtStatus::CANCELLED.0);
+    }
+    drop(programs);
+    world.end();
 }
 
 #[test]

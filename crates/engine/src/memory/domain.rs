@@ -288,6 +288,17 @@ impl<O: Os> Domain<O> {
         Ok(())
     }
 
+    /// Returns true if `token` is the local one of a normal registration in force that windows keep, or binds that are posted
+    /// ([`Region::deregister`](super::Region::deregister) answers `STATUS_DEVICE_BUSY`). The region's owner may have dropped it.
+    #[must_use]
+    pub fn has_windows(&self, token: u32) -> bool {
+        let has_windows = self.table.tokens().with(token, |_, entry| match &entry.object {
+            Object::Normal(normal) => entry.object.is_region(token) && normal.windows.exist(),
+            Object::Domain | Object::Fast(_) | Object::Window(_) => false,
+        });
+        has_windows == Some(true)
+    }
+
     /// The transfers that use the bytes of the fast-registered region or the window that `token` names, also through windows
     /// that are or were bound to the region. `token` is any that the object has or had.
     ///

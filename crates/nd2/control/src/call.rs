@@ -1,53 +1,62 @@
 //! Requests that pend.
 
-use core::sync::atomic::Ordering;
+use core::{ptr::NonNull, sync::atomic::Ordering};
 
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
-use nd2::abi::OVERLAPPED;
+use nd2::{Registration, abi::OVERLAPPED};
 use ndkpi::NtStatus;
 
-use crate::{Request, Session, System};
+use crate::{Request, Server, Session, System};
 
 /// Where a request is.
-struct State<R> {
+struct State<S: System> {
     /// `None` before it begins, and when somebody completes it.
-    request: Option<R>,
+    request: Option<S::Request>,
     /// The system calls when it is cancelled.
     watched: bool,
     /// The system has called, or will.
     cancelled: bool,
     /// How it has ended, while the system's call for a cancellation is on its way.
     outcome: Option<NtStatus>,
+    /// What it has registered.
+    registration: Option<Registration<Server<S>>>,
 }
 
 /// A request of a process that ends when something has happened: the `OVERLAPPED` of the objects in the kernel.
 ///
-/// What waits for the event has one reference, which it gives up when it ends the request. A request that was cancelled meanwhile
-/// is gone then, and nobody is told.
+/// What waits for the event has one reference, which it gives up when it ends the request. A request that is cancelled stops to wait,
+/// and with its last reference goes all that it was counted for.
 #[repr(C)]
 pub struct Call<S: System> {
     /// First, so that its address is that of the call.
     overlapped: OVERLAPPED,
     session: Arc<Session<S>>,
-    /// Of a registration: the region's handle, and the number of bytes.
-    registers: Option<(u64, u64)>,
-    state: <S::Os as Os>::Lock<State<S::Request>>,
+    /// The handle of the object that it waits at, or zero.
+    object: u64,
+    /// Of a registration: the number of bytes.
+    registers: Option<u64>,
+    state: <S::Os as Os>::Lock<State<S>>,
 }
 
 impl<S: System> Call<S> {
-    /// A call without a request, counted among those of the session; and for a registration what it registers.
+    /// A call without a request on the object with this handle, counted among those of the session; and for a registration the number
+    /// of bytes.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, also at a limit of the session.
-    pub(crate) fn try_new(session: &Arc<Session<S>>, registers: Option<(u64, u64)>) -> Result<Arc<Self>, NtStatus> {
-        let state = State { request: None, watched: false, cancelled: false, outcome: None };
+    pub(crate) fn try_new(
+        session: &Arc<Session<S>>,
+        object: u64,
+        registers: Option<u64>,
+    ) -> Result<Arc<Self>, NtStatus> {
+        let state = State { request: None, watched: false, cancelled: false, outcome: None, registration: None };
         let state = session.system().os().lock(state)?;
-        session.take_call(registers.map_or(0, |(_, bytes)| bytes))?;
+        session.take_call(registers.unwrap_or(0))?;
         // From here on dropping it gives back what was taken.
-        let call =
-            Self { overlapped: OVERLAPPED::new(core::ptr::null_mut()), session: session.clone(), registers, state };
+        let overlapped = OVERLAPPED::new(core::ptr::null_mut());
+        let call = Self { overlapped, session: session.clone(), object, registers, state };
         Arc::try_new(call).map_err(Into::into)
     }
 
@@ -122,41 +131,53 @@ impl<S: System> Call<S> {
 
     /// The system wants the request back: a thread that has sent it ends, or the process has asked for that.
     ///
-    /// The event is still waited for, by nobody. A registration ends, and its request with it as soon as nothing uses the bytes; if
-    /// windows are bound to it, the whole session ends.
+    /// Nothing waits for its event any more: a connect is given up, as by `CancelOverlappedRequests`. A registration ends, and its
+    /// request with it as soon as nothing uses the bytes; if windows keep it, the whole session ends.
     pub fn cancel(this: &Arc<Self>) {
-        let request = this.state.with(|state| {
+        let (request, registration) = this.state.with(|state| {
             state.watched = false;
             state.cancelled = true;
             if this.registers.is_some() && state.outcome.is_none() {
-                return None;
+                return (None, state.registration.clone());
             }
             let status = state.outcome.unwrap_or(NtStatus::CANCELLED);
-            state.request.take().map(|request| (request, status))
+            (state.request.take().map(|request| (request, status)), None)
         });
         if let Some((request, status)) = request {
-            return request.complete(status, 0);
+            request.complete(status, 0);
+            this.stop_waiting();
         }
-        this.revoke();
+        if let Some(registration) = registration {
+            this.session.revoke(this.object, &registration);
+        }
     }
 
-    /// Ends the registration that a cancelled request was for.
-    fn revoke(&self) {
-        if let Some((region, _)) = self.registers {
-            self.session.revoke(region);
+    /// Has the object forget a request that was cancelled.
+    fn stop_waiting(&self) {
+        self.session.cancel_one(self.object, NonNull::from(&self.overlapped));
+    }
+
+    /// The request's method has let it pend. If it was cancelled before, its object did not know it yet.
+    pub(crate) fn waits(&self) {
+        if self.state.with(|state| state.cancelled) {
+            self.stop_waiting();
         }
     }
 
     /// The registration has begun. It ends at once if the request was cancelled before.
-    pub(crate) fn registered(&self) {
-        if self.state.with(|state| state.cancelled) {
-            self.revoke();
+    pub(crate) fn registered(&self, registration: Registration<Server<S>>) {
+        let cancelled = self.state.with(|state| {
+            state.registration = Some(registration.clone());
+            state.cancelled
+        });
+        if cancelled {
+            self.session.revoke(self.object, &registration);
         }
     }
 }
 
 impl<S: System> Drop for Call<S> {
     fn drop(&mut self) {
-        self.session.give_call_back(self.registers.map_or(0, |(_, bytes)| bytes));
+        self.session.give_call_back(self.registers.unwrap_or(0));
     }
 }

@@ -43,7 +43,7 @@ impl<S: System> Session<S> {
             Ok(prepared) => prepared,
             Err(status) => return request.complete(status, 0),
         };
-        let call = match Call::try_new(this, Some((handle, memory.len() as u64))) {
+        let call = match Call::try_new(this, handle, Some(memory.len() as u64)) {
             Ok(call) => call,
             Err(status) => {
                 // What refers to the locked pages goes before the request.
@@ -57,8 +57,12 @@ impl<S: System> Session<S> {
         let pages = Pages::new(call.clone());
         // SAFETY: the region is held.
         match unsafe { nd2::register_pages::<Server<S>>(region.as_ptr(), memory, flags, pages) } {
-            Ok(()) => call.registered(),
-            Err((status, pages)) => pages.refuse(status),
+            Ok(registration) => call.registered(registration),
+            Err((status, pages)) => {
+                if let Some(pages) = pages {
+                    pages.refuse(status);
+                }
+            }
         }
     }
 

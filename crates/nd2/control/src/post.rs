@@ -110,7 +110,8 @@ impl<S: System> Session<S> {
         let mut input = Reader::new(request.input());
         let qp: Object<SoftQueuePairVtbl> = self.object(input.u64()?)?;
         let request_context = context(input.u64()?);
-        let region = self.argument::<IND2MemoryRegionVtbl>(input.u64()?)?;
+        let of_region = input.u64()?;
+        let region = self.argument::<IND2MemoryRegionVtbl>(of_region)?;
         let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
         let (address, length) = (context(input.u64()?), input.u64()?);
         let flags = input.u32()?;
@@ -119,11 +120,12 @@ impl<S: System> Session<S> {
             return Err(NtStatus::BUFFER_TOO_SMALL);
         }
         let length = usize::try_from(length).map_err(|_| NtStatus::INVALID_PARAMETER)?;
-        let of_region = region.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
+        let region = region.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let of_window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let bind = qp.table().base.Bind;
         // SAFETY: the objects are held or null. The address is only compared.
-        done(unsafe { bind(qp.as_ptr(), request_context, of_region, of_window, address, length, flags) })?;
+        done(unsafe { bind(qp.as_ptr(), request_context, region, of_window, address, length, flags) })?;
+        self.bound(of_region);
         let token = window.map_or(0, |window| {
             // SAFETY: the window is held.
             unsafe { (window.table().GetRemoteToken)(window.as_ptr()) }

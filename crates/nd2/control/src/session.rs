@@ -1,7 +1,10 @@
 //! One process: its objects, what it may take, and its end.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 
 use engine::{
     connection::Owner,
@@ -9,7 +12,7 @@ use engine::{
 };
 use fallible::{Arc, try_slice};
 use nd2::{
-    Device,
+    Device, Registration,
     abi::{HRESULT, IND2CompletionQueueVtbl, OVERLAPPED},
 };
 use ndkpi::NtStatus;
@@ -54,6 +57,8 @@ pub struct Session<S: System> {
     state: <S::Os as Os>::Lock<State>,
     calls: AtomicU32,
     locked: AtomicU64,
+    /// The system wanted pages back whose region had no handle any more.
+    revoked: AtomicBool,
 }
 
 impl<S: System> Session<S> {
@@ -65,7 +70,8 @@ impl<S: System> Session<S> {
     pub fn try_new(system: &S, limits: Limits, process: u32) -> Result<Arc<Self>, NtStatus> {
         let state = system.os().lock(State { handles: Handles::default(), ended: false })?;
         let (calls, locked) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::try_new(Self { system: system.clone(), limits, process, state, calls, locked }).map_err(Into::into)
+        let (system, revoked) = (system.clone(), AtomicBool::new(false));
+        Arc::try_new(Self { system, limits, process, state, calls, locked, revoked }).map_err(Into::into)
     }
 
     pub(crate) const fn system(&self) -> &S {
@@ -195,7 +201,9 @@ impl<S: System> Session<S> {
             Ok(input) => input,
             Err(status) => return request.answer(status),
         };
-        let call = match Call::try_new(this, None) {
+        // The handle of an object comes first. An input without one is refused by its method.
+        let object = Reader::new(&input).u64().unwrap_or(0);
+        let call = match Call::try_new(this, object, None) {
             Ok(call) => call,
             Err(status) => return request.answer(status),
         };
@@ -205,7 +213,7 @@ impl<S: System> Session<S> {
         let overlapped = Call::into_overlapped(call.clone());
         let result = this.begin(verb, Reader::new(&input), overlapped);
         if result.is_pending() {
-            return;
+            return call.waits();
         }
         // SAFETY: the method did not pend, so nobody else has the reference.
         drop(unsafe { Call::<S>::from_overlapped(overlapped) });
@@ -271,12 +279,35 @@ impl<S: System> Session<S> {
     }
 
     /// Ends a registration whose pages the system wants back. If windows keep it, everything ends. `IRQL <= DISPATCH_LEVEL`.
-    pub(crate) fn revoke(&self, region: u64) {
+    pub(crate) fn revoke(&self, region: u64, registration: &Registration<Server<S>>) {
         let object = self.state.with(|state| state.handles.any(region));
-        let Some((Kind::MemoryRegion, object)) = object else { return };
-        // SAFETY: the object is one of `nd2`, and held.
-        if !unsafe { nd2::revoke::<Server<S>>(object.as_ptr()) } {
+        let is_revoked = match object {
+            // SAFETY: the object is one of `nd2`, and held.
+            Some((_, object)) => unsafe { nd2::revoke(object.as_ptr(), registration) },
+            // Without a handle nothing but windows keeps it, or a bind that is just being posted.
+            None => {
+                self.revoked.store(true, Ordering::SeqCst);
+                !registration.is_kept_by_windows()
+            }
+        };
+        if !is_revoked {
             self.end();
+        }
+    }
+
+    /// A bind to the region with this handle has been posted. If the region was released meanwhile, and the system wants the pages of
+    /// such a one back, [`Session::revoke`] has not seen the bind.
+    pub(crate) fn bound(&self, region: u64) {
+        if self.revoked.load(Ordering::SeqCst) && self.any(region).is_err() {
+            self.end();
+        }
+    }
+
+    /// Cancels a request that waits at the object with this handle. Without the object it has ended. `IRQL <= DISPATCH_LEVEL`.
+    pub(crate) fn cancel_one(&self, object: u64, overlapped: NonNull<OVERLAPPED>) {
+        if let Ok((_, object)) = self.any(object) {
+            // SAFETY: the object is one of `nd2`, and held.
+            unsafe { nd2::cancel_one::<Server<S>>(object.as_ptr(), overlapped) };
         }
     }
 

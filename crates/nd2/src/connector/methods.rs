@@ -50,6 +50,10 @@ impl<P: Platform> Overlapped for Connector<P> {
         self.core.cancel();
         Ok(())
     }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.core.cancel_one(overlapped);
+    }
 }
 
 /// A status that says all there is to say, whether it came as an error or not.

@@ -203,6 +203,12 @@ impl<P: Platform> Core<P> {
         self.report();
     }
 
+    /// [`Core::cancel`] for the request on `overlapped` alone.
+    pub fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.state.with(|state| state.waiters.end_those(NtStatus::CANCELLED, |request| request.is_on(overlapped)));
+        self.report();
+    }
+
     /// Takes completions out and gives them to `each` (`IND2CompletionQueue::GetResults`). Returns how many.
     pub fn take(this: &Arc<Self>, most: usize, each: impl FnMut(&Cqe)) -> usize {
         this.state.with(|state| {

@@ -53,6 +53,10 @@ impl<P: Platform> Overlapped for CompletionQueue1<P> {
         self.0.core.cancel();
         Ok(())
     }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.0.core.cancel_one(overlapped);
+    }
 }
 
 /// `INDOverlapped::GetOverlappedResult`. Notifications transfer no bytes.

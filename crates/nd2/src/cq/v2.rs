@@ -47,6 +47,10 @@ impl<P: Platform> Overlapped for CompletionQueue2<P> {
         self.0.core.cancel();
         Ok(())
     }
+
+    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.0.core.cancel_one(overlapped);
+    }
 }
 
 /// `IND2CompletionQueue::GetNotifyAffinity`.
