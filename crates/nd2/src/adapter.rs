@@ -12,7 +12,7 @@ use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Device, OverlappedFile, Platform,
+    Account, Charge, Client, Device, Item, OverlappedFile, Platform,
     abi::{
         HANDLE, HRESULT, IID_IND2Adapter, IID_INDCompletionQueue, IID_SoftAdapter, IND2AdapterVtbl, KAFFINITY,
         ND_VERSION_2, ND2_ADAPTER_INFO, SOCKET_ADDRESS_LIST, SoftAdapterVtbl,
@@ -33,7 +33,8 @@ pub struct AdapterCore<P: Platform> {
     device: Arc<Device<P>>,
     /// Registered memory is good for all objects of one open adapter.
     domain: Arc<Domain<P::Os>>,
-    owner: Owner,
+    client: Client,
+    _charges: [Charge; 2],
     files: <P::Os as Os>::Lock<Files<P>>,
 }
 
@@ -43,6 +44,13 @@ struct Files<P: Platform> {
     /// Where the next search for closed ones begins.
     next: usize,
 }
+
+/// Bytes that every object takes besides what grows with its parameters: the COM object, its core and locks, what the engine has of
+/// it, its place in tables, and the headers of all of these.
+const OBJECT: u64 = 2048;
+
+/// Bytes that a connection or a listener takes besides that.
+pub const CONNECTION: u64 = 4096;
 
 /// How many files are checked when one is made, for those that are closed: a bound, for clients with many of them.
 const FILES_LOOKED_AT: usize = 16;
@@ -61,7 +69,33 @@ impl<P: Platform> AdapterCore<P> {
 
     /// Whose connections and listeners are made on it.
     pub const fn owner(&self) -> Owner {
-        self.owner
+        self.client.owner
+    }
+
+    /// What everything that is made on it is charged to.
+    pub const fn account(&self) -> Option<&Arc<Account>> {
+        self.client.account.as_ref()
+    }
+
+    /// Charges the client for memory that one of its objects takes: `bytes`, and what every object takes.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_IMPLEMENTATION_LIMIT`.
+    pub fn charge_object(&self, bytes: u64) -> Result<Charge, NtStatus> {
+        self.device.charge(self.account(), Item::Memory, OBJECT + bytes)
+    }
+
+    /// Charges more for memory that has grown to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`: methods that let an object grow know no limits.
+    pub fn raise(&self, charge: &Charge, bytes: u64) -> Result<(), NtStatus> {
+        charge.raise(OBJECT + bytes).map_err(|exhausted| {
+            self.device.platform().limit_reached(exhausted.name, exhausted.most);
+            NtStatus::INSUFFICIENT_RESOURCES
+        })
     }
 
     /// The file with this handle.
@@ -128,15 +162,17 @@ impl<P: Platform> AdapterCore<P> {
 }
 
 impl<P: Platform> Adapter<P> {
-    /// Opens `device` for `owner`.
+    /// Opens `device` for `client`.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(device: &Arc<Device<P>>, owner: Owner) -> Result<Self, NtStatus> {
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
+    pub fn try_new(device: &Arc<Device<P>>, client: &Client) -> Result<Self, NtStatus> {
+        let account = client.account.as_ref();
+        let charges = [device.charge(account, Item::Memory, OBJECT)?, device.charge(account, Item::Tokens, 1)?];
         let domain = Domain::try_new(device.memory())?;
         let files = device.platform().os().lock(Files { list: Vec::new(), next: 0 })?;
-        let core = AdapterCore { device: device.clone(), domain, owner, files };
+        let core = AdapterCore { device: device.clone(), domain, client: client.clone(), _charges: charges, files };
         Arc::try_new(core).map(Self).map_err(Into::into)
     }
 }

@@ -5,12 +5,11 @@
 
 use core::ffi::c_void;
 
-use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::GUID;
 
 use crate::{
-    Device, Platform, Provider,
+    Client, Device, Platform, Provider,
     abi::{HRESULT, IID_IND2Provider, IID_IUnknown},
     live_objects,
 };
@@ -43,7 +42,7 @@ pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
     match devices() {
         // Nobody outside of the process lists its connections.
         // SAFETY: the caller's promise.
-        Ok(devices) => unsafe { Provider::create(devices.as_ref(), Owner::default(), iid, out) },
+        Ok(devices) => unsafe { Provider::create(devices.as_ref(), &Client::default(), iid, out) },
         Err(result) => result,
     }
 }

@@ -17,9 +17,9 @@ mod methods;
 mod requests;
 
 use crate::{
-    Device, Platform,
+    Charge, Device, Platform,
     abi::OVERLAPPED,
-    adapter::AdapterCore,
+    adapter::{AdapterCore, CONNECTION},
     com::find,
     device::{Member, Membership},
     overlapped::{Outstanding, Pending},
@@ -69,6 +69,7 @@ pub struct Core<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
+    _charge: Charge,
 }
 
 /// How one of the engine's connectors reaches the core.
@@ -125,8 +126,11 @@ impl<P: Platform> Connector<P> {
             end: None,
         };
         let state = device.platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
-        let member = Device::join(device, Member::Connector(core.clone()))?;
+        let info = &device.config().info;
+        let data = info.MaxCallerData.saturating_add(info.MaxCalleeData);
+        let charge = adapter.charge_object(CONNECTION + u64::from(data))?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, _charge: charge })?;
+        let member = Device::join(adapter, Member::Connector(core.clone()))?;
         Ok(Self { core, _member: member })
     }
 

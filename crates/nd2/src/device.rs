@@ -20,7 +20,7 @@ use fallible::Arc;
 use ndkpi::{NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NtStatus};
 
 use crate::{
-    CompletionPolicy, Platform,
+    Account, Charge, CompletionPolicy, Item, Platform,
     abi::{
         ND2_ADAPTER_INFO,
         adapter_flags::{
@@ -28,6 +28,7 @@ use crate::{
             ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, ND_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED,
         },
     },
+    adapter::AdapterCore,
     com::find,
     connector, cq,
     faults::{FaultState, Faults},
@@ -389,6 +390,28 @@ impl<P: Platform> Device<P> {
         self.late.as_ref()
     }
 
+    /// Charges a client for something.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_IMPLEMENTATION_LIMIT` if it has no more of it: clients are told `ND_INSUFFICIENT_RESOURCES`, and the platform which limit
+    /// it was.
+    pub(crate) fn charge(&self, to: Option<&Arc<Account>>, item: Item, amount: u64) -> Result<Charge, NtStatus> {
+        let all = match item {
+            Item::Tokens => self.config.max_tokens.into(),
+            // There are no more tokens for windows, whatever the limit is.
+            Item::Shared(Resource::MemoryWindows) => {
+                self.config.limits.get(Resource::MemoryWindows).min(MemoryLimits::WINDOWS.into())
+            }
+            Item::Shared(resource) => self.config.limits.get(resource),
+            Item::Memory | Item::Locked | Item::Requests | Item::Sessions => 0,
+        };
+        Charge::try_new(to, item, amount, all).map_err(|exhausted| {
+            self.platform.limit_reached(exhausted.name, exhausted.most);
+            NtStatus::IMPLEMENTATION_LIMIT
+        })
+    }
+
     pub(crate) const fn in_use(&self) -> &InUse {
         &self.in_use
     }
@@ -423,13 +446,14 @@ impl<P: Platform> Device<P> {
         if self.removed.load(Ordering::Acquire) { Err(NtStatus::DEVICE_REMOVED) } else { Ok(()) }
     }
 
-    /// Lets `member` know when the adapter is removed.
+    /// Lets `member`, which is made on `adapter`, know when the device is removed.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
-    pub(crate) fn join(this: &Arc<Self>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
-        let taken = Taken::try_new(this, member.resource(), 1)?;
+    pub(crate) fn join(adapter: &AdapterCore<P>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
+        let this = adapter.device();
+        let taken = Taken::try_new(this, adapter.account(), member.resource(), 1)?;
         let number = this.members.with(|members| members.try_insert(member))?;
         let membership = Membership { device: this.clone(), number, _taken: taken };
         // Removed meanwhile: the removal may have passed this member by.

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod abi;
+mod account;
 mod adapter;
 pub mod address;
 mod back_end;
@@ -47,6 +48,7 @@ mod provider;
 mod qp;
 mod srq;
 
+pub use account::{Account, Charge, Client, Exhausted, Item, Quota};
 pub use back_end::BackEnd;
 pub use com::live_objects;
 pub use device::{Config, Device};

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-use crate::{Device, Platform};
+use crate::{Account, Charge, Device, Item, Platform};
 
 /// What an adapter has a limited amount of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,28 +98,35 @@ pub struct Taken<P: Platform> {
     device: Arc<Device<P>>,
     resource: Resource,
     amount: u64,
+    _charge: Charge,
 }
 
 impl<P: Platform> Taken<P> {
-    /// Takes `amount` of a resource.
+    /// Takes `amount` of a resource for a client with this account.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES` if the adapter is to make that fault; `STATUS_IMPLEMENTATION_LIMIT` if there is not so much
     /// left: clients are told `ND_INSUFFICIENT_RESOURCES`, and the platform which limit it was.
-    pub fn try_new(device: &Arc<Device<P>>, resource: Resource, amount: u64) -> Result<Self, NtStatus> {
+    pub fn try_new(
+        device: &Arc<Device<P>>,
+        account: Option<&Arc<Account>>,
+        resource: Resource,
+        amount: u64,
+    ) -> Result<Self, NtStatus> {
         let most = device.config().limits.get(resource);
         let more = |now: u64| now.checked_add(amount).filter(|sum| *sum <= most);
         if device.faults().refuses() {
             // As if there were none left: for a client that is to show what it does then.
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
         }
+        let charge = device.charge(account, Item::Shared(resource), amount)?;
         let in_use = &device.in_use().0[resource as usize];
         if in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             device.platform().limit_reached(resource.name(), most);
             return Err(NtStatus::IMPLEMENTATION_LIMIT);
         }
-        Ok(Self { device: device.clone(), resource, amount })
+        Ok(Self { device: device.clone(), resource, amount, _charge: charge })
     }
 }
 

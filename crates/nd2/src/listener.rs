@@ -11,15 +11,18 @@ use fallible::Arc;
 use ndkpi::{GUID, NtStatus, SOCKADDR};
 
 use crate::{
-    Device, Platform,
+    Charge, Device, Platform,
     abi::{HRESULT, IID_IND2Listener, IID_IND2Overlapped, IND2ListenerVtbl, OVERLAPPED},
-    adapter::AdapterCore,
+    adapter::{AdapterCore, CONNECTION},
     address,
     com::{Class, borrow},
     connector::{self, own_address},
     device::{Member, Membership},
-    overlapped::{Overlapped, Pending, overlapped, succeed},
+    overlapped::{Overlapped, Pending, overlapped, succeed, trim},
 };
+
+/// Bytes that a connection request takes that waits, without its private data.
+const INCOMING: u64 = 1024;
 
 /// A client's `GetConnectionRequest`, with the connector that is to get the request.
 type Waiter<P> = (Arc<connector::Core<P>>, Pending<P>);
@@ -40,6 +43,8 @@ pub struct Core<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
+    /// For the memory, with that of requests that may wait here: those who have sent them may be gone.
+    charge: Charge,
 }
 
 struct Client<P: Platform>(Arc<Core<P>>);
@@ -116,6 +121,8 @@ impl<P: Platform> Core<P> {
         self.adapter.device().check_present()?;
         let most = self.adapter.device().config().max_backlog;
         let backlog = if backlog == 0 { most } else { backlog.min(most) };
+        let each = INCOMING + u64::from(self.adapter.device().config().info.MaxCallerData);
+        self.adapter.raise(&self.charge, CONNECTION + u64::from(backlog) * each)?;
         let engine = self.state.with(|state| {
             let engine = state.engine.clone().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
             if state.listening {
@@ -178,7 +185,14 @@ impl<P: Platform> Core<P> {
     }
 
     fn cancel(&self, status: NtStatus) {
-        while let Some((_, request)) = self.state.with(|state| state.waiting.pop_front()) {
+        let first = || {
+            self.state.with(|state| {
+                let first = state.waiting.pop_front();
+                trim(&mut state.waiting);
+                first
+            })
+        };
+        while let Some((_, request)) = first() {
             request.complete(status);
         }
     }
@@ -219,8 +233,9 @@ impl<P: Platform> Listener<P> {
             end: None,
         };
         let state = adapter.device().platform().os().lock(state)?;
-        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state })?;
-        let member = Device::join(adapter.device(), Member::Listener(core.clone()))?;
+        let charge = adapter.charge_object(CONNECTION)?;
+        let core = Arc::try_new(Core { adapter: adapter.clone(), file: file.clone(), state, charge })?;
+        let member = Device::join(adapter, Member::Listener(core.clone()))?;
         Ok(Self { core, _member: member })
     }
 }
@@ -259,7 +274,9 @@ impl<P: Platform> Overlapped for Listener<P> {
     fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
         let cancelled = self.core.state.with(|state| {
             let place = state.waiting.iter().position(|(_, request)| request.is_on(overlapped))?;
-            state.waiting.remove(place)
+            let cancelled = state.waiting.remove(place);
+            trim(&mut state.waiting);
+            cancelled
         });
         if let Some((_, request)) = cancelled {
             request.complete(NtStatus::CANCELLED);

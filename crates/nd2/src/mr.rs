@@ -3,14 +3,14 @@
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 
 use engine::{
-    memory::{Region, RegionKind, Release, Released, Rights},
+    memory::{PAGE_SIZE, Region, RegionKind, Release, Released, Rights},
     os::{Dpc, Memory, Os, Routine, SpinLock},
 };
 use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Platform,
+    Charge, Item, Platform,
     abi::{
         HRESULT, IID_IND2MemoryRegion, IID_IND2Overlapped, IND2MemoryRegionVtbl, OVERLAPPED,
         mr_flags::{
@@ -37,7 +37,10 @@ pub struct Core<P: Platform> {
 }
 
 /// Is told when the bytes of a registration are not used any more.
-struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Taken<P>);
+struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Limited<P>);
+
+/// What a registration takes.
+type Limited<P> = (Taken<P>, Charge);
 
 impl<P: Platform> Released for Client<P> {
     fn released(&self) {
@@ -79,7 +82,6 @@ impl<P: Platform> Core<P> {
 pub struct MemoryRegion<P: Platform> {
     core: Arc<Core<P>>,
     region: Arc<Region<P::Os>>,
-    _taken: Taken<P>,
 }
 
 impl<P: Platform> MemoryRegion<P> {
@@ -89,7 +91,9 @@ impl<P: Platform> MemoryRegion<P> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
-        let taken = Taken::try_new(adapter.device(), Resource::MemoryRegions, 1)?;
+        let device = adapter.device();
+        let taken = Taken::try_new(device, adapter.account(), Resource::MemoryRegions, 1)?;
+        let charges = (device.charge(adapter.account(), Item::Tokens, 1)?, adapter.charge_object(0)?);
         let os = adapter.device().platform().os();
         let core = Arc::try_new(Core {
             adapter: adapter.clone(),
@@ -98,8 +102,9 @@ impl<P: Platform> MemoryRegion<P> {
             pages: os.lock(None)?,
             dpc: os.dpc(os.current_processor())?,
         })?;
-        let region = Region::try_new(adapter.domain(), RegionKind::Normal)?;
-        Ok(Self { core, region, _taken: taken })
+        // Given back when windows do not keep the region any more.
+        let region = Region::try_new_for(adapter.domain(), RegionKind::Normal, (taken, charges))?;
+        Ok(Self { core, region })
     }
 
     /// The engine's region behind a client's pointer, if it is one of this adapter.
@@ -146,9 +151,12 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Registers bytes, after the [check](Self::check).
     fn begin(&self, memory: <P::Os as Os>::Memory, length: usize, flags: u32) -> Result<(), NtStatus> {
-        let taken = Taken::try_new(self.core.adapter.device(), Resource::RegisteredBytes, length as u64)
-            .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        self.region.register(memory, rights_of(flags), Client(self.core.clone(), taken))
+        let adapter = &self.core.adapter;
+        // Besides the object: the list of the pages.
+        let taken = Taken::try_new(adapter.device(), adapter.account(), Resource::RegisteredBytes, length as u64);
+        let charge = adapter.charge_object(length as u64 / PAGE_SIZE * size_of::<usize>() as u64);
+        let limited = taken.and_then(|taken| Ok((taken, charge?))).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        self.region.register(memory, rights_of(flags), Client(self.core.clone(), limited))
     }
 
     /// Registers bytes whose pages are locked already.

@@ -7,7 +7,7 @@ use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Platform,
+    Item, Platform,
     abi::{IID_IND2MemoryWindow, IND2MemoryWindowVtbl},
     adapter::AdapterCore,
     com::{Class, borrow, find, unknown},
@@ -18,7 +18,6 @@ use crate::{
 pub struct MemoryWindow<P: Platform> {
     adapter: Arc<AdapterCore<P>>,
     window: Arc<Window<P::Os>>,
-    _taken: Taken<P>,
 }
 
 impl<P: Platform> MemoryWindow<P> {
@@ -29,8 +28,12 @@ impl<P: Platform> MemoryWindow<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Arc<AdapterCore<P>>) -> Result<Self, NtStatus> {
         adapter.device().check_present()?;
-        let taken = Taken::try_new(adapter.device(), Resource::MemoryWindows, 1)?;
-        Ok(Self { adapter: adapter.clone(), window: Window::try_new(adapter.domain())?, _taken: taken })
+        let device = adapter.device();
+        let taken = Taken::try_new(device, adapter.account(), Resource::MemoryWindows, 1)?;
+        let charges = (device.charge(adapter.account(), Item::Tokens, 1)?, adapter.charge_object(0)?);
+        // Given back after the last transfer through the window.
+        let window = Window::try_new_for(adapter.domain(), (taken, charges))?;
+        Ok(Self { adapter: adapter.clone(), window })
     }
 
     /// The engine's window behind a client's pointer, if it is one of this adapter.

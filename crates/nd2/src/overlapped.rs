@@ -118,6 +118,14 @@ impl<P: Platform> Drop for Pending<P> {
     }
 }
 
+/// Gives the memory of an empty list back, unless it is little: what requests take is charged while they are outstanding.
+pub fn trim<T>(list: &mut VecDeque<T>) {
+    const LITTLE: usize = 8;
+    if list.is_empty() && list.capacity() > LITTLE {
+        *list = VecDeque::new();
+    }
+}
+
 /// Requests that all end at the next event, in the order in which they were issued.
 pub struct Outstanding<P: Platform> {
     list: VecDeque<(Pending<P>, Option<NtStatus>)>,
@@ -175,6 +183,7 @@ impl<P: Platform> Outstanding<P> {
         }
         let place = self.list.iter().position(|(_, outcome)| outcome.is_some())?;
         let (request, status) = self.list.remove(place)?;
+        trim(&mut self.list);
         self.reporting = true;
         Some((request, status?))
     }

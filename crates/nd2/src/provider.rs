@@ -3,14 +3,13 @@
 use alloc::vec::Vec;
 use core::ffi::c_void;
 
-use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::{GUID, SOCKADDR};
 
 use crate::{
-    Device, Platform,
+    Client, Device, Platform,
     abi::{HRESULT, IID_IND2Provider, IND2ProviderVtbl, SOCKET_ADDRESS_LIST},
-    adapter::Adapter,
+    adapter::{Adapter, memory_result},
     address,
     com::{Class, Object, borrow, unknown},
 };
@@ -18,21 +17,26 @@ use crate::{
 /// A provider of some adapters.
 pub struct Provider<P: Platform> {
     devices: Vec<Arc<Device<P>>>,
-    owner: Owner,
+    client: Client,
 }
 
 impl<P: Platform> Provider<P> {
-    /// Makes a COM object with the interface `iid` that provides `devices`. Listings say that connections are `owner`'s.
+    /// Makes a COM object with the interface `iid` that provides `devices` to `client`.
     ///
     /// # Safety
     ///
     /// `iid` is null or valid for reading, `out` null or valid for writing.
-    pub unsafe fn create(devices: &[Arc<Device<P>>], owner: Owner, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    pub unsafe fn create(
+        devices: &[Arc<Device<P>>],
+        client: &Client,
+        iid: *const GUID,
+        out: *mut *mut c_void,
+    ) -> HRESULT {
         let make = || {
             let mut own = Vec::new();
             own.try_reserve_exact(devices.len()).map_err(|_| HRESULT::ND_NO_MEMORY)?;
             own.extend(devices.iter().cloned());
-            Ok(Self { devices: own, owner })
+            Ok(Self { devices: own, client: client.clone() })
         };
         // SAFETY: the caller's promise.
         unsafe { Object::hand_out(iid, out, make) }
@@ -121,7 +125,7 @@ unsafe extern "system" fn open_adapter<P: Platform>(
         let is_it = |device: &&Arc<Device<P>>| device.config().info.AdapterId == adapter;
         let device = object.devices.iter().find(is_it).ok_or(HRESULT::ND_INVALID_PARAMETER)?;
         device.check_present()?;
-        Adapter::try_new(device, object.owner).map_err(|_| HRESULT::ND_NO_MEMORY)
+        Adapter::try_new(device, &object.client).map_err(memory_result)
     };
     // SAFETY: the caller's promise.
     unsafe { Object::hand_out(iid, out, make) }

@@ -25,6 +25,9 @@ use crate::{
     post,
 };
 
+/// Bytes that a queue pair takes besides: its places in its queues, the locks of its ends, and what it is with its connection.
+const QUEUE_PAIR: u64 = 1024;
+
 /// The sizes of a queue pair. Checked against the adapter's limits.
 pub struct Sizes {
     pub receive_depth: u32,
@@ -69,7 +72,7 @@ impl<P: Platform> QueuePair<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`, `STATUS_DEVICE_REMOVED`.
     pub fn try_new(
         adapter: &Arc<AdapterCore<P>>,
         [receive, initiator]: [Arc<Cq<P::Os>>; 2],
@@ -90,10 +93,12 @@ impl<P: Platform> QueuePair<P> {
             max_transfer: info.MaxTransferLength,
             context: context.expose_provenance(),
         };
+        // Given back with the last reference to the queue pair, which may be that of its connection.
+        let charge = adapter.charge_object(QUEUE_PAIR + parameters.bytes::<P::Os>())?;
         let NewQp { qp, send_queue, receive_queue } =
-            Qp::try_new(device.nic(), adapter.domain(), &receive, &initiator, shared, &parameters, ())?;
+            Qp::try_new(device.nic(), adapter.domain(), &receive, &initiator, shared, &parameters, charge)?;
         let qp = Open(qp);
-        let member = Device::join(device, Member::QueuePair(qp.0.clone()))?;
+        let member = Device::join(adapter, Member::QueuePair(qp.0.clone()))?;
         let os = device.platform().os();
         Ok(Self {
             adapter: adapter.clone(),

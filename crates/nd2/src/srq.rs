@@ -10,7 +10,7 @@ use fallible::Arc;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    Device, Platform,
+    Charge, Device, Platform,
     abi::{
         HRESULT, IID_IND2Overlapped, IID_IND2SharedReceiveQueue, IND2SharedReceiveQueueVtbl, KAFFINITY, ND2_SGE,
         OVERLAPPED,
@@ -38,6 +38,9 @@ pub struct Core<P: Platform> {
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
     processor: u32,
+    parameters: SrqParameters,
+    /// For the memory. The engine's queue keeps this core by its client as long as it is there itself.
+    charge: Charge,
 }
 
 struct Client<P: Platform>(Arc<Core<P>>);
@@ -97,9 +100,6 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let processor = wanted.unwrap_or_else(|| os.current_processor());
         let requests = Outstanding::new(device.config().max_notify_requests as usize);
         let state = State { requests, threshold, end: None };
-        let core = Core { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor };
-        let core = Arc::try_new(core)?;
-        let member = Device::join(device, Member::SharedReceiveQueue(core.clone()))?;
         let info = &device.config().info;
         let parameters = SrqParameters {
             depth,
@@ -110,6 +110,11 @@ impl<P: Platform> SharedReceiveQueue<P> {
             threshold: 0,
             processor,
         };
+        let (adapter_of_core, state) = (adapter.clone(), os.lock(state)?);
+        let charge = adapter.charge_object(parameters.bytes::<P::Os>())?;
+        let core = Core { adapter: adapter_of_core, file: file.clone(), state, processor, parameters, charge };
+        let core = Arc::try_new(core)?;
+        let member = Device::join(adapter, Member::SharedReceiveQueue(core.clone()))?;
         let srq = Srq::try_new(os, adapter.domain(), parameters, Client(core.clone()))?;
         Ok(Self { core, srq, _member: member })
     }
@@ -126,7 +131,13 @@ impl<P: Platform> SharedReceiveQueue<P> {
     }
 
     fn modify(&self, depth: u32, threshold: u32) -> Result<(), NtStatus> {
-        self.core.adapter.device().check_present()?;
+        let core = &self.core;
+        core.adapter.device().check_present()?;
+        if depth <= core.parameters.max_depth {
+            // The receives before stay where they are until they are taken: at most as much memory again.
+            let parameters = SrqParameters { depth, ..core.parameters };
+            core.adapter.raise(&core.charge, 2 * parameters.bytes::<P::Os>())?;
+        }
         Srq::modify(&self.srq, depth, 0)?;
         if threshold > 0 {
             let waits = self.core.state.with(|state| {

@@ -1,18 +1,25 @@
 //! What a process cannot do (docs/threat-model.md, "Programs").
 
-use nd2::abi::mr_flags::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ};
-use nd2_control::{
-    Limits,
-    wire::{KEY, LINK_NAME, Reader, SDDL, SDDL_USERS, VERSION, Verb},
+use std::sync::Arc;
+
+use engine::memory::MemoryLimits;
+use nd2::{
+    Quota, Resource,
+    abi::{
+        mr_flags::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ},
+        notify::ND_CQ_NOTIFY_ANY,
+    },
 };
+use nd2_control::wire::{KEY, LINK_NAME, Reader, SDDL, SDDL_USERS, VERSION, Verb};
 use ndkpi::NtStatus;
 use simulated_kernel::{
-    Kernel, Value,
-    wdk::{STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+    Answer, File, Kernel, Pending, Process, Value,
+    wdk::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
+use softndk::nd::access;
 
 use crate::{
-    program::{Input, Program, Side, connect, of},
+    program::{Input, Program, Side, address, connect, of},
     traffic::ALL,
     world::World,
 };
@@ -115,45 +122,265 @@ fn a_file_says_once_whose_it_is_and_nobody_guesses() {
     world.end();
 }
 
+/// One more session of a process.
+struct Another<'p> {
+    process: &'p Process,
+    file: Arc<File>,
+}
+
+impl<'p> Another<'p> {
+    /// Begins one with a key made of `number`, if the driver lets it.
+    fn begin(process: &'p Process, number: u8) -> Result<Self, NTSTATUS> {
+        let another = Self { process, file: process.open(LINK_NAME)? };
+        let begun = another.call(Verb::Begin, &Input::default().u32(VERSION).bytes(&[number; KEY]), 0);
+        if begun.status == STATUS_SUCCESS { Ok(another) } else { Err(begun.status) }
+    }
+
+    fn call(&self, verb: Verb, input: &Input, output: usize) -> Answer {
+        self.process.begin(&self.file, verb.code(), &input.0, output).wait()
+    }
+
+    fn make(&self, verb: Verb, input: &Input) -> Result<u64, NTSTATUS> {
+        let answer = self.call(verb, input, 8);
+        if answer.status == STATUS_SUCCESS { Ok(handle(&answer)) } else { Err(answer.status) }
+    }
+}
+
+fn handle(answer: &Answer) -> u64 {
+    Reader::new(&answer.bytes).u64().expect("a handle")
+}
+
+/// Makes as many as there are. Returns them, and how one more is refused.
+fn all_of(mut make: impl FnMut() -> Answer) -> (Vec<u64>, NTSTATUS) {
+    let mut made = Vec::new();
+    loop {
+        let answer = make();
+        if answer.status != STATUS_SUCCESS {
+            return (made, answer.status);
+        }
+        made.push(handle(&answer));
+    }
+}
+
 #[test]
-fn a_process_takes_no_more_than_its_quota_and_gives_it_back() {
+fn a_process_begins_no_more_sessions_than_its_quota_and_leaves_the_others_theirs() {
+    let world = World::seeded(1, 1);
+    let [greedy, other] = [(); 2].map(|()| world.kernel.process());
+    let most = u8::try_from(Quota::default().sessions).expect("a few");
+    let mut sessions: Vec<_> =
+        (1..=most).map(|number| Another::begin(&greedy, number).expect("within the quota")).collect();
+    let refused = |number| Another::begin(&greedy, number).err();
+    assert_eq!(refused(100), Some(STATUS_INSUFFICIENT_RESOURCES));
+    let of_other = Another::begin(&other, 101).expect("another process has its own");
+    // One that has ended makes room for one.
+    let ended = sessions.pop().expect("several");
+    greedy.close(&ended.file);
+    drop(ended);
+    sessions.push(Another::begin(&greedy, 102).expect("there is room again"));
+    assert_eq!(refused(103), Some(STATUS_INSUFFICIENT_RESOURCES));
+    drop((sessions, of_other));
+    drop((greedy, other));
+    world.end();
+}
+
+#[test]
+fn a_process_locks_no_more_than_its_quota_by_all_its_sessions_and_gives_it_back() {
     let world = World::seeded(1, 1);
     let program = Program::start(&world.kernel, 1);
-    let other = Program::start(&world.kernel, 2);
-    let adapter = program.open(1);
-    let limits = Limits::default();
-    // Objects.
-    let many: Vec<_> = (1..limits.objects).map(|_| program.make(Verb::CreateRegion, &of(adapter))).collect();
-    assert_eq!(program.call(Verb::CreateRegion, &of(adapter), 8).status, STATUS_INSUFFICIENT_RESOURCES);
-    let of_other = other.open(1);
-    other.make(Verb::CreateRegion, &of(of_other));
-    for region in many {
-        program.ask(Verb::Close, &of(region), 0);
-    }
-    // Locked bytes. Nobody touches them.
-    let half = usize::try_from(limits.locked / 2).expect("a number of bytes");
+    let second = Another::begin(&program.process, 2).expect("a second session");
+    let half = usize::try_from(Quota::default().locked / 2).expect("a number of bytes");
+    // Nobody touches them.
     let at = program.process.allocate(half, true);
-    let regions = [(); 2].map(|()| program.region(adapter, at, half, ND_MR_FLAG_ALLOW_LOCAL_WRITE));
-    let third = program.make(Verb::CreateRegion, &of(adapter));
-    let register = || program.register(third, at, 4096, ND_MR_FLAG_ALLOW_LOCAL_WRITE).expect("memory of its own");
-    assert_eq!(register().wait().status, STATUS_INSUFFICIENT_RESOURCES);
-    program.ask(Verb::Deregister, &of(regions[0].handle), 0);
-    let registered = register();
-    assert!(!registered.is_complete(), "there is room again");
-    drop([program, other]);
+    let adapter = program.open(1);
+    let first = program.region(adapter, at, half, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    let adapter = second.make(Verb::Open, &of(1)).expect("the adapter");
+    let register = |length| {
+        let region = second.make(Verb::CreateRegion, &of(adapter)).expect("a region");
+        let input = of(region).u64(at).u32(ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+        let code = Verb::RegisterWritable.code();
+        program.process.begin_direct(&second.file, code, &input.0, (at, length)).expect("memory of its own")
+    };
+    assert!(!register(half).is_complete());
+    assert_eq!(register(4096).wait().status, STATUS_INSUFFICIENT_RESOURCES);
+    program.ask(Verb::Deregister, &of(first.handle), 0);
+    assert!(!register(4096).is_complete(), "there is room again");
+    drop(second);
+    drop(program);
+    world.end();
+}
+
+#[test]
+fn a_process_takes_no_more_kernel_memory_than_its_quota_whatever_it_releases() {
+    const DEPTH: u32 = 65_536;
+    let world = World::seeded(1, 1);
+    let [greedy, other] = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let second = Another::begin(&greedy.process, 3).expect("a second session");
+    let (adapter, of_other) = (greedy.open(1), other.open(1));
+    let queue = |adapter| of(adapter).u32(DEPTH).u32(0).u64(0);
+    let before = world.kernel.pool_bytes();
+    let (queues, refused) = all_of(|| greedy.call(Verb::CreateCompletionQueue, &queue(adapter), 8));
+    assert_eq!(refused, STATUS_INSUFFICIENT_RESOURCES);
+    assert!((32..64).contains(&queues.len()), "{} queues", queues.len());
+    let quota = usize::try_from(Quota::default().memory).expect("a number of bytes");
+    assert!(world.kernel.pool_bytes() - before <= quota);
+    // Another session of the process does not help, nor does a small queue that grows.
+    let of_second = second.make(Verb::Open, &of(1)).expect("an adapter is small");
+    assert_eq!(second.make(Verb::CreateCompletionQueue, &queue(of_second)), Err(STATUS_INSUFFICIENT_RESOURCES));
+    let small = greedy.make(Verb::CreateCompletionQueue, &of(adapter).u32(1).u32(0).u64(0));
+    let grows = greedy.call(Verb::Resize, &of(small).u32(DEPTH), 0);
+    assert_eq!(grows.status, STATUS_INSUFFICIENT_RESOURCES);
+    // Another process has its own.
+    other.make(Verb::CreateCompletionQueue, &queue(of_other));
+    // A queue that is released while a queue pair uses it is still there.
+    greedy.ask(Verb::Close, &of(small), 0);
+    let [kept, gone] = [queues[0], queues[1]];
+    greedy.ask(Verb::Close, &of(gone), 0);
+    let qp = greedy.qp(adapter, kept, 1);
+    greedy.ask(Verb::Close, &of(kept), 0);
+    let again = || greedy.call(Verb::CreateCompletionQueue, &queue(adapter), 8);
+    assert_eq!(all_of(again).0.len(), 1, "in the place of the one that is gone");
+    greedy.ask(Verb::Close, &of(qp), 0);
+    world.kernel.machine().flush();
+    assert_eq!(all_of(again).0.len(), 1, "in the place of the one that was kept");
+    drop(second);
+    drop([greedy, other]);
+    world.end();
+}
+
+#[test]
+fn a_process_is_charged_for_all_the_kernel_memory_that_its_objects_take() {
+    let kernel = Kernel::seeded(1).start();
+    access::open(|_, _| {});
+    let world = World::on(kernel, 1, &[]);
+    let program = Program::start(&world.kernel, 1);
+    let (adapter, at) = (program.open(1), program.process.allocate(1 << 20, true));
+    let charged = || access::charged_memory(program.process.number()).expect("a session");
+    let (mut requests, mut wrong) = (Vec::new(), Vec::new());
+    // So many that the growth of a table, now and then, does not count.
+    let mut check = |what: &str, many: usize, make: &mut dyn FnMut() -> Option<Pending>| {
+        let before = (world.kernel.pool_bytes() as u64, charged());
+        requests.extend((0..many).filter_map(|_| make()));
+        let taken = world.kernel.pool_bytes() as u64 - before.0;
+        let charge = charged() - before.1;
+        if charge < taken {
+            wrong.push(format!("{what}: {taken} bytes in {many}, and {charge} charged"));
+        }
+    };
+    for depth in [1, 100, 1000] {
+        let queue = of(adapter).u32(depth).u32(0).u64(0);
+        check("a completion queue", 16, &mut || {
+            program.make(Verb::CreateCompletionQueue, &queue);
+            None
+        });
+        let shared = of(adapter).u32(depth).u32(4).u32(1).u32(0).u64(0);
+        check("a shared receive queue", 16, &mut || {
+            program.make(Verb::CreateSharedReceiveQueue, &shared);
+            None
+        });
+        let queue = program.queue(adapter);
+        for (elements, inline) in [(1, 0), (4, 64), (16, 512)] {
+            let pair = of(adapter).u64(queue).u64(queue).u64(0).u32(depth).u32(depth);
+            let pair = pair.u32(elements).u32(elements).u32(inline);
+            check("a queue pair", 16, &mut || {
+                program.make(Verb::CreateQueuePair, &pair);
+                None
+            });
+        }
+    }
+    for verb in [Verb::CreateRegion, Verb::CreateWindow, Verb::CreateConnector, Verb::CreateListener] {
+        check(&format!("{verb:?}"), 256, &mut || {
+            program.make(verb, &of(adapter));
+            None
+        });
+    }
+    check("an open adapter", 256, &mut || {
+        program.open(1);
+        None
+    });
+    let regions: Vec<_> = (0..256).map(|_| program.make(Verb::CreateRegion, &of(adapter))).collect();
+    let mut regions = regions.into_iter();
+    check("a registration", 256, &mut || {
+        let region = regions.next().expect("as many");
+        Some(program.register(region, at, 1 << 20, ND_MR_FLAG_ALLOW_LOCAL_WRITE).expect("its own memory"))
+    });
+    let queue = program.queue(adapter);
+    check("a request", 256, &mut || Some(program.begin(Verb::Notify, &of(queue).u32(ND_CQ_NOTIFY_ANY), 0)));
+    assert_eq!(wrong, Vec::<String>::new());
+    drop(requests);
+    drop(program);
+    world.driver.run(access::close);
+    world.end();
+}
+
+#[test]
+fn a_listener_is_charged_for_the_requests_that_wait_at_it() {
+    const BACKLOG: u32 = 64;
+    let kernel = Kernel::seeded(1).start();
+    access::open(|_, _| {});
+    let world = World::on(kernel, 1, &[]);
+    let [listens, connects] = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let charged = || access::charged_memory(listens.process.number()).expect("a session");
+    let (adapter, at) = (listens.open(1), address(1, 7000));
+    let before = (world.kernel.pool_bytes() as u64, charged());
+    let listener = listens.make(Verb::CreateListener, &of(adapter));
+    listens.ask(Verb::BindListener, &of(listener).bytes(&at), 0);
+    listens.ask(Verb::Listen, &of(listener).u32(BACKLOG), 0);
+    let of_other = connects.open(1);
+    let queue = connects.queue(of_other);
+    for _ in 0..BACKLOG {
+        let qp = connects.qp(of_other, queue, 1);
+        let connector = connects.make(Verb::CreateConnector, &of(of_other));
+        let connect = of(connector).u64(qp).u32(4).u32(4).bytes(&at).bytes(&[7; 500]);
+        assert!(!connects.begin(Verb::Connect, &connect, 0).is_complete());
+    }
+    world.kernel.machine().flush();
+    // Who has sent them is gone.
+    connects.process.kill();
+    world.kernel.machine().flush();
+    let (taken, charge) = (world.kernel.pool_bytes() as u64 - before.0, charged() - before.1);
+    assert!(charge >= taken, "{taken} bytes, and {charge} charged");
+    drop(listens);
+    world.driver.run(access::close);
+    world.end();
+}
+
+#[test]
+fn a_process_takes_no_more_than_its_share_of_an_adapter() {
+    let world = World::seeded(1, 1);
+    let [greedy, other] = [1, 2].map(|number| Program::start(&world.kernel, number));
+    let (adapter, of_other) = (greedy.open(1), other.open(1));
+    let shares = u64::from(Quota::default().shares);
+    let limits = nd2::Limits::default();
+    let windows = u64::from(MemoryLimits::WINDOWS);
+    for (verb, all) in [
+        (Verb::CreateWindow, windows),
+        (Verb::CreateConnector, limits.get(Resource::Connectors)),
+        (Verb::CreateListener, limits.get(Resource::Listeners)),
+    ] {
+        let (made, refused) = all_of(|| greedy.call(verb, &of(adapter), 8));
+        assert_eq!((made.len() as u64, refused), (all / shares, STATUS_INSUFFICIENT_RESOURCES), "{verb:?}");
+        other.make(verb, &of(of_other));
+        for handle in made {
+            greedy.ask(Verb::Close, &of(handle), 0);
+        }
+    }
+    // A window that is released is given back, and so is its token.
+    greedy.make(Verb::CreateWindow, &of(adapter));
+    drop([greedy, other]);
     world.end();
 }
 
 #[test]
 fn processes_share_the_tokens_of_the_registry() {
     let world = World::on(Kernel::seeded(1).start(), 1, &[("MaxTokens", Value::Number(16))]);
-    let program = Program::start(&world.kernel, 1);
-    let adapter = program.open(1);
-    let create = || program.call(Verb::CreateRegion, &of(adapter), 8).status;
-    let made = (0..16).take_while(|_| create() == STATUS_SUCCESS).count();
-    assert!((8..16).contains(&made), "{made} regions");
-    assert_eq!(create(), NtStatus::NO_MEMORY.0);
-    drop(program);
+    let programs = [1, 2, 3].map(|number| Program::start(&world.kernel, number));
+    for program in &programs {
+        // Its share is four, and the adapter itself has one.
+        let adapter = program.open(1);
+        let (made, refused) = all_of(|| program.call(Verb::CreateRegion, &of(adapter), 8));
+        assert_eq!((made.len(), refused), (3, STATUS_INSUFFICIENT_RESOURCES));
+    }
+    drop(programs);
     world.end();
 }
 

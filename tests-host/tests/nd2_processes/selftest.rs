@@ -16,7 +16,7 @@ use std::{
 use nd2::{CompletionPolicy, Config, abi::HRESULT};
 use nd2_selftest::{
     Environment, Failure, HostPlatform, Memory, Outcome, Schedule, cases,
-    environment::{HERE, HERE_V6, THERE, first, second},
+    environment::{HERE, HERE_V6, THERE, first, second, shared},
     run_in,
 };
 use ndkpi::{GUID, NtStatus};
@@ -55,7 +55,12 @@ const fn completion_mode(policy: CompletionPolicy) -> u32 {
 }
 
 fn change(number: u8, config: &mut Config) {
-    if number == 1 { first(config) } else { second(config) }
+    if number == 1 {
+        first(config)
+    } else {
+        second(config)
+    }
+    shared(config);
 }
 
 /// Lets everything happen that is going to: a deferred call may queue another.

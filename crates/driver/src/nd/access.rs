@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use driver_common::numbers::MAX_ADAPTERS;
 use fallible::Arc;
-use nd2::Config;
+use nd2::{Config, Item};
 use nd2_control::Sessions;
 use ndkpi::NtStatus;
 
@@ -85,6 +85,13 @@ pub fn limits_reached() -> [Option<Limit>; LIMITS] {
 #[must_use]
 pub fn adapter(number: u8) -> Option<Arc<NdAdapter>> {
     access().as_ref()?.adapters.get(usize::from(number).checked_sub(1)?)?.clone()
+}
+
+/// Bytes of kernel memory that a process is charged for; `None` if it has no session.
+#[must_use]
+pub fn charged_memory(process: u32) -> Option<u64> {
+    let sessions = access().as_ref().and_then(|access| access.sessions.clone())?;
+    Some(sessions.of_process(process)?.account().taken(Item::Memory))
 }
 
 /// Lets a completion queue of a process fail as broken hardware would.

@@ -22,9 +22,9 @@ use kernel::{
     wdf::{ControlDevice, Files, Names, Request, attributes},
     wide,
 };
-use nd2::{CompletionPolicy, Config, Device};
+use nd2::{CompletionPolicy, Config, Device, Quota};
 use nd2_control::{
-    Call, File, Limits, Server, Sessions, System,
+    Call, File, Server, Sessions, System,
     wire::{DEVICE_NAME, LINK_NAME, SDDL, SDDL_USERS},
 };
 use ndkpi::NtStatus;
@@ -37,7 +37,7 @@ use wdk_sys::{
 pub use self::request::NdRequest;
 use crate::driver::Driver;
 
-/// The most processes at a time.
+/// The most processes at a time, and the most sessions.
 const MOST_PROCESSES: usize = 1024;
 
 /// What a session asks of this driver.
@@ -139,7 +139,7 @@ impl NdDevice {
         const USERS: [u16; SDDL_USERS.len()] = wide(SDDL_USERS);
         let access: &[u16] = if driver.controls().settings().nd_users() { &USERS } else { &ADMINISTRATORS };
         let names = Names { device: &NAME, link: &LINK, access };
-        let sessions = Sessions::try_new(&NdSystem(driver.clone()), Limits::default(), MOST_PROCESSES)?;
+        let sessions = Sessions::try_new(&NdSystem(driver.clone()), Quota::default(), MOST_PROCESSES)?;
         #[cfg(all(feature = "faults", not(windows)))]
         access::begun(&sessions);
         let config = WDF_FILEOBJECT_CONFIG {

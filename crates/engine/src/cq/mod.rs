@@ -175,6 +175,12 @@ pub struct CqConsumer<O: Os> {
 }
 
 impl<O: Os> Cq<O> {
+    /// Bytes of memory that a completion queue of this depth takes, without its client.
+    #[must_use]
+    pub const fn bytes(depth: u32) -> u64 {
+        size_of::<Self>() as u64 + ring::bytes::<Cqe>(depth)
+    }
+
     /// Makes an empty, unarmed completion queue.
     ///
     /// # Errors

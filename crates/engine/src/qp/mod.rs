@@ -43,7 +43,7 @@ pub use srq::{Srq, SrqClient, SrqParameters};
 use crate::{
     NtStatus,
     cq::{Cq, Cqe, CqeOutcome, Operation, dependents::Dependent},
-    memory::{Domain, Side, TranslationCache},
+    memory::{Domain, Segment, Side, TranslationCache},
     nic::{Nic, NicMode, TrafficCounters},
     os::{Os, SpinLock},
     ring::{self, Consumer, Producer, TailPublisher},
@@ -84,6 +84,23 @@ impl QpParameters {
         self.initiator_depth as usize * initiator + self.receive_depth as usize * receive
     }
 
+    /// Bytes of memory that a queue pair with these parameters takes, without its client.
+    #[must_use]
+    pub fn bytes<O: Os>(&self) -> u64 {
+        const fn others(depth: u32, elements: u32) -> u32 {
+            entries_for(depth, elements.saturating_sub(1))
+        }
+        let chunks = u32::try_from(chunks_for(self.inline_size as usize)).unwrap_or(u32::MAX);
+        let initiator = ring::bytes::<WorkRequest>(self.initiator_depth)
+            + ring::bytes::<Sge>(others(self.initiator_depth, self.max_initiator_sge))
+            + ring::bytes::<[u8; CHUNK]>(entries_for(self.initiator_depth, chunks));
+        let receive = ring::bytes::<ReceiveRequest>(self.receive_depth)
+            + ring::bytes::<Sge>(others(self.receive_depth, self.max_receive_sge));
+        let segments = u64::from(self.max_initiator_sge) + u64::from(self.max_peer_sge.max(1));
+        let fixed = size_of::<Qp<O>>() + size_of::<TranslationCache<O>>();
+        fixed as u64 + initiator + receive + segments * size_of::<Segment<O>>() as u64
+    }
+
     /// The send queue: the end to post to, and the engine's end under its lock.
     // Not inlined, like the other queue, so that no stack frame holds all of a queue pair.
     #[inline(never)]
@@ -107,10 +124,15 @@ impl QpParameters {
 
 /// Makes a ring for `depth` requests with up to `each` entries per request.
 fn ring_for<T: Copy + Send>(depth: u32, each: u32) -> Result<(Producer<T>, Consumer<T>), NtStatus> {
+    ring::try_new(entries_for(depth, each), 0).map_err(Into::into)
+}
+
+/// The entries of that ring.
+const fn entries_for(depth: u32, each: u32) -> u32 {
     /// The largest queue of elements or inline bytes.
-    const MOST: u64 = 1 << 28;
-    let entries = (u64::from(depth) * u64::from(each)).min(MOST);
-    ring::try_new(u32::try_from(entries).unwrap_or(u32::MAX), 0).map_err(Into::into)
+    const MOST: u32 = 1 << 28;
+    let entries = depth.saturating_mul(each);
+    if entries < MOST { entries } else { MOST }
 }
 
 /// Makes the rings of a receive queue: the poster's end, and the engine's two.

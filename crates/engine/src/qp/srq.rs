@@ -20,7 +20,7 @@ use crate::{
     memory::{Domain, Segment},
     mistake,
     os::{Dpc, Os, Routine, SpinLock},
-    ring::{Consumer, Spare},
+    ring::{self, Consumer, Spare},
     sync::Ordering,
 };
 
@@ -46,6 +46,15 @@ pub struct SrqParameters {
     pub threshold: u32,
     /// The processor on which notifications should run.
     pub processor: u32,
+}
+
+impl SrqParameters {
+    /// Bytes of memory that a shared receive queue with these parameters takes, without its client.
+    #[must_use]
+    pub fn bytes<O: Os>(&self) -> u64 {
+        let elements = self.depth.saturating_mul(self.max_sge.saturating_sub(1)).max(1);
+        size_of::<Srq<O>>() as u64 + ring::bytes::<ReceiveRequest>(self.depth) + ring::bytes::<Sge>(elements)
+    }
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the notification")]

@@ -71,6 +71,13 @@ pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, C
     Ok((Producer::new(indices, SegmentView::new(segment, 0), limit, first), consumer))
 }
 
+/// Bytes that a ring for at most `limit` entries takes.
+#[must_use]
+pub const fn bytes<T: Copy + Send>(limit: u32) -> u64 {
+    let slots = (limit as u64).next_power_of_two() * size_of::<T>() as u64;
+    slots + (size_of::<Indices>() + size_of::<Segment<T>>()) as u64
+}
+
 /// Returns true if number `this` is after `that`.
 #[inline]
 #[must_use]

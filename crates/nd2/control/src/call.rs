@@ -4,7 +4,7 @@ use core::{ptr::NonNull, sync::atomic::Ordering};
 
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
-use nd2::{Registration, abi::OVERLAPPED};
+use nd2::{Charge, Registration, abi::OVERLAPPED};
 use ndkpi::NtStatus;
 
 use crate::{Request, Server, Session, System};
@@ -34,29 +34,30 @@ pub struct Call<S: System> {
     session: Arc<Session<S>>,
     /// The handle of the object that it waits at, or zero.
     object: u64,
-    /// Of a registration: the number of bytes.
-    registers: Option<u64>,
+    /// It registers bytes.
+    registers: bool,
+    _charges: [Charge; 3],
     state: <S::Os as Os>::Lock<State<S>>,
 }
 
 impl<S: System> Call<S> {
-    /// A call without a request on the object with this handle, counted among those of the session; and for a registration the number
-    /// of bytes.
+    /// A call without a request on the object with this handle, with so many bytes of input; and for a registration the number of
+    /// bytes that it locks. It is charged to the process of the session.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`, also at a limit of the session.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, also at a limit of the process.
     pub(crate) fn try_new(
         session: &Arc<Session<S>>,
         object: u64,
+        input: usize,
         registers: Option<u64>,
     ) -> Result<Arc<Self>, NtStatus> {
+        let charges = session.charge_call(input, registers.unwrap_or(0))?;
         let state = State { request: None, watched: false, cancelled: false, outcome: None, registration: None };
         let state = session.system().os().lock(state)?;
-        session.take_call(registers.unwrap_or(0))?;
-        // From here on dropping it gives back what was taken.
-        let overlapped = OVERLAPPED::new(core::ptr::null_mut());
-        let call = Self { overlapped, session: session.clone(), object, registers, state };
+        let (overlapped, registers) = (OVERLAPPED::new(core::ptr::null_mut()), registers.is_some());
+        let call = Self { overlapped, session: session.clone(), object, registers, _charges: charges, state };
         Arc::try_new(call).map_err(Into::into)
     }
 
@@ -137,7 +138,7 @@ impl<S: System> Call<S> {
         let (request, registration) = this.state.with(|state| {
             state.watched = false;
             state.cancelled = true;
-            if this.registers.is_some() && state.outcome.is_none() {
+            if this.registers && state.outcome.is_none() {
                 return (None, state.registration.clone());
             }
             let status = state.outcome.unwrap_or(NtStatus::CANCELLED);
@@ -173,11 +174,5 @@ impl<S: System> Call<S> {
         if cancelled {
             self.session.revoke(self.object, &registration);
         }
-    }
-}
-
-impl<S: System> Drop for Call<S> {
-    fn drop(&mut self) {
-        self.session.give_call_back(self.registers.unwrap_or(0));
     }
 }

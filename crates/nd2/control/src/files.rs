@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
+use nd2::{Account, Charge, Item, Quota};
 use ndkpi::NtStatus;
 
 use crate::{
-    Limits, Request, Session, System,
+    Request, Session, System,
+    session::charge,
     wire::{KEY, Reader, VERSION, Verb},
 };
 
@@ -22,28 +24,51 @@ struct Member<S: System> {
     files: u32,
 }
 
+/// Bytes that an open file takes, the system's part included.
+const FILE: u64 = 512;
+
 /// The sessions of a driver.
 pub struct Sessions<S: System> {
     system: S,
-    limits: Limits,
-    /// The most sessions.
+    quota: Quota,
+    /// The most sessions, and the most processes.
     most: usize,
     list: <S::Os as Os>::Lock<Vec<Member<S>>>,
+    /// Those of the processes that have files open, or sessions.
+    accounts: <S::Os as Os>::Lock<Vec<Arc<Account>>>,
 }
 
 impl<S: System> Sessions<S> {
-    /// No sessions, and room for `most`.
+    /// No sessions, and room for `most` of them and as many processes, each of which has the quota.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(system: &S, limits: Limits, most: usize) -> Result<Arc<Self>, NtStatus> {
-        let list = system.os().lock(Vec::new())?;
-        Arc::try_new(Self { system: system.clone(), limits, most, list }).map_err(Into::into)
+    pub fn try_new(system: &S, quota: Quota, most: usize) -> Result<Arc<Self>, NtStatus> {
+        let (list, accounts) = (system.os().lock(Vec::new())?, system.os().lock(Vec::new())?);
+        Arc::try_new(Self { system: system.clone(), quota, most, list, accounts }).map_err(Into::into)
     }
 
-    fn begin(&self, key: [u8; KEY], process: u32) -> Result<Arc<Session<S>>, NtStatus> {
-        let session = Session::try_new(&self.system, self.limits, process)?;
+    /// The account of the process with this number, which is the same as long as anything is charged to it.
+    fn account(&self, process: u32) -> Result<Arc<Account>, NtStatus> {
+        let new = Account::try_new(process, self.quota)?;
+        self.accounts.with(|accounts| {
+            if let Some(account) = accounts.iter().find(|account| account.client() == process) {
+                return Ok(account.clone());
+            }
+            // Nobody has one that only this list has, and takes no other reference from here.
+            accounts.retain(|account| !Arc::is_sole(account));
+            if accounts.len() >= self.most {
+                return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            }
+            accounts.try_reserve(1).map_err(fallible::AllocError::from)?;
+            accounts.push(new.clone());
+            Ok(new)
+        })
+    }
+
+    fn begin(&self, key: [u8; KEY], account: &Arc<Account>) -> Result<Arc<Session<S>>, NtStatus> {
+        let session = Session::try_new(&self.system, account)?;
         let added = self.list.with(|list| {
             if list.iter().any(|member| same(&member.key, &key)) {
                 return Err(NtStatus::INVALID_PARAMETER);
@@ -123,7 +148,9 @@ enum Place<S: System> {
 /// An open file.
 pub struct File<S: System> {
     sessions: Arc<Sessions<S>>,
-    process: u32,
+    /// Of the process that has opened it.
+    account: Arc<Account>,
+    _charge: Charge,
     place: <S::Os as Os>::Lock<Place<S>>,
 }
 
@@ -132,10 +159,12 @@ impl<S: System> File<S> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, also at a limit of the process.
     pub fn try_new(sessions: &Arc<Sessions<S>>, process: u32) -> Result<Arc<Self>, NtStatus> {
+        let account = sessions.account(process)?;
+        let charge = charge(&sessions.system, &account, Item::Memory, FILE)?;
         let place = sessions.system.os().lock(Place::New)?;
-        Arc::try_new(Self { sessions: sessions.clone(), process, place }).map_err(Into::into)
+        Arc::try_new(Self { sessions: sessions.clone(), account, _charge: charge, place }).map_err(Into::into)
     }
 
     /// The session that the file belongs to, if it belongs to one.
@@ -201,7 +230,7 @@ impl<S: System> File<S> {
         if version != VERSION || same(&key, &[0; KEY]) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        if verb == Verb::Begin { self.sessions.begin(key, self.process) } else { self.sessions.join(key) }
+        if verb == Verb::Begin { self.sessions.begin(key, &self.account) } else { self.sessions.join(key) }
     }
 
     /// The last handle of the file is closed: its session ends, if it is the last of it. Requests that came by the file and still

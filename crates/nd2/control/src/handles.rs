@@ -143,7 +143,6 @@ struct Entry {
 #[derive(Default)]
 pub struct Handles {
     entries: Slab<Entry>,
-    count: u32,
     generation: u32,
 }
 
@@ -158,12 +157,8 @@ impl Handles {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES` if there are `most` already, or there is no memory. The object is given back, to be
-    /// dropped when no lock is held.
-    pub fn insert(&mut self, most: u32, kind: Kind, object: Com) -> Result<u64, (NtStatus, Com)> {
-        if self.count >= most {
-            return Err((NtStatus::INSUFFICIENT_RESOURCES, object));
-        }
+    /// `STATUS_INSUFFICIENT_RESOURCES`. The object is given back, to be dropped when no lock is held.
+    pub fn insert(&mut self, kind: Kind, object: Com) -> Result<u64, (NtStatus, Com)> {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         // What does not fit is dropped by the slab: a second reference keeps the object until no lock is held.
@@ -172,11 +167,15 @@ impl Handles {
             Ok(index) => {
                 // Not the last reference.
                 drop(kept);
-                self.count += 1;
                 Ok(u64::from(generation) << 32 | (index as u64 + 1))
             }
             Err(status) => Err((status, kept)),
         }
+    }
+
+    /// Bytes that the table takes. It does not shrink, and grows to twice its size.
+    pub fn bytes(&self) -> u64 {
+        2 * (self.entries.bound() * size_of::<Entry>()) as u64
     }
 
     /// The object with a handle, whatever it is.
@@ -197,7 +196,6 @@ impl Handles {
     pub fn remove(&mut self, handle: u64) -> Option<Com> {
         let (index, generation) = parts(handle)?;
         self.entries.get(index).filter(|entry| entry.generation == generation)?;
-        self.count -= 1;
         self.entries.remove(index).map(|entry| entry.object)
     }
 
@@ -208,7 +206,6 @@ impl Handles {
             let index = *from;
             *from += 1;
             if self.entries.get(index).is_some_and(|entry| entry.kind == kind) {
-                self.count -= 1;
                 return self.entries.remove(index).map(|entry| entry.object);
             }
         }

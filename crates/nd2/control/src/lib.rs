@@ -15,7 +15,7 @@
 //! - Name what is not its own: a handle is an index and a generation in the session's table, and has a kind.
 //! - Change what was looked at: the system has copied every input, and bytes that are registered are copied and never read as
 //!   anything else.
-//! - Take more than its [quota](Limits): objects, requests that pend, locked bytes.
+//! - Take more than its [quota](nd2::Quota), by however many sessions, or more than its share of an adapter.
 //! - Leave something behind: when its last file is closed, every object is released, in whatever state it is.
 //! - Have bytes written that are not its own any more: the pages of a registration are locked by the request that has registered
 //!   them, which the system ends before the process does, and which ends when nothing uses the bytes any more.
@@ -39,4 +39,4 @@ pub mod wire;
 pub use call::Call;
 pub use files::{File, Sessions};
 pub use server::{Adapter, Calls, Pages, Request, Server, System};
-pub use session::{Limits, Session};
+pub use session::Session;

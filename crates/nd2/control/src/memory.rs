@@ -43,7 +43,7 @@ impl<S: System> Session<S> {
             Ok(prepared) => prepared,
             Err(status) => return request.complete(status, 0),
         };
-        let call = match Call::try_new(this, handle, Some(memory.len() as u64)) {
+        let call = match Call::try_new(this, handle, 0, Some(memory.len() as u64)) {
             Ok(call) => call,
             Err(status) => {
                 // What refers to the locked pages goes before the request.

@@ -2,9 +2,8 @@
 
 use core::{ffi::c_void, net::SocketAddr};
 
-use engine::connection::Owner;
 use nd2::{
-    Provider,
+    Client, Provider,
     abi::{
         HRESULT, IID_IND2Adapter, IID_IND2Connector, IID_IND2Listener, IID_IND2Provider, IND2AdapterVtbl,
         IND2OverlappedVtbl, IND2ProviderVtbl, IUnknownVtbl, ND2_ADAPTER_INFO,
@@ -79,7 +78,7 @@ impl<S: System> Session<S> {
             }
         });
         let device = found.ok_or(NtStatus::INVALID_PARAMETER)?;
-        self.make(request, Kind::Adapter, |out| open(&device, self.owner(), out))
+        self.make(request, Kind::Adapter, |out| open(&device, &self.client(), out))
     }
 
     /// Makes an object with `make`, and answers with its handle.
@@ -195,11 +194,11 @@ pub fn one<S: System>(request: &impl Request<S>) -> Result<u64, NtStatus> {
 }
 
 /// Opens an adapter, with its one file.
-fn open<S: System>(device: &Adapter<S>, owner: Owner, out: *mut *mut c_void) -> HRESULT {
+fn open<S: System>(device: &Adapter<S>, client: &Client, out: *mut *mut c_void) -> HRESULT {
     let (mut provider, iid) = (core::ptr::null_mut(), IID_IND2Provider);
     let devices = core::slice::from_ref(device);
     // SAFETY: the identifier and the place are valid.
-    let made = unsafe { Provider::create(devices, owner, &raw const iid, &raw mut provider) };
+    let made = unsafe { Provider::create(devices, client, &raw const iid, &raw mut provider) };
     // SAFETY: what was made is an object of `nd2`, with a reference that is the caller's.
     let Some(provider) = (unsafe { Com::new(provider) }) else { return made };
     let iid: GUID = IID_IND2Adapter;

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{
     ptr::NonNull,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use engine::{
@@ -12,7 +12,7 @@ use engine::{
 };
 use fallible::{Arc, try_slice};
 use nd2::{
-    Device, Registration,
+    Account, Charge, Client, Device, Exhausted, Item, Registration,
     abi::{HRESULT, IND2CompletionQueueVtbl, OVERLAPPED},
 };
 use ndkpi::NtStatus;
@@ -26,22 +26,11 @@ use crate::{
 /// The longest input of a verb that pends: an address, private data, and some numbers.
 const LONGEST_INPUT: usize = 2048;
 
-/// What a process may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Objects of all kinds together.
-    pub objects: u32,
-    /// Requests that pend, registrations among them.
-    pub calls: u32,
-    /// Bytes that are locked, counted once for each registration.
-    pub locked: u64,
-}
+/// Bytes that a session takes, without its objects.
+const SESSION: u64 = 1024;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { objects: 4 << 10, calls: 16 << 10, locked: 1 << 30 }
-    }
-}
+/// Bytes that a request takes that pends, without its input: the call, its request of the system, and its place in a list of an object.
+const CALL: u64 = 1024;
 
 struct State {
     handles: Handles,
@@ -52,26 +41,27 @@ struct State {
 /// What the driver has of one process.
 pub struct Session<S: System> {
     system: S,
-    limits: Limits,
-    process: u32,
+    account: Arc<Account>,
+    _charges: [Charge; 2],
+    /// For the table of handles.
+    table: Charge,
     state: <S::Os as Os>::Lock<State>,
-    calls: AtomicU32,
-    locked: AtomicU64,
     /// The system wanted pages back whose region had no handle any more.
     revoked: AtomicBool,
 }
 
 impl<S: System> Session<S> {
-    /// A session without objects, of the process with this number.
+    /// A session without objects, of the process with this account.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn try_new(system: &S, limits: Limits, process: u32) -> Result<Arc<Self>, NtStatus> {
+    /// `STATUS_INSUFFICIENT_RESOURCES`, also at a limit of the process.
+    pub fn try_new(system: &S, account: &Arc<Account>) -> Result<Arc<Self>, NtStatus> {
+        let charges = [charge(system, account, Item::Sessions, 1)?, charge(system, account, Item::Memory, SESSION)?];
+        let table = charge(system, account, Item::Memory, 0)?;
         let state = system.os().lock(State { handles: Handles::default(), ended: false })?;
-        let (calls, locked) = (AtomicU32::new(0), AtomicU64::new(0));
-        let (system, revoked) = (system.clone(), AtomicBool::new(false));
-        Arc::try_new(Self { system, limits, process, state, calls, locked, revoked }).map_err(Into::into)
+        let (system, account, revoked) = (system.clone(), account.clone(), AtomicBool::new(false));
+        Arc::try_new(Self { system, account, _charges: charges, table, state, revoked }).map_err(Into::into)
     }
 
     pub(crate) const fn system(&self) -> &S {
@@ -79,39 +69,30 @@ impl<S: System> Session<S> {
     }
 
     /// Who listings say that its connections belong to.
-    pub(crate) const fn owner(&self) -> Owner {
-        Owner { process: Some(self.process) }
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { process: Some(self.account.client()) }
     }
 
-    /// Requests that pend, and bytes that are locked.
+    /// Whom objects are made for.
+    pub(crate) fn client(&self) -> Client {
+        Client { owner: self.owner(), account: Some(self.account.clone()) }
+    }
+
+    /// What its process has taken, by all its sessions together.
     #[must_use]
-    pub fn in_use(&self) -> (u32, u64) {
-        (self.calls.load(Ordering::Relaxed), self.locked.load(Ordering::Relaxed))
+    pub const fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
-    /// Counts one more call, and the bytes that it locks.
+    /// Charges for one more call with so many bytes of input, and for the bytes that it locks.
     ///
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES` at a limit.
-    pub(crate) fn take_call(&self, bytes: u64) -> Result<(), NtStatus> {
-        let more = |now: u32| now.checked_add(1).filter(|sum| *sum <= self.limits.calls);
-        if self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            self.system.limit_reached("process_requests", self.limits.calls.into());
-            return Err(NtStatus::INSUFFICIENT_RESOURCES);
-        }
-        let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= self.limits.locked);
-        if self.locked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            self.calls.fetch_sub(1, Ordering::Relaxed);
-            self.system.limit_reached("process_locked_bytes", self.limits.locked);
-            return Err(NtStatus::INSUFFICIENT_RESOURCES);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn give_call_back(&self, bytes: u64) {
-        self.calls.fetch_sub(1, Ordering::Relaxed);
-        self.locked.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn charge_call(&self, input: usize, locked: u64) -> Result<[Charge; 3], NtStatus> {
+        let amounts = [(Item::Requests, 1), (Item::Memory, CALL + input as u64), (Item::Locked, locked)];
+        let [calls, memory, locked] = amounts.map(|(item, amount)| charge(&self.system, &self.account, item, amount));
+        Ok([calls?, memory?, locked?])
     }
 
     /// Carries out a control code. `PASSIVE_LEVEL`.
@@ -203,7 +184,7 @@ impl<S: System> Session<S> {
         };
         // The handle of an object comes first. An input without one is refused by its method.
         let object = Reader::new(&input).u64().unwrap_or(0);
-        let call = match Call::try_new(this, object, None) {
+        let call = match Call::try_new(this, object, input.len(), None) {
             Ok(call) => call,
             Err(status) => return request.answer(status),
         };
@@ -258,20 +239,21 @@ impl<S: System> Session<S> {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_CANCELLED` if the session has ended.
     pub(crate) fn insert(&self, kind: Kind, object: Com) -> Result<u64, NtStatus> {
-        let most = self.limits.objects;
         let inserted = self.state.with(|state| {
             if state.ended {
                 return Err((NtStatus::CANCELLED, object));
             }
-            state.handles.insert(most, kind, object)
+            state.handles.insert(kind, object).map(|handle| (handle, state.handles.bytes()))
         });
-        inserted.map_err(|(status, object)| {
+        let (handle, bytes) = inserted.map_err(|(status, object)| {
             drop(object);
-            if status == NtStatus::INSUFFICIENT_RESOURCES {
-                self.system.limit_reached("process_objects", most.into());
-            }
             status
-        })
+        })?;
+        self.table.raise(bytes).map_err(|exhausted| {
+            drop(self.remove(handle));
+            refuse(&self.system, exhausted)
+        })?;
+        Ok(handle)
     }
 
     pub(crate) fn remove(&self, handle: u64) -> Option<Com> {
@@ -334,6 +316,21 @@ impl<S: System> Session<S> {
             }
         }
     }
+}
+
+/// Tells who watches that a process has no more of something.
+fn refuse(system: &impl System, exhausted: Exhausted) -> NtStatus {
+    system.limit_reached(exhausted.name, exhausted.most);
+    NtStatus::INSUFFICIENT_RESOURCES
+}
+
+/// Charges a process for something that is none of an adapter.
+///
+/// # Errors
+///
+/// `STATUS_INSUFFICIENT_RESOURCES`.
+pub fn charge(system: &impl System, account: &Arc<Account>, item: Item, amount: u64) -> Result<Charge, NtStatus> {
+    Charge::try_new(Some(account), item, amount, 0).map_err(|exhausted| refuse(system, exhausted))
 }
 
 fn copy(input: &[u8]) -> Result<Box<[u8]>, NtStatus> {

@@ -14,10 +14,10 @@ use std::{
 
 use host::{HostMdl, HostMemory, HostOs};
 use nd2::{
-    OverlappedFile, Platform,
+    OverlappedFile, Platform, Quota,
     abi::{HANDLE, OVERLAPPED},
 };
-use nd2_control::{Adapter, Call, File, Limits, Request, Session, Sessions, System};
+use nd2_control::{Adapter, Call, File, Request, Session, Sessions, System};
 use nd2_remote::{Key, Registration, RemoteFile, Transport};
 use ndkpi::NtStatus;
 
@@ -187,7 +187,7 @@ impl HostTransport {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new(system: &HostSystem) -> Result<Self, NtStatus> {
-        let sessions = Sessions::try_new(system, Limits::default(), 1)?;
+        let sessions = Sessions::try_new(system, Quota::default(), 1)?;
         let file = Arc::new(OpenFile(File::try_new(&sessions, std::process::id())?));
         let key = Key::try_new(|key| {
             key.fill(0x5D);

@@ -9,7 +9,7 @@ use std::{
 use engine::connection::{Fabric, InterfaceAddress, Timeouts};
 use host::machine::Machine;
 use nd2::{
-    Config, Device, Platform, Resource,
+    Config, Device, Item, Platform, Quota, Resource,
     abi::{HRESULT, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     class::get_class_object,
 };
@@ -121,6 +121,14 @@ pub fn second(config: &mut Config) {
     config.info.AdapterFlags &= !ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED;
 }
 
+/// Gives one of several clients that share the adapter as much as the cases expect.
+pub fn shared(config: &mut Config) {
+    for resource in [Resource::Listeners, Resource::RegisteredBytes] {
+        let all = config.limits.get(resource) * u64::from(Quota::default().shares);
+        config.limits.set(resource, all);
+    }
+}
+
 /// Where the adapters are.
 enum Adapters {
     /// In the client's process.
@@ -160,6 +168,7 @@ impl HostEnvironment {
         let adapters = match options.back_end {
             BackEnd::Process => Adapters::Here(devices(&platform, config)?),
             BackEnd::Codes => {
+                shared(&mut config);
                 let system = HostSystem::new(&platform);
                 let devices = devices(&Server(system.clone()), config)?;
                 system.set_devices(&devices);
@@ -274,7 +283,10 @@ impl Environment for HostEnvironment {
         match adapters {
             Adapters::Here(devices) => no_references(devices)?,
             Adapters::Codes(devices, system, transport) => {
-                is("requests and locked bytes that are left", transport.session().in_use(), (0, 0))?;
+                let shared = Resource::ALL.map(Item::Shared);
+                for item in [Item::Requests, Item::Locked].into_iter().chain(shared) {
+                    is(&format!("{item:?} that are left"), transport.session().account().taken(item), 0)?;
+                }
                 system.set_devices(&[]);
                 drop((transport, system));
                 no_references(devices)?;

@@ -14,7 +14,7 @@ use super::{
     waiters::{Kind, Waiters},
 };
 use crate::{
-    Device, Platform,
+    Charge, Device, Platform,
     abi::{KAFFINITY, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     adapter::AdapterCore,
     device::{Member, Membership},
@@ -41,6 +41,8 @@ pub struct Core<P: Platform> {
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
     processor: u32,
+    /// For the memory. The engine's queue keeps this core by its client as long as it is there itself.
+    charge: Charge,
 }
 
 /// How the engine's queue reaches the requests.
@@ -74,7 +76,7 @@ impl<P: Platform> Core<P> {
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`. The depth was checked.
+    /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`. The depth was checked.
     pub fn try_new(
         adapter: &Arc<AdapterCore<P>>,
         file: &Arc<P::File>,
@@ -89,9 +91,10 @@ impl<P: Platform> Core<P> {
         let waiters = Waiters::new(device.config().max_notify_requests as usize, 0);
         let hold = Hold::try_new(os, device.config().faults.completion_delay)?;
         let state = State { waiters, consumer: None, end: None, reporting: false, hold };
-        let core =
-            Arc::try_new(Self { adapter: adapter.clone(), file: file.clone(), state: os.lock(state)?, processor })?;
-        let member = Device::join(device, Member::CompletionQueue(core.clone()))?;
+        let charge = adapter.charge_object(Cq::<P::Os>::bytes(depth))?;
+        let (adapter_of_core, state) = (adapter.clone(), os.lock(state)?);
+        let core = Arc::try_new(Self { adapter: adapter_of_core, file: file.clone(), state, processor, charge })?;
+        let member = Device::join(adapter, Member::CompletionQueue(core.clone()))?;
         let max_depth = device.config().info.MaxCompletionQueueDepth;
         let parameters = CqParameters { depth, max_depth, processor };
         let (cq, consumer) = Cq::try_new(os, parameters, Client(core.clone()))?;
@@ -237,6 +240,10 @@ impl<P: Platform> Core<P> {
         device.check_present()?;
         if device.config().info.AdapterFlags & ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED == 0 {
             return Err(NtStatus::NOT_SUPPORTED);
+        }
+        if depth <= device.config().info.MaxCompletionQueueDepth {
+            // The results before stay where they are until they are taken: at most as much memory again.
+            self.adapter.raise(&self.charge, 2 * Cq::<P::Os>::bytes(depth))?;
         }
         Cq::resize(cq, depth)
     }

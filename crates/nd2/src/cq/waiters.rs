@@ -19,6 +19,7 @@ use fallible::AllocError;
 use ndkpi::NtStatus;
 
 use crate::abi::notify::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED};
+use crate::overlapped::trim;
 
 /// What a request waits for.
 ///
@@ -170,6 +171,7 @@ impl<R> Waiters<R> {
     pub fn take_ended(&mut self) -> Option<(R, NtStatus)> {
         let place = self.list.iter().position(|waiter| waiter.outcome.is_some())?;
         let waiter = self.list.remove(place)?;
+        trim(&mut self.list);
         Some((waiter.request, waiter.outcome?))
     }
 }
