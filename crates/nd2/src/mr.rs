@@ -303,8 +303,9 @@ pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: No
     unsafe { find::<MemoryRegion<P>, _>(object, report) }.unwrap_or(NtStatus::INVALID_HANDLE).into()
 }
 
-/// Ends a registration of the region behind `object`, if it is in force, because the system wants its pages back. `false` if windows
-/// are bound to it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
+/// Ends a registration of the region behind `object`, if it is in force, because the system wants its pages back.
+///
+/// `false` if windows are bound to it: nothing has changed then. At `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
 ///

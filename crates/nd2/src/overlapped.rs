@@ -216,9 +216,10 @@ pub trait Overlapped: Class {
     fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>);
 }
 
-/// Cancels the request on `overlapped`, which was given to a method of `object`: what `CancelOverlappedRequests` does, for one. It
-/// is not counted as outstanding any more. Nothing happens if it has ended, or is a deregistration, which waits for transfers only.
-/// `IRQL <= DISPATCH_LEVEL`, no lock held.
+/// Cancels the request on `overlapped`, which was given to a method of `object`: what `CancelOverlappedRequests` does, for one.
+///
+/// It is not counted as outstanding any more. Nothing happens if it has ended, or is a deregistration, which waits for transfers
+/// only. `IRQL <= DISPATCH_LEVEL`, no lock held.
 ///
 /// # Safety
 ///

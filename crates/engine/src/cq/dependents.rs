@@ -72,6 +72,7 @@ impl Dependents {
     }
 
     /// Returns true if some have not failed yet.
+    #[must_use]
     pub const fn are_failing(&self) -> bool {
         self.next.is_some() || self.failing > 0
     }
