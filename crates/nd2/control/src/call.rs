@@ -166,13 +166,13 @@ impl<S: System> Call<S> {
     }
 
     /// The registration has begun. It ends at once if the request was cancelled before.
-    pub(crate) fn registered(&self, registration: Registration<Server<S>>) {
+    pub(crate) fn registered(&self, registration: &Registration<Server<S>>) {
         let cancelled = self.state.with(|state| {
             state.registration = Some(registration.clone());
             state.cancelled
         });
         if cancelled {
-            self.session.revoke(self.object, &registration);
+            self.session.revoke(self.object, registration);
         }
     }
 }

@@ -57,7 +57,7 @@ impl<S: System> Session<S> {
         let pages = Pages::new(call.clone());
         // SAFETY: the region is held.
         match unsafe { nd2::register_pages::<Server<S>>(region.as_ptr(), memory, flags, pages) } {
-            Ok(registration) => call.registered(registration),
+            Ok(registration) => call.registered(&registration),
             Err((status, pages)) => {
                 if let Some(pages) = pages {
                     pages.refuse(status);

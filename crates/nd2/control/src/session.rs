@@ -263,14 +263,13 @@ impl<S: System> Session<S> {
     /// Ends a registration whose pages the system wants back. If windows keep it, everything ends. `IRQL <= DISPATCH_LEVEL`.
     pub(crate) fn revoke(&self, region: u64, registration: &Registration<Server<S>>) {
         let object = self.state.with(|state| state.handles.any(region));
-        let is_revoked = match object {
+        let is_revoked = if let Some((_, object)) = object {
             // SAFETY: the object is one of `nd2`, and held.
-            Some((_, object)) => unsafe { nd2::revoke(object.as_ptr(), registration) },
+            unsafe { nd2::revoke(object.as_ptr(), registration) }
+        } else {
             // Without a handle nothing but windows keeps it, or a bind that is just being posted.
-            None => {
-                self.revoked.store(true, Ordering::SeqCst);
-                !registration.is_kept_by_windows()
-            }
+            self.revoked.store(true, Ordering::SeqCst);
+            !registration.is_kept_by_windows()
         };
         if !is_revoked {
             self.end();
