@@ -91,9 +91,7 @@ fn watch(state: &State, stalled: Duration) {
     if time > limit {
         bug_check(
             Rule::DpcWatchdog,
-            format_args!(
-                "DPCs kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"
-            ),
+            format_args!("DPCs kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"),
         );
     }
 }
