@@ -15,7 +15,7 @@ mod work_item;
 use std::{collections::BTreeMap, sync::Arc};
 
 pub use self::{
-    device::{Device, Functions, link_name},
+    device::{Device, Functions},
     file::{IoFile, IoPending},
     plug::{PlainDevice, add_device_of},
     remove_lock::RemoveLock,
