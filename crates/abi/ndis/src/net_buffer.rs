@@ -21,8 +21,9 @@ pub const NDIS_RETURN_FLAGS_DISPATCH_LEVEL: u32 = 1;
 /// Lists of a pool that belong to no particular protocol.
 pub const NDIS_PROTOCOL_ID_DEFAULT: u8 = 0;
 
-/// The index in [`NET_BUFFER_LIST::NetBufferListInfo`] of the priority and the VLAN: `NDIS_NET_BUFFER_LIST_8021Q_INFO`, from the lowest
-/// bit on three bits of priority, the canonical format indicator, and twelve bits of the identifier of the VLAN.
+/// The index in [`NET_BUFFER_LIST::NetBufferListInfo`] of the priority and the VLAN, an `NDIS_NET_BUFFER_LIST_8021Q_INFO`.
+///
+/// From the lowest bit on: three bits of priority, the canonical format indicator, and twelve bits of the identifier of the VLAN.
 #[expect(non_upper_case_globals, reason = "an enumerator of C")]
 pub const Ieee8021QNetBufferListInfo: usize = 4;
 /// The index in [`NET_BUFFER_LIST::NetBufferListInfo`] of the identifier by which sends are cancelled.

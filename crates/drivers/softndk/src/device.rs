@@ -127,9 +127,8 @@ unsafe extern "C" fn started(device: WDFDEVICE) -> NTSTATUS {
 /// The device leaves D0. When it is about to be removed, or stopped for a moment, there are other callbacks, or nothing to end.
 unsafe extern "C" fn sleeps(device: WDFDEVICE, to: Power) -> NTSTATUS {
     // SAFETY: the framework's own argument.
-    if to != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final
-        && let Some(adapter) = unsafe { of(device) }
-    {
+    let adapter = unsafe { of(device) };
+    if let Some(adapter) = adapter.filter(|_| to != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final) {
         adapter.consumers.set_ready(false);
         trace::power(adapter.number().get(), false);
         adapter.provider().port().suspend();
@@ -139,9 +138,8 @@ unsafe extern "C" fn sleeps(device: WDFDEVICE, to: Power) -> NTSTATUS {
 
 unsafe extern "C" fn wakes(device: WDFDEVICE, from: Power) -> NTSTATUS {
     // SAFETY: the framework's own argument.
-    if from != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final
-        && let Some(adapter) = unsafe { of(device) }
-    {
+    let adapter = unsafe { of(device) };
+    if let Some(adapter) = adapter.filter(|_| from != _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final) {
         adapter.provider().port().resume();
         trace::power(adapter.number().get(), true);
         adapter.consumers.set_ready(true);
