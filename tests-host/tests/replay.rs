@@ -6,6 +6,8 @@ mod again;
 mod failure;
 #[path = "replay/hostile.rs"]
 mod hostile;
+#[path = "replay/random.rs"]
+mod random;
 #[path = "replay/shown.rs"]
 mod shown;
 #[path = "replay/world.rs"]
