@@ -13,10 +13,12 @@ mod world;
 
 mod steps;
 
+use std::sync::Arc;
+
 use conformance::{
-    Stop,
+    Platform, Stop,
     client::{Options, Session},
-    host::{HostPlatform, Scheduler, Setup},
+    host::{HostPlatform, Layer, Scheduler, Setup},
 };
 use engine::nic::NicMode;
 use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK, NDK_VERSION};
@@ -38,6 +40,19 @@ pub fn run(program: &[u8], counts: &mut Counts) -> Result<(), String> {
 ///
 /// As [`run`].
 pub fn run_with(program: &[u8], counts: &mut Counts, verbose: bool) -> Result<(), String> {
+    carry_out(program, counts, verbose, None)
+}
+
+/// As [`run`], with a layer between the consumers and the provider.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_behind(program: &[u8], counts: &mut Counts, layer: &Layer) -> Result<(), String> {
+    carry_out(program, counts, false, Some(layer))
+}
+
+fn carry_out(program: &[u8], counts: &mut Counts, verbose: bool, layer: Option<&Layer>) -> Result<(), String> {
     let mut bytes = bytes::Bytes(program);
     let (kind, seed) = (bytes.next(), bytes.next());
     let watched_locks = kind & 2 == 0;
@@ -56,10 +71,13 @@ pub fn run_with(program: &[u8], counts: &mut Counts, verbose: bool) -> Result<()
         seed: seed.into(),
         ..Setup::default()
     };
-    let platform = HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?;
+    let platform = Arc::new(HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?);
     platform.set_verbose(verbose);
     let options = Options { name: "programs", version: NDK_VERSION::V2_1, seed: seed.into(), hostile: false };
-    let result = Session::with(&platform, &options, |session| world::run(session, &platform, &mut bytes, counts));
+    let behind = layer.map(|layer| layer(&platform));
+    let seen: &dyn Platform = behind.as_ref().map_or(&*platform, |behind| &**behind);
+    let result = Session::with(seen, &options, |session| world::run(session, &platform, &mut bytes, counts));
+    drop(behind);
     let panic = platform.take_panic();
     match result {
         Err(Stop::Failed(words)) => return Err(words.to_string()),
@@ -67,5 +85,5 @@ pub fn run_with(program: &[u8], counts: &mut Counts, verbose: bool) -> Result<()
         Ok(_) => {}
     }
     panic.map_or(Ok(()), Err)?;
-    platform.finish()
+    Arc::into_inner(platform).ok_or("somebody holds the machine")?.finish()
 }

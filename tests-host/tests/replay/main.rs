@@ -3,5 +3,6 @@
 mod again;
 mod failure;
 mod hostile;
+mod random;
 mod shown;
 mod world;

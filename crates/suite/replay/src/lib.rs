@@ -23,6 +23,7 @@ mod objects;
 mod player;
 mod polls;
 mod posts;
+mod progress;
 
 use std::sync::Arc;
 

@@ -21,6 +21,7 @@ use crate::{
     objects::{Objects, created_by},
     polls::Left,
     posts::Taking,
+    progress::Progress,
 };
 
 /// How long something is waited for, in microseconds of the machine's own time.
@@ -64,6 +65,8 @@ pub struct Player<'r> {
     pub expected: HashMap<(u8, u64), Arc<Events>>,
     /// Mappings that are being built: their recorded addresses.
     pub building: HashMap<(u8, u64), u64>,
+    /// What had been carried out before which call, though nobody had looked yet.
+    progress: Progress,
     /// How many callbacks of each object, and connectors, were recorded so far.
     called_back: HashMap<u32, usize>,
     /// Objects that came about only here.
@@ -107,6 +110,7 @@ impl<'r> Player<'r> {
             answers: HashMap::new(),
             expected: HashMap::new(),
             building: HashMap::new(),
+            progress: Progress::of(recording),
             called_back: HashMap::new(),
             orphans: Vec::new(),
             report: Report::default(),
@@ -179,7 +183,16 @@ impl<'r> Player<'r> {
     }
 
     fn call(&mut self, record: &Record) -> Result<(), String> {
-        let answer = self.make(record)?;
+        let is_post = record.function.is_post();
+        if !is_post && self.progress.is_between(record) {
+            self.platform.settle();
+        }
+        let mut answer = self.make(record)?;
+        let is_full = is_post && matches!(answer, Answer::Status(NtStatus::NO_MORE_ENTRIES));
+        if is_full && self.progress.was_accepted(record) {
+            self.platform.settle();
+            answer = self.make(record)?;
+        }
         if matches!(answer, Answer::LeftOut) {
             self.report.left_out += 1;
         } else {
