@@ -45,7 +45,7 @@ const MOVE: u64 = 2;
 type Failure = Box<dyn std::error::Error>;
 
 /// A stack on a socket.
-struct Wire {
+struct End {
     stack: Stack,
     memory: Memory,
     socket: UdpSocket,
@@ -57,7 +57,7 @@ struct Wire {
     receives: u64,
 }
 
-impl Wire {
+impl End {
     fn new(local: u16, remote: u16, pcap: Option<&str>, lose: u32) -> Result<Self, Failure> {
         let networks = [
             Network { address: [10, 0, 0, 2].into(), prefix: 24 },
@@ -314,7 +314,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
             case => cases.push(case),
         }
     }
-    let mut wire = Wire::new(local, remote, pcap, lose)?;
+    let mut wire = End::new(local, remote, pcap, lose)?;
     for case in &cases {
         let begun = Instant::now();
         match case.split('/').collect::<Vec<_>>()[..] {
