@@ -283,7 +283,7 @@ impl Environment for HostEnvironment {
         match adapters {
             Adapters::Here(devices) => no_references(devices)?,
             Adapters::Codes(devices, system, transport) => {
-                let shared = Resource::ALL.map(Item::Shared);
+                let shared = Resource::ALL.map(Item::Resource);
                 for item in [Item::Requests, Item::Locked].into_iter().chain(shared) {
                     is(&format!("{item:?} that are left"), transport.session().account().taken(item), 0)?;
                 }

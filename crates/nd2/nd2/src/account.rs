@@ -47,7 +47,7 @@ pub enum Item {
     /// Tokens of an adapter: each open adapter, region and window has one.
     Tokens,
     /// What an adapter has a limited amount of.
-    Shared(Resource),
+    Resource(Resource),
 }
 
 impl Item {
@@ -60,7 +60,7 @@ impl Item {
             Self::Requests => 2,
             Self::Sessions => 3,
             Self::Tokens => 4,
-            Self::Shared(resource) => 5 + resource as usize,
+            Self::Resource(resource) => 5 + resource as usize,
         }
     }
 
@@ -72,7 +72,7 @@ impl Item {
             Self::Requests => "process_requests",
             Self::Sessions => "process_sessions",
             Self::Tokens => "process_tokens",
-            Self::Shared(resource) => resource.name(),
+            Self::Resource(resource) => resource.name(),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Account {
             Item::Locked => self.quota.locked,
             Item::Requests => self.quota.requests.into(),
             Item::Sessions => self.quota.sessions.into(),
-            Item::Tokens | Item::Shared(_) => (all / u64::from(self.quota.shares.max(1))).max(1),
+            Item::Tokens | Item::Resource(_) => (all / u64::from(self.quota.shares.max(1))).max(1),
         }
     }
 

@@ -401,10 +401,10 @@ impl<P: Platform> Device<P> {
         let all = match item {
             Item::Tokens => self.config.max_tokens.into(),
             // There are no more tokens for windows, whatever the limit is.
-            Item::Shared(Resource::MemoryWindows) => {
+            Item::Resource(Resource::MemoryWindows) => {
                 self.config.limits.get(Resource::MemoryWindows).min(MemoryLimits::WINDOWS.into())
             }
-            Item::Shared(resource) => self.config.limits.get(resource),
+            Item::Resource(resource) => self.config.limits.get(resource),
             Item::Memory | Item::Locked | Item::Requests | Item::Sessions => 0,
         };
         Charge::try_new(to, item, amount, all).map_err(|exhausted| {

@@ -120,7 +120,7 @@ impl<P: Platform> Taken<P> {
             // As if there were none left: for a client that is to show what it does then.
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
         }
-        let charge = device.charge(account, Item::Shared(resource), amount)?;
+        let charge = device.charge(account, Item::Resource(resource), amount)?;
         let in_use = &device.in_use().0[resource as usize];
         if in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             device.platform().limit_reached(resource.name(), most);
