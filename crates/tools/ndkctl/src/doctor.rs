@@ -28,10 +28,8 @@ pub struct Doctor {
 ///
 /// The reason, in one line.
 pub fn run(args: Doctor) -> Result<End, String> {
-    let checks = match install::this() {
-        Some(machine) => install::examine(&machine),
-        None => install::elsewhere(env::consts::OS, has_program("wine")),
-    };
+    let checks = install::this()
+        .map_or_else(|| install::elsewhere(env::consts::OS, has_program("wine")), |machine| install::examine(&machine));
     if args.json {
         print_json(&checks)?;
     } else {

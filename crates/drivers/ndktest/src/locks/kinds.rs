@@ -86,7 +86,7 @@ unsafe impl Kind for QueuedSpinLock {
     const NAME: &'static str = "queued";
 
     fn locked<U>(&self, work: impl FnOnce() -> U) -> U {
-        QueuedSpinLock::locked(self, work)
+        Self::locked(self, work)
     }
 }
 

@@ -175,7 +175,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     fn armed(&self, node: &State<O>, cq: &CqNode<O>, kind: u32) {
         let new = strength(kind);
         if cq.look.load(SeqCst) == Look::FULL {
-            self.armed_unseen(cq);
+            Self::armed_unseen(cq);
         }
         if !cq.has_notification {
             let what = format_args!("armed, and it was created without a notification callback");
@@ -194,7 +194,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
 
     /// Armed after a poll that was full. Only if no request is in flight any more is it known that nothing is left.
     #[cold]
-    fn armed_unseen(&self, cq: &CqNode<O>) {
+    fn armed_unseen(cq: &CqNode<O>) {
         let may_be_left = cq.qps.with(|qps| {
             qps.iter().any(|there| {
                 let has_shared = there.receive && body!(there.node, Qp).is_some_and(|qp| qp.srq.is_some());

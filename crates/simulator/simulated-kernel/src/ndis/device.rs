@@ -45,7 +45,7 @@ fn check_terminated(string: *const UNICODE_STRING) {
     let units = usize::from(string.Length) / 2;
     let has_room = usize::from(string.MaximumLength) / 2 > units;
     // SAFETY: the buffer has as many bytes as the string says that it has room for.
-    if !has_room || unsafe { string.Buffer.add(units).read() } != 0 {
+    if !has_room || unsafe { string.Buffer.wrapping_add(units).read() } != 0 {
         bug_check(Rule::BadArgument, format_args!("the name of a device without a zero at its end"));
     }
 }

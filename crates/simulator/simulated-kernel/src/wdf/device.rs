@@ -194,7 +194,8 @@ impl State {
 
     /// The framework's device is gone, and with it the symbolic link, whatever that leads to by now.
     pub fn device_is_gone(&self, device: &DeviceObject) {
-        if let Some(link) = lock(&device.link).take() {
+        let link = lock(&device.link).take();
+        if let Some(link) = link {
             self.unlink(&link);
         }
     }
