@@ -60,7 +60,8 @@ fn the_functions_of_the_framework_have_the_names_of_their_places() {
         (index::WdfRequestCompleteWithInformationTableIndex, "WdfRequestCompleteWithInformation"),
         (index::WdfSpinLockReleaseTableIndex, "WdfSpinLockRelease"),
     ] {
-        assert_eq!(FUNCTIONS[place as usize], name);
+        let place = usize::try_from(place).expect("an index");
+        assert_eq!(FUNCTIONS[place], name);
     }
     assert_eq!(FUNCTIONS.iter().collect::<BTreeSet<_>>().len(), FUNCTIONS.len(), "each name once");
 }

@@ -174,17 +174,14 @@ impl Function<'_> {
         let mut information = InstructionInfoFactory::new();
         while let Some((address, state)) = ahead.pop() {
             let Some(instruction) = self.instructions.get(&address).copied() else { continue };
-            let state = match self.states.get_mut(&address) {
-                Some(known) => {
-                    if !known.join(&state) {
-                        continue;
-                    }
-                    known.clone()
+            let state = if let Some(known) = self.states.get_mut(&address) {
+                if !known.join(&state) {
+                    continue;
                 }
-                None => {
-                    self.states.insert(address, state.clone());
-                    state
-                }
+                known.clone()
+            } else {
+                self.states.insert(address, state.clone());
+                state
             };
             let after = self.step(&instruction, state, &mut information);
             let target = instruction.near_branch_target();
@@ -322,12 +319,9 @@ impl Function<'_> {
     /// A routine is called.
     fn handle(&mut self, address: u64, routine: Routine, state: &mut State) {
         let argument = if routine == Routine::Acquire { Register::RDX } else { Register::RCX };
-        let place = match state.get(argument) {
-            Some(Value::Frame(place)) => place,
-            _ => {
-                self.found.unknown.insert(address);
-                return;
-            }
+        let Some(Value::Frame(place)) = state.get(argument) else {
+            self.found.unknown.insert(address);
+            return;
         };
         match routine {
             Routine::Acquire => {

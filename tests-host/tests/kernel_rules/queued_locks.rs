@@ -21,10 +21,10 @@ use crate::{
 };
 
 rules! {
-    a_release_with_a_copy_of_the_handle breaks MovedObject by |_| { let mut copy = black_box(held(new_lock())); give(&mut copy); };
+    a_release_with_a_copy_of_the_handle breaks MovedObject by |_| { let mut copy = black_box(held(new_lock())); give(&raw mut copy); };
     a_release_by_a_guard_that_was_moved breaks MovedObject by |_| drop(black_box(Guard::new(new_lock())));
     a_release_with_a_handle_in_other_memory breaks MovedObject by release_from_elsewhere;
-    a_second_release breaks LockNotHeld by |_| { let mut handle = EMPTY; take(new_lock(), &mut handle); give(&mut handle); raise(2); give(&mut handle); };
+    a_second_release breaks LockNotHeld by |_| { let mut handle = EMPTY; take(new_lock(), &raw mut handle); give(&raw mut handle); raise(2); give(&raw mut handle); };
     a_release_with_a_handle_that_was_never_used breaks LockNotHeld by |_| { raise(2); give(&mut { EMPTY }); };
     a_lock_initialised_again_while_it_is_held breaks Uninitialised by |_| { let lock = new_lock(); held(lock); initialise_lock(lock); };
     a_word_zeroed_while_the_lock_is_held breaks Uninitialised by zeroed;
@@ -34,10 +34,10 @@ rules! {
     a_plain_lock_released_with_a_handle breaks LockPrimitive by plain_with_a_handle;
     a_lock_that_is_acquired_in_two_ways breaks LockPrimitive by in_two_ways;
     a_queued_lock_tried_as_a_plain_one breaks LockPrimitive by |_| { let lock = new_lock(); held(lock); try_plain(lock); };
-    a_handle_used_for_two_locks breaks Uninitialised by |_| { let mut handle = EMPTY; take(new_lock(), &mut handle); take(new_lock(), &mut handle); };
+    a_handle_used_for_two_locks breaks Uninitialised by |_| { let mut handle = EMPTY; take(new_lock(), &raw mut handle); take(new_lock(), &raw mut handle); };
     a_lock_freed_while_it_is_held breaks LockHeld by freed_while_held;
     a_handle_freed_while_it_holds breaks LockHeld by handle_freed;
-    a_lock_acquired_twice_with_two_handles breaks RecursiveLock by |_| { let lock = new_lock(); let mut other = EMPTY; held(lock); take(lock, &mut other); };
+    a_lock_acquired_twice_with_two_handles breaks RecursiveLock by |_| { let lock = new_lock(); let mut other = EMPTY; held(lock); take(lock, &raw mut other); };
     a_handle_overwritten_while_it_holds breaks Uninitialised by overwritten;
 }
 
@@ -154,7 +154,7 @@ fn overwritten(_: &Loaded) {
     let (lock, handle) = (new_lock(), new_handle());
     take(lock, handle);
     // SAFETY: what the test is about.
-    unsafe { handle.write_volatile(EMPTY) };
+    unsafe { handle.write(EMPTY) };
     give(handle);
 }
 

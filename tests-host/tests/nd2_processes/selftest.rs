@@ -56,9 +56,9 @@ const fn completion_mode(policy: CompletionPolicy) -> u32 {
 
 fn change(number: u8, config: &mut Config) {
     if number == 1 {
-        first(config)
+        first(config);
     } else {
-        second(config)
+        second(config);
     }
     shared(config);
 }

@@ -77,7 +77,8 @@ fn place<T>() -> *mut T {
 
 /// Frees what [`place`] has allocated.
 fn free_places() {
-    for (place, layout) in mem::take(&mut *PLACES.lock().expect("nobody has panicked")) {
+    let places = mem::take(&mut *PLACES.lock().expect("nobody has panicked"));
+    for (place, layout) in places {
         // SAFETY: it was allocated in a box of this layout, and nobody uses it any more.
         unsafe { std::alloc::dealloc(ptr::with_exposed_provenance_mut(place), layout) };
     }
