@@ -424,6 +424,8 @@ fn a_refused_request_fails_with_its_reason_and_those_behind_it_are_flushed() {
         assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(failure)), (3, Err(Failure::Flushed))]);
         assert_eq!(failure.status().to_string(), "STATUS_REMOTE_RESOURCES");
         assert_eq!(rig.failure(), Some(failure));
+        // What came before the refusal was progress, which gives requests their time anew: not those that have failed.
+        assert_eq!(rig.qp.deadline(), None);
     }
 }
 

@@ -497,8 +497,9 @@ impl Requester {
             self.next = self.una;
             self.at = self.slot_of(self.next);
         }
-        let outstanding = self.una != self.next;
-        self.deadline = now.filter(|_| outstanding).and_then(|now| Some(now + link.ack_timeout?));
+        // What has failed waits for nothing any more.
+        let waits = self.una != self.next && self.failed.is_none();
+        self.deadline = now.filter(|_| waits).and_then(|now| Some(now + link.ack_timeout?));
     }
 
     /// The slot with this packet, which has been sent or goes out next.

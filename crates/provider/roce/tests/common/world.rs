@@ -180,7 +180,12 @@ impl World {
         let mut steps = 0;
         while self.step(end) {
             steps += 1;
-            assert!(steps < 10_000_000, "no end");
+            assert!(
+                steps < 100_000,
+                "no end: {:?} at {}",
+                self.sides.each_ref().map(|side| side.stack.deadline()),
+                self.now
+            );
         }
         self.now = self.now.max(end);
     }
