@@ -191,14 +191,14 @@ const ON_PURPOSE: &[(Finding, &[&str])] = &[
         &[
             "bad-input.connections-out-of-order",
             "connect.complete-without-connect",
+            "connect.rejected-after-the-peer-gave-up",
             "disconnect.never-connected",
             "disconnect.twice",
         ],
     ),
     (Finding::QpReused, &["connect.connector-not-reused", "connect.queue-pair-not-reused"]),
-    (Finding::DisconnectInFlight, &["close.while-disconnecting"]),
+    (Finding::DisconnectInFlight, &["close.while-disconnecting", "disconnect.nothing-left-to-wait-for"]),
     (Finding::SilentQueue, &["cq.polling-only"]),
-    (Finding::MappingInUse, &["fast-register.rights"]),
 ];
 
 #[test]
@@ -237,6 +237,8 @@ const BY_PROFILE: &[(Finding, &[&str])] = &[
     (Finding::ReadLimit, &["close.during-traffic", "results.order-of-initiator-requests"]),
     (Finding::ReadSink, &["logical.read-sink"]),
     (Finding::LocalInvalidate, &["fast.read-and-invalidate"]),
+    // The access that its rights refuse has ended the queue pair, so nobody can invalidate the registration.
+    (Finding::MappingInUse, &["fast-register.rights"]),
 ];
 
 #[test]

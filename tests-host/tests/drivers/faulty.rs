@@ -11,7 +11,7 @@ use interpose::{
 };
 use ndk::{Access, Adapter, Completion, Flags, Notify, NtStatus, Offer, QpSizes};
 
-/// A consumer that connects two queue pairs and sends a message, whatever becomes of it.
+/// A consumer that connects two queue pairs and sends two messages, whatever becomes of them.
 pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     let pd = adapter.create_pd()?;
     let mut mr = pd.register(adapter.memory(8192)?, Access::LOCAL_WRITE)?;
@@ -34,10 +34,14 @@ pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     let passive = accepting.wait()?;
     mr.write(0, b"message")?;
-    far.receiver.receive(1, &[mr.sge(4096, 7)?])?;
-    near.initiator.send(2, &[mr.sge(0, 7)?], Flags::empty())?;
+    for message in 0..2 {
+        far.receiver.receive(2 * message, &[mr.sge(4096, 7)?])?;
+        near.initiator.send(2 * message + 1, &[mr.sge(0, 7)?], Flags::empty())?;
+    }
+    // One poll then finds a send with a receive behind it.
+    let _ = event.wait_micros(5_000);
     let (mut results, mut seen) = ([Completion::EMPTY; 4], 0);
-    while seen < 2 {
+    while seen < 4 {
         for done in cq.wait(&mut results, Notify::Any)? {
             done.ok()?;
             seen += 1;
@@ -67,6 +71,8 @@ pub fn faults() -> Vec<(Rule, &'static [NtStatus])> {
         (Rule::new(Kind::CqError, Which::Nth(1)), &[NtStatus::INTERNAL_ERROR]),
         (Rule::new(Kind::Overrun, Which::Nth(1)), &[NtStatus::BUFFER_OVERFLOW]),
         (rule(Kind::Remove, Function::Send), CANCELLED),
+        (Rule::new(Kind::NotReady, Which::Nth(1)), &[NtStatus::IO_TIMEOUT]),
+        (Rule::new(Kind::Cross, Which::Nth(1)), &[]),
     ];
     assert!(Kind::ALL.iter().all(|kind| all.iter().any(|(rule, _)| rule.kind == *kind)), "one is missing");
     all

@@ -113,7 +113,7 @@ fn unconnected(s: &Session<'_>) -> Verdict {
 fn initiator_requests(s: &Session<'_>) -> Verdict {
     let pair = Pair::new(s)?;
     for number in 0..8 {
-        pair.a.send(number, 0, 64, 0)?;
+        pair.a.send_unready(number, 0, 64, 0)?;
     }
     pair.a.qp.flush()?;
     for (number, done) in pair.a.initiated().take(8)?.iter().enumerate() {
