@@ -1,4 +1,4 @@
-//! A queue pair of a reliable connection: a [requester](requester) and a [responder](responder).
+//! A queue pair of a reliable connection: a requester and a responder.
 
 mod request;
 mod requester;
