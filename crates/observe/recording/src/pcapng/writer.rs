@@ -2,8 +2,8 @@
 
 /// Ethernet.
 const LINK_TYPE: u16 = 1;
-/// Bytes of a packet that the file has at most.
-const SNAP_LENGTH: u32 = 256;
+/// Bytes of a packet that the file has at most: the longest is one of Ethernet without a tag.
+const SNAP_LENGTH: u32 = 1514;
 
 /// Collects the blocks of a file.
 pub struct Writer(Vec<u8>);
@@ -54,6 +54,7 @@ impl Writer {
 
     /// Adds a packet of which `bytes` are there, and which had `length`.
     pub fn packet(&mut self, time: u64, bytes: &[u8], length: u32, comment: &str) {
+        debug_assert!(bytes.len() <= SNAP_LENGTH as usize, "a packet is whole");
         let kept = &bytes[..bytes.len().min(SNAP_LENGTH as usize)];
         let mut body = 0_u32.to_le_bytes().to_vec();
         #[expect(clippy::cast_possible_truncation, reason = "the halves of the time")]
