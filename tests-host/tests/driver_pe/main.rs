@@ -461,7 +461,11 @@ fn lock_handles(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
             found.elsewhere.first()
         ),
     ));
-    problems.extend(found.unknown.iter().map(|place| format!("the handle at {place:#x} could not be followed")));
+    // In a debug image a handle is passed to functions that are not inlined, where it is in nobody's frame that can be seen. Nobody
+    // installs one.
+    if !image.is_debug {
+        problems.extend(found.unknown.iter().map(|place| format!("the handle at {place:#x} could not be followed")));
+    }
     problems
 }
 
