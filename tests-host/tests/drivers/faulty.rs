@@ -11,7 +11,13 @@ use interpose::{
 };
 use ndk::{Access, Adapter, Completion, Flags, Notify, NtStatus, Offer, QpSizes};
 
-/// A consumer that connects two queue pairs and sends two messages, whatever becomes of them.
+/// The messages that the consumer sends.
+pub const MESSAGES: usize = 2;
+
+/// The bytes of one of them.
+pub const MESSAGE: &[u8] = b"message";
+
+/// A consumer that connects two queue pairs and sends its messages, whatever becomes of them.
 pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     let pd = adapter.create_pd()?;
     let mut mr = pd.register(adapter.memory(8192)?, Access::LOCAL_WRITE)?;
@@ -33,15 +39,15 @@ pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     let accepting = incoming.accept(&far, &Offer::default(), || ())?;
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     let passive = accepting.wait()?;
-    mr.write(0, b"message")?;
-    for message in 0..2 {
-        far.receiver.receive(2 * message, &[mr.sge(4096, 7)?])?;
-        near.initiator.send(2 * message + 1, &[mr.sge(0, 7)?], Flags::empty())?;
+    mr.write(0, MESSAGE)?;
+    for message in 0..MESSAGES {
+        far.receiver.receive(2 * message, &[mr.sge(4096, MESSAGE.len() as u32)?])?;
+        near.initiator.send(2 * message + 1, &[mr.sge(0, MESSAGE.len() as u32)?], Flags::empty())?;
     }
     // One poll then finds a send with a receive behind it.
     let _ = event.wait_micros(5_000);
     let (mut results, mut seen) = ([Completion::EMPTY; 4], 0);
-    while seen < 4 {
+    while seen < 2 * MESSAGES {
         for done in cq.wait(&mut results, Notify::Any)? {
             done.ok()?;
             seen += 1;

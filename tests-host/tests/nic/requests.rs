@@ -18,6 +18,7 @@ use simulated_kernel::{Kernel, Nic};
 
 use crate::{
     control_device::use_it,
+    faulty::{MESSAGE, MESSAGES},
     machine::{add, configure, frame, load, statistics, with_pair},
     oids, rows,
 };
@@ -103,7 +104,8 @@ fn frames_and_rdma_are_counted_together() {
     let driver = load(&kernel).expect("it loads");
     let (one, other) = (Arc::new(add(&driver, &[])), add(&driver, &[]));
     configure(&kernel, [&one, &other]);
-    // A message of seven bytes, of the adapter to itself.
+    // Messages of the adapter to itself.
+    let (messages, message_bytes) = (MESSAGES as u64, (MESSAGES * MESSAGE.len()) as u64);
     assert_eq!(use_it(&driver, &one), Ok(()));
     let to = |nic: &Nic, destination: [u8; 6], length| {
         let mut bytes = frame(nic, nic, 0, length);
@@ -121,14 +123,20 @@ fn frames_and_rdma_are_counted_together() {
         kernel.wait_until(|| to_whom.received() == frames.len());
     }
     let counted = statistics(&one);
-    assert_eq!((counted.ifHCOutUcastPkts, counted.ifHCOutMulticastPkts, counted.ifHCOutBroadcastPkts), (2 + 1, 1, 1));
-    assert_eq!((counted.ifHCOutUcastOctets, counted.ifHCOutOctets), (300 + 7, 1_000 + 7));
+    assert_eq!(
+        (counted.ifHCOutUcastPkts, counted.ifHCOutMulticastPkts, counted.ifHCOutBroadcastPkts),
+        (2 + messages, 1, 1)
+    );
+    assert_eq!((counted.ifHCOutUcastOctets, counted.ifHCOutOctets), (300 + message_bytes, 1_000 + message_bytes));
     assert_eq!((counted.ifHCOutMulticastOctets, counted.ifHCOutBroadcastOctets), (300, 400));
-    assert_eq!((counted.ifHCInUcastPkts, counted.ifHCInMulticastPkts, counted.ifHCInBroadcastPkts), (3 + 1, 1, 1));
-    assert_eq!((counted.ifHCInUcastOctets, counted.ifHCInOctets), (680 + 7, 1_410 + 7));
+    assert_eq!(
+        (counted.ifHCInUcastPkts, counted.ifHCInMulticastPkts, counted.ifHCInBroadcastPkts),
+        (3 + messages, 1, 1)
+    );
+    assert_eq!((counted.ifHCInUcastOctets, counted.ifHCInOctets), (680 + message_bytes, 1_410 + message_bytes));
     assert_eq!((counted.ifHCInMulticastOctets, counted.ifHCInBroadcastOctets), (310, 420));
     let count = |oid| u64::from_le_bytes(one.query(oid, 8).bytes.try_into().expect("eight bytes"));
-    assert_eq!((count(OID_GEN_XMIT_OK), count(OID_GEN_RCV_OK)), (4 + 1, 5 + 1));
+    assert_eq!((count(OID_GEN_XMIT_OK), count(OID_GEN_RCV_OK)), (4 + messages, 5 + messages));
     Arc::into_inner(one).expect("nobody has it open").remove();
     other.remove();
     driver.unload();
