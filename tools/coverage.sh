@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which lines of the engine and the provider no test runs: random programs against the oracle, the suite under both engines, wrong
-# providers, and the tests (tests-host) of the rules, the user-mode interface and the drivers. tests-host/uncovered.toml has the reason
+# providers, and the tests of the rules, the user-mode interface and the drivers. tests-host/uncovered.toml has the reason
 # for each such line. Ends with 1 and names the line where the two disagree: a line that was not run and has no reason, or a reason
 # whose line was run or is gone.
 #
@@ -48,7 +48,7 @@ if [[ ! $short ]]; then
         faults mdl_chains conformance conformance_cancel soak host_machine broken_providers reasons nd2 drivers nic
         slab
     )
-    built test --no-run -p tests-host "${tests[@]/#/--test=}"
+    built test --no-run "${tests[@]/#/--test=}"
     for program in "${programs[@]:2}"; do
         if ! "$program" --quiet >"$directory/output" 2>&1; then
             cat "$directory/output"

@@ -17,6 +17,6 @@ check() {
     valgrind --quiet --error-exitcode=1 --leak-check=no "$program" ${filter:+"$filter"} --test-threads 1 | grep '^test result'
 }
 check "" -p fallible --test rules
-check ring:: -p tests-host --test cq_rules
-check queue:: -p tests-host --test cq_rules
-check tokens:: -p tests-host --test memory
+check ring:: -p engine --test cq_rules
+check queue:: -p engine --test cq_rules
+check tokens:: -p engine --test memory

@@ -63,7 +63,9 @@ tests=(
     ndk_in_kernel nic notify_decision out_of_memory profiles programs protocol_model provider_notes provider_objects provider_rules
     qp_rules reasons replay runs semantics soak wdm_rules wrong_drivers
 )
-packages=(fallible engine provider kernel driver-common softndk softndknic programs tests-host)
+packages=(
+    fallible engine provider host interpose replay conformance kernel driver-common softndk softndknic programs tests-host
+)
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 cargo run --quiet -p mutants --example mutants -- --list "$results/list.json" --out "$results" --known tests-host/mutants/survivors.toml "${options[@]}" \
     -- "${packages[@]/#/--package=}" --features softndk/faults --lib "${tests[@]/#/--test=}"

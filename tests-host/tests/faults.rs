@@ -26,7 +26,7 @@ use host::{
     machine::{Arguments, Dpc, Machine, locks_held},
 };
 use ndkpi::NtStatus;
-use tests_host::{
+use testing::{
     cq_fixture::{MAX_DEPTH, TestCq, failed, plain, plains, solicited},
     qp_fixture::{Net, PARAMETERS, PLAIN, SEND, all},
 };

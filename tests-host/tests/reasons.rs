@@ -13,7 +13,7 @@ use host::HostOs;
 use interpose::{Args, Event, Function, Outcome, Phase, Verdict};
 use ndkpi::{NDK_OPERATION_TYPE, NDK_RESULT_EX, NtStatus};
 use provider::{About, CompletionMode, Profile, Reason};
-use tests_host::on_event::OnEvent;
+use testing::on_event::OnEvent;
 
 /// What has failed: a call or its completion by the name of the function, a work request by its kind; and a case that it failed in.
 #[derive(Default)]

@@ -54,11 +54,19 @@ fn tests_in(source: &str) -> Vec<String> {
     names
 }
 
-/// `target::module::name` of every test in `tests-host/tests` and the model checks.
+/// Where tests stand: beside their crates, and in `tests-host` those that cross crates.
+fn folders_of_tests() -> Vec<PathBuf> {
+    let below = |folder: PathBuf| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let crates = below(root().join("crates")).filter(|role| role.is_dir()).flat_map(below);
+    let mut all: Vec<_> = crates.map(|one| one.join("tests")).filter(|tests| tests.is_dir()).collect();
+    all.push(root().join("tests-host/tests"));
+    all
+}
+
+/// `target::module::name` of every test, model checks included.
 fn existing_tests() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for folder in ["tests-host/tests", "crates/provider/engine/tests", "crates/provider/fallible/tests"] {
-        let folder = root().join(folder);
+    for folder in folders_of_tests() {
         for path in files(&folder) {
             if path.extension().is_none_or(|extension| extension != "rs") {
                 continue;

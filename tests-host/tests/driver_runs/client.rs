@@ -6,7 +6,7 @@ use control::{
     test_device::{Kind, Progress, Start, State},
 };
 use simulated_kernel::Kernel;
-use tests_host::alone::in_a_process_of_its_own;
+use testing::alone::in_a_process_of_its_own;
 
 use crate::world::{Consumer, Provider, consumer_control, provider_control};
 

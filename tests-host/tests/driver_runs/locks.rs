@@ -3,7 +3,7 @@
 use control::client::{Event, Refusal, TestDriver};
 use control::test_device::{Kind, Progress, Start, State};
 use simulated_kernel::{FaultPlan, Kernel, wdk::STATUS_INSUFFICIENT_RESOURCES};
-use tests_host::alone::in_a_process_of_its_own;
+use testing::alone::in_a_process_of_its_own;
 
 use crate::{
     client::ToKernel,

@@ -17,7 +17,7 @@ use control::{
 };
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Device, FaultPlan, Identity, Kernel, NdkProvider, Network, NewInterface, wdk::GUID};
-use tests_host::alone::{in_a_process_of_its_own, in_processes_of_their_own};
+use testing::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
     client::ToKernel,

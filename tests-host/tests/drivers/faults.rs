@@ -8,7 +8,7 @@ use simulated_kernel::{
     FaultPlan, Kernel,
     wdk::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
 };
-use tests_host::alone::in_a_process_of_its_own;
+use testing::alone::in_a_process_of_its_own;
 
 use crate::world::{Consumer, Provider, consumer_control, finish, provider_control, report, start};
 

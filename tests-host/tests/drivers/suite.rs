@@ -6,7 +6,7 @@ use control::{
     test_device::{Kind, Progress, State},
 };
 use simulated_kernel::{Kernel, Value};
-use tests_host::{
+use testing::{
     alone::{in_a_process_of_its_own, in_processes_of_their_own},
     decisions::DECISIONS,
 };

@@ -5,7 +5,7 @@ use nd2::{
     abi::{HRESULT, notify::ND_CQ_NOTIFY_ANY},
 };
 use nd2_selftest::{Client, Schedule, World};
-use tests_host::allocation::{fail_nth, growth};
+use testing::allocation::{fail_nth, growth};
 
 fn world() -> World {
     World::new(Schedule::Seeded(5, 0), CompletionPolicy::Pending).expect("a world")

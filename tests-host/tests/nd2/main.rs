@@ -13,7 +13,7 @@ mod settings;
 mod statuses;
 mod waiters;
 
-use tests_host::allocation::Counting;
+use testing::allocation::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

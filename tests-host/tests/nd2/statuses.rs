@@ -6,7 +6,7 @@ use nd2::{
     cq::results::{request_type, result, result_status},
 };
 use ndkpi::NtStatus;
-use tests_host::cq_fixture::OPERATIONS;
+use testing::cq_fixture::OPERATIONS;
 
 /// The rows of the table, with Send, Receive, Bind, Invalidate, Read, Write.
 const TABLE: [(HRESULT, [bool; 6]); 9] = [

@@ -22,7 +22,7 @@ use nd2_selftest::{
 use ndkpi::{GUID, NtStatus};
 use simulated_kernel::{Device, Driver, Kernel, Process, Value};
 use softndk::nd::access;
-use tests_host::alone::in_a_process_of_its_own;
+use testing::alone::in_a_process_of_its_own;
 
 use crate::{library::ProcessTransport, world::World};
 

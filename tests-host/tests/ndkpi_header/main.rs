@@ -2,7 +2,7 @@
 //!
 //! `ndkpi.h` and `wskndk.h` are generated from the source of the crate. After a change of it:
 //!
-//!     UPDATE_HEADERS=1 cargo test -p tests-host --test ndkpi_header
+//!     UPDATE_HEADERS=1 cargo test --test ndkpi_header
 //!
 //! The compilers are Debian's (`tools/header.sh` installs them). Without one there is nothing to compile, and the tests say so.
 

@@ -9,7 +9,7 @@ use control::{
 };
 use ndkpi::OID_NDK_STATISTICS;
 use simulated_kernel::{Kernel, Value};
-use tests_host::alone::{in_a_process_of_its_own, in_processes_of_their_own};
+use testing::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
     machine::{add, configure, load_with, statistics},

@@ -1,0 +1,12 @@
+//! What tests of several crates need: completion queues and queue pairs on a machine of the host, with everything that their
+//! consumers see written down; an allocator that counts and fails; tests in processes of their own; what was decided where NDKPI is
+//! silent.
+
+pub mod allocation;
+pub mod alone;
+pub mod arms;
+pub mod cq_fixture;
+pub mod decisions;
+pub mod on_event;
+pub mod posters;
+pub mod qp_fixture;
