@@ -8,11 +8,11 @@ use ndkpi::{
 };
 
 use crate::{
-    Args, ConnectArgs, Function, Hooks, Outcome, Phase,
+    Args, ConnectArgs, Endpoint, Endpoints, Function, Hooks, Outcome, Phase,
     call::{Told, immediate, request, slot},
     later::{Later, Work},
     request::{DisconnectCallback, DisconnectEvent},
-    shadow::{Shadow, ShadowRef, find, other},
+    shadow::{Shadow, ShadowRef, find, open, other},
 };
 
 /// The longest address that events show, in bytes: that of `SOCKADDR_STORAGE`.
@@ -54,6 +54,44 @@ unsafe fn private<'a>(data: *const c_void, length: u32) -> &'a [u8] {
     unsafe { bytes(data, length, LONGEST_DATA) }
 }
 
+/// One of the two addresses of a connector.
+fn endpoint(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Option<Endpoint> {
+    let mut buffer = AddressBuffer([0; LONGEST_ADDRESS as usize]);
+    let mut length = LONGEST_ADDRESS;
+    if !ask((&raw mut buffer).cast(), &raw mut length).is_success() {
+        return None;
+    }
+    Endpoint::of(buffer.0.get(..length as usize)?)
+}
+
+/// Room for any address, aligned as `SOCKADDR_STORAGE` is.
+#[repr(C, align(8))]
+struct AddressBuffer([u8; LONGEST_ADDRESS as usize]);
+
+/// Between whom the connection of this connector is, for hooks that ask.
+///
+/// # Safety
+///
+/// `connector` is open.
+unsafe fn ends<H: Hooks>(connector: *mut NDK_CONNECTOR) -> Option<Endpoints> {
+    if !H::PAIRS {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let shadow = unsafe { open::<H, _>(connector) }?;
+    let local = endpoint(|buffer, length| {
+        let (inner, function) = slot!(shadow.inner::<NDK_CONNECTOR>(), NdkGetLocalAddress, NtStatus::NOT_SUPPORTED);
+        // SAFETY: the provider's object is open, the buffer as long as the length says.
+        unsafe { function(inner, buffer, length) }
+    })?;
+    let peer = endpoint(|buffer, length| {
+        let (inner, function) = slot!(shadow.inner::<NDK_CONNECTOR>(), NdkGetPeerAddress, NtStatus::NOT_SUPPORTED);
+        // SAFETY: as above.
+        unsafe { function(inner, buffer, length) }
+    })?;
+    Some(Endpoints { local, peer })
+}
+
 /// `NDK_FN_CONNECT`.
 ///
 /// # Safety
@@ -86,6 +124,7 @@ pub unsafe extern "system" fn connect<H: Hooks>(
         private_data: unsafe { private(data, data_length) },
         private_data_length: data_length,
         has_disconnect_event: false,
+        ends: None,
     });
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         let (inner, function) = slot!(inner, NdkConnect, NtStatus::NOT_SUPPORTED);
@@ -145,6 +184,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<H: Hooks>(
         private_data: unsafe { private(data, data_length) },
         private_data_length: data_length,
         has_disconnect_event: false,
+        ends: None,
     });
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         let (inner, function) = slot!(inner, NdkConnectWithSharedEndpoint, NtStatus::NOT_SUPPORTED);
@@ -214,7 +254,9 @@ pub unsafe extern "system" fn complete_connect<H: Hooks>(
     context: *mut c_void,
 ) -> NtStatus {
     let this = Function::CompleteConnect;
-    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ..ConnectArgs::default() });
+    // SAFETY: the connector is open.
+    let ends = unsafe { ends::<H>(connector) };
+    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ends, ..ConnectArgs::default() });
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         let (inner, function) = slot!(inner, NdkCompleteConnect, NtStatus::NOT_SUPPORTED);
         let ours = event.map(|_| disconnected::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK);
@@ -242,7 +284,9 @@ pub unsafe extern "system" fn complete_connect_ex<H: Hooks>(
     context: *mut c_void,
 ) -> NtStatus {
     let this = Function::CompleteConnectEx;
-    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ..ConnectArgs::default() });
+    // SAFETY: the connector is open.
+    let ends = unsafe { ends::<H>(connector) };
+    let args = Args::Connect(ConnectArgs { has_disconnect_event: event.is_some(), ends, ..ConnectArgs::default() });
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         // SAFETY: the provider's object is open.
         let Some(function) = (unsafe { NDK_CONNECTOR::complete_connect_ex(inner) }) else {
@@ -265,7 +309,13 @@ pub unsafe extern "system" fn complete_connect_ex<H: Hooks>(
 /// # Safety
 ///
 /// The data is valid for the call.
-unsafe fn accept_args<'a>(reads: [u32; 2], data: *const c_void, length: u32, has_event: bool) -> Args<'a> {
+unsafe fn accept_args<'a>(
+    reads: [u32; 2],
+    data: *const c_void,
+    length: u32,
+    has_event: bool,
+    ends: Option<Endpoints>,
+) -> Args<'a> {
     Args::Connect(ConnectArgs {
         local: &[],
         remote: &[],
@@ -275,6 +325,7 @@ unsafe fn accept_args<'a>(reads: [u32; 2], data: *const c_void, length: u32, has
         private_data: unsafe { private(data, length) },
         private_data_length: length,
         has_disconnect_event: has_event,
+        ends,
     })
 }
 
@@ -298,8 +349,10 @@ pub unsafe extern "system" fn accept<H: Hooks>(
     let this = Function::Accept;
     // SAFETY: the caller passes open objects.
     let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
+    // SAFETY: the connector is open.
+    let ends = unsafe { ends::<H>(connector) };
     // SAFETY: the data is valid for the call.
-    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some()) };
+    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some(), ends) };
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         let (inner, function) = slot!(inner, NdkAccept, NtStatus::NOT_SUPPORTED);
         let ours = event.map(|_| disconnected::<H> as NDK_FN_DISCONNECT_EVENT_CALLBACK);
@@ -336,8 +389,10 @@ pub unsafe extern "system" fn accept_ex<H: Hooks>(
     let this = Function::AcceptEx;
     // SAFETY: the caller passes open objects.
     let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
+    // SAFETY: the connector is open.
+    let ends = unsafe { ends::<H>(connector) };
     // SAFETY: the data is valid for the call.
-    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some()) };
+    let args = unsafe { accept_args([inbound_reads, outbound_reads], data, data_length, event.is_some(), ends) };
     let call = |inner: *mut NDK_CONNECTOR, completion, context| {
         // SAFETY: the provider's object is open.
         let Some(function) = (unsafe { NDK_CONNECTOR::accept_ex(inner) }) else { return NtStatus::NOT_SUPPORTED };
@@ -366,7 +421,7 @@ pub unsafe extern "system" fn reject<H: Hooks>(
     data_length: u32,
 ) -> NtStatus {
     // SAFETY: the data is valid for the call.
-    let args = unsafe { accept_args([0; 2], data, data_length, false) };
+    let args = unsafe { accept_args([0; 2], data, data_length, false, None) };
     let call = |inner: *mut NDK_CONNECTOR| {
         let (inner, function) = slot!(inner, NdkReject, NtStatus::NOT_SUPPORTED);
         // SAFETY: the provider's object is open; the data is the consumer's.

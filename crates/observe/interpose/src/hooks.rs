@@ -118,6 +118,9 @@ pub trait Hooks: Send + Sync + Sized + 'static {
     /// next. It costs a contended atomic increment.
     const NUMBERS_ALL: bool = true;
 
+    /// True if [`ConnectArgs::ends`](crate::ConnectArgs::ends) is wanted. The provider is asked for both addresses then.
+    const PAIRS: bool = false;
+
     /// How many closed objects are kept, so that a call on them is recognised ([`Hooks::misuse`]). Those before them are freed.
     const KEPT: usize = 0;
 
@@ -231,6 +234,7 @@ impl<A: Hooks, B: Hooks<Os = A::Os>> Hooks for (A, B) {
     const LISTENS: bool = A::LISTENS || B::LISTENS;
     const INTERFERES: bool = A::INTERFERES || B::INTERFERES;
     const NUMBERS_ALL: bool = A::LISTENS && A::NUMBERS_ALL || B::LISTENS && B::NUMBERS_ALL;
+    const PAIRS: bool = A::PAIRS || B::PAIRS;
     const KEPT: usize = if A::KEPT > B::KEPT { A::KEPT } else { B::KEPT };
 
     fn os(&self) -> &A::Os {

@@ -504,6 +504,17 @@ pub unsafe fn recognise<'a, H: Hooks>(public: *const c_void) -> Option<&'a Shado
     (layer == TypeId::of::<H>()).then(|| unsafe { &*shadow })
 }
 
+/// The shadow of an open object with `T`'s table, if it is one. Nobody is told if it is none.
+///
+/// # Safety
+///
+/// As [`recognise`].
+pub unsafe fn open<'a, H: Hooks, T: Object>(public: *mut T) -> Option<&'a Shadow<H>> {
+    // SAFETY: the caller's promise is the same.
+    let shadow = unsafe { recognise::<H>(public.cast()) }?;
+    (shadow.is_of(T::OBJECT_TYPE) && shadow.state.load(Acquire) == OPEN).then_some(shadow)
+}
+
 /// Finds the shadow on which a function of `T`'s table is called.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use std::{
 use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 use host::note;
 
-use crate::{measure::Samples, report::Figure};
+use crate::{id, measure::Samples, report::Figure};
 
 /// How often each build has its turn.
 const TURNS: usize = 11;
@@ -25,8 +25,15 @@ const TOLERANCE: f64 = 0.05;
 /// Figures that say how much they vary: of fewer nothing is said.
 const FEW: usize = 3;
 
-/// Figures of one build, by row and unit.
-type Figures = BTreeMap<(String, String), Vec<f64>>;
+/// Figures of one row, and what that build calls it.
+#[derive(Default)]
+struct Taken {
+    name: String,
+    values: Vec<f64>,
+}
+
+/// Figures of one build, by the id of the row and the unit.
+type Figures = BTreeMap<(String, String), Taken>;
 
 /// Builds `base` and measures it and this build in turn. A table of what both have.
 ///
@@ -118,12 +125,14 @@ fn take(program: &Path, filter: Option<&str>, file: &Path, figures: &mut Figures
     // What stands in a row beside several peers is one figure of ours.
     let rows = rows.into_iter().filter_map(|row| {
         let name = row.row.split(" | ").next().unwrap_or_default().to_owned();
-        Some(((name, row.unit), row.ours?))
+        Some(((id::of(&name), row.unit), (name, row.ours?)))
     });
     let mut turn = BTreeMap::new();
     turn.extend(rows);
-    for (name, value) in turn {
-        figures.entry(name).or_default().push(value);
+    for (id, (name, value)) in turn {
+        let taken = figures.entry(id).or_default();
+        taken.name = name;
+        taken.values.push(value);
     }
     Ok(())
 }
@@ -170,13 +179,14 @@ fn table(base: &str, theirs: &Figures, ours: &Figures) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(["row", "unit", base, "this build", "ratio", ""]);
-    for (row, values) in ours {
+    for (row, now) in ours {
         let Some(before) = theirs.get(row) else { continue };
-        let (now, before) = (Samples::new(values.clone()), Samples::new(before.clone()));
+        let name = &now.name;
+        let (now, before) = (Samples::new(now.values.clone()), Samples::new(before.values.clone()));
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let figure = |samples: &Samples| right(format!("{:.2} ±{:.0}%", samples.median(), samples.spread() * 100.0));
         table.add_row([
-            Cell::new(&row.0),
+            Cell::new(name),
             Cell::new(&row.1),
             figure(&before),
             figure(&now),

@@ -11,6 +11,7 @@ pub mod command;
 mod compare;
 pub mod counted;
 pub mod distance;
+mod id;
 pub mod kind;
 pub mod machine;
 pub mod measure;

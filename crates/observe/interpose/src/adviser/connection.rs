@@ -7,9 +7,10 @@ use ndkpi::NtStatus;
 
 use super::{
     Adviser, Finding, Sink, State,
-    node::{ConnectorState, body},
+    cq::{add, is_same, take},
+    node::{ConnectorNode, ConnectorState, body},
 };
-use crate::{Args, Event, Function, InterposeOs};
+use crate::{Args, ConnectArgs, Event, Function, InterposeOs};
 
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// A call that takes a step of a connection.
@@ -47,9 +48,12 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             });
         }
         match event.function {
-            Function::Connect | Function::ConnectWithSharedEndpoint | Function::Accept | Function::AcceptEx => {
+            Function::Connect | Function::ConnectWithSharedEndpoint => self.joins(event),
+            Function::Accept | Function::AcceptEx => {
                 self.joins(event);
+                Self::accepts(event, connector);
             }
+            Function::CompleteConnect | Function::CompleteConnectEx => Self::pairs(event, connector),
             Function::Disconnect => {
                 self.check_disconnect(event);
                 Self::connection_ends(event.object.state);
@@ -75,9 +79,45 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         drop(before);
     }
 
+    /// A connection is accepted. The other end may be this consumer's, too: it says so in its last step, which comes after this.
+    fn accepts(event: &Event<'_, State<O>>, connector: &ConnectorNode<O>) {
+        let (node, Args::Connect(ConnectArgs { ends: Some(ends), .. })) = (event.object.state, event.args) else {
+            return;
+        };
+        if let Some(adapter) = node.adapter_node() {
+            connector.ends.with(|known| *known = Some(ends));
+            add(&adapter.accepted, node.clone(), |accepted, _| accepted.len());
+        }
+    }
+
+    /// The last step of a connect: if the other end is this consumer's, each of the two queue pairs knows the other one's receives.
+    fn pairs(event: &Event<'_, State<O>>, connector: &ConnectorNode<O>) {
+        let (node, Args::Connect(ConnectArgs { ends: Some(ends), .. })) = (event.object.state, event.args) else {
+            return;
+        };
+        let Some(adapter) = node.adapter_node() else { return };
+        let is_other_end = |there: &State<O>| {
+            body!(there, Connector).is_some_and(|there| there.ends.with(|known| *known == Some(ends.turned())))
+        };
+        let Some(other) = take(&adapter.accepted, is_other_end) else { return };
+        let qp_of = |connector: &ConnectorNode<O>| connector.qp.with(|qp| qp.clone());
+        let (Some(mine), Some(theirs)) = (qp_of(connector), body!(other, Connector).and_then(qp_of)) else { return };
+        let (Some(mine), Some(theirs)) = (body!(mine, Qp), body!(theirs, Qp)) else { return };
+        for (sender, receiver) in [(mine, theirs), (theirs, mine)] {
+            if receiver.srq.is_none() {
+                let before = sender.messages.peer.with(|peer| peer.replace(receiver.receives.clone()));
+                sender.messages.known.store(0, Relaxed);
+                drop(before);
+            }
+        }
+    }
+
     /// The connection of a connector ends, or has ended.
     pub(super) fn connection_ends(node: &State<O>) {
         let Some(connector) = body!(node, Connector) else { return };
+        if let Some(adapter) = node.adapter_node() {
+            drop(take(&adapter.accepted, |there| is_same(there, node)));
+        }
         let qp = connector.qp.with(|qp| qp.clone());
         if let Some(qp) = qp.as_ref().and_then(|qp| body!(qp, Qp)) {
             qp.is_over_now();

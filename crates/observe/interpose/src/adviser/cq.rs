@@ -120,7 +120,7 @@ impl<O: InterposeOs> Attached<O> {
 }
 
 /// Adds to a list, where `place` says, if there is room. `false` if there is none, because others were faster: it is not followed.
-fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T], &T) -> usize) -> bool {
+pub(super) fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T], &T) -> usize) -> bool {
     let left = list.with(|list| {
         if list.len() < list.capacity() {
             list.insert(place(list, &item), item);
@@ -132,11 +132,12 @@ fn add<T: Send, L: SpinLock<Vec<T>>>(list: &L, item: T, place: impl FnOnce(&[T],
     left.is_none()
 }
 
-fn take<T: Send, L: SpinLock<Vec<T>>>(list: &L, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+/// Takes the first of a list that it is, if it is there.
+pub(super) fn take<T: Send, L: SpinLock<Vec<T>>>(list: &L, is_it: impl FnMut(&T) -> bool) -> Option<T> {
     list.with(|list| list.iter().position(is_it).map(|place| list.remove(place)))
 }
 
-fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
+pub(super) fn is_same<O: InterposeOs>(first: &State<O>, second: &State<O>) -> bool {
     core::ptr::eq::<Node<O>>(&raw const **first, &raw const **second)
 }
 

@@ -337,4 +337,9 @@ findings! {
         why "The adapter unmaps the pages, and peers still read and write them by the token: other memory, by then."
         cause "The mapping is released when the fast registration has completed, like an argument of it."
         fix "Keep the mapping as long as the registration: invalidate, wait for that, release.";
+    LateReceive = 52 Advice "NDKPI 7.2" "A message sent before its receive was posted"
+        rule "Each message takes a receive of the peer, which is posted before the message is sent."
+        why "On SoftNDK's own profile the message waits. RoCE sends it again a few times, and then ends the connection; iWARP ends it at once."
+        cause "Receives are posted after the connection was established, or after the request to whose answer they belong was sent: mostly they come in time."
+        fix "Post receives before the connect or accept, and the one for an answer before its request. Count those that the peer has as credits.";
 }

@@ -149,6 +149,7 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
     type State = State<O>;
     type Call = Post;
     const NUMBERS_ALL: bool = false;
+    const PAIRS: bool = true;
     const KEPT: usize = 64;
 
     fn os(&self) -> &O {

@@ -8,11 +8,11 @@ use core::sync::atomic::{
 
 use crossbeam_utils::CachePadded;
 use engine::os::SpinLock;
-use fallible::{try_box, try_slice};
+use fallible::{Arc, try_box, try_slice};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use super::{Finding, Lock, State, queue::Queue, tokens::Tokens};
-use crate::{Args, Event, InterposeOs, ObjectId, QpArgs};
+use crate::{Args, Endpoints, Event, InterposeOs, ObjectId, QpArgs};
 
 /// Return addresses that are kept of who creates an object.
 pub const FRAMES: usize = 16;
@@ -55,6 +55,8 @@ pub struct AdapterNode<O: InterposeOs> {
     pub regions: AtomicUsize,
     /// Those for fast registration.
     pub fast: Lock<O, Vec<State<O>>>,
+    /// Connectors that were accepted; whose peer is not known yet.
+    pub accepted: Lock<O, Vec<State<O>>>,
     /// Objects that are open.
     pub open: AtomicU32,
     /// Mappings that were built and not released.
@@ -152,6 +154,23 @@ impl<O: InterposeOs> CqNode<O> {
     }
 }
 
+/// The receives of a queue pair, for its peer.
+#[derive(Default)]
+pub struct Receives {
+    /// Those whose post has begun.
+    pub posted: AtomicU64,
+}
+
+/// The messages of a queue pair.
+pub struct Messages<O: InterposeOs> {
+    /// Those that were posted.
+    pub posted: AtomicU64,
+    /// For so many the peer had receives when that was looked at last; all, as long as nobody knows the peer.
+    pub known: AtomicU64,
+    /// The peer's receives, if the same consumer has both queue pairs and the peer has a queue of its own.
+    pub peer: Lock<O, Option<Arc<Receives>>>,
+}
+
 /// Of a queue pair.
 pub struct QpNode<O: InterposeOs> {
     pub args: QpArgs,
@@ -167,6 +186,8 @@ pub struct QpNode<O: InterposeOs> {
     pub is_over: AtomicBool,
     /// The outbound read limit that was asked for, plus one; 0 for none.
     pub read_limit: AtomicU32,
+    pub receives: Arc<Receives>,
+    pub messages: Messages<O>,
 }
 
 /// Of a shared receive queue.
@@ -256,6 +277,8 @@ pub struct Progress {
 pub struct ConnectorNode<O: InterposeOs> {
     pub progress: Lock<O, Progress>,
     pub qp: Lock<O, Option<State<O>>>,
+    /// Of one that was accepted.
+    pub ends: Lock<O, Option<Endpoints>>,
 }
 
 /// Of a protection domain.
@@ -317,6 +340,7 @@ impl<O: InterposeOs> Node<O> {
             tokens: try_box(CachePadded::new(os.lock(Tokens::try_new()?)?))?,
             regions: AtomicUsize::new(0),
             fast: os.lock(Vec::new())?,
+            accepted: os.lock(Vec::new())?,
             open: AtomicU32::new(0),
             mappings: AtomicU32::new(0),
             callbacks: os.lock(places(CALLBACKS)?)?,
@@ -346,7 +370,7 @@ impl<O: InterposeOs> Node<O> {
                 outstanding: AtomicU32::new(0),
                 qps: os.lock(Vec::new())?,
             }),
-            (NDK_OBJECT_TYPE::QP, Args::CreateQp(args)) => Body::Qp(Self::queue_pair(args, event)?),
+            (NDK_OBJECT_TYPE::QP, Args::CreateQp(args)) => Body::Qp(Self::queue_pair(os, args, event)?),
             (NDK_OBJECT_TYPE::SRQ, Args::CreateSrq { depth, max_sge, .. }) => {
                 parent.make_room_for_queue()?;
                 let (receive, taking) = (Queue::try_new(depth)?, os.lock(())?);
@@ -363,7 +387,14 @@ impl<O: InterposeOs> Node<O> {
                 let came = matches!(args, Args::Event { .. });
                 let state = if came { ConnectorState::Incoming } else { ConnectorState::New };
                 let progress = Progress { state, before: state, call: 0 };
-                Body::Connector(ConnectorNode { progress: os.lock(progress)?, qp: os.lock(None)? })
+                if came && let Body::Adapter(adapter) = &adapter.body {
+                    adapter.accepted.with(|accepted| accepted.try_reserve(2)).map_err(fallible::AllocError::from)?;
+                }
+                Body::Connector(ConnectorNode {
+                    progress: os.lock(progress)?,
+                    qp: os.lock(None)?,
+                    ends: os.lock(None)?,
+                })
             }
             (NDK_OBJECT_TYPE::PD, _) => {
                 Body::Pd(PdNode { privileged: AtomicU64::new(0), queues: os.lock(Vec::new())? })
@@ -373,7 +404,7 @@ impl<O: InterposeOs> Node<O> {
         Ok(Self::new(os, id, Some(adapter), Some(parent.clone()), body))
     }
 
-    fn queue_pair(args: QpArgs, event: &Event<'_, State<O>>) -> Result<QpNode<O>, NtStatus> {
+    fn queue_pair(os: &O, args: QpArgs, event: &Event<'_, State<O>>) -> Result<QpNode<O>, NtStatus> {
         let [receive_cq, initiator_cq, srq] = event.related.map(|related| related.map(|object| object.state.clone()));
         // A place in the lists of the queues, for when the queue pair is there.
         for cq in [&receive_cq, &initiator_cq].into_iter().flatten() {
@@ -393,6 +424,8 @@ impl<O: InterposeOs> Node<O> {
             was_disconnected: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             read_limit: AtomicU32::new(0),
+            receives: Arc::try_new(Receives::default())?,
+            messages: Messages { posted: AtomicU64::new(0), known: AtomicU64::new(u64::MAX), peer: os.lock(None)? },
         })
     }
 

@@ -78,7 +78,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.found(Finding::ReceiveBesideSrq, node, event.function, format_args!("a receive"));
             return Post::NotFollowed;
         }
-        if !is_receive {
+        if is_receive {
+            qp.receives.posted.fetch_add(1, SeqCst);
+        } else {
             self.check_initiator(event, qp);
         }
         self.check_arguments(event, qp);
@@ -122,6 +124,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let what = format_args!("no connect or accept was called with the queue pair");
             self.found(Finding::PostBeforeConnection, node, event.function, what);
         }
+        if is_message(event.function) && qp.messages.posted.load(Relaxed) >= qp.messages.known.load(Relaxed) {
+            self.look_for_receive(event, qp);
+        }
         qp.initiator.set_chained(op_flags::is_deferred(flags));
         let Some(adapter) = node.adapter_node() else { return };
         if event.function == Function::Read {
@@ -135,6 +140,19 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                 let what = format_args!("{reads} reads are in flight, the limit is {}", limit - 1);
                 self.found(Finding::ReadLimit, node, event.function, what);
             }
+        }
+    }
+
+    /// A message is posted, and there may be no receive for it. If the peer's post of one has not even begun by now, nothing but luck has
+    /// it come in time.
+    #[cold]
+    fn look_for_receive(&self, event: &Event<'_, State<O>>, qp: &QpNode<O>) {
+        let Some(receives) = qp.messages.peer.with(|peer| peer.clone()) else { return };
+        let (sent, there) = (qp.messages.posted.load(Relaxed), receives.posted.load(SeqCst));
+        qp.messages.known.store(there, Relaxed);
+        if sent >= there && !qp.is_over.load(SeqCst) {
+            let what = format_args!("message {} of the connection; the peer has posted {there} receives", sent + 1);
+            self.found(Finding::LateReceive, event.object.state, event.function, what);
         }
     }
 
@@ -292,6 +310,11 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             return;
         }
         if !failed {
+            if is_message(event.function) {
+                // Posts on one queue do not run at the same time; where they do, one is missed.
+                let posted = &qp.messages.posted;
+                posted.store(posted.load(Relaxed) + 1, Relaxed);
+            }
             Self::posted(event);
         } else if !is_receive {
             // The provider pushes what was deferred before (`NDKPI 7.3`).
@@ -332,6 +355,11 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             self.found(Finding::OpenDeferChain, node, event.function, what);
         }
     }
+}
+
+/// Takes a receive of the peer.
+const fn is_message(function: Function) -> bool {
+    matches!(function, Function::Send | Function::SendAndInvalidate)
 }
 
 /// The bytes of a list.

@@ -67,6 +67,26 @@ fn disconnect(waits: bool) -> Found {
     })
 }
 
+/// Three messages, the last of which has a receive before it is sent or after.
+fn message_without_receive(is_late: bool) -> Found {
+    near(|world, pair| {
+        let receive = |context| assert!(pair.receive(context, 64).is_success());
+        let send = |context| assert!(pair.send(context, 64, 0).is_success());
+        receive(1);
+        receive(2);
+        send(3);
+        send(4);
+        if is_late {
+            send(5);
+            receive(6);
+        } else {
+            receive(6);
+            send(5);
+        }
+        world.completions(pair.cq, 6);
+    })
+}
+
 pub const ROWS: &[Row] = &[
     Row {
         finding: Finding::Length,
@@ -117,4 +137,9 @@ pub const ROWS: &[Row] = &[
         near: || connector_with_data(0),
     },
     Row { finding: Finding::DisconnectInFlight, commits: || disconnect(false), near: || disconnect(true) },
+    Row {
+        finding: Finding::LateReceive,
+        commits: || message_without_receive(true),
+        near: || message_without_receive(false),
+    },
 ];
