@@ -124,9 +124,6 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             let what = format_args!("no connect or accept was called with the queue pair");
             self.found(Finding::PostBeforeConnection, node, event.function, what);
         }
-        if is_message(event.function) && qp.messages.posted.load(Relaxed) >= qp.messages.known.load(Relaxed) {
-            self.look_for_receive(event, qp);
-        }
         qp.initiator.set_chained(op_flags::is_deferred(flags));
         let Some(adapter) = node.adapter_node() else { return };
         if event.function == Function::Read {
@@ -143,15 +140,15 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
     }
 
-    /// A message is posted, and there may be no receive for it. If the peer's post of one has not even begun by now, nothing but luck has
+    /// A message was posted, and there may be no receive for it. If the peer's post of one has not even begun by now, nothing but luck has
     /// it come in time.
     #[cold]
-    fn look_for_receive(&self, event: &Event<'_, State<O>>, qp: &QpNode<O>) {
+    fn look_for_receive(&self, event: &Event<'_, State<O>>, qp: &QpNode<O>, message: u64) {
         let Some(receives) = qp.messages.peer.with(|peer| peer.clone()) else { return };
-        let (sent, there) = (qp.messages.posted.load(Relaxed), receives.posted.load(SeqCst));
+        let there = receives.posted.load(SeqCst);
         qp.messages.known.store(there, Relaxed);
-        if sent >= there && !qp.is_over.load(SeqCst) {
-            let what = format_args!("message {} of the connection; the peer has posted {there} receives", sent + 1);
+        if message > there && !qp.is_over.load(SeqCst) {
+            let what = format_args!("message {message} of the connection; the peer has posted {there} receives");
             self.found(Finding::LateReceive, event.object.state, event.function, what);
         }
     }
@@ -312,8 +309,11 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         if !failed {
             if is_message(event.function) {
                 // Posts on one queue do not run at the same time; where they do, one is missed.
-                let posted = &qp.messages.posted;
-                posted.store(posted.load(Relaxed) + 1, Relaxed);
+                let message = qp.messages.posted.load(Relaxed) + 1;
+                qp.messages.posted.store(message, Relaxed);
+                if message > qp.messages.known.load(Relaxed) {
+                    self.look_for_receive(event, qp, message);
+                }
             }
             Self::posted(event);
         } else if !is_receive {
