@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
+use super::cable::{Impairments, Line};
 use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::Fabric, memory::FastTokens, nic::NicMode};
+use engine::{connection::Fabric, memory::FastTokens, nic::NicMode, wire::WireConfig};
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
@@ -67,6 +68,8 @@ pub struct Setup {
     pub read_sge: Option<u32>,
     /// What fast registrations do to remote tokens.
     pub fast_tokens: FastTokens,
+    /// The first two adapters reach each other only by frames on a cable that does this to them.
+    pub wire: Option<Impairments>,
     /// Until when something that has to happen must have happened, in microseconds.
     pub patience: u64,
 }
@@ -86,6 +89,7 @@ impl Default for Setup {
             tokens: None,
             read_sge: None,
             fast_tokens: FastTokens::Stable,
+            wire: None,
             patience: 5_000_000,
         }
     }
@@ -98,6 +102,7 @@ const TIMEOUT: u64 = 2_000_000;
 pub struct HostPlatform {
     setup: Setup,
     devices: Vec<fallible::Arc<Device<HostOs>>>,
+    line: Line,
     machine: Machine,
     cancelled: Arc<AtomicBool>,
     verbose: AtomicBool,
@@ -146,7 +151,7 @@ impl HostPlatform {
         let machine = builder.dpc_byte_limit(MOST_COPIED).start();
         let os = if setup.watched_locks { HostOs::new(&machine) } else { HostOs::unwatched(&machine) };
         let fabric = Fabric::try_new(&os)?;
-        let mut devices = Vec::new();
+        let (mut devices, line) = (Vec::new(), Line::default());
         for number in 1..=setup.adapters {
             let mut config = Config {
                 addresses: Config::addresses_of(number),
@@ -168,11 +173,24 @@ impl HostPlatform {
             config.timeouts.disconnect = TIMEOUT;
             setup.profile.limit(&mut config);
             adjust(&mut config);
-            devices.push(Device::try_new_on(&os, &fabric, config)?);
+            let Some(impairments) = setup.wire.filter(|_| number <= 2) else {
+                devices.push(Device::try_new_on(&os, &fabric, config)?);
+                continue;
+            };
+            // Neither is on the other's link.
+            config.link = number.into();
+            config.wire = Some(WireConfig { seed: setup.seed, ..WireConfig::new([2, 0, 0, 0, 0, number]) });
+            let (end, seed) = (usize::from(number) - 1, setup.seed.wrapping_add(number.into()));
+            let device = Device::try_new_with_cable(&os, &fabric, config, line.end(end, impairments, seed))?;
+            if let Some(wire) = device.wire() {
+                line.plug(end, wire);
+            }
+            devices.push(device);
         }
         Ok(Self {
             setup,
             devices,
+            line,
             machine,
             cancelled: Arc::default(),
             verbose: AtomicBool::new(false),
@@ -209,8 +227,9 @@ impl HostPlatform {
     ///
     /// What is left.
     pub fn finish(self) -> Result<(), String> {
-        let Self { devices, machine, .. } = self;
+        let Self { devices, line, machine, .. } = self;
         machine.flush();
+        line.pull();
         for (number, device) in devices.iter().enumerate() {
             let references = fallible::Arc::references_now(device);
             if references != 1 {

@@ -1,0 +1,3 @@
+//! Adapters that reach each other by frames only.
+
+mod suite;
