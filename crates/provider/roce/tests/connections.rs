@@ -373,6 +373,30 @@ fn a_connect_that_is_rejected_after_the_reply_aborts_the_accept() {
 }
 
 #[test]
+fn a_rej_that_was_lost_comes_again() {
+    for closed in [false, true] {
+        let mut world = World::new(24);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        world.ask(false, b"");
+        let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+        world.deaf[0] = true;
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.reject(world.now, asked, b"no", memory).expect("it waits");
+        if closed {
+            world.close(1, asked);
+        }
+        world.run(100_000);
+        world.deaf[0] = false;
+        let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+        assert_eq!(event.kind, EventKind::Connected(Err(Refusal::Rejected(Reason::CONSUMER))), "closed: {closed}");
+        assert_eq!(sent_by(&world, 0), [Attribute::Req; 2]);
+        let info = world.sides[0].stack.connection(event.connection).expect("it is there");
+        assert_eq!(info.private[..2], *b"no");
+        assert_eq!(world.sides[1].events, [], "it is asked once");
+    }
+}
+
+#[test]
 fn closing_a_connector_at_each_stage_ends_the_other_side() {
     for side in 0..2 {
         let mut world = World::new(12);

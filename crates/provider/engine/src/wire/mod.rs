@@ -30,7 +30,7 @@ pub use config::{Network, WireConfig};
 use fallible::{Arc, try_box};
 pub(crate) use parties::{Acceptor, Party, Wanted};
 use ringing::{Ringer, Rung};
-pub use roce::Counters;
+pub use roce::{Counters, cm::Times};
 use roce::{
     Stack,
     cm::{CallError, Connect, ReadLimits, State as ConnectionState},
@@ -351,11 +351,12 @@ impl<O: Os> Wire<O> {
             state.stack.destroy_queue_pair(now, names.qp, &mut state.table);
             (state.table.remove(names.qp), state.parties.remove(names.connection))
         });
+        // The peer may have to be told.
+        this.dpc.queue(this);
         drop(party);
         let Some(entry) = entry else { return false };
         let (qp, has_failed) = entry.finish();
         Qp::land(&qp);
-        this.dpc.queue(this);
         has_failed
     }
 

@@ -10,7 +10,7 @@ use roce::{
 
 use crate::{
     NtStatus,
-    memory::{self, Access, Segment},
+    memory::{self, Access, Segment, Transfers},
     nic::Budget,
     os::Os,
     qp::{Claim, Claimed, Failed, Qp},
@@ -26,6 +26,10 @@ pub(super) struct Entry<O: Os> {
     unusable: Option<NtStatus>,
     /// Its memory. Has room for the most elements.
     sink: Vec<Segment<O>>,
+    /// Transfers that still use what the last message has invalidated: its receive waits for them (`NDKPI 7.6`).
+    transfers: Option<Transfers>,
+    /// The message that waits.
+    held: Option<Received>,
     /// A receive has failed, which ends the queue pair once the peer knows.
     has_failed: bool,
 }
@@ -44,6 +48,14 @@ impl<O: Os> Entry<O> {
         &self.qp
     }
 
+    /// Completes the receive that is claimed.
+    fn received(&mut self, received: &Received) {
+        let Some(claim) = self.claim.take() else { return };
+        let done = Budget { requests: 1, bytes: received.length as usize };
+        self.qp.traffic().count_remote(done, true);
+        claim.receive(received.length, received.solicited, received.invalidated);
+    }
+
     fn give_back(&mut self) {
         self.sink.clear();
         self.unusable = None;
@@ -56,11 +68,36 @@ impl<O: Os> Entry<O> {
 /// The queue pairs, at the places that their numbers say.
 pub(super) struct Table<O: Os> {
     places: Box<[Option<Entry<O>>]>,
+    /// Messages that wait for transfers.
+    held: usize,
 }
 
 impl<O: Os> Table<O> {
     pub fn try_new(queue_pairs: usize) -> Result<Self, NtStatus> {
-        Ok(Self { places: try_slice(queue_pairs.next_power_of_two().max(2), |_| None)? })
+        Ok(Self { places: try_slice(queue_pairs.next_power_of_two().max(2), |_| None)?, held: 0 })
+    }
+
+    /// Returns true if receives wait for transfers.
+    pub const fn has_held(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Completes the receives whose transfers are over. Returns true if some still wait.
+    pub fn complete_held(&mut self) -> bool {
+        if self.held == 0 {
+            return false;
+        }
+        self.held = 0;
+        for entry in self.places.iter_mut().flatten() {
+            let Some(received) = entry.held else { continue };
+            if entry.transfers.as_ref().is_none_or(Transfers::are_over) {
+                (entry.held, entry.transfers) = (None, None);
+                entry.received(&received);
+            } else {
+                self.held += 1;
+            }
+        }
+        self.held > 0
     }
 
     fn place(&mut self, number: u32) -> Option<&mut Option<Entry<O>>> {
@@ -78,6 +115,8 @@ impl<O: Os> Table<O> {
             claim: None,
             unusable: None,
             sink,
+            transfers: None,
+            held: None,
             has_failed: false,
         });
         Ok(())
@@ -126,11 +165,19 @@ impl<O: Os> Adapter for Table<O> {
 
     fn invalidate(&mut self, qp: u32, key: u32) -> Result<(), Refused> {
         let entry = self.get_mut(qp).ok_or(Refused)?;
-        entry.qp.domain().invalidate_remote(key).map_err(|_| Refused)
+        let domain = entry.qp.domain();
+        let transfers = domain.transfers(key);
+        domain.invalidate_remote(key).map_err(|_| Refused)?;
+        entry.transfers = Some(transfers);
+        Ok(())
     }
 
     fn claim_receive(&mut self, qp: u32) -> Option<Receive> {
         let entry = self.get_mut(qp)?;
+        if entry.held.is_some() {
+            // The peer asks again.
+            return None;
+        }
         entry.sink.clear();
         let (claim, unusable) = match Qp::claim(&entry.qp, 0, &mut entry.sink) {
             Claimed::Nothing => return None,
@@ -156,10 +203,12 @@ impl<O: Os> Adapter for Table<O> {
         match received.outcome {
             Ok(()) => {
                 entry.sink.clear();
-                let Some(claim) = entry.claim.take() else { return };
-                let done = Budget { requests: 1, bytes: received.length as usize };
-                entry.qp.traffic().count_remote(done, true);
-                claim.receive(received.length, received.solicited, received.invalidated);
+                if entry.transfers.take_if(|transfers| transfers.are_over()).is_none() && entry.transfers.is_some() {
+                    entry.held = Some(received);
+                    self.held += 1;
+                    return;
+                }
+                entry.received(&received);
             }
             // The message has not come whole, and will not: the receive is as good as before.
             Err(Failure::Flushed | Failure::Disconnected) => entry.give_back(),

@@ -78,7 +78,7 @@ impl<O: Os> State<O> {
     pub fn is_due(&self, now: u64) -> bool {
         let deadline = self.stack.deadline();
         let is_early = |deadline| deadline <= now || self.armed.is_none_or(|armed| deadline < armed);
-        self.stack.may_transmit() || self.stack.has_event() || deadline.is_some_and(is_early)
+        self.stack.may_transmit() || self.stack.has_event() || self.table.has_held() || deadline.is_some_and(is_early)
     }
 
     /// Takes requests of a queue pair. Returns true if it has more.
@@ -177,7 +177,7 @@ impl<O: Os> Wire<O> {
     fn round(this: &Arc<Self>, frames: &mut Frames) -> bool {
         let now = this.os.now();
         let mut is_unfinished = this.state.with(|state| {
-            let mut is_unfinished = false;
+            let mut is_unfinished = state.table.complete_held();
             if state.stack.deadline().is_some_and(|deadline| deadline <= now) {
                 state.stack.tick(now, &mut state.table);
             }

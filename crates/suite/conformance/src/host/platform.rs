@@ -14,7 +14,7 @@ use std::{
 
 use super::cable::{Impairments, Line};
 use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::Fabric, memory::FastTokens, nic::NicMode, wire::WireConfig};
+use engine::{connection::{Fabric, Timeouts}, memory::FastTokens, nic::NicMode, wire::{Times as WireTimes, WireConfig}};
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
@@ -98,6 +98,17 @@ impl Default for Setup {
 /// How long connections may take, in microseconds: short enough to be waited for.
 const TIMEOUT: u64 = 2_000_000;
 
+impl Setup {
+    /// How long connections may take. Who has an address is asked once in a second, and the question may be lost.
+    const fn timeout(&self) -> u64 {
+        if self.wire.is_some() { 4 * TIMEOUT } else { TIMEOUT }
+    }
+}
+
+/// The times of a wire: short ones, so that a few messages in a row can be lost before that.
+const TIMES: WireTimes =
+    WireTimes { response: 14, retries: 15, ack: 12, retry_count: 7, rnr_retry_count: 7, rnr_timer: 12 };
+
 /// A machine with SoftNDK's provider on it.
 pub struct HostPlatform {
     setup: Setup,
@@ -168,9 +179,8 @@ impl HostPlatform {
             config.info.AdapterFlags &= !setup.without;
             config.max_tokens = setup.tokens.unwrap_or(config.max_tokens);
             config.info.MaxReadRequestSge = setup.read_sge.unwrap_or(config.info.MaxReadRequestSge);
-            config.timeouts.connect = TIMEOUT;
-            config.timeouts.establish = TIMEOUT;
-            config.timeouts.disconnect = TIMEOUT;
+            let timeout = setup.timeout();
+            config.timeouts = Timeouts { connect: timeout, establish: timeout, disconnect: timeout };
             setup.profile.limit(&mut config);
             adjust(&mut config);
             let Some(impairments) = setup.wire.filter(|_| number <= 2) else {
@@ -179,7 +189,8 @@ impl HostPlatform {
             };
             // Neither is on the other's link.
             config.link = number.into();
-            config.wire = Some(WireConfig { seed: setup.seed, ..WireConfig::new([2, 0, 0, 0, 0, number]) });
+            config.wire =
+                Some(WireConfig { seed: setup.seed, times: TIMES, ..WireConfig::new([2, 0, 0, 0, 0, number]) });
             let (end, seed) = (usize::from(number) - 1, setup.seed.wrapping_add(number.into()));
             let device = Device::try_new_with_cable(&os, &fabric, config, line.end(end, impairments, seed))?;
             if let Some(wire) = device.wire() {
@@ -208,6 +219,11 @@ impl HostPlatform {
     #[must_use]
     pub fn devices(&self) -> &[fallible::Arc<Device<HostOs>>] {
         &self.devices
+    }
+
+    /// Pulls the cable: no frame arrives any more.
+    pub fn pull_cable(&self) {
+        self.line.pull();
     }
 
     /// Prints what the suite logs to the standard error.
@@ -357,7 +373,7 @@ impl Platform for HostPlatform {
     }
 
     fn timeouts(&self) -> Option<u64> {
-        Some(3 * TIMEOUT)
+        Some(3 * self.setup.timeout())
     }
 
     fn wait(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {
