@@ -10,6 +10,9 @@ use std::{
 use engine::wire::{Cable, Wire};
 use host::HostOs;
 
+/// The type of frames that ask who has an address.
+const ARP: [u8; 2] = [0x08, 0x06];
+
 /// What a cable does to frames: each a chance in a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Impairments {
@@ -19,7 +22,7 @@ pub struct Impairments {
     pub duplicates: u16,
     /// Frames that come after the next one.
     pub disorder: u16,
-    /// Frames of which one bit is another.
+    /// Frames of which one bit is another. Those of ARP are spared: only Ethernet's check sequence protects them, which no frame here has.
     pub corruption: u16,
 }
 
@@ -95,7 +98,7 @@ impl Fate {
         let mut arriving = Vec::new();
         if !self.strikes(loss) {
             let mut frame = frame.to_vec();
-            if self.strikes(corruption) {
+            if frame.get(12..14) != Some(&ARP) && self.strikes(corruption) {
                 let bit = usize::try_from(self.draw()).unwrap_or(0) % (frame.len() * 8).max(1);
                 frame[bit / 8] ^= 1 << (bit % 8);
             }
